@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The byte format between the kernel side and user space, and the limits both keep.
+ *
+ * No kernel header is needed, so that the same file compiles for BPF and for the tests in user
+ * space. The Rust types of these structs come from the BTF of the compiled programs.
+ */
+#ifndef RTRACE_H
+#define RTRACE_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+/* Frames held in a thread's own storage; deeper ones go to a second storage, made when needed. */
+#define RT_FRAMES_NEAR 64
+#define RT_FRAMES_FAR 960
+#define RT_FRAMES (RT_FRAMES_NEAR + RT_FRAMES_FAR)
+
+/*
+ * The kernel hooks at most 64 returns of a task at a time and drops further ones without a word.
+ * Some are left for other tracers.
+ */
+#define RT_HOOKED_MAX 56
+
+/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
+enum rt_limit {
+	RT_OPEN_CHUNK = 256,
+};
+
+#define RT_COMM_LEN 16
+#define RT_NO_REGION 0xffffffffu
+
+/*
+ * Attach cookie: the region in the low half, how to treat the site in the high half.
+ * At an entry: the exit policy. At an exit site: whether it is a jump to another function, and
+ * the x86 condition code under which the jump is taken. The values are bit positions.
+ */
+enum rt_cookie {
+	RT_COOKIE_POLICY = 32, /* 2 bits, enum rt_policy */
+	RT_COOKIE_TAIL = 36,
+	RT_COOKIE_CONDITIONAL = 37,
+	RT_COOKIE_CONDITION = 40, /* 4 bits */
+};
+
+enum rt_policy {
+	RT_POLICY_URETPROBE = 0,
+	RT_POLICY_RET_SITE = 1,
+	RT_POLICY_ENTRY_ONLY = 2,
+};
+
+enum rt_ending {
+	RT_RETURNED = 0,
+	RT_UNWOUND = 1,
+	RT_OPEN = 2,
+	RT_UNSEEN = 3,
+};
+
+enum rt_loss {
+	RT_LOSS_RING_FULL = 0,
+	RT_LOSS_TOO_DEEP = 1,
+	RT_LOSS_NO_MEMORY = 2,
+	RT_LOSS_TOO_MANY_LOCATIONS = 3,
+	RT_LOSS_EVENT = 4,
+	RT_LOSSES = 5,
+};
+
+/* One finished call: complete by itself. Times in ns of CLOCK_MONOTONIC. */
+struct rt_call {
+	u64 id; /* counts up from 1 on its location */
+	u64 parent; /* id of the call that made this one; 0: a root */
+	u64 start;
+	u64 duration;
+	u64 child; /* part of duration spent in traced callees */
+	u32 region;
+	u32 location;
+	u32 depth; /* number of calls it is nested in */
+	enum rt_ending ending;
+};
+
+enum rt_event_kind {
+	RT_EVENT_FORK = 0,
+	RT_EVENT_EXEC = 1,
+	RT_EVENT_EXIT = 2,
+};
+
+/* Something that happened to a traced process. */
+struct rt_event {
+	u64 time;
+	enum rt_event_kind kind;
+	u32 pid;
+	u32 tid;
+	u32 value; /* fork: the child's pid; exit: the wait status */
+};
+
+/* One thread lifetime, keyed by its location id. */
+struct rt_location {
+	u64 start; /* when the thread began */
+	u64 end; /* when it ended; 0: it has not */
+	u64 calls; /* enters given an id, known at its end */
+	u32 pid;
+	u32 tid;
+	char comm[RT_COMM_LEN];
+};
+
+/* Key and value of the table of losses. */
+struct rt_loss_key {
+	u32 region; /* RT_NO_REGION: not known */
+	enum rt_loss reason;
+};
+
+/* What the reader of open frames gets per thread: this, then `frames` struct rt_call. */
+struct rt_open_thread {
+	u64 calls;
+	u32 location;
+	u32 frames;
+	char comm[RT_COMM_LEN];
+};
+
+_Static_assert(sizeof(struct rt_call) == 56, "record of a call");
+_Static_assert(sizeof(struct rt_event) == 24, "record of an event");
+_Static_assert(sizeof(struct rt_location) == 48, "location");
+_Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How records leave, and how what cannot leave is counted. */
+#ifndef RTRACE_EMIT_H
+#define RTRACE_EMIT_H
+
+#include "maps.bpf.h"
+
+static __noinline void count_loss(u32 region, u32 reason)
+{
+	struct rt_loss_key key = { .region = region, .reason = reason };
+	u64 zero = 0, *count;
+
+	count = bpf_map_lookup_elem(&losses, &key);
+	if (!count) {
+		bpf_map_update_elem(&losses, &key, &zero, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&losses, &key);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+static __always_inline void fill_call(struct rt_call *call, u32 location, const struct rt_frame *frame,
+				      u64 duration, u32 ending)
+{
+	call->id = frame->id;
+	call->parent = frame->parent;
+	call->start = frame->start;
+	call->duration = duration;
+	call->child = frame->child;
+	call->region = frame->region;
+	call->location = location;
+	call->depth = frame->depth;
+	call->ending = ending;
+}
+
+static __always_inline void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct rt_call *call;
+	void *ring;
+
+	ring = bpf_map_lookup_elem(&rings, &cpu);
+	if (!ring) {
+		count_loss(frame->region, RT_LOSS_RING_FULL);
+		return;
+	}
+	call = bpf_ringbuf_reserve(ring, sizeof(*call), 0);
+	if (!call) {
+		count_loss(frame->region, RT_LOSS_RING_FULL);
+		return;
+	}
+	fill_call(call, location, frame, duration, ending);
+	/* A wake-up per record would cost the target several times the probe; the reader polls. */
+	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void emit_event(u32 kind, u32 pid, u32 tid, u32 value)
+{
+	struct rt_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
+		return;
+	}
+	event->time = bpf_ktime_get_ns();
+	event->kind = kind;
+	event->pid = pid;
+	event->tid = tid;
+	event->value = value;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+#endif

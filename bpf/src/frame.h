@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The memory of the shadow stack: one struct rt_thread per thread, one struct rt_far if it is deep. */
+#ifndef RTRACE_FRAME_H
+#define RTRACE_FRAME_H
+
+#include "rtrace.h"
+
+enum rt_stack_key {
+	RT_STACK_UNKNOWN = 0,
+	RT_STACK_SIGNAL = 1, /* inside the alternate signal stack */
+	RT_STACK_OWN = 2, /* the stack that the thread began on */
+	RT_STACK_OTHER = 0x80000000u, /* with the end of the mapping, in pages, in the low bits */
+};
+
+struct rt_frame {
+	u64 start;
+	u64 slot;
+	u64 id;
+	u64 parent;
+	u64 child;
+	u32 region;
+	u32 stack; /* enum rt_stack_key */
+	u16 depth;
+	u16 hooked; /* its return goes through the kernel's trampoline */
+	u32 reserved;
+};
+
+struct rt_thread {
+	u64 calls; /* ids given out */
+	u64 stack_start; /* the mapping that the last hit's stack pointer lay in */
+	u64 stack_size;
+	u32 stack_key;
+	u32 location;
+	u32 frames; /* number of frames */
+	u32 hooked; /* number of hooked frames */
+	struct rt_frame near[RT_FRAMES_NEAR];
+};
+
+struct rt_far {
+	struct rt_frame frame[RT_FRAMES_FAR];
+};
+
+#endif

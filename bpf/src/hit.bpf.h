@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* From a probe hit to the shadow stack: which thread, which stack, is it wanted. */
+#ifndef RTRACE_HIT_H
+#define RTRACE_HIT_H
+
+#include "maps.bpf.h"
+
+#define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
+
+static __always_inline void rt_lost(u32 region, u32 reason)
+{
+	count_loss(region, reason);
+}
+
+static __always_inline struct rt_far *rt_far(u32 create)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return bpf_task_storage_get(&far_frames, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+}
+
+/* Whether the word at the slot is the kernel's return trampoline: the start of its area. */
+static __noinline int rt_slot_is_hooked(u64 slot)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct xol_area *area = BPF_CORE_READ(task, mm, uprobes_state.xol_area);
+	u64 address = 0;
+
+	if (!area)
+		return 0;
+	bpf_probe_read_user(&address, sizeof(address), (void *)slot);
+	return address == BPF_CORE_READ(area, vaddr);
+}
+
+#include "stack.h"
+
+#define STACK_GUESS (1 << 20) /* without a look at the mappings, this near the top is the own stack */
+#define VMA_TRIES 8
+
+struct stack_query {
+	struct rt_thread *thread;
+	u64 own;
+	u32 key;
+};
+
+static long stack_of_mapping(struct task_struct *task, struct vm_area_struct *vma, struct stack_query *query)
+{
+	u64 start = vma->vm_start, end = vma->vm_end;
+	u32 key = query->own >= start && query->own <= end ? RT_STACK_OWN : RT_STACK_OTHER | (u32)(end >> 12);
+
+	query->thread->stack_start = start;
+	query->thread->stack_size = end - start;
+	query->thread->stack_key = key;
+	query->key = key;
+	return 0;
+}
+
+/*
+ * Which stack the address lies on. A thread's own stack is the mapping that holds its thread
+ * control block, for a main thread the one that holds the initial stack.
+ */
+static __noinline u32 find_stack(struct rt_thread *thread, u64 sp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct stack_query query = { .thread = thread, .key = RT_STACK_UNKNOWN };
+	int i;
+
+	if (!thread)
+		return RT_STACK_UNKNOWN;
+	query.own = BPF_CORE_READ(task, mm, start_stack);
+	if (task->pid != task->tgid && sp > query.own)
+		query.own = task->thread.fsbase;
+	else if (task->pid != task->tgid && query.own - sp > task->thread.fsbase - sp)
+		query.own = task->thread.fsbase;
+	/* The look-up gives up while another thread changes the mappings. */
+	for (i = 0; i < VMA_TRIES; i++) {
+		if (bpf_find_vma(task, sp, stack_of_mapping, &query, 0) == 0)
+			return query.key;
+	}
+	return query.own - sp < STACK_GUESS ? RT_STACK_OWN : RT_STACK_UNKNOWN;
+}
+
+static __always_inline u32 stack_key(struct rt_thread *thread, struct task_struct *task, u64 sp)
+{
+	u64 signal_size = task->sas_ss_size;
+
+	if (signal_size && sp - task->sas_ss_sp < signal_size)
+		return RT_STACK_SIGNAL;
+	if (sp - thread->stack_start < thread->stack_size)
+		return thread->stack_key;
+	return find_stack(thread, sp);
+}
+
+/* The first hit of a thread gives it a location. */
+static __always_inline struct rt_thread *new_thread(struct task_struct *task)
+{
+	struct rt_location location = {};
+	struct rt_thread *thread;
+	u32 pid = task->tgid, id;
+
+	if (!bpf_map_lookup_elem(&traced, &pid))
+		return 0;
+	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		count_loss(RT_NO_REGION, RT_LOSS_NO_MEMORY);
+		return 0;
+	}
+	id = __sync_fetch_and_add(&last_location, 1) + 1;
+	location.start = task->start_time;
+	location.pid = pid;
+	location.tid = task->pid;
+	bpf_get_current_comm(location.comm, sizeof(location.comm));
+	if (bpf_map_update_elem(&locations, &id, &location, BPF_ANY)) {
+		bpf_task_storage_delete(&threads, task);
+		count_loss(RT_NO_REGION, RT_LOSS_TOO_MANY_LOCATIONS);
+		return 0;
+	}
+	thread->location = id;
+	return thread;
+}
+
+static __always_inline bool on_enter(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_thread *thread;
+	struct rt_hit hit = {};
+	u64 cookie;
+
+	if (!armed)
+		return false;
+	thread = bpf_task_storage_get(&threads, task, 0, 0);
+	if (!thread) {
+		thread = new_thread(task);
+		if (!thread)
+			return false;
+	}
+	cookie = bpf_get_attach_cookie(ctx);
+	hit.thread = thread;
+	hit.slot = ctx->sp;
+	hit.stack = stack_key(thread, task, ctx->sp);
+	hit.now = bpf_ktime_get_ns();
+	return rt_enter(&hit, (u32)cookie, (cookie >> RT_COOKIE_POLICY) & 3);
+}
+
+/* Whether a conditional jump with this x86 condition code is taken. */
+static __always_inline bool is_taken(u64 flags, u32 condition)
+{
+	bool carry = flags & 0x001, parity = flags & 0x004, zero = flags & 0x040;
+	bool sign = flags & 0x080, overflow = flags & 0x800, holds;
+
+	switch (condition >> 1) {
+	case 0:
+		holds = overflow;
+		break;
+	case 1:
+		holds = carry;
+		break;
+	case 2:
+		holds = zero;
+		break;
+	case 3:
+		holds = carry || zero;
+		break;
+	case 4:
+		holds = sign;
+		break;
+	case 5:
+		holds = parity;
+		break;
+	case 6:
+		holds = sign != overflow;
+		break;
+	default:
+		holds = zero || sign != overflow;
+	}
+	return holds != (condition & 1);
+}
+
+static __always_inline bool has_bit(u64 cookie, enum rt_cookie bit)
+{
+	return cookie >> bit & 1;
+}
+
+static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_thread *thread;
+	struct rt_hit hit = {};
+	u64 cookie;
+
+	if (!armed)
+		return;
+	thread = bpf_task_storage_get(&threads, task, 0, 0);
+	hit.now = bpf_ktime_get_ns();
+	cookie = bpf_get_attach_cookie(ctx);
+	if (has_bit(cookie, RT_COOKIE_CONDITIONAL) && !is_taken(ctx->flags, (cookie >> RT_COOKIE_CONDITION) & 15))
+		return;
+	if (thread) {
+		hit.thread = thread;
+		hit.slot = slot;
+		hit.stack = stack_key(thread, task, slot);
+		if (rt_exit(&hit, (u32)cookie))
+			return;
+	} else {
+		u32 pid = task->tgid;
+
+		if (!bpf_map_lookup_elem(&traced, &pid))
+			return;
+	}
+	/* A jump that stays inside the function comes by with another stack pointer: no exit. */
+	if (!has_bit(cookie, RT_COOKIE_TAIL))
+		__sync_fetch_and_add(&exits_without_enter, 1);
+}
+
+#endif

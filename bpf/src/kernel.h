@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The little of the kernel's types that the programs name. Fields are found at load time through
+ * BTF (CO-RE), so only names and types matter here, not layout.
+ */
+#ifndef RTRACE_KERNEL_H
+#define RTRACE_KERNEL_H
+
+#include "rtrace.h"
+
+typedef signed char __s8;
+typedef u8 __u8;
+typedef short __s16;
+typedef u16 __u16;
+typedef int __s32;
+typedef u32 __u32;
+typedef long long __s64;
+typedef u64 __u64;
+typedef u16 __be16;
+typedef u32 __be32;
+typedef u32 __wsum;
+typedef _Bool bool;
+
+enum { false = 0, true = 1 };
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+};
+
+/* x86-64; the layout is part of the user ABI. */
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8;
+	unsigned long ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct {
+	unsigned long start_stack;
+	struct uprobes_state uprobes_state;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+};
+
+struct thread_struct {
+	unsigned long fsbase;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+	int group_exit_code;
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	int exit_code;
+	u64 start_time;
+	unsigned long sas_ss_sp;
+	unsigned long sas_ss_size;
+	struct mm_struct *mm;
+	struct signal_struct *signal;
+	struct thread_struct thread;
+	char comm[RT_COMM_LEN];
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+struct linux_binprm;
+
+#endif

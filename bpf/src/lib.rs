@@ -1,0 +1,23 @@
+//! The kernel side of rtrace: BPF programs, how they are loaded and attached, and the byte format
+//! of what they send.
+//!
+//! The programs are C (`src/*.bpf.*`, `include/rtrace.h`); their logic of which call runs and how
+//! it ends is in `src/stack.h`, which is compiled for user space too and tested there. Everything
+//! above this crate sees [`Programs`] and the types of [`wire`].
+
+mod attach;
+mod error;
+mod programs;
+mod reader;
+mod self_test;
+mod skeleton;
+pub mod wire;
+
+#[cfg(test)]
+mod stack_model;
+
+pub use attach::{AttachTarget, Probes, Role, Site};
+pub use error::Error;
+pub use programs::{LoadOptions, Mechanism, OpenThread, Programs};
+pub use reader::Reader;
+pub use self_test::{Abilities, probe};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Begin and end of processes and threads, seen in the kernel so that nothing is missed between. */
+#ifndef RTRACE_LIFECYCLE_H
+#define RTRACE_LIFECYCLE_H
+
+#include "hit.bpf.h"
+
+static __always_inline bool is_traced(u32 pid)
+{
+	return bpf_map_lookup_elem(&traced, &pid) != 0;
+}
+
+static __always_inline void on_fork(struct task_struct *parent, struct task_struct *child)
+{
+	u32 pid = parent->tgid, child_pid = child->tgid;
+	u8 one = 1;
+
+	if (pid == child_pid || !is_traced(pid))
+		return;
+	if (follow_children)
+		bpf_map_update_elem(&traced, &child_pid, &one, BPF_ANY);
+	emit_event(RT_EVENT_FORK, pid, parent->pid, child_pid);
+}
+
+/* Closes what runs on the current thread. */
+static __always_inline struct rt_thread *abandon_calls(struct task_struct *task)
+{
+	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
+	struct rt_hit hit = {};
+
+	if (!thread)
+		return 0;
+	hit.thread = thread;
+	hit.now = bpf_ktime_get_ns();
+	if (armed)
+		rt_abandon(&hit);
+	thread->stack_size = 0;
+	return thread;
+}
+
+static __always_inline void on_exec(struct task_struct *task)
+{
+	u32 pid = task->tgid;
+
+	if (!is_traced(pid))
+		return;
+	abandon_calls(bpf_get_current_task_btf());
+	emit_event(RT_EVENT_EXEC, pid, task->pid, 0);
+}
+
+static __always_inline void on_task_exit(struct task_struct *task)
+{
+	struct rt_location *location;
+	struct rt_thread *thread;
+	u32 pid = task->tgid, id;
+	int code;
+
+	if (!is_traced(pid))
+		return;
+	thread = abandon_calls(bpf_get_current_task_btf());
+	if (thread) {
+		id = thread->location;
+		location = bpf_map_lookup_elem(&locations, &id);
+		if (location) {
+			location->calls = thread->calls;
+			bpf_get_current_comm(location->comm, sizeof(location->comm));
+			location->end = bpf_ktime_get_ns();
+		}
+	}
+	if (task->signal->live.counter > 0)
+		return;
+	code = task->signal->group_exit_code;
+	if (!code)
+		code = task->exit_code;
+	bpf_map_delete_elem(&traced, &pid);
+	emit_event(RT_EVENT_EXIT, pid, task->pid, code);
+}
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Hands over the calls that are still running, after recording was switched off. */
+#ifndef RTRACE_OPEN_H
+#define RTRACE_OPEN_H
+
+#include "hit.bpf.h"
+
+struct open_walk {
+	struct seq_file *seq;
+	struct rt_thread *thread;
+	struct rt_far *far;
+	u32 first;
+};
+
+static long write_open_step(u32 step, void *context)
+{
+	struct open_walk *walk = context;
+	u32 index = walk->first + step;
+	struct rt_frame *frame;
+	struct rt_call call;
+
+	if (index >= walk->thread->frames)
+		return 1;
+	if (index < RT_FRAMES_NEAR)
+		frame = &walk->thread->near[index];
+	else if (walk->far && index - RT_FRAMES_NEAR < RT_FRAMES_FAR)
+		frame = &walk->far->frame[index - RT_FRAMES_NEAR];
+	else
+		return 1;
+	fill_call(&call, walk->thread->location, frame, 0, RT_OPEN);
+	bpf_seq_write(walk->seq, &call, sizeof(call));
+	return 0;
+}
+
+/* Writes a header and the frames [open_first, open_first + RT_OPEN_CHUNK), the oldest first. */
+static __always_inline void write_open_calls(struct seq_file *seq, struct task_struct *task)
+{
+	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
+	struct rt_open_thread open = {};
+	struct open_walk walk = { .seq = seq, .thread = thread, .first = open_first };
+
+	if (!thread)
+		return;
+	if (thread->frames > walk.first)
+		open.frames = thread->frames - walk.first;
+	if (open.frames > RT_OPEN_CHUNK)
+		open.frames = RT_OPEN_CHUNK;
+	if (walk.first && !open.frames)
+		return;
+	open.calls = thread->calls;
+	open.location = thread->location;
+	BPF_CORE_READ_STR_INTO(&open.comm, task, comm);
+	bpf_seq_write(seq, &open, sizeof(open));
+	walk.far = bpf_task_storage_get(&far_frames, task, 0, 0);
+	bpf_loop(RT_OPEN_CHUNK, write_open_step, &walk, 0);
+}
+
+#endif

@@ -1,0 +1,267 @@
+//! The loaded programs and the maps they share with user space.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::PathBuf;
+use std::ptr;
+
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
+
+use crate::Error;
+use crate::skeleton::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
+use crate::wire::{self, CallRecord, Limit, LocationRecord, LossKey, OpenThreadRecord};
+
+/// How probes are attached; the better ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// One consumer for enter and exit of many sites; an enter may refuse its exit (Linux 6.13).
+    Session,
+    /// Many sites per link, enters and exits apart (Linux 6.6).
+    Multi,
+    /// One perf event per site (Linux 5.15).
+    Single,
+}
+
+impl Mechanism {
+    /// All mechanisms, the best first.
+    pub const ALL: [Mechanism; 3] = [Mechanism::Session, Mechanism::Multi, Mechanism::Single];
+
+    /// The kernel's word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::Session => "uprobe.session",
+            Mechanism::Multi => "uprobe.multi",
+            Mechanism::Single => "uprobe",
+        }
+    }
+}
+
+/// What must be known before loading.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions {
+    /// How probes will be attached.
+    pub mechanism: Mechanism,
+    /// Size of each CPU's ring in bytes; rounded up to a power of two of at least a page.
+    pub ring_bytes: u32,
+    /// Whether children of traced processes are traced from their first instruction.
+    pub follow_children: bool,
+}
+
+/// The calls that were running on one thread when recording was switched off.
+#[derive(Clone, Debug)]
+pub struct OpenThread {
+    /// The thread.
+    pub thread: OpenThreadRecord,
+    /// Its running calls, the oldest first; durations are 0.
+    pub calls: Vec<CallRecord>,
+}
+
+/// The loaded programs. Dropping them detaches all and leaves nothing in the kernel.
+pub struct Programs {
+    pub(crate) skel: RtraceSkel<'static>,
+    pub(crate) rings: Vec<MapHandle>,
+    mechanism: Mechanism,
+    _lifecycle: Vec<Link>,
+}
+
+impl Programs {
+    /// Loads the programs and begins to follow the processes given to [`trace`](Programs::trace).
+    /// Recording is off.
+    ///
+    /// # Errors
+    /// [`Error::Load`] where the kernel refuses the programs: privileges or abilities are missing.
+    pub fn load(options: &LoadOptions) -> Result<Programs, Error> {
+        let load_error = |source| Error::Load { mechanism: options.mechanism.name(), source };
+        let cpus = online_cpus()?;
+        // The skeleton borrows its storage for as long as it lives; a process loads it a few times.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
+        select_programs(&mut open, options.mechanism);
+        open.maps.rodata_data.as_mut().expect("the programs have read-only data").follow_children =
+            options.follow_children;
+        let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
+        open.maps.rings.set_max_entries(u32::try_from(possible).unwrap_or(u32::MAX)).map_err(load_error)?;
+        let skel = open.load().map_err(load_error)?;
+
+        let rings = cpus
+            .into_iter()
+            .map(|cpu| create_ring(&skel, cpu, options.ring_bytes))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Error::kernel("create a ring buffer"))?;
+        let lifecycle = [&skel.progs.rt_fork, &skel.progs.rt_exec, &skel.progs.rt_exit_task]
+            .into_iter()
+            .map(|program| program.attach())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Error::kernel("attach to the scheduler's tracepoints"))?;
+        Ok(Programs { skel, rings, mechanism: options.mechanism, _lifecycle: lifecycle })
+    }
+
+    /// How probes are attached.
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    /// Records the process's calls from now on, once armed.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the table of processes is full.
+    pub fn trace(&self, pid: u32) -> Result<(), Error> {
+        self.skel
+            .maps
+            .traced
+            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(Error::kernel("add a process to those traced"))
+    }
+
+    /// Switches recording on.
+    pub fn arm(&mut self) {
+        self.set_armed(1);
+    }
+
+    /// Switches recording off and waits until no program is still recording.
+    pub fn disarm(&mut self) {
+        self.set_armed(0);
+        // Programs run inside RCU read sections; this waits for those that began before.
+        // SAFETY: the system call takes no memory.
+        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    }
+
+    fn set_armed(&mut self, value: u32) {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the programs have data");
+        // SAFETY: a valid, aligned field in memory shared with the kernel side, which only reads it.
+        unsafe { ptr::write_volatile(&raw mut bss.armed, value) };
+    }
+
+    /// Exits seen of calls that had begun before the recording.
+    pub fn exits_without_enter(&self) -> u64 {
+        let bss = self.skel.maps.bss_data.as_deref().expect("the programs have data");
+        // SAFETY: a valid, aligned field in memory shared with the kernel side.
+        unsafe { ptr::read_volatile(&raw const bss.exits_without_enter) }
+    }
+
+    /// The thread lifetime of that location id.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn location(&self, id: u32) -> Result<Option<LocationRecord>, Error> {
+        let value = self
+            .skel
+            .maps
+            .locations
+            .lookup(&id.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::kernel("look up a location"))?;
+        value.map(|bytes| wire::decode(&bytes)).transpose()
+    }
+
+    /// What is missing so far: counts by region and reason.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn losses(&self) -> Result<Vec<(LossKey, u64)>, Error> {
+        let map = &self.skel.maps.losses;
+        let mut losses = Vec::new();
+        for key in map.keys() {
+            let value = map.lookup(&key, MapFlags::ANY).map_err(Error::kernel("look up a loss"))?;
+            if let Some(Ok(count)) = value.map(|bytes| bytes.try_into().map(u64::from_ne_bytes)) {
+                losses.push((wire::decode(&key)?, count));
+            }
+        }
+        Ok(losses)
+    }
+
+    /// The calls that run on every thread with a location. Only meaningful after
+    /// [`disarm`](Programs::disarm), while no frame changes.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn open_calls(&mut self) -> Result<Vec<OpenThread>, Error> {
+        let mut threads = BTreeMap::<u32, OpenThread>::new();
+        let chunk = Limit::RT_OPEN_CHUNK.0;
+        for first in (0..).step_by(chunk as usize) {
+            let bytes = self.read_open_calls(first)?;
+            let mut deeper = false;
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let (thread, after) = wire::take::<OpenThreadRecord>(rest)?;
+                rest = after;
+                let entry = threads.entry(thread.location).or_insert(OpenThread { thread, calls: Vec::new() });
+                for _ in 0..thread.frames {
+                    let (call, after) = wire::take(rest)?;
+                    rest = after;
+                    entry.calls.push(call);
+                }
+                deeper |= thread.frames == chunk;
+            }
+            if !deeper {
+                break;
+            }
+        }
+        Ok(threads.into_values().collect())
+    }
+
+    fn read_open_calls(&mut self, first: u32) -> Result<Vec<u8>, Error> {
+        let action = "read the calls that still run";
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the programs have data");
+        // SAFETY: a valid, aligned field in memory shared with the kernel side, which only reads it.
+        unsafe { ptr::write_volatile(&raw mut bss.open_first, first) };
+        let link = self.skel.progs.rt_open_calls.attach().map_err(Error::kernel(action))?;
+        let mut bytes = Vec::new();
+        Iter::new(&link)
+            .map_err(Error::kernel(action))?
+            .read_to_end(&mut bytes)
+            .map_err(|source| Error::Kernel { action, source: source.into() })?;
+        Ok(bytes)
+    }
+}
+
+fn select_programs(open: &mut OpenRtraceSkel, mechanism: Mechanism) {
+    let progs = &mut open.progs;
+    let session = mechanism == Mechanism::Session;
+    let multi = mechanism != Mechanism::Single;
+    progs.rt_session.set_autoload(session);
+    progs.rt_multi_enter.set_autoload(multi);
+    progs.rt_multi_exit.set_autoload(multi);
+    progs.rt_multi_return.set_autoload(multi && !session);
+    progs.rt_single_enter.set_autoload(!multi);
+    progs.rt_single_exit.set_autoload(!multi);
+    progs.rt_single_return.set_autoload(!multi);
+}
+
+fn create_ring(skel: &RtraceSkel, cpu: u32, bytes: u32) -> libbpf_rs::Result<MapHandle> {
+    let size = bytes.max(4096).checked_next_power_of_two().unwrap_or(1 << 31);
+    let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, ..Default::default() };
+    let ring = MapHandle::create(MapType::RingBuf, Some("rt_calls"), 0, 0, size, &options)?;
+    let fd = ring.as_fd().as_raw_fd();
+    skel.maps.rings.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+    Ok(ring)
+}
+
+/// CPUs on line, from the kernel's list such as `0-3,8`.
+fn online_cpus() -> Result<Vec<u32>, Error> {
+    let path = PathBuf::from("/sys/devices/system/cpu/online");
+    let text = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
+    Ok(parse_cpu_list(&text))
+}
+
+fn parse_cpu_list(text: &str) -> Vec<u32> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0-2,7\n"), [0, 1, 2, 7]);
+        assert_eq!(parse_cpu_list("0\n"), [0]);
+    }
+}

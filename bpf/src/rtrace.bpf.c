@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Maps and entry points. An attach mechanism only turns a probe hit into on_enter() or on_exit();
+ * what happens then is the same for all of them (hit.bpf.h, stack.h).
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#include "maps.bpf.h"
+#include "emit.bpf.h"
+#include "hit.bpf.h"
+#include "lifecycle.bpf.h"
+#include "open.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* The kfunc's prototype changed in Linux 7.0. */
+extern bool bpf_session_is_return___v6(void) __ksym __weak;
+extern bool bpf_session_is_return___v7(void *ctx) __ksym __weak;
+
+SEC("uprobe.session")
+int rt_session(struct pt_regs *ctx)
+{
+	bool is_return;
+
+	if (bpf_ksym_exists(bpf_session_is_return___v6))
+		is_return = bpf_session_is_return___v6();
+	else
+		is_return = bpf_session_is_return___v7(ctx);
+	if (is_return) {
+		on_exit(ctx, ctx->sp - sizeof(u64));
+		return 0;
+	}
+	/* 1: the kernel leaves this call's return alone. */
+	return !on_enter(ctx);
+}
+
+SEC("uprobe.multi")
+int rt_multi_enter(struct pt_regs *ctx)
+{
+	on_enter(ctx);
+	return 0;
+}
+
+SEC("uprobe.multi")
+int rt_multi_exit(struct pt_regs *ctx)
+{
+	on_exit(ctx, ctx->sp);
+	return 0;
+}
+
+SEC("uretprobe.multi")
+int rt_multi_return(struct pt_regs *ctx)
+{
+	on_exit(ctx, ctx->sp - sizeof(u64));
+	return 0;
+}
+
+SEC("uprobe")
+int rt_single_enter(struct pt_regs *ctx)
+{
+	on_enter(ctx);
+	return 0;
+}
+
+SEC("uprobe")
+int rt_single_exit(struct pt_regs *ctx)
+{
+	on_exit(ctx, ctx->sp);
+	return 0;
+}
+
+SEC("uretprobe")
+int rt_single_return(struct pt_regs *ctx)
+{
+	on_exit(ctx, ctx->sp - sizeof(u64));
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(rt_fork, struct task_struct *parent, struct task_struct *child)
+{
+	on_fork(parent, child);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(rt_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	on_exec(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(rt_exit_task, struct task_struct *task)
+{
+	on_task_exit(task);
+	return 0;
+}
+
+SEC("iter/task")
+int rt_open_calls(struct bpf_iter__task *ctx)
+{
+	struct seq_file *seq = ctx->meta->seq;
+	struct task_struct *task = ctx->task;
+
+	if (task)
+		write_open_calls(seq, task);
+	return 0;
+}
+
+/* Keeps types that no map or program names in the BTF, from which the Rust types are made. */
+struct {
+	struct rt_call call;
+	struct rt_event event;
+	struct rt_open_thread open;
+	enum rt_cookie cookie;
+	enum rt_policy policy;
+	enum rt_loss loss;
+	enum rt_limit limit;
+} unused_types SEC(".data.types");

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The shadow stack: which calls are running on a thread, and how they end.
+ *
+ * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
+ * includer provides rt_emit() (one record leaves), rt_lost() (one call is missing), rt_far()
+ * (storage for deep frames), rt_slot_is_hooked() (the slot holds the kernel's trampoline), and the
+ * macro rt_repeat() (bounded loop).
+ *
+ * A frame is known by its slot: the address of the word that holds its return address. On one
+ * stack, slots fall from caller to callee, so at a hit with the slot s:
+ *   - frames with a slot below s are dead: something unwound them (longjmp, exception);
+ *   - a frame at s is the caller of a tail call if its return is still hooked, else dead.
+ * Frames on other stacks (coroutines, alternate signal stacks) say nothing about each other, so
+ * each frame also carries a key of its stack, and on stacks that are not the thread's own
+ * nothing is concluded from the order of addresses, as several may share a mapping.
+ *
+ * Frames stand in the order of their enters. The time of a frame that ends is added to its parent:
+ * the nearest older frame of the same stack.
+ */
+#ifndef RTRACE_STACK_H
+#define RTRACE_STACK_H
+
+#include "frame.h"
+
+/* A hit: where and when, and the thread it is on. */
+struct rt_hit {
+	struct rt_thread *thread;
+	struct rt_far *far; /* may be null while no frame is deep */
+	u64 slot;
+	u64 now;
+	u32 stack;
+};
+
+/* Provided by the includer. */
+static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending);
+static void rt_lost(u32 region, u32 reason);
+static struct rt_far *rt_far(u32 create);
+static int rt_slot_is_hooked(u64 slot);
+
+#define RT_NONE 0xffffffffu
+
+/* Keeps clang from merging two tests into one that the verifier does not understand. */
+#define rt_apart(variable) asm volatile("" : "+r"(variable))
+
+static __always_inline struct rt_frame *rt_frame(struct rt_hit *hit, u32 index)
+{
+	struct rt_far *far = hit->far;
+
+	if (index < RT_FRAMES_NEAR)
+		return &hit->thread->near[index];
+	index -= RT_FRAMES_NEAR;
+	if (index >= RT_FRAMES_FAR)
+		return 0;
+	rt_apart(index);
+	if (!far) {
+		far = rt_far(0);
+		if (!far)
+			return 0;
+		hit->far = far;
+	}
+	rt_apart(index);
+	if (index >= RT_FRAMES_FAR)
+		return 0;
+	return &far->frame[index];
+}
+
+/* Whether the hit proves that a frame of the same stack can no longer be running. */
+static __always_inline int rt_is_dead(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	if (hit->stack == RT_STACK_OWN && frame->stack == RT_STACK_SIGNAL)
+		return 1;
+	return hit->stack == RT_STACK_OWN && frame->stack == RT_STACK_OWN && frame->slot < hit->slot;
+}
+
+/*
+ * A walk over frames, one per step. The place follows from the step alone: a counter of its own
+ * would make the verifier look at every iteration apart.
+ */
+struct rt_walk {
+	struct rt_hit *hit;
+	u32 start; /* downward walks: one above the first frame; upward: the first frame */
+	u32 found; /* RT_NONE or the index of the frame looked for */
+	u32 region;
+	u32 stack;
+};
+
+/* The frame of a downward walk at a step, null at the end; `index` is set to its place. */
+static __always_inline struct rt_frame *rt_step_down(struct rt_walk *walk, u32 step, u32 *index)
+{
+	if (step >= walk->start)
+		return 0;
+	*index = walk->start - 1 - step;
+	return rt_frame(walk->hit, *index);
+}
+
+static long rt_shift_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 index = walk->start + step;
+	struct rt_frame *to, *from;
+
+	if (index + 1 >= walk->hit->thread->frames)
+		return 1;
+	to = rt_frame(walk->hit, index);
+	from = rt_frame(walk->hit, index + 1);
+	if (!to || !from)
+		return 1;
+	*to = *from;
+	return 0;
+}
+
+/* Takes the frame out; those above it move down. */
+static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame, u32 index)
+{
+	struct rt_thread *thread = hit->thread;
+
+	if (frame->hooked)
+		thread->hooked--;
+	if (index + 1 < thread->frames) {
+		struct rt_walk walk = { .hit = hit, .start = index };
+
+		rt_repeat(RT_FRAMES, rt_shift_step, &walk);
+	}
+	thread->frames--;
+}
+
+static long rt_parent_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->stack != walk->stack)
+		return 0;
+	walk->found = index;
+	return 1;
+}
+
+/*
+ * The frame that the time of a frame on `stack` counts for: the nearest below `index` of the same
+ * stack; for the first one on a signal stack, the frame that the signal interrupted.
+ */
+static __always_inline struct rt_frame *rt_parent(struct rt_hit *hit, u32 stack, u32 index)
+{
+	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .stack = stack };
+	struct rt_frame *below;
+
+	if (index == 0)
+		return 0;
+	below = rt_frame(hit, index - 1);
+	if (!below)
+		return 0;
+	if (below->stack == stack || stack == RT_STACK_SIGNAL)
+		return below;
+	rt_repeat(RT_FRAMES, rt_parent_step, &walk);
+	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
+}
+
+/* Ends one frame: its record leaves, its parent gets its time, it is taken out. */
+static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
+{
+	struct rt_frame *parent = rt_parent(hit, frame->stack, index);
+	u64 duration = hit->now - frame->start;
+
+	/* A parent that was itself replaced in between is not this frame's parent. */
+	if (parent && parent->id == frame->parent)
+		parent->child += duration;
+	rt_emit(hit->thread->location, frame, duration, ending);
+	rt_remove(hit, frame, index);
+}
+
+static long rt_settle_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_hit *hit = walk->hit;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (rt_is_dead(hit, frame)) {
+		rt_close(hit, frame, index, RT_UNWOUND);
+		return 0;
+	}
+	/* A live frame of the own stack: all older ones of that stack live too. */
+	return frame->stack == RT_STACK_OWN && hit->stack == RT_STACK_OWN;
+}
+
+/* Closes the frames that the hit proves dead, the youngest first. */
+static __always_inline void rt_settle(struct rt_hit *hit)
+{
+	struct rt_walk walk = { .hit = hit, .start = hit->thread->frames };
+
+	rt_repeat(RT_FRAMES, rt_settle_step, &walk);
+}
+
+static long rt_reuse_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_hit *hit = walk->hit;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->slot != hit->slot)
+		return frame->stack == hit->stack && frame->slot > hit->slot;
+	rt_close(hit, frame, index, RT_UNWOUND);
+	return 0;
+}
+
+/*
+ * A call enters. Returns whether the frame was pushed; if so its exit is waited for. A call whose
+ * exit cannot be seen leaves as a record at once.
+ */
+static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
+{
+	struct rt_thread *thread = hit->thread;
+	struct rt_frame *top, *parent, *frame;
+	struct rt_frame fresh = {};
+	u32 hooked = policy == RT_POLICY_URETPROBE;
+
+	top = thread->frames ? rt_frame(hit, thread->frames - 1) : 0;
+	if (top && (top->stack != hit->stack || top->slot <= hit->slot)) {
+		rt_settle(hit);
+		/* A slot in use again: its former frame is dead, unless it made a tail call to here. */
+		if (!thread->hooked || !rt_slot_is_hooked(hit->slot)) {
+			struct rt_walk walk = { .hit = hit, .start = thread->frames };
+
+			rt_repeat(RT_FRAMES, rt_reuse_step, &walk);
+		}
+	}
+
+	parent = rt_parent(hit, hit->stack, thread->frames);
+	fresh.start = hit->now;
+	fresh.slot = hit->slot;
+	fresh.id = ++thread->calls;
+	fresh.region = region;
+	fresh.stack = hit->stack;
+	fresh.hooked = hooked;
+	if (parent) {
+		fresh.parent = parent->id;
+		fresh.depth = parent->depth + 1;
+	}
+
+	/* Hooking is refused where it would harm (foreign stack) or the kernel would not do it. */
+	if (policy == RT_POLICY_ENTRY_ONLY ||
+	    (hooked && (hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
+		rt_emit(thread->location, &fresh, 0, RT_UNSEEN);
+		return 0;
+	}
+	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
+		hit->far = rt_far(1);
+	frame = rt_frame(hit, thread->frames);
+	if (!frame) {
+		rt_lost(region, RT_LOSS_TOO_DEEP);
+		return 0;
+	}
+	*frame = fresh;
+	thread->frames++;
+	thread->hooked += hooked;
+	return 1;
+}
+
+static long rt_find_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->slot == walk->hit->slot && frame->region == walk->region) {
+		walk->found = index;
+		return 1;
+	}
+	return 0;
+}
+
+static long rt_above_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_hit *hit = walk->hit;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame || index <= walk->found)
+		return 1;
+	/* Functions that share the slot end in the same return. */
+	if (frame->slot == hit->slot)
+		rt_close(hit, frame, index, RT_RETURNED);
+	return 0;
+}
+
+/*
+ * A call exits. Returns whether it was on the stack: it is not when its enter came before the
+ * recording or was lost, or when the instruction left by a jump inside the function.
+ */
+static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
+{
+	struct rt_thread *thread = hit->thread;
+	struct rt_walk walk = { .hit = hit, .region = region, .found = RT_NONE };
+	struct rt_frame *frame;
+	u32 index;
+
+	if (thread->frames == 0)
+		return 0;
+	index = thread->frames - 1;
+	frame = rt_frame(hit, index);
+	if (!frame)
+		return 0;
+	if (frame->slot != hit->slot || frame->region != region) {
+		rt_settle(hit);
+		walk.start = thread->frames;
+		rt_repeat(RT_FRAMES, rt_find_step, &walk);
+		if (walk.found == RT_NONE)
+			return 0;
+		walk.start = thread->frames;
+		rt_repeat(RT_FRAMES, rt_above_step, &walk);
+		index = walk.found;
+		frame = rt_frame(hit, index);
+		if (!frame)
+			return 0;
+	}
+	rt_close(hit, frame, index, RT_RETURNED);
+	return 1;
+}
+
+static long rt_abandon_step(u32 step, void *context)
+{
+	struct rt_hit *hit = context;
+	struct rt_frame *frame;
+	u32 frames = hit->thread->frames;
+
+	if (frames == 0)
+		return 1;
+	frame = rt_frame(hit, frames - 1);
+	if (!frame)
+		return 1;
+	rt_close(hit, frame, frames - 1, RT_OPEN);
+	return 0;
+}
+
+/* The thread or its program ends: what still runs is closed as open. */
+static __always_inline void rt_abandon(struct rt_hit *hit)
+{
+	rt_repeat(RT_FRAMES, rt_abandon_step, hit);
+}
+
+#endif

@@ -1,0 +1,119 @@
+//! The byte format: the only place that knows layouts.
+//!
+//! The record types come from the BTF of the compiled programs, so they cannot drift from
+//! `include/rtrace.h`. Times are nanoseconds of `CLOCK_MONOTONIC`.
+
+use crate::Error;
+pub use crate::skeleton::types::{
+    rt_call as CallRecord, rt_cookie as CookieBit, rt_ending as EndingCode, rt_event as EventRecord,
+    rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey,
+    rt_open_thread as OpenThreadRecord, rt_policy as PolicyCode,
+};
+
+/// The region of a loss whose region is not known.
+pub const NO_REGION: u32 = u32::MAX;
+
+/// Plain records: any bytes of their size are a value of them.
+///
+/// # Safety
+/// The type must be `repr(C)` or `repr(transparent)` and made of integers alone.
+pub unsafe trait Record: Copy {
+    /// What messages call it.
+    const NAME: &'static str;
+}
+
+macro_rules! records {
+    ($($record:ty => $name:literal),* $(,)?) => {
+        $(
+            // SAFETY: generated from BTF as `repr(C)` with integer fields only.
+            unsafe impl Record for $record {
+                const NAME: &'static str = $name;
+            }
+        )*
+    };
+}
+
+records! {
+    CallRecord => "a call",
+    EventRecord => "an event",
+    LocationRecord => "a location",
+    LossKey => "a key of the losses",
+    OpenThreadRecord => "a thread with open calls",
+}
+
+/// Reads a record from the front of `bytes` and returns it with the rest.
+///
+/// # Errors
+/// [`Error::Decode`] if there are too few bytes.
+pub fn take<T: Record>(bytes: &[u8]) -> Result<(T, &[u8]), Error> {
+    let size = size_of::<T>();
+    let Some((front, rest)) = bytes.split_at_checked(size) else {
+        return Err(Error::Decode { what: T::NAME, bytes: bytes.len() });
+    };
+    // SAFETY: `front` holds `size_of::<T>()` bytes, and any bytes are a value of a `Record`.
+    let record = unsafe { front.as_ptr().cast::<T>().read_unaligned() };
+    Ok((record, rest))
+}
+
+/// Reads a record that fills `bytes`.
+///
+/// # Errors
+/// [`Error::Decode`] if the size differs.
+pub fn decode<T: Record>(bytes: &[u8]) -> Result<T, Error> {
+    match take(bytes)? {
+        (record, []) => Ok(record),
+        _ => Err(Error::Decode { what: T::NAME, bytes: bytes.len() }),
+    }
+}
+
+pub(crate) fn bytes_of<T: Record>(record: &T) -> &[u8] {
+    // SAFETY: a `Record` is plain memory without padding of its own (integers that fill it).
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
+}
+
+/// The thread name in a record, up to its NUL.
+pub fn comm(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> = bytes.iter().take_while(|&&byte| byte != 0).map(|&byte| byte.cast_unsigned()).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The attach cookie of an entry site.
+pub fn entry_cookie(region: u32, policy: PolicyCode) -> u64 {
+    u64::from(region) | u64::from(policy.0) << CookieBit::RT_COOKIE_POLICY.0
+}
+
+/// The attach cookie of an exit site; `tail` for a jump to another function, `condition` with its
+/// x86 condition code if it is conditional.
+pub fn exit_cookie(region: u32, tail: bool, condition: Option<u8>) -> u64 {
+    let mut cookie = u64::from(region) | u64::from(tail) << CookieBit::RT_COOKIE_TAIL.0;
+    if let Some(code) = condition {
+        cookie |= 1 << CookieBit::RT_COOKIE_CONDITIONAL.0;
+        cookie |= u64::from(code & 15) << CookieBit::RT_COOKIE_CONDITION.0;
+    }
+    cookie
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_a_wrong_size_are_refused() {
+        let call = CallRecord { id: 7, duration: 9, ..CallRecord::default() };
+        let bytes = bytes_of(&call).to_vec();
+        assert_eq!(decode::<CallRecord>(&bytes).expect("whole").duration, 9);
+        for len in 0..bytes.len() {
+            assert!(decode::<CallRecord>(&bytes[..len]).is_err());
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert!(decode::<CallRecord>(&longer).is_err());
+        assert_eq!(take::<CallRecord>(&longer).expect("whole").1, [0]);
+    }
+
+    #[test]
+    fn cookies_keep_region_and_site_apart() {
+        assert_eq!(entry_cookie(u32::MAX, PolicyCode::RT_POLICY_ENTRY_ONLY), 0x2_ffff_ffff);
+        assert_eq!(exit_cookie(5, true, Some(0xf)), 0xf30_0000_0005);
+        assert_eq!(exit_cookie(5, false, None), 5);
+    }
+}

@@ -1,0 +1,75 @@
+//! A call: one enter with its exit.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{LocationId, RegionId, Timestamp};
+
+/// How a call ended, or why that is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ending {
+    /// The function returned, or ended in a tail call.
+    Returned,
+    /// An exception, a `longjmp` or a forced unwind left the function. The end is when that was
+    /// noticed: at the thread's next probe hit.
+    Unwound,
+    /// The call was still running when its thread, its program or the recording ended.
+    Open,
+    /// Only the enter could be observed; the duration is 0 and means nothing.
+    Unseen,
+}
+
+impl Ending {
+    /// All endings, in the order of their codes.
+    pub const ALL: [Ending; 4] = [Ending::Returned, Ending::Unwound, Ending::Open, Ending::Unseen];
+
+    /// The word used in columns and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Ending::Returned => "returned",
+            Ending::Unwound => "unwound",
+            Ending::Open => "open",
+            Ending::Unseen => "unseen",
+        }
+    }
+
+    /// The ending of that [`name`](Ending::name).
+    pub fn from_name(name: &str) -> Option<Ending> {
+        Ending::ALL.into_iter().find(|ending| ending.name() == name)
+    }
+}
+
+/// One call of a region on a location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The thread lifetime it ran on.
+    pub location: LocationId,
+    /// The function called.
+    pub region: RegionId,
+    /// Counts up from 1 per location in the order of enters; a missing id is a lost call.
+    pub id: u64,
+    /// Id, on the same location, of the traced call that made this one; 0 for a root.
+    pub parent: u64,
+    /// Number of traced calls this one is nested in; 0 for a root.
+    pub depth: u32,
+    /// Time of the enter.
+    pub start: Timestamp,
+    /// Inclusive time: nanoseconds from enter to exit.
+    pub duration: u64,
+    /// Nanoseconds of `duration` spent in the traced calls that this one made itself.
+    pub child: u64,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+impl Call {
+    /// Time of the exit.
+    pub fn end(&self) -> Timestamp {
+        Timestamp(self.start.0.saturating_add(self.duration))
+    }
+
+    /// Exclusive time in nanoseconds: the duration without traced callees.
+    pub fn exclusive(&self) -> u64 {
+        self.duration.saturating_sub(self.child)
+    }
+}

@@ -1,0 +1,169 @@
+//! What calls refer to: libraries, regions, processes, locations.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The id as an index into a table of definitions.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+id!(
+    /// Names a [`Library`] within one trace; counts up from 0.
+    LibraryId
+);
+id!(
+    /// Names a [`Region`] within one trace; counts up from 0.
+    RegionId
+);
+id!(
+    /// Names a [`Location`] within one trace; counts up from 1.
+    LocationId
+);
+
+/// One ELF object file that traced processes map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Library {
+    /// Its id.
+    pub id: LibraryId,
+    /// The path as the traced process sees it.
+    pub path: String,
+    /// The GNU build id in lower-case hexadecimal, where the file has one.
+    pub build_id: Option<String>,
+    /// Device number of the file system, as `stat` gives it.
+    pub device: u64,
+    /// Inode number of the file.
+    pub inode: u64,
+}
+
+impl Library {
+    /// The last component of the path.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+/// One of the names of a region, as the symbol table spells it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SymbolName {
+    /// The symbol, mangled where the language mangles.
+    pub symbol: String,
+    /// The symbol version, such as `GLIBC_2.29`.
+    pub version: Option<String>,
+}
+
+/// How the exit of a region is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExitPolicy {
+    /// The kernel replaces the return address on the stack while the function runs.
+    Uretprobe,
+    /// A probe on each instruction that leaves the function; nothing on the stack changes.
+    RetSite,
+    /// The exit is not observed; calls end as [`Ending::Unseen`](crate::Ending::Unseen).
+    EntryOnly,
+}
+
+impl ExitPolicy {
+    /// All policies.
+    pub const ALL: [ExitPolicy; 3] = [ExitPolicy::Uretprobe, ExitPolicy::RetSite, ExitPolicy::EntryOnly];
+
+    /// The word used in columns, options and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ExitPolicy::Uretprobe => "uretprobe",
+            ExitPolicy::RetSite => "ret-site",
+            ExitPolicy::EntryOnly => "entry-only",
+        }
+    }
+
+    /// The policy of that [`name`](ExitPolicy::name).
+    pub fn from_name(name: &str) -> Option<ExitPolicy> {
+        ExitPolicy::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// One function at one address of one library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// Its id.
+    pub id: RegionId,
+    /// The library that holds its code.
+    pub library: LibraryId,
+    /// The name shown to people: demangled, not escaped.
+    pub name: String,
+    /// Every exported name of this address, the preferred one first.
+    pub symbols: Vec<SymbolName>,
+    /// Offset of its first instruction in the file, in bytes.
+    pub file_offset: u64,
+    /// Size of its code in bytes, as the symbol table gives it.
+    pub size: u64,
+    /// How its exits are seen.
+    pub exit: ExitPolicy,
+}
+
+/// The lifetime of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process id as rtrace's user sees it.
+    pub pid: u32,
+    /// Process id of its parent, where known.
+    pub parent: Option<u32>,
+    /// When it began, where known: the fork, or its start time.
+    pub start: Timestamp,
+    /// When it ended, where that was seen.
+    pub end: Option<Timestamp>,
+    /// Path of its executable, of the last one after an exec.
+    pub executable: String,
+    /// Its command line, of the last executable.
+    pub command_line: Vec<String>,
+    /// Its wait status in the form shells use: the exit code, or 128 + signal.
+    pub exit_code: Option<i32>,
+}
+
+/// The lifetime of one thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// Its id.
+    pub id: LocationId,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// When the thread began.
+    pub start: Timestamp,
+    /// When it ended, where that was seen.
+    pub end: Option<Timestamp>,
+    /// The thread's name (`comm`), not escaped.
+    pub name: String,
+    /// Enters seen on this location: call ids 1 to this number were given out. Known at the
+    /// thread's or the recording's end.
+    pub calls_entered: Option<u64>,
+}
+
+/// Something that calls refer to, told to sinks before the first call that refers to it.
+///
+/// A definition with the id (for processes: pid and start) of an earlier one replaces it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Definition {
+    /// A library.
+    Library(Library),
+    /// A region.
+    Region(Region),
+    /// A process.
+    Process(Process),
+    /// A location.
+    Location(Location),
+}

@@ -1,0 +1,85 @@
+//! What happened beside the calls.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Loss, Timestamp};
+
+/// Something that happened at one time, to one process or to the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub time: Timestamp,
+    /// The process concerned, if one is.
+    pub pid: Option<u32>,
+    /// The thread concerned, if one is.
+    pub tid: Option<u32>,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum EventKind {
+    /// The process made a child.
+    Fork {
+        /// The child's process id.
+        child: u32,
+    },
+    /// The process runs another program from here on.
+    Exec {
+        /// The program's path.
+        executable: String,
+    },
+    /// The process ended.
+    Exit {
+        /// The exit code, or 128 + signal.
+        code: i32,
+    },
+    /// Probes were placed in a library.
+    Attached {
+        /// Path of the library.
+        library: String,
+        /// Number of regions.
+        regions: u64,
+    },
+    /// Calls may be missing: the library was mapped from `since` until this event without probes.
+    BlindWindow {
+        /// Path of the library.
+        library: String,
+        /// The earliest time from which calls may be missing.
+        since: Timestamp,
+    },
+    /// A region was left out.
+    Refused {
+        /// Path of the library.
+        library: String,
+        /// The region's preferred name.
+        region: String,
+        /// Why.
+        reason: String,
+    },
+    /// Recording began.
+    Armed,
+    /// Recording ended.
+    Disarmed,
+    /// Calls or events are missing.
+    Loss(Loss),
+}
+
+impl EventKind {
+    /// The word used in columns and reports.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            EventKind::Fork { .. } => "fork",
+            EventKind::Exec { .. } => "exec",
+            EventKind::Exit { .. } => "exit",
+            EventKind::Attached { .. } => "attached",
+            EventKind::BlindWindow { .. } => "blind_window",
+            EventKind::Refused { .. } => "refused",
+            EventKind::Armed => "armed",
+            EventKind::Disarmed => "disarmed",
+            EventKind::Loss(_) => "loss",
+        }
+    }
+}

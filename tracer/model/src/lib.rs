@@ -1,0 +1,42 @@
+//! The words of rtrace: the values that travel between its parts.
+//!
+//! Nothing here does I/O, calls the kernel or draws. One word stands for one thing, here and in
+//! every column, option and message:
+//!
+//! | word | OTF2 / Score-P | means |
+//! |---|---|---|
+//! | [`Region`] | Region | one function at one address of one library, with all its names |
+//! | [`Library`] | – | one ELF object file that processes map: device, inode, build id, path |
+//! | [`Location`] | Location | the lifetime of one thread; a thread id that is used again is another location |
+//! | [`Process`] | LocationGroup | the lifetime of one process id |
+//! | enter / exit | Enter / Leave | the two ends of a call |
+//! | [`Call`] | – | one enter with its exit; its id counts up from 1 on its location |
+//! | call path | callpath | the chain of regions from a root call to a call |
+//! | inclusive / exclusive | – | a call's duration with / without that of the traced calls it made |
+//! | site | – | the instruction at which a probe sits |
+//! | [`ExitPolicy`] | – | how a region's exit is seen |
+//! | [`Ending`] | – | how a call ended, or why that is not known |
+//! | [`Loss`] | – | calls or events known to be missing, with the reason |
+//! | [`Sink`] | substrate | a consumer of calls |
+//!
+//! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds.
+
+mod call;
+mod definition;
+mod event;
+mod loss;
+mod sink;
+mod summary;
+mod text;
+mod time;
+
+pub use call::{Call, Ending};
+pub use definition::{
+    Definition, ExitPolicy, Library, LibraryId, Location, LocationId, Process, Region, RegionId, SymbolName,
+};
+pub use event::{Event, EventKind};
+pub use loss::{Loss, LossReason};
+pub use sink::{Sink, SinkError};
+pub use summary::{Header, Summary};
+pub use text::escape;
+pub use time::{ClockAnchor, Timestamp, format_ns};

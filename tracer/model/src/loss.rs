@@ -1,0 +1,67 @@
+//! What is known to be missing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::RegionId;
+
+/// Why calls or events are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossReason {
+    /// The ring buffer was full when the call ended.
+    RingFull,
+    /// The call was nested deeper than the shadow stack holds.
+    TooDeep,
+    /// The kernel had no memory for the thread's shadow stack.
+    NoMemory,
+    /// The table of locations was full.
+    TooManyLocations,
+    /// A record could not be understood.
+    BadRecord,
+    /// A lifecycle event (fork, exec, exit) did not fit its ring.
+    EventLost,
+    /// The kernel skipped a probe hit, as it does when a probe nests in a probe.
+    MissedHit,
+}
+
+impl LossReason {
+    /// All reasons, in the order of their codes on the kernel side.
+    pub const ALL: [LossReason; 7] = [
+        LossReason::RingFull,
+        LossReason::TooDeep,
+        LossReason::NoMemory,
+        LossReason::TooManyLocations,
+        LossReason::BadRecord,
+        LossReason::EventLost,
+        LossReason::MissedHit,
+    ];
+
+    /// The word used in columns and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LossReason::RingFull => "ring full",
+            LossReason::TooDeep => "too deep",
+            LossReason::NoMemory => "no memory",
+            LossReason::TooManyLocations => "too many locations",
+            LossReason::BadRecord => "bad record",
+            LossReason::EventLost => "event lost",
+            LossReason::MissedHit => "missed hit",
+        }
+    }
+
+    /// The reason of that [`name`](LossReason::name).
+    pub fn from_name(name: &str) -> Option<LossReason> {
+        LossReason::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+}
+
+/// A number of calls or events known to be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Why.
+    pub reason: LossReason,
+    /// The region whose calls are missing, where that is known.
+    pub region: Option<RegionId>,
+    /// How many.
+    pub count: u64,
+}

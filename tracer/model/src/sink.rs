@@ -1,0 +1,56 @@
+//! Consumers of calls.
+
+use crate::{Call, Definition, Event, Header, Summary};
+
+/// Why a sink could not go on; names the object and the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SinkError {
+    message: String,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl SinkError {
+    /// An error that reads "failed to <verb> `<object>`: cause".
+    pub fn new(action: impl std::fmt::Display, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        SinkError { message: format!("failed to {action}: {source}"), source: Some(Box::new(source)) }
+    }
+}
+
+/// A consumer of a recording, live or stored.
+///
+/// Called in this order: `begin`, then any mix of `define`, `calls`, `event` and `tick`, then
+/// `finish`. A definition comes before the first call that refers to it. The first error ends the
+/// sink: nothing but drop follows.
+pub trait Sink: Send {
+    /// The recording begins.
+    fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
+        let _ = header;
+        Ok(())
+    }
+
+    /// Something that calls refer to, or a newer state of it.
+    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
+        let _ = definition;
+        Ok(())
+    }
+
+    /// Calls that ended. Of one location they come in the order of their ends, save that calls of
+    /// one instant, and calls around a move to another CPU, may change places.
+    fn calls(&mut self, batch: &[Call]) -> Result<(), SinkError>;
+
+    /// Something that happened beside the calls.
+    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
+        let _ = event;
+        Ok(())
+    }
+
+    /// Time passes: called at least once a second while recording, also when nothing happens.
+    fn tick(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    /// The recording has ended.
+    fn finish(&mut self, summary: &Summary) -> Result<(), SinkError>;
+}

@@ -1,0 +1,96 @@
+//! What is said of a recording as a whole, before and after.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ClockAnchor, Loss, LossReason};
+
+/// What is known of a recording when it begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of rtrace that recorded.
+    pub rtrace_version: String,
+    /// Name of the machine.
+    pub host: String,
+    /// Kernel release, as `uname -r` prints it.
+    pub kernel: String,
+    /// Number of CPUs on line.
+    pub cpus: u32,
+    /// rtrace's command line.
+    pub command_line: Vec<String>,
+    /// How probes are attached: `uprobe.session`, `uprobe.multi` or `uprobe`.
+    pub mechanism: String,
+    /// Clocks at the begin.
+    pub begin: ClockAnchor,
+}
+
+/// What is known of a recording when it has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Calls recorded, of any ending.
+    pub calls: u64,
+    /// Of these, calls that were still running.
+    pub open: u64,
+    /// Of these, calls left by an exception, a longjmp or a forced unwind.
+    pub unwound: u64,
+    /// Of these, calls whose exit could not be observed.
+    pub unseen: u64,
+    /// Locations with calls.
+    pub locations: u64,
+    /// Regions with probes.
+    pub regions: u64,
+    /// Functions left out.
+    pub refused: u64,
+    /// What is missing, by reason and region.
+    pub losses: Vec<Loss>,
+    /// Recorded calls that had no parent on record when their exit came: exits of calls that
+    /// began before the recording, which are not calls of it.
+    pub exits_without_enter: u64,
+    /// Clocks at the end.
+    pub end: ClockAnchor,
+}
+
+impl Summary {
+    /// Calls known to be missing.
+    pub fn lost(&self) -> u64 {
+        self.losses.iter().map(|loss| loss.count).sum()
+    }
+
+    /// Losses summed by reason, largest reasons of equal code order first seen.
+    pub fn lost_by_reason(&self) -> Vec<(LossReason, u64)> {
+        LossReason::ALL
+            .into_iter()
+            .map(|reason| {
+                let of_reason = self.losses.iter().filter(|loss| loss.reason == reason);
+                (reason, of_reason.map(|loss| loss.count).sum())
+            })
+            .filter(|&(_, count)| count > 0)
+            .collect()
+    }
+}
+
+/// The one honest line that ends every run.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} calls of {} regions on {} threads; {} lost",
+            self.calls,
+            self.regions,
+            self.locations,
+            self.lost()
+        )?;
+        let reasons = self.lost_by_reason();
+        if !reasons.is_empty() {
+            let list: Vec<String> =
+                reasons.iter().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
+            write!(f, " ({})", list.join(", "))?;
+        }
+        write!(
+            f,
+            ", {} refused, {} unfinished, {} unwound, {} without exit",
+            self.refused, self.open, self.unwound, self.unseen
+        )
+    }
+}

@@ -1,0 +1,31 @@
+//! Names from traced programs are hostile: they may hold terminal escapes.
+
+use std::borrow::Cow;
+
+/// Makes a name safe to print on a terminal and in a line of text.
+///
+/// Control characters, and characters that turn the direction of text, become `\x1b`-like escapes;
+/// everything else stays.
+///
+/// ```
+/// assert_eq!(rtrace_model::escape("a\u{1b}[31m"), "a\\x1b[31m");
+/// ```
+pub fn escape(name: &str) -> Cow<'_, str> {
+    if !name.chars().any(is_hostile) {
+        return Cow::Borrowed(name);
+    }
+    let mut safe = String::with_capacity(name.len() + 8);
+    for c in name.chars() {
+        match c {
+            c if !is_hostile(c) => safe.push(c),
+            c if (c as u32) < 0x100 => safe.push_str(&format!("\\x{:02x}", c as u32)),
+            c => safe.push_str(&format!("\\u{{{:x}}}", c as u32)),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
