@@ -79,10 +79,19 @@ struct rt_call {
 	enum rt_ending ending;
 };
 
+/* Value of the table of traced processes. */
+enum rt_traced {
+	RT_TRACED_FROM_EXEC = 0, /* nothing is recorded before its next exec */
+	RT_TRACED = 1,
+	/* It runs a program that the plan did not look at: returns are not hooked in it. */
+	RT_TRACED_UNHOOKED = 2,
+};
+
 enum rt_event_kind {
 	RT_EVENT_FORK = 0,
 	RT_EVENT_EXEC = 1,
 	RT_EVENT_EXIT = 2,
+	RT_EVENT_THREAD_END = 3,
 };
 
 /* Something that happened to a traced process. */
@@ -91,7 +100,7 @@ struct rt_event {
 	enum rt_event_kind kind;
 	u32 pid;
 	u32 tid;
-	u32 value; /* fork: the child's pid; exit: the wait status */
+	u32 value; /* fork: the child's pid; exit: the wait status; thread end: its location */
 };
 
 /* One thread lifetime, keyed by its location id. */

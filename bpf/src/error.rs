@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use libbpf_rs::ErrorKind;
+
 /// An operation on the kernel side that failed; names the object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -53,5 +55,20 @@ pub enum Error {
 impl Error {
     pub(crate) fn kernel(action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
         move |source| Error::Kernel { action, source }
+    }
+
+    /// Whether the kernel refuses one of the sites, rather than attaching as such.
+    pub fn is_about_a_site(&self) -> bool {
+        let Error::Attach { source, .. } = self else { return false };
+        !matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound | ErrorKind::OutOfMemory)
+    }
+
+    /// The kernel's own words, without what was tried.
+    pub fn cause(&self) -> String {
+        match self {
+            Error::Load { source, .. } | Error::Attach { source, .. } | Error::Kernel { source, .. } => source.to_string(),
+            Error::Read { source, .. } => source.to_string(),
+            Error::Decode { .. } => self.to_string(),
+        }
     }
 }

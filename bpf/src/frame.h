@@ -33,6 +33,7 @@ struct rt_thread {
 	u32 location;
 	u32 frames; /* number of frames */
 	u32 hooked; /* number of hooked frames */
+	u32 unhooked; /* no return of this thread may be hooked */
 	struct rt_frame near[RT_FRAMES_NEAR];
 };
 

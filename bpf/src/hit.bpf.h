@@ -91,14 +91,21 @@ static __always_inline u32 stack_key(struct rt_thread *thread, struct task_struc
 	return find_stack(thread, sp);
 }
 
+static __always_inline bool is_traced(u32 pid)
+{
+	return bpf_map_lookup_elem(&traced, &pid) != 0;
+}
+
 /* The first hit of a thread gives it a location. */
 static __always_inline struct rt_thread *new_thread(struct task_struct *task)
 {
 	struct rt_location location = {};
 	struct rt_thread *thread;
 	u32 pid = task->tgid, id;
+	u8 *state;
 
-	if (!bpf_map_lookup_elem(&traced, &pid))
+	state = bpf_map_lookup_elem(&traced, &pid);
+	if (!state || *state == RT_TRACED_FROM_EXEC)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread) {
@@ -116,6 +123,7 @@ static __always_inline struct rt_thread *new_thread(struct task_struct *task)
 		return 0;
 	}
 	thread->location = id;
+	thread->unhooked = *state == RT_TRACED_UNHOOKED;
 	return thread;
 }
 
@@ -201,11 +209,8 @@ static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
 		hit.stack = stack_key(thread, task, slot);
 		if (rt_exit(&hit, (u32)cookie))
 			return;
-	} else {
-		u32 pid = task->tgid;
-
-		if (!bpf_map_lookup_elem(&traced, &pid))
-			return;
+	} else if (!is_traced(task->tgid)) {
+		return;
 	}
 	/* A jump that stays inside the function comes by with another stack pointer: no exit. */
 	if (!has_bit(cookie, RT_COOKIE_TAIL))

@@ -5,20 +5,18 @@
 
 #include "hit.bpf.h"
 
-static __always_inline bool is_traced(u32 pid)
-{
-	return bpf_map_lookup_elem(&traced, &pid) != 0;
-}
-
 static __always_inline void on_fork(struct task_struct *parent, struct task_struct *child)
 {
 	u32 pid = parent->tgid, child_pid = child->tgid;
-	u8 one = 1;
+	u8 *state;
 
-	if (pid == child_pid || !is_traced(pid))
+	if (pid == child_pid)
+		return;
+	state = bpf_map_lookup_elem(&traced, &pid);
+	if (!state)
 		return;
 	if (follow_children)
-		bpf_map_update_elem(&traced, &child_pid, &one, BPF_ANY);
+		bpf_map_update_elem(&traced, &child_pid, state, BPF_ANY);
 	emit_event(RT_EVENT_FORK, pid, parent->pid, child_pid);
 }
 
@@ -40,11 +38,17 @@ static __always_inline struct rt_thread *abandon_calls(struct task_struct *task)
 
 static __always_inline void on_exec(struct task_struct *task)
 {
+	struct rt_thread *thread;
 	u32 pid = task->tgid;
+	u8 *state;
 
-	if (!is_traced(pid))
+	state = bpf_map_lookup_elem(&traced, &pid);
+	if (!state)
 		return;
-	abandon_calls(bpf_get_current_task_btf());
+	*state = *state == RT_TRACED_FROM_EXEC ? RT_TRACED : RT_TRACED_UNHOOKED;
+	thread = abandon_calls(bpf_get_current_task_btf());
+	if (thread)
+		thread->unhooked = *state == RT_TRACED_UNHOOKED;
 	emit_event(RT_EVENT_EXEC, pid, task->pid, 0);
 }
 
@@ -66,6 +70,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 			bpf_get_current_comm(location->comm, sizeof(location->comm));
 			location->end = bpf_ktime_get_ns();
 		}
+		emit_event(RT_EVENT_THREAD_END, pid, task->pid, id);
 	}
 	if (task->signal->live.counter > 0)
 		return;

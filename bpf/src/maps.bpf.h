@@ -19,7 +19,7 @@ u64 exits_without_enter;
 
 u32 last_location;
 
-/* Process ids that are traced. */
+/* Process ids that are traced, with an enum rt_traced. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 16);

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
-use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
@@ -13,7 +13,7 @@ use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::Error;
 use crate::skeleton::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
-use crate::wire::{self, CallRecord, Limit, LocationRecord, LossKey, OpenThreadRecord};
+use crate::wire::{self, CallRecord, Limit, LocationRecord, LossKey, OpenThreadRecord, TracedCode};
 
 /// How probes are attached; the better ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,31 @@ pub struct Programs {
     pub(crate) skel: RtraceSkel<'static>,
     pub(crate) rings: Vec<MapHandle>,
     mechanism: Mechanism,
+    shared: Shared,
     _lifecycle: Vec<Link>,
+}
+
+/// Variables in the memory that the programs and user space share. It is mapped for as long as the
+/// programs are loaded, so these must not leave [`Programs`].
+struct Shared {
+    armed: &'static AtomicU32,
+    open_first: &'static AtomicU32,
+    exits_without_enter: &'static AtomicU64,
+}
+
+impl Shared {
+    fn of(skel: &mut RtraceSkel<'static>) -> Shared {
+        let bss = skel.maps.bss_data.as_deref_mut().expect("the programs have data");
+        // SAFETY: aligned fields of a mapping that lives as long as the skeleton, from here on
+        // accessed through these atomics only.
+        unsafe {
+            Shared {
+                armed: AtomicU32::from_ptr(&raw mut bss.armed),
+                open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
+                exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
+            }
+        }
+    }
 }
 
 impl Programs {
@@ -85,7 +109,8 @@ impl Programs {
             options.follow_children;
         let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
         open.maps.rings.set_max_entries(u32::try_from(possible).unwrap_or(u32::MAX)).map_err(load_error)?;
-        let skel = open.load().map_err(load_error)?;
+        let mut skel = open.load().map_err(load_error)?;
+        let shared = Shared::of(&mut skel);
 
         let rings = cpus
             .into_iter()
@@ -97,7 +122,7 @@ impl Programs {
             .map(|program| program.attach())
             .collect::<Result<Vec<_>, _>>()
             .map_err(Error::kernel("attach to the scheduler's tracepoints"))?;
-        Ok(Programs { skel, rings, mechanism: options.mechanism, _lifecycle: lifecycle })
+        Ok(Programs { skel, rings, mechanism: options.mechanism, shared, _lifecycle: lifecycle })
     }
 
     /// How probes are attached.
@@ -110,37 +135,42 @@ impl Programs {
     /// # Errors
     /// [`Error::Kernel`] if the table of processes is full.
     pub fn trace(&self, pid: u32) -> Result<(), Error> {
+        self.set_traced(pid, TracedCode::RT_TRACED)
+    }
+
+    /// Records the process's calls from its next exec on, once armed.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the table of processes is full.
+    pub fn trace_from_exec(&self, pid: u32) -> Result<(), Error> {
+        self.set_traced(pid, TracedCode::RT_TRACED_FROM_EXEC)
+    }
+
+    fn set_traced(&self, pid: u32, state: TracedCode) -> Result<(), Error> {
+        let state = u8::try_from(state.0).expect("the codes are small");
         self.skel
             .maps
             .traced
-            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+            .update(&pid.to_ne_bytes(), &[state], MapFlags::ANY)
             .map_err(Error::kernel("add a process to those traced"))
     }
 
     /// Switches recording on.
-    pub fn arm(&mut self) {
-        self.set_armed(1);
+    pub fn arm(&self) {
+        self.shared.armed.store(1, Ordering::Relaxed);
     }
 
     /// Switches recording off and waits until no program is still recording.
-    pub fn disarm(&mut self) {
-        self.set_armed(0);
+    pub fn disarm(&self) {
+        self.shared.armed.store(0, Ordering::SeqCst);
         // Programs run inside RCU read sections; this waits for those that began before.
         // SAFETY: the system call takes no memory.
         unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
     }
 
-    fn set_armed(&mut self, value: u32) {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the programs have data");
-        // SAFETY: a valid, aligned field in memory shared with the kernel side, which only reads it.
-        unsafe { ptr::write_volatile(&raw mut bss.armed, value) };
-    }
-
     /// Exits seen of calls that had begun before the recording.
     pub fn exits_without_enter(&self) -> u64 {
-        let bss = self.skel.maps.bss_data.as_deref().expect("the programs have data");
-        // SAFETY: a valid, aligned field in memory shared with the kernel side.
-        unsafe { ptr::read_volatile(&raw const bss.exits_without_enter) }
+        self.shared.exits_without_enter.load(Ordering::Relaxed)
     }
 
     /// The thread lifetime of that location id.
@@ -155,6 +185,14 @@ impl Programs {
             .lookup(&id.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::kernel("look up a location"))?;
         value.map(|bytes| wire::decode(&bytes)).transpose()
+    }
+
+    /// Forgets a location that has ended, to make room.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn forget_location(&self, id: u32) -> Result<(), Error> {
+        self.skel.maps.locations.delete(&id.to_ne_bytes()).map_err(Error::kernel("forget a location"))
     }
 
     /// What is missing so far: counts by region and reason.
@@ -178,7 +216,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].
-    pub fn open_calls(&mut self) -> Result<Vec<OpenThread>, Error> {
+    pub fn open_calls(&self) -> Result<Vec<OpenThread>, Error> {
         let mut threads = BTreeMap::<u32, OpenThread>::new();
         let chunk = Limit::RT_OPEN_CHUNK.0;
         for first in (0..).step_by(chunk as usize) {
@@ -203,11 +241,9 @@ impl Programs {
         Ok(threads.into_values().collect())
     }
 
-    fn read_open_calls(&mut self, first: u32) -> Result<Vec<u8>, Error> {
+    fn read_open_calls(&self, first: u32) -> Result<Vec<u8>, Error> {
         let action = "read the calls that still run";
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect("the programs have data");
-        // SAFETY: a valid, aligned field in memory shared with the kernel side, which only reads it.
-        unsafe { ptr::write_volatile(&raw mut bss.open_first, first) };
+        self.shared.open_first.store(first, Ordering::SeqCst);
         let link = self.skel.progs.rt_open_calls.attach().map_err(Error::kernel(action))?;
         let mut bytes = Vec::new();
         Iter::new(&link)

@@ -120,4 +120,5 @@ struct {
 	enum rt_policy policy;
 	enum rt_loss loss;
 	enum rt_limit limit;
+	enum rt_traced traced;
 } unused_types SEC(".data.types");

@@ -46,7 +46,7 @@ enum Failure {
 
 fn records_a_call(mechanism: Mechanism) -> Result<(), Failure> {
     let (path, file_offset) = own_code(probed as *const () as usize).ok_or(Failure::NotMapped)?;
-    let mut programs = Programs::load(&LoadOptions { mechanism, ring_bytes: 4096, follow_children: false })?;
+    let programs = Programs::load(&LoadOptions { mechanism, ring_bytes: 4096, follow_children: false })?;
     programs.trace(std::process::id())?;
     let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
     let site = Site { file_offset, cookie: wire::entry_cookie(0, PolicyCode::RT_POLICY_URETPROBE) };

@@ -249,9 +249,9 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		fresh.depth = parent->depth + 1;
 	}
 
-	/* Hooking is refused where it would harm (foreign stack) or the kernel would not do it. */
+	/* Hooking is refused where it could harm, or where the kernel would not do it. */
 	if (policy == RT_POLICY_ENTRY_ONLY ||
-	    (hooked && (hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
+	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
 		rt_emit(thread->location, &fresh, 0, RT_UNSEEN);
 		return 0;
 	}

@@ -63,7 +63,7 @@ pub enum EventKind {
     Armed,
     /// Recording ended.
     Disarmed,
-    /// Calls or events are missing.
+    /// More calls or events are missing: their number since the last event of this reason and region.
     Loss(Loss),
 }
 

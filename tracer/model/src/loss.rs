@@ -20,20 +20,17 @@ pub enum LossReason {
     BadRecord,
     /// A lifecycle event (fork, exec, exit) did not fit its ring.
     EventLost,
-    /// The kernel skipped a probe hit, as it does when a probe nests in a probe.
-    MissedHit,
 }
 
 impl LossReason {
-    /// All reasons, in the order of their codes on the kernel side.
-    pub const ALL: [LossReason; 7] = [
+    /// All reasons, the order is that of reports.
+    pub const ALL: [LossReason; 6] = [
         LossReason::RingFull,
         LossReason::TooDeep,
         LossReason::NoMemory,
         LossReason::TooManyLocations,
         LossReason::BadRecord,
         LossReason::EventLost,
-        LossReason::MissedHit,
     ];
 
     /// The word used in columns and reports.
@@ -45,7 +42,6 @@ impl LossReason {
             LossReason::TooManyLocations => "too many locations",
             LossReason::BadRecord => "bad record",
             LossReason::EventLost => "event lost",
-            LossReason::MissedHit => "missed hit",
         }
     }
 

@@ -44,8 +44,7 @@ pub struct Summary {
     pub refused: u64,
     /// What is missing, by reason and region.
     pub losses: Vec<Loss>,
-    /// Recorded calls that had no parent on record when their exit came: exits of calls that
-    /// began before the recording, which are not calls of it.
+    /// Exits of calls that had begun before the recording, and so are not calls of it.
     pub exits_without_enter: u64,
     /// Clocks at the end.
     pub end: ClockAnchor,

@@ -1,0 +1,69 @@
+//! `trace.json`: what is said of the recording as a whole.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rtrace_model::{Header, Summary};
+use serde::{Deserialize, Serialize};
+
+use crate::directory::Directory;
+use crate::{Error, VERSION};
+
+const NAME: &str = "trace.json";
+
+/// Whether the recorder said that it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Status {
+    /// It still runs, or was killed.
+    Recording,
+    Finished,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    schema: u64,
+    pub(crate) status: Status,
+    pub(crate) header: Header,
+    /// Present once finished.
+    pub(crate) summary: Option<Summary>,
+}
+
+/// What every version of the file holds.
+#[derive(Deserialize)]
+struct Versioned {
+    schema: u64,
+}
+
+impl Manifest {
+    pub(crate) fn recording(header: Header) -> Manifest {
+        Manifest { schema: VERSION, status: Status::Recording, header, summary: None }
+    }
+
+    pub(crate) fn finish(&mut self, summary: Summary) {
+        self.status = Status::Finished;
+        self.summary = Some(summary);
+    }
+
+    pub(crate) fn write(&self, directory: &Directory) -> Result<(), Error> {
+        let mut text = serde_json::to_vec_pretty(self).expect("strings, numbers and lists always serialize");
+        text.push(b'\n');
+        directory.write(NAME, &text)
+    }
+
+    pub(crate) fn read(directory: &Path) -> Result<Manifest, Error> {
+        let path = directory.join(NAME);
+        let text = fs::read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if directory.is_dir() => Error::NotATrace { path: directory.to_owned() },
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::io("open", directory)(error),
+            _ => Error::io("read", &path)(error),
+        })?;
+        let malformed = |source| Error::Manifest { path: path.clone(), source };
+        let Versioned { schema } = serde_json::from_slice(&text).map_err(malformed)?;
+        if schema != VERSION {
+            return Err(Error::Version { path: directory.to_owned(), found: schema });
+        }
+        serde_json::from_slice(&text).map_err(malformed)
+    }
+}

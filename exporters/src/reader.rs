@@ -1,0 +1,225 @@
+//! A trace directory opened for reading: finished, still being written, or left by a recorder that
+//! was killed.
+//!
+//! Definitions are read at once. Calls and events may be any number, so they are read row group by
+//! row group, from either end.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rtrace_model::{
+    Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Process, Region, RegionId,
+    Summary,
+};
+
+use crate::Error;
+use crate::file::Decoder;
+use crate::manifest::{Manifest, Status};
+use crate::schema::{Row, Stream};
+
+/// A stored trace.
+#[derive(Debug)]
+pub struct Trace {
+    manifest: Manifest,
+    libraries: Vec<Library>,
+    regions: Vec<Region>,
+    processes: Vec<Process>,
+    locations: Vec<Location>,
+    calls: Vec<RowGroup>,
+    events: Vec<RowGroup>,
+    warnings: Vec<Warning>,
+}
+
+/// Something that the trace should hold and does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning(String);
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Debug)]
+struct RowGroup {
+    segment: PathBuf,
+    index: usize,
+}
+
+impl Trace {
+    /// Opens the trace directory `path`.
+    ///
+    /// Segments that a crash of the machine left incomplete are left out of an unfinished trace,
+    /// with a [warning](Trace::warnings).
+    ///
+    /// # Errors
+    /// There is no trace, its schema is another, a file is missing or cannot be read.
+    pub fn open(path: &Path) -> Result<Trace, Error> {
+        let manifest = Manifest::read(path)?;
+        let mut warnings = Vec::new();
+        let skipped = match manifest.status {
+            Status::Recording => Some(&mut warnings),
+            Status::Finished => None,
+        };
+        let mut segments = Segments { directory: path, skipped };
+        let calls = segments.row_groups::<Call>()?;
+        let events = segments.row_groups::<Event>()?;
+        let mut trace = Trace {
+            manifest,
+            libraries: read_table(path)?,
+            regions: read_table(path)?,
+            processes: read_table(path)?,
+            locations: read_table(path)?,
+            calls,
+            events,
+            warnings,
+        };
+        trace.libraries.sort_by_key(|library| library.id);
+        trace.regions.sort_by_key(|region| region.id);
+        trace.processes.sort_by_key(|process| (process.pid, process.start));
+        trace.locations.sort_by_key(|location| location.id);
+        Ok(trace)
+    }
+
+    /// What was known when the recording began.
+    pub fn header(&self) -> &Header {
+        &self.manifest.header
+    }
+
+    /// What was known when it had ended; absent while it runs and when its end was not written.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.manifest.summary.as_ref()
+    }
+
+    /// What is missing, found while opening.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// All libraries, by id.
+    pub fn libraries(&self) -> &[Library] {
+        &self.libraries
+    }
+
+    /// All regions, by id.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// All processes, by pid and start.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// All locations, by id.
+    pub fn locations(&self) -> &[Location] {
+        &self.locations
+    }
+
+    /// The library of that id.
+    pub fn library(&self, id: LibraryId) -> Option<&Library> {
+        find(&self.libraries, id, |library| library.id)
+    }
+
+    /// The region of that id.
+    pub fn region(&self, id: RegionId) -> Option<&Region> {
+        find(&self.regions, id, |region| region.id)
+    }
+
+    /// The location of that id.
+    pub fn location(&self, id: LocationId) -> Option<&Location> {
+        find(&self.locations, id, |location| location.id)
+    }
+
+    /// The process that a location belongs to: the last of its pid that began before it.
+    pub fn process_of(&self, location: &Location) -> Option<&Process> {
+        let after = self
+            .processes
+            .partition_point(|process| (process.pid, process.start) <= (location.pid, location.start));
+        let process = self.processes.get(after.checked_sub(1)?)?;
+        (process.pid == location.pid).then_some(process)
+    }
+
+    /// The calls in batches of at most some 100,000, batches roughly in the order in which calls
+    /// ended, each sorted by location and call id. Reversed, the last calls come first.
+    pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Call>, Error>> {
+        read_groups(&self.calls)
+    }
+
+    /// The events in batches, by time within each.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
+        read_groups(&self.events)
+    }
+
+    /// What is known to be missing: from the summary, of an unfinished trace from the events.
+    ///
+    /// # Errors
+    /// The events cannot be read.
+    pub fn losses(&self) -> Result<Vec<Loss>, Error> {
+        if let Some(summary) = self.summary() {
+            return Ok(summary.losses.clone());
+        }
+        let mut losses = Vec::new();
+        for events in self.events() {
+            losses.extend(events?.into_iter().filter_map(|event| match event.kind {
+                EventKind::Loss(loss) => Some(loss),
+                _ => None,
+            }));
+        }
+        Ok(losses)
+    }
+}
+
+fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
+    rows.binary_search_by_key(&key, key_of).ok().map(|place| &rows[place])
+}
+
+fn read_table<T: Row>(directory: &Path) -> Result<Vec<T>, Error> {
+    Decoder::open(&directory.join(T::PLACE))?.read_all()
+}
+
+fn read_groups<T: Stream>(groups: &[RowGroup]) -> impl DoubleEndedIterator<Item = Result<Vec<T>, Error>> {
+    groups.iter().map(|group| Decoder::open(&group.segment)?.read(vec![group.index]))
+}
+
+/// Finds the segments of a trace.
+struct Segments<'a> {
+    directory: &'a Path,
+    /// Where to note segments that cannot be read; none may be where a recording has finished.
+    skipped: Option<&'a mut Vec<Warning>>,
+}
+
+impl Segments<'_> {
+    fn row_groups<T: Stream>(&mut self) -> Result<Vec<RowGroup>, Error> {
+        let mut groups = Vec::new();
+        for segment in list(&self.directory.join(T::PLACE))? {
+            match (row_groups::<T>(&segment), &mut self.skipped) {
+                (Ok(found), _) => groups.extend(found),
+                (Err(error), Some(warnings)) => warnings.push(Warning(format!("left out a segment: {error}"))),
+                (Err(error), None) => return Err(error),
+            }
+        }
+        Ok(groups)
+    }
+}
+
+fn row_groups<T: Stream>(segment: &Path) -> Result<Vec<RowGroup>, Error> {
+    let decoder = Decoder::<T>::open(segment)?;
+    Ok((0..decoder.row_groups()?).map(|index| RowGroup { segment: segment.to_owned(), index }).collect())
+}
+
+/// The segments in a folder, in their order; temporary files are none.
+fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("open", folder))? {
+        let path = entry.map_err(Error::io("read", folder))?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.extension().is_some_and(|extension| extension == "parquet") {
+            segments.push(path);
+        }
+    }
+    // By number: a millionth segment has a longer name.
+    segments.sort_by(|a, b| (a.as_os_str().len(), a).cmp(&(b.as_os_str().len(), b)));
+    Ok(segments)
+}

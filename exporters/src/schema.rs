@@ -1,0 +1,39 @@
+//! What the Parquet files hold: one [`Row`] per kind of file, its columns named in one place.
+//!
+//! Integers are signed, because Spark reads unsigned ones as decimals; times and durations are
+//! nanoseconds in columns that end in `_ns`. `SCHEMA.md` says what each column means.
+
+mod call;
+mod column;
+mod definition;
+mod event;
+
+use arrow_array::RecordBatch;
+
+pub(crate) use column::{ColumnError, Columns};
+
+/// Version of the trace directory. It changes when a column or file changes its meaning or goes
+/// away; new columns and files do not change it, readers ignore what they do not know.
+pub const VERSION: u64 = 1;
+
+/// A row of one kind of Parquet file.
+pub(crate) trait Row: Sized {
+    /// The file, or for kinds that grow without end the folder of segments, in the directory.
+    const PLACE: &'static str;
+
+    /// The rows as columns: this defines the schema.
+    fn encode<'a>(rows: impl Iterator<Item = &'a Self> + Clone) -> RecordBatch
+    where
+        Self: 'a;
+
+    /// The rows back from the columns.
+    fn decode(columns: &Columns<'_>) -> Result<Vec<Self>, ColumnError>;
+}
+
+/// A row of a kind that grows without end, kept in segments.
+pub(crate) trait Stream: Row + Clone {
+    /// What the rows of a row group are sorted by.
+    type Key: Ord;
+
+    fn key(&self) -> Self::Key;
+}

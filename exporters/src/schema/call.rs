@@ -1,0 +1,80 @@
+//! `calls/`: a row per call.
+
+use std::sync::Arc;
+
+use arrow_array::types::Int8Type;
+use arrow_array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray};
+use rtrace_model::{Call, Ending, LocationId, RegionId, Timestamp};
+
+use super::column::{self, ColumnError, Columns};
+use super::{Row, Stream};
+
+impl Row for Call {
+    const PLACE: &'static str = "calls";
+
+    fn encode<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> RecordBatch {
+        let calls = || calls.clone();
+        column::batch([
+            ("location", column::int32(calls().map(|call| call.location.0)), false),
+            ("call", column::int64(calls().map(|call| call.id)), false),
+            ("parent", column::int64(calls().map(|call| call.parent)), false),
+            ("region", column::int32(calls().map(|call| call.region.0)), false),
+            ("depth", column::int32(calls().map(|call| call.depth)), false),
+            ("start_ns", column::int64(calls().map(|call| call.start.0)), false),
+            ("duration_ns", column::int64(calls().map(|call| call.duration)), false),
+            ("child_ns", column::int64(calls().map(|call| call.child)), false),
+            ("ending", endings(calls().map(|call| call.ending)), false),
+        ])
+    }
+
+    fn decode(columns: &Columns<'_>) -> Result<Vec<Call>, ColumnError> {
+        let location = columns.int32("location")?;
+        let id = columns.int64("call")?;
+        let parent = columns.int64("parent")?;
+        let region = columns.int32("region")?;
+        let depth = columns.int32("depth")?;
+        let start = columns.int64("start_ns")?;
+        let duration = columns.int64("duration_ns")?;
+        let child = columns.int64("child_ns")?;
+        let ending = columns.words("ending", Ending::from_name)?;
+        let call = |row| Call {
+            location: LocationId(location[row]),
+            region: RegionId(region[row]),
+            id: id[row],
+            parent: parent[row],
+            depth: depth[row],
+            start: Timestamp(start[row]),
+            duration: duration[row],
+            child: child[row],
+            ending: ending[row],
+        };
+        Ok((0..columns.rows()).map(call).collect())
+    }
+}
+
+impl Stream for Call {
+    type Key = (LocationId, u64);
+
+    fn key(&self) -> Self::Key {
+        (self.location, self.id)
+    }
+}
+
+/// Words, because a person reads `unwound` better than 1 and a dictionary makes both as small.
+fn endings(values: impl Iterator<Item = Ending>) -> ArrayRef {
+    let words = StringArray::from_iter_values(Ending::ALL.map(Ending::name));
+    let codes = Int8Array::from_iter_values(values.map(|ending| ending as i8));
+    Arc::new(DictionaryArray::<Int8Type>::new(codes, Arc::new(words)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_endings_are_their_places_in_the_dictionary() {
+        for (place, ending) in Ending::ALL.into_iter().enumerate() {
+            assert_eq!(ending as usize, place);
+        }
+    }
+}

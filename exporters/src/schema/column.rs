@@ -1,0 +1,173 @@
+//! Columns made from values and values taken from columns.
+//!
+//! Files may come from other writers: a missing column, another type, a null or a negative number
+//! where none can be is an error that names the column.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{ListBuilder, StringBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
+
+/// What is wrong with a column.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ColumnError {
+    #[error("column `{0}` is missing")]
+    Missing(String),
+    #[error("column `{column}` has type {found}")]
+    Type { column: String, found: String },
+    #[error("column `{column}` holds {value} in row {row}")]
+    Value { column: String, row: usize, value: String },
+}
+
+/// A column of 32-bit integers; ids and thread ids never come near the limit, where they stop.
+pub(crate) fn int32(values: impl Iterator<Item = u32>) -> ArrayRef {
+    Arc::new(Int32Array::from_iter_values(values.map(|value| i32::try_from(value).unwrap_or(i32::MAX))))
+}
+
+/// A column of 64-bit integers; 2⁶³ ns are 292 years.
+pub(crate) fn int64(values: impl Iterator<Item = u64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(values.map(saturate)))
+}
+
+/// A nullable column of 64-bit integers.
+pub(crate) fn optional_int64(values: impl Iterator<Item = Option<u64>>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter(values.map(|value| value.map(saturate))))
+}
+
+/// A nullable column of 32-bit integers.
+pub(crate) fn optional_int32(values: impl Iterator<Item = Option<u32>>) -> ArrayRef {
+    let saturate = |value| i32::try_from(value).unwrap_or(i32::MAX);
+    Arc::new(Int32Array::from_iter(values.map(|value| value.map(saturate))))
+}
+
+/// A column of texts.
+pub(crate) fn text<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
+}
+
+/// A column of lists of texts.
+pub(crate) fn texts<'a>(values: impl Iterator<Item = &'a [String]>) -> ArrayRef {
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for list in values {
+        lists.append_value(list.iter().map(Some));
+    }
+    Arc::new(lists.finish())
+}
+
+/// The columns as one batch; a column is named, filled and marked as nullable.
+pub(crate) fn batch<const N: usize>(columns: [(&str, ArrayRef, bool); N]) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable(columns).expect("all columns come from the same rows")
+}
+
+fn saturate(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The columns of a batch that was read.
+pub(crate) struct Columns<'a>(pub(crate) &'a RecordBatch);
+
+impl<'a> Columns<'a> {
+    pub(crate) fn rows(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    fn column(&self, name: &str) -> Result<&'a ArrayRef, ColumnError> {
+        self.0.column_by_name(name).ok_or_else(|| ColumnError::Missing(name.to_owned()))
+    }
+
+    fn type_error(&self, name: &str, array: &dyn Array) -> ColumnError {
+        ColumnError::Type { column: name.to_owned(), found: array.data_type().to_string() }
+    }
+
+    fn integers<P, T>(&self, name: &str) -> Result<Vec<Option<T>>, ColumnError>
+    where
+        P: ArrowPrimitiveType,
+        T: TryFrom<P::Native>,
+    {
+        let array = self.column(name)?;
+        let integers = array.as_primitive_opt::<P>().ok_or_else(|| self.type_error(name, array))?;
+        let convert = |(row, value): (usize, Option<P::Native>)| match value {
+            None => Ok(None),
+            Some(value) => T::try_from(value).map(Some).map_err(|_| ColumnError::Value {
+                column: name.to_owned(),
+                row,
+                value: format!("{value:?}"),
+            }),
+        };
+        integers.iter().enumerate().map(convert).collect()
+    }
+
+    pub(crate) fn optional_int32<T: TryFrom<i32>>(&self, name: &str) -> Result<Vec<Option<T>>, ColumnError> {
+        self.integers::<Int32Type, T>(name)
+    }
+
+    pub(crate) fn optional_int64(&self, name: &str) -> Result<Vec<Option<u64>>, ColumnError> {
+        self.integers::<Int64Type, u64>(name)
+    }
+
+    pub(crate) fn int32(&self, name: &str) -> Result<Vec<u32>, ColumnError> {
+        required(name, self.integers::<Int32Type, u32>(name)?)
+    }
+
+    pub(crate) fn int64(&self, name: &str) -> Result<Vec<u64>, ColumnError> {
+        required(name, self.integers::<Int64Type, u64>(name)?)
+    }
+
+    /// A column whose 64 bits are all in use, so that large values look negative.
+    pub(crate) fn bits64(&self, name: &str) -> Result<Vec<u64>, ColumnError> {
+        let signed = required(name, self.integers::<Int64Type, i64>(name)?)?;
+        Ok(signed.into_iter().map(i64::cast_unsigned).collect())
+    }
+
+    fn strings(&self, name: &str) -> Result<&'a StringArray, ColumnError> {
+        let array = self.column(name)?;
+        array.as_string_opt::<i32>().ok_or_else(|| self.type_error(name, array))
+    }
+
+    pub(crate) fn optional_text(&self, name: &str) -> Result<Vec<Option<&'a str>>, ColumnError> {
+        Ok(self.strings(name)?.iter().collect())
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<Vec<&'a str>, ColumnError> {
+        required(name, self.optional_text(name)?)
+    }
+
+    /// A column of words of a fixed set.
+    pub(crate) fn words<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, ColumnError> {
+        let words = self.text(name)?.into_iter().enumerate();
+        words
+            .map(|(row, word)| {
+                parse(word).ok_or_else(|| ColumnError::Value {
+                    column: name.to_owned(),
+                    row,
+                    value: format!("`{}`", rtrace_model::escape(word)),
+                })
+            })
+            .collect()
+    }
+
+    /// A column of lists; the elements of each row, an absent list is an empty one.
+    pub(crate) fn lists(&self, name: &str) -> Result<Vec<ArrayRef>, ColumnError> {
+        let array = self.column(name)?;
+        let lists: &ListArray = array.as_list_opt::<i32>().ok_or_else(|| self.type_error(name, array))?;
+        Ok((0..lists.len()).map(|row| lists.value(row)).collect())
+    }
+
+    /// A column of lists of texts.
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<Vec<String>>, ColumnError> {
+        let owned = |list: ArrayRef| {
+            let strings = list.as_string_opt::<i32>().ok_or_else(|| self.type_error(name, &list))?;
+            Ok(strings.iter().flatten().map(str::to_owned).collect())
+        };
+        self.lists(name)?.into_iter().map(owned).collect()
+    }
+}
+
+fn required<T>(name: &str, values: Vec<Option<T>>) -> Result<Vec<T>, ColumnError> {
+    let present = |(row, value): (usize, Option<T>)| {
+        value.ok_or_else(|| ColumnError::Value { column: name.to_owned(), row, value: "nothing".to_owned() })
+    };
+    values.into_iter().enumerate().map(present).collect()
+}

@@ -1,0 +1,88 @@
+//! A folder of Parquet files that together hold rows without end: calls, events.
+//!
+//! Rows gather in memory. A full row group is sorted, encoded and forgotten, so memory stays
+//! bounded at any rate. When rows are published, the file is completed and takes its name. A file
+//! with few rows is not the last word: its rows stay in memory, and the next time it is replaced
+//! by one that holds them and the newer ones, so that a slow recording of a day does not leave a
+//! file for each of its seconds.
+
+use crate::Error;
+use crate::directory::Directory;
+use crate::file::{Encoder, ROW_GROUP};
+use crate::schema::Stream;
+
+/// Rows from which a published segment is left alone. Encoding that many again takes about 15 ms.
+const SEALED: usize = ROW_GROUP / 2;
+
+/// Rows from which a segment wants to be published early.
+const FULL: usize = 8 * ROW_GROUP;
+
+pub(crate) struct Segments<T> {
+    folder: Directory,
+    number: u32,
+    /// The segment's file, once it has a row group.
+    encoder: Option<Encoder<T>>,
+    encoded: usize,
+    /// Rows of the segment that are not in `encoder`.
+    rows: Vec<T>,
+    /// Whether the segment holds more than the file of its name.
+    dirty: bool,
+}
+
+impl<T: Stream> Segments<T> {
+    /// Makes the folder; the first publication writes a segment even if it is empty, so that tools
+    /// find the columns.
+    pub(crate) fn create(directory: &Directory) -> Result<Segments<T>, Error> {
+        let folder = directory.folder(T::PLACE)?;
+        Ok(Segments { folder, number: 1, encoder: None, encoded: 0, rows: Vec::new(), dirty: true })
+    }
+
+    pub(crate) fn push(&mut self, mut rows: &[T]) -> Result<(), Error> {
+        self.dirty |= !rows.is_empty();
+        while !rows.is_empty() {
+            let (now, later) = rows.split_at(rows.len().min(ROW_GROUP - self.rows.len()));
+            self.rows.extend_from_slice(now);
+            rows = later;
+            if self.rows.len() == ROW_GROUP {
+                self.encode()?;
+                self.encoded += self.rows.len();
+                self.rows.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the segment should be published now rather than in its time.
+    pub(crate) fn is_full(&self) -> bool {
+        self.encoded >= FULL
+    }
+
+    /// Makes all rows visible to readers.
+    pub(crate) fn publish(&mut self) -> Result<(), Error> {
+        if !self.dirty {
+            return Ok(());
+        }
+        if !self.rows.is_empty() || self.encoder.is_none() {
+            self.encode()?;
+        }
+        if let Some(encoder) = self.encoder.take() {
+            encoder.commit()?;
+        }
+        self.dirty = false;
+        if self.encoded + self.rows.len() >= SEALED {
+            self.rows.clear();
+            self.encoded = 0;
+            self.number += 1;
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self) -> Result<(), Error> {
+        self.rows.sort_by_key(T::key);
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(Encoder::create(&self.folder, &format!("{:06}.parquet", self.number))?),
+        };
+        encoder.row_group(self.rows.iter())
+    }
+}

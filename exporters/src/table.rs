@@ -1,0 +1,44 @@
+//! A small Parquet file that is written anew whenever it changed: one kind of definition.
+
+use std::collections::BTreeMap;
+
+use crate::Error;
+use crate::directory::Directory;
+use crate::file::{Encoder, ROW_GROUP};
+use crate::schema::Row;
+
+pub(crate) struct Table<K, T> {
+    rows: BTreeMap<K, T>,
+    /// Whether `rows` differs from the file; a table without a file does, even when empty.
+    dirty: bool,
+}
+
+impl<K: Ord, T: Row + PartialEq + Clone> Table<K, T> {
+    pub(crate) fn new() -> Table<K, T> {
+        Table { rows: BTreeMap::new(), dirty: true }
+    }
+
+    /// Adds a row or replaces the one of that key.
+    pub(crate) fn put(&mut self, key: K, row: &T) {
+        if self.rows.get(&key) != Some(row) {
+            self.rows.insert(key, row.clone());
+            self.dirty = true;
+        }
+    }
+
+    /// Writes the file if it would differ.
+    pub(crate) fn publish(&mut self, directory: &Directory) -> Result<(), Error> {
+        if !self.dirty {
+            return Ok(());
+        }
+        let mut encoder = Encoder::create(directory, T::PLACE)?;
+        let mut rows = self.rows.values();
+        while rows.len() > 0 {
+            encoder.row_group(rows.clone().take(ROW_GROUP))?;
+            rows.nth(ROW_GROUP - 1);
+        }
+        encoder.commit()?;
+        self.dirty = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! The sink that fills a trace directory.
+//!
+//! Once a second everything is published, definitions before the calls that refer to them, so that
+//! at any moment the directory is a readable trace of all but the last second.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rtrace_model::{
+    Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Process, Region, RegionId, Sink,
+    SinkError, Summary, Timestamp,
+};
+
+use crate::directory::Directory;
+use crate::manifest::Manifest;
+use crate::segment::Segments;
+use crate::table::Table;
+use crate::{Error, Owner};
+
+/// Time between publications: a little under the second between ticks, so that none of these comes
+/// just too early.
+const PERIOD: Duration = Duration::from_millis(900);
+
+/// Writes a recording into a trace directory.
+///
+/// Dropped without [`finish`](Sink::finish), as after an error, the directory keeps what was
+/// published and says that the recording did not end.
+pub struct TraceWriter {
+    directory: Directory,
+    manifest: Manifest,
+    libraries: Table<LibraryId, Library>,
+    regions: Table<RegionId, Region>,
+    processes: Table<(u32, Timestamp), Process>,
+    locations: Table<LocationId, Location>,
+    calls: Segments<Call>,
+    events: Segments<Event>,
+    published: Instant,
+}
+
+impl TraceWriter {
+    /// Makes the directory `path`, or takes an empty one.
+    ///
+    /// All that is made in it belongs to `owner` where one is given.
+    ///
+    /// # Errors
+    /// The directory holds something, cannot be made, or not be given to its owner.
+    pub fn create(path: &Path, owner: Option<Owner>) -> Result<TraceWriter, Error> {
+        let directory = Directory::create(path, owner)?;
+        Ok(TraceWriter {
+            manifest: Manifest::recording(Header::default()),
+            libraries: Table::new(),
+            regions: Table::new(),
+            processes: Table::new(),
+            locations: Table::new(),
+            calls: Segments::create(&directory)?,
+            events: Segments::create(&directory)?,
+            published: Instant::now(),
+            directory,
+        })
+    }
+
+    fn publish(&mut self) -> Result<(), Error> {
+        self.libraries.publish(&self.directory)?;
+        self.regions.publish(&self.directory)?;
+        self.processes.publish(&self.directory)?;
+        self.locations.publish(&self.directory)?;
+        self.events.publish()?;
+        self.calls.publish()?;
+        self.published = Instant::now();
+        Ok(())
+    }
+
+    fn named<T>(&self, result: Result<T, Error>) -> Result<T, SinkError> {
+        result.map_err(|error| SinkError::new(format!("record into `{}`", self.directory.path().display()), error))
+    }
+}
+
+impl Sink for TraceWriter {
+    /// A directory with a `trace.json` has all other files, too: it comes last.
+    fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
+        self.manifest = Manifest::recording(header.clone());
+        let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
+        self.named(result)
+    }
+
+    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
+        match definition {
+            Definition::Library(library) => self.libraries.put(library.id, library),
+            Definition::Region(region) => self.regions.put(region.id, region),
+            Definition::Process(process) => self.processes.put((process.pid, process.start), process),
+            Definition::Location(location) => self.locations.put(location.id, location),
+        }
+        Ok(())
+    }
+
+    fn calls(&mut self, batch: &[Call]) -> Result<(), SinkError> {
+        let mut result = self.calls.push(batch);
+        if self.calls.is_full() {
+            result = result.and_then(|()| self.publish());
+        }
+        self.named(result)
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
+        let result = self.events.push(std::slice::from_ref(event));
+        self.named(result)
+    }
+
+    fn tick(&mut self) -> Result<(), SinkError> {
+        if self.published.elapsed() < PERIOD {
+            return Ok(());
+        }
+        let result = self.publish();
+        self.named(result)
+    }
+
+    fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
+        self.manifest.finish(summary.clone());
+        let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
+        self.named(result)
+    }
+}

@@ -1,0 +1,119 @@
+//! Made-up recordings.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+
+use rtrace_exporters::{Error, Trace, TraceWriter};
+use rtrace_model::{
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId, Location,
+    LocationId, Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
+};
+
+pub fn header() -> Header {
+    Header {
+        rtrace_version: "0.1.0".into(),
+        host: "box".into(),
+        kernel: "6.18.44".into(),
+        cpus: 2,
+        command_line: vec!["rtrace".into(), "run".into()],
+        mechanism: "uprobe.session".into(),
+        begin: ClockAnchor { monotonic: Timestamp(1_000), realtime_ns: 1_700_000_000_000_000_000 },
+    }
+}
+
+pub fn library(id: u32) -> Library {
+    Library {
+        id: LibraryId(id),
+        path: format!("/usr/lib/libone.so.{id}"),
+        build_id: (id % 2 == 0).then(|| "c0ffee".into()),
+        device: u64::MAX,
+        inode: 1 << 63,
+    }
+}
+
+pub fn region(id: u32) -> Region {
+    Region {
+        id: RegionId(id),
+        library: LibraryId(0),
+        name: format!("one::function{id}(int)"),
+        symbols: vec![
+            SymbolName { symbol: format!("_Z8function{id}i"), version: None },
+            SymbolName { symbol: "alias@odd".into(), version: Some("ONE_1.2".into()) },
+        ],
+        file_offset: 0x1000 + u64::from(id),
+        size: 16,
+        exit: ExitPolicy::RetSite,
+    }
+}
+
+pub fn location(id: u32) -> Location {
+    Location {
+        id: LocationId(id),
+        pid: 40,
+        tid: 40 + id,
+        start: Timestamp(500),
+        end: None,
+        name: "work\u{1b}er".into(),
+        calls_entered: None,
+    }
+}
+
+pub fn process(executable: &str) -> Process {
+    Process {
+        pid: 40,
+        parent: Some(1),
+        start: Timestamp(400),
+        end: Some(Timestamp(9_000)),
+        executable: executable.into(),
+        command_line: vec![executable.into(), "".into(), "-v".into()],
+        exit_code: Some(-3),
+    }
+}
+
+pub fn call(location: u32, id: u64) -> Call {
+    Call {
+        location: LocationId(location),
+        region: RegionId(0),
+        id,
+        parent: 0,
+        depth: 0,
+        start: Timestamp(1_000 + id * 10),
+        duration: 5,
+        child: 0,
+        ending: Ending::Returned,
+    }
+}
+
+pub fn event(time: u64, kind: EventKind) -> Event {
+    Event { time: Timestamp(time), pid: Some(40), tid: None, kind }
+}
+
+pub fn definitions() -> Vec<Definition> {
+    vec![
+        Definition::Library(library(0)),
+        Definition::Region(region(0)),
+        Definition::Process(process("/bin/one")),
+        Definition::Location(location(1)),
+    ]
+}
+
+/// A writer that has begun, and the directory it fills.
+pub fn begin(parent: &Path) -> (TraceWriter, PathBuf) {
+    let path = parent.join("trace");
+    let mut writer = TraceWriter::create(&path, None).unwrap();
+    writer.begin(&header()).unwrap();
+    (writer, path)
+}
+
+/// Waits until the next tick publishes.
+pub fn second() {
+    std::thread::sleep(std::time::Duration::from_millis(910));
+}
+
+pub fn calls(trace: &Trace) -> Result<Vec<Call>, Error> {
+    Ok(trace.calls().collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+pub fn summary() -> Summary {
+    Summary { calls: 3, end: ClockAnchor { monotonic: Timestamp(9_000), realtime_ns: 1 }, ..Summary::default() }
+}

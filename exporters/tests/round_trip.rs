@@ -1,0 +1,133 @@
+//! What goes into a trace directory comes out of it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::*;
+use proptest::prelude::*;
+use rtrace_exporters::Trace;
+use rtrace_model::{
+    Call, Definition, Ending, EventKind, LocationId, Loss, LossReason, RegionId, Sink, Summary, Timestamp,
+};
+
+#[test]
+fn a_whole_recording() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    for definition in definitions() {
+        writer.define(&definition).unwrap();
+    }
+    let events = [
+        event(1_000, EventKind::Armed),
+        event(2_000, EventKind::Fork { child: 41 }),
+        event(2_001, EventKind::Exec { executable: "/bin/two".into() }),
+        event(2_002, EventKind::Exit { code: 139 }),
+        event(2_003, EventKind::Attached { library: "/l".into(), regions: 7 }),
+        event(2_004, EventKind::BlindWindow { library: "/l".into(), since: Timestamp(3) }),
+        event(2_005, EventKind::Refused { library: "/l".into(), region: "f".into(), reason: "no \"way\"".into() }),
+        event(2_006, EventKind::Loss(Loss { reason: LossReason::TooDeep, region: Some(RegionId(0)), count: 2 })),
+        event(9_000, EventKind::Disarmed),
+    ];
+    for event in &events {
+        writer.event(event).unwrap();
+    }
+    writer.calls(&[call(2, 1), call(1, 2), call(1, 1)]).unwrap();
+    writer.define(&Definition::Process(process("/bin/two"))).unwrap();
+    writer.finish(&summary()).unwrap();
+
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.header(), &header());
+    assert_eq!(trace.summary(), Some(&summary()));
+    assert_eq!(trace.libraries(), [library(0)]);
+    assert_eq!(trace.regions(), [region(0)]);
+    assert_eq!(trace.processes(), [process("/bin/two")], "a newer state replaces the older");
+    assert_eq!(trace.locations(), [location(1)]);
+    assert_eq!(trace.process_of(&location(1)), Some(&process("/bin/two")));
+    assert_eq!(calls(&trace).unwrap(), [call(1, 1), call(1, 2), call(2, 1)]);
+    assert_eq!(trace.events().collect::<Result<Vec<_>, _>>().unwrap().concat(), events);
+    assert!(trace.warnings().is_empty());
+}
+
+#[test]
+fn a_recording_without_calls_has_all_files() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    writer.finish(&Summary::default()).unwrap();
+    for file in ["calls/000001.parquet", "events/000001.parquet", "regions.parquet", "trace.json"] {
+        assert!(path.join(file).is_file(), "{file}");
+    }
+    assert_eq!(calls(&Trace::open(&path).unwrap()).unwrap(), []);
+}
+
+#[test]
+fn segments_are_replaced_until_large_and_then_numbered() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    let all: Vec<Call> = (1..=400_000).map(|id| call(1, id)).collect();
+    let segments = || std::fs::read_dir(path.join("calls")).unwrap().count();
+
+    writer.calls(&all[..10]).unwrap();
+    second();
+    writer.tick().unwrap();
+    assert_eq!(calls(&Trace::open(&path).unwrap()).unwrap(), all[..10]);
+
+    writer.calls(&all[10..100_000]).unwrap();
+    second();
+    writer.tick().unwrap();
+    assert_eq!(segments(), 1);
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(calls(&trace).unwrap(), all[..100_000]);
+
+    writer.calls(&all[100_000..]).unwrap();
+    writer.finish(&summary()).unwrap();
+    assert_eq!(segments(), 2);
+    assert_eq!(calls(&trace).unwrap(), all[..100_000], "a trace that was open stays readable");
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(calls(&trace).unwrap(), all);
+
+    let backward: Vec<usize> = trace.calls().rev().map(|batch| batch.unwrap().len()).collect();
+    assert_eq!(backward, [400_000 - 100_000 - 2 * 131_072, 131_072, 131_072, 100_000]);
+    assert_eq!(trace.calls().next_back().unwrap().unwrap().last(), all.last());
+}
+
+prop_compose! {
+    fn any_call()(
+        location in 1..5_u32,
+        id in 1..1_000_000_u64,
+        parent in 0..1_000_000_u64,
+        region in any::<u16>(),
+        depth in 0..200_u32,
+        start in 0..=i64::MAX.cast_unsigned(),
+        duration in 0..=i64::MAX.cast_unsigned(),
+        child in any::<u32>(),
+        ending in 0..4_usize,
+    ) -> Call {
+        Call {
+            location: LocationId(location),
+            region: RegionId(region.into()),
+            id,
+            parent,
+            depth,
+            start: Timestamp(start),
+            duration,
+            child: child.into(),
+            ending: Ending::ALL[ending],
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn any_batches(batches in prop::collection::vec(prop::collection::vec(any_call(), 0..50), 0..8)) {
+        let parent = tempfile::tempdir().unwrap();
+        let (mut writer, path) = begin(parent.path());
+        for batch in &batches {
+            writer.calls(batch).unwrap();
+        }
+        writer.finish(&summary()).unwrap();
+        let mut expected = batches.concat();
+        expected.sort_by_key(|call| (call.location, call.id));
+        prop_assert_eq!(calls(&Trace::open(&path).unwrap()).unwrap(), expected);
+    }
+}

@@ -1,0 +1,111 @@
+//! What an ELF file says about its linkage: its name, its needs, its interpreter, its identity.
+//!
+//! Taken from the program headers, as the dynamic linker does; they outlive every kind of stripping.
+
+use std::fmt::Write;
+
+use object::elf::{self, DynamicTag};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+
+use crate::Image;
+use crate::image::{ENDIAN, string_at};
+use crate::symtab::SymbolTable;
+
+/// Note segments are few; each may claim the whole file.
+const MAX_NOTE_SEGMENTS: usize = 8;
+/// No file needs more libraries than this.
+const MAX_NEEDED: usize = 4096;
+/// The kernel takes no longer paths, in bytes.
+const MAX_PATH: usize = 4096;
+/// Longer build ids than this are no hashes, in bytes.
+const MAX_BUILD_ID: usize = 64;
+
+impl Image {
+    /// The GNU build id in lower-case hexadecimal.
+    pub fn build_id(&self) -> Option<String> {
+        let notes = self.program_headers().iter().filter_map(|header| header.notes(ENDIAN, self.bytes()).ok()?);
+        for mut notes in notes.take(MAX_NOTE_SEGMENTS) {
+            while let Ok(Some(note)) = notes.next() {
+                if note.name() == elf::ELF_NOTE_GNU && note.n_type(ENDIAN) == elf::NT_GNU_BUILD_ID {
+                    return Some(hexadecimal(note.desc())).filter(|id| !id.is_empty());
+                }
+            }
+        }
+        None
+    }
+
+    /// The name under which other files need this one (`DT_SONAME`).
+    pub fn soname(&self) -> Option<&str> {
+        self.dynamic_strings(elf::DT_SONAME).next()
+    }
+
+    /// The libraries that this file needs (`DT_NEEDED`), in order.
+    pub fn needed(&self) -> Vec<&str> {
+        self.dynamic_strings(elf::DT_NEEDED).filter(|name| name.len() <= MAX_PATH).take(MAX_NEEDED).collect()
+    }
+
+    /// `DT_RUNPATH`, unexpanded.
+    pub fn runpath(&self) -> Option<&str> {
+        self.dynamic_strings(elf::DT_RUNPATH).next()
+    }
+
+    /// `DT_RPATH`, unexpanded.
+    pub fn rpath(&self) -> Option<&str> {
+        self.dynamic_strings(elf::DT_RPATH).next()
+    }
+
+    /// The dynamic linker that the kernel starts for this executable.
+    pub fn interpreter(&self) -> Option<&str> {
+        let name = self.program_headers().iter().find_map(|header| header.interpreter(ENDIAN, self.bytes()).ok()?)?;
+        str::from_utf8(name).ok()
+    }
+
+    /// The names of `.dynsym` functions that other files must define.
+    pub fn imports(&self) -> Vec<&str> {
+        let Ok(Some(table)) = SymbolTable::dynamic(self) else { return Vec::new() };
+        let names = table.entries().filter(|entry| !entry.is_defined()).filter_map(|entry| table.name(entry));
+        names.filter_map(|name| str::from_utf8(name).ok()).filter(|name| !name.is_empty()).collect()
+    }
+
+    /// Whether `.dynsym` or `.symtab` defines `name`, in any version.
+    ///
+    /// Looks at all symbols; ask once for each name.
+    pub fn defines(&self, name: &str) -> bool {
+        let tables = [SymbolTable::dynamic(self), SymbolTable::full(self)];
+        tables
+            .into_iter()
+            .filter_map(|table| table.ok().flatten())
+            .any(|table| table.entries().any(|entry| entry.is_defined() && table.name(entry) == Some(name.as_bytes())))
+    }
+
+    /// A program rather than a library, though it may be loaded at any address.
+    pub(crate) fn is_executable(&self) -> bool {
+        let is_pie = || self.dynamic_value(elf::DT_FLAGS_1).is_some_and(|flags| flags & elf::DF_1_PIE.0 != 0);
+        // Some libraries, libc among them, have an interpreter so that they can be run.
+        let is_program = || self.interpreter().is_some() && self.soname().is_none();
+        self.header().e_type(ENDIAN) == elf::ET_EXEC || is_pie() || is_program()
+    }
+
+    fn dynamic_strings(&self, tag: DynamicTag) -> impl Iterator<Item = &str> {
+        let table = self.dynamic_value(elf::DT_STRTAB).and_then(|address| self.loaded(address)).unwrap_or_default();
+        let offsets = self.dynamic_entries().filter(move |&(found, _)| found == tag);
+        offsets.filter_map(move |(_, offset)| str::from_utf8(string_at(table, offset)?).ok())
+    }
+
+    fn dynamic_value(&self, tag: DynamicTag) -> Option<u64> {
+        self.dynamic_entries().find(|&(found, _)| found == tag).map(|(_, value)| value)
+    }
+
+    fn dynamic_entries(&self) -> impl Iterator<Item = (DynamicTag, u64)> {
+        let dynamic = |header: &elf::ProgramHeader64<_>| header.dynamic(ENDIAN, self.bytes()).ok()?;
+        let entries = self.program_headers().iter().find_map(dynamic).unwrap_or_default();
+        entries.iter().map(|entry| (entry.tag(ENDIAN), entry.val(ENDIAN))).take_while(|&(tag, _)| tag != elf::DT_NULL)
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().take(MAX_BUILD_ID).fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+        text
+    })
+}

@@ -1,0 +1,373 @@
+//! The functions that an ELF file offers, one per address with all its names.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use crate::symtab::{Entry, SymbolTable};
+use crate::{Error, Image, demangle};
+
+/// Names may share their bytes in the file, so a small file can claim many long ones; all names
+/// with their versions may be this many times as long as the file.
+const NAMES_TO_FILE: usize = 2;
+
+/// One name of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Symbol {
+    /// The name as the linker knows it (mangled), without its version.
+    pub name: String,
+    /// The symbol version, such as `GLIBC_2.29`.
+    pub version: Option<String>,
+}
+
+/// One address with all its names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// All names of the address, never empty. The preferred one is first: of the default version,
+    /// without leading underscore, global rather than weak or local, short.
+    pub symbols: Vec<Symbol>,
+    /// The preferred name, demangled.
+    pub name: String,
+    /// Virtual address in the file's own terms, before relocation.
+    pub address: u64,
+    /// Offset in the file, in bytes: what a uprobe is placed by.
+    pub file_offset: u64,
+    /// Length in bytes, as the symbol table states it.
+    pub size: u64,
+    /// The address is an IFUNC's resolver, not the function that callers reach.
+    pub ifunc: bool,
+}
+
+/// A symbol that looks like a function but cannot be one that is worth a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The name as the linker knows it.
+    pub name: String,
+    /// Why it is not among the functions.
+    pub reason: RefusedReason,
+}
+
+/// Why a symbol is not among the functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RefusedReason {
+    /// The symbol states no length, so where it ends is unknown.
+    SizeZero,
+    /// The symbol does not lie in an executable segment, or not all of it.
+    OutsideCode,
+    /// The symbol is the rarely used part of another function, which is jumped to, not called.
+    ColdPart,
+    /// The symbol's name is not within the string table or is absurdly long.
+    Nameless,
+}
+
+impl fmt::Display for RefusedReason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            RefusedReason::SizeZero => "the symbol has no size",
+            RefusedReason::OutsideCode => "the symbol lies outside executable code",
+            RefusedReason::ColdPart => "the symbol is a part of another function",
+            RefusedReason::Nameless => "the symbol has no readable name",
+        })
+    }
+}
+
+/// What [`Image::exports`] found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exports {
+    /// One per address, sorted by file offset.
+    pub functions: Vec<Function>,
+    /// The function symbols that were left out, in symbol table order.
+    pub refused: Vec<Refused>,
+}
+
+impl Image {
+    /// The functions of `.dynsym`; for an executable, and for a file that exports none, those of
+    /// `.symtab` too, local ones included.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] when a section header or a symbol table lies outside the file.
+    pub fn exports(&self) -> Result<Exports, Error> {
+        let mut collector = Collector::new(self);
+        if let Some(table) = SymbolTable::dynamic(self)? {
+            let exported = |entry: &Entry| entry.is_defined() && !entry.is_local();
+            table.entries().filter(exported).for_each(|entry| collector.add(&table, entry));
+        }
+        if (collector.candidates.is_empty() || self.is_executable())
+            && let Some(table) = SymbolTable::full(self)?
+        {
+            table.entries().filter(|entry| entry.is_defined()).for_each(|entry| collector.add(&table, entry));
+        }
+        Ok(collector.finish())
+    }
+}
+
+/// One name of one address, before they are put together.
+struct Candidate<'a> {
+    address: u64,
+    size: u64,
+    ifunc: bool,
+    /// Orders the names of an address; the lowest is preferred.
+    rank: Rank,
+    name: String,
+    version: Option<&'a str>,
+}
+
+/// People want the name that programs are linked to now and that they would write themselves:
+/// libc's `write` is a weak name of `__write`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_old_version: bool,
+    is_reserved: bool,
+    binding: Binding,
+    length: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Binding {
+    Global,
+    Weak,
+    Local,
+}
+
+impl Binding {
+    fn of(entry: Entry) -> Binding {
+        if entry.is_local() {
+            Binding::Local
+        } else if entry.is_weak() {
+            Binding::Weak
+        } else {
+            Binding::Global
+        }
+    }
+}
+
+struct Collector<'a> {
+    image: &'a Image,
+    candidates: Vec<Candidate<'a>>,
+    refused: Vec<Refused>,
+    /// Names that were met, so that `.symtab` does not repeat those of `.dynsym`.
+    seen: HashSet<(u64, &'a [u8])>,
+    /// Bytes that further names may take.
+    budget: usize,
+}
+
+impl<'a> Collector<'a> {
+    fn new(image: &'a Image) -> Collector<'a> {
+        let budget = image.bytes().len().saturating_mul(NAMES_TO_FILE);
+        Collector { image, candidates: Vec::new(), refused: Vec::new(), seen: HashSet::new(), budget }
+    }
+
+    fn add(&mut self, table: &SymbolTable<'a>, entry: Entry<'a>) {
+        if !entry.is_function() {
+            return;
+        }
+        let version = table.version(entry);
+        let length = |name: &[u8]| name.len() + version.map_or(0, |version| version.name.len());
+        let name = table.name(entry).filter(|name| !name.is_empty() && length(name) <= self.budget);
+        let Some(full_name) = name else {
+            self.refused.push(Refused { name: String::new(), reason: RefusedReason::Nameless });
+            return;
+        };
+        self.budget -= length(full_name);
+        let (name, version, is_default) = match (split_version(full_name), version) {
+            (_, Some(version)) => (full_name, Some(version.name), version.is_default),
+            (Some((name, version, is_default)), None) => (name, Some(version), is_default),
+            (None, None) => (full_name, None, true),
+        };
+        if !self.seen.insert((entry.address(), name)) {
+            return;
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        if let Some(reason) = self.refusal(&name, entry) {
+            self.refused.push(Refused { name, reason });
+            return;
+        }
+        self.candidates.push(Candidate {
+            address: entry.address(),
+            size: entry.size(),
+            ifunc: entry.is_ifunc(),
+            rank: Rank {
+                is_old_version: !is_default,
+                is_reserved: name.starts_with('_'),
+                binding: Binding::of(entry),
+                length: name.len(),
+            },
+            name,
+            version,
+        });
+    }
+
+    fn refusal(&self, name: &str, entry: Entry) -> Option<RefusedReason> {
+        if self.image.code(entry.address(), entry.size() as usize).is_none() {
+            Some(RefusedReason::OutsideCode)
+        } else if entry.size() == 0 {
+            Some(RefusedReason::SizeZero)
+        } else if name.ends_with(".cold") || name.contains(".cold.") {
+            Some(RefusedReason::ColdPart)
+        } else {
+            None
+        }
+    }
+
+    fn finish(mut self) -> Exports {
+        self.candidates.sort_by(|a, b| (a.address, a.rank, &a.name).cmp(&(b.address, b.rank, &b.name)));
+        let same_address = |a: &Candidate, b: &Candidate| a.address == b.address;
+        let mut functions: Vec<Function> =
+            self.candidates.chunk_by(same_address).filter_map(|names| function(self.image, names)).collect();
+        functions.sort_by_key(|function| function.file_offset);
+        Exports { functions, refused: self.refused }
+    }
+}
+
+/// Puts the names of one address together.
+fn function(image: &Image, names: &[Candidate]) -> Option<Function> {
+    let preferred = names.first()?;
+    let symbol =
+        |candidate: &Candidate| Symbol { name: candidate.name.clone(), version: candidate.version.map(str::to_owned) };
+    Some(Function {
+        symbols: names.iter().map(symbol).collect(),
+        name: demangle(&preferred.name),
+        address: preferred.address,
+        file_offset: image.file_offset(preferred.address)?,
+        size: names.iter().map(|candidate| candidate.size).max()?,
+        ifunc: names.iter().any(|candidate| candidate.ifunc),
+    })
+}
+
+/// Takes apart `name@VERSION` and `name@@VERSION` (the default), as linkers write them into `.symtab`.
+fn split_version(name: &[u8]) -> Option<(&[u8], &str, bool)> {
+    let at = name.iter().position(|&byte| byte == b'@').filter(|&at| at > 0)?;
+    let version = str::from_utf8(&name[at + 1..]).ok()?;
+    let default = version.strip_prefix('@');
+    Some((&name[..at], default.unwrap_or(version), default.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::{fixture, modules};
+
+    fn library(name: &str) -> Image {
+        let modules = modules::of_process(std::process::id()).unwrap();
+        let module = modules.iter().find(|module| module.file_name().starts_with(name)).unwrap();
+        Image::open(&module.path).unwrap()
+    }
+
+    fn named<'a>(exports: &'a Exports, name: &str) -> Vec<(&'a Function, Option<&'a str>)> {
+        let version = |function: &'a Function| {
+            let symbol = function.symbols.iter().find(|symbol| symbol.name == name)?;
+            Some((function, symbol.version.as_deref()))
+        };
+        exports.functions.iter().filter_map(version).collect()
+    }
+
+    #[test]
+    fn versions_aliases_and_ifuncs_of_libc() {
+        let exports = library("libc.so").exports().unwrap();
+        assert!(exports.functions.is_sorted_by(|a, b| a.file_offset < b.file_offset));
+        assert!(exports.functions.iter().all(|function| !function.symbols.is_empty() && function.size > 0));
+
+        let memcpy = named(&exports, "memcpy");
+        let mut versions: Vec<_> =
+            memcpy.iter().map(|&(function, version)| (version.unwrap(), function.ifunc)).collect();
+        versions.sort_unstable();
+        assert_eq!(versions, [("GLIBC_2.14", true), ("GLIBC_2.2.5", false)]);
+
+        let [(write, _)] = named(&exports, "write")[..] else { panic!("one function is named write") };
+        assert_eq!((write.name.as_str(), write.ifunc), ("write", false));
+        assert!(write.symbols.iter().any(|symbol| symbol.name == "__write"));
+    }
+
+    #[test]
+    fn an_old_version_comes_after_the_default() {
+        let source = r#"
+            __asm__(".symver first, shared@OLD\n.symver second, shared@@NEW\n.symver first, a@OLD");
+            int first(void) { return 1; }
+            int second(void) { return 2; }
+            int plain(void) __attribute__((alias("second")));
+            static int local(void) { return 3; }
+            int (*keep)(void) = local;
+        "#;
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("versions");
+        std::fs::write(&script, "OLD { global: a; shared; }; NEW { global: shared; second; plain; local: *; } OLD;")
+            .unwrap();
+        let script = format!("-Wl,--version-script={}", script.display());
+        let Some(image) = fixture::compile("gcc", source, &["-shared", "-fPIC", &script]) else { return };
+        let exports = image.exports().unwrap();
+        let names: Vec<Vec<String>> = exports
+            .functions
+            .iter()
+            .map(|function| {
+                let text = |symbol: &Symbol| format!("{}@{}", symbol.name, symbol.version.as_deref().unwrap_or(""));
+                function.symbols.iter().map(text).collect()
+            })
+            .collect();
+        assert_eq!(names, [vec!["a@OLD", "shared@OLD"], vec!["plain@NEW", "second@NEW", "shared@NEW"]]);
+        assert!(image.defines("local") && image.defines("shared") && !image.defines("absent"));
+    }
+
+    #[test]
+    fn programs_show_their_own_functions() {
+        let source = r#"
+            static __attribute__((noinline)) int helper(int x) { return x + 1; }
+            int main(int argc, char **argv) { (void)argv; return helper(argc); }
+        "#;
+        for flags in [&["-O1"][..], &["-O1", "-static"], &["-O1", "-no-pie"]] {
+            let Some(image) = fixture::compile("gcc", source, flags) else { return };
+            let exports = image.exports().unwrap();
+            for name in ["main", "helper"] {
+                assert_eq!(named(&exports, name).len(), 1, "{name} {flags:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn symbols_that_are_no_functions_are_refused() {
+        let source = r#"
+            __asm__(".globl no_size\n.type no_size,@function\nno_size: ret\n"
+                    ".data\n.globl in_data\n.type in_data,@function\nin_data: .byte 0\n.size in_data,1\n.text\n"
+                    ".globl lying\n.type lying,@function\nlying: ret\n.size lying,0x7fffffffffffffff\n"
+                    ".globl f.cold\n.type f.cold,@function\nf.cold: ret\n.size f.cold,1\n");
+            int good(void) { return 1; }
+        "#;
+        let Some(image) = fixture::compile("gcc", source, &["-shared", "-fPIC"]) else { return };
+        let exports = image.exports().unwrap();
+        assert_eq!(exports.functions.iter().map(|function| &function.name).collect::<Vec<_>>(), ["good"]);
+        let mut refused: Vec<_> =
+            exports.refused.iter().map(|refused| (refused.name.as_str(), refused.reason)).collect();
+        refused.sort_by_key(|&(name, _)| name);
+        assert_eq!(
+            refused,
+            [
+                ("f.cold", RefusedReason::ColdPart),
+                ("in_data", RefusedReason::OutsideCode),
+                ("lying", RefusedReason::OutsideCode),
+                ("no_size", RefusedReason::SizeZero),
+            ]
+        );
+    }
+
+    #[test]
+    fn large_libraries_are_read_at_once() {
+        let folder = PathBuf::from("/usr/lib/x86_64-linux-gnu");
+        for name in ["libstdc++.so.6", "libQt5Gui.so.5", "libQt5Core.so.5", "libcrypto.so.3"] {
+            let Ok(image) = Image::open(&folder.join(name)) else {
+                eprintln!("skipped: {name} is not installed");
+                continue;
+            };
+            let start = Instant::now();
+            let count = image.exports().unwrap().functions.len();
+            let exports = start.elapsed();
+            let ranges = image.frame_ranges().len();
+            eprintln!("{name}: {count} functions in {exports:?}, {ranges} ranges in {:?}", start.elapsed() - exports);
+            assert!(count > 1000 && ranges > 1000);
+            assert!(start.elapsed() < Duration::from_secs(2), "reading {name} took {:?}", start.elapsed());
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The code ranges that `.eh_frame` describes, and what can be unwound through them.
+//!
+//! Each entry is read once, in file order, and may refer only to a common entry before it, so the
+//! time is proportional to the section whatever it claims.
+
+use std::collections::HashMap;
+
+use gimli::{
+    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CieOrFde, CommonInformationEntry, EhFrame,
+    LittleEndian, Pointer, Register, UnwindSection, X86_64,
+};
+
+use crate::Image;
+
+type Reader<'a> = gimli::EndianSlice<'a, LittleEndian>;
+
+/// The code range of one frame description entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameRange {
+    /// First virtual address.
+    pub start: u64,
+    /// Virtual address after the last byte.
+    pub end: u64,
+    /// At `start` the return address is at the stack pointer (the canonical frame address is
+    /// `rsp + 8`), as at the entry of an ordinary function.
+    pub entry_is_plain: bool,
+    /// The range has a language specific data area: it catches or cleans up when an exception passes.
+    pub has_lsda: bool,
+}
+
+impl Image {
+    /// The ranges of `.eh_frame`, sorted by start; those that cannot be read are left out.
+    pub fn frame_ranges(&self) -> Vec<FrameRange> {
+        let Some((address, bytes)) = self.section(".eh_frame") else { return Vec::new() };
+        let mut frame = EhFrame::new(bytes, LittleEndian);
+        frame.set_address_size(8);
+        let bases = BaseAddresses::default().set_eh_frame(address);
+        let section = address..address.saturating_add(bytes.len() as u64);
+
+        let mut common = HashMap::new();
+        let mut ranges = Vec::new();
+        let mut entries = frame.entries(&bases);
+        while let Ok(Some(entry)) = entries.next() {
+            match entry {
+                CieOrFde::Cie(cie) => {
+                    let frame_address = FrameAddress::default().after(cie.instructions(&frame, &bases));
+                    common.insert(cie.offset(), (cie, frame_address));
+                }
+                CieOrFde::Fde(partial) => {
+                    let Some((cie, frame_address)) = common.get(&partial.cie_offset().0) else { continue };
+                    let Ok(fde) = partial.parse(|_, _, _| Ok(CommonInformationEntry::clone(cie))) else { continue };
+                    let start = fde.initial_address();
+                    let Some(end) = start.checked_add(fde.len()).filter(|&end| end > start) else { continue };
+                    ranges.push(FrameRange {
+                        start,
+                        end,
+                        entry_is_plain: frame_address.after(fde.instructions(&frame, &bases)).is_plain(),
+                        // A relative pointer of zero means none and comes out as its own address.
+                        has_lsda: fde.lsda().map(Pointer::pointer).is_some_and(|lsda| !section.contains(&lsda)),
+                    });
+                }
+            }
+        }
+        ranges.sort_by_key(|range| range.start);
+        ranges
+    }
+}
+
+/// The rule for the canonical frame address: a register plus an offset, `None` where it is something else.
+#[derive(Clone, Copy, Default)]
+struct FrameAddress(Option<(Register, u64)>);
+
+impl FrameAddress {
+    /// The rule for the first instruction of a range that has these unwind instructions.
+    fn after(self, mut instructions: CallFrameInstructionIter<Reader>) -> FrameAddress {
+        let mut rule = self.0;
+        while let Ok(Some(instruction)) = instructions.next() {
+            rule = match (instruction, rule) {
+                (CallFrameInstruction::AdvanceLoc { .. } | CallFrameInstruction::SetLoc { .. }, _) => break,
+                (CallFrameInstruction::DefCfa { register, offset }, _) => Some((register, offset)),
+                (CallFrameInstruction::DefCfaRegister { register }, Some((_, offset))) => Some((register, offset)),
+                (CallFrameInstruction::DefCfaOffset { offset }, Some((register, _))) => Some((register, offset)),
+                (CallFrameInstruction::DefCfaSf { .. } | CallFrameInstruction::DefCfaOffsetSf { .. }, _)
+                | (CallFrameInstruction::DefCfaExpression { .. }, _) => None,
+                (_, rule) => rule,
+            };
+        }
+        FrameAddress(rule)
+    }
+
+    fn is_plain(self) -> bool {
+        self.0 == Some((X86_64::RSP, 8))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use crate::fixture;
+
+    const SOURCE: &str = r#"
+        extern void may_throw(void);
+        struct Guard { ~Guard() { __asm__ volatile (""); } };
+        extern "C" void plain(void) { __asm__ volatile (""); }
+        extern "C" void cleans_up(void) { Guard guard; may_throw(); }
+        __asm__(".type odd, @function\n.globl odd\nodd:\n.cfi_startproc\n.cfi_def_cfa_offset 16\nret\n.cfi_endproc\n"
+                ".size odd, .-odd\n");
+    "#;
+
+    #[test]
+    fn ranges_tell_entries_and_cleanups_apart() {
+        let Some(image) = fixture::compile("g++", SOURCE, &["-shared", "-fPIC", "-O1", "-fno-inline"]) else { return };
+        let exports = image.exports().unwrap();
+        let ranges = image.frame_ranges();
+        assert!(ranges.is_sorted_by_key(|range| range.start));
+        for (name, entry_is_plain, has_lsda) in
+            [("plain", true, false), ("cleans_up", true, true), ("odd", false, false)]
+        {
+            let function = exports.functions.iter().find(|function| function.name == name).unwrap();
+            let range = ranges.iter().find(|range| range.start == function.address).unwrap();
+            assert_eq!(range.end - range.start, function.size, "{name}");
+            assert_eq!((range.entry_is_plain, range.has_lsda), (entry_is_plain, has_lsda), "{name}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! One x86-64 ELF file in memory, and where its bytes lie when it is loaded.
+//!
+//! The file is read, not mapped: a file that is truncated under a mapping would kill us. Headers
+//! are read again from the bytes whenever they are needed, so an `Image` holds nothing twice.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use object::LittleEndian;
+use object::elf::{self, FileHeader64, PF_X, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
+use rustix::fs::OFlags;
+
+use crate::Error;
+
+/// The ELF variant of this crate: 64 bits, little endian.
+pub(crate) type Elf = FileHeader64<LittleEndian>;
+/// The byte order that goes with [`Elf`].
+pub(crate) const ENDIAN: LittleEndian = LittleEndian;
+
+/// Larger files are not libraries; this bounds our memory.
+const MAX_FILE_SIZE: u64 = 4 << 30;
+/// Longer strings than this are not names; this bounds the time to look for their end.
+const MAX_STRING: usize = 16 << 10;
+/// The kernel runs no file with more program headers.
+const MAX_PROGRAM_HEADERS: usize = 1170;
+/// Memory pages, the unit of mappings, in bytes.
+const PAGE_SIZE: u64 = 4096;
+
+/// One x86-64 ELF file.
+#[derive(Debug)]
+pub struct Image {
+    bytes: Vec<u8>,
+    /// By virtual address.
+    segments: Vec<Segment>,
+}
+
+/// A part of the file that is loaded (`PT_LOAD`).
+#[derive(Debug)]
+struct Segment {
+    address: u64,
+    offset: u64,
+    /// Bytes in the file; not more than it has.
+    size: u64,
+    executable: bool,
+}
+
+impl Segment {
+    fn addresses(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.size)
+    }
+
+    fn offsets(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(self.size)
+    }
+}
+
+impl Image {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Read`] when it cannot be read, [`Error::InFile`] when it is not what we need.
+    pub fn open(path: &Path) -> Result<Image, Error> {
+        let bytes = read_file(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        Image::parse(bytes).map_err(|error| Error::InFile { path: path.to_owned(), source: Box::new(error) })
+    }
+
+    /// Takes the bytes of an ELF file.
+    ///
+    /// # Errors
+    /// [`Error::NotElf`], [`Error::Unsupported`] or [`Error::Malformed`].
+    pub fn parse(bytes: Vec<u8>) -> Result<Image, Error> {
+        check_variant(&bytes)?;
+        let header = Elf::parse(bytes.as_slice())?;
+        let program_headers = header.program_headers(ENDIAN, bytes.as_slice())?;
+        if program_headers.len() > MAX_PROGRAM_HEADERS {
+            return Err(Error::Malformed("it has too many program headers".to_owned()));
+        }
+        let mut segments = Vec::new();
+        for program_header in program_headers {
+            if program_header.p_type(ENDIAN) != PT_LOAD {
+                continue;
+            }
+            let (offset, size) = program_header.file_range(ENDIAN);
+            segments.push(Segment {
+                address: program_header.p_vaddr(ENDIAN),
+                offset,
+                size: size.min((bytes.len() as u64).saturating_sub(offset)),
+                executable: program_header.p_flags(ENDIAN).contains(PF_X),
+            });
+        }
+        if segments.is_empty() {
+            return Err(Error::Malformed("no part of it is loaded into memory".to_owned()));
+        }
+        segments.sort_by_key(|segment| segment.address);
+        Ok(Image { bytes, segments })
+    }
+
+    /// Where in the file the byte at this virtual address is, if the file holds it.
+    pub fn file_offset(&self, address: u64) -> Option<u64> {
+        let segment = self.segment_at(address)?;
+        Some(segment.offset + (address - segment.address))
+    }
+
+    /// The virtual address at which this byte of the file is loaded, if it is; where it is loaded
+    /// twice, the executable one.
+    pub fn address(&self, file_offset: u64) -> Option<u64> {
+        let holds = |segment: &&Segment| segment.offsets().contains(&file_offset);
+        let executable = self.segments.iter().filter(|segment| segment.executable).find(holds);
+        let segment = executable.or_else(|| self.segments.iter().find(holds))?;
+        Some(segment.address.wrapping_add(file_offset - segment.offset))
+    }
+
+    /// `len` bytes of code at this virtual address, if all of them lie in one executable segment.
+    pub fn code(&self, address: u64, len: usize) -> Option<&[u8]> {
+        let segment = self.segment_at(address).filter(|segment| segment.executable)?;
+        let skipped = address - segment.address;
+        if len as u64 > segment.size - skipped {
+            return None;
+        }
+        self.slice(segment.offset + skipped, len as u64)
+    }
+
+    /// The virtual address ranges of the executable segments, sorted.
+    pub fn executable_ranges(&self) -> Vec<Range<u64>> {
+        self.segments.iter().filter(|segment| segment.executable).map(Segment::addresses).collect()
+    }
+
+    /// The virtual address that corresponds to the start of an executable mapping of the file from
+    /// this offset; mappings begin at pages, segments need not.
+    pub(crate) fn mapped_address(&self, offset: u64) -> Option<u64> {
+        let segment = self.segments.iter().find(|segment| {
+            segment.executable && (segment.offset & !(PAGE_SIZE - 1)..segment.offsets().end).contains(&offset)
+        })?;
+        Some(segment.address.wrapping_add(offset).wrapping_sub(segment.offset))
+    }
+
+    /// What the file holds from this virtual address to the end of the segment.
+    pub(crate) fn loaded(&self, address: u64) -> Option<&[u8]> {
+        let segment = self.segment_at(address)?;
+        let skipped = address - segment.address;
+        self.slice(segment.offset + skipped, segment.size - skipped)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn header(&self) -> &Elf {
+        Elf::parse(self.bytes.as_slice()).expect("`parse` has read it before")
+    }
+
+    pub(crate) fn program_headers(&self) -> &[elf::ProgramHeader64<LittleEndian>] {
+        self.header().program_headers(ENDIAN, self.bytes.as_slice()).expect("`parse` has read them before")
+    }
+
+    pub(crate) fn sections(&self) -> Result<SectionTable<'_, Elf>, Error> {
+        Ok(self.header().sections(ENDIAN, self.bytes.as_slice())?)
+    }
+
+    /// The address and the bytes of the first section with this name.
+    pub(crate) fn section(&self, name: &str) -> Option<(u64, &[u8])> {
+        let sections = self.sections().ok()?;
+        let (_, section) = sections.section_by_name(ENDIAN, name.as_bytes())?;
+        Some((section.sh_addr(ENDIAN), section.data(ENDIAN, self.bytes()).ok()?))
+    }
+
+    fn segment_at(&self, address: u64) -> Option<&Segment> {
+        let following = self.segments.partition_point(|segment| segment.address <= address);
+        self.segments[..following].last().filter(|segment| segment.addresses().contains(&address))
+    }
+
+    fn slice(&self, offset: u64, len: u64) -> Option<&[u8]> {
+        self.bytes.get(usize::try_from(offset).ok()?..usize::try_from(offset.checked_add(len)?).ok()?)
+    }
+}
+
+/// The string that begins at `offset` of a string table; `None` where it is unfinished or too long for a name.
+pub(crate) fn string_at(table: &[u8], offset: u64) -> Option<&[u8]> {
+    let rest = table.get(usize::try_from(offset).ok()?..)?;
+    let rest = &rest[..rest.len().min(MAX_STRING)];
+    Some(CStr::from_bytes_until_nul(rest).ok()?.to_bytes())
+}
+
+/// Whether this is a file that begins like ELF.
+pub(crate) fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; elf::ELFMAG.len()];
+    open_regular(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == elf::ELFMAG
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let size = file.metadata()?.len();
+    if size > MAX_FILE_SIZE {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = Vec::with_capacity(size as usize);
+    file.take(MAX_FILE_SIZE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a file, but no pipe or device, which could keep us waiting for ever.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
+fn check_variant(bytes: &[u8]) -> Result<(), Error> {
+    if !bytes.starts_with(&elf::ELFMAG) {
+        return Err(Error::NotElf);
+    }
+    let machine = bytes.get(18..20).map(|field| u16::from_le_bytes([field[0], field[1]]));
+    match (bytes.get(4), bytes.get(5), machine) {
+        (Some(&class), _, _) if class == elf::ELFCLASS32.0 => Err(Error::Unsupported("32-bit ELF".to_owned())),
+        (_, Some(&order), _) if order == elf::ELFDATA2MSB.0 => Err(Error::Unsupported("big-endian ELF".to_owned())),
+        (_, _, Some(machine)) if machine != elf::EM_X86_64.0 => {
+            Err(Error::Unsupported(format!("ELF for machine {machine}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::fixture;
+
+    const SOURCE: &str = r#"
+        #include <stdexcept>
+        struct Guard { ~Guard() { __asm__ volatile (""); } };
+        extern "C" void throws(int x) { Guard guard; if (x) throw std::runtime_error("x"); }
+        extern "C" { static int chosen(void) { return 1; } static int (*resolver(void))(void) { return chosen; }
+                     int selected(void) __attribute__((ifunc("resolver"))); }
+        int call() { return selected(); }
+    "#;
+
+    fn library() -> Option<Image> {
+        let flags = ["-shared", "-fPIC", "-Wl,--build-id=sha1", "-Wl,-soname,libsmall.so.1", "-Wl,-z,noseparate-code"];
+        fixture::compile("g++", SOURCE, &flags)
+    }
+
+    /// Asks for everything that there is to ask.
+    fn read_all(image: &Image) -> usize {
+        let exports = image.exports().unwrap_or_default();
+        let strings = [image.soname(), image.runpath(), image.rpath(), image.interpreter()];
+        let code: usize = exports
+            .functions
+            .iter()
+            .filter_map(|function| image.code(image.address(function.file_offset)?, function.size as usize))
+            .map(<[u8]>::len)
+            .sum();
+        code + image.frame_ranges().len()
+            + image.imports().len()
+            + image.needed().len()
+            + strings.iter().flatten().map(|text| text.len()).sum::<usize>()
+            + image.build_id().map_or(0, |id| id.len())
+            + image.executable_ranges().len()
+            + usize::from(image.defines("throws"))
+    }
+
+    #[test]
+    fn a_library_tells_about_itself() {
+        let Some(image) = library() else { return };
+        assert_eq!(image.soname(), Some("libsmall.so.1"));
+        assert_eq!(image.build_id().map(|id| id.len()), Some(40));
+        assert!(image.needed().contains(&"libstdc++.so.6"));
+        assert!(image.imports().contains(&"__cxa_throw"));
+        assert!(image.defines("throws") && !image.defines("__cxa_throw"));
+        assert_eq!((image.interpreter(), image.runpath(), image.rpath()), (None, None, None));
+
+        let exports = image.exports().unwrap();
+        let throws = exports.functions.iter().find(|function| function.name == "throws").unwrap();
+        assert_eq!(image.file_offset(throws.address), Some(throws.file_offset));
+        assert_eq!(image.address(throws.file_offset), Some(throws.address));
+        assert!(image.code(throws.address, throws.size as usize).is_some());
+        let selected = exports.functions.iter().find(|function| function.name == "selected").unwrap();
+        assert!(selected.ifunc && !throws.ifunc);
+
+        let code = &image.executable_ranges()[0];
+        assert!(image.code(code.start, (code.end - code.start) as usize).is_some());
+        assert!(image.code(code.start, (code.end - code.start) as usize + 1).is_none());
+        assert!(image.code(code.end, 0).is_none() && image.code(u64::MAX, usize::MAX).is_none());
+    }
+
+    #[test]
+    fn every_truncation_is_survived() {
+        let Some(image) = library() else { return };
+        let whole = read_all(&image);
+        for length in 0..image.bytes.len() {
+            if let Ok(part) = Image::parse(image.bytes[..length].to_vec()) {
+                assert!(read_all(&part) <= whole);
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_survived() {
+        let Some(image) = library() else { return };
+        let is_header = |position: &usize| *position < 1024;
+        // All of the headers, and a sample of the rest.
+        for position in (0..image.bytes.len()).filter(|position| is_header(position) || position % 7 == 0) {
+            let mut bytes = image.bytes.clone();
+            bytes[position] ^= 1 << (position / 7 % 8);
+            if let Ok(image) = Image::parse(bytes) {
+                read_all(&image);
+            }
+        }
+    }
+
+    #[test]
+    fn other_files_are_refused_by_name() {
+        let message = |bytes: &[u8]| Image::parse(bytes.to_vec()).unwrap_err().to_string();
+        assert_eq!(message(b"#!/bin/sh\n"), "not an ELF file");
+        assert_eq!(message(b""), "not an ELF file");
+        let header = |class, order, machine| [b"\x7fELF", [class, order].as_slice(), &[0; 12], &[machine, 0]].concat();
+        assert_eq!(message(&header(1, 1, 3)), "32-bit ELF is not supported, only 64-bit x86-64 ELF is");
+        assert_eq!(message(&header(2, 2, 62)), "big-endian ELF is not supported, only 64-bit x86-64 ELF is");
+        assert_eq!(message(&header(2, 1, 183)), "ELF for machine 183 is not supported, only 64-bit x86-64 ELF is");
+        assert!(message(&header(2, 1, 62)).starts_with("malformed ELF file: "));
+        assert!(matches!(Image::open(Path::new("/dev/zero")), Err(Error::Read { .. })));
+        assert!(matches!(Image::open(Path::new("/")), Err(Error::Read { .. })));
+    }
+}

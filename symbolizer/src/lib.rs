@@ -1,0 +1,32 @@
+//! Finds ELF files, the functions that they export and the processes that map them.
+//!
+//! Everything read here (files, symbol names, `/proc` of other processes) may be hostile or may
+//! change under our hands: readers return errors or less, they do not panic, loop or allocate
+//! without a bound that the input's own size sets. Names are returned as they are; whoever prints
+//! them escapes them.
+//!
+//! - [`Image`]: one x86-64 ELF file: its exported functions, unwind ranges and linkage
+//! - [`modules`]: what a live process maps
+//! - [`linker`]: what a program that does not run yet will load
+//! - [`select`]: library names as people type them
+//! - [`ifunc`]: which implementation of an IFUNC a process chose
+
+mod demangle;
+mod dynamic;
+mod error;
+mod exports;
+#[cfg(test)]
+mod fixture;
+mod frames;
+pub mod ifunc;
+mod image;
+pub mod linker;
+pub mod modules;
+pub mod select;
+mod symtab;
+
+pub use demangle::demangle;
+pub use error::Error;
+pub use exports::{Exports, Function, Refused, RefusedReason, Symbol};
+pub use frames::FrameRange;
+pub use image::Image;

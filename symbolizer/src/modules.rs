@@ -1,0 +1,251 @@
+//! What a live process maps: its ELF files, by device and inode.
+//!
+//! A process changes while it is looked at: what is returned was true a moment ago. Its files may
+//! be deleted, replaced or in another container, so they are opened through the mapping itself.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::image::is_elf;
+use crate::{Error, Image};
+
+/// One ELF file that a process maps executable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// The process.
+    pub pid: u32,
+    /// The path as the process sees it, without the kernel's ` (deleted)`.
+    pub path: PathBuf,
+    /// The file at this path has been removed or replaced since it was mapped.
+    pub deleted: bool,
+    /// Device number of the file, as `stat` reports it.
+    pub device: u64,
+    /// Inode number of the file.
+    pub inode: u64,
+    /// All mappings of the file, in address order.
+    pub mappings: Vec<Mapping>,
+}
+
+/// One mapping of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Address after the last byte.
+    pub end: u64,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+    /// The process may execute it.
+    pub executable: bool,
+}
+
+impl Module {
+    /// A path by which we reach the file whatever happened to its name and in whatever container it lies.
+    ///
+    /// That takes a privilege (`CAP_CHECKPOINT_RESTORE`); without it this is the path in the
+    /// process's root folder, which may name another file meanwhile.
+    pub fn open_path(&self) -> PathBuf {
+        let by_mapping = self.first_executable().map(|mapping| {
+            PathBuf::from(format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end))
+        });
+        by_mapping.filter(|path| fs::metadata(path).is_ok()).unwrap_or_else(|| {
+            let inside = self.path.strip_prefix("/").unwrap_or(&self.path);
+            Path::new("/proc").join(self.pid.to_string()).join("root").join(inside)
+        })
+    }
+
+    /// The last component of the path; empty where it is not UTF-8.
+    pub fn file_name(&self) -> &str {
+        self.path.file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+
+    /// What to add (wrapping) to an address of `image` to get the address in the process; `None`
+    /// where `image` is not what the process maps.
+    pub fn load_bias(&self, image: &Image) -> Option<u64> {
+        let executable = self.mappings.iter().filter(|mapping| mapping.executable);
+        let mut biases = executable.filter_map(|mapping| {
+            let address = image.mapped_address(mapping.offset)?;
+            Some(mapping.start.wrapping_sub(address))
+        });
+        biases.next()
+    }
+
+    fn first_executable(&self) -> Option<&Mapping> {
+        self.mappings.iter().find(|mapping| mapping.executable)
+    }
+}
+
+/// The ELF files that the process maps executable, in address order.
+///
+/// # Errors
+/// [`Error::NoSuchProcess`], [`Error::PermissionDenied`] or [`Error::Read`].
+pub fn of_process(pid: u32) -> Result<Vec<Module>, Error> {
+    let path = PathBuf::from(format!("/proc/{pid}/maps"));
+    let maps = fs::read(&path).map_err(|error| process_error(pid, path, error))?;
+    let mut modules = group(pid, &maps);
+    modules.retain(|module| is_elf(&module.open_path()));
+    for module in &mut modules {
+        // Some file systems show other numbers in the list of mappings than `stat` does.
+        if let Ok(metadata) = fs::metadata(module.open_path()) {
+            module.device = metadata.dev();
+            module.inode = metadata.ino();
+        }
+    }
+    Ok(modules)
+}
+
+/// The program that the process runs.
+///
+/// # Errors
+/// As [`of_process`].
+pub fn executable(pid: u32) -> Result<Module, Error> {
+    let path = PathBuf::from(format!("/proc/{pid}/exe"));
+    let metadata = fs::metadata(&path).map_err(|error| process_error(pid, path.clone(), error))?;
+    let is_executable = |module: &Module| (module.device, module.inode) == (metadata.dev(), metadata.ino());
+    let not_mapped = || Error::Read { path, source: io::Error::new(io::ErrorKind::NotFound, "it is not mapped") };
+    of_process(pid)?.into_iter().find(is_executable).ok_or_else(not_mapped)
+}
+
+fn process_error(pid: u32, path: PathBuf, error: io::Error) -> Error {
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
+    match (owner, Errno::from_io_error(&error)) {
+        (Err(_), _) | (_, Some(Errno::SRCH)) => Error::NoSuchProcess { pid },
+        (Ok(uid), Some(Errno::ACCESS | Errno::PERM)) => Error::PermissionDenied { pid, owner: format!("uid {uid}") },
+        _ => Error::Read { path, source: error },
+    }
+}
+
+/// Puts the mappings of each file together; files without executable mappings are left out.
+fn group(pid: u32, maps: &[u8]) -> Vec<Module> {
+    let mut modules: Vec<Module> = Vec::new();
+    let mut by_file = HashMap::new();
+    for (device, inode, path, mapping) in maps.split(|&byte| byte == b'\n').filter_map(parse_line) {
+        let index = *by_file.entry((device, inode)).or_insert_with(|| {
+            let (path, deleted) = match path.strip_suffix(b" (deleted)") {
+                Some(path) => (path, true),
+                None => (path, false),
+            };
+            let path = PathBuf::from(OsStr::from_bytes(&unescape_newlines(path)));
+            modules.push(Module { pid, path, deleted, device, inode, mappings: Vec::new() });
+            modules.len() - 1
+        });
+        modules[index].mappings.push(mapping);
+    }
+    modules.retain(|module| module.first_executable().is_some());
+    modules
+}
+
+/// Takes a line of `/proc/PID/maps` apart: device, inode, path, mapping; `None` where no file is mapped.
+fn parse_line(line: &[u8]) -> Option<(u64, u64, &[u8], Mapping)> {
+    let path = &line[line.iter().position(|&byte| byte == b'/')?..];
+    let mut fields = str::from_utf8(&line[..line.len() - path.len()]).ok()?.split_ascii_whitespace();
+    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?;
+    let offset = hexadecimal(fields.next()?)?;
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let device = rustix::fs::makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+    let inode = fields.next()?.parse().ok().filter(|&inode| inode != 0)?;
+    let executable = permissions.as_bytes().get(2) == Some(&b'x');
+    Some((device, inode, path, Mapping { start: hexadecimal(start)?, end: hexadecimal(end)?, offset, executable }))
+}
+
+/// The kernel writes a newline in a path as `\012`.
+fn unescape_newlines(path: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&first, after)) = rest.split_first() {
+        let (byte, after) = rest.strip_prefix(br"\012").map_or((first, after), |after| (b'\n', after));
+        plain.push(byte);
+        rest = after;
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn lines_with_strange_paths() {
+        let maps = b"7f0000000000-7f0000001000 r--p 00000000 08:01 12                 /tmp/a b\\012c.so (deleted)\n\
+            7f0000001000-7f0000003000 r-xp 00001000 08:01 12                 /tmp/a b\\012c.so (deleted)\n\
+            7f0000003000-7f0000004000 r--p 00000000 08:01 13                 /tmp/data\n\
+            7ffd00000000-7ffd00001000 r-xp 00000000 00:00 0                  [vdso]\n\
+            nonsense\n\
+            7f00000-zz r-xp 0 8:1 14 /x\n";
+        let modules = group(1, maps);
+        assert_eq!(
+            modules,
+            [Module {
+                pid: 1,
+                path: PathBuf::from("/tmp/a b\nc.so"),
+                deleted: true,
+                device: rustix::fs::makedev(8, 1),
+                inode: 12,
+                mappings: vec![
+                    Mapping { start: 0x7f0000000000, end: 0x7f0000001000, offset: 0, executable: false },
+                    Mapping { start: 0x7f0000001000, end: 0x7f0000003000, offset: 0x1000, executable: true },
+                ],
+            }]
+        );
+        assert_eq!(modules[0].file_name(), "a b\nc.so");
+    }
+
+    #[test]
+    fn our_own_process() {
+        let pid = std::process::id();
+        let modules = of_process(pid).unwrap();
+        let libc = modules.iter().find(|module| module.file_name().starts_with("libc.so")).unwrap();
+        let image = Image::open(&libc.open_path()).unwrap();
+        let metadata = fs::metadata(&libc.path).unwrap();
+        assert_eq!((libc.device, libc.inode), (metadata.dev(), metadata.ino()));
+
+        let getpid = image.exports().unwrap().functions.into_iter().find(|function| function.name == "getpid").unwrap();
+        let bias = libc.load_bias(&image).unwrap();
+        assert_eq!(bias.wrapping_add(getpid.address), libc::getpid as *const () as u64);
+
+        let program = executable(pid).unwrap();
+        assert_eq!(program.path, std::env::current_exe().unwrap());
+    }
+
+    #[test]
+    fn a_deleted_library_is_read_through_its_mapping() {
+        let pid = std::process::id();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gone");
+        fs::copy("/proc/self/exe", &path).unwrap();
+        let file = File::open(&path).unwrap();
+        // SAFETY: a fresh mapping that nothing else refers to and that stays for the test's life.
+        let address = unsafe {
+            use rustix::mm::{MapFlags, ProtFlags, mmap};
+            mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE, &file, 0).unwrap()
+        };
+        fs::remove_file(&path).unwrap();
+        let modules = of_process(pid).unwrap();
+        let module = modules.iter().find(|module| module.mappings[0].start == address as u64).unwrap();
+        assert!(module.deleted);
+        assert_eq!(module.path, path);
+        match File::open(module.open_path()) {
+            Ok(_) => drop(Image::open(&module.open_path()).unwrap()),
+            Err(error) => eprintln!("skipped: opening files of mappings takes a privilege: {error}"),
+        }
+    }
+
+    #[test]
+    fn processes_that_are_not_there() {
+        assert!(matches!(of_process(u32::MAX), Err(Error::NoSuchProcess { pid: u32::MAX })));
+        assert!(matches!(executable(u32::MAX), Err(Error::NoSuchProcess { .. })));
+    }
+}

@@ -1,0 +1,166 @@
+//! Symbol tables with their versions, as `.dynsym` and `.symtab` hold them.
+//!
+//! Counts and offsets in the file are claims; the number of records that are looked at is bounded
+//! by the file's size and, for versions, whose records may chain backwards and forwards, by [`MAX_VERSIONS`].
+
+use object::elf::{self, SectionType, Sym64, Versym};
+use object::read::SectionIndex;
+use object::read::elf::{SectionHeader, SectionTable, Sym, VerdefIterator, VerneedIterator};
+use object::{LittleEndian, SymbolIndex};
+
+use crate::image::{ENDIAN, Elf, string_at};
+use crate::{Error, Image};
+
+/// Version records read per file; indexes have 15 bits.
+const MAX_VERSIONS: usize = 1 << 15;
+
+/// One symbol table.
+pub(crate) struct SymbolTable<'a> {
+    symbols: &'a [Sym64<LittleEndian>],
+    strings: &'a [u8],
+    versions: Versions<'a>,
+}
+
+/// One entry of a symbol table, with its place in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    index: usize,
+    symbol: &'a Sym64<LittleEndian>,
+}
+
+/// The version of a symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version<'a> {
+    pub(crate) name: &'a str,
+    /// Programs that are linked now get this one.
+    pub(crate) is_default: bool,
+}
+
+impl<'a> SymbolTable<'a> {
+    /// `.dynsym`: what takes part in dynamic linking.
+    pub(crate) fn dynamic(image: &'a Image) -> Result<Option<SymbolTable<'a>>, Error> {
+        let sections = image.sections()?;
+        let Some(mut table) = SymbolTable::read(image, &sections, elf::SHT_DYNSYM)? else { return Ok(None) };
+        table.versions = Versions::read(image, &sections, table.strings)?;
+        Ok(Some(table))
+    }
+
+    /// `.symtab`: all symbols, in files that are not stripped.
+    pub(crate) fn full(image: &'a Image) -> Result<Option<SymbolTable<'a>>, Error> {
+        SymbolTable::read(image, &image.sections()?, elf::SHT_SYMTAB)
+    }
+
+    fn read(
+        image: &'a Image,
+        sections: &SectionTable<'a, Elf>,
+        kind: SectionType,
+    ) -> Result<Option<SymbolTable<'a>>, Error> {
+        let Some(section) = sections.iter().find(|section| section.sh_type(ENDIAN) == kind) else { return Ok(None) };
+        let symbols = section.data_as_array(ENDIAN, image.bytes())?;
+        let strings = sections.section(SectionIndex(section.sh_link(ENDIAN) as usize))?;
+        let strings = strings.data(ENDIAN, image.bytes())?;
+        Ok(Some(SymbolTable { symbols, strings, versions: Versions::default() }))
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+        self.symbols.iter().enumerate().map(|(index, symbol)| Entry { index, symbol })
+    }
+
+    pub(crate) fn entry(&self, index: SymbolIndex) -> Option<Entry<'a>> {
+        self.symbols.get(index.0).map(|symbol| Entry { index: index.0, symbol })
+    }
+
+    pub(crate) fn name(&self, entry: Entry<'a>) -> Option<&'a [u8]> {
+        string_at(self.strings, u64::from(entry.symbol.st_name(ENDIAN)))
+    }
+
+    pub(crate) fn version(&self, entry: Entry<'a>) -> Option<Version<'a>> {
+        self.versions.of(entry.index)
+    }
+}
+
+impl Entry<'_> {
+    pub(crate) fn is_function(self) -> bool {
+        matches!(self.symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC)
+    }
+
+    pub(crate) fn is_ifunc(self) -> bool {
+        self.symbol.st_type() == elf::STT_GNU_IFUNC
+    }
+
+    pub(crate) fn is_defined(self) -> bool {
+        self.symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF
+    }
+
+    pub(crate) fn is_local(self) -> bool {
+        self.symbol.st_bind() == elf::STB_LOCAL
+    }
+
+    pub(crate) fn is_weak(self) -> bool {
+        self.symbol.st_bind() == elf::STB_WEAK
+    }
+
+    pub(crate) fn address(self) -> u64 {
+        self.symbol.st_value(ENDIAN)
+    }
+
+    pub(crate) fn size(self) -> u64 {
+        self.symbol.st_size(ENDIAN)
+    }
+}
+
+/// The version names of a file, and which symbol has which.
+#[derive(Default)]
+struct Versions<'a> {
+    of_symbol: &'a [Versym<LittleEndian>],
+    /// By version index.
+    names: Vec<Option<&'a str>>,
+}
+
+impl<'a> Versions<'a> {
+    fn read(image: &'a Image, sections: &SectionTable<'a, Elf>, strings: &'a [u8]) -> Result<Versions<'a>, Error> {
+        let bytes = image.bytes();
+        let Some((of_symbol, _)) = sections.gnu_versym(ENDIAN, bytes)? else { return Ok(Versions::default()) };
+        let mut versions = Versions { of_symbol, names: Vec::new() };
+        if let Some((definitions, _)) = sections.gnu_verdef(ENDIAN, bytes)? {
+            versions.add_definitions(definitions, strings);
+        }
+        if let Some((needs, _)) = sections.gnu_verneed(ENDIAN, bytes)? {
+            versions.add_needs(needs, strings);
+        }
+        Ok(versions)
+    }
+
+    fn add_definitions(&mut self, definitions: VerdefIterator<'a, Elf>, strings: &'a [u8]) {
+        for (definition, mut names) in definitions.map_while(Result::ok).take(MAX_VERSIONS) {
+            // The base version stands for the file itself; its symbols count as unversioned.
+            if definition.vd_flags.get(ENDIAN).contains(elf::VER_FLG_BASE) {
+                continue;
+            }
+            if let Ok(Some(name)) = names.next() {
+                self.add(definition.vd_ndx.get(ENDIAN).0, string_at(strings, name.vda_name.get(ENDIAN).into()));
+            }
+        }
+    }
+
+    fn add_needs(&mut self, needs: VerneedIterator<'a, Elf>, strings: &'a [u8]) {
+        let names = needs.map_while(Result::ok).flat_map(|(_, names)| names.map_while(Result::ok));
+        for name in names.take(MAX_VERSIONS) {
+            self.add(name.vna_other(ENDIAN).index().0, string_at(strings, name.vna_name.get(ENDIAN).into()));
+        }
+    }
+
+    fn add(&mut self, index: u16, name: Option<&'a [u8]>) {
+        let index = usize::from(index);
+        if self.names.len() <= index {
+            self.names.resize(index + 1, None);
+        }
+        self.names[index] = name.and_then(|name| str::from_utf8(name).ok());
+    }
+
+    fn of(&self, symbol: usize) -> Option<Version<'a>> {
+        let index = self.of_symbol.get(symbol)?.0.get(ENDIAN);
+        let name = *self.names.get(usize::from(index.index().0))?;
+        Some(Version { name: name?, is_default: !index.is_hidden() })
+    }
+}

@@ -1,0 +1,11 @@
+//! What tests are written with: programs to trace, a recorder, trees of calls, and oracles.
+
+pub mod oracle;
+pub mod recording;
+pub mod rtrace;
+pub mod scenario;
+pub mod skip;
+pub mod target;
+pub mod tree;
+pub mod truth;
+pub mod workload;

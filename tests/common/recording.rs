@@ -1,0 +1,145 @@
+//! A trace as tests see it: calls as trees of names, checked for what every trace must hold.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use rtrace_exporters::Trace;
+use rtrace_model::{Call, Ending, LocationId, Region, RegionId, Summary};
+
+use super::tree::{Forest, Node};
+use super::truth::Trees;
+
+/// A finished trace without losses.
+pub struct Recording {
+    trace: Trace,
+    calls: BTreeMap<LocationId, Vec<Call>>,
+    names: HashMap<RegionId, String>,
+}
+
+impl Recording {
+    /// Reads the trace in `directory` to memory and checks it.
+    pub fn open(directory: &Path) -> Recording {
+        let trace = Trace::open(directory).unwrap_or_else(|error| panic!("{error}"));
+        let mut calls: BTreeMap<LocationId, Vec<Call>> = BTreeMap::new();
+        for call in trace.calls().flat_map(|batch| batch.unwrap_or_else(|error| panic!("{error}"))) {
+            calls.entry(call.location).or_default().push(call);
+        }
+        let names = names(trace.regions());
+        let mut recording = Recording { trace, calls, names };
+        recording.calls.values_mut().for_each(|calls| calls.sort_unstable_by_key(|call| call.id));
+        recording.check_totals();
+        recording.calls.values().for_each(|calls| check_thread(calls));
+        recording
+    }
+
+    /// What was known at its end.
+    pub fn summary(&self) -> &Summary {
+        self.trace.summary().expect("the recording ended cleanly")
+    }
+
+    /// The regions.
+    pub fn regions(&self) -> &[Region] {
+        self.trace.regions()
+    }
+
+    /// The regions of the library or libraries whose path ends in `library`.
+    pub fn regions_of(&self, library: &str) -> Vec<&Region> {
+        let is_meant =
+            |region: &&Region| self.trace.library(region.library).is_some_and(|found| found.path.ends_with(library));
+        self.regions().iter().filter(is_meant).collect()
+    }
+
+    /// Calls of every thread; those of thread lives with one thread id follow each other.
+    pub fn trees(&self) -> Trees {
+        let mut trees = Trees::new();
+        for (&location, calls) in &self.calls {
+            let location = self.trace.location(location).expect("every location is defined");
+            trees.entry((location.pid, location.tid)).or_default().append(self.tree(calls));
+        }
+        trees
+    }
+
+    /// Calls of each region that was called.
+    pub fn calls_by_region(&self) -> HashMap<RegionId, u64> {
+        let mut counts = HashMap::new();
+        for call in self.calls.values().flatten() {
+            *counts.entry(call.region).or_default() += 1;
+        }
+        counts
+    }
+
+    /// All calls, by thread life, in the order of their begins.
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.values().flatten()
+    }
+
+    /// The tree of one thread's calls. Ids count up in the order of begins, so from the last call
+    /// to the first every call comes after all that it called.
+    fn tree(&self, calls: &[Call]) -> Forest {
+        let mut called_from: HashMap<u64, Vec<Node>> = HashMap::new();
+        for call in calls.iter().rev() {
+            let called = called_from.remove(&call.id).unwrap_or_default();
+            let node = Node {
+                name: self.names[&call.region].clone(),
+                ending: call.ending,
+                count: 1,
+                calls: called.into_iter().rev().collect(),
+            };
+            called_from.entry(call.parent).or_default().push(node);
+        }
+        called_from.remove(&0).unwrap_or_default().into_iter().rev().collect()
+    }
+
+    fn check_totals(&self) {
+        let summary = self.summary();
+        let with = |ending| self.calls().filter(|call| call.ending == ending).count() as u64;
+        assert_eq!(summary.losses, [], "{summary}");
+        assert_eq!(self.trace.losses().unwrap(), [], "{summary}");
+        assert!(self.trace.warnings().is_empty(), "{:?}", self.trace.warnings());
+        assert_eq!(summary.calls, self.calls().count() as u64, "{summary}");
+        assert_eq!(summary.open, with(Ending::Open), "{summary}");
+        assert_eq!(summary.unwound, with(Ending::Unwound), "{summary}");
+        assert_eq!(summary.unseen, with(Ending::Unseen), "{summary}");
+        assert_eq!(summary.locations, self.calls.len() as u64, "{summary}");
+    }
+}
+
+/// Ids without holes, parents before children, children inside parents, and their times sum up.
+fn check_thread(calls: &[Call]) {
+    let mut time_in_children: HashMap<u64, u64> = HashMap::new();
+    for (index, call) in calls.iter().enumerate() {
+        assert_eq!(call.id, index as u64 + 1, "ids count up from 1 without holes: {call:?}");
+        if call.parent == 0 {
+            assert_eq!(call.depth, 0, "{call:?}");
+            continue;
+        }
+        assert!(call.parent < call.id, "{call:?}");
+        let parent = &calls[call.parent as usize - 1];
+        assert_eq!(call.depth, parent.depth + 1, "{call:?} in {parent:?}");
+        assert!(call.start >= parent.start, "{call:?} in {parent:?}");
+        if parent.ending == Ending::Returned {
+            assert!(call.end() <= parent.end(), "{call:?} in {parent:?}");
+        }
+        *time_in_children.entry(call.parent).or_default() += call.duration;
+    }
+    for call in calls.iter().filter(|call| call.ending == Ending::Returned) {
+        assert_eq!(call.child, time_in_children.get(&call.id).copied().unwrap_or(0), "{call:?}");
+    }
+}
+
+/// Names as the symbol table spells them, with the version only where it tells regions apart.
+fn names(regions: &[Region]) -> HashMap<RegionId, String> {
+    let preferred = |region: &Region| region.symbols.first().map(|symbol| symbol.symbol.clone());
+    let mut uses: HashMap<_, u32> = HashMap::new();
+    for region in regions {
+        *uses.entry(preferred(region)).or_default() += 1;
+    }
+    let name = |region: &Region| {
+        let symbol = region.symbols.first().expect("every region has a name");
+        match &symbol.version {
+            Some(version) if uses[&preferred(region)] > 1 => format!("{}@{version}", symbol.symbol),
+            _ => symbol.symbol.clone(),
+        }
+    };
+    regions.iter().map(|region| (region.id, name(region))).collect()
+}

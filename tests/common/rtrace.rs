@@ -1,0 +1,139 @@
+//! Runs of the rtrace binary.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rtrace_exporters::Trace;
+use rtrace_model::EventKind;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::recording::Recording;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The binary under test.
+pub fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_rtrace"))
+}
+
+/// Runs `program` under `rtrace run` with `options`; gives what both printed, and the trace.
+pub fn run(options: &[String], program: &Command) -> (Output, Recording) {
+    let folder = TempDir::new().unwrap();
+    let directory = trace_directory(&folder);
+    let mut rtrace = command();
+    rtrace.args(["run", "--no-tui"]).args(options).arg("-o").arg(&directory).arg("--");
+    rtrace.arg(program.get_program()).args(program.get_args()).stdin(Stdio::null());
+    for (name, value) in program.get_envs() {
+        rtrace.env(name, value.unwrap_or_default());
+    }
+    let output = rtrace.output().expect("rtrace starts");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(directory.join("trace.json").exists(), "{rtrace:?} left no trace:\n{complaint}");
+    (output, Recording::open(&directory))
+}
+
+fn trace_directory(folder: &TempDir) -> PathBuf {
+    folder.path().join("trace")
+}
+
+/// A program that waits for a line before it does anything.
+pub struct Waiting {
+    child: Child,
+}
+
+impl Waiting {
+    /// Starts `program` with `wait` as last argument, and waits until it is ready.
+    pub fn start(program: &mut Command) -> Waiting {
+        let mut child =
+            program.arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        // A buffer of one byte, so that nothing behind the line is taken.
+        BufReader::with_capacity(1, child.stdout.as_mut().expect("it is piped")).read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready "), "{program:?} said `{line}`");
+        Waiting { child }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets it go on.
+    pub fn go(&mut self) {
+        self.feed(b"\n");
+    }
+
+    /// Writes to its standard input.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.child.stdin.as_mut().expect("it is piped").write_all(bytes).unwrap();
+    }
+
+    /// Whether it runs.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Closes its standard input and waits for its end.
+    pub fn finish(self) -> Output {
+        self.child.wait_with_output().unwrap()
+    }
+}
+
+/// A running `rtrace attach`.
+pub struct Attached {
+    rtrace: Child,
+    folder: TempDir,
+}
+
+impl Attached {
+    /// Attaches to `pid` and returns when calls are recorded.
+    pub fn start(pid: u32, options: &[String]) -> Attached {
+        let folder = TempDir::new().unwrap();
+        let mut rtrace = command();
+        rtrace.args(["attach", "--no-tui", "-p", &pid.to_string()]).args(options).arg("-o");
+        rtrace.arg(trace_directory(&folder)).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut attached = Attached { rtrace: rtrace.spawn().expect("rtrace starts"), folder };
+        attached.wait_until_armed();
+        attached
+    }
+
+    fn wait_until_armed(&mut self) {
+        let start = Instant::now();
+        while !armed(&trace_directory(&self.folder)) {
+            if self.rtrace.try_wait().unwrap().is_some() || start.elapsed() > PATIENCE {
+                let _ = self.rtrace.kill();
+                let mut complaint = String::new();
+                self.rtrace.stderr.take().expect("it is piped").read_to_string(&mut complaint).unwrap();
+                panic!("rtrace does not record:\n{complaint}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends rtrace what Ctrl-C sends.
+    pub fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.rtrace), Signal::INT).expect("rtrace runs until it is told to end");
+    }
+
+    /// Waits until rtrace ends by itself; gives what it printed, and the trace.
+    pub fn finish(self) -> (Output, Recording) {
+        let output = self.rtrace.wait_with_output().unwrap();
+        (output, Recording::open(&trace_directory(&self.folder)))
+    }
+
+    /// Kills rtrace; gives the folder in which the directory `trace` is left.
+    pub fn kill(mut self) -> TempDir {
+        self.rtrace.kill().unwrap();
+        self.rtrace.wait().unwrap();
+        self.folder
+    }
+}
+
+fn armed(directory: &Path) -> bool {
+    let Ok(trace) = Trace::open(directory) else { return false };
+    trace.events().flatten().flatten().any(|event| event.kind == EventKind::Armed)
+}

@@ -1,0 +1,6 @@
+//! The tests, by what they need.
+
+mod cli;
+mod kernel;
+mod oracles;
+mod targets;

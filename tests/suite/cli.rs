@@ -1,0 +1,75 @@
+//! What the binary says and how it ends, without tracing.
+
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use crate::common::rtrace;
+use crate::common::target::{Flavour, Target};
+
+fn rtrace(arguments: &[&str]) -> Output {
+    rtrace::command().args(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn version_and_help_are_data() {
+    let version = rtrace(&["--version"]);
+    assert_eq!(stdout(&version), format!("rtrace {}\n", env!("CARGO_PKG_VERSION")));
+    for verb in ["attach", "run", "plan", "report", "doctor", "completions"] {
+        let help = rtrace(&[verb, "--help"]);
+        assert!(help.status.success() && stdout(&help).contains("EXAMPLES:"), "{verb}: {}", stdout(&help));
+        assert_eq!(stderr(&help), "");
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    for arguments in [&[][..], &["attach"], &["run", "--lib", "libz.so"], &["plan", "--lib", "x"], &["nonsense"]] {
+        let output = rtrace(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn failures_name_what_failed_and_end_with_1() {
+    let folder = TempDir::new().unwrap();
+    let missing = folder.path().join("missing");
+    let output = rtrace(&["report", missing.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output), "");
+    assert!(stderr(&output).starts_with("rtrace: failed to "), "{}", stderr(&output));
+    assert!(stderr(&output).contains("missing"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_named() {
+    let output = rtrace(&["plan", "--lib", "libz.so", "--", "/no/such/program"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("/no/such/program"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_plan_names_every_function() {
+    let target = Target::build("shapes", Flavour::Cet);
+    let output = rtrace::command()
+        .args(["plan", "--verbose"])
+        .args(target.selection())
+        .arg("--")
+        .arg(&target.program)
+        .arg("nested")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    for function in ["leaf", "middle", "outer", "choose", "recurse", "ping", "pong", "tail", "visit"] {
+        assert!(stdout(&output).contains(function), "{function} in {}", stdout(&output));
+    }
+}

@@ -1,0 +1,61 @@
+//! Control that leaves functions by other ways than a return, and other stacks than the thread's.
+
+use crate::common::rtrace;
+use crate::common::scenario::{Scenario, Truth};
+use crate::common::skip::Turn;
+use crate::common::truth;
+
+#[test]
+fn longjmp_over_calls() {
+    Scenario::new("jumps", "long_jumps").run();
+}
+
+#[test]
+fn siglongjmp_out_of_a_handler_over_calls() {
+    Scenario::new("jumps", "signal_jumps").run();
+}
+
+#[test]
+fn signal_handlers_call() {
+    Scenario::new("jumps", "signals").run();
+}
+
+#[test]
+fn signal_handlers_call_on_a_stack_below() {
+    Scenario::new("jumps", "signals_below").run();
+}
+
+#[test]
+fn signal_handlers_call_on_a_stack_above() {
+    Scenario::new("jumps", "signals_above").run();
+}
+
+/// How many signals come is another number in every run, so only one run is looked at.
+#[test]
+fn signals_at_any_time() {
+    let scenario = Scenario::new("jumps", "timer");
+    let Some(_turn) = Turn::take() else { return };
+    let target = scenario.target();
+    let (output, recording) = rtrace::run(&target.selection(), &target.command("timer"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (told, recorded) = (truth::trees(&output.stdout), recording.trees());
+    assert_eq!(recorded.keys().collect::<Vec<_>>(), told.keys().collect::<Vec<_>>());
+    for (thread, calls) in told {
+        assert_eq!(recorded[&thread].counts(), calls.counts());
+    }
+}
+
+#[test]
+fn coroutines_on_a_stack_below() {
+    Scenario::new("jumps", "coroutine_below").run();
+}
+
+#[test]
+fn coroutines_on_a_stack_above() {
+    Scenario::new("jumps", "coroutine_above").run();
+}
+
+#[test]
+fn coroutines_that_stop_inside_calls() {
+    Scenario::new("jumps", "interleaved").truth(Truth::Counts).run();
+}

@@ -1,0 +1,67 @@
+//! The same counts by every way to read a trace.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::common::rtrace;
+use crate::common::skip::{Turn, skip};
+use crate::common::target::{Flavour, TESTS, Target};
+
+/// Records `shapes nested`; its counts are known.
+fn record(folder: &TempDir) -> PathBuf {
+    let target = Target::build("shapes", Flavour::Cet);
+    let directory = folder.path().join("trace");
+    let status = rtrace::command()
+        .args(["run", "--no-tui"])
+        .args(target.selection())
+        .arg("-o")
+        .arg(&directory)
+        .arg("--")
+        .arg(&target.program)
+        .arg("nested")
+        .output()
+        .unwrap()
+        .status;
+    assert!(status.success());
+    directory
+}
+
+const COUNTS: [(&str, u64); 3] = [("leaf", 3000), ("middle", 1000), ("outer", 1000)];
+
+#[test]
+fn pyarrow_duckdb_and_polars() {
+    let python = Path::new(TESTS).join("../target/venv/bin/python");
+    if !python.exists() {
+        return skip("no Python environment; `cargo xtask test` makes it");
+    }
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let script = Path::new(TESTS).join("python/read_trace.py");
+    let output = Command::new(python)
+        .arg(script)
+        .arg(record(&folder))
+        .args(COUNTS.map(|(name, calls)| format!("{name}={calls}")))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn report_as_csv() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let directory = record(&folder);
+    let output = rtrace::command().arg("report").arg(directory).args(["--format", "csv"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let column = |name: &str| header.iter().position(|&found| found == name).expect(name);
+    let (function, calls) = (column("function"), column("calls"));
+    let counts: BTreeMap<String, u64> =
+        lines.map(|line| (line[function].to_owned(), line[calls].parse().unwrap())).filter(|&(_, n)| n > 0).collect();
+    assert_eq!(counts, COUNTS.map(|(name, calls)| (name.to_owned(), calls)).into());
+}

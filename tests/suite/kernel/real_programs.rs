@@ -1,0 +1,64 @@
+//! Real programs and libraries: every function's calls equal what callgrind counts.
+
+use rtrace_symbolizer::Image;
+
+use crate::common::skip::{Turn, installed};
+use crate::common::workload::Workload;
+use crate::common::{oracle, rtrace};
+
+/// Compares function by function, for at least `expected` calls in all.
+fn check(workload: Option<Workload>, expected: u64) {
+    let Some(Workload { library, command, .. }) = &workload else { return };
+    if !installed(&["valgrind"]) {
+        return;
+    }
+    let Some(_turn) = Turn::take() else { return };
+    let by_address = oracle::callgrind(library, command);
+    let untraced = command_output(command);
+    let options = ["--lib".to_owned(), library.display().to_string(), "--buffer".to_owned(), "64M".to_owned()];
+    let (traced, recording) = rtrace::run(&options, command);
+    assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stderr));
+    assert!(traced.stdout == untraced, "the program prints something else when traced");
+
+    let image = Image::open(library).unwrap();
+    let recorded = recording.calls_by_region();
+    let regions = recording.regions();
+    let differences: Vec<String> = regions
+        .iter()
+        .filter_map(|region| {
+            let address = image.address(region.file_offset).expect("regions lie in the file");
+            let counted = by_address.get(&address).copied().unwrap_or(0);
+            let traced = recorded.get(&region.id).copied().unwrap_or(0);
+            (traced != counted).then(|| format!("{}: {traced} traced, {counted} counted", region.name))
+        })
+        .collect();
+    assert!(differences.is_empty(), "{} of {} functions differ: {differences:#?}", differences.len(), regions.len());
+    assert!(recording.summary().calls >= expected, "{} calls say little", recording.summary().calls);
+}
+
+fn command_output(command: &std::process::Command) -> Vec<u8> {
+    let mut copy = std::process::Command::new(command.get_program());
+    copy.args(command.get_args()).stdin(std::process::Stdio::null());
+    copy.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    copy.output().unwrap().stdout
+}
+
+#[test]
+fn sqlite_runs_ten_thousand_statements() {
+    check(Workload::sqlite(10_000), 1_000_000);
+}
+
+#[test]
+fn python_packs_with_zlib() {
+    check(Workload::python_zlib(), 10_000);
+}
+
+#[test]
+fn xmllint_prints_a_document() {
+    check(Workload::xmllint(), 10_000);
+}
+
+#[test]
+fn xz_packs_a_text() {
+    check(Workload::xz(), 500);
+}

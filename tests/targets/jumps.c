@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Control that leaves functions by other ways than a return, and other stacks than the thread's.
+#include "harness.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <ucontext.h>
+
+enum { ROUNDS = 100, STACK = 256 * 1024 };
+
+static jmp_buf landing;
+
+static void jump_back(void *unused)
+{
+	(void)unused;
+	leaf(0);
+	longjmp(landing, 1);
+}
+
+static void visit_and_jump(void *unused)
+{
+	visit(jump_back, unused);
+}
+
+static void land(void *unused)
+{
+	if (setjmp(landing) == 0)
+		visit(visit_and_jump, unused);
+	leaf(0);
+}
+
+static void long_jumps(void)
+{
+	for (int i = 0; i < ROUNDS; i++)
+		visit(land, NULL);
+	truth("visit*%d(visit!(visit!(leaf)) leaf)", ROUNDS);
+}
+
+static sigjmp_buf signal_landing;
+
+static void jump_from_handler(int number)
+{
+	leaf(number);
+	siglongjmp(signal_landing, 1);
+}
+
+static void raise_in_callback(void *unused)
+{
+	(void)unused;
+	raise(SIGUSR1);
+}
+
+static void land_from_signal(void *unused)
+{
+	if (sigsetjmp(signal_landing, 1) == 0)
+		visit(raise_in_callback, unused);
+	leaf(0);
+}
+
+static void signal_jumps(void)
+{
+	signal(SIGUSR1, jump_from_handler);
+	for (int i = 0; i < ROUNDS; i++)
+		visit(land_from_signal, NULL);
+	truth("visit*%d(visit!(leaf) leaf)", ROUNDS);
+}
+
+static void calling_handler(int number)
+{
+	middle(number);
+}
+
+static void handle(int flags)
+{
+	struct sigaction action = { .sa_handler = calling_handler, .sa_flags = flags };
+
+	sigaction(SIGUSR1, &action, NULL);
+}
+
+static void raise_and_call(void *unused)
+{
+	raise_in_callback(unused);
+	leaf(0);
+}
+
+static void raise_rounds(void)
+{
+	for (int i = 0; i < ROUNDS; i++)
+		visit(raise_and_call, NULL);
+	truth("visit*%d(middle(leaf*2) leaf)", ROUNDS);
+}
+
+static void signals(void)
+{
+	handle(0);
+	raise_rounds();
+}
+
+static void use_alternate_stack(void *memory)
+{
+	stack_t stack = { .ss_sp = memory, .ss_size = STACK };
+
+	sigaltstack(&stack, NULL);
+	handle(SA_ONSTACK);
+	raise_rounds();
+}
+
+static void signals_below(void)
+{
+	static char memory[STACK];
+
+	use_alternate_stack(memory);
+}
+
+static void *signals_on_upper_stack(void *upper)
+{
+	use_alternate_stack(upper);
+	return NULL;
+}
+
+// Runs body on a thread with a stack of its own, and gives it a free stack above that one.
+static void below_another_stack(void *(*body)(void *upper))
+{
+	char *both = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstack(&attributes, both, STACK);
+	if (pthread_create(&thread, &attributes, body, both + STACK) != 0)
+		exit(1);
+	pthread_join(thread, NULL);
+}
+
+static void signals_above(void)
+{
+	below_another_stack(signals_on_upper_stack);
+}
+
+static volatile sig_atomic_t ticks;
+
+static void tick(int number)
+{
+	ticks++;
+	middle(number);
+}
+
+// Signals at any time; only the numbers of calls are known, and told as if nothing were nested.
+static void timer(void)
+{
+	struct sigaction action = { .sa_handler = tick, .sa_flags = SA_RESTART };
+	struct itimerval often = { { 0, 500 }, { 0, 500 } }, never = { { 0, 0 }, { 0, 0 } };
+	int rounds = 0;
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (; ticks < 200; rounds++)
+		outer(rounds);
+	setitimer(ITIMER_REAL, &never, NULL);
+	truth("outer*%d middle*%d leaf*%d", rounds, rounds + ticks, 3 * rounds + 2 * ticks);
+}
+
+static ucontext_t caller, coroutine;
+
+static void coroutine_body(void)
+{
+	for (;;) {
+		middle(0);
+		swapcontext(&coroutine, &caller);
+	}
+}
+
+static void make_coroutine(void (*body)(void), void *memory)
+{
+	getcontext(&coroutine);
+	coroutine.uc_stack.ss_sp = memory;
+	coroutine.uc_stack.ss_size = STACK;
+	coroutine.uc_link = &caller;
+	makecontext(&coroutine, body, 0);
+}
+
+static void resume(void *unused)
+{
+	(void)unused;
+	swapcontext(&caller, &coroutine);
+	leaf(0);
+}
+
+static void *run_coroutine(void *memory)
+{
+	make_coroutine(coroutine_body, memory);
+	for (int i = 0; i < ROUNDS; i++)
+		visit(resume, NULL);
+	truth("visit*%d(middle(leaf*2) leaf)", ROUNDS);
+	return NULL;
+}
+
+static void coroutine_below(void)
+{
+	static char memory[STACK];
+
+	run_coroutine(memory);
+}
+
+static void coroutine_above(void)
+{
+	below_another_stack(run_coroutine);
+}
+
+static void suspend(void *unused)
+{
+	(void)unused;
+	leaf(0);
+	swapcontext(&coroutine, &caller);
+	leaf(0);
+}
+
+static void suspending_body(void)
+{
+	for (int i = 0; i < ROUNDS; i++)
+		visit(suspend, NULL);
+}
+
+// Calls of the coroutine stay open while calls of its caller end: they are not nested in each
+// other, so only the numbers of calls are told.
+static void interleaved(void)
+{
+	static char memory[STACK];
+
+	make_coroutine(suspending_body, memory);
+	for (int i = 0; i <= ROUNDS; i++)
+		visit(resume, NULL);
+	truth("visit*%d leaf*%d", 2 * ROUNDS + 1, 3 * ROUNDS + 1);
+}
+
+static const struct scenario scenarios[] = {
+	{ "long_jumps", long_jumps },
+	{ "signal_jumps", signal_jumps },
+	{ "signals", signals },
+	{ "signals_below", signals_below },
+	{ "signals_above", signals_above },
+	{ "timer", timer },
+	{ "coroutine_below", coroutine_below },
+	{ "coroutine_above", coroutine_above },
+	{ "interleaved", interleaved },
+};
+
+SCENARIOS(scenarios)

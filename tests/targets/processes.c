@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Children, other programs, and processes that end or block inside a call.
+#include "harness.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+static void finish_child(pid_t child)
+{
+	int status;
+
+	waitpid(child, &status, 0);
+	dprintf(STDOUT_FILENO, "child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static void child_calls(void)
+{
+	for (int i = 0; i < 20; i++)
+		outer(i);
+	truth("outer*20(middle(leaf*2) leaf)");
+}
+
+static void forks(void)
+{
+	leaf(0);
+	truth("leaf");
+	for (int i = 0; i < 5; i++) {
+		pid_t child = fork();
+
+		if (child == 0) {
+			child_calls();
+			_exit(40 + i);
+		}
+		finish_child(child);
+		middle(i);
+		truth("middle(leaf*2)");
+	}
+}
+
+static pid_t inner_child;
+
+static void fork_in_callback(void *unused)
+{
+	(void)unused;
+	inner_child = fork();
+	leaf(0);
+}
+
+// The child leaves a call that its parent entered: that is no call of the child.
+static void fork_inside(void)
+{
+	visit(fork_in_callback, NULL);
+	if (inner_child == 0) {
+		middle(0);
+		truth("leaf middle(leaf*2)");
+		_exit(7);
+	}
+	finish_child(inner_child);
+	truth("visit(leaf)");
+}
+
+static void exec_self(const char *scenario)
+{
+	execl("/proc/self/exe", "processes", scenario, (char *)NULL);
+	_exit(127);
+}
+
+static void vforks(void)
+{
+	outer(0);
+	truth("outer(middle(leaf*2) leaf)");
+
+	pid_t child = vfork();
+
+	if (child == 0) {
+		leaf(0);
+		leaf(1);
+		exec_self("after_vfork");
+	}
+	finish_child(child);
+	middle(1);
+	truth("middle(leaf*2)");
+}
+
+// What the child of vforks runs: it made two calls before the exec.
+static void after_vfork(void)
+{
+	truth("leaf*2");
+	child_calls();
+}
+
+static void exec_in_callback(void *unused)
+{
+	(void)unused;
+	leaf(0);
+	exec_self("after_exec");
+}
+
+static void execs(void)
+{
+	truth("visit~(leaf)");
+	visit(exec_in_callback, NULL);
+}
+
+static void after_exec(void)
+{
+	child_calls();
+}
+
+static void kill_in_callback(void *unused)
+{
+	(void)unused;
+	leaf(0);
+	kill(getpid(), SIGKILL);
+}
+
+static void killed(void)
+{
+	outer(0);
+	truth("outer(middle(leaf*2) leaf) visit~(leaf)");
+	visit(kill_in_callback, NULL);
+}
+
+static void block_in_callback(void *unused)
+{
+	char byte;
+
+	(void)unused;
+	leaf(0);
+	while (read(STDIN_FILENO, &byte, 1) == 1)
+		continue;
+}
+
+// Blocks inside a call until its standard input is closed.
+static void blocks(void)
+{
+	truth("visit~(leaf)");
+	visit(block_in_callback, NULL);
+}
+
+// Calls until its standard input is closed; for tracers that come and go.
+static void calls_on(void)
+{
+	char byte;
+
+	while (read(STDIN_FILENO, &byte, 1) == 1)
+		outer(byte);
+}
+
+static void ends_with_code(void)
+{
+	leaf(0);
+	truth("leaf");
+	exit(37);
+}
+
+static const struct scenario scenarios[] = {
+	{ "forks", forks },	    { "fork_inside", fork_inside }, { "vforks", vforks },
+	{ "after_vfork", after_vfork }, { "execs", execs },	    { "after_exec", after_exec },
+	{ "killed", killed },	    { "blocks", blocks },	    { "calls_on", calls_on },
+	{ "ends_with_code", ends_with_code },
+};
+
+SCENARIOS(scenarios)

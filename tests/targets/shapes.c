@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// Shapes of call trees on one thread.
+#include "harness.h"
+
+static void nested(void)
+{
+	int sum = 0;
+
+	for (int i = 0; i < 1000; i++)
+		sum += outer(i);
+	dprintf(STDOUT_FILENO, "sum %d\n", sum);
+	truth("outer*1000(middle(leaf*2) leaf)");
+}
+
+static void branches(void)
+{
+	int sum = 0;
+
+	for (int i = 0; i < 600; i++)
+		sum += choose(i % 6);
+	for (int i = 0; i < 100; i++)
+		sum += choose(5);
+	dprintf(STDOUT_FILENO, "sum %d\n", sum);
+	for (int i = 0; i < 99; i++)
+		truth("choose*5 choose(leaf)");
+	truth("choose*5 choose*101(leaf)");
+}
+
+// Prints a chain of depth + 1 calls, each of them inside the one before.
+static void truth_chain(const char *first, const char *second, int depth)
+{
+	char calls[4096] = "";
+
+	for (int i = 0; i <= depth; i++) {
+		strcat(calls, i % 2 ? second : first);
+		strcat(calls, i < depth ? "(" : "");
+	}
+	memset(calls + strlen(calls), ')', depth);
+	truth("%s", calls);
+}
+
+static void mutual(void)
+{
+	dprintf(STDOUT_FILENO, "depth %d\n", ping(9) + pong(4));
+	truth_chain("ping", "pong", 9);
+	truth_chain("pong", "ping", 4);
+}
+
+static void recursion(void)
+{
+	dprintf(STDOUT_FILENO, "depth %d\n", recurse(149));
+	truth_chain("recurse", "recurse", 149);
+	dprintf(STDOUT_FILENO, "depth %d\n", recurse(2));
+	truth_chain("recurse", "recurse", 2);
+}
+
+static void call_tail(void *sum)
+{
+	*(int *)sum += tail(*(int *)sum % 100);
+}
+
+// A jump to leaf leaves tail: then leaf is called where tail was.
+static void tails(void)
+{
+	int sum = 1;
+
+	for (int i = 0; i < 100; i++)
+		visit(call_tail, &sum);
+	dprintf(STDOUT_FILENO, "sum %d\n", sum);
+	truth("visit*100(tail leaf)");
+}
+
+static const struct scenario scenarios[] = {
+	{ "nested", nested },	{ "branches", branches }, { "mutual", mutual },
+	{ "recursion", recursion }, { "tails", tails },
+};
+
+SCENARIOS(scenarios)

@@ -1,0 +1,149 @@
+//! From a plan to probes in place.
+//!
+//! The kernel takes all sites of a link or none, so a refusal is narrowed down by halves until the
+//! site at fault is known; it is then left out with the kernel's reason, and the others stay.
+//! Exits go first: a region one of whose exits is refused is attached as entry-only, since an
+//! enter without its exit would be a call that never ends.
+
+use std::collections::{HashMap, HashSet};
+
+use rtrace_bpf::wire::{PolicyCode, entry_cookie, exit_cookie};
+use rtrace_bpf::{AttachTarget, Error, Probes, Programs, Role, Site};
+use rtrace_model::{ExitPolicy, Region, RegionId};
+
+use crate::plan::{Exit, Plan, PlannedLibrary, PlannedRegion, Refusal};
+
+/// Probes in place. Dropping them takes them out.
+pub struct Attachment {
+    /// The regions with probes, with the exit policy that came about.
+    pub regions: Vec<Region>,
+    /// Regions that the kernel refused, by index of the library in the plan.
+    pub refused: Vec<(usize, Refusal)>,
+    _probes: Vec<Probes>,
+}
+
+/// Where a library's probes go: into these processes, or into all that map it.
+#[derive(Clone, Copy, Debug)]
+pub enum Scope<'a> {
+    /// Only into these processes.
+    Processes(&'a [u32]),
+    /// Into every process that maps the file, now or later.
+    All,
+}
+
+/// Places the probes of a plan; `scopes` has one entry per library.
+///
+/// # Errors
+/// The kernel refuses probes for a reason that has nothing to do with a single site.
+pub fn attach(programs: &Programs, plan: &Plan, scopes: &[Scope<'_>]) -> Result<Attachment, Error> {
+    let mut attachment = Attachment { regions: Vec::new(), refused: Vec::new(), _probes: Vec::new() };
+    for ((index, library), scope) in plan.libraries.iter().enumerate().zip(scopes) {
+        let pids = match scope {
+            Scope::Processes(pids) => pids.iter().copied().map(Some).collect(),
+            Scope::All => vec![None],
+        };
+        let mut placing = Placing { programs, library, pids, probes: Vec::new() };
+        let unseen_exits = placing.exits()?;
+        let refused = placing.entries(&unseen_exits)?;
+        for planned in &library.regions {
+            match refused.get(&planned.region.id) {
+                Some(cause) => {
+                    let reason = format!("refused by the kernel: {cause}");
+                    attachment.refused.push((index, Refusal { name: planned.region.name.clone(), reason }));
+                }
+                None => {
+                    let exit = policy(planned, &unseen_exits);
+                    attachment.regions.push(Region { exit, ..planned.region.clone() });
+                }
+            }
+        }
+        attachment._probes.append(&mut placing.probes);
+    }
+    Ok(attachment)
+}
+
+fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPolicy {
+    if unseen_exits.contains(&planned.region.id) { ExitPolicy::EntryOnly } else { planned.exit.policy() }
+}
+
+struct Placing<'a> {
+    programs: &'a Programs,
+    library: &'a PlannedLibrary,
+    pids: Vec<Option<u32>>,
+    probes: Vec<Probes>,
+}
+
+/// A site with the region that it serves.
+type RegionSite = (RegionId, Site);
+
+impl Placing<'_> {
+    /// Places the exit sites; returns the regions that have one the kernel refuses.
+    fn exits(&mut self) -> Result<HashSet<RegionId>, Error> {
+        let mut sites = Vec::new();
+        for planned in &self.library.regions {
+            let Exit::RetSites(exits) = &planned.exit else { continue };
+            let id = planned.region.id;
+            sites.extend(exits.iter().map(|exit| {
+                let condition = exit.condition.map(|condition| condition.0);
+                let cookie = exit_cookie(id.0, exit.condition.is_some(), condition);
+                (id, Site { file_offset: exit.file_offset, cookie })
+            }));
+        }
+        Ok(self.place(Role::Exit, &sites)?.into_keys().collect())
+    }
+
+    /// Places the entry sites; returns the regions that the kernel refuses, with its reason.
+    fn entries(&mut self, unseen_exits: &HashSet<RegionId>) -> Result<HashMap<RegionId, String>, Error> {
+        let (mut hooked, mut plain) = (Vec::new(), Vec::new());
+        for planned in &self.library.regions {
+            let id = planned.region.id;
+            let (list, code) = match policy(planned, unseen_exits) {
+                ExitPolicy::Uretprobe => (&mut hooked, PolicyCode::RT_POLICY_URETPROBE),
+                ExitPolicy::RetSite => (&mut plain, PolicyCode::RT_POLICY_RET_SITE),
+                ExitPolicy::EntryOnly => (&mut plain, PolicyCode::RT_POLICY_ENTRY_ONLY),
+            };
+            list.push((id, Site { file_offset: planned.entry.file_offset, cookie: entry_cookie(id.0, code) }));
+        }
+        let mut refused = self.place(Role::EnterAndReturn, &hooked)?;
+        refused.extend(self.place(Role::Enter, &plain)?);
+        Ok(refused)
+    }
+
+    /// Places sites in every process of the scope; returns what the kernel refuses.
+    fn place(&mut self, role: Role, sites: &[RegionSite]) -> Result<HashMap<RegionId, String>, Error> {
+        let mut refused = HashMap::new();
+        for pid in self.pids.clone() {
+            self.place_some(role, pid, sites, &mut refused)?;
+        }
+        Ok(refused)
+    }
+
+    fn place_some(
+        &mut self,
+        role: Role,
+        pid: Option<u32>,
+        sites: &[RegionSite],
+        refused: &mut HashMap<RegionId, String>,
+    ) -> Result<(), Error> {
+        if sites.is_empty() {
+            return Ok(());
+        }
+        let target = AttachTarget { path: &self.library.attach_path, pid };
+        let bare: Vec<Site> = sites.iter().map(|&(_, site)| site).collect();
+        match self.programs.attach(role, target, &bare) {
+            Ok(probes) => self.probes.push(probes),
+            Err(error) if !error.is_about_a_site() => return Err(error),
+            Err(error) => match sites {
+                [(region, _)] => {
+                    refused.insert(*region, error.cause());
+                }
+                _ => {
+                    let (left, right) = sites.split_at(sites.len() / 2);
+                    self.place_some(role, pid, left, refused)?;
+                    self.place_some(role, pid, right, refused)?;
+                }
+            },
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! The command line: reads it, lets one verb act, and turns what came of it into an exit status.
+//!
+//! Standard output is data, standard error is talk. Rust ignores SIGPIPE, so a reader that has
+//! gone is a failed write, and that is no failure of ours.
+
+mod args;
+mod attach;
+mod completions;
+mod doctor;
+mod message;
+mod plan;
+mod plan_table;
+mod progress;
+mod record;
+mod report;
+mod run;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+
+use args::{Cli, Verb};
+
+/// What came of a verb that did its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well.
+    Complete,
+    /// The answer is no: this machine cannot trace.
+    Unable,
+    /// The record is not complete, and `--strict` was given.
+    Incomplete,
+    /// The traced command ended with this status, or 128 + signal.
+    Command(u8),
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> ExitCode {
+        ExitCode::from(match outcome {
+            Outcome::Complete => 0,
+            Outcome::Unable => 1,
+            Outcome::Incomplete => 3,
+            Outcome::Command(status) => status,
+        })
+    }
+}
+
+/// Runs rtrace and returns its exit status.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Nobody is left to tell when the terminal has gone.
+            let _ = usage.print();
+            return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
+        }
+    };
+    match act(&cli) {
+        Ok(outcome) => outcome.into(),
+        Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            message::print(&error, cli.verbose);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn act(cli: &Cli) -> anyhow::Result<Outcome> {
+    match &cli.verb {
+        Verb::Attach(options) => attach::attach(options),
+        Verb::Run(options) => run::run(options),
+        Verb::Plan(options) => plan::plan(options, cli.verbose),
+        Verb::Report(options) => report::report(options),
+        Verb::Doctor(options) => doctor::doctor(options),
+        Verb::Completions(options) => completions::completions(options),
+    }
+}
+
+/// Writes data to standard output.
+fn print(data: &[u8]) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    output.write_all(data).and_then(|()| output.flush()).context("failed to write to standard output")
+}
+
+/// Columns of the terminal that shows standard output, if one does: elsewhere nothing is cut.
+fn terminal_columns() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(size.ws_col).filter(|&columns| columns > 0)
+}

@@ -1,0 +1,366 @@
+//! The command line: every verb with its options, and nothing that acts.
+//!
+//! Values leave here checked and in plain types, so that a mistake is a usage error with clap's
+//! explanation and the verbs need not check again.
+
+mod choice;
+mod quantity;
+mod recording;
+mod report;
+mod selection;
+
+use std::ffi::OsString;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use rtrace::report::Format;
+
+use choice::{FORMAT, one_of};
+pub use recording::Recording;
+pub use report::Report;
+pub use selection::Selection;
+
+/// Width of help texts in columns.
+const HELP_WIDTH: usize = 100;
+
+/// Trace every call of a library's functions, live, from outside
+///
+/// rtrace puts probes on the exported functions of the libraries named, in running processes or in
+/// a command, and records every call: which function, on which thread, called from which traced
+/// call, when it began and ended. Nothing is recompiled, restarted or left behind.
+#[derive(Debug, Parser)]
+#[command(name = "rtrace", version, max_term_width = HELP_WIDTH, after_long_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+
+    /// Say more: the causes of an error, every function of a plan
+    #[arg(short, long, global = true, action = ArgAction::SetTrue)]
+    pub verbose: bool,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+    # Watch a running program's FFTs
+    rtrace attach -p 4711 --lib libfftw3.so
+
+    # Record a command from its first instruction to its exit
+    rtrace run --lib libz.so -o out.rtrace -- gzip -k file
+
+    # See what would be probed, how, and at what cost
+    rtrace plan -p 4711 --lib libfftw3.so
+
+    # Say where the time went
+    rtrace report out.rtrace --by tree";
+
+/// What rtrace can be asked to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Trace running processes
+    Attach(Attach),
+    /// Run a command and trace it
+    Run(Run),
+    /// Show what would be probed, without probing
+    Plan(Plan),
+    /// Summarise a trace
+    Report(Report),
+    /// Say whether rtrace can trace on this machine, and what is missing
+    Doctor(Doctor),
+    /// Print the completions of a shell
+    Completions(Completions),
+}
+
+/// Options of `rtrace attach`.
+#[derive(Debug, Args)]
+#[command(after_long_help = ATTACH_EXAMPLES)]
+pub struct Attach {
+    /// Process to trace, with all its threads; may be repeated
+    #[arg(short = 'p', long = "pid", value_name = "PID", required = true, num_args = 1.., value_delimiter = ',')]
+    pub pids: Vec<u32>,
+
+    /// Which functions.
+    #[command(flatten)]
+    pub selection: Selection,
+
+    /// How to record.
+    #[command(flatten)]
+    pub recording: Recording,
+}
+
+const ATTACH_EXAMPLES: &str = "\
+EXAMPLES:
+    # Watch until q or Ctrl-C
+    rtrace attach -p 4711 --lib libfftw3.so
+
+    # Record two seconds of all nginx processes, without the live view
+    rtrace attach -p $(pidof nginx) --lib libssl.so --lib libcrypto.so --duration 2s --no-tui
+
+    # Some functions only
+    rtrace attach -p 4711 --lib libsqlite3.so --func 'sqlite3_*' --exclude '/_(free|malloc)$/'";
+
+/// Options of `rtrace run`.
+#[derive(Debug, Args)]
+#[command(after_long_help = RUN_EXAMPLES)]
+pub struct Run {
+    /// Command to run, with its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+
+    /// Which functions.
+    #[command(flatten)]
+    pub selection: Selection,
+
+    /// How to record.
+    #[command(flatten)]
+    pub recording: Recording,
+}
+
+const RUN_EXAMPLES: &str = "\
+EXAMPLES:
+    # Record a command and its children into a directory of your choice
+    rtrace run --lib libz.so -o out.rtrace -- gzip -k file
+
+    # The program's own exported functions
+    rtrace run --lib exe -- ./simulation input.dat
+
+    # Fail when the record is not complete
+    rtrace run --lib liblzma.so --strict --buffer 64M -- xz -k file
+
+EXIT STATUS:
+    The command's own (128 + signal when killed by one), 1 when tracing failed, 2 on wrong usage,
+    3 with --strict when calls were lost.";
+
+/// Options of `rtrace plan`.
+#[derive(Debug, Args)]
+#[command(after_long_help = PLAN_EXAMPLES)]
+pub struct Plan {
+    /// What to look at.
+    #[command(flatten)]
+    pub target: Target,
+
+    /// How the plan is written
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
+    pub format: Format,
+
+    /// Which functions.
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Running processes, or a command that is not run.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Target {
+    /// Process to look at; may be repeated
+    #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
+    pub pids: Vec<u32>,
+
+    /// Command whose libraries to look at; it is not run
+    #[arg(value_name = "CMD", last = true)]
+    pub command: Vec<OsString>,
+}
+
+const PLAN_EXAMPLES: &str = "\
+EXAMPLES:
+    # What attaching would do
+    rtrace plan -p 4711 --lib libfftw3.so
+
+    # Every function of a command's library, not only the first
+    rtrace plan --verbose --lib libz.so -- gzip
+
+    # For a script
+    rtrace plan -p 4711 --lib exe --format csv >plan.csv";
+
+/// Options of `rtrace doctor`.
+#[derive(Debug, Args)]
+#[command(after_long_help = DOCTOR_EXAMPLES)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+EXAMPLES:
+    # What works here, what does not, and what to do about it
+    rtrace doctor
+
+    # In a script: status 0 when rtrace can trace here
+    rtrace doctor --json >doctor.json || echo 'cannot trace'";
+
+/// Options of `rtrace completions`.
+#[derive(Debug, Args)]
+#[command(after_long_help = COMPLETIONS_EXAMPLES)]
+pub struct Completions {
+    /// Shell to complete for
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+EXAMPLES:
+    # For this bash
+    source <(rtrace completions bash)
+
+    # For every fish
+    rtrace completions fish >~/.config/fish/completions/rtrace.fish";
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::time::Duration;
+
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+    use rtrace_model::ExitPolicy;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Verb, clap::Error> {
+        Cli::try_parse_from(line.split(' ')).map(|cli| cli.verb)
+    }
+
+    fn refusal(line: &str) -> ErrorKind {
+        parse(line).unwrap_err().kind()
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_names_every_verb() {
+        let help = Cli::command().term_width(HELP_WIDTH).render_help().to_string();
+        assert_eq!(
+            help,
+            "\
+Trace every call of a library's functions, live, from outside
+
+Usage: rtrace [OPTIONS] <COMMAND>
+
+Commands:
+  attach       Trace running processes
+  run          Run a command and trace it
+  plan         Show what would be probed, without probing
+  report       Summarise a trace
+  doctor       Say whether rtrace can trace on this machine, and what is missing
+  completions  Print the completions of a shell
+  help         Print this message or the help of the given subcommand(s)
+
+Options:
+  -v, --verbose  Say more: the causes of an error, every function of a plan
+  -h, --help     Print help (see more with '--help')
+  -V, --version  Print version
+"
+        );
+    }
+
+    #[test]
+    fn every_help_has_examples_and_fits_its_width() {
+        for mut verb in Cli::command().term_width(HELP_WIDTH).get_subcommands().cloned() {
+            let help = verb.render_long_help().to_string();
+            assert!(help.contains("EXAMPLES:"), "{}", verb.get_name());
+            let longest = help.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(HELP_WIDTH), "{}: {longest:?} columns", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn the_examples_are_commands_that_parse() {
+        let texts = [
+            EXAMPLES,
+            ATTACH_EXAMPLES,
+            RUN_EXAMPLES,
+            PLAN_EXAMPLES,
+            report::EXAMPLES,
+            DOCTOR_EXAMPLES,
+            COMPLETIONS_EXAMPLES,
+        ];
+        let commands = texts.into_iter().flat_map(str::lines).map(str::trim).filter(|line| line.starts_with("rtrace "));
+        let mut seen = 0;
+        for command in commands {
+            let command =
+                command.split(['>', '|']).next().unwrap().trim().replace('\'', "").replace("$(pidof nginx)", "1 2");
+            assert!(parse(&command).is_ok(), "{command}: {}", parse(&command).unwrap_err());
+            seen += 1;
+        }
+        assert!(seen >= 15, "{seen}");
+    }
+
+    #[test]
+    fn attach_takes_several_processes_and_libraries() {
+        let Verb::Attach(attach) = parse("rtrace attach -p 1 2 -p 3,4 -l libz.so --lib exe --duration 2s").unwrap()
+        else {
+            panic!("another verb");
+        };
+        assert_eq!(attach.pids, [1, 2, 3, 4]);
+        assert_eq!(attach.selection.libraries, ["libz.so", "exe"]);
+        assert_eq!(attach.selection.exit_policy(), None);
+        assert_eq!(attach.recording.duration, Some(Duration::from_secs(2)));
+        assert_eq!(attach.recording.buffer, 8 << 20);
+        assert!(!attach.recording.follow(false));
+    }
+
+    #[test]
+    fn run_leaves_the_options_of_its_command_alone() {
+        for line in ["rtrace run -l libz.so -- gzip -9 --lib x", "rtrace run -l libz.so gzip -9 --lib x"] {
+            let Verb::Run(run) = parse(line).unwrap() else { panic!("another verb") };
+            assert_eq!(run.command, ["gzip", "-9", "--lib", "x"]);
+            assert_eq!(run.selection.libraries, ["libz.so"]);
+            assert!(run.recording.follow(true));
+        }
+    }
+
+    #[test]
+    fn the_last_word_on_following_counts() {
+        let follow = |options: &str, default| {
+            let Verb::Run(run) = parse(&format!("rtrace run -l z{options} -- true")).unwrap() else {
+                panic!("another verb")
+            };
+            run.recording.follow(default)
+        };
+        assert!(!follow(" --no-follow", true));
+        assert!(follow(" --follow", false));
+        assert!(!follow(" --follow --no-follow", false));
+        assert!(follow(" --no-follow --follow", false));
+    }
+
+    #[test]
+    fn exit_policies_have_the_names_of_the_model() {
+        for policy in ExitPolicy::ALL {
+            let Verb::Plan(plan) = parse(&format!("rtrace plan -p 1 -l z --exit {}", policy.name())).unwrap() else {
+                panic!("another verb");
+            };
+            assert_eq!(plan.selection.exit_policy(), Some(policy));
+        }
+    }
+
+    #[test]
+    fn report_shows_functions_by_exclusive_time_unless_told() {
+        use rtrace::report::{By, Format, Options, Sort};
+        let options = |line: &str| {
+            let Verb::Report(report) = parse(line).unwrap() else { panic!("another verb") };
+            report.options(None)
+        };
+        assert_eq!(options("rtrace report out.rtrace"), Options::default());
+        assert_eq!(
+            options("rtrace report out.rtrace --by tree --sort calls --limit 3 --format json"),
+            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, width: None }
+        );
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        assert_eq!(refusal("rtrace attach -p 1"), ErrorKind::MissingRequiredArgument);
+        assert_eq!(refusal("rtrace attach -l z"), ErrorKind::MissingRequiredArgument);
+        assert_eq!(refusal("rtrace run -l z"), ErrorKind::MissingRequiredArgument);
+        assert_eq!(refusal("rtrace plan -l z"), ErrorKind::MissingRequiredArgument);
+        assert_eq!(refusal("rtrace plan -l z -p 1 -- ls"), ErrorKind::ArgumentConflict);
+        assert_eq!(refusal("rtrace attach -p -1 -l z"), ErrorKind::UnknownArgument);
+        assert_eq!(refusal("rtrace attach -p 1 -l z --func /(/"), ErrorKind::ValueValidation);
+        assert_eq!(refusal("rtrace attach -p 1 -l z --exit maybe"), ErrorKind::InvalidValue);
+        assert_eq!(refusal("rtrace"), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+    }
+}

@@ -1,0 +1,85 @@
+//! Times and sizes as people write them on a command line: `500ms`, `1.5s`, `8M`.
+
+use std::time::Duration;
+
+const LONGEST_HOURS: u64 = 24 * 365;
+const SMALLEST_BUFFER: u64 = 64 << 10;
+const LARGEST_BUFFER: u64 = 1 << 30;
+
+/// Reads a time with its unit: `ms`, `s`, `m` or `h`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split_unit(text);
+    let seconds_per_unit = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "" => return Err("a unit is missing: ms, s, m or h, as in `2s`".to_owned()),
+        _ => return Err(format!("`{unit}` is not a unit of time: use ms, s, m or h")),
+    };
+    let number: f64 = number.parse().map_err(|_| "expected a number and a unit, as in `2s`".to_owned())?;
+    let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|error| error.to_string())?;
+    if duration.is_zero() {
+        return Err("must be longer than nothing".to_owned());
+    }
+    if duration.as_secs() > LONGEST_HOURS * 3600 {
+        return Err(format!("must be at most {LONGEST_HOURS}h"));
+    }
+    Ok(duration)
+}
+
+/// Reads the size of a ring buffer in bytes, with `K`, `M` or `G` for powers of 1024.
+pub fn parse_buffer_size(text: &str) -> Result<u32, String> {
+    let (number, unit) = split_unit(text);
+    let bytes_per_unit: u64 = match unit {
+        "" => 1,
+        "K" | "k" => 1 << 10,
+        "M" | "m" => 1 << 20,
+        "G" | "g" => 1 << 30,
+        _ => return Err(format!("`{unit}` is not a unit of size: use K, M or G")),
+    };
+    let number: u64 = number.parse().map_err(|_| "expected a whole number, as in `8M`".to_owned())?;
+    let bytes = number.saturating_mul(bytes_per_unit);
+    if !(SMALLEST_BUFFER..=LARGEST_BUFFER).contains(&bytes) {
+        return Err("must be from 64K to 1G".to_owned());
+    }
+    Ok(u32::try_from(bytes).expect("the largest buffer fits in 32 bits"))
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let number_ends = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+    text.split_at(number_ends)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn durations_carry_their_unit() {
+        assert_eq!(parse_duration("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(parse_duration("1.5s").unwrap(), Duration::from_millis(1500));
+        assert_eq!(parse_duration("2m").unwrap(), Duration::from_secs(120));
+        assert_eq!(parse_duration("1h").unwrap(), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn durations_that_make_no_sense_are_refused() {
+        for text in ["", "2", "s", "-1s", "0s", "2 days", "2µs", "1e300h", "9999999h", "nan s", "infs", "1.2.3s"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_count_in_powers_of_1024() {
+        assert_eq!(parse_buffer_size("8M").unwrap(), 8 << 20);
+        assert_eq!(parse_buffer_size("64k").unwrap(), 64 << 10);
+        assert_eq!(parse_buffer_size("1G").unwrap(), 1 << 30);
+        assert_eq!(parse_buffer_size("65536").unwrap(), 65536);
+        for text in ["", "M", "4K", "2G", "-8M", "1.5M", "8MiB", "99999999999999999999M", "18446744073709551615G"] {
+            assert!(parse_buffer_size(text).is_err(), "{text}");
+        }
+    }
+}

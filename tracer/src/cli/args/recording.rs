@@ -1,0 +1,113 @@
+//! How long, how, and into which directory calls are recorded.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+
+use super::quantity::{parse_buffer_size, parse_duration};
+
+/// The options of the verbs that record.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub struct Recording {
+    /// Directory to write the trace to [default: PROGRAM-PID-DATE-TIME.rtrace]
+    ///
+    /// It is created and must not hold anything yet. Under sudo it belongs to the invoking user.
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+
+    /// Stop recording after this time, such as 500ms, 2s or 1m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+
+    /// Show a line of progress instead of the live view
+    #[arg(long)]
+    pub no_tui: bool,
+
+    /// Trace child processes too [default for run]
+    #[arg(long, overrides_with = "no_follow")]
+    follow: bool,
+
+    /// Trace only the processes named [default for attach]
+    #[arg(long, overrides_with = "follow")]
+    no_follow: bool,
+
+    /// Size of each CPU's ring buffer, rounded up to a power of two
+    ///
+    /// A larger buffer survives longer bursts. Calls that find it full are counted as lost.
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_buffer_size)]
+    pub buffer: u32,
+
+    /// Exit with status 3 when any call was lost
+    #[arg(long)]
+    pub strict: bool,
+}
+
+impl Recording {
+    /// Whether child processes are traced, where `default` is what the verb does unasked.
+    pub fn follow(&self, default: bool) -> bool {
+        self.follow || (default && !self.no_follow)
+    }
+
+    /// The directory asked for, or one named after the program, its process and the local time.
+    pub fn directory(&self, program: &str, pid: u32) -> PathBuf {
+        let now = local_time(SystemTime::now());
+        self.output.clone().unwrap_or_else(|| PathBuf::from(directory_name(program, pid, &now)))
+    }
+}
+
+fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
+    let program: String = program
+        .chars()
+        .enumerate()
+        .map(|(index, c)| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
+            '-' | '.' | '+' if index > 0 => c,
+            _ => '_',
+        })
+        .collect();
+    format!(
+        "{program}-{pid}-{:04}{:02}{:02}-{:02}{:02}{:02}.rtrace",
+        i64::from(time.tm_year) + 1900,
+        time.tm_mon + 1,
+        time.tm_mday,
+        time.tm_hour,
+        time.tm_min,
+        time.tm_sec
+    )
+}
+
+fn local_time(instant: SystemTime) -> libc::tm {
+    let seconds = instant.duration_since(UNIX_EPOCH).map_or(0, |since_epoch| since_epoch.as_secs());
+    let seconds = libc::time_t::try_from(seconds).unwrap_or(0);
+    // SAFETY: `tm` is plain data, for which zeros are valid.
+    let mut time: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid for the call, and `localtime_r` keeps neither.
+    unsafe { libc::localtime_r(&raw const seconds, &raw mut time) };
+    time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evening() -> libc::tm {
+        // SAFETY: `tm` is plain data, for which zeros are valid.
+        let mut time: libc::tm = unsafe { std::mem::zeroed() };
+        (time.tm_year, time.tm_mon, time.tm_mday) = (125, 0, 2);
+        (time.tm_hour, time.tm_min, time.tm_sec) = (21, 4, 5);
+        time
+    }
+
+    #[test]
+    fn directories_are_named_after_program_process_and_time() {
+        assert_eq!(directory_name("fft-demo", 4711, &evening()), "fft-demo-4711-20250102-210405.rtrace");
+    }
+
+    #[test]
+    fn program_names_cannot_leave_the_folder_or_look_like_options() {
+        assert_eq!(directory_name("../x", 1, &evening()), "_._x-1-20250102-210405.rtrace");
+        assert_eq!(directory_name("-rf\n", 1, &evening()), "_rf_-1-20250102-210405.rtrace");
+    }
+}

@@ -1,0 +1,55 @@
+//! `rtrace attach`: traces running processes.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use rtrace::recorder::{Options, Subject};
+use rtrace::target;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::Outcome;
+use super::args::Attach;
+use super::record::{Session, check_processes, completeness, conclude, mechanism, plan};
+
+/// Records until the time is over, the processes have ended, or the user says so.
+pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
+    check_processes(&options.pids)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
+    }
+    let target = target::of_processes(&options.pids, &options.selection.libraries)?;
+    let (plan, mapped_by) = plan(target, &options.selection);
+    let recording = &options.recording;
+    let pid = options.pids.first().copied().unwrap_or_default();
+    let name = program(pid);
+    let directory = recording.directory(&name, pid);
+    let summary = Session {
+        plan: &plan,
+        options: Options {
+            subject: Subject::Processes { pids: &options.pids, mapped_by: &mapped_by },
+            mechanism: mechanism()?,
+            ring_bytes: recording.buffer,
+            follow: recording.follow(false),
+            duration: recording.duration,
+        },
+        directory: &directory,
+        target: &describe(&name, &options.pids),
+        live: !recording.no_tui,
+        stop: &stop,
+    }
+    .record(|| Ok(()))?;
+    conclude(&summary, &directory);
+    Ok(completeness(&summary, recording))
+}
+
+fn describe(name: &str, pids: &[u32]) -> String {
+    let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+    format!("{name} ({})", list.join(", "))
+}
+
+fn program(pid: u32) -> String {
+    let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&comm).trim_end().to_owned()
+}

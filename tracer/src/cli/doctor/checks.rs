@@ -1,0 +1,229 @@
+//! The single checks: each reads one thing of the machine and judges it.
+//!
+//! Reading and judging are apart, so that the judgements are tested without the machine.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use rtrace::privilege::{self, Capabilities, Capability};
+use rtrace_bpf::Mechanism;
+use rustix::process::{Resource, Rlimit, getrlimit};
+
+use super::{Check, Diagnosis};
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// Looks at everything.
+pub fn diagnose() -> Diagnosis {
+    let system = rustix::system::uname();
+    let mut checks = vec![kernel(&system.release().to_string_lossy(), &system.machine().to_string_lossy())];
+    checks.extend(match Capabilities::effective() {
+        Ok(capabilities) => capabilities_of(capabilities),
+        Err(error) => vec![Check::no("capabilities", error.to_string())],
+    });
+    checks.extend([
+        btf(File::open(BTF).map(drop)),
+        jit(read_setting("/proc/sys/net/core/bpf_jit_enable")),
+        unprivileged_bpf(read_setting("/proc/sys/kernel/unprivileged_bpf_disabled")),
+        perf_paranoia(read_setting("/proc/sys/kernel/perf_event_paranoid")),
+        lockdown(read_setting("/sys/kernel/security/lockdown")),
+        locked_memory(getrlimit(Resource::Memlock)),
+        hardware_counters(open_cycle_counter().map(drop)),
+    ]);
+    let abilities = rtrace_bpf::probe();
+    let mechanism = abilities.best().map(Mechanism::name);
+    checks
+        .extend(abilities.mechanisms.into_iter().map(|(tried, result)| attaching(tried, result, mechanism.is_some())));
+    Diagnosis::new(mechanism, checks)
+}
+
+/// A mechanism that does not work matters only where no other does.
+fn attaching(tried: Mechanism, result: Result<(), String>, any_works: bool) -> Check {
+    match result {
+        Ok(()) => Check::ok(tried.name(), "records a call"),
+        Err(error) if any_works => Check::note(tried.name(), error),
+        Err(error) => Check::no(tried.name(), error),
+    }
+}
+
+fn kernel(release: &str, machine: &str) -> Check {
+    match machine {
+        "x86_64" => Check::ok("kernel", format!("{release} {machine}")),
+        _ => Check::no("kernel", format!("{release} {machine}: rtrace knows x86_64 only")),
+    }
+}
+
+fn capabilities_of(capabilities: Capabilities) -> Vec<Check> {
+    let missing = capabilities.missing_for_tracing();
+    let names = missing.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(", ");
+    let tracing = match missing.is_empty() {
+        true => Check::ok("capabilities", "may load BPF programs and place probes"),
+        false => Check::no("capabilities", format!("missing {names}")).remedy(privilege::become_able()),
+    };
+    let optional = |name, capability: Capability, with, without| match capabilities.allow(capability) {
+        true => Check::ok(name, with),
+        false => Check::note(name, format!("{without}: missing {capability}")),
+    };
+    vec![
+        tracing,
+        optional("other users", Capability::SysPtrace, "their processes can be traced", "own processes only"),
+        optional(
+            "containers",
+            Capability::CheckpointRestore,
+            "libraries of other mount namespaces, and deleted ones, can be reached",
+            "libraries of other mount namespaces, and deleted ones, are out of reach",
+        ),
+    ]
+}
+
+fn btf(opened: io::Result<()>) -> Check {
+    match opened {
+        Ok(()) => Check::ok("kernel types", BTF),
+        Err(error) => Check::no("kernel types", format!("failed to open `{BTF}`: {error}"))
+            .remedy("boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions build theirs"),
+    }
+}
+
+fn jit(setting: io::Result<String>) -> Check {
+    match setting.as_deref() {
+        Ok("0") => Check::note("BPF compiler", "off: programs are interpreted, and every probe costs more")
+            .remedy("sudo sysctl net.core.bpf_jit_enable=1"),
+        Ok(_) => Check::ok("BPF compiler", "on"),
+        Err(error) => unreadable("BPF compiler", "net.core.bpf_jit_enable", error),
+    }
+}
+
+fn unprivileged_bpf(setting: io::Result<String>) -> Check {
+    match setting.as_deref() {
+        Ok("0") => Check::ok("BPF for all", "on; rtrace does not need it"),
+        Ok(_) => Check::ok("BPF for all", "off; rtrace does not need it"),
+        Err(error) => unreadable("BPF for all", "kernel.unprivileged_bpf_disabled", error),
+    }
+}
+
+fn perf_paranoia(setting: io::Result<String>) -> Check {
+    match setting.as_deref() {
+        Ok(level) => Check::ok("perf for all", format!("perf_event_paranoid is {level}; CAP_PERFMON overrides it")),
+        Err(error) => unreadable("perf for all", "kernel.perf_event_paranoid", error),
+    }
+}
+
+fn lockdown(setting: io::Result<String>) -> Check {
+    let setting = match setting {
+        Ok(setting) => setting,
+        Err(_) => {
+            return Check::note("lockdown", "unknown: securityfs is not mounted")
+                .remedy("sudo mount -t securityfs securityfs /sys/kernel/security");
+        }
+    };
+    let mode = setting.split(['[', ']']).nth(1).unwrap_or("unknown");
+    match mode {
+        "none" => Check::ok("lockdown", "none"),
+        "integrity" => Check::note("lockdown", "integrity: BPF programs may not write to traced processes"),
+        "confidentiality" => Check::note("lockdown", "confidentiality: BPF programs may not read kernel memory"),
+        other => Check::note("lockdown", other),
+    }
+}
+
+fn locked_memory(limit: Rlimit) -> Check {
+    let detail = match limit.current {
+        None => "unlimited".to_owned(),
+        Some(bytes) => format!("{} KiB; counts only before Linux 5.11", bytes / 1024),
+    };
+    Check::ok("locked memory", detail)
+}
+
+fn hardware_counters(opened: io::Result<()>) -> Check {
+    let Err(error) = opened else { return Check::ok("counters", "cycles can be counted") };
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => {
+            Check::note("counters", "virtual machine without PMU: cycles cannot be counted, times can")
+        }
+        Some(libc::EACCES | libc::EPERM) => Check::note("counters", "not permitted").remedy(privilege::become_able()),
+        _ => Check::note("counters", format!("failed to open a cycle counter: {error}")),
+    }
+}
+
+fn open_cycle_counter() -> io::Result<OwnedFd> {
+    use perf_event_open_sys::bindings::{
+        PERF_COUNT_HW_CPU_CYCLES, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE, perf_event_attr,
+    };
+    let mut attributes = perf_event_attr {
+        size: u32::try_from(size_of::<perf_event_attr>()).expect("the structure is small"),
+        type_: PERF_TYPE_HARDWARE,
+        config: u64::from(PERF_COUNT_HW_CPU_CYCLES),
+        ..perf_event_attr::default()
+    };
+    attributes.set_disabled(1);
+    attributes.set_exclude_kernel(1);
+    // SAFETY: the attributes outlive the call, and their size is set.
+    let descriptor = unsafe {
+        perf_event_open_sys::perf_event_open(&raw mut attributes, 0, -1, -1, u64::from(PERF_FLAG_FD_CLOEXEC))
+    };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn read_setting(path: &str) -> io::Result<String> {
+    Ok(std::fs::read_to_string(path)?.trim().to_owned())
+}
+
+fn unreadable(name: &'static str, setting: &str, error: &io::Error) -> Check {
+    Check::note(name, format!("failed to read `{setting}`: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn absent<T>() -> io::Result<T> {
+        Err(io::Error::from_raw_os_error(libc::ENOENT))
+    }
+
+    #[test]
+    fn what_stops_tracing_says_no_and_what_to_do() {
+        assert_eq!(kernel("6.1.0", "aarch64").state, State::No);
+        assert_eq!(btf(absent()).state, State::No);
+        assert!(btf(absent()).remedy.is_some());
+        assert_eq!(kernel("6.1.0", "x86_64").state, State::Ok);
+        assert_eq!(btf(Ok(())).state, State::Ok);
+    }
+
+    #[test]
+    fn one_mechanism_is_enough() {
+        let refused = || Err("refused".to_owned());
+        assert_eq!(attaching(Mechanism::Session, refused(), true).state, State::Note);
+        assert_eq!(attaching(Mechanism::Session, refused(), false).state, State::No);
+        assert_eq!(attaching(Mechanism::Multi, Ok(()), true).state, State::Ok);
+    }
+
+    #[test]
+    fn lockdown_is_read_between_the_brackets() {
+        let mode = |text: &str| lockdown(Ok(text.to_owned()));
+        assert_eq!(mode("[none] integrity confidentiality").state, State::Ok);
+        assert!(mode("none [integrity] confidentiality").detail.starts_with("integrity: "));
+        assert!(mode("none integrity [confidentiality]").detail.starts_with("confidentiality: "));
+        assert_eq!(mode("").detail, "unknown");
+        assert!(lockdown(absent()).detail.contains("securityfs is not mounted"));
+    }
+
+    #[test]
+    fn a_machine_without_counters_is_no_obstacle() {
+        let check = hardware_counters(absent());
+        assert_eq!(check.state, State::Note);
+        assert!(check.detail.starts_with("virtual machine without PMU"));
+        assert_eq!(hardware_counters(Ok(())).state, State::Ok);
+    }
+
+    #[test]
+    fn an_interpreter_is_noted() {
+        assert_eq!(jit(Ok("0".to_owned())).state, State::Note);
+        assert_eq!(jit(Ok("1".to_owned())).state, State::Ok);
+        assert_eq!(jit(absent()).state, State::Note);
+    }
+}

@@ -1,0 +1,28 @@
+//! `rtrace plan`: what would be probed, without probing.
+
+use super::args::Plan;
+use std::io::{BufWriter, Write as _, stdout};
+
+use anyhow::Context as _;
+use rtrace::report::Format;
+use rtrace::target;
+use rustix::termios::tcgetwinsize;
+
+use super::Outcome;
+use super::plan_table::{self, View};
+
+/// Prints the plan.
+pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
+    let patterns = &options.selection.libraries;
+    let target = match options.target.pids.as_slice() {
+        [] => target::of_command(&options.target.command, patterns)?,
+        pids => target::of_processes(pids, patterns)?,
+    };
+    let (plan, _) = super::record::plan(target, &options.selection);
+    let width = tcgetwinsize(stdout()).map(|size| size.ws_col).ok().filter(|&columns| columns > 0);
+    let mut output = BufWriter::new(stdout().lock());
+    plan_table::render(&plan, View { format: Format::Table, verbose, width }, &mut output)
+        .and_then(|()| output.flush())
+        .context("failed to write to standard output")?;
+    Ok(Outcome::Complete)
+}

@@ -1,0 +1,110 @@
+//! What `attach` and `run` share: from what the user named to a recording on disk.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, bail};
+use rtrace::plan::{self, Plan};
+use rtrace::recorder;
+use rtrace::target::Target;
+use rtrace::privilege::{self, shell_quote};
+use rtrace_bpf::Mechanism;
+use rtrace_exporters::{Owner, TraceWriter};
+use rtrace_model::{RegionId, Sink, Summary};
+
+use super::Outcome;
+use super::args::{Recording, Selection};
+use super::message::Hint as _;
+use super::progress::Progress;
+
+/// Plans the probes of a target.
+pub fn plan(target: Target, selection: &Selection) -> (Plan, Vec<Vec<u32>>) {
+    let options = plan::Options {
+        include: selection.functions.clone(),
+        exclude: selection.exclude.clone(),
+        exit: selection.exit_policy(),
+        nop5_kills_children: true,
+    };
+    (plan::plan(target.libraries, target.hazards, &options, RegionId(0)), target.processes)
+}
+
+/// The best mechanism that this kernel has.
+pub fn mechanism() -> anyhow::Result<Mechanism> {
+    let abilities = rtrace_bpf::probe();
+    match abilities.best() {
+        Some(mechanism) => Ok(mechanism),
+        None => {
+            let reasons: Vec<String> = abilities
+                .mechanisms
+                .iter()
+                .filter_map(|(_, result)| result.as_ref().err().cloned())
+                .collect();
+            Err(anyhow::anyhow!("failed to place a probe: {}", reasons.join("; "))).hint("rtrace doctor")
+        }
+    }
+}
+
+/// A recording that is ready to begin.
+pub struct Session<'a> {
+    /// What is probed.
+    pub plan: &'a Plan,
+    /// The options of the recording.
+    pub options: recorder::Options<'a>,
+    /// Where it is written.
+    pub directory: &'a Path,
+    /// What is recorded, for people.
+    pub target: &'a str,
+    /// Whether a live view may use the terminal.
+    pub live: bool,
+    /// Ends the recording when set.
+    pub stop: &'a AtomicBool,
+}
+
+impl Session<'_> {
+    /// Records; the live view, if there is one, runs on this thread.
+    pub fn record(&self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
+        if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
+            return Err(anyhow::anyhow!("failed to find a function to probe in {}", self.target))
+                .hint("rtrace plan says why each function is left out");
+        }
+        let owner = privilege::invoker().map(|invoker| Owner { uid: invoker.uid, gid: invoker.gid });
+        let writer = TraceWriter::create(self.directory, owner).hint("choose another directory with --output DIR")?;
+        if !(self.live && rtrace_tui::is_possible()) {
+            let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
+            return recorder::record(self.plan, &self.options, sinks, self.stop, armed);
+        }
+        let (sink, handle) = rtrace_tui::live(self.target);
+        let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
+        std::thread::scope(|scope| {
+            let recording = scope.spawn(|| recorder::record(self.plan, &self.options, sinks, self.stop, armed));
+            let shown = rtrace_tui::run(&handle, self.stop);
+            let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            shown.context("failed to show the live view")?;
+            recorded
+        })
+    }
+}
+
+/// Ends the talk: the one honest line, where the trace is, and what to do next.
+pub fn conclude(summary: &Summary, directory: &Path) {
+    eprintln!("rtrace: {summary}");
+    let shown = shell_quote(&directory.display().to_string());
+    eprintln!("rtrace: trace in {shown}; see `rtrace report {shown}`");
+}
+
+/// The outcome of a recording under `--strict`.
+pub fn completeness(summary: &Summary, recording: &Recording) -> Outcome {
+    if recording.strict && summary.lost() > 0 { Outcome::Incomplete } else { Outcome::Complete }
+}
+
+/// Refuses early what cannot work.
+pub fn check_processes(pids: &[u32]) -> anyhow::Result<()> {
+    privilege::check_capabilities()?;
+    for &pid in pids {
+        privilege::check_process(pid)?;
+        if pid == std::process::id() {
+            bail!("failed to trace process {pid}: it is rtrace itself");
+        }
+    }
+    Ok(())
+}

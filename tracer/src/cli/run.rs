@@ -1,0 +1,106 @@
+//! `rtrace run`: runs a command and traces it from its first instruction.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use rtrace::command::{Waiting, shell_status};
+use rtrace::recorder::{Options, Subject};
+use rtrace::target;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::Outcome;
+use super::args::Run;
+use super::record::{Session, check_processes, completeness, conclude, mechanism, plan};
+
+/// Records the command until it ends, and ends as it did.
+pub fn run(options: &Run) -> anyhow::Result<Outcome> {
+    check_processes(&[])?;
+    let target = target::of_command(&options.command, &options.selection.libraries)?;
+    let (plan, _) = plan(target, &options.selection);
+    let recording = &options.recording;
+    let mechanism = mechanism()?;
+
+    let name = program(options);
+    let waiting = Waiting::spawn(&options.command).with_context(|| format!("failed to run `{name}`"))?;
+    let pid = waiting.pid();
+    let stop = Arc::new(AtomicBool::new(false));
+    let signals = Interrupts::handle(pid, Arc::clone(&stop))?;
+    let directory = recording.directory(&name, pid);
+    let mut child = None;
+    let summary = Session {
+        plan: &plan,
+        options: Options {
+            subject: Subject::Command { pid },
+            mechanism,
+            ring_bytes: recording.buffer,
+            follow: recording.follow(true),
+            duration: recording.duration,
+        },
+        directory: &directory,
+        target: &format!("{name} ({pid})"),
+        // The command's own output would run through a live view on the same terminal.
+        live: !recording.no_tui && !std::io::stdout().is_terminal(),
+        stop: &stop,
+    }
+    .record(|| {
+        child = Some(waiting.release().with_context(|| format!("failed to run `{name}`"))?);
+        Ok(())
+    })?;
+    let status = child.map(|child| wait(child, &signals)).transpose()?.flatten();
+    conclude(&summary, &directory);
+    Ok(match (completeness(&summary, recording), status) {
+        (Outcome::Incomplete, _) => Outcome::Incomplete,
+        (_, Some(status)) => Outcome::Command(status),
+        (_, None) => Outcome::Command(128 + SIGINT as u8),
+    })
+}
+
+fn program(options: &Run) -> String {
+    let word = options.command.first().cloned().unwrap_or_default();
+    Path::new(&word).file_name().unwrap_or(&word).to_string_lossy().into_owned()
+}
+
+/// Waits for the command, unless the user has insisted on leaving; it then goes on untraced.
+fn wait(mut child: Child, signals: &Interrupts) -> anyhow::Result<Option<u8>> {
+    loop {
+        if let Some(status) = child.try_wait().context("failed to wait for the command")? {
+            return Ok(Some(shell_status(status)));
+        }
+        if signals.insisted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// Signals while a command runs. The terminal sends its own to the command too, so the first of
+/// them only waits for the command to end; a second one ends the recording and the waiting.
+struct Interrupts {
+    insisted: Arc<AtomicBool>,
+}
+
+impl Interrupts {
+    fn handle(pid: u32, stop: Arc<AtomicBool>) -> anyhow::Result<Interrupts> {
+        let insisted = Arc::new(AtomicBool::new(false));
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("failed to handle signals")?;
+        let told = Arc::clone(&insisted);
+        std::thread::spawn(move || {
+            for (count, signal) in signals.forever().enumerate() {
+                if signal != SIGINT {
+                    // SAFETY: sends a signal to our own child, which is not reaped before this thread's end.
+                    unsafe { libc::kill(pid.cast_signed(), signal) };
+                }
+                if count > 0 {
+                    told.store(true, Ordering::Relaxed);
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        Ok(Interrupts { insisted })
+    }
+}

@@ -1,0 +1,128 @@
+//! A command that waits in front of its first instruction until probes are in.
+//!
+//! The child process exists before it executes the command, so that the kernel side knows it when
+//! it does; it then waits on a pipe. If rtrace goes away meanwhile, the pipe closes and the child
+//! ends without having run anything.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::JoinHandle;
+
+/// A child process that waits for [`release`](Waiting::release).
+pub struct Waiting {
+    pid: u32,
+    go: PipeWriter,
+    spawning: JoinHandle<io::Result<Child>>,
+}
+
+impl Waiting {
+    /// Makes the child process.
+    ///
+    /// # Errors
+    /// The system refuses a process or a pipe.
+    pub fn spawn(words: &[OsString]) -> io::Result<Waiting> {
+        let (mut tell, told) = pipe()?;
+        let (wait, go) = pipe()?;
+        let mut command = Command::new(words.first().map(OsString::as_os_str).unwrap_or_default());
+        command.args(words.iter().skip(1));
+        hold_before_exec(&mut command, told, wait, go.as_raw_fd());
+        // `Command::spawn` returns only once the command is executed.
+        let spawning = std::thread::spawn(move || command.spawn());
+        let mut pid = [0; 4];
+        match tell.read_exact(&mut pid) {
+            Ok(()) => Ok(Waiting { pid: u32::from_ne_bytes(pid), go, spawning }),
+            Err(error) => Err(join(spawning).err().unwrap_or(error)),
+        }
+    }
+
+    /// The child's process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Lets the child execute the command.
+    ///
+    /// # Errors
+    /// The command cannot be executed.
+    pub fn release(mut self) -> io::Result<Child> {
+        self.go.write_all(&[1])?;
+        join(self.spawning)
+    }
+}
+
+fn join(spawning: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
+    spawning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn hold_before_exec(command: &mut Command, mut told: PipeWriter, mut wait: PipeReader, other_end: i32) {
+    let hold = move || {
+        // The child's copy of the other end would keep its own read from ending.
+        // SAFETY: closes a descriptor that nothing in the child uses.
+        unsafe { libc::close(other_end) };
+        told.write_all(&std::process::id().to_ne_bytes())?;
+        let mut go = [0];
+        wait.read_exact(&mut go)
+    };
+    // SAFETY: between fork and exec the closure only makes system calls on descriptors it owns.
+    unsafe { command.pre_exec(hold) };
+}
+
+/// The status of a command in the form that shells use: its exit code, or 128 + signal.
+pub fn shell_status(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    u8::try_from(code & 0xff).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn nothing_runs_before_the_release() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ran");
+        let waiting = Waiting::spawn(&words(&["touch", file.to_str().unwrap()])).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!file.exists());
+        let pid = waiting.pid();
+        let mut child = waiting.release().unwrap();
+        assert_eq!(child.id(), pid);
+        assert_eq!(shell_status(child.wait().unwrap()), 0);
+        assert!(file.exists());
+    }
+
+    #[test]
+    fn a_child_that_is_never_released_runs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ran");
+        let Waiting { go, spawning, .. } = Waiting::spawn(&words(&["touch", file.to_str().unwrap()])).unwrap();
+        drop(go);
+        assert!(join(spawning).is_err());
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn statuses_are_those_of_shells() {
+        let status = |script: &str| {
+            let mut child = Waiting::spawn(&words(&["sh", "-c", script])).unwrap().release().unwrap();
+            shell_status(child.wait().unwrap())
+        };
+        assert_eq!(status("exit 3"), 3);
+        assert_eq!(status("kill -9 $$"), 137);
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_an_error() {
+        let waiting = Waiting::spawn(&words(&["/no/such/command"])).unwrap();
+        assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,39 @@
+//! What is said of the machine, and its clocks.
+
+use rtrace_model::{ClockAnchor, Header, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Now, on `CLOCK_MONOTONIC`: the clock of all records.
+pub fn now() -> Timestamp {
+    Timestamp(nanoseconds(ClockId::Monotonic))
+}
+
+/// Both clocks at one instant: of a few pairs of readings the one taken fastest.
+pub fn clock_anchor() -> ClockAnchor {
+    let readings = (0..8).map(|_| {
+        let before = nanoseconds(ClockId::Monotonic);
+        let realtime_ns = nanoseconds(ClockId::Realtime);
+        let took = nanoseconds(ClockId::Monotonic) - before;
+        (took, ClockAnchor { monotonic: Timestamp(before + took / 2), realtime_ns })
+    });
+    readings.min_by_key(|&(took, _)| took).map(|(_, anchor)| anchor).unwrap_or_default()
+}
+
+/// The header of a recording that begins now.
+pub fn header(mechanism: &str) -> Header {
+    let system = rustix::system::uname();
+    Header {
+        rtrace_version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: system.nodename().to_string_lossy().into_owned(),
+        kernel: system.release().to_string_lossy().into_owned(),
+        cpus: std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        mechanism: mechanism.to_owned(),
+        begin: clock_anchor(),
+    }
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}

@@ -1,0 +1,164 @@
+//! From the reader of the rings to the sinks.
+//!
+//! Each sink runs on a thread of its own behind a bounded channel, and sinks do not see each other.
+//! When a sink is too slow the reader waits for it; the rings then fill and count what they cannot
+//! take, so nothing is lost in silence and no traced program is held up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Sender, bounded};
+use rtrace_model::{Call, Definition, Event, Header, Sink, SinkError, Summary};
+
+/// Messages that may wait in front of a sink.
+const WAITING: usize = 64;
+
+#[derive(Clone)]
+enum Message {
+    Begin(Arc<Header>),
+    Define(Arc<Definition>),
+    Calls(Arc<[Call]>),
+    Event(Arc<Event>),
+    Tick,
+    Finish(Arc<Summary>),
+}
+
+/// The sinks of a recording.
+pub struct Pipeline {
+    stages: Vec<Stage>,
+    failed: Arc<AtomicBool>,
+}
+
+struct Stage {
+    sender: Sender<Message>,
+    thread: JoinHandle<Result<(), SinkError>>,
+}
+
+impl Pipeline {
+    /// Starts a thread for each sink.
+    pub fn start(sinks: Vec<Box<dyn Sink>>) -> Pipeline {
+        let failed = Arc::new(AtomicBool::new(false));
+        let stages = sinks.into_iter().map(|sink| Stage::start(sink, Arc::clone(&failed))).collect();
+        Pipeline { stages, failed }
+    }
+
+    /// Whether a sink has failed; [`finish`](Pipeline::finish) tells why.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The recording begins.
+    pub fn begin(&self, header: Header) {
+        self.send(Message::Begin(Arc::new(header)));
+    }
+
+    /// Something that calls refer to.
+    pub fn define(&self, definition: Definition) {
+        self.send(Message::Define(Arc::new(definition)));
+    }
+
+    /// Calls that ended.
+    pub fn calls(&self, batch: Vec<Call>) {
+        if !batch.is_empty() {
+            self.send(Message::Calls(batch.into()));
+        }
+    }
+
+    /// Something that happened beside the calls.
+    pub fn event(&self, event: Event) {
+        self.send(Message::Event(Arc::new(event)));
+    }
+
+    /// Time passes.
+    pub fn tick(&self) {
+        self.send(Message::Tick);
+    }
+
+    /// The recording has ended: waits for every sink to take in what was sent.
+    ///
+    /// # Errors
+    /// The first error of a sink.
+    pub fn finish(self, summary: Summary) -> Result<(), SinkError> {
+        self.send(Message::Finish(Arc::new(summary)));
+        let mut result = Ok(());
+        for stage in self.stages {
+            drop(stage.sender);
+            let ended = stage.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result = result.and(ended);
+        }
+        result
+    }
+
+    fn send(&self, message: Message) {
+        for stage in &self.stages {
+            // A sink that has failed takes nothing more; its error is told at the end.
+            let _ = stage.sender.send(message.clone());
+        }
+    }
+}
+
+impl Stage {
+    fn start(mut sink: Box<dyn Sink>, failed: Arc<AtomicBool>) -> Stage {
+        let (sender, receiver) = bounded(WAITING);
+        let thread = std::thread::spawn(move || {
+            for message in receiver {
+                let taken = match message {
+                    Message::Begin(header) => sink.begin(&header),
+                    Message::Define(definition) => sink.define(&definition),
+                    Message::Calls(batch) => sink.calls(&batch),
+                    Message::Event(event) => sink.event(&event),
+                    Message::Tick => sink.tick(),
+                    Message::Finish(summary) => sink.finish(&summary),
+                };
+                if let Err(error) = taken {
+                    failed.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+            Ok(())
+        });
+        Stage { sender, thread }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    struct Full;
+
+    impl Sink for Full {
+        fn calls(&mut self, _: &[Call]) -> Result<(), SinkError> {
+            Err(SinkError::new("write `calls`", std::io::Error::other("disk full")))
+        }
+
+        fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sink_that_fails_is_noticed_and_holds_nobody_up() {
+        let call = Call {
+            location: rtrace_model::LocationId(1),
+            region: rtrace_model::RegionId(0),
+            id: 1,
+            parent: 0,
+            depth: 0,
+            start: rtrace_model::Timestamp(0),
+            duration: 1,
+            child: 0,
+            ending: rtrace_model::Ending::Returned,
+        };
+        let pipeline = Pipeline::start(vec![Box::new(Full)]);
+        for _ in 0..10 * WAITING {
+            pipeline.calls(vec![call]);
+        }
+        assert!(pipeline.has_failed());
+        let error = pipeline.finish(Summary::default()).unwrap_err();
+        assert_eq!(error.to_string(), "failed to write `calls`: disk full");
+    }
+}

@@ -1,0 +1,424 @@
+//! Every instruction through which control leaves a function.
+//!
+//! Found by following control from the entry, never by looking for bytes: data between code, and
+//! the middle of an instruction, must not be mistaken for a `ret`, because a probe is written
+//! there. The rule: either all exits are proven, or the answer is why they are not.
+//!
+//! - A function is its own extent and the fragments elsewhere that belong to it: code that is
+//!   reached by a jump while the stack pointer is not at the return address, that does not begin
+//!   as functions do, or that jumps back into the middle. Exception handlers are reached by the
+//!   unwinder only; in code that has some, everything that no jump reaches is followed too.
+//! - `ret` is an exit, and so is a jump to elsewhere while the stack pointer is at the return
+//!   address: a tail call. A jump to the function's own entry is one too, since the probe there
+//!   counts another call.
+//! - A call is taken to return. What follows the call of a function that never returns is decoded
+//!   last and forgiven if it makes no sense.
+
+mod indirect;
+mod stack;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+use self::indirect::Destination;
+use self::stack::Stack;
+use super::instruction::{Handling, NOP5, handling};
+use super::text::{Text, branch_target};
+
+/// A function with more fragments than this is not followed.
+const MAX_PARTS: usize = 64;
+
+/// One function of a library.
+#[derive(Clone, Copy)]
+pub struct FunctionCode<'a> {
+    /// The code of its library.
+    pub text: &'a Text<'a>,
+    /// Virtual address of its first instruction.
+    pub entry: u64,
+    /// Its size in bytes as the symbol table states it; 0 where unknown.
+    pub size: u64,
+}
+
+/// An instruction through which control leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave {
+    /// Virtual address.
+    pub address: u64,
+    /// Of a conditional jump: the condition under which it leaves, 0 to 15 as in its encoding.
+    pub condition: Option<u8>,
+}
+
+/// Why the exits of a function are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Unprovable {
+    /// Virtual address of the instruction at fault.
+    pub address: u64,
+    /// What is wrong with it.
+    pub why: Why,
+}
+
+/// What stands in the way of a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// Neither the symbol nor the unwind table states a size.
+    #[error("where it ends is unknown")]
+    NoExtent,
+    /// Bytes that are no instruction are reached.
+    #[error("its code cannot be decoded")]
+    Undecodable,
+    /// Control runs over the end.
+    #[error("it runs on into another function")]
+    RunsOn,
+    /// A jump to code of which nothing is known.
+    #[error("it jumps into the middle of other code")]
+    ForeignTarget,
+    /// A jump to another function while its own frame is on the stack.
+    #[error("it jumps to another function with its own frame on the stack")]
+    FrameLeft,
+    /// A jump whose targets are computed in a way that is not understood.
+    #[error("it has an indirect jump whose targets cannot be told")]
+    IndirectJump,
+    /// A `ret` that does not return to the caller.
+    #[error("it returns through an address that it pushed itself")]
+    PushedReturn,
+    /// A far return, or a loop or `jrcxz` instruction that leaves.
+    #[error("it leaves through an unusual instruction")]
+    UnusualExit,
+    /// The kernel refuses a probe on an exit.
+    #[error("the kernel refuses a probe on one of its exits")]
+    RefusedSite,
+    /// Code reached in two ways disagrees on where instructions begin.
+    #[error("its instructions overlap")]
+    Overlap,
+    /// Too many fragments, or too much work for a file of this size.
+    #[error("its code is too entangled")]
+    TooMuch,
+}
+
+/// All exits of a function, sorted by address.
+///
+/// # Errors
+/// [`Unprovable`] when one of them cannot be told for certain.
+pub fn find(code: &FunctionCode) -> Result<Vec<Leave>, Unprovable> {
+    let mut walk = Walk {
+        text: code.text,
+        entry: code.entry,
+        parts: Vec::new(),
+        reached: vec![(code.entry, Stack::ENTRY)],
+        jumps: HashMap::new(),
+        after_calls: BTreeMap::new(),
+        indirect: Vec::new(),
+        exits: BTreeMap::new(),
+    };
+    let extent = code.text.extent(code.entry, code.size).ok_or(walk.fault(code.entry, Why::NoExtent))?;
+    walk.add_part(extent)?;
+    walk.follow()?;
+    walk.follow_handlers()?;
+    walk.check_boundaries()?;
+    Ok(walk.exits.into_iter().map(|(address, condition)| Leave { address, condition }).collect())
+}
+
+/// The state of the search in one function.
+struct Walk<'a> {
+    text: &'a Text<'a>,
+    entry: u64,
+    parts: Vec<Part<'a>>,
+    /// Jump targets still to be followed.
+    reached: Vec<(u64, Stack)>,
+    /// Jump target in the function → the jumps to it.
+    jumps: HashMap<u64, Vec<u64>>,
+    /// Where calls return to, followed when nothing else is left: what a jump says of the stack
+    /// there is worth more, since the call may never return.
+    after_calls: BTreeMap<u64, Stack>,
+    /// Indirect jumps still to be understood.
+    indirect: Vec<Instruction>,
+    exits: BTreeMap<u64, Option<u8>>,
+}
+
+/// A contiguous range of the function's code.
+struct Part<'a> {
+    range: Range<u64>,
+    bytes: &'a [u8],
+    /// Per byte.
+    cells: Vec<Cell>,
+}
+
+/// What is known of the instruction that begins at a byte.
+#[derive(Clone, Copy)]
+struct Cell {
+    /// Its length; 0 where none was seen to begin here.
+    len: u8,
+    /// Before it.
+    stack: Stack,
+}
+
+const UNSEEN: Cell = Cell { len: 0, stack: Stack::UNKNOWN };
+
+impl<'a> Walk<'a> {
+    fn fault(&self, address: u64, why: Why) -> Unprovable {
+        Unprovable { address, why }
+    }
+
+    fn add_part(&mut self, range: Range<u64>) -> Result<(), Unprovable> {
+        let bytes = self.text.code(&range).ok_or(self.fault(range.start, Why::NoExtent))?;
+        if self.parts.len() == MAX_PARTS {
+            return Err(self.fault(range.start, Why::TooMuch));
+        }
+        self.parts.push(Part { range, bytes, cells: vec![UNSEEN; bytes.len()] });
+        Ok(())
+    }
+
+    /// The part that holds an address, and the offset in it.
+    fn locate(&self, address: u64) -> Option<(usize, usize)> {
+        let part = self.parts.iter().position(|part| part.range.contains(&address))?;
+        Some((part, (address - self.parts[part].range.start) as usize))
+    }
+
+    fn cell(&self, address: u64) -> Option<&Cell> {
+        let (part, offset) = self.locate(address)?;
+        Some(&self.parts[part].cells[offset])
+    }
+
+    /// Follows everything that is reached and not followed yet.
+    fn follow(&mut self) -> Result<(), Unprovable> {
+        loop {
+            if let Some((address, stack)) = self.reached.pop() {
+                self.run(address, stack, false)?;
+            } else if let Some((address, stack)) = self.after_calls.pop_first() {
+                self.run(address, stack, true)?;
+            } else if let Some(jump) = self.indirect.pop() {
+                self.resolve(&jump)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Follows a straight line until it ends or joins what is known.
+    ///
+    /// `doubtful`: nothing but a call that may never return leads here.
+    fn run(&mut self, address: u64, mut stack: Stack, mut doubtful: bool) -> Result<(), Unprovable> {
+        let Some((part, offset)) = self.locate(address) else {
+            return if doubtful { Ok(()) } else { Err(self.fault(address, Why::RunsOn)) };
+        };
+        let bytes = &self.parts[part].bytes[offset..];
+        let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        loop {
+            let address = decoder.ip();
+            if !decoder.can_decode() || self.begins_another(address) {
+                return if doubtful { Ok(()) } else { Err(self.fault(address, Why::RunsOn)) };
+            }
+            let cell = &mut self.parts[part].cells[offset + decoder.position()];
+            if cell.len > 0 {
+                return Ok(());
+            }
+            decoder.decode_out(&mut instruction);
+            if instruction.is_invalid() {
+                return if doubtful { Ok(()) } else { Err(self.fault(address, Why::Undecodable)) };
+            }
+            if !self.text.spend() {
+                return Err(self.fault(address, Why::TooMuch));
+            }
+            cell.len = instruction.len() as u8;
+            cell.stack = stack;
+            doubtful &= matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
+            match self.step(&instruction, stack)? {
+                Next::Line => stack = stack.after(&instruction),
+                Next::Return => {
+                    self.after_calls.entry(instruction.next_ip()).or_insert(stack);
+                    return Ok(());
+                }
+                Next::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether another function begins here, unless a jump to it has been judged to stay inside.
+    fn begins_another(&self, address: u64) -> bool {
+        address != self.entry
+            && self.text.is_entry(address)
+            && !self.jumps.contains_key(&address)
+    }
+
+    /// Where control goes from one instruction.
+    fn step(&mut self, instruction: &Instruction, stack: Stack) -> Result<Next, Unprovable> {
+        match instruction.flow_control() {
+            FlowControl::Next if instruction.mnemonic() == Mnemonic::Hlt => Ok(Next::End),
+            FlowControl::Next => Ok(Next::Line),
+            FlowControl::UnconditionalBranch => {
+                self.jump(instruction, stack)?;
+                Ok(Next::End)
+            }
+            FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+                self.jump(instruction, stack)?;
+                Ok(Next::Line)
+            }
+            FlowControl::IndirectBranch => {
+                self.indirect.push(*instruction);
+                Ok(Next::End)
+            }
+            FlowControl::Return => {
+                self.ret(instruction, stack)?;
+                Ok(Next::End)
+            }
+            FlowControl::Call if instruction.mnemonic() != Mnemonic::Call => Ok(Next::Line),
+            FlowControl::Call | FlowControl::IndirectCall | FlowControl::Interrupt => Ok(Next::Return),
+            FlowControl::Exception => Ok(Next::End),
+        }
+    }
+
+    fn ret(&mut self, instruction: &Instruction, stack: Stack) -> Result<(), Unprovable> {
+        if !matches!(instruction.code(), Code::Retnq | Code::Retnq_imm16) {
+            return Err(self.fault(instruction.ip(), Why::UnusualExit));
+        }
+        if stack.pointer.is_some_and(|depth| depth != 0) {
+            return Err(self.fault(instruction.ip(), Why::PushedReturn));
+        }
+        self.leave(instruction, None)
+    }
+
+    /// A direct jump, conditional or not.
+    fn jump(&mut self, instruction: &Instruction, stack: Stack) -> Result<(), Unprovable> {
+        let target = match branch_target(instruction) {
+            Some(target) => target,
+            None if instruction.op0_kind() == OpKind::NearBranch64 => instruction.near_branch_target(),
+            None if instruction.flow_control() == FlowControl::XbeginXabortXend => return Ok(()),
+            None => return Err(self.fault(instruction.ip(), Why::UnusualExit)),
+        };
+        self.go(instruction, target, stack)
+    }
+
+    /// Control goes from `instruction` to `target`.
+    fn go(&mut self, instruction: &Instruction, target: u64, stack: Stack) -> Result<(), Unprovable> {
+        match self.judge(target, stack).map_err(|why| self.fault(instruction.ip(), why))? {
+            Place::Inside => {}
+            Place::Fragment(range) => self.add_part(range)?,
+            Place::NoReturn => return Ok(()),
+            Place::Elsewhere => {
+                let condition = match instruction.flow_control() {
+                    FlowControl::ConditionalBranch => Some(
+                        (instruction.condition_code() as u8)
+                            .checked_sub(1)
+                            .ok_or(self.fault(instruction.ip(), Why::UnusualExit))?,
+                    ),
+                    _ => None,
+                };
+                return self.leave(instruction, condition);
+            }
+        }
+        self.jumps.entry(target).or_default().push(instruction.ip());
+        self.reached.push((target, stack));
+        Ok(())
+    }
+
+    /// What a jump to `target` means.
+    fn judge(&self, target: u64, stack: Stack) -> Result<Place, Why> {
+        let frame_left = stack.pointer.is_some_and(|depth| depth != 0);
+        if target != self.entry && self.locate(target).is_some() && !(self.text.is_entry(target) && !frame_left) {
+            return Ok(Place::Inside);
+        }
+        if self.text.is_entry(target) || self.text.is_stub(target) {
+            return if frame_left { Err(Why::FrameLeft) } else { Ok(Place::Elsewhere) };
+        }
+        let (index, frame) = self.text.frame_at(target).ok_or(Why::ForeignTarget)?;
+        let comes_back =
+            || self.text.outward(index).iter().any(|&back| back != self.entry && self.locate(back).is_some());
+        let range = frame.start..frame.end;
+        match (frame.entry_is_plain, target == frame.start) {
+            (false, _) => Ok(Place::Fragment(range)),
+            (true, true) if frame_left => Err(Why::FrameLeft),
+            (true, false) if frame_left => Ok(Place::Fragment(range)),
+            (true, _) if comes_back() => Ok(Place::Fragment(range)),
+            (true, _) if self.text.never_returns(index) => Ok(Place::NoReturn),
+            (true, true) => Ok(Place::Elsewhere),
+            (true, false) => Err(Why::ForeignTarget),
+        }
+    }
+
+    fn resolve(&mut self, jump: &Instruction) -> Result<(), Unprovable> {
+        let (stack, destination) =
+            indirect::destination(self, jump).ok_or(self.fault(jump.ip(), Why::IndirectJump))?;
+        match destination {
+            Destination::Pointer => self.leave(jump, None),
+            Destination::Known(target) => self.go(jump, target, stack),
+            Destination::Table(targets) => targets.into_iter().try_for_each(|target| self.go(jump, target, stack)),
+        }
+    }
+
+    /// Records an exit.
+    fn leave(&mut self, instruction: &Instruction, condition: Option<u8>) -> Result<(), Unprovable> {
+        let address = instruction.ip();
+        let bytes = self.text.code(&(address..instruction.next_ip())).unwrap_or_default();
+        if bytes == NOP5 || matches!(handling(bytes), Handling::Refused(_)) {
+            return Err(self.fault(address, Why::RefusedSite));
+        }
+        self.exits.insert(address, condition);
+        Ok(())
+    }
+
+    /// Follows what only the unwinder reaches, in the parts that have exception handlers.
+    fn follow_handlers(&mut self) -> Result<(), Unprovable> {
+        let mut part = 0;
+        while part < self.parts.len() {
+            let range = self.parts[part].range.clone();
+            part += 1;
+            let Some((index, frame)) = self.text.frame_at(range.start).filter(|(_, frame)| frame.has_lsda) else {
+                continue;
+            };
+            for &fragment in self.text.fragments_of(index) {
+                let frame = self.text.frame(fragment);
+                if self.locate(frame.start).is_none() {
+                    self.add_part(frame.start..frame.end)?;
+                }
+            }
+            let mut address = range.start;
+            while address < range.end.min(frame.end) {
+                self.run(address, Stack::UNKNOWN, true)?;
+                self.follow()?;
+                address += u64::from(self.cell(address).map_or(1, |cell| cell.len.max(1)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Instructions must not overlap, save that a jump may skip a `lock` prefix.
+    fn check_boundaries(&self) -> Result<(), Unprovable> {
+        for part in &self.parts {
+            let mut end = 0;
+            for (offset, cell) in part.cells.iter().enumerate().filter(|(_, cell)| cell.len > 0) {
+                let skips_lock = offset > 0 && part.bytes[offset - 1] == 0xf0 && end == offset + usize::from(cell.len);
+                if offset < end && !skips_lock {
+                    return Err(self.fault(part.range.start + offset as u64, Why::Overlap));
+                }
+                end = offset + usize::from(cell.len);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How control goes on after an instruction.
+enum Next {
+    /// With the next one.
+    Line,
+    /// With the next one, once something else has returned.
+    Return,
+    /// Not here.
+    End,
+}
+
+/// What a jump target is.
+enum Place {
+    /// Code of the function that is known already.
+    Inside,
+    /// Code of the function in a range of its own.
+    Fragment(Range<u64>),
+    /// Another function.
+    Elsewhere,
+    /// Code from which control never comes out.
+    NoReturn,
+}

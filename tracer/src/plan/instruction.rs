@@ -1,0 +1,162 @@
+//! What the kernel does with an instruction at which a probe sits.
+//!
+//! It emulates a few kinds (cheap), executes most others out of line by a single step (dear), and
+//! refuses some. One refused site fails a whole multi link, or silently never fires when the
+//! library is not mapped yet, so a site is judged here before anything is attached. Where kernels
+//! differ, the answer is the dearer or the stricter one that holds from 6.18 on.
+
+/// What a probe on an instruction means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// The kernel does the instruction's work itself.
+    Emulated,
+    /// The kernel executes a copy of the instruction in a single step.
+    SingleStep,
+    /// The kernel refuses the probe, or the probe would harm the program.
+    Refused(&'static str),
+}
+
+/// `nopl 0(%rax,%rax,1)`, which kernels 6.18 to 7.0 replace by a call.
+pub const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+
+/// The nops that the kernel knows by their bytes.
+const NOPS: [&[u8]; 8] = [
+    &[0x90],
+    &[0x66, 0x90],
+    &[0x0f, 0x1f, 0x00],
+    &[0x0f, 0x1f, 0x40, 0x00],
+    &NOP5,
+    &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+];
+
+/// How the kernel handles a probe on the instruction of exactly these bytes.
+pub fn handling(bytes: &[u8]) -> Handling {
+    if NOPS.contains(&bytes) {
+        return Handling::Emulated;
+    }
+    let Ok((prefixes, opcode)) = split_prefixes(bytes) else {
+        return Handling::Refused("the kernel refuses instructions with a lock or segment prefix");
+    };
+    match *opcode {
+        [0xc4 | 0xc5 | 0x62, ..] => Handling::Refused("the kernel refuses AVX instructions"),
+        [0x8f, modrm, ..] if modrm & 0x38 != 0 => Handling::Refused("the kernel refuses XOP instructions"),
+        [0x90, ..] if prefixes.rex & 1 != 0 => Handling::Refused("the kernel would take this exchange for a nop"),
+        [0x90, ..] => Handling::Emulated,
+        [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] if prefixes.operand_size => {
+            Handling::Refused("the kernel refuses branches with an operand size prefix")
+        }
+        [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => Handling::Emulated,
+        [0x50..=0x57] if bytes.len() == 1 || bytes[0] == 0x41 && bytes.len() == 2 => Handling::Emulated,
+        [0x0f, 0x01 | 0x05..=0x09 | 0x0b | 0x30 | 0x34 | 0x35 | 0x37 | 0xaa | 0xff, ..] => {
+            Handling::Refused("system calls and system instructions do not survive a single step")
+        }
+        [first, ..] if !steps(first) => Handling::Refused("the kernel refuses this instruction"),
+        [] => Handling::Refused("not an instruction"),
+        _ => Handling::SingleStep,
+    }
+}
+
+/// Prefixes that change what the kernel does.
+struct Prefixes {
+    operand_size: bool,
+    /// The REX byte, or 0.
+    rex: u8,
+}
+
+/// Parts legacy and REX prefixes from the opcode; the error is a prefix that the kernel refuses.
+fn split_prefixes(bytes: &[u8]) -> Result<(Prefixes, &[u8]), ()> {
+    let mut prefixes = Prefixes { operand_size: false, rex: 0 };
+    let mut rest = bytes;
+    while let [first, tail @ ..] = rest {
+        match first {
+            0xf0 | 0x26 | 0x2e | 0x36 | 0x3e => return Err(()),
+            0x66 => prefixes.operand_size = true,
+            0x64 | 0x65 | 0x67 | 0xf2 | 0xf3 => {}
+            0x40..=0x4f => {
+                prefixes.rex = *first;
+                return Ok((prefixes, tail));
+            }
+            _ => break,
+        }
+        rest = tail;
+    }
+    Ok((prefixes, rest))
+}
+
+/// Whether the kernel steps one-byte opcodes that begin so: not those that are invalid in 64-bit
+/// mode, privileged, or interrupts.
+fn steps(opcode: u8) -> bool {
+    !matches!(
+        opcode,
+        0x06 | 0x07 | 0x0e | 0x16 | 0x17 | 0x1e | 0x1f | 0x27 | 0x2f | 0x37 | 0x3f | 0x60..=0x62
+            | 0x6c..=0x6f | 0x82 | 0x9a | 0xcc..=0xcf | 0xd4..=0xd6 | 0xe4..=0xe7 | 0xea
+            | 0xec..=0xef | 0xf1 | 0xf4 | 0xfa | 0xfb
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emulates_what_the_kernel_emulates() {
+        let emulated: [&[u8]; 10] = [
+            &[0x55],                               // push rbp
+            &[0x41, 0x57],                         // push r15
+            &[0xf3, 0x90],                         // pause
+            &[0xe8, 0, 0, 0, 0],                   // call
+            &[0xeb, 0],                            // jmp
+            &[0xf2, 0xe9, 0, 0, 0, 0],             // bnd jmp
+            &[0x74, 0],                            // je
+            &[0x0f, 0x8f, 0, 0, 0, 0],             // jg
+            &NOP5,
+            &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],    // nop8
+        ];
+        for bytes in emulated {
+            assert_eq!(handling(bytes), Handling::Emulated, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn steps_what_the_kernel_steps() {
+        let stepped: [&[u8]; 10] = [
+            &[0xf3, 0x0f, 0x1e, 0xfa],             // endbr64
+            &[0xc3],                               // ret
+            &[0xf3, 0xc3],                         // rep ret
+            &[0x6a, 0x01],                         // push 1
+            &[0x66, 0x50],                         // push ax
+            &[0x48, 0x50],                         // push rax with a needless REX.W
+            &[0x48, 0x83, 0xec, 0x08],             // sub rsp, 8
+            &[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0], // mov rax, fs:0x28
+            &[0xff, 0x25, 0, 0, 0, 0],             // jmp [rip]
+            &[0x66, 0x0f, 0x38, 0x00, 0xc1],       // pshufb
+        ];
+        for bytes in stepped {
+            assert_eq!(handling(bytes), Handling::SingleStep, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_the_kernel_refuses() {
+        let refused: [&[u8]; 11] = [
+            &[0xf0, 0x0f, 0xb1, 0x0f],             // lock cmpxchg
+            &[0x3e, 0xff, 0xe0],                   // notrack jmp rax
+            &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], // nop10
+            &[0xc5, 0xf8, 0x77],                   // vzeroupper
+            &[0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc0], // EVEX vmovaps
+            &[0x0f, 0x05],                         // syscall
+            &[0x0f, 0x0b],                         // ud2
+            &[0xcc],                               // int3
+            &[0xf4],                               // hlt
+            &[0x49, 0x90],                         // xchg r8, rax
+            &[0x66, 0x66, 0x48, 0xe8, 0, 0, 0, 0], // data16 call
+        ];
+        for bytes in refused {
+            assert!(matches!(handling(bytes), Handling::Refused(_)), "{bytes:x?}");
+        }
+        assert!(matches!(handling(&[]), Handling::Refused(_)));
+        assert!(matches!(handling(&[0x66]), Handling::Refused(_)));
+    }
+}

@@ -1,0 +1,133 @@
+//! Function names as people select them.
+
+use std::str::FromStr;
+
+use globset::{GlobBuilder, GlobMatcher};
+use regex::{Regex, RegexBuilder};
+use rtrace_symbolizer::Function;
+
+/// Compiled patterns larger than this many bytes are refused.
+const MAX_REGEX_SIZE: usize = 1 << 20;
+
+/// Selects functions by any of their names, linker names and demangled.
+///
+/// `re:EXPR` and `/EXPR/` are regular expressions that match anywhere in a name. Text with `*` or
+/// `?` is a glob over the whole name, where `[…]` and `{…}` work too. Anything else is one exact
+/// name, so that `operator[]` needs no quoting.
+#[derive(Clone, Debug)]
+pub struct Pattern(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Exact(String),
+    Glob(GlobMatcher),
+    Regex(Regex),
+}
+
+/// A pattern that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum PatternError {
+    /// Not a glob.
+    #[error("failed to read the glob `{text}`: {source}")]
+    Glob {
+        /// The pattern.
+        text: String,
+        /// Why.
+        source: globset::Error,
+    },
+    /// Not a regular expression.
+    #[error("failed to read the regular expression `{text}`: {source}")]
+    Regex {
+        /// The pattern.
+        text: String,
+        /// Why.
+        source: regex::Error,
+    },
+    /// Nothing at all.
+    #[error("failed to read the pattern: it is empty")]
+    Empty,
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Pattern, PatternError> {
+        let between_slashes = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+        let kind = match text.strip_prefix("re:").or(between_slashes) {
+            Some(expression) => Kind::Regex(
+                RegexBuilder::new(expression)
+                    .size_limit(MAX_REGEX_SIZE)
+                    .build()
+                    .map_err(|source| PatternError::Regex { text: text.to_owned(), source })?,
+            ),
+            None if text.is_empty() => return Err(PatternError::Empty),
+            None if text.contains(['*', '?']) => Kind::Glob(
+                GlobBuilder::new(text)
+                    .literal_separator(false)
+                    .build()
+                    .map_err(|source| PatternError::Glob { text: text.to_owned(), source })?
+                    .compile_matcher(),
+            ),
+            None => Kind::Exact(text.to_owned()),
+        };
+        Ok(Pattern(kind))
+    }
+}
+
+impl Pattern {
+    /// Whether one of the function's names matches.
+    pub fn selects(&self, function: &Function) -> bool {
+        self.matches(&function.name) || function.symbols.iter().any(|symbol| self.matches(&symbol.name))
+    }
+
+    /// Whether this one name matches.
+    pub fn matches(&self, name: &str) -> bool {
+        match &self.0 {
+            Kind::Exact(text) => text == name,
+            Kind::Glob(glob) => glob.is_match(name),
+            Kind::Regex(regex) => regex.is_match(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn matches(pattern: &str, name: &str) -> bool {
+        pattern.parse::<Pattern>().unwrap().matches(name)
+    }
+
+    #[test]
+    fn exact_names_hold_any_character() {
+        assert!(matches("deflate", "deflate"));
+        assert!(!matches("deflate", "deflateInit_"));
+        assert!(matches("QString::operator[](int)", "QString::operator[](int)"));
+    }
+
+    #[test]
+    fn globs_cover_the_whole_name() {
+        assert!(matches("inflate*", "inflateInit2_"));
+        assert!(!matches("flate*", "inflate"));
+        assert!(matches("std::*::push_back*", "std::vector<a/b>::push_back(int)"));
+        assert!(matches("crc3?", "crc32"));
+        assert!(matches("*{Init,End}_", "deflateInit_"));
+    }
+
+    #[test]
+    fn regular_expressions_match_anywhere() {
+        assert!(matches("/flate(Init|End)/", "inflateEnd"));
+        assert!(matches("re:^gz", "gzopen"));
+        assert!(!matches("re:^gz$", "gzopen"));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        assert!("re:(".parse::<Pattern>().unwrap_err().to_string().contains("`re:(`"));
+        assert!("*[".parse::<Pattern>().unwrap_err().to_string().contains("`*[`"));
+        assert!("re:(a{1000}){1000}".parse::<Pattern>().is_err());
+        assert!("".parse::<Pattern>().is_err());
+    }
+}

@@ -1,0 +1,193 @@
+//! The code of one library as the search for exits sees it.
+
+use std::cell::{Cell, OnceCell};
+use std::collections::HashMap;
+use std::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use rtrace_symbolizer::{FrameRange, Image};
+
+/// Instructions that may be decoded per byte of code before the search is given up: overlapping
+/// symbols of a hostile file could ask for the square of its size.
+const EFFORT_PER_BYTE: u64 = 16;
+/// Bytes of the longest instruction.
+const LONGEST: usize = 15;
+
+/// The code of one library with what is known of its layout.
+pub struct Text<'a> {
+    image: &'a Image,
+    /// Sorted by start.
+    frames: Vec<FrameRange>,
+    /// Per frame range, how control leaves it.
+    outward: Vec<OnceCell<Outward>>,
+    /// Frame range of a function → the fragments that branch into it.
+    fragments: OnceCell<HashMap<usize, Vec<usize>>>,
+    /// Sorted addresses at which functions begin.
+    entries: Vec<u64>,
+    effort: Cell<u64>,
+}
+
+/// How control leaves a frame range.
+#[derive(Clone, Default)]
+struct Outward {
+    /// Targets of the direct branches that go outside.
+    targets: Box<[u64]>,
+    /// There is a return or an indirect jump too.
+    returns: bool,
+}
+
+impl<'a> Text<'a> {
+    /// The code of `image`, in which functions are known to begin at `entries`.
+    pub fn new(image: &'a Image, mut entries: Vec<u64>) -> Text<'a> {
+        entries.sort_unstable();
+        entries.dedup();
+        let frames = image.frame_ranges();
+        let size: u64 = image.executable_ranges().iter().map(|range| range.end - range.start).sum();
+        Text {
+            image,
+            outward: vec![OnceCell::new(); frames.len()],
+            frames,
+            fragments: OnceCell::new(),
+            entries,
+            effort: Cell::new(size.saturating_mul(EFFORT_PER_BYTE)),
+        }
+    }
+
+    /// The bytes of a range of code, if all of it is code.
+    pub fn code(&self, range: &Range<u64>) -> Option<&'a [u8]> {
+        self.image.code(range.start, usize::try_from(range.end.checked_sub(range.start)?).ok()?)
+    }
+
+    /// The instruction at `address`; none where there is no code or it is not valid.
+    pub fn instruction(&self, address: u64) -> Option<Instruction> {
+        let bytes = (1..=LONGEST).rev().find_map(|len| self.image.code(address, len))?;
+        let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
+    }
+
+    /// The bytes of the instruction at `address`.
+    pub fn instruction_bytes(&self, address: u64) -> Option<&'a [u8]> {
+        self.image.code(address, self.instruction(address)?.len())
+    }
+
+    /// `N` bytes of constant data.
+    pub fn data<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
+        self.image.code(address, N)?.try_into().ok()
+    }
+
+    /// Whether a function is known to begin here.
+    pub fn is_entry(&self, address: u64) -> bool {
+        self.entries.binary_search(&address).is_ok()
+    }
+
+    /// The frame range that holds this address.
+    pub fn frame_at(&self, address: u64) -> Option<(usize, FrameRange)> {
+        let following = self.frames.partition_point(|frame| frame.start <= address);
+        let index = following.checked_sub(1)?;
+        let frame = self.frames[index];
+        (address < frame.end).then_some((index, frame))
+    }
+
+    /// Where the function that begins at `entry` ends: its frame range says so best, then its size
+    /// up to where something else begins.
+    pub fn extent(&self, entry: u64, size: u64) -> Option<Range<u64>> {
+        if let Some((_, frame)) = self.frame_at(entry)
+            && frame.start == entry
+        {
+            return Some(entry..frame.end);
+        }
+        let following = self.frames.partition_point(|frame| frame.start <= entry);
+        let next = self.frames.get(following).map_or(u64::MAX, |frame| frame.start);
+        let end = entry.checked_add(size)?.min(next);
+        (size > 0).then_some(entry..end)
+    }
+
+    /// Targets of the direct branches that leave a frame range.
+    pub fn outward(&self, index: usize) -> &[u64] {
+        &self.ways_out(index).targets
+    }
+
+    /// Whether no instruction of a frame range can leave it other than by a call.
+    pub fn never_returns(&self, index: usize) -> bool {
+        let ways_out = self.ways_out(index);
+        ways_out.targets.is_empty() && !ways_out.returns
+    }
+
+    fn ways_out(&self, index: usize) -> &Outward {
+        self.outward[index].get_or_init(|| {
+            let range = self.frames[index].start..self.frames[index].end;
+            let Some(bytes) = self.code(&range) else { return Outward { returns: true, ..Outward::default() } };
+            let mut targets = Vec::new();
+            let mut returns = false;
+            for instruction in &mut Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE) {
+                if instruction.is_invalid() || !self.spend() {
+                    returns = true;
+                    break;
+                }
+                returns |= matches!(instruction.flow_control(), FlowControl::Return | FlowControl::IndirectBranch);
+                targets.extend(branch_target(&instruction).filter(|target| !range.contains(target)));
+            }
+            Outward { targets: targets.into(), returns }
+        })
+    }
+
+    /// The parts of functions elsewhere (such as cold paths and exception handlers) that branch
+    /// into the range `index`; whole functions are not among them.
+    pub fn fragments_of(&self, index: usize) -> &[usize] {
+        let fragments = self.fragments.get_or_init(|| {
+            let mut owners: HashMap<usize, Vec<usize>> = HashMap::new();
+            for (fragment, frame) in self.frames.iter().enumerate() {
+                if frame.entry_is_plain {
+                    continue;
+                }
+                for &target in self.outward(fragment) {
+                    if let Some((owner, range)) = self.frame_at(target)
+                        && target != range.start
+                    {
+                        let known = owners.entry(owner).or_default();
+                        if known.last() != Some(&fragment) {
+                            known.push(fragment);
+                        }
+                    }
+                }
+            }
+            owners
+        });
+        fragments.get(&index).map_or(&[], Vec::as_slice)
+    }
+
+    /// The frame range of that index.
+    pub fn frame(&self, index: usize) -> FrameRange {
+        self.frames[index]
+    }
+
+    /// Whether a linkage stub stands here: a jump through the global offset table.
+    pub fn is_stub(&self, address: u64) -> bool {
+        let mut instruction = self.instruction(address);
+        if let Some(first) = instruction
+            && first.mnemonic() == Mnemonic::Endbr64
+        {
+            instruction = self.instruction(first.next_ip());
+        }
+        instruction.is_some_and(|jump| {
+            jump.code() == Code::Jmp_rm64 && jump.op0_kind() == OpKind::Memory && jump.is_ip_rel_memory_operand()
+        })
+    }
+
+    /// Accounts for one instruction decoded; false when the file has used up its share.
+    pub fn spend(&self) -> bool {
+        let left = self.effort.get();
+        self.effort.set(left.saturating_sub(1));
+        left > 0
+    }
+}
+
+/// Where a direct jump goes when it is taken; calls are not jumps.
+pub fn branch_target(instruction: &Instruction) -> Option<u64> {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch if instruction.op0_kind() == OpKind::NearBranch64 => {
+            Some(instruction.near_branch_target())
+        }
+        _ => None,
+    }
+}

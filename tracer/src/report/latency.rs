@@ -1,0 +1,88 @@
+//! The distribution of durations: exact for few, within a thousandth for many.
+//!
+//! A histogram of three digits takes some 50 kB. Of thousands of functions most are called a few
+//! times, so the first durations are kept as they are.
+
+use hdrhistogram::Histogram;
+
+/// Durations that are kept as they are; they take less than the histogram of as many.
+const FEW: usize = 512;
+
+#[derive(Debug)]
+pub(super) enum Latency {
+    Few(Vec<u64>),
+    Many(Histogram<u32>),
+}
+
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency::Few(Vec::new())
+    }
+}
+
+impl Latency {
+    /// Adds a duration in nanoseconds.
+    pub(super) fn record(&mut self, duration: u64) {
+        match self {
+            Latency::Few(durations) if durations.len() < FEW => durations.push(duration),
+            Latency::Few(durations) => {
+                let mut histogram = Histogram::new(3).expect("a histogram can have three digits");
+                durations.iter().for_each(|&duration| record(&mut histogram, duration));
+                record(&mut histogram, duration);
+                *self = Latency::Many(histogram);
+            }
+            Latency::Many(histogram) => record(histogram, duration),
+        }
+    }
+
+    /// The duration in nanoseconds that `percent` of all do not exceed; absent when there is none.
+    pub(super) fn percentile(&self, percent: u32) -> Option<u64> {
+        match self {
+            Latency::Few(durations) => {
+                let mut sorted = durations.clone();
+                sorted.sort_unstable();
+                let rank = (sorted.len() * percent as usize).div_ceil(100);
+                sorted.get(rank.saturating_sub(1)).copied()
+            }
+            Latency::Many(histogram) => Some(histogram.value_at_percentile(percent.into())),
+        }
+    }
+}
+
+fn record(histogram: &mut Histogram<u32>, duration: u64) {
+    histogram.record(duration).expect("a histogram without limits grows to any duration");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_of_few_are_exact_and_of_many_have_three_digits() {
+        let mut latency = Latency::default();
+        assert_eq!(latency.percentile(50), None);
+        for duration in (1..=100).rev() {
+            latency.record(duration * 1_001);
+        }
+        assert_eq!(latency.percentile(50), Some(50 * 1_001));
+        assert_eq!(latency.percentile(99), Some(99 * 1_001));
+
+        for duration in 101..=100_000 {
+            latency.record(duration * 1_001);
+        }
+        for percent in [50, 99] {
+            let exact = f64::from(percent) * 1_000.0 * 1_001.0;
+            let found = latency.percentile(percent).expect("there are many") as f64;
+            assert!((found / exact - 1.0).abs() <= 0.001, "p{percent}: {found} for {exact}");
+        }
+    }
+
+    #[test]
+    fn takes_the_longest_duration() {
+        let mut latency = Latency::default();
+        for _ in 0..=FEW {
+            latency.record(u64::MAX);
+        }
+        assert!(latency.percentile(50) > Some(u64::MAX / 1_000 * 999));
+    }
+}

@@ -1,0 +1,83 @@
+//! What is said around a report's rows: of which recording it is, and what is missing from it.
+
+use rtrace_exporters::Trace;
+use rtrace_model::{EventKind, Loss, LossReason, Process, escape, format_ns};
+
+use super::Error;
+
+/// Programs that the title names.
+const NAMED: usize = 3;
+
+/// One line: programs, host, length.
+pub(super) fn title(trace: &Trace) -> String {
+    let mut programs: Vec<&str> = trace.processes().iter().map(program).collect();
+    programs.sort_unstable();
+    programs.dedup();
+    let header = trace.header();
+    let mut title = escape(&programs[..programs.len().min(NAMED)].join(", ")).into_owned();
+    if programs.len() > NAMED {
+        title.push_str(&format!(" and {} more programs", programs.len() - NAMED));
+    }
+    title.push_str(&format!(" on {} (Linux {})", escape(&header.host), escape(&header.kernel)));
+    if let Some(summary) = trace.summary() {
+        let length = summary.end.monotonic.since(header.begin.monotonic);
+        title.push_str(&format!(", recorded for {}", format_ns(length)));
+    }
+    title
+}
+
+fn program(process: &Process) -> &str {
+    process.executable.rsplit('/').next().unwrap_or(&process.executable)
+}
+
+/// Lines below the rows.
+pub(super) fn notes(
+    trace: &Trace,
+    losses: &[Loss],
+    lost_callers: u64,
+    left_out: usize,
+) -> Result<Vec<String>, Error> {
+    let mut notes = Vec::new();
+    if left_out > 0 {
+        notes.push(format!("{left_out} more rows are not shown"));
+    }
+    match trace.summary() {
+        Some(summary) => notes.push(summary.to_string()),
+        None => {
+            notes.push("the recording did not end cleanly, or still runs: its last second may be missing".to_owned());
+            notes.extend(lost(losses));
+        }
+    }
+    if lost_callers > 0 {
+        notes.push(format!("{lost_callers} calls were made by calls that are not on record"));
+    }
+    notes.extend(blind_windows(trace)?);
+    notes.extend(trace.warnings().iter().map(ToString::to_string));
+    Ok(notes)
+}
+
+fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
+    LossReason::ALL.into_iter().filter_map(|reason| {
+        let of_reason = losses.iter().filter(|loss| loss.reason == reason);
+        let count = of_reason.fold(0_u64, |sum, loss| sum.saturating_add(loss.count));
+        (count > 0).then(|| format!("{count} calls lost: {}", reason.name()))
+    })
+}
+
+fn blind_windows(trace: &Trace) -> Result<Option<String>, Error> {
+    let mut windows = 0_u64;
+    let mut longest = 0;
+    for events in trace.events() {
+        for event in events? {
+            if let EventKind::BlindWindow { since, .. } = event.kind {
+                windows += 1;
+                longest = longest.max(event.time.since(since));
+            }
+        }
+    }
+    let note = || {
+        let longest = format_ns(longest);
+        format!("calls may be missing: {windows} times a library was mapped before its probes were placed, for up to {longest}")
+    };
+    Ok((windows > 0).then(note))
+}

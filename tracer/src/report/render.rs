@@ -1,0 +1,118 @@
+//! A report as a table for people, as CSV and as JSON.
+//!
+//! Names come from traced programs and are escaped in every form.
+
+use std::io::{self, Write};
+
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row};
+use rtrace_model::{escape, format_ns};
+
+use super::Report;
+use super::table::{Column, Shown, Table, Value};
+
+/// Writes columns for people, between a title and notes; names are cut where a line would be
+/// longer than `width`.
+pub(super) fn table(report: &Report, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}\n", report.title)?;
+    let shown: Vec<usize> = (0..report.table.columns.len()).filter(|&column| is_shown(&report.table, column)).collect();
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
+    table.set_header(shown.iter().map(|&column| report.table.columns[column].title));
+    for row in &report.table.rows {
+        let mut line = Row::from(shown.iter().map(|&column| readable(&row[column])).collect::<Vec<_>>());
+        line.max_height(1);
+        table.add_row(line);
+    }
+    for (place, &column) in shown.iter().enumerate() {
+        let is_name = is_name(&report.table, column);
+        let Some(place) = table.column_mut(place) else { continue };
+        place.set_padding((0, 2));
+        if !is_name {
+            place.set_cell_alignment(CellAlignment::Right);
+            place.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    writeln!(out, "{}", table.trim_fmt())?;
+    if !report.notes.is_empty() {
+        writeln!(out)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+fn is_shown(table: &Table, column: usize) -> bool {
+    match table.columns[column].shown {
+        Shown::Always => true,
+        Shown::IfNotZero => table.rows.iter().any(|row| !row[column].is_zero()),
+        Shown::Never => false,
+    }
+}
+
+fn is_name(table: &Table, column: usize) -> bool {
+    table.rows.iter().any(|row| matches!(row[column], Value::Name(_) | Value::Nested(..)))
+}
+
+fn readable(value: &Value) -> String {
+    match value {
+        Value::Name(name) => escape(name).into_owned(),
+        Value::Nested(depth, name) => format!("{}{}", "  ".repeat(*depth), escape(name)),
+        Value::Count(count) => count.to_string(),
+        Value::Time(time) => format_ns(*time),
+        Value::Share(share) => format!("{:.1} %", share * 100.0),
+        Value::Absent => "-".to_owned(),
+    }
+}
+
+/// Writes comma-separated values as RFC 4180 has them, a line of names first.
+pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    let names: Vec<&str> = table.columns.iter().map(|column| column.key).collect();
+    writeln!(out, "{}", names.join(","))?;
+    for row in &table.rows {
+        let fields: Vec<String> = row.iter().map(field).collect();
+        writeln!(out, "{}", fields.join(","))?;
+    }
+    Ok(())
+}
+
+fn field(value: &Value) -> String {
+    match value {
+        Value::Name(name) | Value::Nested(_, name) => {
+            let name = escape(name);
+            if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
+        }
+        Value::Count(number) | Value::Time(number) => number.to_string(),
+        Value::Share(share) => format!("{share:.6}"),
+        Value::Absent => String::new(),
+    }
+}
+
+/// Writes one object: `title`, `rows` and `notes`.
+pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{{\"title\":{},\"rows\":[", text(&report.title))?;
+    for (number, row) in report.table.rows.iter().enumerate() {
+        let separator = if number == 0 { "" } else { "," };
+        let member = |(column, value): (&Column, &Value)| format!("\"{}\":{}", column.key, literal(value));
+        let members: Vec<String> = report.table.columns.iter().zip(row).map(member).collect();
+        write!(out, "{separator}\n{{{}}}", members.join(","))?;
+    }
+    let notes: Vec<String> = report.notes.iter().map(|note| text(note)).collect();
+    writeln!(out, "\n],\"notes\":[{}]}}", notes.join(","))
+}
+
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Name(name) | Value::Nested(_, name) => text(&escape(name)),
+        Value::Count(number) | Value::Time(number) => number.to_string(),
+        Value::Share(share) => format!("{share:.6}"),
+        Value::Absent => "null".to_owned(),
+    }
+}
+
+fn text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

@@ -1,0 +1,107 @@
+//! The figures of one row: of a function, library, thread or process.
+
+use rtrace_model::{Call, Ending};
+
+use super::Sort;
+use super::latency::Latency;
+use super::table::{Column, Shown, Value};
+
+#[derive(Default)]
+pub(super) struct Stats {
+    calls: u64,
+    /// Calls by [`Ending`].
+    endings: [u64; 4],
+    inclusive: u64,
+    exclusive: u64,
+    /// Calls known to be missing.
+    pub(super) lost: u64,
+    /// Number and sum of the durations in `latency`.
+    timed: u64,
+    sum: u64,
+    min: Option<u64>,
+    max: Option<u64>,
+    latency: Latency,
+}
+
+impl Stats {
+    /// Adds a call; `outermost` unless it is nested in one of the same row.
+    pub(super) fn add(&mut self, call: &Call, outermost: bool) {
+        self.calls += 1;
+        self.endings[call.ending as usize] += 1;
+        if call.ending == Ending::Unseen {
+            return;
+        }
+        if outermost {
+            self.inclusive = self.inclusive.saturating_add(call.duration);
+        }
+        self.exclusive = self.exclusive.saturating_add(call.exclusive());
+        if call.ending == Ending::Open {
+            return;
+        }
+        self.timed += 1;
+        self.sum = self.sum.saturating_add(call.duration);
+        self.min = Some(self.min.map_or(call.duration, |min| min.min(call.duration)));
+        self.max = self.max.max(Some(call.duration));
+        self.latency.record(call.duration);
+    }
+
+    fn mean(&self) -> Option<u64> {
+        self.sum.checked_div(self.timed)
+    }
+
+    fn percentile(&self, percent: u32) -> Option<u64> {
+        self.latency.percentile(percent).min(self.max)
+    }
+
+    /// What rows are sorted by; absent where it is the name.
+    pub(super) fn figure(&self, sort: Sort) -> Option<u64> {
+        match sort {
+            Sort::Calls => Some(self.calls),
+            Sort::Inclusive => Some(self.inclusive),
+            Sort::Exclusive => Some(self.exclusive),
+            Sort::Mean => self.mean(),
+            Sort::P50 => self.percentile(50),
+            Sort::P99 => self.percentile(99),
+            Sort::Max => self.max,
+            Sort::Lost => Some(self.lost),
+            Sort::Name => None,
+        }
+    }
+
+    /// The values of [`FIGURES`].
+    pub(super) fn values(&self) -> Vec<Value> {
+        let [returned, unwound, open, unseen] = self.endings.map(Value::Count);
+        vec![
+            Value::Count(self.calls),
+            Value::Time(self.inclusive),
+            Value::Time(self.exclusive),
+            self.min.into(),
+            self.mean().into(),
+            self.percentile(50).into(),
+            self.percentile(99).into(),
+            self.max.into(),
+            Value::Count(self.lost),
+            returned,
+            unwound,
+            open,
+            unseen,
+        ]
+    }
+}
+
+/// The columns of figures.
+pub(super) const FIGURES: [Column; 13] = [
+    Column::new("calls", "calls"),
+    Column::new("inclusive_ns", "inclusive"),
+    Column::new("exclusive_ns", "exclusive"),
+    Column::new("min_ns", "min").shown(Shown::Never),
+    Column::new("mean_ns", "mean"),
+    Column::new("p50_ns", "p50"),
+    Column::new("p99_ns", "p99"),
+    Column::new("max_ns", "max"),
+    Column::new("lost", "lost").shown(Shown::IfNotZero),
+    Column::new("returned", "returned").shown(Shown::Never),
+    Column::new("unwound", "unwound").shown(Shown::IfNotZero),
+    Column::new("open", "open").shown(Shown::IfNotZero),
+    Column::new("unseen", "unseen").shown(Shown::IfNotZero),
+];

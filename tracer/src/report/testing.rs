@@ -1,0 +1,169 @@
+//! Made-up traces for the tests of reports.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+
+use rtrace_exporters::{Trace, TraceWriter};
+use rtrace_model::{
+    Call, ClockAnchor, Definition, Ending, ExitPolicy, Header, Library, LibraryId, Location, LocationId, Process,
+    Region, RegionId, Sink, Timestamp,
+};
+
+use super::table::Table;
+use super::{Report, render};
+
+/// Calls in the order of their ends from lines of `function start end`, nested by indentation, and
+/// lines of `thread location`. The functions are `a` to `f`.
+pub(super) fn script(text: &str) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut location = LocationId(0);
+    // Indentation and place in `calls` of the open calls.
+    let mut stack: Vec<(usize, usize)> = Vec::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["thread", id] => {
+                location = LocationId(id.parse().unwrap());
+                stack.clear();
+            }
+            [function, start, end] => {
+                while stack.last().is_some_and(|&(outer, _)| outer >= indent) {
+                    stack.pop();
+                }
+                let (start, end): (u64, u64) = (start.parse().unwrap(), end.parse().unwrap());
+                let mut parent = 0;
+                if let Some(&(_, caller)) = stack.last() {
+                    calls[caller].child += end - start;
+                    parent = calls[caller].id;
+                }
+                let before = calls.iter().filter(|call| call.location == location).count();
+                calls.push(Call {
+                    location,
+                    region: RegionId(u32::from(function.as_bytes()[0] - b'a')),
+                    id: before as u64 + 1,
+                    parent,
+                    depth: stack.len() as u32,
+                    start: Timestamp(start),
+                    duration: end - start,
+                    child: 0,
+                    ending: Ending::Returned,
+                });
+                stack.push((indent, calls.len() - 1));
+            }
+            _ => panic!("not understood: {line}"),
+        }
+    }
+    in_order_of_ends(calls)
+}
+
+fn in_order_of_ends(mut calls: Vec<Call>) -> Vec<Call> {
+    calls.sort_by_key(|call| (call.end(), std::cmp::Reverse(call.id)));
+    calls
+}
+
+/// Calls from a shape: for each the location, and how many calls end before it begins.
+pub(super) fn nested(shape: &[(u32, usize)]) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut stacks: Vec<Vec<usize>> = vec![Vec::new(); 8];
+    let mut entered = [0; 8];
+    let mut clock = 0;
+    let end = |calls: &mut Vec<Call>, stack: &mut Vec<usize>, clock: u64| {
+        let Some(place) = stack.pop() else { return };
+        calls[place].duration = clock - calls[place].start.0;
+        if let Some(&caller) = stack.last() {
+            calls[caller].child += calls[place].duration;
+        }
+    };
+    for &(location, ends) in shape {
+        let stack = &mut stacks[location as usize];
+        for _ in 0..ends {
+            clock += 3;
+            end(&mut calls, stack, clock);
+        }
+        clock += 2;
+        entered[location as usize] += 1;
+        calls.push(Call {
+            location: LocationId(location),
+            region: RegionId(clock as u32 % 5),
+            id: entered[location as usize],
+            parent: stack.last().map_or(0, |&caller| calls[caller].id),
+            depth: stack.len() as u32,
+            start: Timestamp(clock),
+            duration: 0,
+            child: 0,
+            ending: Ending::Returned,
+        });
+        stack.push(calls.len() - 1);
+    }
+    for stack in &mut stacks {
+        while !stack.is_empty() {
+            clock += 1;
+            end(&mut calls, stack, clock);
+        }
+    }
+    in_order_of_ends(calls)
+}
+
+/// A writer of a trace that defines the functions `a` to `f` of two libraries, and two threads of
+/// a process.
+pub(super) fn writer(path: &Path) -> TraceWriter {
+    let mut writer = TraceWriter::create(path, None).unwrap();
+    let begin = ClockAnchor { monotonic: Timestamp(0), realtime_ns: 0 };
+    let header = Header { host: "box".into(), kernel: "6.18".into(), begin, ..Header::default() };
+    writer.begin(&header).unwrap();
+    for (id, name) in ["one", "two"].into_iter().enumerate() {
+        let path = format!("/usr/lib/lib{name}.so");
+        let library = Library { id: LibraryId(id as u32), path, build_id: None, device: 1, inode: 1 };
+        writer.define(&Definition::Library(library)).unwrap();
+    }
+    for (id, name) in "abcdef".chars().enumerate() {
+        let region = Region {
+            id: RegionId(id as u32),
+            library: LibraryId(id as u32 / 3),
+            name: name.into(),
+            symbols: Vec::new(),
+            file_offset: 64,
+            size: 1,
+            exit: ExitPolicy::Uretprobe,
+        };
+        writer.define(&Definition::Region(region)).unwrap();
+    }
+    let process = Process {
+        pid: 70,
+        parent: None,
+        start: Timestamp(0),
+        end: None,
+        executable: "/usr/bin/prog".into(),
+        command_line: Vec::new(),
+        exit_code: None,
+    };
+    writer.define(&Definition::Process(process)).unwrap();
+    for (id, name, calls_entered) in [(1, "main\u{1b}", None), (2, "worker", Some(3))] {
+        let location = Location {
+            id: LocationId(id),
+            pid: 70,
+            tid: 70 + id,
+            start: Timestamp(0),
+            end: None,
+            name: name.into(),
+            calls_entered,
+        };
+        writer.define(&Definition::Location(location)).unwrap();
+    }
+    writer
+}
+
+/// A trace without calls that defines what [`writer`] does.
+pub(super) fn definitions() -> Trace {
+    let folder = tempfile::tempdir().unwrap();
+    writer(folder.path()).finish(&Default::default()).unwrap();
+    Trace::open(folder.path()).unwrap()
+}
+
+/// A table as people see it, without title and notes.
+pub(super) fn text(table: Table) -> String {
+    let report = Report { title: "title".into(), table, notes: Vec::new() };
+    let mut out = Vec::new();
+    render::table(&report, None, &mut out).unwrap();
+    String::from_utf8(out).unwrap().strip_prefix("title\n\n").unwrap().to_owned()
+}

@@ -1,0 +1,271 @@
+//! The live source of calls: reads the rings, names what the records refer to, and feeds the sinks.
+//!
+//! It keeps no more than a batch and one definition per thread and process.
+
+mod open;
+mod processes;
+
+use std::collections::HashMap;
+
+use rtrace_bpf::wire::{
+    CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION, comm,
+};
+use rtrace_bpf::{Error, Programs, Reader};
+use rtrace_model::{
+    Call, Definition, Ending, Event, EventKind, Location, LocationId, Loss, LossReason, RegionId, Summary, Timestamp,
+};
+
+use self::processes::Processes;
+use crate::host;
+use crate::pipeline::Pipeline;
+
+/// Calls handed to the sinks at a time, at the most.
+const BATCH: usize = 16 * 1024;
+
+/// A recording as it is read from the kernel.
+pub struct Source<'a> {
+    programs: &'a Programs,
+    pipeline: &'a Pipeline,
+    reader: Reader<'a>,
+    calls: Vec<CallRecord>,
+    events: Vec<EventRecord>,
+    locations: HashMap<u32, Location>,
+    processes: Processes,
+    bad_records: u64,
+    reported: HashMap<(LossReason, Option<RegionId>), u64>,
+    summary: Summary,
+}
+
+impl<'a> Source<'a> {
+    /// A source for the processes that the user named.
+    ///
+    /// # Errors
+    /// The rings cannot be mapped.
+    pub fn new(programs: &'a Programs, pipeline: &'a Pipeline, pids: &[u32]) -> Result<Source<'a>, Error> {
+        let mut source = Source {
+            programs,
+            pipeline,
+            reader: programs.reader()?,
+            calls: Vec::new(),
+            events: Vec::new(),
+            locations: HashMap::new(),
+            processes: Processes::default(),
+            bad_records: 0,
+            reported: HashMap::new(),
+            summary: Summary::default(),
+        };
+        for &pid in pids {
+            source.define_process(pid);
+        }
+        Ok(source)
+    }
+
+    /// Calls recorded so far.
+    pub fn recorded(&self) -> u64 {
+        self.summary.calls
+    }
+
+    /// Whether a process of that id has ended.
+    pub fn has_ended(&self, pid: u32) -> bool {
+        self.processes.has_ended(pid)
+    }
+
+    /// Hands what the rings hold to the sinks; returns how many records there were.
+    ///
+    /// # Errors
+    /// A ring or map cannot be read.
+    pub fn pass(&mut self) -> Result<usize, Error> {
+        self.bad_records += self.reader.read(&mut self.calls, &mut self.events)?;
+        let records = self.calls.len() + self.events.len();
+        // A thread's name is looked up before its end makes the kernel side forget it.
+        let calls = std::mem::take(&mut self.calls);
+        for batch in calls.chunks(BATCH) {
+            for call in batch {
+                self.discover(call.location)?;
+            }
+            let batch: Vec<Call> = batch.iter().map(call_of).collect();
+            self.hand_over(batch);
+        }
+        self.calls = calls;
+        self.calls.clear();
+        for event in std::mem::take(&mut self.events) {
+            self.happened(&event)?;
+        }
+        Ok(records)
+    }
+
+    /// Lets the sinks know that time passes, and what went missing meanwhile.
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    pub fn tick(&mut self) -> Result<(), Error> {
+        self.report_losses()?;
+        self.pipeline.tick();
+        Ok(())
+    }
+
+    /// After disarming: hands over what is left, the calls that still run, and what is missing.
+    ///
+    /// # Errors
+    /// A ring or map cannot be read.
+    pub fn drain(mut self) -> Result<Summary, Error> {
+        while self.pass()? > 0 {}
+        let end = host::clock_anchor();
+        for thread in self.programs.open_calls()? {
+            let id = thread.thread.location;
+            self.discover(id)?;
+            self.hand_over(open::calls_of(&thread, end.monotonic));
+            if let Some(location) = self.locations.get_mut(&id) {
+                location.calls_entered = Some(thread.thread.calls);
+                location.name = comm(&thread.thread.comm);
+                self.pipeline.define(Definition::Location(location.clone()));
+            }
+        }
+        self.summary.locations = self.locations.len() as u64;
+        self.summary.losses = self.losses()?;
+        self.report_losses()?;
+        self.summary.exits_without_enter = self.programs.exits_without_enter();
+        self.summary.end = end;
+        Ok(self.summary)
+    }
+
+    fn hand_over(&mut self, batch: Vec<Call>) {
+        self.summary.calls += batch.len() as u64;
+        for call in &batch {
+            match call.ending {
+                Ending::Returned => {}
+                Ending::Unwound => self.summary.unwound += 1,
+                Ending::Open => self.summary.open += 1,
+                Ending::Unseen => self.summary.unseen += 1,
+            }
+        }
+        self.pipeline.calls(batch);
+    }
+
+    /// Defines a location that calls refer to.
+    fn discover(&mut self, id: u32) -> Result<(), Error> {
+        if self.locations.contains_key(&id) {
+            return Ok(());
+        }
+        let record = self.programs.location(id)?.unwrap_or_default();
+        self.define_process(record.pid);
+        let location = location_of(id, &record);
+        self.pipeline.define(Definition::Location(location.clone()));
+        self.locations.insert(id, location);
+        Ok(())
+    }
+
+    fn define_process(&mut self, pid: u32) {
+        if let Some(process) = self.processes.discover(pid) {
+            self.pipeline.define(Definition::Process(process));
+        }
+    }
+
+    fn happened(&mut self, event: &EventRecord) -> Result<(), Error> {
+        let time = Timestamp(event.time);
+        let (pid, value) = (event.pid, event.value);
+        let kind = match event.kind {
+            EventKindCode::RT_EVENT_FORK => {
+                self.pipeline.define(Definition::Process(self.processes.forked(pid, value, time)));
+                EventKind::Fork { child: value }
+            }
+            EventKindCode::RT_EVENT_EXEC => {
+                let process = self.processes.executes(pid);
+                let executable = process.executable.clone();
+                self.pipeline.define(Definition::Process(process));
+                EventKind::Exec { executable }
+            }
+            EventKindCode::RT_EVENT_EXIT => {
+                let process = self.processes.exited(pid, time, value);
+                let code = process.exit_code.unwrap_or_default();
+                self.pipeline.define(Definition::Process(process));
+                EventKind::Exit { code }
+            }
+            EventKindCode::RT_EVENT_THREAD_END => return self.thread_ended(value),
+            _ => {
+                self.bad_records += 1;
+                return Ok(());
+            }
+        };
+        self.pipeline.event(Event { time, pid: Some(pid), tid: Some(event.tid), kind });
+        Ok(())
+    }
+
+    fn thread_ended(&mut self, id: u32) -> Result<(), Error> {
+        if let Some(record) = self.programs.location(id)? {
+            self.define_process(record.pid);
+            let location = location_of(id, &record);
+            self.pipeline.define(Definition::Location(location.clone()));
+            self.locations.insert(id, location);
+            self.programs.forget_location(id)?;
+        }
+        Ok(())
+    }
+
+    fn report_losses(&mut self) -> Result<(), Error> {
+        for loss in self.losses()? {
+            let reported = self.reported.entry((loss.reason, loss.region)).or_insert(0);
+            let count = loss.count - *reported;
+            *reported = loss.count;
+            if count > 0 {
+                let kind = EventKind::Loss(Loss { count, ..loss });
+                self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
+            }
+        }
+        Ok(())
+    }
+
+    fn losses(&self) -> Result<Vec<Loss>, Error> {
+        let mut losses: Vec<Loss> =
+            self.programs.losses()?.iter().map(|&(key, count)| loss_of(&key, count)).collect();
+        if self.bad_records > 0 {
+            losses.push(Loss { reason: LossReason::BadRecord, region: None, count: self.bad_records });
+        }
+        losses.sort_by_key(|loss| (loss.reason, loss.region));
+        Ok(losses)
+    }
+}
+
+fn call_of(record: &CallRecord) -> Call {
+    Call {
+        location: LocationId(record.location),
+        region: RegionId(record.region),
+        id: record.id,
+        parent: record.parent,
+        depth: record.depth,
+        start: Timestamp(record.start),
+        duration: record.duration,
+        child: record.child,
+        ending: match record.ending {
+            EndingCode::RT_RETURNED => Ending::Returned,
+            EndingCode::RT_UNWOUND => Ending::Unwound,
+            EndingCode::RT_OPEN => Ending::Open,
+            _ => Ending::Unseen,
+        },
+    }
+}
+
+fn location_of(id: u32, record: &LocationRecord) -> Location {
+    let has_ended = record.end != 0;
+    Location {
+        id: LocationId(id),
+        pid: record.pid,
+        tid: record.tid,
+        start: Timestamp(record.start),
+        end: has_ended.then_some(Timestamp(record.end)),
+        name: comm(&record.comm),
+        calls_entered: has_ended.then_some(record.calls),
+    }
+}
+
+fn loss_of(key: &LossKey, count: u64) -> Loss {
+    let reason = match key.reason {
+        LossCode::RT_LOSS_RING_FULL => LossReason::RingFull,
+        LossCode::RT_LOSS_TOO_DEEP => LossReason::TooDeep,
+        LossCode::RT_LOSS_NO_MEMORY => LossReason::NoMemory,
+        LossCode::RT_LOSS_TOO_MANY_LOCATIONS => LossReason::TooManyLocations,
+        LossCode::RT_LOSS_EVENT => LossReason::EventLost,
+        _ => LossReason::BadRecord,
+    };
+    Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }
+}

@@ -1,0 +1,117 @@
+//! The processes of a recording, as far as `/proc` and the kernel's events tell.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use rtrace_model::{Process, Timestamp};
+
+/// Nanoseconds in a clock tick of `/proc/PID/stat`.
+const TICK_NS: u64 = 10_000_000;
+
+/// Every process seen, by its id; a process id that is used again replaces its former process.
+#[derive(Debug, Default)]
+pub struct Processes {
+    known: HashMap<u32, Process>,
+}
+
+impl Processes {
+    /// A process that is not known yet.
+    pub fn discover(&mut self, pid: u32) -> Option<Process> {
+        if self.known.contains_key(&pid) {
+            return None;
+        }
+        Some(self.known.entry(pid).or_insert_with(|| inspect(pid)).clone())
+    }
+
+    /// Whether a process of that id has ended.
+    pub fn has_ended(&self, pid: u32) -> bool {
+        self.known.get(&pid).is_some_and(|process| process.end.is_some())
+    }
+
+    /// A process made a child: it runs the same program.
+    pub fn forked(&mut self, pid: u32, child: u32, time: Timestamp) -> Process {
+        let parent = self.known.entry(pid).or_insert_with(|| inspect(pid));
+        let process = Process {
+            pid: child,
+            parent: Some(pid),
+            start: time,
+            end: None,
+            executable: parent.executable.clone(),
+            command_line: parent.command_line.clone(),
+            exit_code: None,
+        };
+        self.known.insert(child, process.clone());
+        process
+    }
+
+    /// A process runs another program.
+    pub fn executes(&mut self, pid: u32) -> Process {
+        let now = inspect(pid);
+        let process = self.known.entry(pid).or_insert_with(|| now.clone());
+        // A process that is gone already keeps what was known of it.
+        if !now.executable.is_empty() {
+            process.executable = now.executable;
+            process.command_line = now.command_line;
+        }
+        process.clone()
+    }
+
+    /// A process ended with a wait status as `wait` gives it.
+    pub fn exited(&mut self, pid: u32, time: Timestamp, status: u32) -> Process {
+        let process = self.known.entry(pid).or_insert_with(|| inspect(pid));
+        process.end = Some(time);
+        process.exit_code = Some(exit_code(status));
+        process.clone()
+    }
+}
+
+/// The form that shells use: the exit code, or 128 + signal.
+fn exit_code(status: u32) -> i32 {
+    let (signal, code) = (status & 0x7f, status >> 8 & 0xff);
+    if signal == 0 { code.cast_signed() } else { 128 + signal.cast_signed() }
+}
+
+fn inspect(pid: u32) -> Process {
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    let command_line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
+    let stat = std::fs::read_to_string(folder.join("stat")).unwrap_or_default();
+    // The name in parentheses may hold anything, so fields are counted from its end.
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().collect()).unwrap_or_default();
+    let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+    Process {
+        pid,
+        parent: number(1).and_then(|parent| u32::try_from(parent).ok()),
+        start: Timestamp(number(19).unwrap_or(0).saturating_mul(TICK_NS)),
+        end: None,
+        executable: std::fs::read_link(folder.join("exe"))
+            .map(|path| path.to_string_lossy().into_owned())
+            .unwrap_or_default(),
+        command_line: command_line
+            .split(|&byte| byte == 0)
+            .filter(|word| !word.is_empty())
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect(),
+        exit_code: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_described() {
+        let process = inspect(std::process::id());
+        assert_eq!(process.parent, Some(std::os::unix::process::parent_id()));
+        assert!(process.start.0 > 0);
+        assert_eq!(process.command_line, std::env::args().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_shells() {
+        assert_eq!(exit_code(3 << 8), 3);
+        assert_eq!(exit_code(9), 137);
+        assert_eq!(exit_code(0x80 | 11), 139);
+    }
+}

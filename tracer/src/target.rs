@@ -1,0 +1,224 @@
+//! What the user named, found: processes or a command, their libraries, and what is in the files.
+//!
+//! A file is known by its device and inode, never by its name: two processes may map different
+//! files of one name, and a file may have been replaced since it was mapped.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rtrace_model::{Library, LibraryId};
+use rtrace_symbolizer::linker::{self, Environment};
+use rtrace_symbolizer::modules::{self, Module};
+use rtrace_symbolizer::{Image, ifunc, select};
+
+use crate::plan::{Hazards, LibrarySource, hazards};
+
+/// The word that names the program itself instead of a library.
+const EXECUTABLE: &str = "exe";
+
+/// What is to be traced.
+pub struct Target {
+    /// The libraries chosen, their ids counting up from 0.
+    pub libraries: Vec<LibrarySource>,
+    /// For each library, the processes of the user's choice that map it; empty for a command.
+    pub processes: Vec<Vec<u32>>,
+    /// What could unwind through a hooked frame in these programs, or switch stacks under it.
+    pub hazards: Hazards,
+}
+
+/// Why a target cannot be found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No library goes by that name.
+    #[error("failed to find library `{pattern}` in {place}")]
+    NoSuchLibrary {
+        /// What the user typed.
+        pattern: String,
+        /// Where it was looked for.
+        place: String,
+        /// Names that resemble it.
+        near: Vec<String>,
+    },
+    /// The file holds no function that could be traced.
+    #[error("failed to find functions in `{}`: it exports none", .0.display())]
+    NoFunctions(PathBuf),
+    /// A file, process or command could not be looked at.
+    #[error(transparent)]
+    Inspect(#[from] rtrace_symbolizer::Error),
+}
+
+impl Error {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::NoSuchLibrary { near, .. } if near.is_empty() => None,
+            Error::NoSuchLibrary { near, .. } => Some(format!("did you mean {}?", near.join(", "))),
+            Error::NoFunctions(_) => Some("name another library, or `exe` for the program's own functions".to_owned()),
+            Error::Inspect(_) => None,
+        }
+    }
+}
+
+/// Finds the libraries in running processes.
+///
+/// # Errors
+/// A process cannot be inspected, or a pattern names nothing that any of them maps.
+pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> {
+    let mut modules = Vec::new();
+    for &pid in pids {
+        let program = modules::executable(pid)?;
+        let program = (program.device, program.inode);
+        let mapped = modules::of_process(pid)?;
+        modules.extend(mapped.into_iter().map(|module| (program == (module.device, module.inode), module)));
+    }
+    let chosen = |pattern: &str| -> Vec<&Module> {
+        let is_chosen = |&&(is_program, ref module): &&(bool, Module)| match pattern {
+            EXECUTABLE => is_program,
+            _ => select::matches(pattern, &module.path),
+        };
+        modules.iter().filter(is_chosen).map(|(_, module)| module).collect()
+    };
+
+    let mut by_file = BTreeMap::<(u64, u64), Vec<&Module>>::new();
+    for pattern in patterns {
+        let found = chosen(pattern);
+        if found.is_empty() {
+            let names: Vec<&str> = modules.iter().map(|(_, module)| module.file_name()).collect();
+            let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+            let place = format!("process {}", list.join(", "));
+            let near = select::near_names(pattern, &names);
+            return Err(Error::NoSuchLibrary { pattern: pattern.clone(), place, near });
+        }
+        for module in found {
+            let users = by_file.entry((module.device, module.inode)).or_default();
+            if users.iter().all(|user| user.pid != module.pid) {
+                users.push(module);
+            }
+        }
+    }
+
+    let mut images = ImageCache::default();
+    for (_, module) in &modules {
+        images.read((module.device, module.inode), &module.path, &module.open_path());
+    }
+    let hazards = images.hazards();
+    let mut target = Target { libraries: Vec::new(), processes: Vec::new(), hazards };
+    for users in by_file.into_values() {
+        let Some(&module) = users.first() else { continue };
+        let image = match images.take((module.device, module.inode)) {
+            Some(image) => image,
+            None => Image::open(&module.open_path())?,
+        };
+        let source = source(target.libraries.len(), &module.path, &module.open_path(), image, Some(module))?;
+        target.libraries.push(source);
+        target.processes.push(users.iter().map(|user| user.pid).collect());
+    }
+    Ok(target)
+}
+
+/// Finds the libraries that a command will load, or may load later.
+///
+/// # Errors
+/// The command cannot be found, or a pattern names no library on this machine.
+pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, Error> {
+    let environment = Environment {
+        library_path: std::env::var_os("LD_LIBRARY_PATH"),
+        preload: std::env::var_os("LD_PRELOAD"),
+        path: std::env::var_os("PATH"),
+    };
+    let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let executables = linker::resolve_command(&name, environment.path.as_deref())?;
+
+    let mut files = BTreeMap::<(u64, u64), PathBuf>::new();
+    for pattern in patterns {
+        let found = match pattern.as_str() {
+            EXECUTABLE => executables.last().cloned().into_iter().collect(),
+            _ => linker::find(pattern, &executables, &environment)?,
+        };
+        if found.is_empty() {
+            let candidates = linker::candidates(&executables, &environment);
+            let names: Vec<&str> = candidates.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+            let near = select::near_names(pattern, &names);
+            let place = format!("what `{name}` loads, or among the installed libraries");
+            return Err(Error::NoSuchLibrary { pattern: pattern.clone(), place, near });
+        }
+        for path in found {
+            files.insert(identity(&path)?, path);
+        }
+    }
+
+    let mut images = ImageCache::default();
+    for executable in executables.iter().filter(|path| Image::open(path).is_ok()) {
+        for path in linker::closure(executable, &environment)?.iter().chain([executable]).chain(files.values()) {
+            images.read(identity(path)?, path, path);
+        }
+    }
+    let hazards = images.hazards();
+    let mut target = Target { libraries: Vec::new(), processes: Vec::new(), hazards };
+    for (id, path) in files {
+        let image = match images.take(id) {
+            Some(image) => image,
+            None => Image::open(&path)?,
+        };
+        // A process of ours that maps the same file has the same implementations of its IFUNCs.
+        let ours = modules::of_process(std::process::id())?;
+        let ours = ours.iter().find(|module| (module.device, module.inode) == id);
+        target.libraries.push(source(target.libraries.len(), &path, &path, image, ours)?);
+        target.processes.push(Vec::new());
+    }
+    Ok(target)
+}
+
+fn source(
+    index: usize,
+    path: &Path,
+    attach_path: &Path,
+    image: Image,
+    mapped: Option<&Module>,
+) -> Result<LibrarySource, Error> {
+    let exports = image.exports()?;
+    if exports.functions.is_empty() {
+        return Err(Error::NoFunctions(path.to_owned()));
+    }
+    let (device, inode) = identity(attach_path)?;
+    let library = Library {
+        id: LibraryId(u32::try_from(index).unwrap_or(u32::MAX)),
+        path: String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned(),
+        build_id: image.build_id(),
+        device,
+        inode,
+    };
+    let ifuncs = mapped.map(|module| ifunc::resolve(module.pid, module, &image, &exports)).unwrap_or_default();
+    Ok(LibrarySource { library, attach_path: attach_path.to_owned(), image, exports, ifuncs })
+}
+
+fn identity(path: &Path) -> Result<(u64, u64), Error> {
+    let metadata = std::fs::metadata(path)
+        .map_err(|source| rtrace_symbolizer::Error::Read { path: path.to_owned(), source })?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Every file once; one that cannot be read is left out, as it cannot be judged.
+#[derive(Default)]
+struct ImageCache {
+    images: HashMap<(u64, u64), (String, Option<Image>)>,
+}
+
+impl ImageCache {
+    fn read(&mut self, id: (u64, u64), name: &Path, path: &Path) {
+        self.images.entry(id).or_insert_with(|| (name.display().to_string(), Image::open(path).ok()));
+    }
+
+    fn hazards(&self) -> Hazards {
+        let readable = self.images.values().filter_map(|(name, image)| Some((name.as_str(), image.as_ref()?)));
+        hazards::of_images(readable)
+    }
+
+    fn take(&mut self, id: (u64, u64)) -> Option<Image> {
+        self.images.get_mut(&id)?.1.take()
+    }
+}

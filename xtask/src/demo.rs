@@ -1,0 +1,116 @@
+//! `cargo xtask demo`: from a clone to a trace of a running program that was not prepared for it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{packages, process};
+
+/// How long the program would run if it were not ended.
+const SECONDS: &str = "20";
+
+/// Builds rtrace, traces an FFTW program for three seconds, shows the result, and checks that the
+/// program computed what it computes untraced.
+pub fn run() -> Result<()> {
+    packages::require(&[packages::BUILD, packages::DEMO].concat())?;
+    process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace"]))?;
+    let rtrace = process::target_directory().join("release/rtrace");
+    let folder = process::target_directory().join("demo");
+    fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
+    let program = compile(&folder)?;
+    let untraced = process::output(Command::new(&program).arg("1"))?;
+
+    println!("\nA program that transforms data on several threads runs; nothing of it was prepared:");
+    let running = Running::start(&program)?;
+    sleep(Duration::from_secs(1));
+    let trace = empty_directory(folder.join("fftw.rtrace"))?;
+    process::run(
+        Command::new(&rtrace)
+            .args(["attach", "-p", &running.pid().to_string(), "--lib", "libfftw3.so"])
+            .args(["--no-tui", "--duration", "3s", "-o"])
+            .arg(&trace),
+    )?;
+    let traced = running.end()?;
+
+    println!("\nThe functions that took most time:");
+    process::run(Command::new(&rtrace).arg("report").arg(&trace).args(["--limit", "15"]))?;
+    println!("\nWho called whom:");
+    process::run(Command::new(&rtrace).arg("report").arg(&trace).args(["--by", "tree", "--limit", "30"]))?;
+    say_where(&rtrace, &trace);
+
+    if traced != untraced {
+        bail!("failed to leave the program as it was: it printed `{}`, untraced `{}`", traced.trim(), untraced.trim());
+    }
+    println!("The program computed the same as untraced: {}", traced.trim());
+    Ok(())
+}
+
+fn compile(folder: &Path) -> Result<PathBuf> {
+    let program = folder.join("fftw_demo");
+    let source = crate::root().join("tests/targets/fftw_demo.c");
+    process::run(
+        Command::new("gcc").args(["-O2", "-o"]).arg(&program).arg(source).args(["-lfftw3", "-lm", "-pthread"]),
+    )?;
+    Ok(program)
+}
+
+/// The trace of an earlier demonstration goes.
+fn empty_directory(path: PathBuf) -> Result<PathBuf> {
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("failed to remove `{}`", path.display()))
+        }
+        _ => Ok(path),
+    }
+}
+
+fn say_where(rtrace: &Path, trace: &Path) {
+    let (rtrace, trace) = (rtrace.display(), trace.display());
+    println!("\nThe trace is a folder of Parquet files: {trace}. Open it with");
+    println!("    {rtrace} report {trace} --by thread");
+    println!("    duckdb -c \"select region, count(*) from '{trace}/calls/*.parquet' group by all\"");
+    println!("    python3 -c \"import pyarrow.dataset as d; print(d.dataset('{trace}/calls').head(10))\"\n");
+}
+
+/// The demonstration's program; ended with it, whatever happens.
+struct Running(Option<Child>);
+
+impl Running {
+    fn start(program: &Path) -> Result<Running> {
+        let mut command = Command::new(program);
+        command.arg(SECONDS).stdout(Stdio::piped());
+        println!("$ {} &", process::shown(&command));
+        let child = command.spawn().with_context(|| format!("failed to start `{}`", program.display()))?;
+        Ok(Running(Some(child)))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.as_ref().expect("it is there until its end").id()
+    }
+
+    /// Asks it to finish its round, and gives what it prints.
+    fn end(mut self) -> Result<String> {
+        let child = self.0.take().expect("it is there until its end");
+        kill_process(Pid::from_child(&child), Signal::TERM).context("failed to end the program")?;
+        let output = child.wait_with_output().context("failed to wait for the program")?;
+        if !output.status.success() {
+            bail!("failed to keep the program alive: it ended with {}", output.status);
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // It may have ended by itself: then there is nothing to kill.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

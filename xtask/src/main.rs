@@ -1,0 +1,56 @@
+//! Everything a developer of rtrace runs: `cargo xtask <task>`.
+
+mod ci;
+mod counts;
+mod demo;
+mod packages;
+mod process;
+mod python;
+mod test;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Everything a developer of rtrace runs
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Build rtrace and trace a running FFTW program with it
+    Demo,
+    /// Install what the tests need and run them all, as root with those that trace
+    Test,
+    /// Run what continuous integration runs: fmt, tidy, clippy, doc, test
+    Ci,
+    /// Check the form of all source files
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Demo => demo::run(),
+        Task::Test => test::run(),
+        Task::Ci => ci::run(),
+        Task::Tidy => tidy::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}

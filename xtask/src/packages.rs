@@ -1,0 +1,59 @@
+//! Debian packages that a task needs: what is missing is named first, and installed by root only.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process;
+
+/// What building rtrace needs beside Rust: the compiler of BPF programs, and what libbpf needs.
+pub const BUILD: &[&str] = &["clang", "gcc", "libc6-dev", "libelf-dev", "make", "pkg-config", "zlib1g-dev"];
+
+/// What the demonstration traces.
+pub const DEMO: &[&str] = &["libfftw3-dev"];
+
+/// What the tests trace, and the programs that judge the results.
+pub const TEST: &[&str] = &[
+    "g++",
+    "libfftw3-dev",
+    "libxml2-utils",
+    "python3",
+    "python3-venv",
+    "qtbase5-dev",
+    "sqlite3",
+    "valgrind",
+    "xz-utils",
+];
+
+/// Whether this process may install packages and trace.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Installs what of `packages` is missing.
+///
+/// # Errors
+/// Something is missing and we are not root: the error holds the command to run.
+pub fn require(packages: &[&str]) -> Result<()> {
+    let missing: Vec<&str> = packages.iter().copied().filter(|package| !installed(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !is_root() {
+        bail!("packages are missing\n\nhint: sudo apt-get install --yes {}", missing.join(" "));
+    }
+    println!("installing {}", missing.join(" "));
+    process::run(apt_get().arg("update"))?;
+    process::run(apt_get().args(["install", "--yes", "--no-install-recommends"]).args(&missing))
+}
+
+fn installed(package: &str) -> bool {
+    let query = Command::new("dpkg-query").args(["--show", "--showformat=${db:Status-Status}", package]).output();
+    query.is_ok_and(|output| output.stdout == b"installed")
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.arg("--quiet").env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}

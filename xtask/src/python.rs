@@ -1,0 +1,24 @@
+//! The Python environment in `target/venv`, with the libraries that read traces in the tests.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::process;
+
+const REQUIREMENTS: &str = "pyarrow==26.0.1\nduckdb==2.0.0\npolars==2.1.0\n";
+
+/// Makes the environment, or brings it up to date.
+pub fn prepare() -> Result<()> {
+    let venv = crate::root().join("target/venv");
+    let stamp = venv.join("requirements.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|present| present == REQUIREMENTS) {
+        return Ok(());
+    }
+    println!("installing {} into {}", REQUIREMENTS.trim().replace('\n', " "), venv.display());
+    process::run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    process::run(Command::new(venv.join("bin/python")).args(install).args(REQUIREMENTS.lines()))?;
+    fs::write(&stamp, REQUIREMENTS).with_context(|| format!("failed to write `{}`", stamp.display()))
+}

@@ -1,0 +1,42 @@
+//! `cargo xtask test`: all tests of the workspace, on a machine that may have nothing but Rust.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::counts::Counts;
+use crate::{packages, process, python};
+
+/// Installs what is missing, runs every test, and ends with a line of counts.
+pub fn run() -> Result<()> {
+    packages::require(packages::BUILD)?;
+    match packages::require(packages::TEST).and_then(|()| python::prepare()) {
+        Err(error) if !packages::is_root() => println!("some tests will be skipped: {error}"),
+        result => result?,
+    }
+    if !packages::is_root() {
+        println!("not root: tests that trace will be skipped");
+    }
+    let (counts, success) = run_tests()?;
+    println!("{counts}");
+    if !success {
+        bail!("failed to pass all tests");
+    }
+    Ok(())
+}
+
+fn run_tests() -> Result<(Counts, bool)> {
+    let mut cargo = process::cargo(&["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    println!("$ {}", process::shown(&cargo));
+    let mut child = cargo.stdout(Stdio::piped()).spawn().context("failed to start cargo")?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
+        let line = line.context("failed to read what cargo prints")?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        counts.read(&line);
+    }
+    let status = child.wait().context("failed to wait for cargo")?;
+    Ok((counts, status.success()))
+}

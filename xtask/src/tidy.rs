@@ -1,0 +1,98 @@
+//! `cargo xtask tidy`: the form of source files, where neither rustfmt nor clippy looks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+const LONGEST: usize = 800;
+const LICENSE: &str = "SPDX-License-Identifier: ";
+
+/// Checks every source file of the workspace and names all faults.
+pub fn run() -> Result<()> {
+    let mut files = Vec::new();
+    collect(crate::root(), &mut files)?;
+    let mut faults = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
+        let name = file.strip_prefix(crate::root()).unwrap_or(file);
+        faults.extend(faults_in(name, &text));
+    }
+    if !faults.is_empty() {
+        bail!("failed to find all {} files tidy:\n{}", files.len(), faults.join("\n"));
+    }
+    println!("{} files are tidy", files.len());
+    Ok(())
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| format!("failed to list `{}`", folder.display()))?;
+    for entry in entries {
+        let path = entry.with_context(|| format!("failed to list `{}`", folder.display()))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            if name != "target" && name != ".git" && !name.ends_with(".rtrace") {
+                collect(&path, files)?;
+            }
+        } else if is_code(&path) || has_extension(&path, &["md", "toml"]) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn is_code(path: &Path) -> bool {
+    has_extension(path, &["rs", "c", "h", "cpp", "py"])
+}
+
+/// C of the kernel side and of the test targets stands for itself, outside any crate's manifest.
+fn needs_license(path: &Path) -> bool {
+    has_extension(path, &["c", "h", "cpp"])
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|found| extensions.iter().any(|&extension| found == extension))
+}
+
+fn faults_in(path: &Path, text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let lines = text.lines().count();
+    if is_code(path) && lines > LONGEST {
+        faults.push(format!("{}: {lines} lines, at most {LONGEST}", path.display()));
+    }
+    if needs_license(path) && !text.lines().next().unwrap_or_default().contains(LICENSE) {
+        faults.push(format!("{}:1: no `{LICENSE}`", path.display()));
+    }
+    for (index, line) in text.lines().enumerate() {
+        if line.ends_with([' ', '\t']) {
+            faults.push(format!("{}:{}: blanks at the end", path.display(), index + 1));
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        faults.push(format!("{}:{lines}: no newline at the end", path.display()));
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(name: &str, text: &str) -> Vec<String> {
+        faults_in(Path::new(name), text)
+    }
+
+    #[test]
+    fn tidy_files_have_no_faults() {
+        assert!(faults("a.rs", "fn main() {}\n").is_empty());
+        assert!(faults("a.c", "// SPDX-License-Identifier: MIT\n").is_empty());
+        assert!(faults("a.md", &"line\n".repeat(2000)).is_empty());
+    }
+
+    #[test]
+    fn faults_are_named_with_their_place() {
+        assert_eq!(faults("a.rs", "x \ny"), ["a.rs:1: blanks at the end", "a.rs:2: no newline at the end"]);
+        assert_eq!(faults("a.h", "int x;\n"), ["a.h:1: no `SPDX-License-Identifier: `"]);
+        assert_eq!(faults("a.rs", &"x\n".repeat(801)), ["a.rs: 801 lines, at most 800"]);
+    }
+}
