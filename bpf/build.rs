@@ -7,11 +7,13 @@ use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    SkeletonBuilder::new()
-        .source("src/rtrace.bpf.c")
-        .clang_args(["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Iinclude"])
-        .build_and_generate(out.join("rtrace.skel.rs"))
-        .expect("the BPF programs compile (needs clang, 14 or newer)");
+    for name in ["rtrace", "features"] {
+        SkeletonBuilder::new()
+            .source(format!("src/{name}.bpf.c"))
+            .clang_args(["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Iinclude"])
+            .build_and_generate(out.join(format!("{name}.skel.rs")))
+            .expect("the BPF programs compile (needs clang, 14 or newer)");
+    }
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=include");
 }

@@ -59,47 +59,73 @@ impl Programs {
 
     fn attach_multi(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Vec<Link>> {
         let progs = &self.skel.progs;
-        let link = |program: &ProgramMut<'_>, retprobe: bool, session: bool| {
-            let options = UprobeMultiOpts {
-                offsets: sites.iter().map(|site| site.file_offset as usize).collect(),
-                cookies: sites.iter().map(|site| site.cookie).collect(),
-                retprobe,
-                session,
-                ..Default::default()
-            };
-            program.attach_uprobe_multi_with_opts(pid_argument(target.pid), target.path, "", options)
-        };
+        let link = |program, kind| attach_sites(program, kind, target, sites);
         Ok(match role {
             Role::EnterAndReturn if self.mechanism() == Mechanism::Session => {
-                vec![link(&progs.rt_session, false, true)?]
+                vec![link(&progs.rt_session, LinkKind::Session)?]
             }
             Role::EnterAndReturn => {
-                vec![link(&progs.rt_multi_return, true, false)?, link(&progs.rt_multi_enter, false, false)?]
+                vec![link(&progs.rt_multi_return, LinkKind::Return)?, link(&progs.rt_multi_enter, LinkKind::Enter)?]
             }
-            Role::Enter => vec![link(&progs.rt_multi_enter, false, false)?],
-            Role::Exit => vec![link(&progs.rt_multi_exit, false, false)?],
+            Role::Enter => vec![link(&progs.rt_multi_enter, LinkKind::Enter)?],
+            Role::Exit => vec![link(&progs.rt_multi_exit, LinkKind::Enter)?],
         })
     }
 
     fn attach_single(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Vec<Link>> {
         let progs = &self.skel.progs;
-        let link = |program: &ProgramMut<'_>, site: &Site, retprobe: bool| {
-            let options = UprobeOpts { cookie: site.cookie, retprobe, ..Default::default() };
-            program.attach_uprobe_with_opts(pid_argument(target.pid), target.path, site.file_offset as usize, options)
-        };
         let mut links = Vec::with_capacity(sites.len());
         for site in sites {
             match role {
                 Role::EnterAndReturn => {
-                    links.push(link(&progs.rt_single_return, site, true)?);
-                    links.push(link(&progs.rt_single_enter, site, false)?);
+                    links.push(attach_site(&progs.rt_single_return, LinkKind::Return, target, site)?);
+                    links.push(attach_site(&progs.rt_single_enter, LinkKind::Enter, target, site)?);
                 }
-                Role::Enter => links.push(link(&progs.rt_single_enter, site, false)?),
-                Role::Exit => links.push(link(&progs.rt_single_exit, site, false)?),
+                Role::Enter => links.push(attach_site(&progs.rt_single_enter, LinkKind::Enter, target, site)?),
+                Role::Exit => links.push(attach_site(&progs.rt_single_exit, LinkKind::Enter, target, site)?),
             }
         }
         Ok(links)
     }
+}
+
+/// What makes the kernel run a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkKind {
+    /// The instruction at the site.
+    Enter,
+    /// The return of the function that begins at the site.
+    Return,
+    /// Both.
+    Session,
+}
+
+/// One link for all sites.
+pub(crate) fn attach_sites(
+    program: &ProgramMut<'_>,
+    kind: LinkKind,
+    target: AttachTarget<'_>,
+    sites: &[Site],
+) -> libbpf_rs::Result<Link> {
+    let options = UprobeMultiOpts {
+        offsets: sites.iter().map(|site| site.file_offset as usize).collect(),
+        cookies: sites.iter().map(|site| site.cookie).collect(),
+        retprobe: kind == LinkKind::Return,
+        session: kind == LinkKind::Session,
+        ..Default::default()
+    };
+    program.attach_uprobe_multi_with_opts(pid_argument(target.pid), target.path, "", options)
+}
+
+/// A link for one site.
+pub(crate) fn attach_site(
+    program: &ProgramMut<'_>,
+    kind: LinkKind,
+    target: AttachTarget<'_>,
+    site: &Site,
+) -> libbpf_rs::Result<Link> {
+    let options = UprobeOpts { cookie: site.cookie, retprobe: kind == LinkKind::Return, ..Default::default() };
+    program.attach_uprobe_with_opts(pid_argument(target.pid), target.path, site.file_offset as usize, options)
 }
 
 fn pid_argument(pid: Option<u32>) -> i32 {

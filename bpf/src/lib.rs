@@ -16,8 +16,15 @@ pub mod wire;
 #[cfg(test)]
 mod stack_model;
 
+/// Whether libbpf talks on standard error: the verifier's whole reasons, and its warnings.
+pub fn set_verbose(verbose: bool) {
+    if !verbose {
+        libbpf_rs::set_print(None);
+    }
+}
+
 pub use attach::{AttachTarget, Probes, Role, Site};
 pub use error::Error;
 pub use programs::{LoadOptions, Mechanism, OpenThread, Programs};
 pub use reader::Reader;
-pub use self_test::{Abilities, probe};
+pub use self_test::{Abilities, best_mechanism, probe};

@@ -44,7 +44,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 16);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u32);
 	__type(value, struct rt_location);
@@ -52,7 +52,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 16);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct rt_loss_key);
 	__type(value, u64);

@@ -12,7 +12,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::Error;
-use crate::skeleton::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
+use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::wire::{self, CallRecord, Limit, LocationRecord, LossKey, OpenThreadRecord, TracedCode};
 
 /// How probes are attached; the better ones first.

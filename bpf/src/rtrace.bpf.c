@@ -13,23 +13,14 @@
 #include "hit.bpf.h"
 #include "lifecycle.bpf.h"
 #include "open.bpf.h"
+#include "session.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-/* The kfunc's prototype changed in Linux 7.0. */
-extern bool bpf_session_is_return___v6(void) __ksym __weak;
-extern bool bpf_session_is_return___v7(void *ctx) __ksym __weak;
 
 SEC("uprobe.session")
 int rt_session(struct pt_regs *ctx)
 {
-	bool is_return;
-
-	if (bpf_ksym_exists(bpf_session_is_return___v6))
-		is_return = bpf_session_is_return___v6();
-	else
-		is_return = bpf_session_is_return___v7(ctx);
-	if (is_return) {
+	if (is_return(ctx)) {
 		on_exit(ctx, ctx->sp - sizeof(u64));
 		return 0;
 	}

@@ -1,9 +1,13 @@
 //! Which of the kernel's abilities work here: tried, not inferred from a version.
 
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 
-use crate::wire::{self, EndingCode, PolicyCode};
-use crate::{AttachTarget, Error, LoadOptions, Mechanism, Programs, Role, Site};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+
+use crate::attach::{LinkKind, attach_site, attach_sites};
+use crate::skeleton::features::FeaturesSkelBuilder;
+use crate::{AttachTarget, Mechanism, Site};
 
 /// What was tried, and what came of it.
 #[derive(Debug)]
@@ -19,11 +23,26 @@ impl Abilities {
     }
 }
 
-/// Tries every mechanism on a function of this program itself.
+/// The best mechanism that works.
+///
+/// # Errors
+/// The reasons why none does.
+pub fn best_mechanism() -> Result<Mechanism, String> {
+    let mut reasons = Vec::new();
+    for mechanism in Mechanism::ALL {
+        match sees_a_call(mechanism) {
+            Ok(()) => return Ok(mechanism),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    Err(reasons.join("; "))
+}
+
+/// Tries every mechanism.
 pub fn probe() -> Abilities {
     let mechanisms = Mechanism::ALL
         .into_iter()
-        .map(|mechanism| (mechanism, records_a_call(mechanism).map_err(|error| error.to_string())))
+        .map(|mechanism| (mechanism, sees_a_call(mechanism).map_err(|error| error.to_string())))
         .collect();
     Abilities { mechanisms }
 }
@@ -36,29 +55,51 @@ extern "C" fn probed(argument: u64) -> u64 {
 
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error(transparent)]
-    Kernel(#[from] Error),
+    #[error("failed to use {mechanism}: {source}")]
+    Kernel { mechanism: &'static str, source: libbpf_rs::Error },
     #[error("failed to find rtrace's own code in `/proc/self/maps`")]
     NotMapped,
-    #[error("probes were attached, but {0} of 1 call was recorded")]
-    Calls(usize),
+    #[error("failed to see a call by {mechanism}: {enters} enters and {returns} returns of 1")]
+    Calls { mechanism: &'static str, enters: u64, returns: u64 },
 }
 
-fn records_a_call(mechanism: Mechanism) -> Result<(), Failure> {
+/// Probes a function of this program itself, calls it, and looks whether that was seen.
+fn sees_a_call(mechanism: Mechanism) -> Result<(), Failure> {
+    let name = mechanism.name();
+    let error = |source| Failure::Kernel { mechanism: name, source };
     let (path, file_offset) = own_code(probed as *const () as usize).ok_or(Failure::NotMapped)?;
-    let programs = Programs::load(&LoadOptions { mechanism, ring_bytes: 4096, follow_children: false })?;
-    programs.trace(std::process::id())?;
+    let mut storage = MaybeUninit::uninit();
+    let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(error)?;
+    open.progs.count_session.set_autoload(mechanism == Mechanism::Session);
+    for program in [&mut open.progs.count_multi_enter, &mut open.progs.count_multi_return] {
+        program.set_autoload(mechanism == Mechanism::Multi);
+    }
+    for program in [&mut open.progs.count_single_enter, &mut open.progs.count_single_return] {
+        program.set_autoload(mechanism == Mechanism::Single);
+    }
+    let skel = open.load().map_err(error)?;
+    let progs = &skel.progs;
     let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
-    let site = Site { file_offset, cookie: wire::entry_cookie(0, PolicyCode::RT_POLICY_URETPROBE) };
-    let probes = programs.attach(Role::EnterAndReturn, target, &[site])?;
-    programs.arm();
+    let site = Site { file_offset, cookie: 0 };
+    let links = match mechanism {
+        Mechanism::Session => vec![attach_sites(&progs.count_session, LinkKind::Session, target, &[site])],
+        Mechanism::Multi => vec![
+            attach_sites(&progs.count_multi_return, LinkKind::Return, target, &[site]),
+            attach_sites(&progs.count_multi_enter, LinkKind::Enter, target, &[site]),
+        ],
+        Mechanism::Single => vec![
+            attach_site(&progs.count_single_return, LinkKind::Return, target, &site),
+            attach_site(&progs.count_single_enter, LinkKind::Enter, target, &site),
+        ],
+    };
+    let links = links.into_iter().collect::<libbpf_rs::Result<Vec<_>>>().map_err(error)?;
     std::hint::black_box(probed(1));
-    programs.disarm();
-    drop(probes);
-    let (mut calls, mut events) = (Vec::new(), Vec::new());
-    programs.reader()?.read(&mut calls, &mut events)?;
-    calls.retain(|call| call.ending == EndingCode::RT_RETURNED);
-    if calls.len() == 1 { Ok(()) } else { Err(Failure::Calls(calls.len())) }
+    drop(links);
+    let counts = skel.maps.bss_data.as_deref().expect("the programs have data");
+    match (counts.enters, counts.returns) {
+        (1, 1) => Ok(()),
+        (enters, returns) => Err(Failure::Calls { mechanism: name, enters, returns }),
+    }
 }
 
 /// The file that holds the code at an address of this process, and the offset in it.

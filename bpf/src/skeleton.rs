@@ -1,4 +1,12 @@
-//! The skeleton that libbpf-cargo generates from the compiled programs.
+//! The skeletons that libbpf-cargo generates from the compiled programs.
 #![allow(missing_docs, unused_imports, clippy::all, clippy::restriction, reason = "generated code")]
 
-include!(concat!(env!("OUT_DIR"), "/rtrace.skel.rs"));
+/// The programs that record.
+pub mod rtrace {
+    include!(concat!(env!("OUT_DIR"), "/rtrace.skel.rs"));
+}
+
+/// The programs that try out what the kernel can do.
+pub mod features {
+    include!(concat!(env!("OUT_DIR"), "/features.skel.rs"));
+}

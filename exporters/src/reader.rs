@@ -9,8 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Process, Region, RegionId,
-    Summary,
+    Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Process, Region, RegionId, Summary,
 };
 
 use crate::Error;
@@ -134,9 +133,8 @@ impl Trace {
 
     /// The process that a location belongs to: the last of its pid that began before it.
     pub fn process_of(&self, location: &Location) -> Option<&Process> {
-        let after = self
-            .processes
-            .partition_point(|process| (process.pid, process.start) <= (location.pid, location.start));
+        let after =
+            self.processes.partition_point(|process| (process.pid, process.start) <= (location.pid, location.start));
         let process = self.processes.get(after.checked_sub(1)?)?;
         (process.pid == location.pid).then_some(process)
     }

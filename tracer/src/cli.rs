@@ -68,6 +68,7 @@ pub fn main() -> ExitCode {
 }
 
 fn act(cli: &Cli) -> anyhow::Result<Outcome> {
+    rtrace_bpf::set_verbose(cli.verbose);
     match &cli.verb {
         Verb::Attach(options) => attach::attach(options),
         Verb::Run(options) => run::run(options),

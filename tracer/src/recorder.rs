@@ -71,11 +71,8 @@ pub fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    let load = LoadOptions {
-        mechanism: options.mechanism,
-        ring_bytes: options.ring_bytes,
-        follow_children: options.follow,
-    };
+    let load =
+        LoadOptions { mechanism: options.mechanism, ring_bytes: options.ring_bytes, follow_children: options.follow };
     let programs = Programs::load(&load)?;
     let attachment = attach_all(&programs, plan, options)?;
     let pipeline = Pipeline::start(sinks);

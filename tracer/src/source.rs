@@ -216,8 +216,7 @@ impl<'a> Source<'a> {
     }
 
     fn losses(&self) -> Result<Vec<Loss>, Error> {
-        let mut losses: Vec<Loss> =
-            self.programs.losses()?.iter().map(|&(key, count)| loss_of(&key, count)).collect();
+        let mut losses: Vec<Loss> = self.programs.losses()?.iter().map(|&(key, count)| loss_of(&key, count)).collect();
         if self.bad_records > 0 {
             losses.push(Loss { reason: LossReason::BadRecord, region: None, count: self.bad_records });
         }

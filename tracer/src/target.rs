@@ -197,8 +197,8 @@ fn source(
 }
 
 fn identity(path: &Path) -> Result<(u64, u64), Error> {
-    let metadata = std::fs::metadata(path)
-        .map_err(|source| rtrace_symbolizer::Error::Read { path: path.to_owned(), source })?;
+    let metadata =
+        std::fs::metadata(path).map_err(|source| rtrace_symbolizer::Error::Read { path: path.to_owned(), source })?;
     Ok((metadata.dev(), metadata.ino()))
 }
 

@@ -1,7 +1,7 @@
 //! The live view of rtrace in a terminal.
 //!
-//! [`live`] gives two ends of one state: a [`LiveSink`] that the recording feeds, and a [`Handle`]
-//! that [`run`] draws from. The recording never waits for the terminal, and only drawing knows
+//! [`live()`] gives two ends of one state: a [`LiveSink`] that the recording feeds, and a [`Handle`]
+//! that [`run()`] draws from. The recording never waits for the terminal, and only drawing knows
 //! what a screen is: `live` and `snapshot` hold state, `app` what the user has done to the view of
 //! it, `view` and `column` what that looks like, `term` the terminal.
 

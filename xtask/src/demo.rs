@@ -13,6 +13,7 @@ use crate::{packages, process};
 
 /// How long the program would run if it were not ended.
 const SECONDS: &str = "20";
+const UNTIL_ITS_END: &str = "the program is there until its end";
 
 /// Builds rtrace, traces an FFTW program for three seconds, shows the result, and checks that the
 /// program computed what it computes untraced.
@@ -90,13 +91,14 @@ impl Running {
     }
 
     fn pid(&self) -> u32 {
-        self.0.as_ref().expect("it is there until its end").id()
+        self.0.as_ref().expect(UNTIL_ITS_END).id()
     }
 
     /// Asks it to finish its round, and gives what it prints.
     fn end(mut self) -> Result<String> {
-        let child = self.0.take().expect("it is there until its end");
-        kill_process(Pid::from_child(&child), Signal::TERM).context("failed to end the program")?;
+        let pid = self.0.as_ref().map(Pid::from_child).expect(UNTIL_ITS_END);
+        kill_process(pid, Signal::TERM).context("failed to end the program")?;
+        let child = self.0.take().expect(UNTIL_ITS_END);
         let output = child.wait_with_output().context("failed to wait for the program")?;
         if !output.status.success() {
             bail!("failed to keep the program alive: it ended with {}", output.status);

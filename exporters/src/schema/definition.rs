@@ -88,8 +88,7 @@ impl Row for Region {
 }
 
 fn symbols<'a>(values: impl Iterator<Item = &'a [SymbolName]>) -> ArrayRef {
-    let fields =
-        vec![Field::new("symbol", DataType::Utf8, false), Field::new("version", DataType::Utf8, true)];
+    let fields = vec![Field::new("symbol", DataType::Utf8, false), Field::new("version", DataType::Utf8, true)];
     let mut lists = ListBuilder::new(StructBuilder::from_fields(fields, 0));
     for list in values {
         let names = lists.values();
@@ -105,8 +104,7 @@ fn symbols<'a>(values: impl Iterator<Item = &'a [SymbolName]>) -> ArrayRef {
 }
 
 fn symbol_names(list: &ArrayRef) -> Result<Vec<SymbolName>, ColumnError> {
-    let type_error =
-        || ColumnError::Type { column: "symbols".to_owned(), found: list.data_type().to_string() };
+    let type_error = || ColumnError::Type { column: "symbols".to_owned(), found: list.data_type().to_string() };
     let names = list.as_struct_opt().ok_or_else(type_error)?;
     let field = |name| names.column_by_name(name)?.as_string_opt::<i32>();
     let symbols = field("symbol").ok_or_else(type_error)?;

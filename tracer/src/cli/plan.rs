@@ -4,11 +4,9 @@ use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
 
 use anyhow::Context as _;
-use rtrace::report::Format;
 use rtrace::target;
-use rustix::termios::tcgetwinsize;
 
-use super::Outcome;
+use super::{Outcome, terminal_columns};
 use super::plan_table::{self, View};
 
 /// Prints the plan.
@@ -19,9 +17,8 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         pids => target::of_processes(pids, patterns)?,
     };
     let (plan, _) = super::record::plan(target, &options.selection);
-    let width = tcgetwinsize(stdout()).map(|size| size.ws_col).ok().filter(|&columns| columns > 0);
     let mut output = BufWriter::new(stdout().lock());
-    plan_table::render(&plan, View { format: Format::Table, verbose, width }, &mut output)
+    plan_table::render(&plan, View { format: options.format, verbose, width: terminal_columns() }, &mut output)
         .and_then(|()| output.flush())
         .context("failed to write to standard output")?;
     Ok(Outcome::Complete)

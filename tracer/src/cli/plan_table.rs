@@ -318,7 +318,8 @@ Not probed:
 
 no uretprobe by default: `/bin/x` imports `dlopen`
 ";
-        let tidy = |text: &str| text.lines().map(|line| line.split_whitespace().collect()).collect::<Vec<Vec<&str>>>().len();
+        let tidy =
+            |text: &str| text.lines().map(|line| line.split_whitespace().collect()).collect::<Vec<Vec<&str>>>().len();
         assert_eq!(tidy(&text), tidy(expected));
         for (line, expected) in text.lines().zip(expected.lines()) {
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,15 +1,15 @@
 //! What `attach` and `run` share: from what the user named to a recording on disk.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
 use rtrace::plan::{self, Plan};
+use rtrace::privilege::{self, shell_quote};
 use rtrace::recorder;
 use rtrace::target::Target;
-use rtrace::privilege::{self, shell_quote};
 use rtrace_bpf::Mechanism;
-use rtrace_exporters::{Owner, TraceWriter};
+use rtrace_exporters::TraceWriter;
 use rtrace_model::{RegionId, Sink, Summary};
 
 use super::Outcome;
@@ -30,18 +30,7 @@ pub fn plan(target: Target, selection: &Selection) -> (Plan, Vec<Vec<u32>>) {
 
 /// The best mechanism that this kernel has.
 pub fn mechanism() -> anyhow::Result<Mechanism> {
-    let abilities = rtrace_bpf::probe();
-    match abilities.best() {
-        Some(mechanism) => Ok(mechanism),
-        None => {
-            let reasons: Vec<String> = abilities
-                .mechanisms
-                .iter()
-                .filter_map(|(_, result)| result.as_ref().err().cloned())
-                .collect();
-            Err(anyhow::anyhow!("failed to place a probe: {}", reasons.join("; "))).hint("rtrace doctor")
-        }
-    }
+    rtrace_bpf::best_mechanism().map_err(anyhow::Error::msg).hint("rtrace doctor")
 }
 
 /// A recording that is ready to begin.
@@ -67,8 +56,8 @@ impl Session<'_> {
             return Err(anyhow::anyhow!("failed to find a function to probe in {}", self.target))
                 .hint("rtrace plan says why each function is left out");
         }
-        let owner = privilege::invoker().map(|invoker| Owner { uid: invoker.uid, gid: invoker.gid });
-        let writer = TraceWriter::create(self.directory, owner).hint("choose another directory with --output DIR")?;
+        let writer = TraceWriter::create(self.directory, privilege::invoker())
+            .hint("choose another directory with --output DIR")?;
         if !(self.live && rtrace_tui::is_possible()) {
             let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
             return recorder::record(self.plan, &self.options, sinks, self.stop, armed);
@@ -78,6 +67,7 @@ impl Session<'_> {
         std::thread::scope(|scope| {
             let recording = scope.spawn(|| recorder::record(self.plan, &self.options, sinks, self.stop, armed));
             let shown = rtrace_tui::run(&handle, self.stop);
+            self.stop.store(true, Ordering::Relaxed);
             let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             shown.context("failed to show the live view")?;
             recorded

@@ -1,6 +1,5 @@
 //! `rtrace run`: runs a command and traces it from its first instruction.
 
-use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::Child;
 use std::sync::Arc;
@@ -44,7 +43,7 @@ pub fn run(options: &Run) -> anyhow::Result<Outcome> {
         directory: &directory,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.
-        live: !recording.no_tui && !std::io::stdout().is_terminal(),
+        live: false,
         stop: &stop,
     }
     .record(|| {

@@ -35,7 +35,7 @@ const GROUPS: &[Group] = &[
     Group {
         denial: Exit("it may return more than once, through a saved copy of its return address"),
         names: &["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "savectx", "getcontext"],
-        prefixes: &["__GI___sigsetjmp", "__GI__setjmp"],
+        prefixes: &[],
     },
     Group {
         denial: Exit("it continues elsewhere instead of returning"),
@@ -79,13 +79,19 @@ const GROUPS: &[Group] = &[
     },
     Group {
         denial: Exit("it walks or leaves the frames above it"),
-        names: &["__cxa_throw", "__cxa_rethrow", "__cxa_call_unexpected", "__cxa_call_terminate", "rust_eh_personality"],
+        names: &[
+            "__cxa_throw",
+            "__cxa_rethrow",
+            "__cxa_call_unexpected",
+            "__cxa_call_terminate",
+            "rust_eh_personality",
+        ],
         prefixes: &["_Unwind_", "__gcc_personality_", "__gxx_personality_"],
     },
     Group {
         denial: Exit("the dynamic linker calls it outside the calling convention"),
-        names: &["__tls_get_addr", "___tls_get_addr", "__tls_get_addr_slow"],
-        prefixes: &["_dl_", "_dl_runtime_resolve", "_dl_tlsdesc_"],
+        names: &["__tls_get_addr", "___tls_get_addr"],
+        prefixes: &["_dl_"],
     },
     Group {
         denial: Exit("it does not return"),
@@ -107,8 +113,9 @@ const GROUPS: &[Group] = &[
             "__libc_start_main",
             "__libc_start_call_main",
             "_start",
+            "_ZSt9terminatev",
         ],
-        prefixes: &["_ZSt9terminatev", "__cxa_bad_"],
+        prefixes: &["__cxa_bad_"],
     },
     Group {
         denial: Exit("on success another program replaces this one"),

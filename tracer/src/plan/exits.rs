@@ -16,6 +16,8 @@
 
 mod indirect;
 mod stack;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -239,9 +241,7 @@ impl<'a> Walk<'a> {
 
     /// Whether another function begins here, unless a jump to it has been judged to stay inside.
     fn begins_another(&self, address: u64) -> bool {
-        address != self.entry
-            && self.text.is_entry(address)
-            && !self.jumps.contains_key(&address)
+        address != self.entry && self.text.is_entry(address) && !self.jumps.contains_key(&address)
     }
 
     /// Where control goes from one instruction.
@@ -318,7 +318,8 @@ impl<'a> Walk<'a> {
     /// What a jump to `target` means.
     fn judge(&self, target: u64, stack: Stack) -> Result<Place, Why> {
         let frame_left = stack.pointer.is_some_and(|depth| depth != 0);
-        if target != self.entry && self.locate(target).is_some() && !(self.text.is_entry(target) && !frame_left) {
+        let is_function = target == self.entry || self.text.is_entry(target) && !frame_left;
+        if self.locate(target).is_some() && !is_function {
             return Ok(Place::Inside);
         }
         if self.text.is_entry(target) || self.text.is_stub(target) {
@@ -340,8 +341,7 @@ impl<'a> Walk<'a> {
     }
 
     fn resolve(&mut self, jump: &Instruction) -> Result<(), Unprovable> {
-        let (stack, destination) =
-            indirect::destination(self, jump).ok_or(self.fault(jump.ip(), Why::IndirectJump))?;
+        let (stack, destination) = indirect::destination(self, jump).ok_or(self.fault(jump.ip(), Why::IndirectJump))?;
         match destination {
             Destination::Pointer => self.leave(jump, None),
             Destination::Known(target) => self.go(jump, target, stack),

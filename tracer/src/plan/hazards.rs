@@ -18,19 +18,9 @@ pub struct Hazards {
     pub stacks: Option<String>,
 }
 
-/// Modules that define the means; by the beginnings of their file names.
-const PROVIDERS: [&str; 10] = [
-    "libc.so.",
-    "libc-",
-    "ld-linux",
-    "ld-musl",
-    "ld-2.",
-    "libpthread",
-    "libdl",
-    "librt",
-    "libm.so.",
-    "libgcc_s.so.",
-];
+/// Libraries that define the means; their file names up to `.so`, without a version.
+const PROVIDERS: [&str; 9] =
+    ["libc", "libpthread", "libdl", "librt", "libgcc_s", "ld", "ld-linux-x86-64", "ld-musl-x86_64", "libc.musl-x86_64"];
 
 /// Imports that unwind, or that bring code that does.
 const UNWINDING: [&str; 12] = [
@@ -80,7 +70,7 @@ pub fn of_images<'a>(images: impl Iterator<Item = (&'a str, &'a Image)>) -> Haza
     let mut hazards = Hazards::default();
     for (path, image) in images {
         let name = path.rsplit('/').next().unwrap_or(path);
-        if PROVIDERS.iter().any(|provider| name.starts_with(provider)) {
+        if is_provider(name) {
             continue;
         }
         let module = Module { path, name, image, imports: image.imports() };
@@ -95,6 +85,13 @@ pub fn of_images<'a>(images: impl Iterator<Item = (&'a str, &'a Image)>) -> Haza
         }
     }
     hazards
+}
+
+/// Whether this is `libc.so.6`, `libc-2.31.so` or another of the [`PROVIDERS`].
+fn is_provider(file_name: &str) -> bool {
+    let stem = file_name.split(".so").next().unwrap_or(file_name);
+    let unversioned = stem.split_once("-2.").map_or(stem, |(name, _)| name);
+    PROVIDERS.contains(&unversioned)
 }
 
 struct Module<'a> {
@@ -149,5 +146,66 @@ impl Module<'_> {
 
     fn says(&self, what: &str) -> String {
         format!("`{}` {what}", escape(self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::super::testing::{self, image};
+    use super::*;
+
+    fn of_program(source: &str, flags: &[&str]) -> Option<Hazards> {
+        let image = testing::compile("c", source, flags)?;
+        Some(of_images([("/opt/program", &image)].into_iter()))
+    }
+
+    #[test]
+    fn providers_are_told_by_their_whole_name() {
+        for name in ["libc.so.6", "libc-2.31.so", "ld-linux-x86-64.so.2", "ld-2.31.so", "libgcc_s.so.1"] {
+            assert!(is_provider(name), "{name}");
+        }
+        for name in ["libcrypto.so.3", "libdleyna.so", "librttopo.so.1", "ldap", "libclang-14.so.1"] {
+            assert!(!is_provider(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_plain_program_has_none() {
+        let Some(hazards) = of_program("#include <stdio.h>\nint main(void) { return puts(\"\"); }", &[]) else {
+            return;
+        };
+        assert_eq!(hazards, Hazards::default());
+    }
+
+    #[test]
+    fn imports_make_hazards_and_are_named() {
+        let source = "#include <dlfcn.h>\n#include <signal.h>\n\
+            int main(void) { sigaltstack(0, 0); return dlopen(\"x\", 1) != 0; }";
+        let Some(hazards) = of_program(source, &[]) else { return };
+        assert!(hazards.unwind.unwrap().starts_with("`/opt/program` imports `dlopen`"));
+        assert!(hazards.stacks.unwrap().starts_with("`/opt/program` imports `sigaltstack`"));
+    }
+
+    #[test]
+    fn static_programs_bring_their_unwinder() {
+        for flags in [&["-static"][..], &["-static", "-s"]] {
+            let Some(hazards) = of_program("int main(void) { return 0; }", flags) else { return };
+            assert!(hazards.unwind.is_some(), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn code_of_which_nothing_is_known_is_a_hazard() {
+        let hazards = of_images([("/opt/program", &image(&[0xc3]))].into_iter());
+        assert!(hazards.unwind.unwrap().contains("no unwind tables"));
+        assert!(hazards.stacks.is_some());
+    }
+
+    #[test]
+    fn hostile_paths_are_escaped() {
+        let hazards = of_images([("/opt/\u{1b}[31m", &image(&[0xc3]))].into_iter());
+        assert!(!hazards.any().unwrap().contains('\u{1b}'));
     }
 }

@@ -103,16 +103,16 @@ mod tests {
     #[test]
     fn emulates_what_the_kernel_emulates() {
         let emulated: [&[u8]; 10] = [
-            &[0x55],                               // push rbp
-            &[0x41, 0x57],                         // push r15
-            &[0xf3, 0x90],                         // pause
-            &[0xe8, 0, 0, 0, 0],                   // call
-            &[0xeb, 0],                            // jmp
-            &[0xf2, 0xe9, 0, 0, 0, 0],             // bnd jmp
-            &[0x74, 0],                            // je
-            &[0x0f, 0x8f, 0, 0, 0, 0],             // jg
+            &[0x55],                   // push rbp
+            &[0x41, 0x57],             // push r15
+            &[0xf3, 0x90],             // pause
+            &[0xe8, 0, 0, 0, 0],       // call
+            &[0xeb, 0],                // jmp
+            &[0xf2, 0xe9, 0, 0, 0, 0], // bnd jmp
+            &[0x74, 0],                // je
+            &[0x0f, 0x8f, 0, 0, 0, 0], // jg
             &NOP5,
-            &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],    // nop8
+            &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], // nop8
         ];
         for bytes in emulated {
             assert_eq!(handling(bytes), Handling::Emulated, "{bytes:x?}");
@@ -122,16 +122,16 @@ mod tests {
     #[test]
     fn steps_what_the_kernel_steps() {
         let stepped: [&[u8]; 10] = [
-            &[0xf3, 0x0f, 0x1e, 0xfa],             // endbr64
-            &[0xc3],                               // ret
-            &[0xf3, 0xc3],                         // rep ret
-            &[0x6a, 0x01],                         // push 1
-            &[0x66, 0x50],                         // push ax
-            &[0x48, 0x50],                         // push rax with a needless REX.W
-            &[0x48, 0x83, 0xec, 0x08],             // sub rsp, 8
+            &[0xf3, 0x0f, 0x1e, 0xfa],                      // endbr64
+            &[0xc3],                                        // ret
+            &[0xf3, 0xc3],                                  // rep ret
+            &[0x6a, 0x01],                                  // push 1
+            &[0x66, 0x50],                                  // push ax
+            &[0x48, 0x50],                                  // push rax with a needless REX.W
+            &[0x48, 0x83, 0xec, 0x08],                      // sub rsp, 8
             &[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0], // mov rax, fs:0x28
-            &[0xff, 0x25, 0, 0, 0, 0],             // jmp [rip]
-            &[0x66, 0x0f, 0x38, 0x00, 0xc1],       // pshufb
+            &[0xff, 0x25, 0, 0, 0, 0],                      // jmp [rip]
+            &[0x66, 0x0f, 0x38, 0x00, 0xc1],                // pshufb
         ];
         for bytes in stepped {
             assert_eq!(handling(bytes), Handling::SingleStep, "{bytes:x?}");
@@ -141,17 +141,17 @@ mod tests {
     #[test]
     fn refuses_what_the_kernel_refuses() {
         let refused: [&[u8]; 11] = [
-            &[0xf0, 0x0f, 0xb1, 0x0f],             // lock cmpxchg
-            &[0x3e, 0xff, 0xe0],                   // notrack jmp rax
+            &[0xf0, 0x0f, 0xb1, 0x0f],                      // lock cmpxchg
+            &[0x3e, 0xff, 0xe0],                            // notrack jmp rax
             &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], // nop10
-            &[0xc5, 0xf8, 0x77],                   // vzeroupper
-            &[0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc0], // EVEX vmovaps
-            &[0x0f, 0x05],                         // syscall
-            &[0x0f, 0x0b],                         // ud2
-            &[0xcc],                               // int3
-            &[0xf4],                               // hlt
-            &[0x49, 0x90],                         // xchg r8, rax
-            &[0x66, 0x66, 0x48, 0xe8, 0, 0, 0, 0], // data16 call
+            &[0xc5, 0xf8, 0x77],                            // vzeroupper
+            &[0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc0],          // EVEX vmovaps
+            &[0x0f, 0x05],                                  // syscall
+            &[0x0f, 0x0b],                                  // ud2
+            &[0xcc],                                        // int3
+            &[0xf4],                                        // hlt
+            &[0x49, 0x90],                                  // xchg r8, rax
+            &[0x66, 0x66, 0x48, 0xe8, 0, 0, 0, 0],          // data16 call
         ];
         for bytes in refused {
             assert!(matches!(handling(bytes), Handling::Refused(_)), "{bytes:x?}");

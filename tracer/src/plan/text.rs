@@ -185,7 +185,9 @@ impl<'a> Text<'a> {
 /// Where a direct jump goes when it is taken; calls are not jumps.
 pub fn branch_target(instruction: &Instruction) -> Option<u64> {
     match instruction.flow_control() {
-        FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch if instruction.op0_kind() == OpKind::NearBranch64 => {
+        FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch
+            if instruction.op0_kind() == OpKind::NearBranch64 =>
+        {
             Some(instruction.near_branch_target())
         }
         _ => None,

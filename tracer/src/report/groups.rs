@@ -140,7 +140,7 @@ calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  tid  threa
         assert_eq!(
             table(By::Process, &calls, Sort::Lost, &[]),
             "\
-calls  inclusive  exclusive  mean   p50    p99     max     lost  pid  process
+calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  process
     4     110 ns     110 ns  47 ns  30 ns  100 ns  100 ns     2   70  /usr/bin/prog
 "
         );

@@ -31,12 +31,7 @@ fn program(process: &Process) -> &str {
 }
 
 /// Lines below the rows.
-pub(super) fn notes(
-    trace: &Trace,
-    losses: &[Loss],
-    lost_callers: u64,
-    left_out: usize,
-) -> Result<Vec<String>, Error> {
+pub(super) fn notes(trace: &Trace, losses: &[Loss], lost_callers: u64, left_out: usize) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     if left_out > 0 {
         notes.push(format!("{left_out} more rows are not shown"));
@@ -77,7 +72,9 @@ fn blind_windows(trace: &Trace) -> Result<Option<String>, Error> {
     }
     let note = || {
         let longest = format_ns(longest);
-        format!("calls may be missing: {windows} times a library was mapped before its probes were placed, for up to {longest}")
+        format!(
+            "calls may be missing: {windows} times a library was mapped before its probes were placed, for up to {longest}"
+        )
     };
     Ok((windows > 0).then(note))
 }

@@ -190,9 +190,7 @@ impl Label {
             Label::Root => String::new(),
             Label::LostCaller => "[lost caller]".to_owned(),
             Label::MorePaths => "[more paths]".to_owned(),
-            Label::Region(id) => {
-                trace.region(id).map_or_else(|| "[unknown]".to_owned(), |region| region.name.clone())
-            }
+            Label::Region(id) => trace.region(id).map_or_else(|| "[unknown]".to_owned(), |region| region.name.clone()),
         }
     }
 }

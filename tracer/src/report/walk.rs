@@ -76,7 +76,10 @@ struct Thread<M> {
 enum Step<'a, M> {
     Remembered(Open<M>),
     /// A call to visit; late, if it has waited for its caller and waits no longer.
-    Visit { call: &'a Call, late: bool },
+    Visit {
+        call: &'a Call,
+        late: bool,
+    },
 }
 
 impl<M> Step<'_, M> {

@@ -22,6 +22,8 @@ pub struct Recording {
     pub duration: Option<Duration>,
 
     /// Show a line of progress instead of the live view
+    ///
+    /// `run` always does, as the command's own output would run through a live view.
     #[arg(long)]
     pub no_tui: bool,
 

@@ -95,7 +95,8 @@ impl Walk<'_> {
     fn predecessors(&self, address: u64) -> Vec<Instruction> {
         let line = (1..=15).find_map(|len| {
             let start = address.checked_sub(len)?;
-            let instruction = self.cell(start).filter(|cell| u64::from(cell.len) == len).and(self.text.instruction(start))?;
+            let instruction =
+                self.cell(start).filter(|cell| u64::from(cell.len) == len).and(self.text.instruction(start))?;
             let runs_on = !matches!(
                 instruction.flow_control(),
                 FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
@@ -191,7 +192,8 @@ impl Walk<'_> {
         before.find(|instruction| instruction.mnemonic() == Mnemonic::Ja)?;
         let comparison = before.find(|instruction| instruction.rflags_modified() != RflagsBits::NONE)?;
         let immediate = !matches!(comparison.op1_kind(), OpKind::Register | OpKind::Memory);
-        let last = (comparison.mnemonic() == Mnemonic::Cmp && immediate).then(|| comparison.immediate(1) & 0xffff_ffff)?;
+        let last =
+            (comparison.mnemonic() == Mnemonic::Cmp && immediate).then(|| comparison.immediate(1) & 0xffff_ffff)?;
         (last < MAX_TABLE).then_some(last + 1)
     }
 
@@ -248,10 +250,7 @@ fn effect(info: &mut InstructionInfoFactory, instruction: &Instruction, register
 
 /// Whether callers pass an argument in this register.
 fn is_argument(register: Register) -> bool {
-    matches!(
-        register,
-        Register::RDI | Register::RSI | Register::RDX | Register::RCX | Register::R8 | Register::R9
-    )
+    matches!(register, Register::RDI | Register::RSI | Register::RDX | Register::RCX | Register::R8 | Register::R9)
 }
 
 fn writes(info: &mut InstructionInfoFactory, instruction: &Instruction, register: Register) -> bool {

@@ -1,0 +1,162 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::super::testing::{BASE, image};
+use super::*;
+
+/// The exits of the function that is all of `code`, relative to its start, with conditions;
+/// `others` are the offsets of further functions.
+fn exits(code: &[u8], others: &[u64]) -> Result<Vec<(u64, Option<u8>)>, Why> {
+    let size = others.iter().copied().min().unwrap_or(code.len() as u64);
+    let image = image(code);
+    let entries = others.iter().map(|offset| BASE + offset).chain([BASE]).collect();
+    let text = Text::new(&image, entries);
+    let leaves = find(&FunctionCode { text: &text, entry: BASE, size }).map_err(|unprovable| unprovable.why)?;
+    Ok(leaves.into_iter().map(|leave| (leave.address - BASE, leave.condition)).collect())
+}
+
+#[test]
+fn every_return_is_found_and_nothing_that_looks_like_one() {
+    let code = [
+        0x85, 0xff, // test edi,edi
+        0x74, 0x03, // je 7
+        0xb0, 0xc3, // mov al,0xc3
+        0xc3, // ret
+        0xc2, 0x08, 0x00, // ret 8
+        0xc3, 0xc3, // data
+    ];
+    assert_eq!(exits(&code, &[]), Ok(vec![(6, None), (7, None)]));
+}
+
+#[test]
+fn a_jump_to_another_function_is_an_exit_under_its_condition() {
+    let code = [
+        0x85, 0xff, // test edi,edi
+        0x7e, 0x02, // jle 6
+        0xeb, 0x01, // jmp 7
+        0xc3, // 6: another function
+        0xc3, // 7: a third
+    ];
+    assert_eq!(exits(&code, &[6, 7]), Ok(vec![(2, Some(14)), (4, None)]));
+}
+
+#[test]
+fn a_jump_to_its_own_entry_is_another_call() {
+    let code = [0xff, 0xcf, 0x75, 0xfc, 0xc3]; // dec edi; jne 0; ret
+    assert_eq!(exits(&code, &[]), Ok(vec![(2, Some(5)), (4, None)]));
+}
+
+#[test]
+fn a_jump_that_leaves_its_frame_is_no_tail_call() {
+    let code = [0x53, 0xeb, 0x00, 0xc3]; // push rbx; jmp 3
+    assert_eq!(exits(&code, &[3]), Err(Why::FrameLeft));
+}
+
+#[test]
+fn a_return_through_a_pushed_address_is_no_exit() {
+    assert_eq!(exits(&[0x57, 0xc3], &[]), Err(Why::PushedReturn)); // push rdi; ret
+}
+
+#[test]
+fn what_follows_a_call_may_be_nonsense_and_what_follows_else_may_not() {
+    let call_abort = [0x85, 0xff, 0x74, 0x01, 0xc3, 0xe8, 0x00, 0x10, 0x00, 0x00]; // test; je 5; ret; 5: call
+    assert_eq!(exits(&call_abort, &[]), Ok(vec![(4, None)]));
+    assert_eq!(exits(&[&call_abort[..], &[0x06]].concat(), &[]), Ok(vec![(4, None)]));
+    assert_eq!(exits(&[0x90, 0x06], &[]), Err(Why::Undecodable));
+    assert_eq!(exits(&[0x90, 0x31, 0xc0], &[]), Err(Why::RunsOn));
+    assert_eq!(exits(&[0x31, 0xc0, 0xc3], &[2]), Err(Why::RunsOn));
+}
+
+#[test]
+fn a_jump_may_skip_a_lock_prefix_and_nothing_else() {
+    let code = [
+        0x74, 0x01, // je 3
+        0xf0, 0x0f, 0xb1, 0x0f, // 2: lock; 3: cmpxchg [rdi],ecx
+        0xc3, // ret
+    ];
+    assert_eq!(exits(&code, &[]), Ok(vec![(6, None)]));
+    let code = [0x74, 0x01, 0xb0, 0xc3, 0xc3]; // je 3; 2: mov al,0xc3; ret
+    assert_eq!(exits(&code, &[]), Err(Why::Overlap));
+}
+
+#[test]
+fn a_jump_through_a_loaded_pointer_is_a_tail_call() {
+    let load = [0x48, 0x8b, 0x07, 0xff, 0xe0]; // mov rax,[rdi]; jmp rax
+    assert_eq!(exits(&load, &[]), Ok(vec![(3, None)]));
+    assert_eq!(exits(&[0xff, 0xe6], &[]), Ok(vec![(0, None)])); // jmp rsi
+    assert_eq!(exits(&[0xff, 0x60, 0x10], &[]), Ok(vec![(0, None)])); // jmp [rax+0x10]
+    assert_eq!(exits(&[&[0x53][..], &load].concat(), &[]), Err(Why::IndirectJump)); // push rbx first
+    assert_eq!(exits(&[0xff, 0xe3], &[]), Err(Why::IndirectJump)); // jmp rbx
+    assert_eq!(exits(&[0xff, 0x24, 0xf8], &[]), Err(Why::IndirectJump)); // jmp [rax+rdi*8]
+}
+
+#[test]
+fn a_pointer_must_be_one_on_every_way() {
+    let code = [
+        0x48, 0x8b, 0x07, // mov rax,[rdi]
+        0x74, 0x03, // je 8
+        0x48, 0x8b, 0x06, // mov rax,[rsi]
+        0xff, 0xe0, // 8: jmp rax
+    ];
+    assert_eq!(exits(&code, &[]), Ok(vec![(8, None)]));
+    let computed = [&code[..5], &[0x48, 0x01, 0xf0], &code[8..]].concat(); // add rax,rsi
+    assert_eq!(exits(&computed, &[]), Err(Why::IndirectJump));
+}
+
+/// A switch over two cases; `check` compares the index, the table holds these offsets from itself.
+fn switch(check: &[u8], offsets: [i32; 2]) -> Vec<u8> {
+    let mut code = check.to_vec();
+    let body = [
+        0x48, 0x8d, 0x15, 0x0b, 0x00, 0x00, 0x00, // lea rdx,[table]
+        0x48, 0x63, 0x04, 0xba, // movsxd rax,[rdx+rdi*4]
+        0x48, 0x01, 0xd0, // add rax,rdx
+        0xff, 0xe0, // jmp rax
+        0xc3, // first case
+        0xc3, // second case
+    ];
+    code.extend(body);
+    code.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
+    code
+}
+
+#[test]
+fn a_table_is_read_as_far_as_its_check_allows() {
+    let check = [0x83, 0xff, 0x01, 0x77, 0x10]; // cmp edi,1; ja to the first case
+    assert_eq!(exits(&switch(&check, [-2, -1]), &[]), Ok(vec![(21, None), (22, None)]));
+    assert_eq!(exits(&switch(&check, [-2, 0x1000]), &[]), Err(Why::IndirectJump), "a target outside");
+    assert_eq!(exits(&switch(&[], [-2, -1]), &[]), Err(Why::IndirectJump), "no check");
+}
+
+#[test]
+fn a_refused_exit_is_no_site() {
+    assert_eq!(exits(&[0x3e, 0xff, 0xe6], &[]), Err(Why::RefusedSite)); // notrack jmp rsi
+    assert_eq!(exits(&[0xe3, 0x01, 0xc3, 0xc3], &[3]), Err(Why::UnusualExit)); // jrcxz 3
+    assert_eq!(exits(&[0xcb], &[]), Err(Why::UnusualExit)); // far return
+}
+
+/// Any bytes give an answer, in bounded time, and exits are instructions of the function.
+#[test]
+fn random_code_is_survived() {
+    let mut state = 1u64;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    for _ in 0..20_000 {
+        let code: Vec<u8> = (0..64).map(|_| random()).collect();
+        for (offset, _) in exits(&code, &[32, 48]).unwrap_or_default() {
+            assert!(offset < 64);
+        }
+    }
+}
+
+#[test]
+fn effort_is_bounded_by_the_size_of_the_code() {
+    let code = [&[0x90; 255][..], &[0xc3]].concat();
+    let image = image(&code);
+    let text = Text::new(&image, Vec::new());
+    let results: Vec<_> = (0..255)
+        .map(|offset| find(&FunctionCode { text: &text, entry: BASE + offset, size: 256 - offset }).map_err(|e| e.why))
+        .collect();
+    assert!(results[0].is_ok());
+    assert_eq!(results[254], Err(Why::TooMuch));
+}
