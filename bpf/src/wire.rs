@@ -66,7 +66,8 @@ pub fn decode<T: Record>(bytes: &[u8]) -> Result<T, Error> {
     }
 }
 
-pub(crate) fn bytes_of<T: Record>(record: &T) -> &[u8] {
+#[cfg(test)]
+fn bytes_of<T: Record>(record: &T) -> &[u8] {
     // SAFETY: a `Record` is plain memory without padding of its own (integers that fill it).
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
 }

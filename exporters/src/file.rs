@@ -12,8 +12,10 @@ use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
+use rtrace_model::escape;
 
 use crate::Error;
 use crate::directory::{Directory, Staged};
@@ -88,27 +90,23 @@ pub(crate) struct Decoder<'a, T> {
 impl<'a, T: Row> Decoder<'a, T> {
     pub(crate) fn open(path: &'a Path) -> Result<Decoder<'a, T>, Error> {
         let file = File::open(path).map_err(Error::io("open", path))?;
+        let length = file.metadata().map_err(Error::io("read", path))?.len();
         // The types as Parquet has them, whatever the writer thought they were in memory.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
             .map_err(Error::parquet("read", path))?;
+        for (index, group) in reader.metadata().row_groups().iter().enumerate() {
+            check(group, length).map_err(|problem| {
+                let problem = format!("row group {index} {problem}");
+                Error::Content { path: path.to_owned(), problem }
+            })?;
+        }
         Ok(Decoder { path, reader, row: PhantomData })
     }
 
     /// Number of row groups.
-    ///
-    /// # Errors
-    /// One is too large to be read at once.
-    pub(crate) fn row_groups(&self) -> Result<usize, Error> {
-        let groups = self.reader.metadata().row_groups();
-        for (index, group) in groups.iter().enumerate() {
-            let rows = group.num_rows();
-            if !usize::try_from(rows).is_ok_and(|rows| rows <= LARGEST_ROW_GROUP) {
-                let problem = format!("row group {index} has {rows} rows, more than {LARGEST_ROW_GROUP}");
-                return Err(Error::Content { path: self.path.to_owned(), problem });
-            }
-        }
-        Ok(groups.len())
+    pub(crate) fn row_groups(&self) -> usize {
+        self.reader.metadata().num_row_groups()
     }
 
     /// The rows of the given row groups, in their order.
@@ -127,7 +125,27 @@ impl<'a, T: Row> Decoder<'a, T> {
 
     /// All rows.
     pub(crate) fn read_all(self) -> Result<Vec<T>, Error> {
-        let all = (0..self.row_groups()?).collect();
+        let all = (0..self.row_groups()).collect();
         self.read(all)
     }
+}
+
+/// Whether a row group can be read: small enough for memory, and within a file of `length` bytes,
+/// which the Parquet library takes for granted.
+fn check(group: &RowGroupMetaData, length: u64) -> Result<(), String> {
+    let rows = group.num_rows();
+    if !usize::try_from(rows).is_ok_and(|rows| rows <= LARGEST_ROW_GROUP) {
+        return Err(format!("has {rows} rows, more than {LARGEST_ROW_GROUP}"));
+    }
+    for column in group.columns() {
+        let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let within = || {
+            let end = u64::try_from(start).ok()?.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
+            (end <= length).then_some(())
+        };
+        within().ok_or_else(|| {
+            format!("has column `{}` beyond the end of the file", escape(column.column_descr().name()))
+        })?;
+    }
+    Ok(())
 }

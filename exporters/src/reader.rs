@@ -204,7 +204,7 @@ impl Segments<'_> {
 
 fn row_groups<T: Stream>(segment: &Path) -> Result<Vec<RowGroup>, Error> {
     let decoder = Decoder::<T>::open(segment)?;
-    Ok((0..decoder.row_groups()?).map(|index| RowGroup { segment: segment.to_owned(), index }).collect())
+    Ok((0..decoder.row_groups()).map(|index| RowGroup { segment: segment.to_owned(), index }).collect())
 }
 
 /// The segments in a folder, in their order; temporary files are none.

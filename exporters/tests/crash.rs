@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::*;
+use proptest::prelude::*;
 use rtrace_exporters::{Trace, TraceWriter};
 use rtrace_model::{Call, EventKind, Loss, LossReason, Sink};
 
@@ -127,6 +128,25 @@ fn a_vanished_directory_is_named() {
     let cause = error.source().unwrap().to_string();
     assert!(cause.ends_with("calls/.000001.parquet.tmp`: No such file or directory (os error 2)"), "{cause}");
     assert!(error.to_string().starts_with("failed to record into `"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20000))]
+    #[test]
+    fn damaged_segments_never_panic(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20)) {
+        let parent = tempfile::tempdir().unwrap();
+        let (mut writer, path) = begin(parent.path());
+        writer.calls(&[call(1, 1), call(1, 2), call(2, 1)]).unwrap();
+        writer.finish(&summary()).unwrap();
+        let segment = path.join("calls/000001.parquet");
+        let mut content = fs::read(&segment).unwrap();
+        for (place, byte) in damage {
+            let place = place.index(content.len());
+            content[place] = byte;
+        }
+        fs::write(&segment, content).unwrap();
+        let _ = Trace::open(&path).and_then(|trace| calls(&trace));
+    }
 }
 
 struct SmallDisk(tempfile::TempDir);

@@ -42,10 +42,10 @@ impl Recording {
         self.trace.regions()
     }
 
-    /// The regions of the library or libraries whose path ends in `library`.
+    /// The regions of the libraries whose path contains `library`.
     pub fn regions_of(&self, library: &str) -> Vec<&Region> {
         let is_meant =
-            |region: &&Region| self.trace.library(region.library).is_some_and(|found| found.path.ends_with(library));
+            |region: &&Region| self.trace.library(region.library).is_some_and(|found| found.path.contains(library));
         self.regions().iter().filter(is_meant).collect()
     }
 

@@ -53,6 +53,8 @@ impl Target {
                 compile(&folder, name, "panic.rs", &["-O", "--edition=2024", &search, "-Clink-arg=-Wl,-rpath,$ORIGIN"])
             }
             "loading" => compile(&folder, name, "loading.c", &[]),
+            // Bound at its start, so that a recorder that attaches finds the IFUNC resolved.
+            "names" => compile(&folder, name, "names.c", &[&search, &link, ORIGIN, "-Wl,-z,now"]),
             _ => compile(&folder, name, &format!("{name}.c"), &[&search, &link, "-pthread", ORIGIN]),
         };
         Target { program, library: Some(library) }

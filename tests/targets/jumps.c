@@ -9,7 +9,7 @@
 #include <sys/time.h>
 #include <ucontext.h>
 
-enum { ROUNDS = 100, STACK = 256 * 1024 };
+enum { ROUNDS = 100, STACK = 256 * 1024, GUARD = 4096 };
 
 static jmp_buf landing;
 
@@ -124,13 +124,14 @@ static void *signals_on_upper_stack(void *upper)
 // Runs body on a thread with a stack of its own, and gives it a free stack above that one.
 static void below_another_stack(void *(*body)(void *upper))
 {
-	char *both = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *both = mmap(NULL, STACK + GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_attr_t attributes;
 	pthread_t thread;
 
+	mprotect(both + STACK, GUARD, PROT_NONE);
 	pthread_attr_init(&attributes);
 	pthread_attr_setstack(&attributes, both, STACK);
-	if (pthread_create(&thread, &attributes, body, both + STACK) != 0)
+	if (pthread_create(&thread, &attributes, body, both + STACK + GUARD) != 0)
 		exit(1);
 	pthread_join(thread, NULL);
 }
@@ -189,12 +190,14 @@ static void resume(void *unused)
 	leaf(0);
 }
 
+// What runs on the coroutine's stack was called by nobody on that stack.
 static void *run_coroutine(void *memory)
 {
 	make_coroutine(coroutine_body, memory);
-	for (int i = 0; i < ROUNDS; i++)
+	for (int i = 0; i < ROUNDS; i++) {
 		visit(resume, NULL);
-	truth("visit*%d(middle(leaf*2) leaf)", ROUNDS);
+		truth("visit(leaf) middle(leaf*2)");
+	}
 	return NULL;
 }
 

@@ -231,7 +231,7 @@ prog on box (Linux 6.18), recorded for 2.000 ms
 calls  inclusive  exclusive      mean       p50       p99       max  library    function
     1   5.000 us   3.510 us  5.000 us  5.000 us  5.000 us  5.000 us  libone.so  a
 
-1 more rows are not shown
+rows left out: 1
 3 calls of 6 regions on 2 threads; 2 lost (ring full: 2), 1 refused, 0 unfinished, 0 unwound, 0 without exit
 "
         );
@@ -293,8 +293,8 @@ node,parent,depth,region,calls,share,inclusive_ns,exclusive_ns,library,function
             notes,
             "\
 the recording did not end cleanly, or still runs: its last second may be missing
-4 calls lost: too deep
-calls may be missing: 1 times a library was mapped before its probes were placed, for up to 2.000 us
+calls lost: 4 (too deep)
+libraries that ran before their probes were placed: 1, for up to 2.000 us; calls may be missing
 "
         );
     }

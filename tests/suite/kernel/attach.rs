@@ -14,12 +14,11 @@ use crate::common::target::{Flavour, Target};
 use crate::common::truth;
 
 /// A scenario that waits for a line, and a recorder attached to it.
-fn start(program: &str, scenario: &str, options: &[&str]) -> Option<(Turn, Waiting, Attached)> {
+fn start(program: &str, scenario: &str) -> Option<(Turn, Waiting, Attached)> {
     let turn = Turn::take()?;
     let target = Target::build(program, Flavour::Cet);
     let waiting = Waiting::start(&mut target.command(scenario));
-    let options = [target.selection(), options.iter().map(ToString::to_string).collect()].concat();
-    let attached = Attached::start(waiting.pid(), &options);
+    let attached = Attached::start(waiting.pid(), &target.selection());
     Some((turn, waiting, attached))
 }
 
@@ -40,7 +39,7 @@ fn children_with_follow() {
 
 #[test]
 fn children_are_left_alone_without_follow() {
-    let Some((_turn, mut waiting, attached)) = start("processes", "forks", &[]) else { return };
+    let Some((_turn, mut waiting, attached)) = start("processes", "forks") else { return };
     let pid = waiting.pid();
     waiting.go();
     let output = waiting.finish();
@@ -52,8 +51,10 @@ fn children_are_left_alone_without_follow() {
 
 #[test]
 fn a_call_that_blocks_is_open_at_the_end() {
-    let Some((_turn, mut waiting, attached)) = start("processes", "blocks", &["--duration", "1s"]) else { return };
+    let Some((_turn, mut waiting, attached)) = start("processes", "blocks") else { return };
     waiting.go();
+    sleep(Duration::from_millis(300));
+    attached.interrupt();
     let (output, recording) = attached.finish();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(waiting.runs(), "the program goes on without its recorder");
@@ -65,7 +66,7 @@ fn a_call_that_blocks_is_open_at_the_end() {
 
 #[test]
 fn an_interrupt_ends_the_recording_not_the_program() {
-    let Some((_turn, mut waiting, attached)) = start("processes", "calls_on", &[]) else { return };
+    let Some((_turn, mut waiting, attached)) = start("processes", "calls_on") else { return };
     waiting.go();
     waiting.feed(&[b'x'; 100]);
     sleep(Duration::from_millis(300));
@@ -79,7 +80,7 @@ fn an_interrupt_ends_the_recording_not_the_program() {
 
 #[test]
 fn a_killed_recorder_leaves_the_program_and_a_trace() {
-    let Some((_turn, mut waiting, attached)) = start("processes", "calls_on", &[]) else { return };
+    let Some((_turn, mut waiting, attached)) = start("processes", "calls_on") else { return };
     let pid = waiting.pid();
     waiting.go();
     waiting.feed(&[b'x'; 100]);

@@ -1,11 +1,17 @@
 //! How exits are seen changes what is known of them, never the program and never the counts.
 
-use rtrace_model::{Ending, ExitPolicy};
+use rtrace_model::{Ending, ExitPolicy, Region};
 
+use crate::common::recording::Recording;
 use crate::common::scenario::{Scenario, Truth};
 
 fn with_policy(program: &'static str, scenario: &'static str, policy: &str) -> Scenario {
     Scenario::new(program, scenario).option("--exit").option(policy)
+}
+
+fn called_regions(recording: &Recording) -> impl Iterator<Item = &Region> {
+    let called = recording.calls_by_region();
+    recording.regions().iter().filter(move |region| called.contains_key(&region.id))
 }
 
 #[test]
@@ -21,13 +27,23 @@ fn uretprobes_count_tail_calls() {
 #[test]
 fn uretprobes_see_nested_calls() {
     let Some(recording) = with_policy("shapes", "nested", "uretprobe").run() else { return };
-    assert!(recording.regions().iter().all(|region| region.exit == ExitPolicy::Uretprobe));
+    assert!(called_regions(&recording).all(|region| region.exit == ExitPolicy::Uretprobe));
 }
 
 #[test]
 fn ret_sites_see_nested_calls() {
     let Some(recording) = with_policy("shapes", "nested", "ret-site").run() else { return };
-    assert!(recording.regions().iter().all(|region| region.exit == ExitPolicy::RetSite));
+    assert!(called_regions(&recording).all(|region| region.exit == ExitPolicy::RetSite));
+}
+
+#[test]
+fn ret_sites_see_deep_recursion() {
+    with_policy("shapes", "recursion", "ret-site").run();
+}
+
+#[test]
+fn ret_sites_see_every_return_of_a_jump_table() {
+    with_policy("shapes", "branches", "ret-site").run();
 }
 
 #[test]

@@ -22,15 +22,17 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use self::indirect::Destination;
 use self::stack::Stack;
-use super::instruction::{Handling, NOP5, handling};
+use super::instruction::{Handling, handling};
 use super::text::{Text, branch_target};
 
 /// A function with more fragments than this is not followed.
 const MAX_PARTS: usize = 64;
+/// Nor is one with more bytes of code: each takes some of our memory.
+const MAX_CODE: usize = 16 << 20;
 
 /// One function of a library.
 #[derive(Clone, Copy)]
@@ -54,17 +56,7 @@ pub struct Leave {
 
 /// Why the exits of a function are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct Unprovable {
-    /// Virtual address of the instruction at fault.
-    pub address: u64,
-    /// What is wrong with it.
-    pub why: Why,
-}
-
-/// What stands in the way of a proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum Unprovable {
     /// Neither the symbol nor the unwind table states a size.
     #[error("where it ends is unknown")]
     NoExtent,
@@ -115,7 +107,7 @@ pub fn find(code: &FunctionCode) -> Result<Vec<Leave>, Unprovable> {
         indirect: Vec::new(),
         exits: BTreeMap::new(),
     };
-    let extent = code.text.extent(code.entry, code.size).ok_or(walk.fault(code.entry, Why::NoExtent))?;
+    let extent = code.text.extent(code.entry, code.size).ok_or(Unprovable::NoExtent)?;
     walk.add_part(extent)?;
     walk.follow()?;
     walk.follow_handlers()?;
@@ -160,14 +152,11 @@ struct Cell {
 const UNSEEN: Cell = Cell { len: 0, stack: Stack::UNKNOWN };
 
 impl<'a> Walk<'a> {
-    fn fault(&self, address: u64, why: Why) -> Unprovable {
-        Unprovable { address, why }
-    }
-
     fn add_part(&mut self, range: Range<u64>) -> Result<(), Unprovable> {
-        let bytes = self.text.code(&range).ok_or(self.fault(range.start, Why::NoExtent))?;
-        if self.parts.len() == MAX_PARTS {
-            return Err(self.fault(range.start, Why::TooMuch));
+        let bytes = self.text.code(&range).ok_or(Unprovable::NoExtent)?;
+        let size: usize = self.parts.iter().map(|part| part.bytes.len()).sum();
+        if self.parts.len() == MAX_PARTS || size + bytes.len() > MAX_CODE || !self.text.spend(bytes.len()) {
+            return Err(Unprovable::TooMuch);
         }
         self.parts.push(Part { range, bytes, cells: vec![UNSEEN; bytes.len()] });
         Ok(())
@@ -204,7 +193,7 @@ impl<'a> Walk<'a> {
     /// `doubtful`: nothing but a call that may never return leads here.
     fn run(&mut self, address: u64, mut stack: Stack, mut doubtful: bool) -> Result<(), Unprovable> {
         let Some((part, offset)) = self.locate(address) else {
-            return if doubtful { Ok(()) } else { Err(self.fault(address, Why::RunsOn)) };
+            return if doubtful { Ok(()) } else { Err(Unprovable::RunsOn) };
         };
         let bytes = &self.parts[part].bytes[offset..];
         let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
@@ -212,7 +201,7 @@ impl<'a> Walk<'a> {
         loop {
             let address = decoder.ip();
             if !decoder.can_decode() || self.begins_another(address) {
-                return if doubtful { Ok(()) } else { Err(self.fault(address, Why::RunsOn)) };
+                return if doubtful { Ok(()) } else { Err(Unprovable::RunsOn) };
             }
             let cell = &mut self.parts[part].cells[offset + decoder.position()];
             if cell.len > 0 {
@@ -220,10 +209,10 @@ impl<'a> Walk<'a> {
             }
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
-                return if doubtful { Ok(()) } else { Err(self.fault(address, Why::Undecodable)) };
+                return if doubtful { Ok(()) } else { Err(Unprovable::Undecodable) };
             }
-            if !self.text.spend() {
-                return Err(self.fault(address, Why::TooMuch));
+            if !self.text.spend(1) {
+                return Err(Unprovable::TooMuch);
             }
             cell.len = instruction.len() as u8;
             cell.stack = stack;
@@ -273,39 +262,35 @@ impl<'a> Walk<'a> {
 
     fn ret(&mut self, instruction: &Instruction, stack: Stack) -> Result<(), Unprovable> {
         if !matches!(instruction.code(), Code::Retnq | Code::Retnq_imm16) {
-            return Err(self.fault(instruction.ip(), Why::UnusualExit));
+            return Err(Unprovable::UnusualExit);
         }
         if stack.pointer.is_some_and(|depth| depth != 0) {
-            return Err(self.fault(instruction.ip(), Why::PushedReturn));
+            return Err(Unprovable::PushedReturn);
         }
         self.leave(instruction, None)
     }
 
     /// A direct jump, conditional or not.
     fn jump(&mut self, instruction: &Instruction, stack: Stack) -> Result<(), Unprovable> {
-        let target = match branch_target(instruction) {
-            Some(target) => target,
-            None if instruction.op0_kind() == OpKind::NearBranch64 => instruction.near_branch_target(),
-            None if instruction.flow_control() == FlowControl::XbeginXabortXend => return Ok(()),
-            None => return Err(self.fault(instruction.ip(), Why::UnusualExit)),
-        };
-        self.go(instruction, target, stack)
+        match branch_target(instruction) {
+            Some(target) => self.go(instruction, target, stack),
+            // The end of a transaction goes on with the next instruction.
+            None if instruction.flow_control() == FlowControl::XbeginXabortXend => Ok(()),
+            None => Err(Unprovable::UnusualExit),
+        }
     }
 
     /// Control goes from `instruction` to `target`.
     fn go(&mut self, instruction: &Instruction, target: u64, stack: Stack) -> Result<(), Unprovable> {
-        match self.judge(target, stack).map_err(|why| self.fault(instruction.ip(), why))? {
+        match self.judge(target, stack)? {
             Place::Inside => {}
             Place::Fragment(range) => self.add_part(range)?,
             Place::NoReturn => return Ok(()),
             Place::Elsewhere => {
-                let condition = match instruction.flow_control() {
-                    FlowControl::ConditionalBranch => Some(
-                        (instruction.condition_code() as u8)
-                            .checked_sub(1)
-                            .ok_or(self.fault(instruction.ip(), Why::UnusualExit))?,
-                    ),
-                    _ => None,
+                let condition = match (instruction.flow_control(), instruction.condition_code()) {
+                    (FlowControl::UnconditionalBranch | FlowControl::IndirectBranch, _) => None,
+                    (_, ConditionCode::None) => return Err(Unprovable::UnusualExit),
+                    (_, condition) => Some(condition as u8 - ConditionCode::o as u8),
                 };
                 return self.leave(instruction, condition);
             }
@@ -316,32 +301,32 @@ impl<'a> Walk<'a> {
     }
 
     /// What a jump to `target` means.
-    fn judge(&self, target: u64, stack: Stack) -> Result<Place, Why> {
+    fn judge(&self, target: u64, stack: Stack) -> Result<Place, Unprovable> {
         let frame_left = stack.pointer.is_some_and(|depth| depth != 0);
         let is_function = target == self.entry || self.text.is_entry(target) && !frame_left;
         if self.locate(target).is_some() && !is_function {
             return Ok(Place::Inside);
         }
         if self.text.is_entry(target) || self.text.is_stub(target) {
-            return if frame_left { Err(Why::FrameLeft) } else { Ok(Place::Elsewhere) };
+            return if frame_left { Err(Unprovable::FrameLeft) } else { Ok(Place::Elsewhere) };
         }
-        let (index, frame) = self.text.frame_at(target).ok_or(Why::ForeignTarget)?;
+        let (index, frame) = self.text.frame_at(target).ok_or(Unprovable::ForeignTarget)?;
         let comes_back =
             || self.text.outward(index).iter().any(|&back| back != self.entry && self.locate(back).is_some());
         let range = frame.start..frame.end;
         match (frame.entry_is_plain, target == frame.start) {
             (false, _) => Ok(Place::Fragment(range)),
-            (true, true) if frame_left => Err(Why::FrameLeft),
+            (true, true) if frame_left => Err(Unprovable::FrameLeft),
             (true, false) if frame_left => Ok(Place::Fragment(range)),
             (true, _) if comes_back() => Ok(Place::Fragment(range)),
             (true, _) if self.text.never_returns(index) => Ok(Place::NoReturn),
             (true, true) => Ok(Place::Elsewhere),
-            (true, false) => Err(Why::ForeignTarget),
+            (true, false) => Err(Unprovable::ForeignTarget),
         }
     }
 
     fn resolve(&mut self, jump: &Instruction) -> Result<(), Unprovable> {
-        let (stack, destination) = indirect::destination(self, jump).ok_or(self.fault(jump.ip(), Why::IndirectJump))?;
+        let (stack, destination) = indirect::destination(self, jump).ok_or(Unprovable::IndirectJump)?;
         match destination {
             Destination::Pointer => self.leave(jump, None),
             Destination::Known(target) => self.go(jump, target, stack),
@@ -353,8 +338,8 @@ impl<'a> Walk<'a> {
     fn leave(&mut self, instruction: &Instruction, condition: Option<u8>) -> Result<(), Unprovable> {
         let address = instruction.ip();
         let bytes = self.text.code(&(address..instruction.next_ip())).unwrap_or_default();
-        if bytes == NOP5 || matches!(handling(bytes), Handling::Refused(_)) {
-            return Err(self.fault(address, Why::RefusedSite));
+        if matches!(handling(bytes), Handling::Refused(_)) {
+            return Err(Unprovable::RefusedSite);
         }
         self.exits.insert(address, condition);
         Ok(())
@@ -392,7 +377,7 @@ impl<'a> Walk<'a> {
             for (offset, cell) in part.cells.iter().enumerate().filter(|(_, cell)| cell.len > 0) {
                 let skips_lock = offset > 0 && part.bytes[offset - 1] == 0xf0 && end == offset + usize::from(cell.len);
                 if offset < end && !skips_lock {
-                    return Err(self.fault(part.range.start + offset as u64, Why::Overlap));
+                    return Err(Unprovable::Overlap);
                 }
                 end = offset + usize::from(cell.len);
             }

@@ -22,14 +22,15 @@ pub struct Hazards {
 const PROVIDERS: [&str; 9] =
     ["libc", "libpthread", "libdl", "librt", "libgcc_s", "ld", "ld-linux-x86-64", "ld-musl-x86_64", "libc.musl-x86_64"];
 
-/// Imports that unwind, or that bring code that does.
-const UNWINDING: [&str; 12] = [
+/// Imports that bring code of which nothing is known yet.
+const LOADING: [&str; 2] = ["dlopen", "dlmopen"];
+
+/// Imports that unwind.
+const UNWINDING: [&str; 10] = [
     "__cxa_throw",
     "__cxa_rethrow",
     "__gxx_personality_v0",
     "__gcc_personality_v0",
-    "dlopen",
-    "dlmopen",
     "pthread_exit",
     "pthread_cancel",
     "thrd_exit",
@@ -104,7 +105,8 @@ struct Module<'a> {
 impl Module<'_> {
     fn unwinds(&self) -> Option<String> {
         let unwinds = |name: &str| UNWINDING.contains(&name) || name.starts_with("_Unwind_");
-        self.import(unwinds, "unwinds the stack or can load code that does")
+        self.import(unwinds, "unwinds the stack")
+            .or_else(|| self.import(|name| LOADING.contains(&name), "can load code that unwinds the stack"))
             .or_else(|| self.definition("_Unwind_RaiseException", "unwinds the stack"))
             .or_else(|| self.definition("__cxa_throw", "throws exceptions"))
             .or_else(|| self.go())

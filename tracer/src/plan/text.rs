@@ -7,8 +7,8 @@ use std::ops::Range;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use rtrace_symbolizer::{FrameRange, Image};
 
-/// Instructions that may be decoded per byte of code before the search is given up: overlapping
-/// symbols of a hostile file could ask for the square of its size.
+/// Effort per byte of code before the search is given up: overlapping symbols of a hostile file
+/// could ask for the square of its size.
 const EFFORT_PER_BYTE: u64 = 16;
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
@@ -120,7 +120,7 @@ impl<'a> Text<'a> {
             let mut targets = Vec::new();
             let mut returns = false;
             for instruction in &mut Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE) {
-                if instruction.is_invalid() || !self.spend() {
+                if instruction.is_invalid() || !self.spend(1) {
                     returns = true;
                     break;
                 }
@@ -174,22 +174,16 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// Accounts for one instruction decoded; false when the file has used up its share.
-    pub fn spend(&self) -> bool {
+    /// Accounts for `effort`, in instructions looked at; false when the file has used up its share.
+    pub fn spend(&self, effort: usize) -> bool {
         let left = self.effort.get();
-        self.effort.set(left.saturating_sub(1));
-        left > 0
+        self.effort.set(left.saturating_sub(effort as u64));
+        left >= effort as u64
     }
 }
 
 /// Where a direct jump goes when it is taken; calls are not jumps.
 pub fn branch_target(instruction: &Instruction) -> Option<u64> {
-    match instruction.flow_control() {
-        FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch
-            if instruction.op0_kind() == OpKind::NearBranch64 =>
-        {
-            Some(instruction.near_branch_target())
-        }
-        _ => None,
-    }
+    let jumps = instruction.op0_kind() == OpKind::NearBranch64 && instruction.flow_control() != FlowControl::Call;
+    jumps.then(|| instruction.near_branch_target())
 }

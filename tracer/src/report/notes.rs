@@ -34,7 +34,7 @@ fn program(process: &Process) -> &str {
 pub(super) fn notes(trace: &Trace, losses: &[Loss], lost_callers: u64, left_out: usize) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     if left_out > 0 {
-        notes.push(format!("{left_out} more rows are not shown"));
+        notes.push(format!("rows left out: {left_out}"));
     }
     match trace.summary() {
         Some(summary) => notes.push(summary.to_string()),
@@ -44,7 +44,7 @@ pub(super) fn notes(trace: &Trace, losses: &[Loss], lost_callers: u64, left_out:
         }
     }
     if lost_callers > 0 {
-        notes.push(format!("{lost_callers} calls were made by calls that are not on record"));
+        notes.push(format!("calls whose caller is not on record: {lost_callers}"));
     }
     notes.extend(blind_windows(trace)?);
     notes.extend(trace.warnings().iter().map(ToString::to_string));
@@ -55,7 +55,7 @@ fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
     LossReason::ALL.into_iter().filter_map(|reason| {
         let of_reason = losses.iter().filter(|loss| loss.reason == reason);
         let count = of_reason.fold(0_u64, |sum, loss| sum.saturating_add(loss.count));
-        (count > 0).then(|| format!("{count} calls lost: {}", reason.name()))
+        (count > 0).then(|| format!("calls lost: {count} ({})", reason.name()))
     })
 }
 
@@ -73,7 +73,7 @@ fn blind_windows(trace: &Trace) -> Result<Option<String>, Error> {
     let note = || {
         let longest = format_ns(longest);
         format!(
-            "calls may be missing: {windows} times a library was mapped before its probes were placed, for up to {longest}"
+            "libraries that ran before their probes were placed: {windows}, for up to {longest}; calls may be missing"
         )
     };
     Ok((windows > 0).then(note))

@@ -116,3 +116,68 @@ fn literal(value: &Value) -> String {
 fn text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn report() -> Report {
+        let name = Value::Name("std::map<int, \"\u{1b}[31m\">::at(int const&) const, and more of it".into());
+        Report {
+            title: "title".into(),
+            table: Table {
+                columns: vec![Column::new("calls", "calls"), Column::new("max_ns", "max"), Column::new("name", "name")],
+                rows: vec![
+                    vec![Value::Count(7), Value::Time(1_500), name],
+                    vec![Value::Count(1_234_567), Value::Absent, Value::Nested(2, "f".into())],
+                ],
+                left_out: 0,
+            },
+            notes: vec!["a \"note\"".into()],
+        }
+    }
+
+    fn rendered(render: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        render(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_names_and_no_numbers() {
+        assert_eq!(
+            rendered(|out| table(&report(), Some(40), out)),
+            "\
+title
+
+  calls       max  name
+      7  1.500 us  std::map<int,…
+1234567         -      f
+
+a \"note\"
+"
+        );
+    }
+
+    #[test]
+    fn csv_quotes_and_escapes_names() {
+        assert_eq!(
+            rendered(|out| csv(&report().table, out)),
+            "\
+calls,max_ns,name
+7,1500,\"std::map<int, \"\"\\x1b[31m\"\">::at(int const&) const, and more of it\"
+1234567,,f
+"
+        );
+    }
+
+    #[test]
+    fn json_is_valid_and_escapes_names() {
+        let value: serde_json::Value = serde_json::from_str(&rendered(|out| json(&report(), out))).unwrap();
+        assert_eq!(value["rows"][0]["name"], "std::map<int, \"\\x1b[31m\">::at(int const&) const, and more of it");
+        assert_eq!(value["rows"][1]["max_ns"], serde_json::Value::Null);
+        assert_eq!(value["notes"][0], "a \"note\"");
+    }
+}

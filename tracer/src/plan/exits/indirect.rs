@@ -125,7 +125,7 @@ impl Walk<'_> {
                 return None;
             }
             let predecessors = self.predecessors(address);
-            if predecessors.is_empty() && address != self.entry {
+            if predecessors.is_empty() && address != self.entry || !self.text.spend(predecessors.len()) {
                 return None;
             }
             for instruction in predecessors {
@@ -199,6 +199,9 @@ impl Walk<'_> {
 
     /// The targets in a table, if all of them lie in the function.
     fn read(&self, table: &Table, stack: Stack) -> Option<Vec<u64>> {
+        if !self.text.spend(table.len as usize) {
+            return None;
+        }
         let target = |index| self.entry_of(table, index).filter(|&target| self.belongs(target, stack));
         (0..table.len).map(target).collect()
     }

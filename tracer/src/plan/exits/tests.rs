@@ -5,12 +5,12 @@ use super::*;
 
 /// The exits of the function that is all of `code`, relative to its start, with conditions;
 /// `others` are the offsets of further functions.
-fn exits(code: &[u8], others: &[u64]) -> Result<Vec<(u64, Option<u8>)>, Why> {
+fn exits(code: &[u8], others: &[u64]) -> Result<Vec<(u64, Option<u8>)>, Unprovable> {
     let size = others.iter().copied().min().unwrap_or(code.len() as u64);
     let image = image(code);
     let entries = others.iter().map(|offset| BASE + offset).chain([BASE]).collect();
     let text = Text::new(&image, entries);
-    let leaves = find(&FunctionCode { text: &text, entry: BASE, size }).map_err(|unprovable| unprovable.why)?;
+    let leaves = find(&FunctionCode { text: &text, entry: BASE, size })?;
     Ok(leaves.into_iter().map(|leave| (leave.address - BASE, leave.condition)).collect())
 }
 
@@ -48,12 +48,12 @@ fn a_jump_to_its_own_entry_is_another_call() {
 #[test]
 fn a_jump_that_leaves_its_frame_is_no_tail_call() {
     let code = [0x53, 0xeb, 0x00, 0xc3]; // push rbx; jmp 3
-    assert_eq!(exits(&code, &[3]), Err(Why::FrameLeft));
+    assert_eq!(exits(&code, &[3]), Err(Unprovable::FrameLeft));
 }
 
 #[test]
 fn a_return_through_a_pushed_address_is_no_exit() {
-    assert_eq!(exits(&[0x57, 0xc3], &[]), Err(Why::PushedReturn)); // push rdi; ret
+    assert_eq!(exits(&[0x57, 0xc3], &[]), Err(Unprovable::PushedReturn)); // push rdi; ret
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn what_follows_a_call_may_be_nonsense_and_what_follows_else_may_not() {
     let call_abort = [0x85, 0xff, 0x74, 0x01, 0xc3, 0xe8, 0x00, 0x10, 0x00, 0x00]; // test; je 5; ret; 5: call
     assert_eq!(exits(&call_abort, &[]), Ok(vec![(4, None)]));
     assert_eq!(exits(&[&call_abort[..], &[0x06]].concat(), &[]), Ok(vec![(4, None)]));
-    assert_eq!(exits(&[0x90, 0x06], &[]), Err(Why::Undecodable));
-    assert_eq!(exits(&[0x90, 0x31, 0xc0], &[]), Err(Why::RunsOn));
-    assert_eq!(exits(&[0x31, 0xc0, 0xc3], &[2]), Err(Why::RunsOn));
+    assert_eq!(exits(&[0x90, 0x06], &[]), Err(Unprovable::Undecodable));
+    assert_eq!(exits(&[0x90, 0x31, 0xc0], &[]), Err(Unprovable::RunsOn));
+    assert_eq!(exits(&[0x31, 0xc0, 0xc3], &[2]), Err(Unprovable::RunsOn));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_jump_may_skip_a_lock_prefix_and_nothing_else() {
     ];
     assert_eq!(exits(&code, &[]), Ok(vec![(6, None)]));
     let code = [0x74, 0x01, 0xb0, 0xc3, 0xc3]; // je 3; 2: mov al,0xc3; ret
-    assert_eq!(exits(&code, &[]), Err(Why::Overlap));
+    assert_eq!(exits(&code, &[]), Err(Unprovable::Overlap));
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn a_jump_through_a_loaded_pointer_is_a_tail_call() {
     assert_eq!(exits(&load, &[]), Ok(vec![(3, None)]));
     assert_eq!(exits(&[0xff, 0xe6], &[]), Ok(vec![(0, None)])); // jmp rsi
     assert_eq!(exits(&[0xff, 0x60, 0x10], &[]), Ok(vec![(0, None)])); // jmp [rax+0x10]
-    assert_eq!(exits(&[&[0x53][..], &load].concat(), &[]), Err(Why::IndirectJump)); // push rbx first
-    assert_eq!(exits(&[0xff, 0xe3], &[]), Err(Why::IndirectJump)); // jmp rbx
-    assert_eq!(exits(&[0xff, 0x24, 0xf8], &[]), Err(Why::IndirectJump)); // jmp [rax+rdi*8]
+    assert_eq!(exits(&[&[0x53][..], &load].concat(), &[]), Err(Unprovable::IndirectJump)); // push rbx first
+    assert_eq!(exits(&[0xff, 0xe3], &[]), Err(Unprovable::IndirectJump)); // jmp rbx
+    assert_eq!(exits(&[0xff, 0x24, 0xf8], &[]), Err(Unprovable::IndirectJump)); // jmp [rax+rdi*8]
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_pointer_must_be_one_on_every_way() {
     ];
     assert_eq!(exits(&code, &[]), Ok(vec![(8, None)]));
     let computed = [&code[..5], &[0x48, 0x01, 0xf0], &code[8..]].concat(); // add rax,rsi
-    assert_eq!(exits(&computed, &[]), Err(Why::IndirectJump));
+    assert_eq!(exits(&computed, &[]), Err(Unprovable::IndirectJump));
 }
 
 /// A switch over two cases; `check` compares the index, the table holds these offsets from itself.
@@ -122,15 +122,15 @@ fn switch(check: &[u8], offsets: [i32; 2]) -> Vec<u8> {
 fn a_table_is_read_as_far_as_its_check_allows() {
     let check = [0x83, 0xff, 0x01, 0x77, 0x10]; // cmp edi,1; ja to the first case
     assert_eq!(exits(&switch(&check, [-2, -1]), &[]), Ok(vec![(21, None), (22, None)]));
-    assert_eq!(exits(&switch(&check, [-2, 0x1000]), &[]), Err(Why::IndirectJump), "a target outside");
-    assert_eq!(exits(&switch(&[], [-2, -1]), &[]), Err(Why::IndirectJump), "no check");
+    assert_eq!(exits(&switch(&check, [-2, 0x1000]), &[]), Err(Unprovable::IndirectJump), "a target outside");
+    assert_eq!(exits(&switch(&[], [-2, -1]), &[]), Err(Unprovable::IndirectJump), "no check");
 }
 
 #[test]
 fn a_refused_exit_is_no_site() {
-    assert_eq!(exits(&[0x3e, 0xff, 0xe6], &[]), Err(Why::RefusedSite)); // notrack jmp rsi
-    assert_eq!(exits(&[0xe3, 0x01, 0xc3, 0xc3], &[3]), Err(Why::UnusualExit)); // jrcxz 3
-    assert_eq!(exits(&[0xcb], &[]), Err(Why::UnusualExit)); // far return
+    assert_eq!(exits(&[0x3e, 0xff, 0xe6], &[]), Err(Unprovable::RefusedSite)); // notrack jmp rsi
+    assert_eq!(exits(&[0xe3, 0x01, 0xc3, 0xc3], &[3]), Err(Unprovable::UnusualExit)); // jrcxz 3
+    assert_eq!(exits(&[0xcb], &[]), Err(Unprovable::UnusualExit)); // far return
 }
 
 /// Any bytes give an answer, in bounded time, and exits are instructions of the function.
@@ -154,9 +154,8 @@ fn effort_is_bounded_by_the_size_of_the_code() {
     let code = [&[0x90; 255][..], &[0xc3]].concat();
     let image = image(&code);
     let text = Text::new(&image, Vec::new());
-    let results: Vec<_> = (0..255)
-        .map(|offset| find(&FunctionCode { text: &text, entry: BASE + offset, size: 256 - offset }).map_err(|e| e.why))
-        .collect();
+    let results: Vec<_> =
+        (0..255).map(|offset| find(&FunctionCode { text: &text, entry: BASE + offset, size: 256 - offset })).collect();
     assert!(results[0].is_ok());
-    assert_eq!(results[254], Err(Why::TooMuch));
+    assert_eq!(results[254], Err(Unprovable::TooMuch));
 }

@@ -1,0 +1,138 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use rtrace_model::LibraryId;
+
+use super::testing::compile;
+use super::*;
+
+fn source(image: Image) -> LibrarySource {
+    let exports = image.exports().unwrap();
+    let library = Library { id: LibraryId(3), path: "/lib/x.so".to_owned(), build_id: None, device: 0, inode: 0 };
+    LibrarySource { library, attach_path: "/lib/x.so".into(), image, exports, ifuncs: Vec::new() }
+}
+
+fn planned(language: &str, code: &str, hazards: Hazards, options: &Options) -> Option<PlannedLibrary> {
+    let image = compile(language, code, &["-shared", "-fPIC", "-fcf-protection=none"])?;
+    Some(plan(vec![source(image)], hazards, options, RegionId(7)).libraries.remove(0))
+}
+
+fn unwinding() -> Hazards {
+    Hazards { unwind: Some("a test says so".to_owned()), stacks: None }
+}
+
+fn find<'a>(library: &'a PlannedLibrary, symbol: &str) -> &'a PlannedRegion {
+    let named = |planned: &&PlannedRegion| planned.region.symbols.iter().any(|name| name.symbol == symbol);
+    library.regions.iter().find(named).unwrap()
+}
+
+const PAIR: &str = "int f(int x) { return x + 1; } int g(int x) { return x * x; }";
+
+#[test]
+fn ids_count_up_by_offset() {
+    let Some(library) = planned("c", PAIR, Hazards::default(), &Options::default()) else { return };
+    let ids: Vec<u32> = library.regions.iter().map(|planned| planned.region.id.0).collect();
+    assert_eq!(ids, [7, 8]);
+    assert!(library.regions.is_sorted_by_key(|planned| planned.region.file_offset));
+    assert!(library.regions.iter().all(|planned| planned.region.library == LibraryId(3)));
+}
+
+#[test]
+fn hazards_and_options_choose_the_exit() {
+    let policy = |hazards, exit| {
+        let library = planned("c", PAIR, hazards, &Options { exit, ..Options::default() })?;
+        Some(find(&library, "f").exit.policy())
+    };
+    let Some(harmless) = policy(Hazards::default(), None) else { return };
+    assert_eq!(harmless, ExitPolicy::Uretprobe);
+    assert_eq!(policy(unwinding(), None), Some(ExitPolicy::RetSite));
+    for wanted in ExitPolicy::ALL {
+        assert_eq!(policy(unwinding(), Some(wanted)), Some(wanted));
+    }
+}
+
+#[test]
+fn special_functions_are_left_alone_whatever_is_asked() {
+    let code = "int _setjmp(void *x) { return *(int *)x; } int dlsym(int x) { return x + 1; }";
+    let options = Options { exit: Some(ExitPolicy::Uretprobe), ..Options::default() };
+    let Some(library) = planned("c", code, Hazards::default(), &options) else { return };
+    assert_eq!(find(&library, "_setjmp").exit.policy(), ExitPolicy::EntryOnly);
+    assert_eq!(find(&library, "dlsym").exit.policy(), ExitPolicy::RetSite);
+}
+
+#[test]
+fn patterns_select() {
+    let options =
+        Options { include: vec!["*".parse().unwrap()], exclude: vec!["f".parse().unwrap()], ..Options::default() };
+    let Some(library) = planned("c", PAIR, Hazards::default(), &options) else { return };
+    assert_eq!(library.regions.len(), 1);
+    find(&library, "g");
+}
+
+#[test]
+fn an_ifunc_is_planned_where_its_implementation_is() {
+    let code = "static int real(int x) { return x + 2; } static void *pick(void) { return real; } \
+        int f(int) __attribute__((ifunc(\"pick\"))); int g(int x) { return x + 1; }";
+    let Some(image) = compile("c", code, &["-shared", "-fPIC"]) else { return };
+    let mut source = source(image);
+    let function = source.exports.functions.iter().position(|function| function.ifunc).unwrap();
+    let g = source.exports.functions.iter().find(|function| function.name == "g").unwrap().clone();
+    let unresolved = plan(vec![], Hazards::default(), &Options::default(), RegionId(0));
+    assert!(unresolved.libraries.is_empty());
+    source.ifuncs = vec![ifunc::Resolved { function, address: g.address, size: g.size }];
+    let library = plan(vec![source], Hazards::default(), &Options::default(), RegionId(0)).libraries.remove(0);
+    assert_eq!(library.regions.len(), 1);
+    assert_eq!(library.regions[0].region.symbols.len(), 2);
+    assert_eq!(library.regions[0].region.file_offset, g.file_offset);
+}
+
+#[test]
+fn an_ifunc_without_implementation_is_refused() {
+    let code = "static int real(int x) { return x + 2; } static void *pick(void) { return real; } \
+        int f(int) __attribute__((ifunc(\"pick\")));";
+    let Some(library) = planned("c", code, Hazards::default(), &Options::default()) else { return };
+    assert!(library.regions.is_empty());
+    assert!(library.refused[0].reason.contains("IFUNC"));
+}
+
+#[test]
+fn a_fatal_nop_is_refused_where_it_is_fatal() {
+    let code = "__asm__(\".globl f\\n.type f,@function\\nf: .byte 0x0f,0x1f,0x44,0,0\\nret\\n.size f,.-f\");";
+    for (nop5_kills_children, probed) in [(true, 0), (false, 1)] {
+        let options = Options { nop5_kills_children, ..Options::default() };
+        let Some(library) = planned("c", code, Hazards::default(), &options) else { return };
+        assert_eq!((library.regions.len(), library.refused.len()), (probed, 1 - probed));
+    }
+}
+
+#[test]
+fn a_site_serves_one_region() {
+    let code = "__asm__(\".globl f\\n.type f,@function\\nf: xor %eax,%eax\\n1: ret\\n.size f,.-f\\n\
+        .globl g\\n.type g,@function\\ng: push %rax\\npop %rax\\nret\\n.size g,.-g\\n\
+        .globl h\\n.type h,@function\\nh: jmp g\\n.size h,.-h\\n\
+        .globl nested\\n.type nested,@function\\n.set nested,1b\\n.size nested,1\");";
+    let Some(library) = planned("c", code, unwinding(), &Options::default()) else { return };
+    assert_eq!(find(&library, "g").exit.policy(), ExitPolicy::RetSite);
+    for symbol in ["f", "h", "nested"] {
+        let planned = find(&library, symbol);
+        assert_eq!(planned.exit.policy(), ExitPolicy::EntryOnly, "{symbol}");
+        assert_eq!(planned.region.exit, ExitPolicy::EntryOnly);
+    }
+}
+
+/// Cold fragments, exception handlers and switches as a compiler makes them.
+#[test]
+fn compiled_code_is_proven() {
+    let code = "extern \"C\" {
+        int callee(int); void sink(int);
+        int catcher(int x) { try { return callee(x) + 1; } catch (int y) { sink(y); return y; } catch (...) { return 5; } }
+        int thrower(int x) { if (__builtin_expect(x < 0, 0)) throw x; return x * 2; }
+        int tail(int x) { sink(x); return callee(x + 1); }
+        int pointer(int (**f)(int), int x) { sink(x); return (*f)(x); } }";
+    let Some(library) = planned("c++", code, unwinding(), &Options::default()) else { return };
+    for symbol in ["catcher", "thrower", "tail", "pointer"] {
+        let exit = &find(&library, symbol).exit;
+        assert_eq!(exit.policy(), ExitPolicy::RetSite, "{symbol}: {exit:?}");
+    }
+    let thrower = find(&library, "thrower").exit.sites();
+    assert!(thrower.iter().all(|site| site.condition.is_none()), "the throwing path is no exit: {thrower:?}");
+}
