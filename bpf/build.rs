@@ -14,6 +14,13 @@ fn main() {
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .expect("the BPF programs compile (needs clang, 14 or newer)");
     }
+    cc::Build::new()
+        .file("src/stack_test.c")
+        .includes(["include", "src"])
+        .warnings(true)
+        .extra_warnings(true)
+        .flag("-Wno-unused-parameter")
+        .compile("stack_test");
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=include");
 }

@@ -34,12 +34,11 @@ enum rt_limit {
 
 /*
  * Attach cookie: the region in the low half, how to treat the site in the high half.
- * At an entry: the exit policy. At an exit site: whether it is a jump to another function, and
- * the x86 condition code under which the jump is taken. The values are bit positions.
+ * At an entry: the exit policy. At an exit site that is a conditional jump: the x86 condition code
+ * under which it is taken. The values are bit positions.
  */
 enum rt_cookie {
 	RT_COOKIE_POLICY = 32, /* 2 bits, enum rt_policy */
-	RT_COOKIE_TAIL = 36,
 	RT_COOKIE_CONDITIONAL = 37,
 	RT_COOKIE_CONDITION = 40, /* 4 bits */
 };
@@ -48,6 +47,7 @@ enum rt_policy {
 	RT_POLICY_URETPROBE = 0,
 	RT_POLICY_RET_SITE = 1,
 	RT_POLICY_ENTRY_ONLY = 2,
+	RT_POLICY_INSTANT = 3, /* the instruction at the entry leaves the function */
 };
 
 enum rt_ending {

@@ -184,11 +184,6 @@ static __always_inline bool is_taken(u64 flags, u32 condition)
 	return holds != (condition & 1);
 }
 
-static __always_inline bool has_bit(u64 cookie, enum rt_cookie bit)
-{
-	return cookie >> bit & 1;
-}
-
 static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -201,7 +196,7 @@ static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	hit.now = bpf_ktime_get_ns();
 	cookie = bpf_get_attach_cookie(ctx);
-	if (has_bit(cookie, RT_COOKIE_CONDITIONAL) && !is_taken(ctx->flags, (cookie >> RT_COOKIE_CONDITION) & 15))
+	if (cookie >> RT_COOKIE_CONDITIONAL & 1 && !is_taken(ctx->flags, (cookie >> RT_COOKIE_CONDITION) & 15))
 		return;
 	if (thread) {
 		hit.thread = thread;
@@ -212,9 +207,7 @@ static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
 	} else if (!is_traced(task->tgid)) {
 		return;
 	}
-	/* A jump that stays inside the function comes by with another stack pointer: no exit. */
-	if (!has_bit(cookie, RT_COOKIE_TAIL))
-		__sync_fetch_and_add(&exits_without_enter, 1);
+	__sync_fetch_and_add(&exits_without_enter, 1);
 }
 
 #endif

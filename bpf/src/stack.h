@@ -249,6 +249,10 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		fresh.depth = parent->depth + 1;
 	}
 
+	if (policy == RT_POLICY_INSTANT) {
+		rt_emit(thread->location, &fresh, 0, RT_RETURNED);
+		return 0;
+	}
 	/* Hooking is refused where it could harm, or where the kernel would not do it. */
 	if (policy == RT_POLICY_ENTRY_ONLY ||
 	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
@@ -302,7 +306,7 @@ static long rt_above_step(u32 step, void *context)
 
 /*
  * A call exits. Returns whether it was on the stack: it is not when its enter came before the
- * recording or was lost, or when the instruction left by a jump inside the function.
+ * recording or was lost.
  */
 static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 {

@@ -1,1 +1,152 @@
-//! placeholder
+//! Tests of the shadow stack (`stack.h`) in user space, through `stack_test.c`.
+//!
+//! [`cases`] are known situations with the records they must give, [`machine`] runs random
+//! programs whose truth is known, [`chaos`] sends hits that no program could cause.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod cases;
+//CH mod chaos;
+//CH mod machine;
+
+use crate::wire::{CallRecord, LossCode, PolicyCode};
+
+/// Keys of stacks, `enum rt_stack_key` of `frame.h`.
+const SIGNAL: u32 = 1;
+const OWN: u32 = 2;
+const OTHER: u32 = 0x8000_0000;
+
+/// Limits of `rtrace.h`.
+const FRAMES: u32 = 1024;
+const HOOKED_MAX: u32 = 56;
+
+const LOCATION: u32 = 7;
+
+#[repr(C)]
+struct RawThread([u8; 0]);
+
+unsafe extern "C" {
+    fn rt_test_new(location: u32, memory_is_short: u32) -> *mut RawThread;
+    fn rt_test_free(test: *mut RawThread);
+    fn rt_test_enter(
+        test: *mut RawThread,
+        slot: u64,
+        stack: u32,
+        now: u64,
+        region: u32,
+        policy: u32,
+        trampoline: u32,
+    ) -> i32;
+    fn rt_test_exit(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> i32;
+    fn rt_test_abandon(test: *mut RawThread, now: u64);
+    fn rt_test_calls(test: *const RawThread) -> u64;
+    fn rt_test_frames(test: *const RawThread) -> u32;
+    fn rt_test_hooked(test: *const RawThread) -> u32;
+    fn rt_test_frame(test: *mut RawThread, index: u32, call: *mut CallRecord) -> u32;
+    fn rt_test_records(test: *const RawThread, count: *mut u64) -> *const CallRecord;
+    fn rt_test_lost(test: *const RawThread, reason: u32) -> u64;
+    fn rt_test_is_intact(test: *const RawThread) -> i32;
+}
+
+/// Where and when a probe was hit.
+#[derive(Clone, Copy, Debug)]
+struct Hit {
+    slot: u64,
+    stack: u32,
+    now: u64,
+}
+
+/// A call that is still on the shadow stack.
+struct Frame {
+    call: CallRecord,
+    hooked: bool,
+}
+
+/// One thread with its shadow stack and the records that left it.
+struct Thread(*mut RawThread);
+
+impl Thread {
+    fn new() -> Thread {
+        // SAFETY: allocates or aborts.
+        Thread(unsafe { rt_test_new(LOCATION, 0) })
+    }
+
+    /// A thread for which the storage of deep frames cannot be made.
+    fn short_of_memory() -> Thread {
+        // SAFETY: allocates or aborts.
+        Thread(unsafe { rt_test_new(LOCATION, 1) })
+    }
+
+    /// A call enters; `trampoline` says whether the slot holds the kernel's return trampoline.
+    /// Returns whether its exit is waited for.
+    fn enter(&mut self, hit: Hit, region: u32, policy: PolicyCode, trampoline: bool) -> bool {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_enter(self.0, hit.slot, hit.stack, hit.now, region, policy.0, trampoline.into()) != 0 }
+    }
+
+    /// A call exits. Returns whether it was on the stack.
+    fn exit(&mut self, hit: Hit, region: u32) -> bool {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_exit(self.0, hit.slot, hit.stack, hit.now, region) != 0 }
+    }
+
+    /// The thread ends.
+    fn abandon(&mut self, now: u64) {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_abandon(self.0, now) }
+    }
+
+    /// Number of ids given out.
+    fn calls(&self) -> u64 {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_calls(self.0) }
+    }
+
+    /// Number of frames that count as hooked.
+    fn hooked(&self) -> u32 {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_hooked(self.0) }
+    }
+
+    /// What is on the shadow stack, the oldest first.
+    fn frames(&mut self) -> Vec<Frame> {
+        // SAFETY: the thread lives as long as `self`, and the index is below the number of frames.
+        unsafe {
+            (0..rt_test_frames(self.0))
+                .map(|index| {
+                    let mut call = CallRecord::default();
+                    let hooked = rt_test_frame(self.0, index, &raw mut call) != 0;
+                    Frame { call, hooked }
+                })
+                .collect()
+        }
+    }
+
+    /// The records so far, in the order in which they left.
+    fn records(&self) -> &[CallRecord] {
+        let mut count = 0;
+        // SAFETY: the list lives until the next hit, for which `self` has to be borrowed anew.
+        unsafe {
+            let first = rt_test_records(self.0, &raw mut count);
+            if first.is_null() { &[] } else { std::slice::from_raw_parts(first, usize::try_from(count).unwrap()) }
+        }
+    }
+
+    fn lost(&self, reason: LossCode) -> u64 {
+        // SAFETY: the thread lives as long as `self`, and the reason is one of the list.
+        unsafe { rt_test_lost(self.0, reason.0) }
+    }
+
+    /// Whether nothing was written beside the memory of the shadow stack.
+    fn is_intact(&self) -> bool {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_is_intact(self.0) != 0 }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // SAFETY: made by `rt_test_new`, and freed only here.
+        unsafe { rt_test_free(self.0) }
+    }
+}

@@ -83,10 +83,9 @@ pub fn entry_cookie(region: u32, policy: PolicyCode) -> u64 {
     u64::from(region) | u64::from(policy.0) << CookieBit::RT_COOKIE_POLICY.0
 }
 
-/// The attach cookie of an exit site; `tail` for a jump to another function, `condition` with its
-/// x86 condition code if it is conditional.
-pub fn exit_cookie(region: u32, tail: bool, condition: Option<u8>) -> u64 {
-    let mut cookie = u64::from(region) | u64::from(tail) << CookieBit::RT_COOKIE_TAIL.0;
+/// The attach cookie of an exit site, with the x86 condition code of a conditional jump.
+pub fn exit_cookie(region: u32, condition: Option<u8>) -> u64 {
+    let mut cookie = u64::from(region);
     if let Some(code) = condition {
         cookie |= 1 << CookieBit::RT_COOKIE_CONDITIONAL.0;
         cookie |= u64::from(code & 15) << CookieBit::RT_COOKIE_CONDITION.0;
@@ -114,7 +113,7 @@ mod tests {
     #[test]
     fn cookies_keep_region_and_site_apart() {
         assert_eq!(entry_cookie(u32::MAX, PolicyCode::RT_POLICY_ENTRY_ONLY), 0x2_ffff_ffff);
-        assert_eq!(exit_cookie(5, true, Some(0xf)), 0xf30_0000_0005);
-        assert_eq!(exit_cookie(5, false, None), 5);
+        assert_eq!(exit_cookie(5, Some(0xf)), 0xf20_0000_0005);
+        assert_eq!(exit_cookie(5, None), 5);
     }
 }

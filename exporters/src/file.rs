@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use arrow_array::RecordBatch;
@@ -12,10 +13,8 @@ use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
-use rtrace_model::escape;
 
 use crate::Error;
 use crate::directory::{Directory, Staged};
@@ -81,6 +80,9 @@ fn properties(schema: &Schema) -> WriterProperties {
 }
 
 /// A Parquet file of `T`s open for reading.
+///
+/// The Parquet library takes much of a file's content for granted and panics where a damaged file
+/// breaks it, so each use of it is guarded.
 pub(crate) struct Decoder<'a, T> {
     path: &'a Path,
     reader: ParquetRecordBatchReaderBuilder<File>,
@@ -88,18 +90,23 @@ pub(crate) struct Decoder<'a, T> {
 }
 
 impl<'a, T: Row> Decoder<'a, T> {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or has a row group too large to be read at once.
     pub(crate) fn open(path: &'a Path) -> Result<Decoder<'a, T>, Error> {
         let file = File::open(path).map_err(Error::io("open", path))?;
-        let length = file.metadata().map_err(Error::io("read", path))?.len();
         // The types as Parquet has them, whatever the writer thought they were in memory.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
-            .map_err(Error::parquet("read", path))?;
+        let reader = guarded(path, || {
+            ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(Error::parquet("read", path))
+        })?;
         for (index, group) in reader.metadata().row_groups().iter().enumerate() {
-            check(group, length).map_err(|problem| {
-                let problem = format!("row group {index} {problem}");
-                Error::Content { path: path.to_owned(), problem }
-            })?;
+            let rows = group.num_rows();
+            if !usize::try_from(rows).is_ok_and(|rows| rows <= LARGEST_ROW_GROUP) {
+                let problem = format!("row group {index} has {rows} rows, more than {LARGEST_ROW_GROUP}");
+                return Err(Error::Content { path: path.to_owned(), problem });
+            }
         }
         Ok(Decoder { path, reader, row: PhantomData })
     }
@@ -111,16 +118,19 @@ impl<'a, T: Row> Decoder<'a, T> {
 
     /// The rows of the given row groups, in their order.
     pub(crate) fn read(self, row_groups: Vec<usize>) -> Result<Vec<T>, Error> {
-        let fail = |source| Error::parquet("read", self.path)(source);
-        let reader = self.reader.with_row_groups(row_groups).with_batch_size(ROW_GROUP).build().map_err(fail)?;
-        let mut rows = Vec::new();
-        for batch in reader {
-            let batch: RecordBatch = batch.map_err(|error| fail(error.into()))?;
-            let decoded = T::decode(&Columns(&batch))
-                .map_err(|error| Error::Content { path: self.path.to_owned(), problem: error.to_string() })?;
-            rows.extend(decoded);
-        }
-        Ok(rows)
+        let Decoder { path, reader, .. } = self;
+        guarded(path, || {
+            let fail = |source| Error::parquet("read", path)(source);
+            let batches = reader.with_row_groups(row_groups).with_batch_size(ROW_GROUP).build().map_err(fail)?;
+            let mut rows = Vec::new();
+            for batch in batches {
+                let batch: RecordBatch = batch.map_err(|error| fail(error.into()))?;
+                let decoded = T::decode(&Columns(&batch))
+                    .map_err(|error| Error::Content { path: path.to_owned(), problem: error.to_string() })?;
+                rows.extend(decoded);
+            }
+            Ok(rows)
+        })
     }
 
     /// All rows.
@@ -130,22 +140,23 @@ impl<'a, T: Row> Decoder<'a, T> {
     }
 }
 
-/// Whether a row group can be read: small enough for memory, and within a file of `length` bytes,
-/// which the Parquet library takes for granted.
-fn check(group: &RowGroupMetaData, length: u64) -> Result<(), String> {
-    let rows = group.num_rows();
-    if !usize::try_from(rows).is_ok_and(|rows| rows <= LARGEST_ROW_GROUP) {
-        return Err(format!("has {rows} rows, more than {LARGEST_ROW_GROUP}"));
+/// Runs `read`; a panic in it is an error.
+///
+/// What `read` borrows is not used again after a panic: it owns the file and its buffers.
+fn guarded<R>(path: &Path, read: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(Error::Content { path: path.to_owned(), problem: "its content is damaged".to_owned() }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_library_is_an_error() {
+        let error = guarded(Path::new("a.parquet"), || -> Result<(), Error> { panic!("column start is negative") });
+        assert_eq!(error.unwrap_err().to_string(), "failed to read `a.parquet`: its content is damaged");
     }
-    for column in group.columns() {
-        let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-        let within = || {
-            let end = u64::try_from(start).ok()?.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
-            (end <= length).then_some(())
-        };
-        within().ok_or_else(|| {
-            format!("has column `{}` beyond the end of the file", escape(column.column_descr().name()))
-        })?;
-    }
-    Ok(())
 }

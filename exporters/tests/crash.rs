@@ -131,9 +131,9 @@ fn a_vanished_directory_is_named() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20000))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn damaged_segments_never_panic(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20)) {
+    fn damaged_segments_are_errors_at_most(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20)) {
         let parent = tempfile::tempdir().unwrap();
         let (mut writer, path) = begin(parent.path());
         writer.calls(&[call(1, 1), call(1, 2), call(2, 1)]).unwrap();

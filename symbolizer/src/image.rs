@@ -140,7 +140,7 @@ impl Image {
     }
 
     /// What the file holds from this virtual address to the end of the segment.
-    pub(crate) fn loaded(&self, address: u64) -> Option<&[u8]> {
+    pub fn loaded(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segment_at(address)?;
         let skipped = address - segment.address;
         self.slice(segment.offset + skipped, segment.size - skipped)

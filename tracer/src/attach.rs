@@ -11,7 +11,7 @@ use rtrace_bpf::wire::{PolicyCode, entry_cookie, exit_cookie};
 use rtrace_bpf::{AttachTarget, Error, Probes, Programs, Role, Site};
 use rtrace_model::{ExitPolicy, Region, RegionId};
 
-use crate::plan::{Exit, Plan, PlannedLibrary, PlannedRegion, Refusal};
+use crate::plan::{Plan, PlannedLibrary, PlannedRegion, Refusal};
 
 /// Probes in place. Dropping them takes them out.
 pub struct Attachment {
@@ -81,11 +81,12 @@ impl Placing<'_> {
     fn exits(&mut self) -> Result<HashSet<RegionId>, Error> {
         let mut sites = Vec::new();
         for planned in &self.library.regions {
-            let Exit::RetSites(exits) = &planned.exit else { continue };
+            if planned.is_left_at_once() {
+                continue;
+            }
             let id = planned.region.id;
-            sites.extend(exits.iter().map(|exit| {
-                let condition = exit.condition.map(|condition| condition.0);
-                let cookie = exit_cookie(id.0, exit.condition.is_some(), condition);
+            sites.extend(planned.exit.sites().iter().map(|exit| {
+                let cookie = exit_cookie(id.0, exit.condition.map(|condition| condition.0));
                 (id, Site { file_offset: exit.file_offset, cookie })
             }));
         }
@@ -99,6 +100,7 @@ impl Placing<'_> {
             let id = planned.region.id;
             let (list, code) = match policy(planned, unseen_exits) {
                 ExitPolicy::Uretprobe => (&mut hooked, PolicyCode::RT_POLICY_URETPROBE),
+                ExitPolicy::RetSite if planned.is_left_at_once() => (&mut plain, PolicyCode::RT_POLICY_INSTANT),
                 ExitPolicy::RetSite => (&mut plain, PolicyCode::RT_POLICY_RET_SITE),
                 ExitPolicy::EntryOnly => (&mut plain, PolicyCode::RT_POLICY_ENTRY_ONLY),
             };

@@ -61,6 +61,14 @@ pub struct PlannedRegion {
     pub exit: Exit,
 }
 
+impl PlannedRegion {
+    /// Whether its first instruction is its only exit: one site sees its calls begin and end.
+    pub fn is_left_at_once(&self) -> bool {
+        let own = |site: &ExitSite| site.file_offset == self.entry.file_offset && site.condition.is_none();
+        matches!(self.exit.sites(), [site] if own(site))
+    }
+}
+
 /// The site of a region's enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntrySite {
@@ -84,7 +92,7 @@ pub enum SiteCost {
 pub enum Exit {
     /// By a replaced return address.
     Uretprobe,
-    /// By probes on all instructions that leave the function; never empty.
+    /// By probes on all instructions that leave the function; none where it never returns.
     RetSites(Vec<ExitSite>),
     /// Not at all, for this reason.
     EntryOnly(String),
@@ -301,7 +309,6 @@ impl<'a> Planner<'a> {
     fn ret_sites(&self, candidate: &Candidate) -> Exit {
         let code = FunctionCode { text: &self.text, entry: candidate.address, size: candidate.size };
         let leaves = match exits::find(&code) {
-            Ok(leaves) if leaves.is_empty() => return Exit::EntryOnly("it never returns".to_owned()),
             Ok(leaves) => leaves,
             Err(unprovable) => return Exit::EntryOnly(unprovable.to_string()),
         };
@@ -351,7 +358,9 @@ fn separate(regions: &mut [PlannedRegion]) {
     for planned in regions {
         let sites = planned.exit.sites();
         let own_entry = planned.entry.file_offset;
-        let reason = if sites.iter().any(|site| site.file_offset == own_entry) {
+        let reason = if planned.is_left_at_once() {
+            None
+        } else if sites.iter().any(|site| site.file_offset == own_entry) {
             Some("its first instruction leaves it".to_owned())
         } else if sites.iter().any(|site| entries.contains(&site.file_offset)) {
             Some("one of its exits is the entry of another function".to_owned())

@@ -20,7 +20,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
     }
     let target = target::of_processes(&options.pids, &options.selection.libraries)?;
-    let (plan, mapped_by) = plan(target, &options.selection);
+    let (plan, mapped_by) = plan(target, &options.selection, options.recording.follow(false));
     let recording = &options.recording;
     let pid = options.pids.first().copied().unwrap_or_default();
     let name = program(pid);

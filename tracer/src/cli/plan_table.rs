@@ -60,7 +60,7 @@ fn text(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
         let refused = library.refused.iter().map(|refusal| (refusal.reason.as_str(), refusal.name.as_str()));
         reasons("Not probed:", refused, view, out)?;
     }
-    for hazard in [&plan.hazards.unwind, &plan.hazards.stacks].into_iter().flatten() {
+    for hazard in [&plan.hazards.unwind, &plan.hazards.stacks, &plan.hazards.programs].into_iter().flatten() {
         writeln!(out, "\nno uretprobe by default: {hazard}")?;
     }
     Ok(())
@@ -181,6 +181,7 @@ fn json_plan(plan: &Plan) -> Value {
     json!({
         "unwind_hazard": plan.hazards.unwind,
         "stack_hazard": plan.hazards.stacks,
+        "program_hazard": plan.hazards.programs,
         "libraries": plan.libraries.iter().map(json_library).collect::<Vec<_>>(),
     })
 }
@@ -288,7 +289,7 @@ mod tests {
                 regions,
                 refused: refused.into(),
             }],
-            hazards: Hazards { unwind: Some("`/bin/x` imports `dlopen`".to_owned()), stacks: None },
+            hazards: Hazards { unwind: Some("`/bin/x` imports `dlopen`".to_owned()), ..Hazards::default() },
         }
     }
 

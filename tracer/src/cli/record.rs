@@ -17,8 +17,11 @@ use super::args::{Recording, Selection};
 use super::message::Hint as _;
 use super::progress::Progress;
 
-/// Plans the probes of a target.
-pub fn plan(target: Target, selection: &Selection) -> (Plan, Vec<Vec<u32>>) {
+/// Plans the probes of a target, whose children are traced too where `follow` says so.
+pub fn plan(mut target: Target, selection: &Selection, follow: bool) -> (Plan, Vec<Vec<u32>>) {
+    if !follow {
+        target.hazards.programs = None;
+    }
     let options = plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),

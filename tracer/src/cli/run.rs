@@ -20,7 +20,7 @@ use super::record::{Session, check_processes, completeness, conclude, mechanism,
 pub fn run(options: &Run) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
     let target = target::of_command(&options.command, &options.selection.libraries)?;
-    let (plan, _) = plan(target, &options.selection);
+    let (plan, _) = plan(target, &options.selection, options.recording.follow(true));
     let recording = &options.recording;
     let mechanism = mechanism()?;
 

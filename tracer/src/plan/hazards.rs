@@ -16,6 +16,9 @@ pub struct Hazards {
     pub unwind: Option<String>,
     /// Something can run code on other stacks.
     pub stacks: Option<String>,
+    /// Something can run other programs. Their returns are never hooked, so where they are traced
+    /// too, their exits would not be seen.
+    pub programs: Option<String>,
 }
 
 /// Libraries that define the means; their file names up to `.so`, without a version.
@@ -58,10 +61,28 @@ const SWITCHING: [&str; 12] = [
 /// Functions of the Go runtime.
 const GO_RUNTIME: [&str; 2] = ["runtime.goexit", "runtime.gopanic"];
 
+/// Imports that run other programs.
+const EXECUTING: [&str; 14] = [
+    "execve",
+    "execv",
+    "execvp",
+    "execvpe",
+    "execl",
+    "execlp",
+    "execle",
+    "execveat",
+    "fexecve",
+    "posix_spawn",
+    "posix_spawnp",
+    "system",
+    "popen",
+    "wordexp",
+];
+
 impl Hazards {
     /// The first hazard.
     pub fn any(&self) -> Option<&str> {
-        self.unwind.as_deref().or(self.stacks.as_deref())
+        self.unwind.as_deref().or(self.stacks.as_deref()).or(self.programs.as_deref())
     }
 }
 
@@ -81,7 +102,10 @@ pub fn of_images<'a>(images: impl Iterator<Item = (&'a str, &'a Image)>) -> Haza
         if hazards.stacks.is_none() {
             hazards.stacks = module.switches_stacks();
         }
-        if hazards.unwind.is_some() && hazards.stacks.is_some() {
+        if hazards.programs.is_none() {
+            hazards.programs = module.runs_programs();
+        }
+        if hazards.unwind.is_some() && hazards.stacks.is_some() && hazards.programs.is_some() {
             break;
         }
     }
@@ -122,6 +146,10 @@ impl Module<'_> {
             .or_else(|| self.go())
             .or_else(|| self.name.contains("_greenlet").then(|| self.says("copies parts of the stack")))
             .or_else(|| self.unknown_runtime())
+    }
+
+    fn runs_programs(&self) -> Option<String> {
+        self.import(|name| EXECUTING.contains(&name), "runs programs of which nothing is known")
     }
 
     fn import(&self, hazardous: impl Fn(&str) -> bool, effect: &str) -> Option<String> {
@@ -171,6 +199,15 @@ mod tests {
         for name in ["libcrypto.so.3", "libdleyna.so", "librttopo.so.1", "ldap", "libclang-14.so.1"] {
             assert!(!is_provider(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_program_that_runs_others_is_told() {
+        let Some(hazards) = of_program("#include <stdlib.h>\nint main(void) { return system(\"\"); }", &[]) else {
+            return;
+        };
+        assert!(hazards.programs.unwrap().contains("`system`"));
+        assert_eq!(hazards.unwind, None);
     }
 
     #[test]

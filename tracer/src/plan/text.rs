@@ -72,7 +72,7 @@ impl<'a> Text<'a> {
 
     /// `N` bytes of constant data.
     pub fn data<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
-        self.image.code(address, N)?.try_into().ok()
+        self.image.loaded(address)?.get(..N)?.try_into().ok()
     }
 
     /// Whether a function is known to begin here.

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The shadow stack for the tests in user space: stack.h with memory of one thread around it, and
+ * what leaves it kept in a list. The memory lies between guards, to see writes beside it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+#include "frame.h"
+
+#define GUARD 0xa5
+#define GUARD_BYTES 256
+
+struct rt_test {
+	u8 low[GUARD_BYTES];
+	struct rt_thread thread;
+	u8 middle[GUARD_BYTES];
+	struct rt_far far;
+	u8 high[GUARD_BYTES];
+	u32 far_made;
+	u32 memory_is_short;
+	u32 trampoline; /* the slot of the current hit holds it */
+	u64 losses[RT_LOSSES];
+	struct rt_call *records;
+	u64 count, room;
+};
+
+/* The callbacks of stack.h carry no context. */
+static __thread struct rt_test *current;
+
+static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void *context)
+{
+	u32 i;
+
+	for (i = 0; i < limit; i++) {
+		if (step(i, context))
+			break;
+	}
+}
+
+#include "stack.h"
+
+static struct rt_call to_call(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
+{
+	struct rt_call call = {
+		.id = frame->id,
+		.parent = frame->parent,
+		.start = frame->start,
+		.duration = duration,
+		.child = frame->child,
+		.region = frame->region,
+		.location = location,
+		.depth = frame->depth,
+		.ending = ending,
+	};
+
+	return call;
+}
+
+static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
+{
+	struct rt_test *test = current;
+
+	if (test->count == test->room) {
+		test->room = test->room ? test->room * 2 : 64;
+		test->records = realloc(test->records, test->room * sizeof(*test->records));
+		if (!test->records)
+			abort();
+	}
+	test->records[test->count++] = to_call(location, frame, duration, ending);
+}
+
+static void rt_lost(u32 region, u32 reason)
+{
+	(void)region;
+	current->losses[reason]++;
+}
+
+static struct rt_far *rt_far(u32 create)
+{
+	if (create && !current->memory_is_short)
+		current->far_made = 1;
+	return current->far_made ? &current->far : 0;
+}
+
+static int rt_slot_is_hooked(u64 slot)
+{
+	(void)slot;
+	return current->trampoline;
+}
+
+struct rt_test *rt_test_new(u32 location, u32 memory_is_short)
+{
+	struct rt_test *test = calloc(1, sizeof(*test));
+
+	if (!test)
+		abort();
+	memset(test->low, GUARD, GUARD_BYTES);
+	memset(test->middle, GUARD, GUARD_BYTES);
+	memset(test->high, GUARD, GUARD_BYTES);
+	test->thread.location = location;
+	test->memory_is_short = memory_is_short;
+	return test;
+}
+
+void rt_test_free(struct rt_test *test)
+{
+	free(test->records);
+	free(test);
+}
+
+static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
+{
+	struct rt_hit hit = { .thread = &test->thread, .slot = slot, .now = now, .stack = stack };
+
+	current = test;
+	/* As the BPF side does: the alternate signal stack is told without a look at the mappings. */
+	if (stack != RT_STACK_SIGNAL)
+		test->thread.stack_key = stack;
+	return hit;
+}
+
+int rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region, u32 policy, u32 trampoline)
+{
+	struct rt_hit hit = new_hit(test, slot, stack, now);
+
+	test->trampoline = trampoline;
+	return rt_enter(&hit, region, policy);
+}
+
+int rt_test_exit(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region)
+{
+	struct rt_hit hit = new_hit(test, slot, stack, now);
+
+	return rt_exit(&hit, region);
+}
+
+void rt_test_abandon(struct rt_test *test, u64 now)
+{
+	struct rt_hit hit = { .thread = &test->thread, .now = now };
+
+	current = test;
+	rt_abandon(&hit);
+}
+
+u64 rt_test_calls(const struct rt_test *test)
+{
+	return test->thread.calls;
+}
+
+u32 rt_test_frames(const struct rt_test *test)
+{
+	return test->thread.frames;
+}
+
+u32 rt_test_hooked(const struct rt_test *test)
+{
+	return test->thread.hooked;
+}
+
+/* Copies the frame at the index out; returns whether it counts as hooked. */
+u32 rt_test_frame(struct rt_test *test, u32 index, struct rt_call *call)
+{
+	struct rt_hit hit = { .thread = &test->thread };
+	struct rt_frame *frame;
+
+	current = test;
+	frame = rt_frame(&hit, index);
+	if (!frame)
+		abort();
+	*call = to_call(test->thread.location, frame, 0, RT_OPEN);
+	return frame->hooked;
+}
+
+const struct rt_call *rt_test_records(const struct rt_test *test, u64 *count)
+{
+	*count = test->count;
+	return test->records;
+}
+
+u64 rt_test_lost(const struct rt_test *test, u32 reason)
+{
+	return test->losses[reason];
+}
+
+int rt_test_is_intact(const struct rt_test *test)
+{
+	u32 i;
+
+	for (i = 0; i < GUARD_BYTES; i++) {
+		if (test->low[i] != GUARD || test->middle[i] != GUARD || test->high[i] != GUARD)
+			return 0;
+	}
+	return 1;
+}
