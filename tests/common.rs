@@ -1,5 +1,6 @@
 //! What tests are written with: programs to trace, a recorder, trees of calls, and oracles.
 
+pub mod launch;
 pub mod oracle;
 pub mod recording;
 pub mod rtrace;

@@ -11,12 +11,14 @@
  * stack, slots fall from caller to callee, so at a hit with the slot s:
  *   - frames with a slot below s are dead: something unwound them (longjmp, exception);
  *   - a frame at s is the caller of a tail call if its return is still hooked, else dead.
- * Frames on other stacks (coroutines, alternate signal stacks) say nothing about each other, so
- * each frame also carries a key of its stack, and on stacks that are not the thread's own
- * nothing is concluded from the order of addresses, as several may share a mapping.
+ * Frames on other stacks say nothing about each other, so each frame also carries a key of its
+ * stack. The alternate signal stack is as strict as the own one, and a hit elsewhere proves that
+ * its handlers are over. Coroutine stacks may share a mapping and so a key: there only a slot in
+ * use again proves a frame dead, and the caller is the frame next above in address, since stacks
+ * do not overlap.
  *
- * Frames stand in the order of their enters. The time of a frame that ends is added to its parent:
- * the nearest older frame of the same stack.
+ * Frames stand in the order of their enters, those on the signal stack above all others. The time
+ * of a frame that ends is added to its caller.
  */
 #ifndef RTRACE_STACK_H
 #define RTRACE_STACK_H
@@ -65,12 +67,18 @@ static __always_inline struct rt_frame *rt_frame(struct rt_hit *hit, u32 index)
 	return &far->frame[index];
 }
 
-/* Whether the hit proves that a frame of the same stack can no longer be running. */
+/* Whether all slots with this key lie on one stack, so that their order tells callers from callees. */
+static __always_inline int rt_is_ordered(u32 stack)
+{
+	return stack == RT_STACK_OWN || stack == RT_STACK_SIGNAL;
+}
+
+/* Whether the hit proves that a frame can no longer be running. */
 static __always_inline int rt_is_dead(const struct rt_hit *hit, const struct rt_frame *frame)
 {
-	if (hit->stack == RT_STACK_OWN && frame->stack == RT_STACK_SIGNAL)
-		return 1;
-	return hit->stack == RT_STACK_OWN && frame->stack == RT_STACK_OWN && frame->slot < hit->slot;
+	if (frame->stack != hit->stack)
+		return frame->stack == RT_STACK_SIGNAL;
+	return rt_is_ordered(frame->stack) && frame->slot < hit->slot;
 }
 
 /*
@@ -83,6 +91,8 @@ struct rt_walk {
 	u32 found; /* RT_NONE or the index of the frame looked for */
 	u32 region;
 	u32 stack;
+	u64 id;
+	u64 slot; /* of the best frame so far */
 };
 
 /* The frame of a downward walk at a step, null at the end; `index` is set to its place. */
@@ -125,7 +135,7 @@ static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame
 	thread->frames--;
 }
 
-static long rt_parent_step(u32 step, void *context)
+static long rt_youngest_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -140,34 +150,89 @@ static long rt_parent_step(u32 step, void *context)
 	return 1;
 }
 
-/*
- * The frame that the time of a frame on `stack` counts for: the nearest below `index` of the same
- * stack; for the first one on a signal stack, the frame that the signal interrupted.
- */
-static __always_inline struct rt_frame *rt_parent(struct rt_hit *hit, u32 stack, u32 index)
+static long rt_next_above_step(u32 step, void *context)
 {
-	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .stack = stack };
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->stack == walk->stack && frame->slot > walk->hit->slot && frame->slot < walk->slot) {
+		walk->slot = frame->slot;
+		walk->found = index;
+	}
+	return 0;
+}
+
+/*
+ * The frame that calls the function which is entered; those that the hit proves dead are gone. For
+ * the first frame on the signal stack it is the one that the signal interrupted, on the stack of
+ * the last hit.
+ */
+static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
+{
+	u32 frames = hit->thread->frames;
+	struct rt_walk walk = { .hit = hit, .start = frames, .found = RT_NONE, .stack = hit->stack, .slot = ~0ull };
+	struct rt_frame *top;
+
+	if (frames == 0)
+		return 0;
+	top = rt_frame(hit, frames - 1);
+	if (!top)
+		return 0;
+	if (hit->stack == RT_STACK_SIGNAL && top->stack != RT_STACK_SIGNAL)
+		walk.stack = hit->thread->stack_key;
+	if (!rt_is_ordered(hit->stack)) {
+		rt_repeat(RT_FRAMES, rt_next_above_step, &walk);
+	} else {
+		if (top->stack == walk.stack)
+			return top;
+		rt_repeat(RT_FRAMES, rt_youngest_step, &walk);
+	}
+	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
+}
+
+static long rt_id_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame || frame->id < walk->id)
+		return 1;
+	if (frame->id != walk->id)
+		return 0;
+	walk->found = index;
+	return 1;
+}
+
+/* The frame with this call id among those below `index`; null if it has ended. */
+static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32 index)
+{
+	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .id = id };
 	struct rt_frame *below;
 
-	if (index == 0)
+	if (id == 0 || index == 0)
 		return 0;
 	below = rt_frame(hit, index - 1);
 	if (!below)
 		return 0;
-	if (below->stack == stack || stack == RT_STACK_SIGNAL)
+	if (below->id == id)
 		return below;
-	rt_repeat(RT_FRAMES, rt_parent_step, &walk);
+	rt_repeat(RT_FRAMES, rt_id_step, &walk);
 	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
 }
 
 /* Ends one frame: its record leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
-	struct rt_frame *parent = rt_parent(hit, frame->stack, index);
+	struct rt_frame *parent = rt_older(hit, frame->parent, index);
 	u64 duration = hit->now - frame->start;
 
-	/* A parent that was itself replaced in between is not this frame's parent. */
-	if (parent && parent->id == frame->parent)
+	if (parent)
 		parent->child += duration;
 	rt_emit(hit->thread->location, frame, duration, ending);
 	rt_remove(hit, frame, index);
@@ -187,8 +252,8 @@ static long rt_settle_step(u32 step, void *context)
 		rt_close(hit, frame, index, RT_UNWOUND);
 		return 0;
 	}
-	/* A live frame of the own stack: all older ones of that stack live too. */
-	return frame->stack == RT_STACK_OWN && hit->stack == RT_STACK_OWN;
+	/* Below a live frame of its stack, all live; seen from another stack, only handlers on top are dead. */
+	return frame->stack == RT_STACK_OWN || hit->stack != RT_STACK_OWN;
 }
 
 /* Closes the frames that the hit proves dead, the youngest first. */
@@ -210,7 +275,7 @@ static long rt_reuse_step(u32 step, void *context)
 	if (!frame)
 		return 1;
 	if (frame->slot != hit->slot)
-		return frame->stack == hit->stack && frame->slot > hit->slot;
+		return rt_is_ordered(hit->stack) && frame->stack == hit->stack && frame->slot > hit->slot;
 	rt_close(hit, frame, index, RT_UNWOUND);
 	return 0;
 }
@@ -227,7 +292,7 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 	u32 hooked = policy == RT_POLICY_URETPROBE;
 
 	top = thread->frames ? rt_frame(hit, thread->frames - 1) : 0;
-	if (top && (top->stack != hit->stack || top->slot <= hit->slot)) {
+	if (top && (top->stack != hit->stack || top->slot <= hit->slot || !rt_is_ordered(hit->stack))) {
 		rt_settle(hit);
 		/* A slot in use again: its former frame is dead, unless it made a tail call to here. */
 		if (!thread->hooked || !rt_slot_is_hooked(hit->slot)) {
@@ -237,7 +302,7 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		}
 	}
 
-	parent = rt_parent(hit, hit->stack, thread->frames);
+	parent = rt_caller(hit);
 	fresh.start = hit->now;
 	fresh.slot = hit->slot;
 	fresh.id = ++thread->calls;
@@ -263,7 +328,7 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		hit->far = rt_far(1);
 	frame = rt_frame(hit, thread->frames);
 	if (!frame) {
-		rt_lost(region, RT_LOSS_TOO_DEEP);
+		rt_lost(region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
 		return 0;
 	}
 	*frame = fresh;

@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cases;
-//CH mod chaos;
-//CH mod machine;
+mod chaos;
+mod machine;
 
 use crate::wire::{CallRecord, LossCode, PolicyCode};
 

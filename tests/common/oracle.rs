@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::launch::under;
 use super::target;
 
 /// Calls by address, in the library's own terms, as callgrind counts them. Exact for any number of
@@ -58,14 +59,10 @@ pub fn breakpoints(library: &Path, offsets: &[u64], program: &Command) -> HashMa
     counts.lines().filter_map(|line| line.split_once(' ')).map(|(offset, n)| (number(offset), number(n))).collect()
 }
 
-/// Runs `program` under `tool`.
-fn run(mut tool: Command, program: &Command) {
-    tool.arg(program.get_program()).args(program.get_args()).stdin(Stdio::null());
-    for (name, value) in program.get_envs() {
-        tool.env(name, value.unwrap_or_default());
-    }
-    let output = tool.output().unwrap_or_else(|error| panic!("failed to run {tool:?}: {error}"));
-    assert!(output.status.success(), "{tool:?}\n{}", String::from_utf8_lossy(&output.stderr));
+/// Runs `program` under `tool`, which must succeed.
+fn run(tool: Command, program: &Command) {
+    let output = under(tool, program);
+    assert!(output.status.success(), "{program:?}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use rtrace_model::EventKind;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::launch::under;
 use super::recording::Recording;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,16 +25,18 @@ pub fn command() -> Command {
 pub fn run(options: &[String], program: &Command) -> (Output, Recording) {
     let folder = TempDir::new().unwrap();
     let directory = trace_directory(&folder);
-    let mut rtrace = command();
-    rtrace.args(["run", "--no-tui"]).args(options).arg("-o").arg(&directory).arg("--");
-    rtrace.arg(program.get_program()).args(program.get_args()).stdin(Stdio::null());
-    for (name, value) in program.get_envs() {
-        rtrace.env(name, value.unwrap_or_default());
-    }
-    let output = rtrace.output().expect("rtrace starts");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(directory.join("trace.json").exists(), "{rtrace:?} left no trace:\n{complaint}");
+    let output = record(options, program, &directory);
     (output, Recording::open(&directory))
+}
+
+/// Runs `program` under `rtrace run` with `options`; the trace goes to `directory`.
+pub fn record(options: &[String], program: &Command, directory: &Path) -> Output {
+    let mut rtrace = command();
+    rtrace.args(["run", "--no-tui"]).args(options).arg("-o").arg(directory).arg("--");
+    let output = under(rtrace, program);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(directory.join("trace.json").exists(), "rtrace left no trace of {program:?}:\n{complaint}");
+    output
 }
 
 fn trace_directory(folder: &TempDir) -> PathBuf {

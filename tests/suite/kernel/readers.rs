@@ -14,18 +14,7 @@ use crate::common::target::{Flavour, TESTS, Target};
 fn record(folder: &TempDir) -> PathBuf {
     let target = Target::build("shapes", Flavour::Cet);
     let directory = folder.path().join("trace");
-    let status = rtrace::command()
-        .args(["run", "--no-tui"])
-        .args(target.selection())
-        .arg("-o")
-        .arg(&directory)
-        .arg("--")
-        .arg(&target.program)
-        .arg("nested")
-        .output()
-        .unwrap()
-        .status;
-    assert!(status.success());
+    rtrace::record(&target.selection(), &target.command("nested"), &directory);
     directory
 }
 

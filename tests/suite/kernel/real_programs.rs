@@ -4,7 +4,7 @@ use rtrace_symbolizer::Image;
 
 use crate::common::skip::{Turn, installed};
 use crate::common::workload::Workload;
-use crate::common::{oracle, rtrace};
+use crate::common::{launch, oracle, rtrace};
 
 /// Compares function by function, for at least `expected` calls in all.
 fn check(workload: Option<Workload>, expected: u64) {
@@ -14,11 +14,11 @@ fn check(workload: Option<Workload>, expected: u64) {
     }
     let Some(_turn) = Turn::take() else { return };
     let by_address = oracle::callgrind(library, command);
-    let untraced = command_output(command);
+    let untraced = launch::alone(command);
     let options = ["--lib".to_owned(), library.display().to_string(), "--buffer".to_owned(), "64M".to_owned()];
     let (traced, recording) = rtrace::run(&options, command);
     assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stderr));
-    assert!(traced.stdout == untraced, "the program prints something else when traced");
+    assert!(traced.stdout == untraced.stdout, "the program prints something else when traced");
 
     let image = Image::open(library).unwrap();
     let recorded = recording.calls_by_region();
@@ -34,13 +34,6 @@ fn check(workload: Option<Workload>, expected: u64) {
         .collect();
     assert!(differences.is_empty(), "{} of {} functions differ: {differences:#?}", differences.len(), regions.len());
     assert!(recording.summary().calls >= expected, "{} calls say little", recording.summary().calls);
-}
-
-fn command_output(command: &std::process::Command) -> Vec<u8> {
-    let mut copy = std::process::Command::new(command.get_program());
-    copy.args(command.get_args()).stdin(std::process::Stdio::null());
-    copy.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    copy.output().unwrap().stdout
 }
 
 #[test]
