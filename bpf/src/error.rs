@@ -66,7 +66,9 @@ impl Error {
     /// The kernel's own words, without what was tried.
     pub fn cause(&self) -> String {
         match self {
-            Error::Load { source, .. } | Error::Attach { source, .. } | Error::Kernel { source, .. } => source.to_string(),
+            Error::Load { source, .. } | Error::Attach { source, .. } | Error::Kernel { source, .. } => {
+                source.to_string()
+            }
             Error::Read { source, .. } => source.to_string(),
             Error::Decode { .. } => self.to_string(),
         }

@@ -71,7 +71,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
     rtrace_bpf::set_verbose(cli.verbose);
     match &cli.verb {
         Verb::Attach(options) => attach::attach(options),
-        Verb::Run(options) => run::run(options),
+        Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
         Verb::Doctor(options) => doctor::doctor(options),

@@ -55,7 +55,9 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::NoSuchLibrary { near, .. } if near.is_empty() => None,
+            Error::NoSuchLibrary { near, .. } if near.is_empty() => {
+                Some("name it as `/proc/PID/maps` does: libNAME, libNAME.so.1, a path, a glob, or `exe`".to_owned())
+            }
             Error::NoSuchLibrary { near, .. } => Some(format!("did you mean {}?", near.join(", "))),
             Error::NoFunctions(_) => Some("name another library, or `exe` for the program's own functions".to_owned()),
             Error::Inspect(_) => None,

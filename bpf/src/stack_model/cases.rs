@@ -172,12 +172,7 @@ fn longjmp_over_three_frames_is_noticed_at_the_next_enter() {
 fn longjmp_over_three_frames_is_noticed_at_the_next_exit() {
     check(
         "a+100 b+90 c+80 d+70 a-100",
-        &[
-            "d 4<3 3 unwound 10/0",
-            "c 3<2 2 unwound 20/10",
-            "b 2<1 1 unwound 30/20",
-            "a 1<0 0 returned 40/30",
-        ],
+        &["d 4<3 3 unwound 10/0", "c 3<2 2 unwound 20/10", "b 2<1 1 unwound 30/20", "a 1<0 0 returned 40/30"],
     );
 }
 
@@ -212,12 +207,7 @@ fn functions_on_one_slot_end_in_the_same_return() {
 fn slot_in_use_again_after_a_longjmp() {
     check(
         "a+100u b+80u c+60 d+80 d-80 a-100",
-        &[
-            "c 3<2 2 unwound 10/0",
-            "b 2<1 1 unwound 20/10",
-            "d 4<1 1 returned 10/0",
-            "a 1<0 0 returned 50/30",
-        ],
+        &["c 3<2 2 unwound 10/0", "b 2<1 1 unwound 20/10", "d 4<1 1 returned 10/0", "a 1<0 0 returned 50/30"],
     );
 }
 
@@ -263,12 +253,7 @@ fn longjmp_out_of_a_signal_handler_into_a_coroutine() {
 fn longjmp_out_of_a_signal_handler_is_noticed_at_the_next_signal() {
     check(
         "a+100 signal:h+900 signal:i+880 signal:h+900 signal:h-900 a-100",
-        &[
-            "i 3<2 2 unwound 10/0",
-            "h 2<1 1 unwound 20/10",
-            "h 4<1 1 returned 10/0",
-            "a 1<0 0 returned 50/30",
-        ],
+        &["i 3<2 2 unwound 10/0", "h 2<1 1 unwound 20/10", "h 4<1 1 returned 10/0", "a 1<0 0 returned 50/30"],
     );
 }
 
@@ -281,12 +266,7 @@ fn signal_handler_on_the_own_stack() {
 fn signal_beside_a_waiting_coroutine() {
     check(
         "a+100 other:b+500 c+80 c-80 signal:h+900 signal:h-900 other:b-500 a-100",
-        &[
-            "c 3<1 1 returned 10/0",
-            "h 4<1 1 returned 10/0",
-            "b 2<0 0 returned 50/0",
-            "a 1<0 0 returned 70/20",
-        ],
+        &["c 3<1 1 returned 10/0", "h 4<1 1 returned 10/0", "b 2<0 0 returned 50/0", "a 1<0 0 returned 70/20"],
     );
 }
 
@@ -308,12 +288,7 @@ fn coroutine_outlives_its_creator_and_interleaves() {
 fn coroutines_above_and_below_in_one_mapping() {
     check(
         "other:f+500 other:p+900 other:g+480 other:q+880 other:g-480 other:q-880 other:p-900 other:f-500",
-        &[
-            "g 3<1 1 returned 20/0",
-            "q 4<2 1 returned 20/0",
-            "p 2<0 0 returned 50/20",
-            "f 1<0 0 returned 70/20",
-        ],
+        &["g 3<1 1 returned 20/0", "q 4<2 1 returned 20/0", "p 2<0 0 returned 50/20", "f 1<0 0 returned 70/20"],
     );
 }
 
@@ -339,8 +314,13 @@ fn exceptions_under_a_coroutine_that_returns_do_not_pile_up() {
         }
     }
     assert_eq!(script.thread.frames().len(), 3);
-    let (returned, depths): (Vec<_>, Vec<_>) =
-        script.thread.records().iter().filter(|call| call.region == 'a' as u32).map(|call| (call.parent, call.depth)).unzip();
+    let (returned, depths): (Vec<_>, Vec<_>) = script
+        .thread
+        .records()
+        .iter()
+        .filter(|call| call.region == 'a' as u32)
+        .map(|call| (call.parent, call.depth))
+        .unzip();
     assert!(returned.iter().all(|&parent| parent == 1) && depths.iter().all(|&depth| depth == 1));
 }
 
@@ -353,21 +333,13 @@ fn exit_without_enter_changes_nothing() {
 
 #[test]
 fn entry_only_functions_are_unseen_and_no_parents() {
-    check(
-        "a+100 b+80e c+60 c-60 a-100",
-        &["b 2<1 1 unseen 0/0", "c 3<1 1 returned 10/0", "a 1<0 0 returned 40/10"],
-    );
+    check("a+100 b+80e c+60 c-60 a-100", &["b 2<1 1 unseen 0/0", "c 3<1 1 returned 10/0", "a 1<0 0 returned 40/10"]);
 }
 
 #[test]
 fn calls_that_run_when_the_thread_ends_are_open() {
     check(
         "a+100 other:f+500 b+80u signal:h+900 end",
-        &[
-            "h 4<3 2 open 10/0",
-            "b 3<1 1 open 20/10",
-            "f 2<0 0 open 30/0",
-            "a 1<0 0 open 40/20",
-        ],
+        &["h 4<3 2 open 10/0", "b 3<1 1 open 20/10", "f 2<0 0 open 30/0", "a 1<0 0 open 40/20"],
     );
 }

@@ -10,7 +10,7 @@ use rtrace::recorder;
 use rtrace::target::Target;
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::TraceWriter;
-use rtrace_model::{RegionId, Sink, Summary};
+use rtrace_model::{RegionId, Sink, SinkError, Summary};
 
 use super::Outcome;
 use super::args::{Recording, Selection};
@@ -63,7 +63,7 @@ impl Session<'_> {
             .hint("choose another directory with --output DIR")?;
         if !(self.live && rtrace_tui::is_possible()) {
             let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
-            return recorder::record(self.plan, &self.options, sinks, self.stop, armed);
+            return recorder::record(self.plan, &self.options, sinks, self.stop, armed).map_err(explain);
         }
         let (sink, handle) = rtrace_tui::live(self.target);
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
@@ -73,9 +73,18 @@ impl Session<'_> {
             self.stop.store(true, Ordering::Relaxed);
             let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             shown.context("failed to show the live view")?;
-            recorded
+            recorded.map_err(explain)
         })
     }
+}
+
+/// A sink that fails has kept what it wrote.
+fn explain(error: anyhow::Error) -> anyhow::Error {
+    if error.is::<SinkError>() {
+        let hint = "what was written can be read; free some space, or record elsewhere with --output DIR";
+        return Err::<(), _>(error).hint(hint).expect_err("it is an error");
+    }
+    error
 }
 
 /// Ends the talk: the one honest line, where the trace is, and what to do next.

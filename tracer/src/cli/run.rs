@@ -12,12 +12,12 @@ use rtrace::target;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::Outcome;
+use super::{Outcome, message};
 use super::args::Run;
 use super::record::{Session, check_processes, completeness, conclude, mechanism, plan};
 
 /// Records the command until it ends, and ends as it did.
-pub fn run(options: &Run) -> anyhow::Result<Outcome> {
+pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
     let target = target::of_command(&options.command, &options.selection.libraries)?;
     let (plan, _) = plan(target, &options.selection, options.recording.follow(true));
@@ -31,7 +31,7 @@ pub fn run(options: &Run) -> anyhow::Result<Outcome> {
     let signals = Interrupts::handle(pid, Arc::clone(&stop))?;
     let directory = recording.directory(&name, pid);
     let mut child = None;
-    let summary = Session {
+    let recorded = Session {
         plan: &plan,
         options: Options {
             subject: Subject::Command { pid },
@@ -49,8 +49,14 @@ pub fn run(options: &Run) -> anyhow::Result<Outcome> {
     .record(|| {
         child = Some(waiting.release().with_context(|| format!("failed to run `{name}`"))?);
         Ok(())
-    })?;
-    let status = child.map(|child| wait(child, &signals)).transpose()?.flatten();
+    });
+    let Some(child) = child else { return recorded.map(|_| Outcome::Unable) };
+    if let Err(error) = &recorded {
+        // The command may go on for long: say at once that it does so unrecorded.
+        message::print(error, verbose);
+    }
+    let status = wait(child, &signals)?;
+    let Ok(summary) = recorded else { return Ok(Outcome::Unable) };
     conclude(&summary, &directory);
     Ok(match (completeness(&summary, recording), status) {
         (Outcome::Incomplete, _) => Outcome::Incomplete,
