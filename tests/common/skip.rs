@@ -5,6 +5,8 @@
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
+
 use super::rtrace;
 
 /// Says why the calling test does nothing.
@@ -29,12 +31,15 @@ impl Turn {
 }
 
 fn obstacle() -> Option<String> {
-    let output = rtrace::command().arg("doctor").output().expect("rtrace starts");
-    if output.status.success() {
+    let output = rtrace::command().args(["doctor", "--json"]).output().expect("rtrace starts");
+    let doctor: Value = serde_json::from_slice(&output.stdout).expect("doctor prints JSON");
+    if doctor["can_trace"] == true {
         return None;
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Some(format!("rtrace cannot trace here: {}", text.lines().last().unwrap_or("doctor says nothing")))
+    let checks = doctor["checks"].as_array().expect("doctor lists its checks").iter();
+    let faults: Vec<_> =
+        checks.filter(|check| check["state"] == "no").filter_map(|check| check["detail"].as_str()).collect();
+    Some(format!("rtrace cannot trace here: {}", faults.join("; ")))
 }
 
 /// Whether all `programs` can be started; prints which cannot.

@@ -9,7 +9,6 @@
 // any of its code runs; a child of COMMAND must not use FILE.
 #define _GNU_SOURCE
 #include <err.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdint.h>

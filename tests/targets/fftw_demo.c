@@ -55,7 +55,7 @@ static uint64_t one_round(fftw_complex *data)
 
 		for (int k = 0; k < size; k++)
 			data[k] = k % 17 + k % 5 * I;
-		for (int repeat = 0; repeat < 20; repeat++) {
+		for (int repeat = 0; repeat < 500; repeat++) {
 			fftw_execute(forward);
 			fftw_execute(backward);
 			for (int k = 0; k < size; k++)

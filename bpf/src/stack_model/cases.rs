@@ -2,8 +2,9 @@
 //!
 //! A case is a script of hits, 10 ns apart: `f+80` enters function `f` with its return address at
 //! slot 80, `f-80` exits it. Before it stands the stack if it is not the thread's own (`signal:`,
-//! `other:`, `third:`), behind it `u` for a function with a uretprobe and `e` for one that is
-//! entry-only, and `t` if the slot holds the kernel's trampoline. `end` ends the thread.
+//! `other:`, `third:`), behind it `u` for a function with a uretprobe, `e` for one that is
+//! entry-only and `i` for one that is left at once, and `t` if the slot holds the kernel's
+//! trampoline. `end` ends the thread.
 
 use crate::wire::{CallRecord, EndingCode, LossCode, PolicyCode};
 
@@ -48,6 +49,7 @@ impl Script {
         let policy = match flags.as_bytes().first() {
             Some(b'u') => PolicyCode::RT_POLICY_URETPROBE,
             Some(b'e') => PolicyCode::RT_POLICY_ENTRY_ONLY,
+            Some(b'i') => PolicyCode::RT_POLICY_INSTANT,
             _ => PolicyCode::RT_POLICY_RET_SITE,
         };
         self.thread.enter(hit, region, policy, flags.ends_with('t'));
@@ -334,6 +336,11 @@ fn exit_without_enter_changes_nothing() {
 #[test]
 fn entry_only_functions_are_unseen_and_no_parents() {
     check("a+100 b+80e c+60 c-60 a-100", &["b 2<1 1 unseen 0/0", "c 3<1 1 returned 10/0", "a 1<0 0 returned 40/10"]);
+}
+
+#[test]
+fn functions_left_at_once_return_at_once() {
+    check("a+100 b+80i a-100", &["b 2<1 1 returned 0/0", "a 1<0 0 returned 20/0"]);
 }
 
 #[test]
