@@ -22,27 +22,27 @@ pub struct Attachment {
     _probes: Vec<Probes>,
 }
 
-/// Where a library's probes go: into these processes, or into all that map it.
+/// Where probes go. A library that a process maps later gets its probes then.
 #[derive(Clone, Copy, Debug)]
 pub enum Scope<'a> {
     /// Only into these processes.
     Processes(&'a [u32]),
-    /// Into every process that maps the file, now or later.
+    /// Into every process that maps the file.
     All,
 }
 
-/// Places the probes of a plan; `scopes` has one entry per library.
+/// Places the probes of a plan.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single site.
-pub fn attach(programs: &Programs, plan: &Plan, scopes: &[Scope<'_>]) -> Result<Attachment, Error> {
+pub fn attach(programs: &Programs, plan: &Plan, scope: Scope<'_>) -> Result<Attachment, Error> {
     let mut attachment = Attachment { regions: Vec::new(), refused: Vec::new(), _probes: Vec::new() };
-    for ((index, library), scope) in plan.libraries.iter().enumerate().zip(scopes) {
-        let pids = match scope {
-            Scope::Processes(pids) => pids.iter().copied().map(Some).collect(),
-            Scope::All => vec![None],
-        };
-        let mut placing = Placing { programs, library, pids, probes: Vec::new() };
+    let pids: Vec<Option<u32>> = match scope {
+        Scope::Processes(pids) => pids.iter().copied().map(Some).collect(),
+        Scope::All => vec![None],
+    };
+    for (index, library) in plan.libraries.iter().enumerate() {
+        let mut placing = Placing { programs, library, pids: &pids, probes: Vec::new() };
         let unseen_exits = placing.exits()?;
         let refused = placing.entries(&unseen_exits)?;
         for planned in &library.regions {
@@ -69,7 +69,7 @@ fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPoli
 struct Placing<'a> {
     programs: &'a Programs,
     library: &'a PlannedLibrary,
-    pids: Vec<Option<u32>>,
+    pids: &'a [Option<u32>],
     probes: Vec<Probes>,
 }
 
@@ -114,7 +114,7 @@ impl Placing<'_> {
     /// Places sites in every process of the scope; returns what the kernel refuses.
     fn place(&mut self, role: Role, sites: &[RegionSite]) -> Result<HashMap<RegionId, String>, Error> {
         let mut refused = HashMap::new();
-        for pid in self.pids.clone() {
+        for &pid in self.pids {
             self.place_some(role, pid, sites, &mut refused)?;
         }
         Ok(refused)

@@ -28,18 +28,10 @@ const TICK_PERIOD: Duration = Duration::from_secs(1);
 /// Whose calls are recorded.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject<'a> {
-    /// Running processes; for each library of the plan, those that map it.
-    Processes {
-        /// All of them.
-        pids: &'a [u32],
-        /// Per library.
-        mapped_by: &'a [Vec<u32>],
-    },
+    /// Running processes.
+    Processes(&'a [u32]),
     /// A process that waits to execute the command to trace.
-    Command {
-        /// Its id.
-        pid: u32,
-    },
+    Command(u32),
 }
 
 /// How to record.
@@ -92,20 +84,19 @@ pub fn record(
 }
 
 fn attach_all(programs: &Programs, plan: &Plan, options: &Options<'_>) -> anyhow::Result<Attachment> {
-    let scopes: Vec<Scope<'_>> = match options.subject {
-        Subject::Processes { pids, mapped_by } => {
+    let scope = match options.subject {
+        Subject::Processes(pids) => {
             for &pid in pids {
                 programs.trace(pid)?;
             }
-            let scope = |pids| if options.follow { Scope::All } else { Scope::Processes(pids) };
-            mapped_by.iter().map(|pids| scope(pids.as_slice())).collect()
+            if options.follow { Scope::All } else { Scope::Processes(pids) }
         }
-        Subject::Command { pid } => {
+        Subject::Command(pid) => {
             programs.trace_from_exec(pid)?;
-            vec![Scope::All; plan.libraries.len()]
+            Scope::All
         }
     };
-    attach::attach(programs, plan, &scopes).context("failed to attach")
+    attach::attach(programs, plan, scope).context("failed to attach")
 }
 
 fn refusals(plan: &Plan, attachment: &Attachment) -> u64 {
@@ -147,8 +138,8 @@ fn read_until_stopped(
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
     let pids = match &options.subject {
-        Subject::Processes { pids, .. } => *pids,
-        Subject::Command { pid } => std::slice::from_ref(pid),
+        Subject::Processes(pids) => *pids,
+        Subject::Command(pid) => std::slice::from_ref(pid),
     };
     let mut source = Source::new(programs, pipeline, pids)?;
     let state = |kind| pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });

@@ -23,8 +23,6 @@ const EXECUTABLE: &str = "exe";
 pub struct Target {
     /// The libraries chosen, their ids counting up from 0.
     pub libraries: Vec<LibrarySource>,
-    /// For each library, the processes of the user's choice that map it; empty for a command.
-    pub processes: Vec<Vec<u32>>,
     /// What could unwind through a hooked frame in these programs, or switch stacks under it.
     pub hazards: Hazards,
 }
@@ -55,10 +53,10 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::NoSuchLibrary { near, .. } if near.is_empty() => {
-                Some("name it as `/proc/PID/maps` does: libNAME, libNAME.so.1, a path, a glob, or `exe`".to_owned())
+            Error::NoSuchLibrary { near, .. } => {
+                let near = if near.is_empty() { String::new() } else { format!("did you mean {}? ", near.join(", ")) };
+                Some(format!("{near}A library that is loaded later is named by its path, the program itself by `exe`"))
             }
-            Error::NoSuchLibrary { near, .. } => Some(format!("did you mean {}?", near.join(", "))),
             Error::NoFunctions(_) => Some("name another library, or `exe` for the program's own functions".to_owned()),
             Error::Inspect(_) => None,
         }
@@ -77,17 +75,19 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         let mapped = modules::of_process(pid)?;
         modules.extend(mapped.into_iter().map(|module| (program == (module.device, module.inode), module)));
     }
-    let chosen = |pattern: &str| -> Vec<&Module> {
-        let is_chosen = |&&(is_program, ref module): &&(bool, Module)| match pattern {
+    let mut files = BTreeMap::<(u64, u64), File<'_>>::new();
+    for pattern in patterns {
+        let is_chosen = |is_program: bool, module: &Module| match pattern.as_str() {
             EXECUTABLE => is_program,
             _ => select::matches(pattern, &module.path),
         };
-        modules.iter().filter(is_chosen).map(|(_, module)| module).collect()
-    };
-
-    let mut by_file = BTreeMap::<(u64, u64), Vec<&Module>>::new();
-    for pattern in patterns {
-        let found = chosen(pattern);
+        let mapped = modules.iter().filter(|(is_program, module)| is_chosen(*is_program, module));
+        let mut found: Vec<_> =
+            mapped.map(|(_, module)| ((module.device, module.inode), File::Mapped(module))).collect();
+        if found.is_empty() && pattern.contains('/') && Path::new(pattern).is_file() {
+            let path = Path::new(pattern).to_owned();
+            found.push((identity(&path)?, File::NotYetMapped(path)));
+        }
         if found.is_empty() {
             let names: Vec<&str> = modules.iter().map(|(_, module)| module.file_name()).collect();
             let list: Vec<String> = pids.iter().map(u32::to_string).collect();
@@ -95,11 +95,8 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
             let near = select::near_names(pattern, &names);
             return Err(Error::NoSuchLibrary { pattern: pattern.clone(), place, near });
         }
-        for module in found {
-            let users = by_file.entry((module.device, module.inode)).or_default();
-            if users.iter().all(|user| user.pid != module.pid) {
-                users.push(module);
-            }
+        for (id, file) in found {
+            files.entry(id).or_insert(file);
         }
     }
 
@@ -107,19 +104,48 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
     for (_, module) in &modules {
         images.read((module.device, module.inode), &module.path, &module.open_path());
     }
-    let hazards = images.hazards();
-    let mut target = Target { libraries: Vec::new(), processes: Vec::new(), hazards };
-    for users in by_file.into_values() {
-        let Some(&module) = users.first() else { continue };
-        let image = match images.take((module.device, module.inode)) {
-            Some(image) => image,
-            None => Image::open(&module.open_path())?,
-        };
-        let source = source(target.libraries.len(), &module.path, &module.open_path(), image, Some(module))?;
-        target.libraries.push(source);
-        target.processes.push(users.iter().map(|user| user.pid).collect());
+    for (&id, file) in &files {
+        images.read(id, file.name(), &file.path());
     }
-    Ok(target)
+    let hazards = images.hazards();
+    let mut libraries = Vec::new();
+    for (id, file) in files {
+        let image = match images.take(id) {
+            Some(image) => image,
+            None => Image::open(&file.path())?,
+        };
+        let module = match &file {
+            File::Mapped(module) => Some(*module),
+            File::NotYetMapped(_) => None,
+        };
+        libraries.push(source(libraries.len(), file.name(), &file.path(), image, module)?);
+    }
+    Ok(Target { libraries, hazards })
+}
+
+/// A file that was chosen in running processes.
+enum File<'a> {
+    Mapped(&'a Module),
+    /// Named by its path: probes are in before it is loaded.
+    NotYetMapped(PathBuf),
+}
+
+impl File<'_> {
+    /// The path as the processes see it.
+    fn name(&self) -> &Path {
+        match self {
+            File::Mapped(module) => &module.path,
+            File::NotYetMapped(path) => path,
+        }
+    }
+
+    /// A path by which we reach the file.
+    fn path(&self) -> PathBuf {
+        match self {
+            File::Mapped(module) => module.open_path(),
+            File::NotYetMapped(path) => path.clone(),
+        }
+    }
 }
 
 /// Finds the libraries that a command will load, or may load later.
@@ -160,19 +186,18 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         }
     }
     let hazards = images.hazards();
-    let mut target = Target { libraries: Vec::new(), processes: Vec::new(), hazards };
+    // A process of ours that maps the same file has the same implementations of its IFUNCs.
+    let own = modules::of_process(std::process::id())?;
+    let mut libraries = Vec::new();
     for (id, path) in files {
         let image = match images.take(id) {
             Some(image) => image,
             None => Image::open(&path)?,
         };
-        // A process of ours that maps the same file has the same implementations of its IFUNCs.
-        let ours = modules::of_process(std::process::id())?;
-        let ours = ours.iter().find(|module| (module.device, module.inode) == id);
-        target.libraries.push(source(target.libraries.len(), &path, &path, image, ours)?);
-        target.processes.push(Vec::new());
+        let module = own.iter().find(|module| (module.device, module.inode) == id);
+        libraries.push(source(libraries.len(), &path, &path, image, module)?);
     }
-    Ok(target)
+    Ok(Target { libraries, hazards })
 }
 
 fn source(

@@ -1,13 +1,14 @@
 //! Everything a developer of rtrace runs: `cargo xtask <task>`.
 
-mod ci;
 mod counts;
 mod demo;
+mod lint;
 mod packages;
 mod process;
 mod python;
 mod test;
 mod tidy;
+mod vm;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,18 +29,24 @@ enum Task {
     Demo,
     /// Install what the tests need and run them all, as root with those that trace
     Test,
-    /// Run what continuous integration runs: fmt, tidy, clippy, doc, test
-    Ci,
+    /// Check the sources: fmt, tidy, clippy, doc
+    Lint,
     /// Check the form of all source files
     Tidy,
+    /// Run the tests that trace on kernels of other Debian releases, emulated
+    Vm {
+        /// Versions, as in tests/vm/kernels.toml; all if none is given
+        kernels: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
-        Task::Ci => ci::run(),
+        Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
+        Task::Vm { kernels } => vm::run(&kernels),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,7 +20,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
     }
     let target = target::of_processes(&options.pids, &options.selection.libraries)?;
-    let (plan, mapped_by) = plan(target, &options.selection, options.recording.follow(false));
+    let plan = plan(target, &options.selection, options.recording.follow(false));
     let recording = &options.recording;
     let pid = options.pids.first().copied().unwrap_or_default();
     let name = program(pid);
@@ -28,7 +28,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     let summary = Session {
         plan: &plan,
         options: Options {
-            subject: Subject::Processes { pids: &options.pids, mapped_by: &mapped_by },
+            subject: Subject::Processes(&options.pids),
             mechanism: mechanism()?,
             ring_bytes: recording.buffer,
             follow: recording.follow(false),

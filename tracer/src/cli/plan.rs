@@ -16,7 +16,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         [] => target::of_command(&options.target.command, patterns)?,
         pids => target::of_processes(pids, patterns)?,
     };
-    let (plan, _) = super::record::plan(target, &options.selection, options.target.pids.is_empty());
+    let plan = super::record::plan(target, &options.selection, options.target.pids.is_empty());
     let mut output = BufWriter::new(stdout().lock());
     plan_table::render(&plan, View { format: options.format, verbose, width: terminal_columns() }, &mut output)
         .and_then(|()| output.flush())

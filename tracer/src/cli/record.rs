@@ -18,7 +18,7 @@ use super::message::Hint as _;
 use super::progress::Progress;
 
 /// Plans the probes of a target, whose children are traced too where `follow` says so.
-pub fn plan(mut target: Target, selection: &Selection, follow: bool) -> (Plan, Vec<Vec<u32>>) {
+pub fn plan(mut target: Target, selection: &Selection, follow: bool) -> Plan {
     if !follow {
         target.hazards.programs = None;
     }
@@ -26,9 +26,10 @@ pub fn plan(mut target: Target, selection: &Selection, follow: bool) -> (Plan, V
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
+        emulated: plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
         nop5_kills_children: true,
     };
-    (plan::plan(target.libraries, target.hazards, &options, RegionId(0)), target.processes)
+    plan::plan(target.libraries, target.hazards, &options, RegionId(0))
 }
 
 /// The best mechanism that this kernel has.

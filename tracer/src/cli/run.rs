@@ -20,7 +20,7 @@ use super::record::{Session, check_processes, completeness, conclude, mechanism,
 pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
     let target = target::of_command(&options.command, &options.selection.libraries)?;
-    let (plan, _) = plan(target, &options.selection, options.recording.follow(true));
+    let plan = plan(target, &options.selection, options.recording.follow(true));
     let recording = &options.recording;
     let mechanism = mechanism()?;
 
@@ -34,7 +34,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let recorded = Session {
         plan: &plan,
         options: Options {
-            subject: Subject::Command { pid },
+            subject: Subject::Command(pid),
             mechanism,
             ring_bytes: recording.buffer,
             follow: recording.follow(true),

@@ -28,7 +28,7 @@ use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instru
 
 use self::indirect::Destination;
 use self::stack::Stack;
-use super::instruction::{Handling, handling};
+use super::instruction::is_refused;
 use super::text::{Text, branch_target};
 
 /// A function with more fragments than this is not followed.
@@ -99,6 +99,20 @@ pub enum Unprovable {
 /// # Errors
 /// [`Unprovable`] when one of them cannot be told for certain.
 pub fn find(code: &FunctionCode) -> Result<Vec<Leave>, Unprovable> {
+    let exits = follow(code)?.exits;
+    Ok(exits.into_iter().map(|(address, condition)| Leave { address, condition }).collect())
+}
+
+/// Where the jumps within a function go, those through tables too.
+///
+/// # Errors
+/// [`Unprovable`] when one of them cannot be told for certain.
+pub fn jump_targets(code: &FunctionCode) -> Result<impl Iterator<Item = u64>, Unprovable> {
+    Ok(follow(code)?.jumps.into_keys())
+}
+
+/// Follows all of a function.
+fn follow<'a>(code: &FunctionCode<'a>) -> Result<Walk<'a>, Unprovable> {
     let mut walk = Walk {
         text: code.text,
         entry: code.entry,
@@ -114,7 +128,7 @@ pub fn find(code: &FunctionCode) -> Result<Vec<Leave>, Unprovable> {
     walk.follow()?;
     walk.follow_handlers()?;
     walk.check_boundaries()?;
-    Ok(walk.exits.into_iter().map(|(address, condition)| Leave { address, condition }).collect())
+    Ok(walk)
 }
 
 /// The state of the search in one function.
@@ -340,7 +354,7 @@ impl<'a> Walk<'a> {
     fn leave(&mut self, instruction: &Instruction, condition: Option<u8>) -> Result<(), Unprovable> {
         let address = instruction.ip();
         let bytes = self.text.code(&(address..instruction.next_ip())).unwrap_or_default();
-        if matches!(handling(bytes), Handling::Refused(_)) {
+        if is_refused(bytes) {
             return Err(Unprovable::RefusedSite);
         }
         self.exits.insert(address, condition);

@@ -3,7 +3,8 @@
 //! It emulates a few kinds (cheap), executes most others out of line by a single step (dear), and
 //! refuses some. One refused site fails a whole multi link, or silently never fires when the
 //! library is not mapped yet, so a site is judged here before anything is attached. Where kernels
-//! differ, the answer is the dearer or the stricter one that holds from 6.18 on.
+//! differ in what they emulate, [`Emulation`] knows; where they differ in what they refuse, the
+//! answer is the stricter one.
 
 /// What a probe on an instruction means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,17 @@ pub enum Handling {
 /// `nopl 0(%rax,%rax,1)`, which kernels 6.18 to 7.0 replace by a call.
 pub const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
+/// The first kernel that emulates nops of more than two bytes.
+const LONG_NOPS_SINCE: (u32, u32) = (6, 18);
+
+/// What the kernel emulates beyond that which all kernels do: pushes of a register, direct jumps
+/// and calls, and nops of one or two bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Emulation {
+    /// Nops of three to eight bytes.
+    pub long_nops: bool,
+}
+
 /// The nops that the kernel knows by their bytes.
 const NOPS: [&[u8]; 8] = [
     &[0x90],
@@ -31,31 +43,51 @@ const NOPS: [&[u8]; 8] = [
     &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
 ];
 
-/// How the kernel handles a probe on the instruction of exactly these bytes.
-pub fn handling(bytes: &[u8]) -> Handling {
-    if NOPS.contains(&bytes) {
-        return Handling::Emulated;
+impl Emulation {
+    /// What the kernel of this release (`6.18.2-rc1`) emulates.
+    ///
+    /// The kernel cannot be asked short of probing such a nop and measuring; told wrongly, a call
+    /// costs more than foreseen and nothing else.
+    pub fn of_release(release: &str) -> Emulation {
+        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
+        let version = match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
+            _ => (0, 0),
+        };
+        Emulation { long_nops: version >= LONG_NOPS_SINCE }
     }
-    let Ok((prefixes, opcode)) = split_prefixes(bytes) else {
-        return Handling::Refused("the kernel refuses instructions with a lock or segment prefix");
-    };
-    match *opcode {
-        [0xc4 | 0xc5 | 0x62, ..] => Handling::Refused("the kernel refuses AVX instructions"),
-        [0x8f, modrm, ..] if modrm & 0x38 != 0 => Handling::Refused("the kernel refuses XOP instructions"),
-        [0x90, ..] if prefixes.rex & 1 != 0 => Handling::Refused("the kernel would take this exchange for a nop"),
-        [0x90, ..] => Handling::Emulated,
-        [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] if prefixes.operand_size => {
-            Handling::Refused("the kernel refuses branches with an operand size prefix")
+
+    /// How the kernel handles a probe on the instruction of exactly these bytes.
+    pub fn handling(self, bytes: &[u8]) -> Handling {
+        if NOPS.contains(&bytes) {
+            return if bytes.len() <= 2 || self.long_nops { Handling::Emulated } else { Handling::SingleStep };
         }
-        [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => Handling::Emulated,
-        [0x50..=0x57] if bytes.len() == 1 || bytes[0] == 0x41 && bytes.len() == 2 => Handling::Emulated,
-        [0x0f, 0x01 | 0x05..=0x09 | 0x0b | 0x30 | 0x34 | 0x35 | 0x37 | 0xaa | 0xff, ..] => {
-            Handling::Refused("system calls and system instructions do not survive a single step")
+        let Ok((prefixes, opcode)) = split_prefixes(bytes) else {
+            return Handling::Refused("the kernel refuses instructions with a lock or segment prefix");
+        };
+        match *opcode {
+            [0xc4 | 0xc5 | 0x62, ..] => Handling::Refused("the kernel refuses AVX instructions"),
+            [0x8f, modrm, ..] if modrm & 0x38 != 0 => Handling::Refused("the kernel refuses XOP instructions"),
+            [0x90, ..] if prefixes.rex & 1 != 0 => Handling::Refused("the kernel would take this exchange for a nop"),
+            [0x90, ..] => Handling::Emulated,
+            [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] if prefixes.operand_size => {
+                Handling::Refused("the kernel refuses branches with an operand size prefix")
+            }
+            [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => Handling::Emulated,
+            [0x50..=0x57] if bytes.len() == 1 || bytes[0] == 0x41 && bytes.len() == 2 => Handling::Emulated,
+            [0x0f, 0x01 | 0x05..=0x09 | 0x0b | 0x30 | 0x34 | 0x35 | 0x37 | 0xaa | 0xff, ..] => {
+                Handling::Refused("system calls and system instructions do not survive a single step")
+            }
+            [first, ..] if !steps(first) => Handling::Refused("the kernel refuses this instruction"),
+            [] => Handling::Refused("not an instruction"),
+            _ => Handling::SingleStep,
         }
-        [first, ..] if !steps(first) => Handling::Refused("the kernel refuses this instruction"),
-        [] => Handling::Refused("not an instruction"),
-        _ => Handling::SingleStep,
     }
+}
+
+/// Whether the kernel refuses a probe on the instruction of exactly these bytes.
+pub fn is_refused(bytes: &[u8]) -> bool {
+    matches!(Emulation::default().handling(bytes), Handling::Refused(_))
 }
 
 /// Prefixes that change what the kernel does.
@@ -99,6 +131,23 @@ fn steps(opcode: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn handling(bytes: &[u8]) -> Handling {
+        Emulation { long_nops: true }.handling(bytes)
+    }
+
+    #[test]
+    fn kernels_differ_in_long_nops() {
+        for (release, long_nops) in
+            [("6.18.44", true), ("7.0.0-rc1", true), ("6.12.9-amd64", false), ("5.10", false), ("", false), ("x.y", false)]
+        {
+            assert_eq!(Emulation::of_release(release), Emulation { long_nops }, "{release}");
+        }
+        let short = Emulation { long_nops: false };
+        assert_eq!(short.handling(&NOP5), Handling::SingleStep);
+        assert_eq!(short.handling(&[0x66, 0x90]), Handling::Emulated);
+        assert_eq!(short.handling(&[0x55]), Handling::Emulated);
+    }
 
     #[test]
     fn emulates_what_the_kernel_emulates() {

@@ -1,4 +1,6 @@
-//! The code of one library as the search for exits sees it.
+//! The code of one library, with what is known of its layout.
+
+mod sweep;
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -51,6 +53,20 @@ impl<'a> Text<'a> {
             entries,
             effort: Cell::new(size.saturating_mul(EFFORT_PER_BYTE)),
         }
+    }
+
+    /// Sorted addresses at which code begins that does not continue what stands before it.
+    pub fn starts(&self) -> Vec<u64> {
+        let mut starts: Vec<u64> =
+            self.frames.iter().map(|frame| frame.start).chain(self.entries.iter().copied()).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
+    }
+
+    /// The file.
+    pub fn image(&self) -> &'a Image {
+        self.image
     }
 
     /// The bytes of a range of code, if all of it is code.

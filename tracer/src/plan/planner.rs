@@ -1,0 +1,247 @@
+//! Plans one library: chooses among its functions, and decides on each.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName, escape};
+use rtrace_symbolizer::{Function, Symbol, ifunc};
+
+use super::deny::{self, Denial};
+use super::entries::Entries;
+use super::exits::{self, FunctionCode};
+use super::instruction::Handling;
+use super::recursion::Recursion;
+use super::text::Text;
+use super::{
+    Condition, EntrySite, Exit, ExitSite, Hazards, LibrarySource, Options, Pattern, PlannedRegion, Refusal, SiteCost,
+};
+
+/// A function that was asked for: one address of code.
+struct Candidate {
+    name: String,
+    symbols: Vec<Symbol>,
+    address: u64,
+    size: u64,
+}
+
+/// A function on which all is decided but where its enter is seen.
+struct Draft {
+    file_offset: u64,
+    candidate: Candidate,
+    exit: Exit,
+    calls_itself: bool,
+}
+
+/// Plans one library.
+pub struct Planner<'a> {
+    source: &'a LibrarySource,
+    text: Text<'a>,
+    hazards: &'a Hazards,
+    options: &'a Options,
+    recursion: OnceCell<Recursion>,
+    refused: Vec<Refusal>,
+}
+
+impl<'a> Planner<'a> {
+    /// Plans for `source`, in programs with these hazards.
+    pub fn new(source: &'a LibrarySource, hazards: &'a Hazards, options: &'a Options) -> Planner<'a> {
+        let exported = source.exports.functions.iter().map(|function| function.address);
+        let chosen = source.ifuncs.iter().map(|resolved| resolved.address);
+        let text = Text::new(&source.image, exported.chain(chosen).collect());
+        Planner { source, text, hazards, options, recursion: OnceCell::new(), refused: Vec::new() }
+    }
+
+    /// The regions, sorted by file offset with ids from `first`, and what is not probed.
+    pub fn plan(mut self, first: RegionId) -> (Vec<PlannedRegion>, Vec<Refusal>) {
+        let mut drafts = Vec::new();
+        for (file_offset, candidate) in self.candidates() {
+            let denial = deny::denial(&candidate.symbols);
+            if let Some(Denial::Probe(reason)) = denial {
+                self.refuse(candidate.name, reason);
+                continue;
+            }
+            let calls_itself = self.may_be_hooked(denial) && self.calls_itself(&candidate);
+            let exit = self.exit(&candidate, denial, calls_itself);
+            drafts.push(Draft { file_offset, candidate, exit, calls_itself });
+        }
+        let entries = self.entries(&drafts);
+        let mut regions = Vec::with_capacity(drafts.len());
+        for (draft, entry) in drafts.into_iter().zip(entries) {
+            let Draft { file_offset, candidate, exit, calls_itself } = draft;
+            match entry {
+                Ok(entry) => {
+                    let id = RegionId(first.0 + regions.len() as u32);
+                    let region = self.region(id, candidate, file_offset, exit.policy());
+                    regions.push(PlannedRegion { region, entry, exit, calls_itself });
+                }
+                Err(reason) => self.refuse(candidate.name, reason),
+            }
+        }
+        separate(&mut regions);
+        (regions, self.refused)
+    }
+
+    fn refuse(&mut self, name: String, reason: impl Into<String>) {
+        self.refused.push(Refusal { name, reason: reason.into() });
+    }
+
+    /// The functions that are asked for, by file offset.
+    fn candidates(&mut self) -> BTreeMap<u64, Candidate> {
+        let source = self.source;
+        for refused in &source.exports.refused {
+            if self.wants(|pattern| pattern.matches(&refused.name)) {
+                self.refuse(refused.name.clone(), refused.reason.to_string());
+            }
+        }
+        let mut implementations: HashMap<usize, Vec<&ifunc::Resolved>> = HashMap::new();
+        for resolved in &source.ifuncs {
+            implementations.entry(resolved.function).or_default().push(resolved);
+        }
+        let mut candidates = BTreeMap::new();
+        for (index, function) in source.exports.functions.iter().enumerate() {
+            if !self.wants(|pattern| pattern.selects(function)) {
+                continue;
+            }
+            if !function.ifunc {
+                add(&mut candidates, function, function.file_offset, function.address, function.size);
+                continue;
+            }
+            let resolved = implementations.get(&index).map_or(&[][..], Vec::as_slice);
+            let mut found = false;
+            for resolved in resolved {
+                if let Some(file_offset) = source.image.file_offset(resolved.address) {
+                    add(&mut candidates, function, file_offset, resolved.address, resolved.size);
+                    found = true;
+                }
+            }
+            if !found {
+                self.refuse(function.name.clone(), "an IFUNC whose implementation is known only in a running process");
+            }
+        }
+        candidates
+    }
+
+    fn wants(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
+        let included = self.options.include.is_empty() || self.options.include.iter().any(&matches);
+        included && !self.options.exclude.iter().any(matches)
+    }
+
+    /// The site of each function's enter, or why there is none.
+    fn entries(&self, drafts: &[Draft]) -> Vec<Result<EntrySite, &'static str>> {
+        let exits = drafts.iter().flat_map(|draft| draft.exit.sites()).map(|site| site.file_offset);
+        let entries = Entries {
+            text: &self.text,
+            emulated: self.options.emulated,
+            nop5_kills_children: self.options.nop5_kills_children,
+            exits: exits.collect(),
+        };
+        entries.sites(&drafts.iter().map(|draft| self.code(&draft.candidate)).collect::<Vec<_>>())
+    }
+
+    /// The policy where nothing speaks against it: what the options demand; by default a uretprobe
+    /// where nothing in the program can unwind through it.
+    fn policy(&self) -> ExitPolicy {
+        self.options.exit.unwrap_or(match self.hazards.any() {
+            None => ExitPolicy::Uretprobe,
+            Some(_) => ExitPolicy::RetSite,
+        })
+    }
+
+    /// Whether a return would be hooked by our own choice.
+    fn may_be_hooked(&self, denial: Option<Denial>) -> bool {
+        self.options.exit.is_none() && self.policy() == ExitPolicy::Uretprobe && denial.is_none()
+    }
+
+    fn calls_itself(&self, candidate: &Candidate) -> bool {
+        self.recursion.get_or_init(|| Recursion::of(&self.text)).contains(candidate.address)
+    }
+
+    /// How the exit is seen, as far as the function itself allows it.
+    fn exit(&self, candidate: &Candidate, denial: Option<Denial>, calls_itself: bool) -> Exit {
+        match (self.policy(), denial) {
+            (_, Some(Denial::Exit(reason) | Denial::Probe(reason))) => Exit::EntryOnly(reason.to_owned()),
+            (ExitPolicy::EntryOnly, _) => Exit::EntryOnly("its exit was not asked for".to_owned()),
+            (ExitPolicy::Uretprobe, None) if calls_itself => match self.ret_sites(candidate) {
+                Exit::EntryOnly(_) => Exit::Uretprobe,
+                exit => exit,
+            },
+            (ExitPolicy::Uretprobe, None) => Exit::Uretprobe,
+            _ => self.ret_sites(candidate),
+        }
+    }
+
+    fn code(&self, candidate: &Candidate) -> FunctionCode<'_> {
+        FunctionCode { text: &self.text, entry: candidate.address, size: candidate.size }
+    }
+
+    fn ret_sites(&self, candidate: &Candidate) -> Exit {
+        let leaves = match exits::find(&self.code(candidate)) {
+            Ok(leaves) => leaves,
+            Err(unprovable) => return Exit::EntryOnly(unprovable.to_string()),
+        };
+        let site = |leave: &exits::Leave| {
+            Some(ExitSite {
+                file_offset: self.source.image.file_offset(leave.address)?,
+                cost: match self.options.emulated.handling(self.text.instruction_bytes(leave.address)?) {
+                    Handling::Emulated => SiteCost::Emulated,
+                    Handling::SingleStep | Handling::Refused(_) => SiteCost::SingleStep,
+                },
+                condition: leave.condition.map(Condition),
+            })
+        };
+        match leaves.iter().map(site).collect::<Option<Vec<ExitSite>>>() {
+            Some(sites) => Exit::RetSites(sites),
+            None => Exit::EntryOnly("one of its exits is not in the file".to_owned()),
+        }
+    }
+
+    fn region(&self, id: RegionId, candidate: Candidate, file_offset: u64, exit: ExitPolicy) -> Region {
+        let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
+        Region {
+            id,
+            library: self.source.library.id,
+            name: candidate.name,
+            symbols: candidate.symbols.into_iter().map(symbol_name).collect(),
+            file_offset,
+            size: candidate.size,
+            exit,
+        }
+    }
+}
+
+/// Adds the names of `function` to what is at this address.
+fn add(candidates: &mut BTreeMap<u64, Candidate>, function: &Function, file_offset: u64, address: u64, size: u64) {
+    candidates
+        .entry(file_offset)
+        .and_modify(|candidate| candidate.symbols.extend(function.symbols.iter().cloned()))
+        .or_insert_with(|| Candidate { name: function.name.clone(), symbols: function.symbols.clone(), address, size });
+}
+
+/// Sees to it that each site serves one region and one purpose, because a site tells only one
+/// region: the exits of the later of two regions that share one are not observed, or by a uretprobe
+/// where that is harmless.
+fn separate(regions: &mut [PlannedRegion]) {
+    let entries: HashSet<u64> = regions.iter().map(|planned| planned.entry.file_offset).collect();
+    let mut taken: HashMap<u64, String> = HashMap::new();
+    for planned in regions {
+        let sites = planned.exit.sites();
+        let own_entry = planned.entry.file_offset;
+        let reason = if planned.is_left_at_once() {
+            None
+        } else if sites.iter().any(|site| site.file_offset == own_entry) {
+            Some("its first instruction leaves it".to_owned())
+        } else if sites.iter().any(|site| entries.contains(&site.file_offset)) {
+            Some("one of its exits is the entry of another function".to_owned())
+        } else {
+            let other = sites.iter().find_map(|site| taken.get(&site.file_offset));
+            other.map(|other| format!("it shares an exit with `{}`", escape(other)))
+        };
+        match reason {
+            Some(reason) => {
+                planned.exit = if planned.calls_itself { Exit::Uretprobe } else { Exit::EntryOnly(reason) };
+                planned.region.exit = planned.exit.policy();
+            }
+            None => taken.extend(sites.iter().map(|site| (site.file_offset, planned.region.name.clone()))),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `cargo xtask vm [KERNEL…]`: the kernel tests on the kernels of other Debian releases.
+//!
+//! Each kernel is booted in an emulator with nothing but the tests in its memory. The tests run
+//! here first: that builds the programs which they trace. Nothing of a guest is installed here.
+
+mod guest;
+mod image;
+mod kernels;
+mod package;
+mod verdict;
+
+use anyhow::{Result, bail};
+
+use crate::{packages, process};
+use image::Image;
+use kernels::Matrix;
+
+/// What fetching and booting kernels needs.
+const PACKAGES: &[&str] = &["busybox-static", "debian-archive-keyring", "g++", "qemu-system-x86"];
+
+/// Runs the tests on the kernels of these names, or on all, and ends with a table.
+///
+/// # Errors
+/// A name that is not in the list; a kernel that is not what the list says; a test that fails.
+pub fn run(names: &[String]) -> Result<()> {
+    let matrix = Matrix::read()?;
+    let kernels = matrix.choose(names)?;
+    if !packages::is_root() {
+        bail!("failed to build the traced programs: only tests that may trace build them\n\nhint: run it as root");
+    }
+    packages::require(&[packages::BUILD, PACKAGES].concat())?;
+    let image = Image::build(&matrix.tests)?;
+
+    let mut rows = Vec::new();
+    for kernel in kernels {
+        println!("\n{} ({})", kernel.name, kernel.suite);
+        let report = package::fetch(kernel).and_then(|file| guest::boot(kernel, &file, &image, &matrix.tests))?;
+        rows.push((kernel, report));
+    }
+
+    println!("\n{}", verdict::table(&rows));
+    if rows.iter().any(|(kernel, report)| report.fault(kernel).is_some()) {
+        bail!("failed to find every kernel as expected; their messages are in `{}`", folder().display());
+    }
+    Ok(())
+}
+
+/// Where kernels, the guests' file system and the kernels' messages are kept.
+fn folder() -> std::path::PathBuf {
+    process::target_directory().join("vm")
+}

@@ -1,0 +1,50 @@
+//! One kernel, booted in an emulator; what the guest prints is shown as it comes.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result};
+
+use super::image::Image;
+use super::kernels::Kernel;
+use super::verdict::Report;
+use crate::process;
+
+/// Emulated, a guest runs some twenty times slower than this machine.
+const TIMEOUT: &str = "30m";
+
+/// Boots the kernel with the image and reads what comes until it ends.
+pub fn boot(kernel: &Kernel, file: &Path, image: &Image, filters: &[String]) -> Result<Report> {
+    let mut emulator = emulator(&kernel.name, file, image, filters);
+    println!("$ {}", process::shown(&emulator));
+    let mut child = emulator.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("failed to start qemu")?;
+    let mut report = Report::default();
+    for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
+        let line = line.context("failed to read what the guest prints")?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{}", line.trim_end());
+        report.read(line.trim_end());
+    }
+    child.wait().context("failed to wait for qemu")?;
+    Ok(report)
+}
+
+fn emulator(name: &str, kernel: &Path, image: &Image, filters: &[String]) -> Command {
+    let messages = super::folder().join(name).join("console.log");
+    // A panic ends it, as does the guest itself.
+    let mut parameters = "console=ttyS0 panic=-1 mitigations=off".to_owned();
+    for (variable, value) in [
+        ("RTRACE", image.rtrace.display().to_string()),
+        ("TESTS", image.tests.display().to_string()),
+        ("FILTERS", filters.join(",")),
+    ] {
+        parameters += &format!(" {variable}={value}");
+    }
+    let mut command = Command::new("timeout");
+    command.args([TIMEOUT, "qemu-system-x86_64", "-accel", "tcg", "-smp", "2", "-m", "2G"]);
+    command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
+    command.arg("-serial").arg(format!("file:{}", messages.display())).args(["-serial", "stdio"]);
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(&image.file).args(["-append", &parameters]);
+    command
+}

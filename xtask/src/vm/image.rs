@@ -1,0 +1,117 @@
+//! The guests' file system: an archive that the kernel unpacks into its memory. Everything has the
+//! path that it has here, as the tests know the paths of what they need from when they were built.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use crate::process;
+
+/// What every guest boots with.
+pub struct Image {
+    /// The archive.
+    pub file: PathBuf,
+    /// The rtrace binary.
+    pub rtrace: PathBuf,
+    /// The test program.
+    pub tests: PathBuf,
+}
+
+impl Image {
+    /// Builds rtrace and its tests, runs those that guests will run, for they compile the programs
+    /// that they trace, and packs it all.
+    pub fn build(filters: &[String]) -> Result<Image> {
+        let built = process::output(&mut process::cargo(&[
+            "test",
+            "--package=rtrace",
+            "--test=integration",
+            "--no-run",
+            "--message-format=json",
+        ]))?;
+        let rtrace = executable(&built, "rtrace").context("failed to find the rtrace that cargo built")?;
+        let tests = executable(&built, "integration").context("failed to find the tests that cargo built")?;
+        process::run(Command::new(&tests).args(filters))?;
+
+        let root = super::folder().join("root");
+        if root.exists() {
+            fs::remove_dir_all(&root).with_context(|| format!("failed to remove `{}`", root.display()))?;
+        }
+        fs::create_dir_all(&root).with_context(|| format!("failed to create `{}`", root.display()))?;
+        let folder = crate::root().join("tests");
+        let traced = process::target_directory().join("tmp");
+        let mut needed = vec![PathBuf::from("/bin/busybox"), folder.clone(), rtrace.clone(), tests.clone()];
+        needed.extend(libraries(&[rtrace.clone(), tests.clone()], &traced)?);
+        needed.push(traced);
+        process::run(Command::new("cp").args(["--parents", "--recursive", "--dereference"]).args(needed).arg(&root))?;
+        process::run(Command::new("cp").arg(folder.join("vm/init")).arg(&root))?;
+        let file = super::folder().join("image.cpio");
+        pack(&root, &file)?;
+        Ok(Image { file, rtrace, tests })
+    }
+}
+
+/// One line of what cargo prints.
+#[derive(Deserialize)]
+struct Message {
+    executable: Option<PathBuf>,
+    target: Option<CargoTarget>,
+}
+
+#[derive(Deserialize)]
+struct CargoTarget {
+    name: String,
+}
+
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let mut messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    messages.find_map(|message| message.executable.filter(|_| message.target.is_some_and(|target| target.name == name)))
+}
+
+/// The shared libraries of `programs` and of all programs in the folder `traced`.
+fn libraries(programs: &[PathBuf], traced: &Path) -> Result<Vec<PathBuf>> {
+    let found = process::output(Command::new("find").arg(traced).args(["-type", "f", "-executable"]))?;
+    let mut ldd = Command::new("ldd");
+    ldd.args(programs).args(found.lines());
+    // Its status tells that some programs are static.
+    let output = ldd.output().context("failed to start ldd")?;
+    Ok(libraries_in(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// From the lines of ldd, `NAME => PATH (ADDRESS)` and `PATH (ADDRESS)`.
+fn libraries_in(listed: &str) -> Vec<PathBuf> {
+    let lines = listed.lines().filter(|line| line.starts_with('\t'));
+    let mut paths: Vec<PathBuf> =
+        lines.filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/'))).map(PathBuf::from).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+fn pack(root: &Path, file: &Path) -> Result<()> {
+    let script = "find . | busybox cpio --create --format newc > \"$0\"";
+    process::run(Command::new("sh").args(["-c", script]).arg(file).current_dir(root))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executables_are_told_from_other_artifacts() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"rtrace"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"rtrace"},"executable":"/target/debug/rtrace"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(executable(messages, "rtrace"), Some(PathBuf::from("/target/debug/rtrace")));
+        assert_eq!(executable(messages, "integration"), None);
+    }
+
+    #[test]
+    fn libraries_are_listed_once() {
+        let listed = "/a/program:\n\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\t/lib64/ld.so (0x3)\n\
+                      /b/program:\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\tnot a dynamic executable\n";
+        assert_eq!(libraries_in(listed), [PathBuf::from("/lib/libc.so.6"), PathBuf::from("/lib64/ld.so")]);
+    }
+}
