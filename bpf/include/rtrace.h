@@ -14,8 +14,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 /* Frames held in a thread's own storage; deeper ones go to a second storage, made when needed. */
-#define RT_FRAMES_NEAR 64
-#define RT_FRAMES_FAR 960
+#define RT_FRAMES_NEAR 60
+#define RT_FRAMES_FAR 964
 #define RT_FRAMES (RT_FRAMES_NEAR + RT_FRAMES_FAR)
 
 /*

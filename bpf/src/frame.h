@@ -14,7 +14,8 @@ enum rt_stack_key {
 
 struct rt_frame {
 	u64 start;
-	u64 slot;
+	u64 slot; /* address of the word that holds its return address */
+	u64 word; /* what that word was at the enter; 0: not known */
 	u64 id;
 	u64 parent;
 	u64 child;
@@ -40,5 +41,7 @@ struct rt_thread {
 struct rt_far {
 	struct rt_frame frame[RT_FRAMES_FAR];
 };
+
+_Static_assert(sizeof(struct rt_thread) < 3920, "fits the largest small object of the kernel's BPF allocator");
 
 #endif

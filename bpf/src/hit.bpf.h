@@ -19,17 +19,18 @@ static __always_inline struct rt_far *rt_far(u32 create)
 	return bpf_task_storage_get(&far_frames, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 }
 
-/* Whether the word at the slot is the kernel's return trampoline: the start of its area. */
-static __noinline int rt_slot_is_hooked(u64 slot)
+static __always_inline int rt_read_slot(u64 slot, u64 *word)
+{
+	return bpf_probe_read_user(word, sizeof(*word), (void *)slot) != 0;
+}
+
+/* The return trampoline is the start of the kernel's area in the process, made with the first hook. */
+static __noinline u64 rt_trampoline(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct xol_area *area = BPF_CORE_READ(task, mm, uprobes_state.xol_area);
-	u64 address = 0;
 
-	if (!area)
-		return 0;
-	bpf_probe_read_user(&address, sizeof(address), (void *)slot);
-	return address == BPF_CORE_READ(area, vaddr);
+	return area ? BPF_CORE_READ(area, vaddr) : 0;
 }
 
 #include "stack.h"

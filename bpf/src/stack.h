@@ -4,21 +4,25 @@
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
  * includer provides rt_emit() (one record leaves), rt_lost() (one call is missing), rt_far()
- * (storage for deep frames), rt_slot_is_hooked() (the slot holds the kernel's trampoline), and the
- * macro rt_repeat() (bounded loop).
+ * (storage for deep frames), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
+ * the kernel's return trampoline is), and the macro rt_repeat() (bounded loop).
  *
- * A frame is known by its slot: the address of the word that holds its return address. On one
- * stack, slots fall from caller to callee, so at a hit with the slot s:
- *   - frames with a slot below s are dead: something unwound them (longjmp, exception);
- *   - a frame at s is the caller of a tail call if its return is still hooked, else dead.
+ * A frame is known by its slot: the address of the word that holds its return address. Frames may
+ * be dead without an exit: a longjmp or an exception has unwound them. On one stack, slots fall
+ * from caller to callee, so at a hit with the slot s:
+ *   - frames with a slot below s are dead;
+ *   - a frame at s is the caller of a tail call if the slot holds the trampoline, else dead;
+ *   - a frame above s is dead if its slot no longer holds what it held at its enter, nor the
+ *     trampoline, by which the kernel replaces the return address after the enter. Nothing writes
+ *     to the slot of a running call. A slot that is as it was proves nothing.
  * Frames on other stacks say nothing about each other, so each frame also carries a key of its
  * stack. The alternate signal stack is as strict as the own one, and a hit elsewhere proves that
- * its handlers are over. Coroutine stacks may share a mapping and so a key: there only a slot in
- * use again proves a frame dead, and the caller is the frame next above in address, since stacks
- * do not overlap.
+ * its handlers are over. Coroutine stacks may share a mapping and so a key: there a slot below s
+ * proves nothing, and the caller is the frame next above in address, since stacks do not overlap.
  *
- * Frames stand in the order of their enters, those on the signal stack above all others. The time
- * of a frame that ends is added to its caller.
+ * Frames stand in the order of their enters, those on the signal stack above all others. Dead ones
+ * are noticed where a hit looks for its caller. The time of a frame that ends is added to its
+ * caller.
  */
 #ifndef RTRACE_STACK_H
 #define RTRACE_STACK_H
@@ -30,6 +34,7 @@ struct rt_hit {
 	struct rt_thread *thread;
 	struct rt_far *far; /* may be null while no frame is deep */
 	u64 slot;
+	u64 word; /* at the slot, if it is an enter; 0: not known */
 	u64 now;
 	u32 stack;
 };
@@ -38,7 +43,8 @@ struct rt_hit {
 static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending);
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
-static int rt_slot_is_hooked(u64 slot);
+static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
+static u64 rt_trampoline(void); /* 0: there is none */
 
 #define RT_NONE 0xffffffffu
 
@@ -73,12 +79,28 @@ static __always_inline int rt_is_ordered(u32 stack)
 	return stack == RT_STACK_OWN || stack == RT_STACK_SIGNAL;
 }
 
+/* Whether the slot of a frame holds what it must while the frame is running, as far as can be told. */
+static __always_inline int rt_is_intact(const struct rt_frame *frame)
+{
+	u64 word;
+
+	if (!frame->word || rt_read_slot(frame->slot, &word))
+		return 1;
+	return word == frame->word || word == rt_trampoline();
+}
+
 /* Whether the hit proves that a frame can no longer be running. */
 static __always_inline int rt_is_dead(const struct rt_hit *hit, const struct rt_frame *frame)
 {
-	if (frame->stack != hit->stack)
-		return frame->stack == RT_STACK_SIGNAL;
-	return rt_is_ordered(frame->stack) && frame->slot < hit->slot;
+	if (frame->slot == hit->slot)
+		return hit->word && hit->word != rt_trampoline();
+	if (frame->stack != hit->stack) {
+		if (frame->stack == RT_STACK_SIGNAL)
+			return 1;
+	} else if (rt_is_ordered(frame->stack) && frame->slot < hit->slot) {
+		return 1;
+	}
+	return !rt_is_intact(frame);
 }
 
 /*
@@ -135,65 +157,6 @@ static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame
 	thread->frames--;
 }
 
-static long rt_youngest_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-	struct rt_frame *frame;
-	u32 index;
-
-	frame = rt_step_down(walk, step, &index);
-	if (!frame)
-		return 1;
-	if (frame->stack != walk->stack)
-		return 0;
-	walk->found = index;
-	return 1;
-}
-
-static long rt_next_above_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-	struct rt_frame *frame;
-	u32 index;
-
-	frame = rt_step_down(walk, step, &index);
-	if (!frame)
-		return 1;
-	if (frame->stack == walk->stack && frame->slot > walk->hit->slot && frame->slot < walk->slot) {
-		walk->slot = frame->slot;
-		walk->found = index;
-	}
-	return 0;
-}
-
-/*
- * The frame that calls the function which is entered; those that the hit proves dead are gone. For
- * the first frame on the signal stack it is the one that the signal interrupted, on the stack of
- * the last hit.
- */
-static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
-{
-	u32 frames = hit->thread->frames;
-	struct rt_walk walk = { .hit = hit, .start = frames, .found = RT_NONE, .stack = hit->stack, .slot = ~0ull };
-	struct rt_frame *top;
-
-	if (frames == 0)
-		return 0;
-	top = rt_frame(hit, frames - 1);
-	if (!top)
-		return 0;
-	if (hit->stack == RT_STACK_SIGNAL && top->stack != RT_STACK_SIGNAL)
-		walk.stack = hit->thread->stack_key;
-	if (!rt_is_ordered(hit->stack)) {
-		rt_repeat(RT_FRAMES, rt_next_above_step, &walk);
-	} else {
-		if (top->stack == walk.stack)
-			return top;
-		rt_repeat(RT_FRAMES, rt_youngest_step, &walk);
-	}
-	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
-}
-
 static long rt_id_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
@@ -238,46 +201,88 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	rt_remove(hit, frame, index);
 }
 
-static long rt_settle_step(u32 step, void *context)
+/* Whether the hit decides about the frame, whatever stack it looks for callers on. */
+static __always_inline int rt_is_concerned(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return frame->slot == hit->slot || frame->stack == RT_STACK_SIGNAL;
+}
+
+static long rt_youngest_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
-	struct rt_hit *hit = walk->hit;
 	struct rt_frame *frame;
 	u32 index;
 
 	frame = rt_step_down(walk, step, &index);
 	if (!frame)
 		return 1;
-	if (rt_is_dead(hit, frame)) {
-		rt_close(hit, frame, index, RT_UNWOUND);
+	if (frame->stack != walk->stack && !rt_is_concerned(walk->hit, frame))
 		return 0;
-	}
-	/* Below a live frame of its stack, all live; seen from another stack, only handlers on top are dead. */
-	return frame->stack == RT_STACK_OWN || hit->stack != RT_STACK_OWN;
+	walk->found = index;
+	return 1;
 }
 
-/* Closes the frames that the hit proves dead, the youngest first. */
-static __always_inline void rt_settle(struct rt_hit *hit)
-{
-	struct rt_walk walk = { .hit = hit, .start = hit->thread->frames };
-
-	rt_repeat(RT_FRAMES, rt_settle_step, &walk);
-}
-
-static long rt_reuse_step(u32 step, void *context)
+static long rt_next_above_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
-	struct rt_hit *hit = walk->hit;
 	struct rt_frame *frame;
 	u32 index;
 
 	frame = rt_step_down(walk, step, &index);
 	if (!frame)
 		return 1;
-	if (frame->slot != hit->slot)
-		return rt_is_ordered(hit->stack) && frame->stack == hit->stack && frame->slot > hit->slot;
-	rt_close(hit, frame, index, RT_UNWOUND);
+	if (rt_is_concerned(walk->hit, frame)) {
+		walk->found = index;
+		return 1;
+	}
+	if (frame->stack == walk->stack && frame->slot > walk->hit->slot && frame->slot < walk->slot) {
+		walk->slot = frame->slot;
+		walk->found = index;
+	}
 	return 0;
+}
+
+static long rt_caller_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_hit *hit = walk->hit;
+	struct rt_frame *frame;
+
+	walk->start = hit->thread->frames;
+	walk->found = RT_NONE;
+	walk->slot = ~0ull;
+	walk->stack = hit->stack;
+	frame = rt_frame(hit, walk->start - 1);
+	if (!frame)
+		return 1;
+	/* The first frame on the signal stack: the signal interrupted one on the stack of the last hit. */
+	if (hit->stack == RT_STACK_SIGNAL && frame->stack != RT_STACK_SIGNAL)
+		walk->stack = hit->thread->stack_key;
+	if (rt_is_ordered(hit->stack))
+		rt_repeat(RT_FRAMES, rt_youngest_step, walk);
+	else
+		rt_repeat(RT_FRAMES, rt_next_above_step, walk);
+	frame = rt_frame(hit, walk->found);
+	if (!frame || !rt_is_dead(hit, frame))
+		return 1;
+	rt_close(hit, frame, walk->found, RT_UNWOUND);
+	walk->found = RT_NONE;
+	return 0;
+}
+
+/* The frame that calls the function which is hit; those in the way that the hit proves dead are closed. */
+static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
+{
+	struct rt_walk walk = { .hit = hit };
+	struct rt_frame *top;
+
+	if (hit->thread->frames == 0)
+		return 0;
+	top = rt_frame(hit, hit->thread->frames - 1);
+	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && !rt_is_dead(hit, top))
+		return top;
+	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
+	return rt_frame(hit, walk.found);
 }
 
 /*
@@ -287,24 +292,16 @@ static long rt_reuse_step(u32 step, void *context)
 static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 {
 	struct rt_thread *thread = hit->thread;
-	struct rt_frame *top, *parent, *frame;
+	struct rt_frame *parent, *frame;
 	struct rt_frame fresh = {};
 	u32 hooked = policy == RT_POLICY_URETPROBE;
 
-	top = thread->frames ? rt_frame(hit, thread->frames - 1) : 0;
-	if (top && (top->stack != hit->stack || top->slot <= hit->slot || !rt_is_ordered(hit->stack))) {
-		rt_settle(hit);
-		/* A slot in use again: its former frame is dead, unless it made a tail call to here. */
-		if (!thread->hooked || !rt_slot_is_hooked(hit->slot)) {
-			struct rt_walk walk = { .hit = hit, .start = thread->frames };
-
-			rt_repeat(RT_FRAMES, rt_reuse_step, &walk);
-		}
-	}
-
+	if (rt_read_slot(hit->slot, &hit->word))
+		hit->word = 0;
 	parent = rt_caller(hit);
 	fresh.start = hit->now;
 	fresh.slot = hit->slot;
+	fresh.word = hit->word;
 	fresh.id = ++thread->calls;
 	fresh.region = region;
 	fresh.stack = hit->stack;
@@ -387,7 +384,7 @@ static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 	if (!frame)
 		return 0;
 	if (frame->slot != hit->slot || frame->region != region) {
-		rt_settle(hit);
+		rt_caller(hit);
 		walk.start = thread->frames;
 		rt_repeat(RT_FRAMES, rt_find_step, &walk);
 		if (walk.found == RT_NONE)

@@ -8,8 +8,13 @@
 mod cases;
 mod chaos;
 mod machine;
+mod memory;
+
+use std::rc::Rc;
 
 use crate::wire::{CallRecord, LossCode, PolicyCode};
+
+use self::memory::{Memory, TRAMPOLINE, read_word};
 
 /// Keys of stacks, `enum rt_stack_key` of `frame.h`.
 const SIGNAL: u32 = 1;
@@ -18,6 +23,7 @@ const OTHER: u32 = 0x8000_0000;
 
 /// Limits of `rtrace.h`.
 const FRAMES: u32 = 1024;
+const FRAMES_NEAR: u32 = 60;
 const HOOKED_MAX: u32 = 56;
 
 const LOCATION: u32 = 7;
@@ -26,17 +32,15 @@ const LOCATION: u32 = 7;
 struct RawThread([u8; 0]);
 
 unsafe extern "C" {
-    fn rt_test_new(location: u32, memory_is_short: u32) -> *mut RawThread;
+    fn rt_test_new(
+        location: u32,
+        memory_is_short: u32,
+        memory: *const Memory,
+        read_word: extern "C" fn(*const Memory, u64, *mut u64) -> i32,
+        trampoline: u64,
+    ) -> *mut RawThread;
     fn rt_test_free(test: *mut RawThread);
-    fn rt_test_enter(
-        test: *mut RawThread,
-        slot: u64,
-        stack: u32,
-        now: u64,
-        region: u32,
-        policy: u32,
-        trampoline: u32,
-    ) -> i32;
+    fn rt_test_enter(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32, policy: u32) -> i32;
     fn rt_test_exit(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> i32;
     fn rt_test_abandon(test: *mut RawThread, now: u64);
     fn rt_test_calls(test: *const RawThread) -> u64;
@@ -62,60 +66,68 @@ struct Frame {
     hooked: bool,
 }
 
-/// One thread with its shadow stack and the records that left it.
-struct Thread(*mut RawThread);
+/// One thread with its shadow stack, the memory of the program, and the records that left it.
+struct Thread {
+    raw: *mut RawThread,
+    /// Where `raw` reads words.
+    memory: Rc<Memory>,
+}
 
 impl Thread {
     fn new() -> Thread {
-        // SAFETY: allocates or aborts.
-        Thread(unsafe { rt_test_new(LOCATION, 0) })
+        Thread::with_memory(0)
     }
 
     /// A thread for which the storage of deep frames cannot be made.
     fn short_of_memory() -> Thread {
-        // SAFETY: allocates or aborts.
-        Thread(unsafe { rt_test_new(LOCATION, 1) })
+        Thread::with_memory(1)
     }
 
-    /// A call enters; `trampoline` says whether the slot holds the kernel's return trampoline.
-    /// Returns whether its exit is waited for.
-    fn enter(&mut self, hit: Hit, region: u32, policy: PolicyCode, trampoline: bool) -> bool {
+    fn with_memory(is_short: u32) -> Thread {
+        let memory = Rc::new(Memory::default());
+        // SAFETY: allocates or aborts; the memory lives as long as the thread.
+        let raw = unsafe { rt_test_new(LOCATION, is_short, Rc::as_ptr(&memory), read_word, TRAMPOLINE) };
+        Thread { raw, memory }
+    }
+
+    /// A call enters. Returns whether its exit is waited for.
+    fn enter(&mut self, hit: Hit, region: u32, policy: PolicyCode) -> bool {
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_enter(self.0, hit.slot, hit.stack, hit.now, region, policy.0, trampoline.into()) != 0 }
+        unsafe { rt_test_enter(self.raw, hit.slot, hit.stack, hit.now, region, policy.0) != 0 }
     }
 
     /// A call exits. Returns whether it was on the stack.
     fn exit(&mut self, hit: Hit, region: u32) -> bool {
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_exit(self.0, hit.slot, hit.stack, hit.now, region) != 0 }
+        unsafe { rt_test_exit(self.raw, hit.slot, hit.stack, hit.now, region) != 0 }
     }
 
     /// The thread ends.
     fn abandon(&mut self, now: u64) {
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_abandon(self.0, now) }
+        unsafe { rt_test_abandon(self.raw, now) }
     }
 
     /// Number of ids given out.
     fn calls(&self) -> u64 {
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_calls(self.0) }
+        unsafe { rt_test_calls(self.raw) }
     }
 
     /// Number of frames that count as hooked.
     fn hooked(&self) -> u32 {
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_hooked(self.0) }
+        unsafe { rt_test_hooked(self.raw) }
     }
 
     /// What is on the shadow stack, the oldest first.
     fn frames(&mut self) -> Vec<Frame> {
         // SAFETY: the thread lives as long as `self`, and the index is below the number of frames.
         unsafe {
-            (0..rt_test_frames(self.0))
+            (0..rt_test_frames(self.raw))
                 .map(|index| {
                     let mut call = CallRecord::default();
-                    let hooked = rt_test_frame(self.0, index, &raw mut call) != 0;
+                    let hooked = rt_test_frame(self.raw, index, &raw mut call) != 0;
                     Frame { call, hooked }
                 })
                 .collect()
@@ -127,26 +139,26 @@ impl Thread {
         let mut count = 0;
         // SAFETY: the list lives until the next hit, for which `self` has to be borrowed anew.
         unsafe {
-            let first = rt_test_records(self.0, &raw mut count);
+            let first = rt_test_records(self.raw, &raw mut count);
             if first.is_null() { &[] } else { std::slice::from_raw_parts(first, usize::try_from(count).unwrap()) }
         }
     }
 
     fn lost(&self, reason: LossCode) -> u64 {
         // SAFETY: the thread lives as long as `self`, and the reason is one of the list.
-        unsafe { rt_test_lost(self.0, reason.0) }
+        unsafe { rt_test_lost(self.raw, reason.0) }
     }
 
     /// Whether nothing was written beside the memory of the shadow stack.
     fn is_intact(&self) -> bool {
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_is_intact(self.0) != 0 }
+        unsafe { rt_test_is_intact(self.raw) != 0 }
     }
 }
 
 impl Drop for Thread {
     fn drop(&mut self) {
         // SAFETY: made by `rt_test_new`, and freed only here.
-        unsafe { rt_test_free(self.0) }
+        unsafe { rt_test_free(self.raw) }
     }
 }

@@ -15,6 +15,9 @@
 #define GUARD 0xa5
 #define GUARD_BYTES 256
 
+/* Sets the word at the address; returns 0, or another value if it cannot be read. */
+typedef int read_word(const void *memory, u64 address, u64 *word);
+
 struct rt_test {
 	u8 low[GUARD_BYTES];
 	struct rt_thread thread;
@@ -23,7 +26,9 @@ struct rt_test {
 	u8 high[GUARD_BYTES];
 	u32 far_made;
 	u32 memory_is_short;
-	u32 trampoline; /* the slot of the current hit holds it */
+	const void *memory; /* for read_word */
+	read_word *read_word;
+	u64 trampoline;
 	u64 losses[RT_LOSSES];
 	struct rt_call *records;
 	u64 count, room;
@@ -87,13 +92,18 @@ static struct rt_far *rt_far(u32 create)
 	return current->far_made ? &current->far : 0;
 }
 
-static int rt_slot_is_hooked(u64 slot)
+static int rt_read_slot(u64 slot, u64 *word)
 {
-	(void)slot;
+	return current->read_word(current->memory, slot, word);
+}
+
+static u64 rt_trampoline(void)
+{
 	return current->trampoline;
 }
 
-struct rt_test *rt_test_new(u32 location, u32 memory_is_short)
+struct rt_test *rt_test_new(u32 location, u32 memory_is_short, const void *memory, read_word *read_word,
+			    u64 trampoline)
 {
 	struct rt_test *test = calloc(1, sizeof(*test));
 
@@ -104,6 +114,9 @@ struct rt_test *rt_test_new(u32 location, u32 memory_is_short)
 	memset(test->high, GUARD, GUARD_BYTES);
 	test->thread.location = location;
 	test->memory_is_short = memory_is_short;
+	test->memory = memory;
+	test->read_word = read_word;
+	test->trampoline = trampoline;
 	return test;
 }
 
@@ -124,11 +137,10 @@ static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
 	return hit;
 }
 
-int rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region, u32 policy, u32 trampoline)
+int rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region, u32 policy)
 {
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
-	test->trampoline = trampoline;
 	return rt_enter(&hit, region, policy);
 }
 

@@ -7,6 +7,7 @@
 pub mod attach;
 pub mod command;
 pub mod host;
+pub mod newcomers;
 pub mod pipeline;
 pub mod plan;
 pub mod privilege;

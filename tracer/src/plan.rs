@@ -159,6 +159,8 @@ pub struct Options {
     pub emulated: Emulation,
     /// On this kernel a probe on a five-byte nop kills forked children.
     pub nop5_kills_children: bool,
+    /// Children are traced too, whatever programs they run.
+    pub children: bool,
 }
 
 /// A library to plan for.
@@ -177,7 +179,10 @@ pub struct LibrarySource {
 }
 
 /// Plans all probes. Region ids count up from `first_region`.
-pub fn plan(sources: Vec<LibrarySource>, hazards: Hazards, options: &Options, first_region: RegionId) -> Plan {
+pub fn plan(sources: Vec<LibrarySource>, mut hazards: Hazards, options: &Options, first_region: RegionId) -> Plan {
+    if !options.children {
+        hazards.programs = None;
+    }
     let mut next = first_region;
     let libraries = sources
         .into_iter()
@@ -190,4 +195,3 @@ pub fn plan(sources: Vec<LibrarySource>, hazards: Hazards, options: &Options, fi
         .collect();
     Plan { libraries, hazards }
 }
-

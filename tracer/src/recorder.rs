@@ -14,6 +14,7 @@ use rtrace_model::{Definition, Event, EventKind, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
 use crate::host;
+use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
 use crate::source::Source;
@@ -32,6 +33,15 @@ pub enum Subject<'a> {
     Processes(&'a [u32]),
     /// A process that waits to execute the command to trace.
     Command(u32),
+}
+
+impl Subject<'_> {
+    fn pids(&self) -> &[u32] {
+        match self {
+            Subject::Processes(pids) => pids,
+            Subject::Command(pid) => std::slice::from_ref(pid),
+        }
+    }
 }
 
 /// How to record.
@@ -59,6 +69,7 @@ pub struct Options<'a> {
 pub fn record(
     plan: &Plan,
     options: &Options<'_>,
+    newcomers: Newcomers,
     sinks: Vec<Box<dyn Sink>>,
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
@@ -66,104 +77,124 @@ pub fn record(
     let load =
         LoadOptions { mechanism: options.mechanism, ring_bytes: options.ring_bytes, follow_children: options.follow };
     let programs = Programs::load(&load)?;
-    let attachment = attach_all(&programs, plan, options)?;
+    let mut recording = Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0 };
+    recording.choose_processes()?;
+    let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
-    announce(&pipeline, plan, &attachment, options.mechanism);
+    pipeline.begin(host::header(options.mechanism.name()));
+    recording.announce(&pipeline, plan, attachment);
 
-    let drained = read_until_stopped(&programs, &pipeline, options, stop, armed);
-    let regions = attachment.regions.len() as u64;
-    let refused = refusals(plan, &attachment);
-    drop(attachment);
+    let drained = std::thread::scope(|scope| {
+        let watch = newcomers.watch(scope, options.subject.pids());
+        recording.read_until_stopped(&pipeline, &watch, stop, armed)
+    });
+    drop(recording.attachments);
     stop.store(true, Ordering::Relaxed);
 
-    let mut summary = drained?;
-    summary.regions = regions;
-    summary.refused = refused;
+    let summary = Summary { regions: recording.regions, refused: recording.refused, ..drained? };
     pipeline.finish(summary.clone())?;
     Ok(summary)
 }
 
-fn attach_all(programs: &Programs, plan: &Plan, options: &Options<'_>) -> anyhow::Result<Attachment> {
-    let scope = match options.subject {
-        Subject::Processes(pids) => {
-            for &pid in pids {
-                programs.trace(pid)?;
+/// A recording under way.
+struct Recording<'a> {
+    programs: &'a Programs,
+    options: &'a Options<'a>,
+    attachments: Vec<Attachment>,
+    regions: u64,
+    refused: u64,
+}
+
+impl Recording<'_> {
+    fn choose_processes(&self) -> anyhow::Result<()> {
+        match self.options.subject {
+            Subject::Processes(pids) => pids.iter().try_for_each(|&pid| self.programs.trace(pid))?,
+            Subject::Command(pid) => self.programs.trace_from_exec(pid)?,
+        }
+        Ok(())
+    }
+
+    fn attach(&self, plan: &Plan) -> anyhow::Result<Attachment> {
+        let scope = match self.options.subject {
+            Subject::Processes(pids) if !self.options.follow => Scope::Processes(pids),
+            _ => Scope::All,
+        };
+        attach::attach(self.programs, plan, scope).context("failed to attach")
+    }
+
+    /// Tells the sinks what calls will refer to, and what was left out.
+    fn announce(&mut self, pipeline: &Pipeline, plan: &Plan, attachment: Attachment) {
+        for library in &plan.libraries {
+            pipeline.define(Definition::Library(library.library.clone()));
+        }
+        for region in &attachment.regions {
+            pipeline.define(Definition::Region(region.clone()));
+        }
+        self.regions += attachment.regions.len() as u64;
+        for (index, planned) in plan.libraries.iter().enumerate() {
+            let library = &planned.library;
+            let regions = attachment.regions.iter().filter(|region| region.library == library.id).count() as u64;
+            happened(pipeline, EventKind::Attached { library: library.path.clone(), regions });
+            let by_kernel = attachment.refused.iter().filter(|(of, _)| *of == index).map(|(_, refusal)| refusal);
+            for refusal in planned.refused.iter().chain(by_kernel) {
+                self.refused += 1;
+                let (library, region) = (library.path.clone(), refusal.name.clone());
+                happened(pipeline, EventKind::Refused { library, region, reason: refusal.reason.clone() });
             }
-            if options.follow { Scope::All } else { Scope::Processes(pids) }
         }
-        Subject::Command(pid) => {
-            programs.trace_from_exec(pid)?;
-            Scope::All
+        self.attachments.push(attachment);
+    }
+
+    fn read_until_stopped(
+        &mut self,
+        pipeline: &Pipeline,
+        watch: &Watch,
+        stop: &AtomicBool,
+        armed: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Summary> {
+        let pids = self.options.subject.pids();
+        let mut source = Source::new(self.programs, pipeline, pids)?;
+        self.programs.arm();
+        happened(pipeline, EventKind::Armed);
+        let begin = Instant::now();
+        let released = armed();
+        let mut ticks = 0;
+        while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
+            std::thread::sleep(READ_PERIOD);
+            source.pass()?;
+            for newcomer in watch.found() {
+                self.join(pipeline, &newcomer)?;
+            }
+            if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
+                ticks += 1;
+                source.tick()?;
+                watch.set_processes(source.living());
+            }
+            let is_over = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
+            if is_over || pids.iter().all(|&pid| source.has_ended(pid)) {
+                break;
+            }
         }
-    };
-    attach::attach(programs, plan, scope).context("failed to attach")
+        self.programs.disarm();
+        happened(pipeline, EventKind::Disarmed);
+        let summary = source.drain()?;
+        released?;
+        Ok(summary)
+    }
+
+    /// Places probes in libraries that were loaded meanwhile. What they were called until now is
+    /// not on record.
+    fn join(&mut self, pipeline: &Pipeline, newcomer: &Newcomer) -> anyhow::Result<()> {
+        let attachment = self.attach(&newcomer.plan)?;
+        for planned in &newcomer.plan.libraries {
+            let library = planned.library.path.clone();
+            happened(pipeline, EventKind::BlindWindow { library, since: newcomer.since });
+        }
+        self.announce(pipeline, &newcomer.plan, attachment);
+        Ok(())
+    }
 }
 
-fn refusals(plan: &Plan, attachment: &Attachment) -> u64 {
-    let planned: usize = plan.libraries.iter().map(|library| library.refused.len()).sum();
-    (planned + attachment.refused.len()) as u64
-}
-
-/// Tells the sinks what calls will refer to, and what was left out.
-fn announce(pipeline: &Pipeline, plan: &Plan, attachment: &Attachment, mechanism: Mechanism) {
-    pipeline.begin(host::header(mechanism.name()));
-    for library in &plan.libraries {
-        pipeline.define(Definition::Library(library.library.clone()));
-    }
-    for region in &attachment.regions {
-        pipeline.define(Definition::Region(region.clone()));
-    }
-    let time = host::now();
-    let event = |kind| pipeline.event(Event { time, pid: None, tid: None, kind });
-    for (index, planned) in plan.libraries.iter().enumerate() {
-        let library = &planned.library;
-        let regions = attachment.regions.iter().filter(|region| region.library == library.id).count() as u64;
-        event(EventKind::Attached { library: library.path.clone(), regions });
-        let by_kernel = attachment.refused.iter().filter(|(of, _)| *of == index).map(|(_, refusal)| refusal);
-        for refusal in planned.refused.iter().chain(by_kernel) {
-            event(EventKind::Refused {
-                library: library.path.clone(),
-                region: refusal.name.clone(),
-                reason: refusal.reason.clone(),
-            });
-        }
-    }
-}
-
-fn read_until_stopped(
-    programs: &Programs,
-    pipeline: &Pipeline,
-    options: &Options<'_>,
-    stop: &AtomicBool,
-    armed: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<Summary> {
-    let pids = match &options.subject {
-        Subject::Processes(pids) => *pids,
-        Subject::Command(pid) => std::slice::from_ref(pid),
-    };
-    let mut source = Source::new(programs, pipeline, pids)?;
-    let state = |kind| pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
-
-    programs.arm();
-    state(EventKind::Armed);
-    let begin = Instant::now();
-    let released = armed();
-    let mut ticks = 0;
-    while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
-        std::thread::sleep(READ_PERIOD);
-        source.pass()?;
-        if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
-            ticks += 1;
-            source.tick()?;
-        }
-        let is_over = options.duration.is_some_and(|duration| begin.elapsed() >= duration);
-        if is_over || pids.iter().all(|&pid| source.has_ended(pid)) {
-            break;
-        }
-    }
-    programs.disarm();
-    state(EventKind::Disarmed);
-    let summary = source.drain()?;
-    released?;
-    Ok(summary)
+fn happened(pipeline: &Pipeline, kind: EventKind) {
+    pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
 }

@@ -70,6 +70,11 @@ impl<'a> Source<'a> {
         self.processes.has_ended(pid)
     }
 
+    /// The processes that have not ended.
+    pub fn living(&self) -> Vec<u32> {
+        self.processes.living()
+    }
+
     /// Hands what the rings hold to the sinks; returns how many records there were.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! A file is known by its device and inode, never by its name: two processes may map different
 //! files of one name, and a file may have been replaced since it was mapped.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -110,17 +110,43 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
     let hazards = images.hazards();
     let mut libraries = Vec::new();
     for (id, file) in files {
-        let image = match images.take(id) {
-            Some(image) => image,
-            None => Image::open(&file.path())?,
-        };
         let module = match &file {
             File::Mapped(module) => Some(*module),
             File::NotYetMapped(_) => None,
         };
-        libraries.push(source(libraries.len(), file.name(), &file.path(), image, module)?);
+        let library = LibraryId(libraries.len() as u32);
+        libraries.push(source(library, file.name(), &file.path(), images.take(id, &file.path())?, module)?);
     }
     Ok(Target { libraries, hazards })
+}
+
+/// Finds the libraries that processes have loaded meanwhile: files that a pattern names and that
+/// are not in `known`, to which they are added. Their ids count up from `first`.
+///
+/// Processes that have ended, and files that cannot be traced, are passed over.
+pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+    let modules: Vec<Module> = pids.iter().filter_map(|&pid| modules::of_process(pid).ok()).flatten().collect();
+    let is_new = |module: &&Module| {
+        let is_named = patterns.iter().any(|pattern| select::matches(pattern, &module.path));
+        is_named && known.insert((module.device, module.inode))
+    };
+    let new: Vec<&Module> = modules.iter().filter(is_new).collect();
+    let mut images = ImageCache::default();
+    if !new.is_empty() {
+        for module in &modules {
+            images.read((module.device, module.inode), &module.path, &module.open_path());
+        }
+    }
+    let hazards = images.hazards();
+    let mut libraries = Vec::new();
+    for module in new {
+        let library = LibraryId(first.0 + libraries.len() as u32);
+        let found = images
+            .take((module.device, module.inode), &module.open_path())
+            .and_then(|image| source(library, &module.path, &module.open_path(), image, Some(module)));
+        libraries.extend(found.ok());
+    }
+    Target { libraries, hazards }
 }
 
 /// A file that was chosen in running processes.
@@ -190,18 +216,15 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
     let own = modules::of_process(std::process::id())?;
     let mut libraries = Vec::new();
     for (id, path) in files {
-        let image = match images.take(id) {
-            Some(image) => image,
-            None => Image::open(&path)?,
-        };
         let module = own.iter().find(|module| (module.device, module.inode) == id);
-        libraries.push(source(libraries.len(), &path, &path, image, module)?);
+        let library = LibraryId(libraries.len() as u32);
+        libraries.push(source(library, &path, &path, images.take(id, &path)?, module)?);
     }
     Ok(Target { libraries, hazards })
 }
 
 fn source(
-    index: usize,
+    id: LibraryId,
     path: &Path,
     attach_path: &Path,
     image: Image,
@@ -213,7 +236,7 @@ fn source(
     }
     let (device, inode) = identity(attach_path)?;
     let library = Library {
-        id: LibraryId(u32::try_from(index).unwrap_or(u32::MAX)),
+        id,
         path: String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned(),
         build_id: image.build_id(),
         device,
@@ -245,7 +268,10 @@ impl ImageCache {
         hazards::of_images(readable)
     }
 
-    fn take(&mut self, id: (u64, u64)) -> Option<Image> {
-        self.images.get_mut(&id)?.1.take()
+    fn take(&mut self, id: (u64, u64), path: &Path) -> Result<Image, Error> {
+        match self.images.get_mut(&id).and_then(|(_, image)| image.take()) {
+            Some(image) => Ok(image),
+            None => Ok(Image::open(path)?),
+        }
     }
 }

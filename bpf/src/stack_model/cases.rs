@@ -3,12 +3,14 @@
 //! A case is a script of hits, 10 ns apart: `f+80` enters function `f` with its return address at
 //! slot 80, `f-80` exits it. Before it stands the stack if it is not the thread's own (`signal:`,
 //! `other:`, `third:`), behind it `u` for a function with a uretprobe, `e` for one that is
-//! entry-only and `i` for one that is left at once, and `t` if the slot holds the kernel's
-//! trampoline. `end` ends the thread.
+//! entry-only and `i` for one that is left at once, and `t` for one that is reached by a tail call,
+//! which leaves the slot as it is; other calls write a return address of their own to it. `w80`
+//! stands for untraced code that writes to the address 80, `h80` for another tracer that hooks the
+//! return there, `x80` for a page that goes out. `end` ends the thread.
 
 use crate::wire::{CallRecord, EndingCode, LossCode, PolicyCode};
 
-use super::{FRAMES, HOOKED_MAX, Hit, OTHER, OWN, SIGNAL, Thread};
+use super::{FRAMES, FRAMES_NEAR, HOOKED_MAX, Hit, OTHER, OWN, SIGNAL, TRAMPOLINE, Thread};
 
 const TICK: u64 = 10;
 
@@ -30,6 +32,13 @@ impl Script {
         if token == "end" {
             return self.thread.abandon(self.now);
         }
+        if let Ok(address) = token[1..].parse() {
+            return match token.as_bytes()[0] {
+                b'w' => self.thread.memory.write(address, self.now),
+                b'h' => self.thread.memory.write(address, TRAMPOLINE),
+                _ => self.thread.memory.take_out(address),
+            };
+        }
         let (stack, token) = token.split_once(':').unwrap_or(("own", token));
         let stack = match stack {
             "own" => OWN,
@@ -43,6 +52,7 @@ impl Script {
         let hit = Hit { slot: digits.parse().unwrap(), stack, now: self.now };
         let region = u32::from(token.as_bytes()[0]);
         if token.as_bytes()[1] == b'-' {
+            self.thread.memory.write(hit.slot, self.now);
             self.exits_without_enter += u32::from(!self.thread.exit(hit, region));
             return;
         }
@@ -52,7 +62,12 @@ impl Script {
             Some(b'i') => PolicyCode::RT_POLICY_INSTANT,
             _ => PolicyCode::RT_POLICY_RET_SITE,
         };
-        self.thread.enter(hit, region, policy, flags.ends_with('t'));
+        if !flags.ends_with('t') {
+            self.thread.memory.write(hit.slot, self.now);
+        }
+        if self.thread.enter(hit, region, policy) && policy == PolicyCode::RT_POLICY_URETPROBE {
+            self.thread.memory.write(hit.slot, TRAMPOLINE);
+        }
     }
 }
 
@@ -88,7 +103,7 @@ fn nested_calls() {
 /// Enters `depth` calls of `policy` in each other, then leaves those that wait for an exit.
 fn recurse(thread: &mut Thread, depth: u64, policy: PolicyCode) {
     let hit = |level: u64, now| Hit { slot: 1_000_000 - 16 * level, stack: OWN, now };
-    let waiting: Vec<u64> = (0..depth).filter(|&level| thread.enter(hit(level, level), 1, policy, false)).collect();
+    let waiting: Vec<u64> = (0..depth).filter(|&level| thread.enter(hit(level, level), 1, policy)).collect();
     for (step, &level) in (0..).zip(waiting.iter().rev()) {
         assert!(thread.exit(hit(level, depth + step), 1));
     }
@@ -132,8 +147,8 @@ fn calls_too_deep_are_lost_and_the_others_exact() {
 fn without_memory_for_deep_frames_their_calls_are_lost() {
     let mut thread = Thread::short_of_memory();
     recurse(&mut thread, 70, PolicyCode::RT_POLICY_RET_SITE);
-    assert_recursion(thread.records(), 64, 70);
-    assert_eq!(thread.lost(LossCode::RT_LOSS_NO_MEMORY), 6);
+    assert_recursion(thread.records(), u64::from(FRAMES_NEAR), 70);
+    assert_eq!(thread.lost(LossCode::RT_LOSS_NO_MEMORY), 70 - u64::from(FRAMES_NEAR));
     assert_eq!(thread.lost(LossCode::RT_LOSS_TOO_DEEP), 0);
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::wire::{LossCode, PolicyCode};
 
-use super::{FRAMES, Hit, OTHER, OWN, SIGNAL, Thread};
+use super::{FRAMES, Hit, OTHER, OWN, SIGNAL, TRAMPOLINE, Thread};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -15,7 +15,8 @@ enum Op {
         stack: u32,
         region: u32,
         policy: PolicyCode,
-        trampoline: bool,
+        /// What the slot holds, if something else than before.
+        word: Option<u64>,
     },
     Exit {
         slot: u64,
@@ -35,6 +36,10 @@ fn slot() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..40_u64, 1 => Just(u64::MAX), 1 => any::<u64>()]
 }
 
+fn word() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => 0..4_u64, 1 => Just(TRAMPOLINE)]
+}
+
 fn stack() -> impl Strategy<Value = u32> {
     prop_oneof![4 => Just(OWN), 2 => Just(SIGNAL), 2 => Just(OTHER | 1), 1 => Just(OTHER | 2), 1 => Just(0)]
 }
@@ -49,8 +54,8 @@ fn policy() -> impl Strategy<Value = PolicyCode> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let enter = (slot(), stack(), 0..4_u32, policy(), any::<bool>())
-        .prop_map(|(slot, stack, region, policy, trampoline)| Op::Enter { slot, stack, region, policy, trampoline });
+    let enter = (slot(), stack(), 0..4_u32, policy(), prop::option::of(word()))
+        .prop_map(|(slot, stack, region, policy, word)| Op::Enter { slot, stack, region, policy, word });
     let exit = (slot(), stack(), 0..4_u32).prop_map(|(slot, stack, region)| Op::Exit { slot, stack, region });
     let dive = (stack(), policy(), 0..1_200_u64).prop_map(|(stack, policy, calls)| Op::Dive { stack, policy, calls });
     prop_oneof![60 => enter, 40 => exit, 2 => dive, 1 => Just(Op::Abandon)]
@@ -58,15 +63,18 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn run(thread: &mut Thread, op: Op, now: u64) {
     match op {
-        Op::Enter { slot, stack, region, policy, trampoline } => {
-            thread.enter(Hit { slot, stack, now }, region, policy, trampoline);
+        Op::Enter { slot, stack, region, policy, word } => {
+            if let Some(word) = word {
+                thread.memory.write(slot, word);
+            }
+            thread.enter(Hit { slot, stack, now }, region, policy);
         }
         Op::Exit { slot, stack, region } => {
             thread.exit(Hit { slot, stack, now }, region);
         }
         Op::Dive { stack, policy, calls } => {
             for call in 0..calls {
-                thread.enter(Hit { slot: 100_000 - call, stack, now }, 9, policy, false);
+                thread.enter(Hit { slot: 100_000 - call, stack, now }, 9, policy);
             }
         }
         Op::Abandon => thread.abandon(now),

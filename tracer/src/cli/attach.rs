@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Attach;
-use super::record::{Session, check_processes, completeness, conclude, mechanism, plan};
+use super::record::{Session, check_processes, completeness, conclude, mechanism, plan, plan_options};
 
 /// Records until the time is over, the processes have ended, or the user says so.
 pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
@@ -20,13 +20,16 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
     }
     let target = target::of_processes(&options.pids, &options.selection.libraries)?;
-    let plan = plan(target, &options.selection, options.recording.follow(false));
     let recording = &options.recording;
+    let plan_options = plan_options(&options.selection, recording.follow(false));
+    let plan = plan(target, &plan_options);
     let pid = options.pids.first().copied().unwrap_or_default();
     let name = program(pid);
     let directory = recording.directory(&name, pid);
     let summary = Session {
         plan: &plan,
+        libraries: &options.selection.libraries,
+        plan_options,
         options: Options {
             subject: Subject::Processes(&options.pids),
             mechanism: mechanism()?,

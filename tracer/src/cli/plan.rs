@@ -6,8 +6,8 @@ use std::io::{BufWriter, Write as _, stdout};
 use anyhow::Context as _;
 use rtrace::target;
 
-use super::{Outcome, terminal_columns};
 use super::plan_table::{self, View};
+use super::{Outcome, record, terminal_columns};
 
 /// Prints the plan.
 pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
@@ -16,7 +16,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         [] => target::of_command(&options.target.command, patterns)?,
         pids => target::of_processes(pids, patterns)?,
     };
-    let plan = super::record::plan(target, &options.selection, options.target.pids.is_empty());
+    let plan = record::plan(target, &record::plan_options(&options.selection, options.target.pids.is_empty()));
     let mut output = BufWriter::new(stdout().lock());
     plan_table::render(&plan, View { format: options.format, verbose, width: terminal_columns() }, &mut output)
         .and_then(|()| output.flush())

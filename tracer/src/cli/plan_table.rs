@@ -269,7 +269,12 @@ mod tests {
             size: 16,
             exit: exit.policy(),
         };
-        PlannedRegion { entry: EntrySite { file_offset: region.file_offset, cost: SiteCost::Emulated }, region, exit, calls_itself: false }
+        PlannedRegion {
+            entry: EntrySite { file_offset: region.file_offset, cost: SiteCost::Emulated },
+            region,
+            exit,
+            calls_itself: false,
+        }
     }
 
     fn sample(functions: u32) -> Plan {

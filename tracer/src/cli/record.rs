@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
+use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::recorder;
@@ -17,19 +18,21 @@ use super::args::{Recording, Selection};
 use super::message::Hint as _;
 use super::progress::Progress;
 
-/// Plans the probes of a target, whose children are traced too where `follow` says so.
-pub fn plan(mut target: Target, selection: &Selection, follow: bool) -> Plan {
-    if !follow {
-        target.hazards.programs = None;
-    }
-    let options = plan::Options {
+/// How the functions selected are planned; `children`: those of the target are traced too.
+pub fn plan_options(selection: &Selection, children: bool) -> plan::Options {
+    plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
         emulated: plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
         nop5_kills_children: true,
-    };
-    plan::plan(target.libraries, target.hazards, &options, RegionId(0))
+        children,
+    }
+}
+
+/// Plans the probes of a target.
+pub fn plan(target: Target, options: &plan::Options) -> Plan {
+    plan::plan(target.libraries, target.hazards, options, RegionId(0))
 }
 
 /// The best mechanism that this kernel has.
@@ -41,6 +44,10 @@ pub fn mechanism() -> anyhow::Result<Mechanism> {
 pub struct Session<'a> {
     /// What is probed.
     pub plan: &'a Plan,
+    /// The libraries it is about, as the user named them.
+    pub libraries: &'a [String],
+    /// How libraries that are loaded later are planned.
+    pub plan_options: plan::Options,
     /// The options of the recording.
     pub options: recorder::Options<'a>,
     /// Where it is written.
@@ -55,21 +62,23 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// Records; the live view, if there is one, runs on this thread.
-    pub fn record(&self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
+    pub fn record(self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
         if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
             return Err(anyhow::anyhow!("failed to find a function to probe in {}", self.target))
                 .hint("rtrace plan says why each function is left out");
         }
         let writer = TraceWriter::create(self.directory, privilege::invoker())
             .hint("choose another directory with --output DIR")?;
+        let newcomers = Newcomers::beyond(self.plan, self.libraries, self.plan_options);
         if !(self.live && rtrace_tui::is_possible()) {
             let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
-            return recorder::record(self.plan, &self.options, sinks, self.stop, armed).map_err(explain);
+            return recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed).map_err(explain);
         }
         let (sink, handle) = rtrace_tui::live(self.target);
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
-            let recording = scope.spawn(|| recorder::record(self.plan, &self.options, sinks, self.stop, armed));
+            let record = || recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed);
+            let recording = scope.spawn(record);
             let shown = rtrace_tui::run(&handle, self.stop);
             self.stop.store(true, Ordering::Relaxed);
             let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -12,16 +12,17 @@ use rtrace::target;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{Outcome, message};
 use super::args::Run;
-use super::record::{Session, check_processes, completeness, conclude, mechanism, plan};
+use super::record::{Session, check_processes, completeness, conclude, mechanism, plan, plan_options};
+use super::{Outcome, message};
 
 /// Records the command until it ends, and ends as it did.
 pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
     let target = target::of_command(&options.command, &options.selection.libraries)?;
-    let plan = plan(target, &options.selection, options.recording.follow(true));
     let recording = &options.recording;
+    let plan_options = plan_options(&options.selection, recording.follow(true));
+    let plan = plan(target, &plan_options);
     let mechanism = mechanism()?;
 
     let name = program(options);
@@ -33,6 +34,8 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let mut child = None;
     let recorded = Session {
         plan: &plan,
+        libraries: &options.selection.libraries,
+        plan_options,
         options: Options {
             subject: Subject::Command(pid),
             mechanism,

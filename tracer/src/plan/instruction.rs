@@ -138,9 +138,14 @@ mod tests {
 
     #[test]
     fn kernels_differ_in_long_nops() {
-        for (release, long_nops) in
-            [("6.18.44", true), ("7.0.0-rc1", true), ("6.12.9-amd64", false), ("5.10", false), ("", false), ("x.y", false)]
-        {
+        for (release, long_nops) in [
+            ("6.18.44", true),
+            ("7.0.0-rc1", true),
+            ("6.12.9-amd64", false),
+            ("5.10", false),
+            ("", false),
+            ("x.y", false),
+        ] {
             assert_eq!(Emulation::of_release(release), Emulation { long_nops }, "{release}");
         }
         let short = Emulation { long_nops: false };

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
+use object::LittleEndian;
 use object::elf::{self, Dyn64, DynamicTag, FileHeader64, ProgramHeader64, ProgramType, Rela64, Sym64};
 use object::pod::{Pod, from_bytes, slice_from_bytes};
-use object::LittleEndian;
 use object::read::elf::{Dyn as _, ProgramHeader as _, Rela as _, Sym as _};
 use rtrace_symbolizer::Image;
 
@@ -16,7 +16,8 @@ const ENDIAN: LittleEndian = LittleEndian;
 /// Slots of the global offset table that the dynamic linker fills with the address of one of the
 /// library's own functions, unless another library has one of that name: slot → function.
 pub fn own_slots(image: &Image) -> HashMap<u64, u64> {
-    let value = |tag: DynamicTag| dynamic(image).iter().find(|entry| entry.tag(ENDIAN) == tag).map(|entry| entry.val(ENDIAN));
+    let value =
+        |tag: DynamicTag| dynamic(image).iter().find(|entry| entry.tag(ENDIAN) == tag).map(|entry| entry.val(ENDIAN));
     let table = |address, size| -> &[Rela64<LittleEndian>] {
         let size = value(size).unwrap_or(0) as usize / size_of::<Rela64<LittleEndian>>();
         value(address).map_or(&[], |address| records(image, address, size))

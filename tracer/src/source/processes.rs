@@ -28,6 +28,11 @@ impl Processes {
         self.known.get(&pid).is_some_and(|process| process.end.is_some())
     }
 
+    /// The ids of those that have not ended.
+    pub fn living(&self) -> Vec<u32> {
+        self.known.values().filter(|process| process.end.is_none()).map(|process| process.pid).collect()
+    }
+
     /// A process made a child: it runs the same program.
     pub fn forked(&mut self, pid: u32, child: u32, time: Timestamp) -> Process {
         let parent = self.known.entry(pid).or_insert_with(|| inspect(pid));

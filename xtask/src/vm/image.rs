@@ -33,7 +33,10 @@ impl Image {
         ]))?;
         let rtrace = executable(&built, "rtrace").context("failed to find the rtrace that cargo built")?;
         let tests = executable(&built, "integration").context("failed to find the tests that cargo built")?;
-        process::run(Command::new(&tests).args(filters))?;
+        // What fails here says nothing of the guests; missing programs would be compiled there.
+        let mut first_run = Command::new(&tests);
+        println!("$ {}", process::shown(first_run.args(filters)));
+        first_run.status().context("failed to start the tests")?;
 
         let root = super::folder().join("root");
         if root.exists() {
