@@ -277,7 +277,10 @@ fn create_ring(skel: &RtraceSkel, cpu: u32, bytes: u32) -> libbpf_rs::Result<Map
 }
 
 /// CPUs on line, from the kernel's list such as `0-3,8`.
-fn online_cpus() -> Result<Vec<u32>, Error> {
+///
+/// # Errors
+/// [`Error::Read`] where sysfs cannot be read.
+pub fn online_cpus() -> Result<Vec<u32>, Error> {
     let path = PathBuf::from("/sys/devices/system/cpu/online");
     let text = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
     Ok(parse_cpu_list(&text))

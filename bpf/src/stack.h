@@ -235,7 +235,7 @@ static long rt_next_above_step(u32 step, void *context)
 		walk->found = index;
 		return 1;
 	}
-	if (frame->stack == walk->stack && frame->slot > walk->hit->slot && frame->slot < walk->slot) {
+	if (frame->stack == walk->stack && frame->slot > walk->hit->slot) {
 		walk->slot = frame->slot;
 		walk->found = index;
 	}

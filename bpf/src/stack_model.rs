@@ -10,6 +10,7 @@ mod chaos;
 mod machine;
 mod memory;
 
+use std::ffi::c_void;
 use std::rc::Rc;
 
 use crate::wire::{CallRecord, LossCode, PolicyCode};
@@ -35,8 +36,8 @@ unsafe extern "C" {
     fn rt_test_new(
         location: u32,
         memory_is_short: u32,
-        memory: *const Memory,
-        read_word: extern "C" fn(*const Memory, u64, *mut u64) -> i32,
+        memory: *const c_void,
+        read_word: extern "C" fn(*const c_void, u64, *mut u64) -> i32,
         trampoline: u64,
     ) -> *mut RawThread;
     fn rt_test_free(test: *mut RawThread);
@@ -86,7 +87,7 @@ impl Thread {
     fn with_memory(is_short: u32) -> Thread {
         let memory = Rc::new(Memory::default());
         // SAFETY: allocates or aborts; the memory lives as long as the thread.
-        let raw = unsafe { rt_test_new(LOCATION, is_short, Rc::as_ptr(&memory), read_word, TRAMPOLINE) };
+        let raw = unsafe { rt_test_new(LOCATION, is_short, Rc::as_ptr(&memory).cast(), read_word, TRAMPOLINE) };
         Thread { raw, memory }
     }
 

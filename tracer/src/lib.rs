@@ -8,6 +8,7 @@ pub mod attach;
 pub mod command;
 pub mod host;
 pub mod newcomers;
+pub mod perf;
 pub mod pipeline;
 pub mod plan;
 pub mod privilege;

@@ -1,27 +1,35 @@
 //! Libraries that traced processes load while they are recorded, by a path that nobody could know.
 //!
-//! A thread looks at what the processes map a few times a second, so that neither the traced
-//! program nor the reader of the rings waits for it. Probes then come late: the time from the last
-//! look that did not show the library to their placing is a blind window, and is recorded as one.
+//! The kernel tells every mapping with its time, and a thread of its own plans the probes, so that
+//! neither the traced program nor the reader of the rings waits for it. Probes then come late: the
+//! time from the mapping to their placing is a blind window, and is recorded as one.
 
 use std::collections::HashSet;
+use std::io;
 use std::thread::Scope;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use rtrace_model::{LibraryId, RegionId, Timestamp};
+use rtrace_symbolizer::select;
 
+use crate::host;
+use crate::perf::mappings::{Mapping, Mappings};
 use crate::plan::{self, Plan};
-use crate::{host, target};
+use crate::target::{self, Target};
 
-/// Time between two looks.
-const PERIOD: Duration = Duration::from_millis(200);
+/// Longest time without a look at what the recorder says.
+const PERIOD: Duration = Duration::from_millis(20);
 
-/// Libraries that were loaded since the last look.
+/// A process that maps something may be a child of which the recorder has not heard yet; it does
+/// within this time.
+const UNTIL_KNOWN_NS: u64 = 50_000_000;
+
+/// Libraries that were loaded while recording.
 pub struct Newcomer {
     /// Their probes.
     pub plan: Plan,
-    /// The last look that did not show them.
+    /// When they were loaded, or a time shortly before.
     pub since: Timestamp,
 }
 
@@ -48,40 +56,72 @@ impl Newcomers {
     }
 
     /// Looks until the watch is dropped.
-    pub fn watch<'scope>(self, scope: &'scope Scope<'scope, '_>, pids: &[u32]) -> Watch {
+    ///
+    /// # Errors
+    /// The kernel does not tell us of mappings.
+    pub fn watch<'scope>(self, scope: &'scope Scope<'scope, '_>, pids: &[u32]) -> io::Result<Watch> {
+        let mappings = Mappings::open(&rtrace_bpf::online_cpus().map_err(io::Error::other)?)?;
         let (found, receiver) = unbounded();
-        let (processes, changes) = bounded(1);
+        let (processes, changes) = unbounded();
         let pids = pids.to_vec();
-        scope.spawn(move || self.look_until_closed(pids, &changes, &found));
-        Watch { found: receiver, processes }
+        scope.spawn(move || self.look_until_closed(pids, mappings, &changes, &found));
+        Ok(Watch { found: receiver, processes })
     }
 
-    fn look_until_closed(mut self, mut pids: Vec<u32>, changes: &Receiver<Vec<u32>>, found: &Sender<Newcomer>) {
-        let mut since = host::now();
+    fn look_until_closed(
+        mut self,
+        mut pids: Vec<u32>,
+        mut mappings: Mappings,
+        changes: &Receiver<Vec<u32>>,
+        found: &Sender<Newcomer>,
+    ) {
+        // What was loaded after the plan was made and before the kernel was listened to.
+        let mut looked = host::now();
+        self.look(&pids, looked, found);
+        let mut waiting = Vec::new();
         loop {
-            match changes.recv_timeout(PERIOD) {
+            match changes.try_recv() {
                 Ok(living) => pids = living,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(TryRecvError::Empty) => mappings.wait(PERIOD),
+                Err(TryRecvError::Disconnected) => return,
             }
             let now = host::now();
-            if let Some(plan) = self.look(&pids) {
-                // Nobody listens any more once the recording is over.
-                let _ = found.send(Newcomer { plan, since });
+            let (seen, lost) = mappings.read();
+            if lost > 0 {
+                self.look(&pids, looked, found);
             }
-            since = now;
+            looked = now;
+            waiting.extend(seen.into_iter().filter(|mapping| self.is_named(mapping)));
+            waiting.retain(|mapping: &Mapping| {
+                if pids.contains(&mapping.pid) {
+                    let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
+                    self.tell(target, mapping.time, found);
+                    return false;
+                }
+                now.since(mapping.time) < UNTIL_KNOWN_NS
+            });
         }
     }
 
-    fn look(&mut self, pids: &[u32]) -> Option<Plan> {
+    /// Looks at all that the processes map.
+    fn look(&mut self, pids: &[u32], since: Timestamp, found: &Sender<Newcomer>) {
         let target = target::newcomers(pids, &self.patterns, &mut self.known, self.next_library);
+        self.tell(target, since, found);
+    }
+
+    fn is_named(&self, mapping: &Mapping) -> bool {
+        self.patterns.iter().any(|pattern| select::matches(pattern, &mapping.path))
+    }
+
+    fn tell(&mut self, target: Target, since: Timestamp, found: &Sender<Newcomer>) {
         if target.libraries.is_empty() {
-            return None;
+            return;
         }
         let plan = plan::plan(target.libraries, target.hazards, &self.options, self.next_region);
         self.next_library.0 += plan.libraries.len() as u32;
         self.next_region.0 += plan.libraries.iter().map(|library| library.regions.len() as u32).sum::<u32>();
-        Some(plan)
+        // Nobody listens any more once the recording is over.
+        let _ = found.send(Newcomer { plan, since });
     }
 }
 
@@ -99,7 +139,7 @@ impl Watch {
 
     /// The processes to look at from now on.
     pub fn set_processes(&self, pids: Vec<u32>) {
-        // While the last list is not taken yet, the next tick brings a newer one.
-        let _ = self.processes.try_send(pids);
+        // The thread ends only when this end does.
+        let _ = self.processes.send(pids);
     }
 }

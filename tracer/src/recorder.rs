@@ -77,7 +77,8 @@ pub fn record(
     let load =
         LoadOptions { mechanism: options.mechanism, ring_bytes: options.ring_bytes, follow_children: options.follow };
     let programs = Programs::load(&load)?;
-    let mut recording = Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0 };
+    let mut recording =
+        Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0, blind_windows: 0 };
     recording.choose_processes()?;
     let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
@@ -85,13 +86,14 @@ pub fn record(
     recording.announce(&pipeline, plan, attachment);
 
     let drained = std::thread::scope(|scope| {
-        let watch = newcomers.watch(scope, options.subject.pids());
+        let watch = newcomers.watch(scope, options.subject.pids()).context("failed to watch for new libraries")?;
         recording.read_until_stopped(&pipeline, &watch, stop, armed)
     });
-    drop(recording.attachments);
+    recording.attachments.clear();
     stop.store(true, Ordering::Relaxed);
 
-    let summary = Summary { regions: recording.regions, refused: recording.refused, ..drained? };
+    let Recording { regions, refused, blind_windows, .. } = recording;
+    let summary = Summary { regions, refused, blind_windows, ..drained? };
     pipeline.finish(summary.clone())?;
     Ok(summary)
 }
@@ -103,6 +105,7 @@ struct Recording<'a> {
     attachments: Vec<Attachment>,
     regions: u64,
     refused: u64,
+    blind_windows: u64,
 }
 
 impl Recording<'_> {
@@ -162,13 +165,15 @@ impl Recording<'_> {
         while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
             std::thread::sleep(READ_PERIOD);
             source.pass()?;
+            if source.has_other_processes() {
+                watch.set_processes(source.living());
+            }
             for newcomer in watch.found() {
                 self.join(pipeline, &newcomer)?;
             }
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 source.tick()?;
-                watch.set_processes(source.living());
             }
             let is_over = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
             if is_over || pids.iter().all(|&pid| source.has_ended(pid)) {
@@ -188,6 +193,7 @@ impl Recording<'_> {
         let attachment = self.attach(&newcomer.plan)?;
         for planned in &newcomer.plan.libraries {
             let library = planned.library.path.clone();
+            self.blind_windows += 1;
             happened(pipeline, EventKind::BlindWindow { library, since: newcomer.since });
         }
         self.announce(pipeline, &newcomer.plan, attachment);

@@ -33,6 +33,7 @@ pub struct Source<'a> {
     processes: Processes,
     bad_records: u64,
     reported: HashMap<(LossReason, Option<RegionId>), u64>,
+    other_processes: bool,
     summary: Summary,
 }
 
@@ -52,6 +53,7 @@ impl<'a> Source<'a> {
             processes: Processes::default(),
             bad_records: 0,
             reported: HashMap::new(),
+            other_processes: false,
             summary: Summary::default(),
         };
         for &pid in pids {
@@ -68,6 +70,11 @@ impl<'a> Source<'a> {
     /// Whether a process of that id has ended.
     pub fn has_ended(&self, pid: u32) -> bool {
         self.processes.has_ended(pid)
+    }
+
+    /// Whether a process has begun or ended since the last call.
+    pub fn has_other_processes(&mut self) -> bool {
+        std::mem::take(&mut self.other_processes)
     }
 
     /// The processes that have not ended.
@@ -171,6 +178,7 @@ impl<'a> Source<'a> {
         let (pid, value) = (event.pid, event.value);
         let kind = match event.kind {
             EventKindCode::RT_EVENT_FORK => {
+                self.other_processes = true;
                 self.pipeline.define(Definition::Process(self.processes.forked(pid, value, time)));
                 EventKind::Fork { child: value }
             }
@@ -181,6 +189,7 @@ impl<'a> Source<'a> {
                 EventKind::Exec { executable }
             }
             EventKindCode::RT_EVENT_EXIT => {
+                self.other_processes = true;
                 let process = self.processes.exited(pid, time, value);
                 let code = process.exit_code.unwrap_or_default();
                 self.pipeline.define(Definition::Process(process));

@@ -14,6 +14,7 @@ use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select};
 
+use crate::perf::mappings::Mapping;
 use crate::plan::{Hazards, LibrarySource, hazards};
 
 /// The word that names the program itself instead of a library.
@@ -172,6 +173,26 @@ impl File<'_> {
             File::NotYetMapped(path) => path.clone(),
         }
     }
+}
+
+/// As [`newcomers`], for a mapping that the kernel told of: also if the process has given it up
+/// again, as the file's path is known.
+pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+    let target = newcomers(&[mapping.pid], patterns, known, first);
+    if !target.libraries.is_empty() {
+        return target;
+    }
+    let in_its_root = PathBuf::from(format!("/proc/{}/root{}", mapping.pid, mapping.path.display()));
+    let path = if in_its_root.exists() { &in_its_root } else { &mapping.path };
+    let mut images = ImageCache::default();
+    let mut libraries = Vec::new();
+    if let Ok(id) = identity(path)
+        && known.insert(id)
+    {
+        images.read(id, &mapping.path, path);
+        libraries.extend(images.take(id, path).and_then(|image| source(first, &mapping.path, path, image, None)).ok());
+    }
+    Target { libraries, hazards: images.hazards() }
 }
 
 /// Finds the libraries that a command will load, or may load later.

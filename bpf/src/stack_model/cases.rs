@@ -32,7 +32,8 @@ impl Script {
         if token == "end" {
             return self.thread.abandon(self.now);
         }
-        if let Ok(address) = token[1..].parse() {
+        if token.as_bytes()[1].is_ascii_digit() {
+            let address = token[1..].parse().unwrap();
             return match token.as_bytes()[0] {
                 b'w' => self.thread.memory.write(address, self.now),
                 b'h' => self.thread.memory.write(address, TRAMPOLINE),
@@ -204,6 +205,53 @@ fn exception_caught_midway() {
             "b 2<1 1 returned 50/30",
             "a 1<0 0 returned 70/50",
         ],
+    );
+}
+
+#[test]
+fn calls_left_by_an_exception_are_no_parents_of_deeper_ones() {
+    for (b, c) in [("b+80", "c+60"), ("b+80u", "c+60u")] {
+        check(
+            &format!("a+100 {b} {c} w60 w80 d+40 d-40 a-100"),
+            &["c 3<2 2 unwound 30/0", "b 2<1 1 unwound 40/30", "d 4<1 1 returned 10/0", "a 1<0 0 returned 70/50"],
+        );
+    }
+}
+
+#[test]
+fn slots_not_written_to_since_an_exception_prove_nothing() {
+    check("a+100 b+80 c+60 c-60 a-100", &["c 3<2 2 returned 10/0", "b 2<1 1 unwound 30/10", "a 1<0 0 returned 40/30"]);
+}
+
+#[test]
+fn slots_that_cannot_be_read_prove_nothing() {
+    check(
+        "a+100 x100 b+80t w80 c+60 c-60 b-80 a-100",
+        &["c 3<2 2 returned 10/0", "b 2<1 1 returned 40/10", "a 1<0 0 returned 70/40"],
+    );
+}
+
+#[test]
+fn slots_hooked_by_others_prove_nothing() {
+    check(
+        "a+100 h100 b+80 h80 c+60 c-60 b-80 a-100",
+        &["c 3<2 2 returned 10/0", "b 2<1 1 returned 40/10", "a 1<0 0 returned 70/40"],
+    );
+}
+
+#[test]
+fn exception_on_a_coroutine() {
+    check(
+        "other:a+900 other:b+880 other:c+860 w860 w880 other:d+840 other:d-840 other:a-900",
+        &["c 3<2 2 unwound 30/0", "b 2<1 1 unwound 40/30", "d 4<1 1 returned 10/0", "a 1<0 0 returned 70/50"],
+    );
+}
+
+#[test]
+fn signal_after_an_exception_interrupts_what_goes_on() {
+    check(
+        "a+100 b+80 w80 signal:h+900 signal:h-900 a-100",
+        &["b 2<1 1 unwound 20/0", "h 3<1 1 returned 10/0", "a 1<0 0 returned 50/30"],
     );
 }
 

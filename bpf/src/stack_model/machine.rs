@@ -1,16 +1,18 @@
 //! Random programs on a model machine that knows the truth about its calls; the records must say
 //! exactly the same.
 //!
-//! The machine has a thread's own stack, an alternate signal stack and two coroutine stacks. It
-//! does not do what slots alone cannot tell: the first call after a `longjmp` over traced calls is
-//! not deeper than those were, none is left so on a coroutine stack, and a signal finds the stack
-//! of the last hit.
+//! The machine has a thread's own stack, an alternate signal stack, two coroutine stacks, and memory
+//! for them. It does not do what slots cannot tell: where a call left by a `longjmp` would seem to be
+//! the caller, because nothing has been written to its slot since, untraced code runs instead; and a
+//! signal finds the stack of the last hit.
+
+use std::cmp::{Ordering, Reverse};
 
 use proptest::prelude::*;
 
 use crate::wire::{CallRecord, EndingCode, PolicyCode};
 
-use super::{HOOKED_MAX, Hit, LOCATION, OTHER, OWN, SIGNAL, Thread};
+use super::{HOOKED_MAX, Hit, LOCATION, OTHER, OWN, SIGNAL, TRAMPOLINE, Thread};
 
 const REGIONS: usize = 6;
 
@@ -20,6 +22,10 @@ enum Op {
     Call {
         region: Option<usize>,
         words: u64,
+        /// The return address.
+        site: u64,
+        /// What the caller has written to all words between.
+        locals: Option<u64>,
     },
     /// The running function jumps to another.
     TailCall {
@@ -64,17 +70,20 @@ struct Stack {
     activations: Vec<Activation>,
     /// Calls left by `longjmp` that no hit has shown to be dead.
     dead: Vec<usize>,
-    /// The highest slot of these.
-    dead_slot: u64,
 }
 
 impl Stack {
     fn new(key: u32, top: u64) -> Stack {
-        Stack { key, top, activations: Vec::new(), dead: Vec::new(), dead_slot: 0 }
+        Stack { key, top, activations: Vec::new(), dead: Vec::new() }
     }
 
     fn pointer(&self) -> u64 {
         self.activations.last().map_or(self.top, |activation| activation.slot)
+    }
+
+    /// Whether the machine has no other stack with this key.
+    fn is_ordered(&self) -> bool {
+        self.key < OTHER
     }
 
     fn innermost(&self) -> Option<usize> {
@@ -84,17 +93,15 @@ impl Stack {
     /// The innermost activation is left without its returns.
     fn discard(&mut self) {
         let Some(activation) = self.activations.pop() else { return };
-        let calls = activation.hooked.into_iter().chain(activation.ret_site);
-        let before = self.dead.len();
-        self.dead.extend(calls);
-        if self.dead.len() > before {
-            self.dead_slot = activation.slot;
-        }
+        self.dead.extend(activation.hooked.into_iter().chain(activation.ret_site));
     }
 }
 
 struct Call {
     record: CallRecord,
+    slot: u64,
+    /// At the slot, at its enter.
+    word: u64,
     is_hooked: bool,
     has_ended: bool,
 }
@@ -102,6 +109,8 @@ struct Call {
 struct Machine {
     thread: Thread,
     policies: [PolicyCode; REGIONS],
+    /// Regions whose returns another tracer hooks.
+    hooked_by_others: [bool; REGIONS],
     /// Nanoseconds between hits.
     tick: u64,
     now: u64,
@@ -118,11 +127,12 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(policies: [PolicyCode; REGIONS], signal_top: u64) -> Machine {
+    fn new(policies: [PolicyCode; REGIONS], hooked_by_others: [bool; REGIONS], signal_top: u64) -> Machine {
         let own = 0x7fff_0000_0000;
         Machine {
             thread: Thread::new(),
             policies,
+            hooked_by_others,
             tick: 0,
             now: 1_000,
             stacks: [
@@ -144,7 +154,7 @@ impl Machine {
 
     fn step(&mut self, op: Op) {
         match op {
-            Op::Call { region, words } => self.call(region, words),
+            Op::Call { region, words, site, locals } => self.call(region, words, site, locals),
             Op::TailCall { region } => self.tail_call(region),
             Op::Return => self.leave(),
             Op::Longjmp { activations } => (0..activations).for_each(|_| self.unwind()),
@@ -154,19 +164,18 @@ impl Machine {
         }
     }
 
-    fn call(&mut self, region: Option<usize>, words: u64) {
-        let stack = self.running();
-        let wanted = stack.pointer() - 8 * words;
-        if stack.dead.is_empty() {
-            stack.activations.push(Activation::new(wanted));
-        } else if region.is_some() {
-            let slot = wanted.max(stack.dead_slot);
-            stack.activations.push(Activation::new(slot));
-        } else if wanted > stack.dead_slot {
-            stack.activations.push(Activation::new(wanted));
-        } else {
-            return;
+    fn write(&self, address: u64, word: u64) {
+        self.thread.memory.write(address, word);
+    }
+
+    fn call(&mut self, region: Option<usize>, words: u64, site: u64, locals: Option<u64>) {
+        let pointer = self.running().pointer();
+        let slot = pointer - 8 * words;
+        if let Some(word) = locals {
+            (slot..pointer).step_by(8).skip(1).for_each(|address| self.write(address, word));
         }
+        self.write(slot, site);
+        self.running().activations.push(Activation::new(slot));
         if let Some(region) = region {
             self.enter(region);
         }
@@ -192,57 +201,97 @@ impl Machine {
             self.handlers -= 1;
             return;
         }
-        for &call in activation.ret_site.iter().chain(activation.hooked.iter().rev()) {
+        if let Some(call) = activation.ret_site {
+            self.exit(call, activation.slot);
+        }
+        if self.thread.memory.read(activation.slot) == Some(TRAMPOLINE) {
+            // The trampoline pushes three registers.
+            (0..3).for_each(|register| self.write(activation.slot - 8 * register, register));
+        }
+        for &call in activation.hooked.iter().rev() {
             self.exit(call, activation.slot);
         }
     }
 
     /// One activation is left by a `longjmp`.
     fn unwind(&mut self) {
-        let is_coroutine = self.handlers == 0 && self.current != 0;
         let stack = self.running();
         if stack.activations.last().is_some_and(|activation| activation.is_handler) {
             stack.activations.pop();
             self.handlers -= 1;
-        } else if !is_coroutine {
+        } else {
             stack.discard();
         }
     }
 
     fn interrupt(&mut self) {
-        if self.last_hit != self.current || !self.stacks[0].dead.is_empty() {
+        if self.last_hit != self.current {
             return;
         }
         let slot = self.signal.pointer() - 64;
-        if !self.signal.dead.is_empty() && slot <= self.signal.dead_slot {
-            return;
-        }
         self.signal.activations.push(Activation { is_handler: true, ..Activation::new(slot) });
         self.handlers += 1;
     }
 
-    /// A probe is hit on the running stack: what it proves dead ends now.
-    fn hit(&mut self, slot: u64) -> Hit {
+    /// Whether a dead call's slot has been written to since.
+    fn is_overwritten(&self, call: usize) -> bool {
+        let word = self.thread.memory.read(self.calls[call].slot);
+        word != Some(self.calls[call].word) && word != Some(TRAMPOLINE)
+    }
+
+    /// The dead calls between an enter at the slot and its caller; none if one cannot be told.
+    fn in_the_way(&mut self, slot: u64) -> Option<Vec<usize>> {
+        let is_reached_by_call = self.thread.memory.read(slot) != Some(TRAMPOLINE);
+        let is_handling = self.handlers > 0;
+        let stack = self.running();
+        let (caller, dead) = (stack.innermost(), stack.dead.clone());
+        let is_ordered = stack.is_ordered();
+        let caller_slot = caller.map_or(u64::MAX, |caller| self.calls[caller].slot);
+        let mut found = Vec::new();
+        for call in dead {
+            let dead_slot = self.calls[call].slot;
+            if !is_ordered && !(slot..caller_slot).contains(&dead_slot) {
+                continue;
+            }
+            let is_told = match dead_slot.cmp(&slot) {
+                Ordering::Less => true,
+                Ordering::Equal => is_reached_by_call,
+                Ordering::Greater => self.is_overwritten(call),
+            };
+            found.push(is_told.then_some(call)?);
+        }
+        if is_handling && caller.is_none() {
+            let interrupted = &self.stacks[self.current];
+            for &call in interrupted.dead.iter().filter(|&&call| Some(call) > interrupted.innermost()) {
+                found.push(self.is_overwritten(call).then_some(call)?);
+            }
+        }
+        Some(found)
+    }
+
+    /// A probe is hit on the running stack, and proves these calls dead: they end now.
+    fn hit(&mut self, slot: u64, mut dead: Vec<usize>) -> Hit {
         self.now += self.tick;
-        let mut dead = Vec::new();
         if self.handlers == 0 {
             self.last_hit = self.current;
-            dead.append(&mut self.signal.dead);
+            dead.extend(&self.signal.dead);
         }
-        let stack = self.running();
-        dead.append(&mut stack.dead);
-        let hit = Hit { slot, stack: stack.key, now: self.now };
-        for call in dead {
+        dead.sort_unstable_by_key(|&call| Reverse(call));
+        for &call in &dead {
             self.end(call, EndingCode::RT_UNWOUND);
         }
-        hit
+        for stack in self.stacks.iter_mut().chain([&mut self.signal]) {
+            stack.dead.retain(|call| !dead.contains(call));
+        }
+        Hit { slot, stack: self.running().key, now: self.now }
     }
 
     /// The function of the innermost activation enters.
     fn enter(&mut self, region: usize) {
-        let activation = self.running().activations.last().expect("pushed by the caller");
-        let (slot, trampoline) = (activation.slot, !activation.hooked.is_empty());
-        let hit = self.hit(slot);
+        let slot = self.running().pointer();
+        let Some(dead) = self.in_the_way(slot) else { return };
+        let word = self.thread.memory.read(slot).expect("written by the call");
+        let hit = self.hit(slot, dead);
         let mut caller = self.running().innermost();
         if self.handlers > 0 {
             caller = caller.or(self.stacks[self.current].innermost());
@@ -260,7 +309,7 @@ impl Machine {
             location: LOCATION,
             ..CallRecord::default()
         };
-        self.calls.push(Call { record, is_hooked, has_ended: false });
+        self.calls.push(Call { record, slot, word, is_hooked, has_ended: false });
         let is_ret_site = policy == PolicyCode::RT_POLICY_RET_SITE;
         let activation = self.running().activations.last_mut().expect("still there");
         if is_ret_site {
@@ -272,11 +321,16 @@ impl Machine {
         } else {
             self.end(call, EndingCode::RT_UNSEEN);
         }
-        assert_eq!(self.thread.enter(hit, region as u32, policy, trampoline), is_ret_site || is_hooked);
+        assert_eq!(self.thread.enter(hit, region as u32, policy), is_ret_site || is_hooked);
+        if is_hooked || self.hooked_by_others[region] && hit.stack == OWN {
+            self.write(slot, TRAMPOLINE);
+        }
     }
 
     fn exit(&mut self, call: usize, slot: u64) {
-        let hit = self.hit(slot);
+        let stack = self.running();
+        let dead = if stack.is_ordered() { stack.dead.clone() } else { Vec::new() };
+        let hit = self.hit(slot, dead);
         self.end(call, EndingCode::RT_RETURNED);
         assert!(self.thread.exit(hit, self.calls[call].record.region));
     }
@@ -287,13 +341,19 @@ impl Machine {
         call.has_ended = true;
         call.record.ending = ending;
         call.record.duration = self.now - call.record.start;
+        let CallRecord { parent, duration, .. } = call.record;
+        if let Some(caller) = parent.checked_sub(1).map(|caller| &mut self.calls[caller as usize])
+            && !caller.has_ended
+        {
+            caller.record.child += duration;
+        }
     }
 
     /// The thread ends. Returns what is true and what was recorded, both by id.
     fn finish(mut self) -> (Vec<CallRecord>, Vec<CallRecord>) {
         self.now += self.tick;
         self.thread.abandon(self.now);
-        for call in 0..self.calls.len() {
+        for call in (0..self.calls.len()).rev() {
             if !self.calls[call].has_ended {
                 self.end(call, EndingCode::RT_OPEN);
             }
@@ -301,13 +361,7 @@ impl Machine {
         assert!(self.thread.is_intact());
         let mut recorded = self.thread.records().to_vec();
         recorded.sort_by_key(|call| call.id);
-        let mut truth: Vec<_> = self.calls.into_iter().map(|call| call.record).collect();
-        for callee in truth.clone() {
-            if let Some(caller) = callee.parent.checked_sub(1) {
-                truth[caller as usize].child += callee.duration;
-            }
-        }
-        (truth, recorded)
+        (self.calls.into_iter().map(|call| call.record).collect(), recorded)
     }
 }
 
@@ -321,12 +375,14 @@ fn policy() -> impl Strategy<Value = PolicyCode> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let region = || prop::option::weighted(0.8, 0..REGIONS);
+    let region = || prop::option::weighted(0.7, 0..REGIONS);
+    let word = || 1..5_u64;
     prop_oneof![
-        12 => (region(), 1..20_u64).prop_map(|(region, words)| Op::Call { region, words }),
+        12 => (region(), 1..20_u64, word(), prop::option::of(word()))
+            .prop_map(|(region, words, site, locals)| Op::Call { region, words, site, locals }),
         3 => region().prop_map(|region| Op::TailCall { region }),
         7 => Just(Op::Return),
-        1 => (1..6_usize).prop_map(|activations| Op::Longjmp { activations }),
+        2 => (1..6_usize).prop_map(|activations| Op::Longjmp { activations }),
         1 => Just(Op::Signal),
         2 => (0..3_usize).prop_map(|stack| Op::Switch { stack }),
     ]
@@ -338,11 +394,12 @@ proptest! {
     #[test]
     fn records_are_the_truth(
         policies in prop::array::uniform6(policy()),
+        hooked_by_others in prop::array::uniform6(prop::bool::weighted(0.2)),
         signal_is_above in any::<bool>(),
         program in prop::collection::vec((op(), 0..5_u64), 0..400),
     ) {
         let signal_top = if signal_is_above { 0x7fff_8000_0000 } else { 0x7ffe_8000_0000 };
-        let mut machine = Machine::new(policies, signal_top);
+        let mut machine = Machine::new(policies, hooked_by_others, signal_top);
         for (op, tick) in program {
             machine.tick = tick;
             machine.step(op);

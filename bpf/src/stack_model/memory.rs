@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::c_void;
 
 /// Address of the kernel's return trampoline.
 pub const TRAMPOLINE: u64 = 0x7fff_ffff_e000;
@@ -26,9 +27,9 @@ impl Memory {
 }
 
 /// What the shadow stack reads by. Returns 0 if the word could be read.
-pub extern "C" fn read_word(memory: *const Memory, address: u64, word: *mut u64) -> i32 {
-    // SAFETY: the thread that reads keeps the memory.
-    let Some(found) = (unsafe { &*memory }).read(address) else { return -1 };
+pub extern "C" fn read_word(memory: *const c_void, address: u64, word: *mut u64) -> i32 {
+    // SAFETY: the `Memory` of the thread that reads, kept by it.
+    let Some(found) = (unsafe { &*memory.cast::<Memory>() }).read(address) else { return -1 };
     // SAFETY: the shadow stack gives a variable of its own.
     unsafe { word.write(found) };
     0

@@ -42,6 +42,9 @@ pub struct Summary {
     pub regions: u64,
     /// Functions left out.
     pub refused: u64,
+    /// Libraries that ran for a time without their probes: calls may be missing.
+    #[serde(default)]
+    pub blind_windows: u64,
     /// What is missing, by reason and region.
     pub losses: Vec<Loss>,
     /// Exits of calls that had begun before the recording, and so are not calls of it.
@@ -51,6 +54,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Whether no call is missing, as far as that can be known.
+    pub fn is_complete(&self) -> bool {
+        self.lost() == 0 && self.blind_windows == 0
+    }
+
     /// Calls known to be missing.
     pub fn lost(&self) -> u64 {
         self.losses.iter().map(|loss| loss.count).sum()
@@ -72,14 +80,9 @@ impl Summary {
 /// The one honest line that ends every run.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} calls of {} regions on {} threads; {} lost",
-            self.calls,
-            self.regions,
-            self.locations,
-            self.lost()
-        )?;
+        let counted = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+        let (calls, regions) = (counted(self.calls, "call"), counted(self.regions, "region"));
+        write!(f, "{calls} of {regions} on {}; {} lost", counted(self.locations, "thread"), self.lost())?;
         let reasons = self.lost_by_reason();
         if !reasons.is_empty() {
             let list: Vec<String> =
@@ -90,6 +93,10 @@ impl fmt::Display for Summary {
             f,
             ", {} refused, {} unfinished, {} unwound, {} without exit",
             self.refused, self.open, self.unwound, self.unseen
-        )
+        )?;
+        match self.blind_windows {
+            0 => Ok(()),
+            windows => write!(f, ", {}", counted(windows, "blind window")),
+        }
     }
 }

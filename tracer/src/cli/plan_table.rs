@@ -57,6 +57,9 @@ fn text(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
             Exit::Uretprobe | Exit::RetSites(_) => None,
         });
         reasons("Exit not observed:", unseen, view, out)?;
+        let recursive = library.regions.iter().filter(|planned| planned.calls_itself);
+        let recursive = recursive.filter_map(|planned| Some((remark(planned)?, planned.region.name.as_str())));
+        reasons("Recursion:", recursive, view, out)?;
         let refused = library.refused.iter().map(|refusal| (refusal.reason.as_str(), refusal.name.as_str()));
         reasons("Not probed:", refused, view, out)?;
     }
@@ -71,6 +74,7 @@ fn header(library: &PlannedLibrary, out: &mut dyn Write) -> io::Result<()> {
     let sites: usize = library.regions.iter().map(|planned| 1 + planned.exit.sites().len()).sum();
     let policies = ExitPolicy::ALL.map(|policy| format!("{} {}", count(policy), policy.name()));
     let stepped = library.regions.iter().filter(|planned| planned.entry.cost == SiteCost::SingleStep).count();
+    let slid = library.regions.iter().filter(|planned| skipped(planned) > 0).count();
     writeln!(
         out,
         "{}: {} functions at {sites} sites, {} refused",
@@ -78,7 +82,8 @@ fn header(library: &PlannedLibrary, out: &mut dyn Write) -> io::Result<()> {
         library.regions.len(),
         library.refused.len()
     )?;
-    writeln!(out, "exits: {}; {stepped} functions are single-stepped at their entry", policies.join(", "))
+    writeln!(out, "entries: {stepped} single-stepped, {slid} moved past the first instruction")?;
+    writeln!(out, "exits: {}", policies.join(", "))
 }
 
 fn functions(library: &PlannedLibrary, view: View, out: &mut dyn Write) -> io::Result<()> {
@@ -95,7 +100,7 @@ fn functions(library: &PlannedLibrary, view: View, out: &mut dyn Write) -> io::R
     for planned in library.regions.iter().take(listed) {
         let mut row = Row::from([
             escape(&planned.region.name).into_owned(),
-            cost_name(planned.entry.cost).to_owned(),
+            entry_text(planned),
             exit_text(&planned.exit),
             format!("about {:.1} us", cost(planned) as f64 / 1e3),
         ]);
@@ -145,7 +150,7 @@ fn reasons<'a>(
 
 /// Writes a line per function, refused ones last.
 fn csv(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "library,function,symbol,file_offset,size,entry,exit,exit_sites,cost_ns,reason")?;
+    writeln!(out, "library,function,symbol,file_offset,size,entry_site,entry,exit,exit_sites,cost_ns,reason")?;
     for library in &plan.libraries {
         let path = quoted(&library.library.path);
         for planned in &library.regions {
@@ -153,20 +158,21 @@ fn csv(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             let symbol = region.symbols.first().map_or("", |symbol| &symbol.symbol);
             writeln!(
                 out,
-                "{path},{},{},{},{},{},{},{},{},{}",
+                "{path},{},{},{},{},{},{},{},{},{},{}",
                 quoted(&region.name),
                 quoted(symbol),
                 region.file_offset,
                 region.size,
+                planned.entry.file_offset,
                 cost_name(planned.entry.cost),
                 planned.exit.policy().name(),
                 planned.exit.sites().len(),
                 cost(planned),
-                quoted(reason(&planned.exit).unwrap_or_default()),
+                quoted(remark(planned).unwrap_or_default()),
             )?;
         }
         for refusal in &library.refused {
-            writeln!(out, "{path},{},,,,,refused,,,{}", quoted(&refusal.name), quoted(&refusal.reason))?;
+            writeln!(out, "{path},{},,,,,,refused,,,{}", quoted(&refusal.name), quoted(&refusal.reason))?;
         }
     }
     Ok(())
@@ -203,18 +209,34 @@ fn json_function(planned: &PlannedRegion) -> Value {
         "symbols": planned.region.symbols.iter().map(|symbol| escape(&symbol.symbol)).collect::<Vec<_>>(),
         "file_offset": planned.region.file_offset,
         "size": planned.region.size,
+        "entry_site": planned.entry.file_offset,
         "entry": cost_name(planned.entry.cost),
         "exit": planned.exit.policy().name(),
         "exit_sites": planned.exit.sites().iter().map(|site| site.file_offset).collect::<Vec<_>>(),
         "cost_ns": cost(planned),
-        "reason": reason(&planned.exit),
+        "reason": remark(planned),
     })
 }
 
-fn reason(exit: &Exit) -> Option<&str> {
-    match exit {
-        Exit::EntryOnly(reason) => Some(reason),
-        Exit::Uretprobe | Exit::RetSites(_) => None,
+/// Why an exit is not seen, or not as others are.
+fn remark(planned: &PlannedRegion) -> Option<&str> {
+    match (&planned.exit, planned.calls_itself) {
+        (Exit::EntryOnly(reason), _) => Some(reason),
+        (Exit::RetSites(_), true) => Some("it may call itself, and the kernel hooks only so many returns at a time"),
+        (Exit::Uretprobe, true) => Some("it may call itself, but its exits cannot be told: deep calls will be unseen"),
+        (Exit::RetSites(_) | Exit::Uretprobe, false) => None,
+    }
+}
+
+/// Bytes from a function's first instruction to the site of its enter.
+fn skipped(planned: &PlannedRegion) -> u64 {
+    planned.entry.file_offset.saturating_sub(planned.region.file_offset)
+}
+
+fn entry_text(planned: &PlannedRegion) -> String {
+    match skipped(planned) {
+        0 => cost_name(planned.entry.cost).to_owned(),
+        bytes => format!("{} at +{bytes}", cost_name(planned.entry.cost)),
     }
 }
 
@@ -283,6 +305,8 @@ mod tests {
             planned(0, "a(int, \u{1b}[31m)", Exit::RetSites(vec![site])),
             planned(1, "b", Exit::EntryOnly("it never returns".to_owned())),
         ];
+        regions[0].entry.file_offset += 4;
+        regions[1].calls_itself = true;
         regions.extend((2..functions).map(|number| planned(number, "c", Exit::Uretprobe)));
         let library =
             Library { id: LibraryId(0), path: "/lib/libx.so".to_owned(), build_id: None, device: 1, inode: 2 };
@@ -309,12 +333,13 @@ mod tests {
         let text = rendered(&sample(3), View::default());
         let expected = "\
 /lib/libx.so: 3 functions at 4 sites, 2 refused
-exits: 1 uretprobe, 1 ret-site, 1 entry-only; 0 functions are single-stepped at their entry
+entries: 0 single-stepped, 1 moved past the first instruction
+exits: 1 uretprobe, 1 ret-site, 1 entry-only
 
-FUNCTION           ENTRY     EXIT                         PER CALL
-a(int, \\x1b[31m)   emulated  ret-site × 1, single-step  about 11.8 us
-b                  emulated  entry-only                  about 0.8 us
-c                  emulated  uretprobe                   about 1.3 us
+FUNCTION           ENTRY           EXIT                         PER CALL
+a(int, \\x1b[31m)   emulated at +4  ret-site × 1, single-step  about 11.8 us
+b                  emulated        entry-only                  about 0.8 us
+c                  emulated        uretprobe                   about 1.3 us
 
 Exit not observed:
      1  it never returns: b

@@ -106,7 +106,7 @@ pub fn conclude(summary: &Summary, directory: &Path) {
 
 /// The outcome of a recording under `--strict`.
 pub fn completeness(summary: &Summary, recording: &Recording) -> Outcome {
-    if recording.strict && summary.lost() > 0 { Outcome::Incomplete } else { Outcome::Complete }
+    if recording.strict && !summary.is_complete() { Outcome::Incomplete } else { Outcome::Complete }
 }
 
 /// Refuses early what cannot work.

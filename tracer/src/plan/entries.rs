@@ -1,6 +1,19 @@
 //! Where the enter of each function is seen.
+//!
+//! At its first instruction, if the kernel emulates that. Else the site slides along the straight
+//! line from there to the first instruction that the kernel does emulate: a hit there costs a
+//! tenth, and tells the same, since the stack pointer still points at the return address. A
+//! function that has none stays with its first instruction, or, where the kernel refuses a probe
+//! on it, takes the next one that it steps.
+
+mod line;
+mod skipped;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 
+use self::skipped::Slide;
 use super::exits::FunctionCode;
 use super::instruction::{Emulation, Handling, NOP5};
 use super::text::Text;
@@ -21,7 +34,34 @@ pub struct Entries<'a> {
 impl Entries<'_> {
     /// The site of each function's enter, or why there is none.
     pub fn sites(&self, functions: &[FunctionCode]) -> Vec<Result<EntrySite, &'static str>> {
-        functions.iter().map(|function| self.site(function.entry)).collect()
+        let wanted = functions.iter().filter_map(|function| self.slide(function)).collect();
+        let sound = skipped::sound(self.text, wanted);
+        let site = |function: &FunctionCode| {
+            let slid = sound.get(&function.entry).and_then(|&address| self.site(address).ok());
+            slid.map_or_else(|| self.site(function.entry), Ok)
+        };
+        functions.iter().map(site).collect()
+    }
+
+    /// The slide that makes the site of a function better, if there is one.
+    fn slide<'a>(&self, function: &FunctionCode<'a>) -> Option<Slide<'a>> {
+        let first = self.handling(function.entry);
+        if first == Handling::Emulated {
+            return None;
+        }
+        let extent = self.text.extent(function.entry, function.size)?;
+        let line = line::from_entry(self.text, &extent);
+        let find = |handling| line.iter().find(|&&site| self.handling(site) == handling && !self.is_exit(site));
+        let emulated = find(Handling::Emulated);
+        let site = match first {
+            Handling::Refused(_) => emulated.or_else(|| find(Handling::SingleStep)),
+            _ => emulated,
+        };
+        site.map(|&site| Slide { function: *function, extent, site })
+    }
+
+    fn is_exit(&self, address: u64) -> bool {
+        self.text.image().file_offset(address).is_none_or(|file_offset| self.exits.contains(&file_offset))
     }
 
     fn site(&self, address: u64) -> Result<EntrySite, &'static str> {

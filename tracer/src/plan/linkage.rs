@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use object::LittleEndian;
-use object::elf::{self, Dyn64, DynamicTag, FileHeader64, ProgramHeader64, ProgramType, Rela64, Sym64};
-use object::pod::{Pod, from_bytes, slice_from_bytes};
+use object::elf::{self, Dyn64, DynamicTag, FileHeader64, ProgramHeader64, Rela64, Sym64};
+use object::pod::{Pod, slice_from_bytes};
 use object::read::elf::{Dyn as _, ProgramHeader as _, Rela as _, Sym as _};
 use rtrace_symbolizer::Image;
 

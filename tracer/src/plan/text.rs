@@ -55,6 +55,11 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// Whether code begins here that does not continue what stands before it.
+    pub fn is_start(&self, address: u64) -> bool {
+        self.is_entry(address) || self.frame_at(address).is_some_and(|(_, frame)| frame.start == address)
+    }
+
     /// Sorted addresses at which code begins that does not continue what stands before it.
     pub fn starts(&self) -> Vec<u64> {
         let mut starts: Vec<u64> =

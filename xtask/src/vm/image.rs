@@ -48,6 +48,8 @@ impl Image {
         let mut needed = vec![PathBuf::from("/bin/busybox"), folder.clone(), rtrace.clone(), tests.clone()];
         needed.extend(libraries(&[rtrace.clone(), tests.clone()], &traced)?);
         needed.push(traced);
+        // The tests know their folder as a neighbour of their package's.
+        needed.push(crate::root().join("tracer/Cargo.toml"));
         process::run(Command::new("cp").args(["--parents", "--recursive", "--dereference"]).args(needed).arg(&root))?;
         process::run(Command::new("cp").arg(folder.join("vm/init")).arg(&root))?;
         let file = super::folder().join("image.cpio");

@@ -41,7 +41,7 @@ pub struct Recording {
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_buffer_size)]
     pub buffer: u32,
 
-    /// Exit with status 3 when any call was lost
+    /// Exit with status 3 when calls were lost, or may be missing
     #[arg(long)]
     pub strict: bool,
 }

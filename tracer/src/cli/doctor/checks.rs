@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rtrace::privilege::{self, Capabilities, Capability};
 use rtrace_bpf::Mechanism;
@@ -146,26 +146,15 @@ fn hardware_counters(opened: io::Result<()>) -> Check {
 }
 
 fn open_cycle_counter() -> io::Result<OwnedFd> {
-    use perf_event_open_sys::bindings::{
-        PERF_COUNT_HW_CPU_CYCLES, PERF_FLAG_FD_CLOEXEC, PERF_TYPE_HARDWARE, perf_event_attr,
-    };
+    use perf_event_open_sys::bindings::{PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_HARDWARE, perf_event_attr};
     let mut attributes = perf_event_attr {
-        size: u32::try_from(size_of::<perf_event_attr>()).expect("the structure is small"),
         type_: PERF_TYPE_HARDWARE,
         config: u64::from(PERF_COUNT_HW_CPU_CYCLES),
         ..perf_event_attr::default()
     };
     attributes.set_disabled(1);
     attributes.set_exclude_kernel(1);
-    // SAFETY: the attributes outlive the call, and their size is set.
-    let descriptor = unsafe {
-        perf_event_open_sys::perf_event_open(&raw mut attributes, 0, -1, -1, u64::from(PERF_FLAG_FD_CLOEXEC))
-    };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    rtrace::perf::open(attributes, None)
 }
 
 fn read_setting(path: &str) -> io::Result<String> {

@@ -1,0 +1,28 @@
+//! The kernel's performance events, as far as BPF does not give what they tell.
+
+pub mod mappings;
+
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
+
+/// Opens an event of this thread (`cpu` is `None`), or of everybody on one CPU.
+///
+/// # Errors
+/// The kernel does not know the event, or does not permit it.
+pub fn open(mut attributes: perf_event_attr, cpu: Option<u32>) -> io::Result<OwnedFd> {
+    attributes.size = u32::try_from(size_of::<perf_event_attr>()).expect("the structure is small");
+    let (pid, cpu) = match cpu {
+        None => (0, -1),
+        Some(cpu) => (-1, cpu.cast_signed()),
+    };
+    let flags = u64::from(PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: the attributes outlive the call, and their size is set.
+    let descriptor = unsafe { perf_event_open_sys::perf_event_open(&raw mut attributes, pid, cpu, -1, flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
