@@ -19,9 +19,9 @@ pub struct Report {
     #[arg(long, value_name = "ROWS", default_value = "function", value_parser = one_of(BY))]
     by: By,
 
-    /// What comes first: the largest figure, or the first name
-    #[arg(long, value_name = "FIGURE", default_value = Sort::Exclusive.name(), value_parser = one_of(SORT))]
-    sort: Sort,
+    /// What comes first: the largest figure, or the first name [default: exclusive, in a tree inclusive]
+    #[arg(long, value_name = "FIGURE", value_parser = one_of(SORT))]
+    sort: Option<Sort>,
 
     /// Show at most so many rows
     #[arg(long, value_name = "ROWS")]
@@ -35,7 +35,8 @@ pub struct Report {
 impl Report {
     /// The options of the report itself, for a terminal of so many columns, if it is one.
     pub fn options(&self, width: Option<u16>) -> Options {
-        Options { by: self.by, sort: self.sort, limit: self.limit, format: self.format, width }
+        let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
+        Options { by: self.by, sort: self.sort.unwrap_or(usual), limit: self.limit, format: self.format, width }
     }
 }
 
@@ -65,7 +66,7 @@ EXAMPLES:
     rtrace report out.rtrace --limit 20
 
     # Who called whom
-    rtrace report out.rtrace --by tree --sort inclusive
+    rtrace report out.rtrace --by tree
 
     # All functions for a script
     rtrace report out.rtrace --format csv >functions.csv";
