@@ -306,7 +306,7 @@ mod tests {
             planned(1, "b", Exit::EntryOnly("it never returns".to_owned())),
         ];
         regions[0].entry.file_offset += 4;
-        regions[1].calls_itself = true;
+        regions[0].calls_itself = true;
         regions.extend((2..functions).map(|number| planned(number, "c", Exit::Uretprobe)));
         let library =
             Library { id: LibraryId(0), path: "/lib/libx.so".to_owned(), build_id: None, device: 1, inode: 2 };
@@ -344,6 +344,9 @@ c                  emulated        uretprobe                   about 1.3 us
 Exit not observed:
      1  it never returns: b
 
+Recursion:
+     1  it may call itself, and the kernel hooks only so many returns at a time: a(int, \\x1b[31m)
+
 Not probed:
      2  no size: d, e
 
@@ -367,8 +370,10 @@ no uretprobe by default: `/bin/x` imports `dlopen`
         let text = rendered(&sample(3), View { format: Format::Csv, ..View::default() });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 6);
-        assert_eq!(lines[1], "/lib/libx.so,\"a(int, \\x1b[31m)\",s0,4096,16,emulated,ret-site,1,11800,");
-        assert_eq!(lines[4], "/lib/libx.so,d,,,,,refused,,,no size");
+        let function = "/lib/libx.so,\"a(int, \\x1b[31m)\",s0,4096,16,4100,emulated,ret-site,1,11800";
+        let remark = "\"it may call itself, and the kernel hooks only so many returns at a time\"";
+        assert_eq!(lines[1], format!("{function},{remark}"));
+        assert_eq!(lines[4], "/lib/libx.so,d,,,,,,refused,,,no size");
         assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
     }
 

@@ -65,3 +65,29 @@ fn records<T: Pod>(image: &Image, address: u64, count: usize) -> &[T] {
     let bytes = image.loaded(address).unwrap_or_default();
     slice_from_bytes(bytes, count).map_or(&[], |(records, _)| records)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::super::testing::{BASE, compile, image};
+    use super::*;
+
+    #[test]
+    fn slots_lead_to_functions_of_the_library() {
+        let code = "extern int absent(int); int f(int x) { return absent(x) + 1; } int g(int x) { return f(x) + 1; } \
+            int (*pointer)(int) = f; int h(void) { return pointer == f; }";
+        let Some(image) = compile("c", code, &["-shared", "-fPIC", "-fno-inline"]) else { return };
+        let exports = image.exports().unwrap();
+        let f = exports.functions.iter().find(|function| function.name == "f").unwrap();
+        let slots = own_slots(&image);
+        assert!(!slots.is_empty() && slots.values().all(|&function| function == f.address), "{slots:x?}");
+    }
+
+    #[test]
+    fn a_file_without_a_dynamic_section_has_no_slots() {
+        let image = image(&[0xc3]);
+        assert!(own_slots(&image).is_empty());
+        assert_eq!(loaded_parts(&image).map(|(_, bytes)| bytes.len()).sum::<usize>(), BASE as usize + 1);
+    }
+}

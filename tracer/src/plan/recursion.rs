@@ -164,3 +164,120 @@ fn components(edges: &[Edge], count: usize) -> Vec<usize> {
     }
     component
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::super::testing::compile;
+    use super::*;
+
+    /// Which of the functions that this code exports may call themselves.
+    fn recursive(code: &str, flags: &[&str]) -> Option<Vec<String>> {
+        let image = compile("c", code, &[&["-shared", "-fPIC", "-fno-inline"], flags].concat())?;
+        let functions = image.exports().unwrap().functions;
+        let text = Text::new(&image, functions.iter().map(|function| function.address).collect());
+        let recursion = Recursion::of(&text);
+        let recursive = functions.into_iter().filter(|function| recursion.contains(function.address));
+        let mut names: Vec<String> = recursive.map(|function| function.name).collect();
+        names.sort();
+        Some(names)
+    }
+
+    const CODE: &str = "
+        int plain(int x) { return x + 1; }
+        int direct(int x) { return x > 0 ? direct(x - 1) + direct(x - 2) : plain(x); }
+        int odd(int x);
+        int even(int x) { return x ? odd(x - 1) * 2 : 1; }
+        int odd(int x) { return x ? even(x - 1) + 1 : 0; }
+        int through_local(int x);
+        static int local(int x) { return x > 1 ? through_local(x / 2) + 1 : 7; }
+        int through_local(int x) { return local(x) * 5; }
+        int caller(int x) { return direct(x) + even(x) + through_local(x); }
+        int tail(int x) { return plain(x); }
+        int loop(int x) { int sum = 0; while (x) sum += plain(x--); return sum; }
+        int pointer(int (*f)(int), int x) { return f(x) + 1; }";
+
+    #[test]
+    fn cycles_are_found_however_calls_are_made() {
+        let expected = ["direct", "even", "odd", "through_local"];
+        for flags in [&[][..], &["-Wl,-Bsymbolic"], &["-fno-plt"], &["-Wl,-z,now"], &["-fcf-protection=none"], &["-s"]]
+        {
+            let Some(names) = recursive(CODE, flags) else { return };
+            assert_eq!(names, expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn functions_without_unwind_tables_are_told_apart() {
+        let Some(names) = recursive(CODE, &["-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]) else { return };
+        assert_eq!(names, ["direct", "even", "odd", "through_local"]);
+    }
+
+    #[test]
+    fn a_tail_call_to_itself_counts() {
+        let code = "__asm__(\".globl f\\n.type f,@function\\nf: dec %edi\\njne f\\nret\\n.size f,.-f\\n\");";
+        let Some(names) = recursive(code, &[]) else { return };
+        assert_eq!(names, ["f"]);
+    }
+
+    /// Control goes to and fro between a function and its rarely used part, with its frame on the
+    /// stack and without.
+    #[test]
+    fn a_cold_part_is_no_callee() {
+        let code = "
+            __attribute__((cold)) int rare(int);
+            int framed(int x, int *p) {
+                int y = rare(x);
+                if (__builtin_expect(y < 0, 0)) { y = rare(y); *p = y; }
+                return y * 3;
+            }
+            __asm__(\".pushsection .text.unlikely\\n\\
+                .cfi_startproc\\nbare.cold: inc %edi\\njmp 1f\\n.cfi_endproc\\n.popsection\\n\\
+                .globl bare\\n.type bare,@function\\n\\
+                bare: .cfi_startproc\\ntest %edi,%edi\\nje bare.cold\\n1: ret\\n.cfi_endproc\\n\\
+                .size bare,.-bare\\n\");";
+        let Some(names) = recursive(code, &[]) else { return };
+        assert!(names.is_empty(), "{names:?}");
+    }
+
+    #[test]
+    fn cold_parts_that_follow_each_other_are_no_callees() {
+        let code = "__asm__(\".macro cold name next\\n\\
+                .cfi_startproc\\n.cfi_def_cfa_offset 16\\n\\\\name: inc %edi\\njmp \\\\next\\n.cfi_endproc\\n.endm\\n\\
+            .pushsection .text.unlikely\\ncold first second\\ncold second back\\n.popsection\\n\\
+            .globl f\\n.type f,@function\\n\\
+            f: .cfi_startproc\\npush %rbx\\ntest %edi,%edi\\nje first\\nback: pop %rbx\\nret\\n.cfi_endproc\\n\\
+            .size f,.-f\\n\");";
+        let Some(names) = recursive(code, &[]) else { return };
+        assert!(names.is_empty(), "{names:?}");
+    }
+
+    /// Linkage stubs stand side by side, and each leads elsewhere.
+    #[test]
+    fn a_stub_that_is_only_jumped_to_is_told_from_the_one_before_it() {
+        let code =
+            "int absent(int); int callee(int x) { return absent(x) + 1; } int jumps(int x) { return callee(x + 2); }";
+        let Some(names) = recursive(code, &[]) else { return };
+        assert!(names.is_empty(), "{names:?}");
+    }
+
+    #[test]
+    fn components_are_cycles() {
+        let edges = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 3), (5, 3)];
+        let edges = edges.map(|(from, to)| Edge { from, to, is_call: true });
+        let component = components(&edges, 7);
+        for (one, other, same) in
+            [(0, 1, true), (0, 2, true), (3, 4, true), (2, 3, false), (5, 3, false), (6, 5, false)]
+        {
+            assert_eq!(component[one] == component[other], same, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_long_chain_needs_no_deep_stack() {
+        let edges: Vec<Edge> = (0..1_000_000).map(|from| Edge { from, to: from + 1, is_call: true }).collect();
+        let component = components(&edges, 1_000_001);
+        assert_ne!(component[0], component[1_000_000]);
+    }
+}

@@ -99,7 +99,7 @@ fn a_fatal_nop_is_refused_where_it_is_fatal() {
     let code = "__asm__(\".globl f\\n.type f,@function\\nf: .byte 0x0f,0x1f,0x44,0,0\\nret\\n.size f,.-f\");";
     for (nop5_kills_children, probed) in [(true, 0), (false, 1)] {
         let options = Options { nop5_kills_children, ..Options::default() };
-        let Some(library) = planned("c", code, Hazards::default(), &options) else { return };
+        let Some(library) = planned("c", code, unwinding(), &options) else { return };
         assert_eq!((library.regions.len(), library.refused.len()), (probed, 1 - probed));
     }
 }
@@ -118,6 +118,48 @@ fn a_site_serves_one_region() {
     let planned = find(&library, "f");
     assert_eq!(planned.exit.policy(), ExitPolicy::EntryOnly);
     assert_eq!(planned.region.exit, ExitPolicy::EntryOnly);
+}
+
+#[test]
+fn what_calls_itself_is_seen_at_its_exits() {
+    let code = "int f(int x) { return x > 0 ? f(x - 1) + f(x - 2) : 1; } int g(int x) { return x + 1; }";
+    let exit = |hazards, exit| {
+        let library = planned("c", code, hazards, &Options { exit, ..Options::default() })?;
+        let [f, g] = ["f", "g"].map(|symbol| find(&library, symbol));
+        assert!(!g.calls_itself);
+        Some((f.exit.policy(), f.calls_itself))
+    };
+    let Some(harmless) = exit(Hazards::default(), None) else { return };
+    assert_eq!(harmless, (ExitPolicy::RetSite, true));
+    assert_eq!(exit(Hazards::default(), Some(ExitPolicy::Uretprobe)), Some((ExitPolicy::Uretprobe, false)));
+    assert_eq!(exit(unwinding(), None), Some((ExitPolicy::RetSite, false)));
+}
+
+#[test]
+fn what_calls_itself_and_hides_its_exits_is_hooked() {
+    let hidden =
+        "__asm__(\".globl f\\n.type f,@function\\nf: call f@plt\\nadd %rdi,%rax\\njmp *%rax\\n.size f,.-f\\n\");";
+    // Two functions with one end.
+    let shared = "__asm__(\".macro function name\\n.globl \\\\name\\n.type \\\\name,@function\\n\\
+        \\\\name: .cfi_startproc\\ncall \\\\name@plt\\njmp end\\n.cfi_endproc\\n.size \\\\name,.-\\\\name\\n.endm\\n\\
+        function f\\nfunction g\\n\\
+        end: .cfi_startproc\\n.cfi_def_cfa_offset 16\\nret\\n.cfi_endproc\\n\");";
+    for (code, symbol) in [(hidden, "f"), (shared, "g")] {
+        let Some(library) = planned("c", code, Hazards::default(), &Options::default()) else { return };
+        let planned = find(&library, symbol);
+        assert!(planned.calls_itself, "{symbol}");
+        assert_eq!((planned.exit.policy(), planned.region.exit), (ExitPolicy::Uretprobe, ExitPolicy::Uretprobe));
+    }
+}
+
+#[test]
+fn a_region_begins_at_its_function_wherever_its_site_is() {
+    let code =
+        "__asm__(\".globl f\\n.type f,@function\\nf: test %edi,%edi\\npush %rbx\\npop %rbx\\nret\\n.size f,.-f\");";
+    let Some(library) = planned("c", code, unwinding(), &Options::default()) else { return };
+    let planned = find(&library, "f");
+    assert_eq!(planned.entry, EntrySite { file_offset: planned.region.file_offset + 2, cost: SiteCost::Emulated });
+    assert_eq!(planned.exit.policy(), ExitPolicy::RetSite);
 }
 
 /// Cold fragments, exception handlers and switches as a compiler makes them.

@@ -53,7 +53,7 @@ fn continues(info: &mut InstructionInfoFactory, instruction: &Instruction, stack
 
 /// Whether a store does not meet the return address.
 fn spares_slot(store: &UsedMemory, stack_copied: bool) -> bool {
-    if store.base() != Register::RSP {
+    if store.base().full_register() != Register::RSP {
         return !stack_copied;
     }
     let displacement = store.displacement() as i64;

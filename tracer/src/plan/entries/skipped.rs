@@ -15,7 +15,6 @@ use crate::plan::exits::{self, FunctionCode};
 use crate::plan::text::Text;
 
 /// A site that is to be moved.
-#[derive(Clone)]
 pub struct Slide<'a> {
     /// The function whose enter it sees.
     pub function: FunctionCode<'a>,
@@ -26,7 +25,8 @@ pub struct Slide<'a> {
 }
 
 impl Slide<'_> {
-    /// Whether what goes to `address` would pass the site without a call, or twice in one.
+    /// Whether what goes to `address` comes to the site, or to what stands before it, without passing
+    /// the entry.
     fn is_entered_at(&self, address: u64) -> bool {
         self.function.entry < address && address <= self.site
     }

@@ -1,1 +1,199 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
 
+use super::super::testing::{BASE, image};
+use super::*;
+
+const EMULATED: SiteCost = SiteCost::Emulated;
+const STEPPED: SiteCost = SiteCost::SingleStep;
+
+/// A function `body`, and what stands around it.
+#[derive(Clone, Copy, Default)]
+struct Case<'a> {
+    body: &'a [u8],
+    /// Code after the function.
+    behind: &'a [u8],
+    /// Offset of another function.
+    other: Option<u64>,
+    /// Offset of an instruction at which an exit is seen.
+    exit: Option<u64>,
+    nop5_kills_children: bool,
+}
+
+impl Case<'_> {
+    /// The offset of the function's site with its cost.
+    fn site(self) -> Result<(u64, SiteCost), &'static str> {
+        let image = image(&[self.body, self.behind].concat());
+        let others = self.other.into_iter().map(|offset| BASE + offset);
+        let text = Text::new(&image, others.chain([BASE]).collect());
+        let entries = Entries {
+            text: &text,
+            emulated: Emulation { long_nops: true },
+            nop5_kills_children: self.nop5_kills_children,
+            exits: self.exit.into_iter().map(|offset| BASE + offset).collect(),
+        };
+        let function = FunctionCode { text: &text, entry: BASE, size: self.body.len() as u64 };
+        let site = entries.sites(&[function]).remove(0)?;
+        Ok((site.file_offset - BASE, site.cost))
+    }
+}
+
+/// The site of the function that is all of `body`.
+fn site(body: &[u8]) -> Result<(u64, SiteCost), &'static str> {
+    Case { body, ..Case::default() }.site()
+}
+
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// `test rdi,rdi; push rbx; ret`
+const TEST_PUSH: [u8; 5] = [0x48, 0x85, 0xff, 0x53, 0xc3];
+
+#[test]
+fn an_emulated_first_instruction_stays() {
+    assert_eq!(site(&[0x53, 0x55, 0xc3]), Ok((0, EMULATED))); // push rbx; push rbp; ret
+}
+
+#[test]
+fn a_site_slides_to_what_is_emulated() {
+    assert_eq!(site(&TEST_PUSH), Ok((3, EMULATED)));
+    assert_eq!(site(&[&ENDBR64[..], &TEST_PUSH].concat()), Ok((7, EMULATED)));
+    assert_eq!(site(&[0x85, 0xff, 0x74, 0x00, 0xc3]), Ok((2, EMULATED))); // test edi,edi; je 4; 4: ret
+    assert_eq!(site(&[0x31, 0xc0, 0xe8, 0x00, 0x10, 0, 0]), Ok((2, EMULATED))); // xor eax,eax; call
+}
+
+#[test]
+fn a_site_stays_where_nothing_follows_that_is_emulated() {
+    assert_eq!(site(&[0x31, 0xc0, 0xc3]), Ok((0, STEPPED))); // xor eax,eax; ret
+    assert_eq!(site(&[0x31, 0xc0, 0xff, 0xe7, 0x53]), Ok((0, STEPPED))); // xor eax,eax; jmp rdi; push
+    assert_eq!(site(&[0x31, 0xc0, 0x0f, 0x05, 0x53]), Ok((0, STEPPED))); // xor eax,eax; syscall; push
+    assert_eq!(site(&[0x31, 0xc0]), Ok((0, STEPPED)));
+    assert_eq!(site(&[&[0x31, 0xc0].repeat(40)[..], &[0x53, 0xc3]].concat()), Ok((0, STEPPED)));
+}
+
+#[test]
+fn a_site_does_not_pass_what_moves_the_stack_pointer() {
+    let movers: [&[u8]; 5] = [
+        &[0x48, 0x83, 0xec, 0x08], // sub rsp,8
+        &[0x6a, 0x01],             // push 1
+        &[0x8f, 0x07],             // pop [rdi]
+        &[0x48, 0x89, 0xfc],       // mov rsp,rdi
+        &[0xc9],                   // leave
+    ];
+    for mover in movers {
+        assert_eq!(site(&[mover, &[0x53, 0xc3]].concat()), Ok((0, STEPPED)), "{mover:x?}");
+    }
+}
+
+#[test]
+fn a_site_does_not_pass_a_store_to_the_return_address() {
+    let stores: [(&[u8], bool); 8] = [
+        (&[0x48, 0x89, 0x3c, 0x24], false),                         // mov [rsp],rdi
+        (&[0x88, 0x44, 0x24, 0x07], false),                         // mov [rsp+7],al
+        (&[0x48, 0x89, 0x44, 0x24, 0xf9], false),                   // mov [rsp-7],rax
+        (&[0x48, 0x89, 0x44, 0x3c, 0x10], false),                   // mov [rsp+rdi+16],rax
+        (&[0x48, 0x89, 0xe0, 0x48, 0x89, 0x38], false),             // mov rax,rsp; mov [rax],rdi
+        (&[0x48, 0x8d, 0x44, 0x24, 0x08, 0x89, 0x78, 0xf8], false), // lea rax,[rsp+8]; mov [rax-8],edi
+        (&[0x48, 0x89, 0x44, 0x24, 0x08], true),                    // mov [rsp+8],rax
+        (&[0x48, 0x89, 0x44, 0x24, 0xf8], true),                    // mov [rsp-8],rax
+    ];
+    for (store, slides) in stores {
+        let expected = if slides { (store.len() as u64, EMULATED) } else { (0, STEPPED) };
+        assert_eq!(site(&[store, &[0x53, 0xc3]].concat()), Ok(expected), "{store:x?}");
+    }
+    let through_argument = [0x48, 0x89, 0x37, 0x53, 0xc3]; // mov [rdi],rsi; push rbx; ret
+    assert_eq!(site(&through_argument), Ok((3, EMULATED)));
+    let copied = [0x48, 0x89, 0xe0, 0x53, 0xc3]; // mov rax,rsp; push rbx; ret
+    assert_eq!(site(&copied), Ok((3, EMULATED)));
+}
+
+#[test]
+fn a_site_does_not_pass_what_takes_long() {
+    assert_eq!(site(&[0xf3, 0x48, 0xab, 0x53, 0xc3]), Ok((0, STEPPED))); // rep stosq; push rbx; ret
+}
+
+/// As the atomic operations of GLib, which are loops on a compare-and-exchange.
+#[test]
+fn a_site_does_not_pass_the_head_of_a_loop() {
+    let code = [
+        0x8b, 0x07, // mov eax,[rdi]
+        0x89, 0xc1, // 2: mov ecx,eax
+        0x01, 0xf1, // add ecx,esi
+        0x74, 0x06, // 6: je 14
+        0xf0, 0x0f, 0xb1, 0x0f, // lock cmpxchg [rdi],ecx
+        0x75, 0xf4, // jne 2
+        0xc3, // 14: ret
+    ];
+    assert_eq!(site(&code), Ok((0, STEPPED)));
+    let to_site = [&code[..13], &[0xf8], &code[14..]].concat(); // jne 6
+    assert_eq!(site(&to_site), Ok((0, STEPPED)));
+    let to_entry = [&code[..13], &[0xf2], &code[14..]].concat(); // jne 0: another call
+    assert_eq!(site(&to_entry), Ok((6, EMULATED)));
+}
+
+#[test]
+fn other_code_may_refer_to_the_entry_and_to_nothing_behind_it() {
+    let case = Case { body: &TEST_PUSH, ..Case::default() };
+    let referring: [&[u8]; 4] = [
+        &[0xe9],             // jmp
+        &[0xe8],             // call
+        &[0x0f, 0x84],       // je
+        &[0x48, 0x8d, 0x05], // lea rax,[…]
+    ];
+    for opcode in referring {
+        for (target, slides) in [(0, true), (1, false), (3, false), (4, true)] {
+            let end = (TEST_PUSH.len() + opcode.len()) as i32 + 4;
+            let behind = [opcode, &(target - end).to_le_bytes()].concat();
+            let expected = if slides { (3, EMULATED) } else { (0, STEPPED) };
+            assert_eq!(Case { behind: &behind, ..case }.site(), Ok(expected), "{opcode:x?} {target}");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_loaded_may_point_behind_the_entry() {
+    for (target, slides) in [(0, true), (2, false), (3, false), (4, true)] {
+        let behind = [&[0xcc; 3][..], &(BASE + target).to_le_bytes()].concat();
+        let expected = if slides { (3, EMULATED) } else { (0, STEPPED) };
+        assert_eq!(Case { body: &TEST_PUSH, behind: &behind, ..Case::default() }.site(), Ok(expected), "{target}");
+    }
+}
+
+#[test]
+fn an_indirect_jump_must_be_understood() {
+    let pointer = [&TEST_PUSH[..4], &[0x5b, 0xff, 0xe6]].concat(); // pop rbx; jmp rsi
+    assert_eq!(site(&pointer), Ok((3, EMULATED)));
+    let computed = [&TEST_PUSH[..4], &[0x5b, 0x48, 0x01, 0xf8, 0xff, 0xe0]].concat(); // add rax,rdi; jmp rax
+    assert_eq!(site(&computed), Ok((0, STEPPED)));
+}
+
+#[test]
+fn another_function_ends_the_line() {
+    let case = Case { body: &TEST_PUSH, ..Case::default() };
+    assert_eq!(Case { other: Some(3), ..case }.site(), Ok((0, STEPPED)));
+    assert_eq!(Case { other: Some(4), ..case }.site(), Ok((3, EMULATED)));
+}
+
+#[test]
+fn a_site_does_not_slide_to_an_exit() {
+    let code = [0x31, 0xc0, 0xe9, 0x00, 0x10, 0, 0]; // xor eax,eax; jmp
+    let case = Case { body: &code, ..Case::default() };
+    assert_eq!(case.site(), Ok((2, EMULATED)));
+    assert_eq!(Case { exit: Some(2), ..case }.site(), Ok((0, STEPPED)));
+}
+
+#[test]
+fn a_site_slides_over_a_fatal_nop_and_never_to_it() {
+    let behind_endbr64 = [&ENDBR64[..], &NOP5, &[0x53, 0xc3]].concat();
+    let case = Case { body: &behind_endbr64, ..Case::default() };
+    assert_eq!(case.site(), Ok((4, EMULATED)));
+    assert_eq!(Case { nop5_kills_children: true, ..case }.site(), Ok((9, EMULATED)));
+    let first = [&NOP5[..], &[0x31, 0xc0, 0xc3]].concat(); // nop; xor eax,eax; ret
+    assert_eq!(Case { body: &first, nop5_kills_children: true, ..case }.site(), Ok((5, STEPPED)));
+}
+
+#[test]
+fn a_site_slides_over_what_the_kernel_refuses() {
+    let vector = [0xc5, 0xf8, 0x57, 0xc0]; // vxorps xmm0,xmm0,xmm0
+    assert_eq!(site(&[&vector[..], &[0x53, 0xc3]].concat()), Ok((4, EMULATED)));
+    assert_eq!(site(&[&vector[..], &[0x31, 0xc0, 0xc3]].concat()), Ok((4, STEPPED)));
+    let case = Case { exit: Some(4), ..Case::default() };
+    assert!(Case { body: &[&vector[..], &[0xc3]].concat(), ..case }.site().is_err());
+}

@@ -17,7 +17,7 @@ impl Text<'_> {
         for range in self.image.executable_ranges() {
             let Some(bytes) = self.code(&range) else { return false };
             let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
-            let mut following = 0;
+            let mut following = starts.partition_point(|&start| start <= range.start);
             while decoder.can_decode() {
                 if !self.spend(1) {
                     return false;
@@ -57,5 +57,30 @@ impl Text<'_> {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::testing::{BASE, image};
+
+    #[test]
+    fn code_is_decoded_anew_where_something_begins() {
+        let code = [0xc3, 0xe9, 0x53, 0xc3, 0x06, 0xc3]; // ret; data; 2: push rbx; ret; data; 5: ret
+        let image = image(&code);
+        let text = Text::new(&image, vec![BASE, BASE + 2]);
+        let mut seen = Vec::new();
+        assert!(text.sweep_code(|instruction| seen.push((instruction.ip().wrapping_sub(BASE), instruction.len()))));
+        assert!([(0, 1), (2, 1), (3, 1), (5, 1)].iter().all(|one| seen.contains(one)), "{seen:?}");
+    }
+
+    #[test]
+    fn words_are_those_at_multiples_of_their_size() {
+        let image = image(&[&0x1122_3344_u64.to_le_bytes()[..], &[1; 8], &[2; 7]].concat());
+        let text = Text::new(&image, Vec::new());
+        let mut words = Vec::new();
+        assert!(text.sweep_words(|word| words.push(word)));
+        assert_eq!(words[BASE as usize / 8..], [0x1122_3344, 0x0101_0101_0101_0101]);
     }
 }
