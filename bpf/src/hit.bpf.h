@@ -24,13 +24,13 @@ static __always_inline int rt_read_slot(u64 slot, u64 *word)
 	return bpf_probe_read_user(word, sizeof(*word), (void *)slot) != 0;
 }
 
-/* The return trampoline is the start of the kernel's area in the process, made with the first hook. */
-static __noinline u64 rt_trampoline(void)
+/*
+ * The return trampoline is the start of an area that the kernel makes in the process when it first
+ * needs it; until then a null pointer is read through, which gives 0.
+ */
+static __always_inline u64 rt_trampoline(void)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct xol_area *area = BPF_CORE_READ(task, mm, uprobes_state.xol_area);
-
-	return area ? BPF_CORE_READ(area, vaddr) : 0;
+	return bpf_get_current_task_btf()->mm->uprobes_state.xol_area->vaddr;
 }
 
 #include "stack.h"

@@ -235,7 +235,7 @@ static long rt_next_above_step(u32 step, void *context)
 		walk->found = index;
 		return 1;
 	}
-	if (frame->stack == walk->stack && frame->slot > walk->hit->slot) {
+	if (frame->stack == walk->stack && frame->slot > walk->hit->slot && frame->slot < walk->slot) {
 		walk->slot = frame->slot;
 		walk->found = index;
 	}
@@ -384,6 +384,7 @@ static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 	if (!frame)
 		return 0;
 	if (frame->slot != hit->slot || frame->region != region) {
+		/* For the dead frames that it closes. */
 		rt_caller(hit);
 		walk.start = thread->frames;
 		rt_repeat(RT_FRAMES, rt_find_step, &walk);

@@ -112,9 +112,29 @@ void deep()
 	tell(calls);
 }
 
+void catch_and_go_deeper(void *argument)
+{
+	Descent descent = *static_cast<Descent *>(argument);
+
+	try {
+		visit(fall, &descent);
+	} catch (const std::runtime_error &) {
+		leaf_far_below(0);
+	}
+}
+
+void deeper_after()
+{
+	Descent descent = {2, -1, -1, false};
+
+	for (int i = 0; i < ROUNDS; i++)
+		visit(catch_and_go_deeper, &descent);
+	truth("visit*%d(visit!(visit!(visit!)) leaf)", ROUNDS);
+}
+
 const scenario scenarios[] = {
 	{"caught_outside", caught_outside}, {"caught_inside", caught_inside}, {"rethrown", rethrown},
-	{"destructors", destructors},	    {"deep", deep},
+	{"destructors", destructors},	    {"deep", deep},		    {"deeper_after", deeper_after},
 };
 
 } // namespace

@@ -46,6 +46,16 @@ __attribute__((format(printf, 1, 2))) static void truth(const char *format, ...)
 	dprintf(STDOUT_FILENO, "truth %d %ld %s\n", getpid(), syscall(SYS_gettid), calls);
 }
 
+// Calls leaf from far below its caller on the stack, and writes to all of the stack in between.
+__attribute__((noinline, unused)) static void leaf_far_below(int number)
+{
+	char room[4096];
+
+	memset(room, number, sizeof(room));
+	__asm__ volatile("" : : "r"(room) : "memory");
+	leaf(number);
+}
+
 static int run_scenario(int argc, char **argv, const struct scenario *scenarios, int count)
 {
 	for (int i = 0; argc > 1 && i < count; i++) {

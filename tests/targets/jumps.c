@@ -39,6 +39,20 @@ static void long_jumps(void)
 	truth("visit*%d(visit!(visit!(leaf)) leaf)", ROUNDS);
 }
 
+static void land_and_go_deeper(void *unused)
+{
+	if (setjmp(landing) == 0)
+		visit(visit_and_jump, unused);
+	leaf_far_below(0);
+}
+
+static void deeper_after_long_jumps(void)
+{
+	for (int i = 0; i < ROUNDS; i++)
+		visit(land_and_go_deeper, NULL);
+	truth("visit*%d(visit!(visit!(leaf)) leaf)", ROUNDS);
+}
+
 static sigjmp_buf signal_landing;
 
 static void jump_from_handler(int number)
@@ -241,6 +255,7 @@ static void interleaved(void)
 
 static const struct scenario scenarios[] = {
 	{ "long_jumps", long_jumps },
+	{ "deeper_after_long_jumps", deeper_after_long_jumps },
 	{ "signal_jumps", signal_jumps },
 	{ "signals", signals },
 	{ "signals_below", signals_below },

@@ -154,6 +154,19 @@ fn without_memory_for_deep_frames_their_calls_are_lost() {
 }
 
 #[test]
+fn longjmp_over_all_frames_there_can_be() {
+    let mut thread = Thread::new();
+    let enter = |thread: &mut Thread, slot| {
+        thread.enter(Hit { slot, stack: OWN, now: 0 }, 1, PolicyCode::RT_POLICY_RET_SITE);
+    };
+    (0..u64::from(FRAMES)).for_each(|level| enter(&mut thread, 1_000_000 - 16 * level));
+    enter(&mut thread, 1_000_016);
+    let frames = thread.frames();
+    assert_eq!(frames.iter().map(|frame| frame.call.parent).collect::<Vec<_>>(), [0]);
+    assert!(thread.records().iter().all(|call| call.ending == EndingCode::RT_UNWOUND));
+}
+
+#[test]
 fn returns_beyond_the_hooks_of_the_kernel_are_unseen() {
     let mut thread = Thread::new();
     let depth = u64::from(HOOKED_MAX) + 3;

@@ -28,6 +28,11 @@ fn forty_calls_deep() {
 }
 
 #[test]
+fn calls_deeper_than_those_that_were_left() {
+    Scenario::new("exceptions", "deeper_after").run();
+}
+
+#[test]
 fn rust_panics() {
     Scenario::new("panic", "").run();
 }

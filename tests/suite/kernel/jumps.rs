@@ -11,6 +11,11 @@ fn longjmp_over_calls() {
 }
 
 #[test]
+fn calls_deeper_than_those_that_a_longjmp_left() {
+    Scenario::new("jumps", "deeper_after_long_jumps").run();
+}
+
+#[test]
 fn siglongjmp_out_of_a_handler_over_calls() {
     Scenario::new("jumps", "signal_jumps").run();
 }
