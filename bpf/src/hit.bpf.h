@@ -68,11 +68,7 @@ static __noinline u32 find_stack(struct rt_thread *thread, u64 sp)
 
 	if (!thread)
 		return RT_STACK_UNKNOWN;
-	query.own = BPF_CORE_READ(task, mm, start_stack);
-	if (task->pid != task->tgid && sp > query.own)
-		query.own = task->thread.fsbase;
-	else if (task->pid != task->tgid && query.own - sp > task->thread.fsbase - sp)
-		query.own = task->thread.fsbase;
+	query.own = task->pid == task->tgid ? BPF_CORE_READ(task, mm, start_stack) : task->thread.fsbase;
 	/* The look-up gives up while another thread changes the mappings. */
 	for (i = 0; i < VMA_TRIES; i++) {
 		if (bpf_find_vma(task, sp, stack_of_mapping, &query, 0) == 0)

@@ -97,6 +97,17 @@ pub fn check_capabilities() -> Result<(), Error> {
     if missing.is_empty() { Ok(()) } else { Err(Error::Missing(missing)) }
 }
 
+/// Refuses to run in a process-id namespace below the host's, where the kernel side and we would
+/// mean different processes by one number.
+pub fn check_namespace() -> Result<(), Error> {
+    // `PROC_PID_INIT_INO` of the kernel.
+    const HOST: &str = "pid:[4026531836]";
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(namespace) if namespace.as_os_str() != HOST => Err(Error::Namespace),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what is not a process with memory of its own, and what the caller could not ptrace.
 ///
 /// The kernel itself is asked, so that its security modules and namespaces count too.
@@ -154,6 +165,9 @@ pub enum Error {
     /// Capabilities are missing without which nothing can be traced.
     #[error("failed to trace: missing {}", list(.0))]
     Missing(Vec<Capability>),
+    /// We run in a process-id namespace of our own.
+    #[error("failed to trace: rtrace runs in a process-id namespace of its own")]
+    Namespace,
     /// There is no such process.
     #[error("failed to trace process {0}: no such process")]
     NoProcess(u32),
@@ -199,6 +213,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Missing(_) | Error::Denied { .. } => Some(become_able()),
+            Error::Namespace => Some("run it on the host, or start the container with --pid=host".to_owned()),
             Error::Thread { process, .. } => {
                 Some(format!("name the process, whose threads are all traced: -p {process}"))
             }

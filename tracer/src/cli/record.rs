@@ -112,6 +112,7 @@ pub fn completeness(summary: &Summary, recording: &Recording) -> Outcome {
 /// Refuses early what cannot work.
 pub fn check_processes(pids: &[u32]) -> anyhow::Result<()> {
     privilege::check_capabilities()?;
+    privilege::check_namespace()?;
     for &pid in pids {
         privilege::check_process(pid)?;
         if pid == std::process::id() {

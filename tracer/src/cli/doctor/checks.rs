@@ -23,6 +23,7 @@ pub fn diagnose() -> Diagnosis {
         Err(error) => vec![Check::no("capabilities", error.to_string())],
     });
     checks.extend([
+        namespace(privilege::check_namespace()),
         btf(File::open(BTF).map(drop)),
         jit(read_setting("/proc/sys/net/core/bpf_jit_enable")),
         unprivileged_bpf(read_setting("/proc/sys/kernel/unprivileged_bpf_disabled")),
@@ -75,6 +76,16 @@ fn capabilities_of(capabilities: Capabilities) -> Vec<Check> {
             "libraries of other mount namespaces, and deleted ones, are out of reach",
         ),
     ]
+}
+
+fn namespace(checked: Result<(), privilege::Error>) -> Check {
+    match checked {
+        Ok(()) => Check::ok("process ids", "the host's"),
+        Err(error) => {
+            let check = Check::no("process ids", error.to_string());
+            error.hint().map_or(check.clone(), |hint| check.remedy(hint))
+        }
+    }
 }
 
 fn btf(opened: io::Result<()>) -> Check {
