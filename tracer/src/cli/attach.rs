@@ -42,7 +42,9 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         live: !recording.no_tui,
         stop: &stop,
     }
-    .record(|| Ok(()))?;
+    .record(|| Ok(()))
+    // A process that ended meanwhile is the true cause of whatever failed.
+    .or_else(|error| check_processes(&options.pids).and(Err(error)))?;
     conclude(&summary, &directory);
     Ok(completeness(&summary, recording))
 }
