@@ -42,7 +42,18 @@ fn emulator(name: &str, kernel: &Path, image: &Image, filters: &[String]) -> Com
         parameters += &format!(" {variable}={value}");
     }
     let mut command = Command::new("timeout");
-    command.args([TIMEOUT, "qemu-system-x86_64", "-accel", "tcg", "-smp", "2", "-m", "2G"]);
+    command.args([
+        TIMEOUT,
+        "qemu-system-x86_64",
+        "-accel",
+        "tcg,thread=single",
+        "-cpu",
+        "qemu64,-cx16",
+        "-smp",
+        "2",
+        "-m",
+        "2G",
+    ]);
     command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
     command.arg("-serial").arg(format!("file:{}", messages.display())).args(["-serial", "stdio"]);
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(&image.file).args(["-append", &parameters]);

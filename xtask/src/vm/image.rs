@@ -88,8 +88,10 @@ fn libraries(programs: &[PathBuf], traced: &Path) -> Result<Vec<PathBuf>> {
 /// From the lines of ldd, `NAME => PATH (ADDRESS)` and `PATH (ADDRESS)`.
 fn libraries_in(listed: &str) -> Vec<PathBuf> {
     let lines = listed.lines().filter(|line| line.starts_with('\t'));
-    let mut paths: Vec<PathBuf> =
-        lines.filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/'))).map(PathBuf::from).collect();
+    let mut paths: Vec<PathBuf> = lines
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))
+        .map(PathBuf::from)
+        .collect();
     paths.sort_unstable();
     paths.dedup();
     paths

@@ -85,7 +85,9 @@ fn first_dependency(listed: &str, prefix: &str) -> Option<String> {
 /// Takes the image out of `package` in `folder`, and removes the rest.
 fn unpack(folder: &Path, package: &str, image: &Path) -> Result<()> {
     let unpacked = folder.join("unpacked");
-    let archive = process::output(Command::new("find").arg(folder).args(["-maxdepth", "1", "-name"]).arg(format!("{package}_*.deb")))?;
+    let archive = process::output(
+        Command::new("find").arg(folder).args(["-maxdepth", "1", "-name"]).arg(format!("{package}_*.deb")),
+    )?;
     process::run(Command::new("dpkg-deb").arg("--extract").arg(archive.trim()).arg(&unpacked))?;
     let found = process::output(Command::new("find").arg(&unpacked).args(["-name", "vmlinuz*", "-type", "f"]))?;
     let move_out = || {
