@@ -12,7 +12,7 @@ pub struct SinkError {
 }
 
 impl SinkError {
-    /// An error that reads "failed to <verb> `<object>`: cause".
+    /// An error that reads "failed to ACTION: cause"; the action names its object.
     pub fn new(action: impl std::fmt::Display, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         SinkError { message: format!("failed to {action}: {source}"), source: Some(Box::new(source)) }
     }
