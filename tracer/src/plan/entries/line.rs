@@ -28,8 +28,11 @@ pub fn from_entry(text: &Text, extent: &Range<u64>) -> Vec<u64> {
         && let Some(instruction) = text.instruction(address)
     {
         stack_copied |= copies_stack(&instruction);
+        let behind = address + 1..=instruction.next_ip();
         address = instruction.next_ip();
-        if !continues(&mut info, &instruction, stack_copied) || !extent.contains(&address) || text.is_start(address) {
+        // Code may begin in the middle of an instruction, too.
+        let is_entered = behind.into_iter().any(|address| text.is_start(address));
+        if !continues(&mut info, &instruction, stack_copied) || !extent.contains(&address) || is_entered {
             break;
         }
         line.push(address);

@@ -197,3 +197,10 @@ fn a_site_slides_over_what_the_kernel_refuses() {
     let case = Case { exit: Some(4), ..Case::default() };
     assert!(Case { body: &[&vector[..], &[0xc3]].concat(), ..case }.site().is_err());
 }
+
+#[test]
+fn a_function_inside_an_instruction_ends_the_line() {
+    let body = [0x48, 0x31, 0xc0, 0x55, 0x5d, 0xc3]; // xor rax,rax; push rbp; pop rbp; ret
+    assert_eq!(Case { body: &body, ..Case::default() }.site(), Ok((3, EMULATED)));
+    assert_eq!(Case { body: &body, other: Some(1), ..Case::default() }.site(), Ok((0, STEPPED)));
+}
