@@ -12,7 +12,7 @@ use crossbeam_channel::{Sender, bounded};
 use rtrace_model::{Call, Definition, Event, Header, Sink, SinkError, Summary};
 
 /// Messages that may wait in front of a sink.
-const WAITING: usize = 64;
+const WAITING: usize = 16;
 
 #[derive(Clone)]
 enum Message {
