@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Programs that only count, to try out what the kernel can do. */
+/*
+ * Programs that only count, to try out what the kernel can do. They call what the real programs
+ * cannot do without, so that a kernel that lacks it is found out here.
+ */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 
@@ -10,40 +13,57 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 u64 enters;
 u64 returns;
 
+static long stop(u32 step, void *context)
+{
+	return 1;
+}
+
+static long look(struct task_struct *task, struct vm_area_struct *area, void *context)
+{
+	return 0;
+}
+
+static __always_inline void count(struct pt_regs *ctx, u64 *counter)
+{
+	bpf_find_vma(bpf_get_current_task_btf(), ctx->sp, look, 0, 0);
+	bpf_loop(1, stop, 0, 0);
+	__sync_fetch_and_add(counter, 1 + bpf_get_attach_cookie(ctx));
+}
+
 SEC("uprobe.session")
 int count_session(struct pt_regs *ctx)
 {
 	if (is_return(ctx))
-		__sync_fetch_and_add(&returns, 1);
+		count(ctx, &returns);
 	else
-		__sync_fetch_and_add(&enters, 1);
+		count(ctx, &enters);
 	return 0;
 }
 
 SEC("uprobe.multi")
 int count_multi_enter(struct pt_regs *ctx)
 {
-	__sync_fetch_and_add(&enters, 1);
+	count(ctx, &enters);
 	return 0;
 }
 
 SEC("uretprobe.multi")
 int count_multi_return(struct pt_regs *ctx)
 {
-	__sync_fetch_and_add(&returns, 1);
+	count(ctx, &returns);
 	return 0;
 }
 
 SEC("uprobe")
 int count_single_enter(struct pt_regs *ctx)
 {
-	__sync_fetch_and_add(&enters, 1);
+	count(ctx, &enters);
 	return 0;
 }
 
 SEC("uretprobe")
 int count_single_return(struct pt_regs *ctx)
 {
-	__sync_fetch_and_add(&returns, 1);
+	count(ctx, &returns);
 	return 0;
 }

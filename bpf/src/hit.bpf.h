@@ -14,9 +14,21 @@ static __always_inline void rt_lost(u32 region, u32 reason)
 
 static __always_inline struct rt_far *rt_far(u32 create)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_thread *thread = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	u32 location, zero = 0;
+	struct rt_far *far;
 
-	return bpf_task_storage_get(&far_frames, task, 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (!thread)
+		return 0;
+	location = thread->location;
+	far = bpf_map_lookup_elem(&far_frames, &location);
+	if (far || !create)
+		return far;
+	far = bpf_map_lookup_elem(&no_far_frames, &zero);
+	if (!far)
+		return 0;
+	bpf_map_update_elem(&far_frames, &location, far, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&far_frames, &location);
 }
 
 static __always_inline int rt_read_slot(u64 slot, u64 *word)

@@ -59,8 +59,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 	u32 pid = task->tgid, id;
 	int code;
 
-	if (!is_traced(pid))
-		return;
+	/* Of a process that ends, threads may come here when its last one has already passed. */
 	thread = abandon_calls(bpf_get_current_task_btf());
 	if (thread) {
 		id = thread->location;
@@ -71,8 +70,9 @@ static __always_inline void on_task_exit(struct task_struct *task)
 			location->end = bpf_ktime_get_ns();
 		}
 		emit_event(RT_EVENT_THREAD_END, pid, task->pid, id);
+		bpf_map_delete_elem(&far_frames, &id);
 	}
-	if (task->signal->live.counter > 0)
+	if (task->signal->live.counter > 0 || !is_traced(pid))
 		return;
 	code = task->signal->group_exit_code;
 	if (!code)

@@ -35,12 +35,22 @@ struct {
 	__type(value, struct rt_thread);
 } threads SEC(".maps");
 
+/* By location. Not in task storage: there Linux 7 finds no memory for more than 8 KiB. */
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
+	__type(key, u32);
 	__type(value, struct rt_far);
 } far_frames SEC(".maps");
+
+/* What a new entry of far_frames is copied from. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_far);
+} no_far_frames SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -51,7 +51,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	open.location = thread->location;
 	BPF_CORE_READ_STR_INTO(&open.comm, task, comm);
 	bpf_seq_write(seq, &open, sizeof(open));
-	walk.far = bpf_task_storage_get(&far_frames, task, 0, 0);
+	walk.far = bpf_map_lookup_elem(&far_frames, &open.location);
 	bpf_loop(RT_OPEN_CHUNK, write_open_step, &walk, 0);
 }
 
