@@ -2,6 +2,7 @@
 
 mod counts;
 mod demo;
+mod fuzz;
 mod lint;
 mod packages;
 mod process;
@@ -33,6 +34,15 @@ enum Task {
     Lint,
     /// Check the form of all source files
     Tidy,
+    /// Search for inputs that break what reads foreign files, and the shadow stack
+    Fuzz {
+        /// What to break; all in turn if it is not given
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(fuzz::TARGETS))]
+        target: Option<String>,
+        /// Time for each
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
     /// Run the tests that trace on kernels of other Debian releases, emulated
     Vm {
         /// Versions, as in tests/vm/kernels.toml; all if none is given
@@ -46,6 +56,7 @@ fn main() -> ExitCode {
         Task::Test => test::run(),
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
+        Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Vm { kernels } => vm::run(&kernels),
     };
     match result {

@@ -1,0 +1,57 @@
+//! Plans probes for the input, taken as an ELF file.
+//!
+//! A probe at a wrong place breaks a program, so whatever the file claims, every site must be a byte
+//! of code, and tell one region and one purpose.
+
+#![no_main]
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use libfuzzer_sys::fuzz_target;
+use rtrace::plan::{Emulation, Hazards, LibrarySource, Options, Plan, PlannedRegion, hazards, plan};
+use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
+use rtrace_symbolizer::Image;
+
+const FIRST: RegionId = RegionId(7);
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(image) = Image::parse(bytes.to_vec()) else { return };
+    check(&image, bytes, Hazards::default(), None);
+    check(&image, bytes, hazards::of_images([("/lib/input.so", &image)].into_iter()), Some(ExitPolicy::RetSite));
+});
+
+fn check(image: &Image, bytes: &[u8], hazards: Hazards, exit: Option<ExitPolicy>) {
+    let Some(source) = source(bytes) else { return };
+    let options = Options { exit, emulated: Emulation { long_nops: true }, ..Options::default() };
+    let Plan { libraries, .. } = plan(vec![source], hazards, &options, FIRST);
+    let regions = &libraries[0].regions;
+    assert!(regions.is_sorted_by(|a, b| a.region.file_offset < b.region.file_offset));
+    assert!(regions.iter().map(|planned| planned.region.id.0).eq(FIRST.0..FIRST.0 + regions.len() as u32));
+    let mut taken = HashMap::new();
+    for planned in regions {
+        for site in sites(planned) {
+            let is_code = image.address(site).is_some_and(|address| image.code(address, 1).is_some());
+            assert!(is_code, "no code at {site:#x}");
+            if let Some(other) = taken.insert(site, planned) {
+                panic!("two purposes at {site:#x}: {other:#x?} and {planned:#x?}");
+            }
+        }
+    }
+}
+
+fn source(bytes: &[u8]) -> Option<LibrarySource> {
+    let image = Image::parse(bytes.to_vec()).ok()?;
+    let exports = image.exports().ok()?;
+    let library = Library { id: LibraryId(0), path: "/lib/input.so".into(), build_id: None, device: 0, inode: 0 };
+    Some(LibrarySource { library, attach_path: PathBuf::from("/lib/input.so"), image, exports, ifuncs: Vec::new() })
+}
+
+/// The file offsets at which a region is probed.
+fn sites(planned: &PlannedRegion) -> Vec<u64> {
+    let mut sites = vec![planned.entry.file_offset];
+    if !planned.is_left_at_once() {
+        sites.extend(planned.exit.sites().iter().map(|site| site.file_offset));
+    }
+    sites
+}
