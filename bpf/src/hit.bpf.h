@@ -12,7 +12,7 @@ static __always_inline void rt_lost(u32 region, u32 reason)
 	count_loss(region, reason);
 }
 
-static __always_inline struct rt_far *rt_far(u32 create)
+static __noinline struct rt_far *rt_far(u32 create)
 {
 	struct rt_thread *thread = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 	u32 location, zero = 0;
