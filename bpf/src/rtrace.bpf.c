@@ -17,9 +17,34 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+struct no_programs {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+};
+
+/* One for each attach type: the kernel refuses to mix them. */
+struct no_programs no_session SEC(".maps");
+struct no_programs no_other SEC(".maps");
+
+const volatile bool never;
+
+/*
+ * Since Linux 6.13 a program's stack is one per CPU. Nothing keeps the kernel from switching to
+ * another thread inside a uprobe's program, and if that runs the program too, both write to the
+ * same stack. A program with a tail call, even one that is never reached, stays on the thread's.
+ */
+#define STAY_ON_OWN_STACK(ctx, programs)                 \
+	do {                                             \
+		if (never)                               \
+			bpf_tail_call(ctx, programs, 0); \
+	} while (0)
+
 SEC("uprobe.session")
 int rt_session(struct pt_regs *ctx)
 {
+	STAY_ON_OWN_STACK(ctx, &no_session);
 	if (is_return(ctx)) {
 		on_exit(ctx, ctx->sp - sizeof(u64));
 		return 0;
@@ -31,6 +56,7 @@ int rt_session(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int rt_multi_enter(struct pt_regs *ctx)
 {
+	STAY_ON_OWN_STACK(ctx, &no_other);
 	on_enter(ctx);
 	return 0;
 }
@@ -38,6 +64,7 @@ int rt_multi_enter(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int rt_multi_exit(struct pt_regs *ctx)
 {
+	STAY_ON_OWN_STACK(ctx, &no_other);
 	on_exit(ctx, ctx->sp);
 	return 0;
 }
@@ -45,6 +72,7 @@ int rt_multi_exit(struct pt_regs *ctx)
 SEC("uretprobe.multi")
 int rt_multi_return(struct pt_regs *ctx)
 {
+	STAY_ON_OWN_STACK(ctx, &no_other);
 	on_exit(ctx, ctx->sp - sizeof(u64));
 	return 0;
 }
@@ -52,6 +80,7 @@ int rt_multi_return(struct pt_regs *ctx)
 SEC("uprobe")
 int rt_single_enter(struct pt_regs *ctx)
 {
+	STAY_ON_OWN_STACK(ctx, &no_other);
 	on_enter(ctx);
 	return 0;
 }
@@ -59,6 +88,7 @@ int rt_single_enter(struct pt_regs *ctx)
 SEC("uprobe")
 int rt_single_exit(struct pt_regs *ctx)
 {
+	STAY_ON_OWN_STACK(ctx, &no_other);
 	on_exit(ctx, ctx->sp);
 	return 0;
 }
@@ -66,6 +96,7 @@ int rt_single_exit(struct pt_regs *ctx)
 SEC("uretprobe")
 int rt_single_return(struct pt_regs *ctx)
 {
+	STAY_ON_OWN_STACK(ctx, &no_other);
 	on_exit(ctx, ctx->sp - sizeof(u64));
 	return 0;
 }

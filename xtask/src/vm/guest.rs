@@ -20,7 +20,7 @@ const ACCELERATOR: &str = "tcg,thread=single";
 
 /// Boots the kernel with the image and reads what comes until it ends.
 pub fn boot(kernel: &Kernel, file: &Path, image: &Image, filters: &[String]) -> Result<Report> {
-    let mut emulator = emulator(&kernel.name, file, image, filters);
+    let mut emulator = emulator(kernel, file, image, filters);
     println!("$ {}", process::shown(&emulator));
     let mut child = emulator.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("failed to start qemu")?;
     let mut report = Report::default();
@@ -34,8 +34,8 @@ pub fn boot(kernel: &Kernel, file: &Path, image: &Image, filters: &[String]) -> 
     Ok(report)
 }
 
-fn emulator(name: &str, kernel: &Path, image: &Image, filters: &[String]) -> Command {
-    let messages = super::folder().join(name).join("console.log");
+fn emulator(kernel: &Kernel, file: &Path, image: &Image, filters: &[String]) -> Command {
+    let messages = super::folder().join(&kernel.name).join("console.log");
     // A panic ends it, as does the guest itself.
     let mut parameters = "console=ttyS0 panic=-1 mitigations=off".to_owned();
     for (variable, value) in [
@@ -47,8 +47,11 @@ fn emulator(name: &str, kernel: &Path, image: &Image, filters: &[String]) -> Com
     }
     let mut command = Command::new("timeout");
     command.args([TIMEOUT, "qemu-system-x86_64", "-accel", ACCELERATOR, "-smp", "2", "-m", "2G"]);
+    if let Some(cpu) = &kernel.cpu {
+        command.args(["-cpu", cpu]);
+    }
     command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
     command.arg("-serial").arg(format!("file:{}", messages.display())).args(["-serial", "stdio"]);
-    command.arg("-kernel").arg(kernel).arg("-initrd").arg(&image.file).args(["-append", &parameters]);
+    command.arg("-kernel").arg(file).arg("-initrd").arg(&image.file).args(["-append", &parameters]);
     command
 }

@@ -24,6 +24,8 @@ pub struct Kernel {
     pub suite: String,
     /// How rtrace attaches its probes; `None` where it must refuse.
     pub mechanism: Option<String>,
+    /// The emulated processor, where qemu's own choice will not do.
+    pub cpu: Option<String>,
 }
 
 impl Matrix {

@@ -64,7 +64,8 @@ mod tests {
     use super::*;
 
     fn kernel(mechanism: Option<&str>) -> Kernel {
-        Kernel { name: "6.1".into(), suite: "bookworm".into(), mechanism: mechanism.map(str::to_owned) }
+        let mechanism = mechanism.map(str::to_owned);
+        Kernel { name: "6.1".into(), suite: "bookworm".into(), mechanism, cpu: None }
     }
 
     fn report(text: &str) -> Report {
