@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Process, Region, RegionId, Summary,
+    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Process, Region, RegionId,
+    Summary,
 };
 
 use crate::Error;
@@ -141,8 +142,8 @@ impl Trace {
 
     /// The calls in batches of at most some 100,000, batches roughly in the order in which calls
     /// ended, each sorted by location and call id. Reversed, the last calls come first.
-    pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Call>, Error>> {
-        read_groups(&self.calls)
+    pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        read_groups(&self.calls).map(|calls| calls.map(Batch::from))
     }
 
     /// The events in batches, by time within each.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Process, Region, RegionId, Sink,
+    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Process, Region, RegionId, Sink,
     SinkError, Summary, Timestamp,
 };
 
@@ -89,11 +89,12 @@ impl Sink for TraceWriter {
             Definition::Region(region) => self.regions.put(region.id, region),
             Definition::Process(process) => self.processes.put((process.pid, process.start), process),
             Definition::Location(location) => self.locations.put(location.id, location),
+            Definition::Metric(_) => {}
         }
         Ok(())
     }
 
-    fn calls(&mut self, batch: &[Call]) -> Result<(), SinkError> {
+    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
         let mut result = self.calls.push(batch);
         if self.calls.is_full() {
             result = result.and_then(|()| self.publish());

@@ -22,10 +22,10 @@ fn a_killed_recorder_leaves_all_but_the_last_second() {
     }
     let loss = Loss { reason: LossReason::RingFull, region: None, count: 9 };
     writer.event(&event(1, EventKind::Loss(loss))).unwrap();
-    writer.calls(&[call(1, 1)]).unwrap();
+    writer.calls(&vec![call(1, 1)].into()).unwrap();
     second();
     writer.tick().unwrap();
-    writer.calls(&vec![call(1, 2); 200_000]).unwrap();
+    writer.calls(&vec![call(1, 2); 200_000].into()).unwrap();
     assert!(path.join("calls/.000001.parquet.tmp").exists(), "the next second is being written");
     // As a kill does: nothing runs any more, not even drop.
     std::mem::forget(writer);
@@ -42,7 +42,7 @@ fn a_killed_recorder_leaves_all_but_the_last_second() {
 fn a_dropped_writer_leaves_no_temporary_file() {
     let parent = tempfile::tempdir().unwrap();
     let (mut writer, path) = begin(parent.path());
-    writer.calls(&vec![call(1, 2); 200_000]).unwrap();
+    writer.calls(&vec![call(1, 2); 200_000].into()).unwrap();
     drop(writer);
     assert!(!path.join("calls/.000001.parquet.tmp").exists());
     assert_eq!(calls(&Trace::open(&path).unwrap()).unwrap(), []);
@@ -52,10 +52,10 @@ fn a_dropped_writer_leaves_no_temporary_file() {
 fn truncated(parent: &Path, finish: bool) -> std::path::PathBuf {
     let (mut writer, path) = begin(parent);
     let all: Vec<Call> = (1..=70_000).map(|id| call(1, id)).collect();
-    writer.calls(&all).unwrap();
+    writer.calls(&all.clone().into()).unwrap();
     second();
     writer.tick().unwrap();
-    writer.calls(&[call(1, 70_001)]).unwrap();
+    writer.calls(&vec![call(1, 70_001)].into()).unwrap();
     second();
     writer.tick().unwrap();
     if finish {
@@ -123,7 +123,7 @@ fn a_vanished_directory_is_named() {
     let parent = tempfile::tempdir().unwrap();
     let (mut writer, path) = begin(parent.path());
     fs::remove_dir_all(&path).unwrap();
-    writer.calls(&[call(1, 1)]).unwrap();
+    writer.calls(&vec![call(1, 1)].into()).unwrap();
     let error = writer.finish(&summary()).unwrap_err();
     let cause = error.source().unwrap().to_string();
     assert!(cause.ends_with("calls/.000001.parquet.tmp`: No such file or directory (os error 2)"), "{cause}");
@@ -136,7 +136,7 @@ proptest! {
     fn damaged_segments_are_errors_at_most(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20)) {
         let parent = tempfile::tempdir().unwrap();
         let (mut writer, path) = begin(parent.path());
-        writer.calls(&[call(1, 1), call(1, 2), call(2, 1)]).unwrap();
+        writer.calls(&vec![call(1, 1), call(1, 2), call(2, 1)].into()).unwrap();
         writer.finish(&summary()).unwrap();
         let segment = path.join("calls/000001.parquet");
         let mut content = fs::read(&segment).unwrap();
@@ -174,7 +174,7 @@ fn a_full_disk_is_named_and_keeps_what_was_written() {
     let path = disk.0.path().join("trace");
     let mut writer = TraceWriter::create(&path, None).unwrap();
     writer.begin(&header()).unwrap();
-    writer.calls(&[call(1, 1)]).unwrap();
+    writer.calls(&vec![call(1, 1)].into()).unwrap();
     second();
     writer.tick().unwrap();
 
@@ -185,7 +185,7 @@ fn a_full_disk_is_named_and_keeps_what_was_written() {
     });
     let error = loop {
         let batch: Vec<Call> = filling.by_ref().take(10_000).collect();
-        if let Err(error) = writer.calls(&batch).and_then(|()| writer.tick()) {
+        if let Err(error) = writer.calls(&batch.clone().into()).and_then(|()| writer.tick()) {
             break error;
         }
     };

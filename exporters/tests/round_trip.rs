@@ -31,7 +31,7 @@ fn a_whole_recording() {
     for event in &events {
         writer.event(event).unwrap();
     }
-    writer.calls(&[call(2, 1), call(1, 2), call(1, 1)]).unwrap();
+    writer.calls(&vec![call(2, 1), call(1, 2), call(1, 1)].into()).unwrap();
     writer.define(&Definition::Process(process("/bin/two"))).unwrap();
     writer.finish(&summary()).unwrap();
 
@@ -66,19 +66,19 @@ fn segments_are_replaced_until_large_and_then_numbered() {
     let all: Vec<Call> = (1..=400_000).map(|id| call(1, id)).collect();
     let segments = || std::fs::read_dir(path.join("calls")).unwrap().count();
 
-    writer.calls(&all[..10]).unwrap();
+    writer.calls(&all[..10].to_vec().into()).unwrap();
     second();
     writer.tick().unwrap();
     assert_eq!(calls(&Trace::open(&path).unwrap()).unwrap(), all[..10]);
 
-    writer.calls(&all[10..100_000]).unwrap();
+    writer.calls(&all[10..100_000].to_vec().into()).unwrap();
     second();
     writer.tick().unwrap();
     assert_eq!(segments(), 1);
     let trace = Trace::open(&path).unwrap();
     assert_eq!(calls(&trace).unwrap(), all[..100_000]);
 
-    writer.calls(&all[100_000..]).unwrap();
+    writer.calls(&all[100_000..].to_vec().into()).unwrap();
     writer.finish(&summary()).unwrap();
     assert_eq!(segments(), 2);
     assert_eq!(calls(&trace).unwrap(), all[..100_000], "a trace that was open stays readable");
@@ -123,7 +123,7 @@ proptest! {
         let parent = tempfile::tempdir().unwrap();
         let (mut writer, path) = begin(parent.path());
         for batch in &batches {
-            writer.calls(batch).unwrap();
+            writer.calls(&batch.to_vec().into()).unwrap();
         }
         writer.finish(&summary()).unwrap();
         let mut expected = batches.concat();

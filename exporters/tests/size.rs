@@ -78,7 +78,7 @@ fn a_call_takes_at_most_ten_bytes() {
             }
             rows += thread.done.len();
             let started = Instant::now();
-            writer.calls(&thread.done).unwrap();
+            writer.calls(&thread.done.clone().into()).unwrap();
             writing += started.elapsed();
             thread.done.clear();
         }

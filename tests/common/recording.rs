@@ -21,7 +21,7 @@ impl Recording {
     pub fn open(directory: &Path) -> Recording {
         let trace = Trace::open(directory).unwrap_or_else(|error| panic!("{error}"));
         let mut calls: BTreeMap<LocationId, Vec<Call>> = BTreeMap::new();
-        for call in trace.calls().flat_map(|batch| batch.unwrap_or_else(|error| panic!("{error}"))) {
+        for call in trace.calls().flat_map(|batch| batch.unwrap_or_else(|error| panic!("{error}")).into_calls()) {
             calls.entry(call.location).or_default().push(call);
         }
         let names = names(trace.regions());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Sender, bounded};
-use rtrace_model::{Call, Definition, Event, Header, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Definition, Event, Header, Sink, SinkError, Summary};
 
 /// Messages that may wait in front of a sink.
 const WAITING: usize = 16;
@@ -18,7 +18,7 @@ const WAITING: usize = 16;
 enum Message {
     Begin(Arc<Header>),
     Define(Arc<Definition>),
-    Calls(Arc<[Call]>),
+    Calls(Arc<Batch>),
     Event(Arc<Event>),
     Tick,
     Finish(Arc<Summary>),
@@ -59,9 +59,9 @@ impl Pipeline {
     }
 
     /// Calls that ended.
-    pub fn calls(&self, batch: Vec<Call>) {
+    pub fn calls(&self, batch: Batch) {
         if !batch.is_empty() {
-            self.send(Message::Calls(batch.into()));
+            self.send(Message::Calls(Arc::new(batch)));
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
     struct Full;
 
     impl Sink for Full {
-        fn calls(&mut self, _: &[Call]) -> Result<(), SinkError> {
+        fn calls(&mut self, _: &Batch) -> Result<(), SinkError> {
             Err(SinkError::new("write `calls`", std::io::Error::other("disk full")))
         }
 
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_sink_that_fails_is_noticed_and_holds_nobody_up() {
-        let call = Call {
+        let call = rtrace_model::Call {
             location: rtrace_model::LocationId(1),
             region: rtrace_model::RegionId(0),
             id: 1,
@@ -155,7 +155,7 @@ mod tests {
         };
         let pipeline = Pipeline::start(vec![Box::new(Full)]);
         for _ in 0..10 * WAITING {
-            pipeline.calls(vec![call]);
+            pipeline.calls(vec![call].into());
         }
         assert!(pipeline.has_failed());
         let error = pipeline.finish(Summary::default()).unwrap_err();

@@ -182,7 +182,7 @@ fn walk<V: walk::Visitor>(trace: &Trace, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
     let mut calls = Vec::new();
     for batch in trace.calls().rev() {
-        calls.append(&mut batch?);
+        calls.append(&mut batch?.into_calls());
         if calls.len() >= CHUNK {
             walk.chunk(&mut calls);
             calls.clear();
@@ -212,7 +212,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
         let calls = script("thread 1\n a 0 5000\n  b 10 1500\n thread 2\n b 0 100");
-        writer.calls(&calls).unwrap();
+        writer.calls(&calls.into()).unwrap();
         let end = ClockAnchor { monotonic: Timestamp(2_000_000), realtime_ns: 0 };
         let losses = vec![Loss { reason: LossReason::RingFull, region: None, count: 2 }];
         let summary = Summary { calls: 3, locations: 2, regions: 6, refused: 1, losses, end, ..Summary::default() };
@@ -283,7 +283,7 @@ node,parent,depth,region,calls,share,inclusive_ns,exclusive_ns,library,function
         for kind in [EventKind::Loss(loss), EventKind::BlindWindow { library: "/l".into(), since }] {
             writer.event(&Event { time: Timestamp(3_000), pid: None, tid: None, kind }).unwrap();
         }
-        writer.calls(&script("thread 1\n a 0 5")).unwrap();
+        writer.calls(&script("thread 1\n a 0 5").into()).unwrap();
         std::thread::sleep(std::time::Duration::from_secs(1));
         writer.tick().unwrap();
         drop(writer);

@@ -151,7 +151,7 @@ impl<'a> Source<'a> {
                 Ending::Unseen => self.summary.unseen += 1,
             }
         }
-        self.pipeline.calls(batch);
+        self.pipeline.calls(batch.into());
     }
 
     /// Defines a location that calls refer to.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Call, Definition, Event, EventKind, Library, LibraryId, LocationId, LossReason, Region, RegionId, Sink, SinkError,
-    Summary,
+    Batch, Call, Definition, Event, EventKind, Library, LibraryId, LocationId, LossReason, Region, RegionId, Sink,
+    SinkError, Summary,
 };
 
 use crate::snapshot::{Function, Snapshot, Totals};
@@ -128,12 +128,12 @@ impl Sink for LiveSink {
             Definition::Location(location) => {
                 sums.threads.insert(location.id);
             }
-            Definition::Process(_) => {}
+            Definition::Process(_) | Definition::Metric(_) => {}
         }
         Ok(())
     }
 
-    fn calls(&mut self, batch: &[Call]) -> Result<(), SinkError> {
+    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
         lock(&self.shared).add(batch);
         Ok(())
     }
@@ -213,8 +213,8 @@ mod tests {
         sink.define(&library("/usr/lib/libz.so.1")).unwrap();
         sink.define(&region(0, "idle")).unwrap();
         sink.define(&region(1, "deflate")).unwrap();
-        sink.calls(&[call(1, 100, 30, Ending::Returned), call(1, 50, 0, Ending::Unwound)]).unwrap();
-        sink.calls(&[call(1, 0, 0, Ending::Unseen)]).unwrap();
+        sink.calls(&vec![call(1, 100, 30, Ending::Returned), call(1, 50, 0, Ending::Unwound)].into()).unwrap();
+        sink.calls(&vec![call(1, 0, 0, Ending::Unseen)].into()).unwrap();
 
         let snapshot = handle.snapshot();
         assert_eq!(snapshot.calls, 3);
@@ -230,7 +230,7 @@ mod tests {
         for definition in [region(0, "old"), location(1), location(2)] {
             sink.define(&definition).unwrap();
         }
-        sink.calls(&[call(0, 10, 0, Ending::Returned)]).unwrap();
+        sink.calls(&vec![call(0, 10, 0, Ending::Returned)].into()).unwrap();
         for definition in [region(0, "new"), location(2)] {
             sink.define(&definition).unwrap();
         }
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn calls_of_an_unknown_region_count_in_the_total_only() {
         let (mut sink, handle) = live("t");
-        sink.calls(&[call(u32::MAX, 10, 0, Ending::Returned)]).unwrap();
+        sink.calls(&vec![call(u32::MAX, 10, 0, Ending::Returned)].into()).unwrap();
         assert_eq!(handle.snapshot().calls, 1);
         assert!(handle.snapshot().functions.is_empty());
     }

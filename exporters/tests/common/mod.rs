@@ -111,7 +111,8 @@ pub fn second() {
 }
 
 pub fn calls(trace: &Trace) -> Result<Vec<Call>, Error> {
-    Ok(trace.calls().collect::<Result<Vec<_>, _>>()?.concat())
+    let batches = trace.calls().collect::<Result<Vec<_>, _>>()?;
+    Ok(batches.iter().flat_map(|batch| batch.iter().copied()).collect())
 }
 
 pub fn summary() -> Summary {

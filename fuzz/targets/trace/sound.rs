@@ -14,7 +14,7 @@ pub fn write(path: &Path, finished: bool) -> Result<(), SinkError> {
     writer.begin(&header())?;
     definitions().iter().try_for_each(|definition| writer.define(definition))?;
     events().iter().try_for_each(|event| writer.event(event))?;
-    writer.calls(&(1..=300).map(call).collect::<Vec<_>>())?;
+    writer.calls(&(1..=300).map(call).collect::<Vec<_>>().into())?;
     if finished {
         let losses = vec![Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count: 2 }];
         writer.finish(&Summary { calls: 300, losses, ..Summary::default() })?;

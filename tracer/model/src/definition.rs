@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
+use crate::{Metric, Timestamp};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -31,6 +31,14 @@ id!(
 id!(
     /// Names a [`Location`] within one trace; counts up from 1.
     LocationId
+);
+id!(
+    /// Names a [`Metric`] within one trace; counts up from 0.
+    MetricId
+);
+id!(
+    /// Names a call path within one trace; counts up from 1.
+    PathId
 );
 
 /// One ELF object file that traced processes map.
@@ -166,4 +174,6 @@ pub enum Definition {
     Process(Process),
     /// A location.
     Location(Location),
+    /// A metric.
+    Metric(Metric),
 }

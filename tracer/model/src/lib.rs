@@ -17,25 +17,34 @@
 //! | [`ExitPolicy`] | – | how a region's exit is seen |
 //! | [`Ending`] | – | how a call ended, or why that is not known |
 //! | [`Loss`] | – | calls or events known to be missing, with the reason |
+//! | [`Metric`] | Metric | something counted on every call, or sampled beside the calls |
+//! | [`Reading`] | – | what one metric counted during one call |
 //! | [`Sink`] | substrate | a consumer of calls |
 //!
 //! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds.
 
+mod batch;
 mod call;
 mod definition;
 mod event;
 mod loss;
+mod metric;
+mod profile;
 mod sink;
 mod summary;
 mod text;
 mod time;
 
+pub use batch::{Batch, Reading};
 pub use call::{Call, Ending};
 pub use definition::{
-    Definition, ExitPolicy, Library, LibraryId, Location, LocationId, Process, Region, RegionId, SymbolName,
+    Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,
+    SymbolName,
 };
 pub use event::{Event, EventKind};
 pub use loss::{Loss, LossReason};
+pub use metric::{Base, Metric, Sample, Scope, Span};
+pub use profile::{HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
 pub use summary::{Header, Summary};
 pub use text::escape;

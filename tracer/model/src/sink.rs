@@ -1,6 +1,6 @@
 //! Consumers of calls.
 
-use crate::{Call, Definition, Event, Header, Summary};
+use crate::{Batch, Definition, Event, Header, PathProfile, Sample, Summary};
 
 /// Why a sink could not go on; names the object and the cause.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +20,9 @@ impl SinkError {
 
 /// A consumer of a recording, live or stored.
 ///
-/// Called in this order: `begin`, then any mix of `define`, `calls`, `event` and `tick`, then
-/// `finish`. A definition comes before the first call that refers to it. The first error ends the
-/// sink: nothing but drop follows.
+/// Called in this order: `begin`, then any mix of `define`, `calls`, `profile`, `samples`, `event`
+/// and `tick`, then `finish`. A definition comes before the first call that refers to it. The first
+/// error ends the sink: nothing but drop follows.
 pub trait Sink: Send {
     /// The recording begins.
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
@@ -38,7 +38,19 @@ pub trait Sink: Send {
 
     /// Calls that ended. Of one location they come in the order of their ends, save that calls of
     /// one instant, and calls around a move to another CPU, may change places.
-    fn calls(&mut self, batch: &[Call]) -> Result<(), SinkError>;
+    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError>;
+
+    /// The call-path profile so far. Rows replace earlier ones of the same location and path.
+    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
+        let _ = paths;
+        Ok(())
+    }
+
+    /// Values of metrics beside the calls, in the order of time per metric and instance.
+    fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
+        let _ = samples;
+        Ok(())
+    }
 
     /// Something that happened beside the calls.
     fn event(&mut self, event: &Event) -> Result<(), SinkError> {

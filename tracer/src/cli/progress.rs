@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use rtrace_model::{Call, Event, EventKind, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Event, EventKind, Sink, SinkError, Summary};
 
 /// A sink that counts, on standard error; silent where that is no terminal.
 pub struct Progress {
@@ -30,7 +30,7 @@ impl Progress {
 }
 
 impl Sink for Progress {
-    fn calls(&mut self, batch: &[Call]) -> Result<(), SinkError> {
+    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
         self.calls += batch.len() as u64;
         Ok(())
     }

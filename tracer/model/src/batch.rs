@@ -1,0 +1,73 @@
+//! Calls that travel together, with what was measured during each.
+
+use std::ops::Deref;
+
+use crate::Call;
+
+/// What one metric counted during one call, in the metric's unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// From the enter to the exit.
+    pub inclusive: u64,
+    /// The part of it counted in the traced calls that this one made itself.
+    pub child: u64,
+}
+
+impl Reading {
+    /// The part counted outside traced callees.
+    pub fn exclusive(self) -> u64 {
+        self.inclusive.saturating_sub(self.child)
+    }
+}
+
+/// Calls, each with one [`Reading`] per call metric of the recording.
+///
+/// Derefs to the calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    calls: Vec<Call>,
+    metrics: usize,
+    readings: Vec<Reading>,
+}
+
+impl Batch {
+    /// Calls with `metrics` readings each: those of the first call, in the order of the metrics'
+    /// ids, then those of the second.
+    ///
+    /// # Panics
+    /// If there are not `metrics` readings for each call.
+    pub fn measured(calls: Vec<Call>, metrics: usize, readings: Vec<Reading>) -> Batch {
+        assert_eq!(readings.len(), calls.len() * metrics, "each call has a reading of each metric");
+        Batch { calls, metrics, readings }
+    }
+
+    /// Number of readings per call.
+    pub fn metrics(&self) -> usize {
+        self.metrics
+    }
+
+    /// The readings of the call at this index, in the order of the metrics' ids.
+    pub fn readings(&self, index: usize) -> &[Reading] {
+        &self.readings[index * self.metrics..(index + 1) * self.metrics]
+    }
+
+    /// The calls alone.
+    pub fn into_calls(self) -> Vec<Call> {
+        self.calls
+    }
+}
+
+impl From<Vec<Call>> for Batch {
+    /// Calls without readings.
+    fn from(calls: Vec<Call>) -> Batch {
+        Batch { calls, metrics: 0, readings: Vec::new() }
+    }
+}
+
+impl Deref for Batch {
+    type Target = [Call];
+
+    fn deref(&self) -> &[Call] {
+        &self.calls
+    }
+}

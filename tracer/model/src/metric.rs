@@ -1,0 +1,118 @@
+//! What is measured beside time: counters on calls, and values sampled beside them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{MetricId, Timestamp};
+
+/// What a metric's values belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Each call: its values are the [`Reading`](crate::Reading)s of batches.
+    Call,
+    /// A thread.
+    Thread,
+    /// A process.
+    Process,
+    /// A CPU socket.
+    Socket,
+    /// The machine.
+    Node,
+}
+
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Scope; 5] = [Scope::Call, Scope::Thread, Scope::Process, Scope::Socket, Scope::Node];
+
+    /// The word used in columns and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scope::Call => "call",
+            Scope::Thread => "thread",
+            Scope::Process => "process",
+            Scope::Socket => "socket",
+            Scope::Node => "node",
+        }
+    }
+
+    /// The scope of that [`name`](Scope::name).
+    pub fn from_name(name: &str) -> Option<Scope> {
+        Scope::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+/// The span of time that a value speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Span {
+    /// From the begin of what it belongs to until the sample: the value only grows.
+    SinceStart,
+    /// From the sample before until this one.
+    SinceLast,
+    /// The instant of the sample.
+    Point,
+    /// From the sample until the next one.
+    UntilNext,
+}
+
+impl Span {
+    /// All spans.
+    pub const ALL: [Span; 4] = [Span::SinceStart, Span::SinceLast, Span::Point, Span::UntilNext];
+
+    /// The word used in columns.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Span::SinceStart => "since_start",
+            Span::SinceLast => "since_last",
+            Span::Point => "point",
+            Span::UntilNext => "until_next",
+        }
+    }
+
+    /// The span of that [`name`](Span::name).
+    pub fn from_name(name: &str) -> Option<Span> {
+        Span::ALL.into_iter().find(|span| span.name() == name)
+    }
+}
+
+/// The base that a unit's exponent is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Base {
+    /// 2
+    Binary,
+    /// 10
+    Decimal,
+}
+
+/// Something measured, in the terms of Score-P's and OTF2's metric model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its id.
+    pub id: MetricId,
+    /// The name that the user gave or knows, such as `page-faults` or `msr/tsc/`.
+    pub name: String,
+    /// The unit without a prefix: `s`, `B`, `#`.
+    pub unit: String,
+    /// What `exponent` is a power of.
+    pub base: Base,
+    /// A value times `base` to this power is in the unit.
+    pub exponent: i32,
+    /// What its values belong to.
+    pub scope: Scope,
+    /// The span of time that a value speaks of.
+    pub span: Span,
+}
+
+/// One value of a metric whose scope is not the call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// What was measured.
+    pub metric: MetricId,
+    /// When.
+    pub time: Timestamp,
+    /// Which thread, process or socket, by its number; 0 for the machine.
+    pub instance: u32,
+    /// The value, in the metric's unit with its base and exponent.
+    pub value: f64,
+}
