@@ -170,7 +170,8 @@ impl Trace {
     }
 }
 
-fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
+/// The row of that key in rows sorted by it.
+pub(crate) fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
     rows.binary_search_by_key(&key, key_of).ok().map(|place| &rows[place])
 }
 

@@ -28,7 +28,7 @@ mod walk;
 use std::io::{self, Write};
 use std::path::Path;
 
-use rtrace_exporters::Trace;
+use rtrace_exporters::TraceSet;
 
 use self::grouping::Grouping;
 use self::groups::Groups;
@@ -150,7 +150,7 @@ struct Report {
 /// # Errors
 /// The trace cannot be read, `out` not be written, or the order does not suit the rows.
 pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
-    let trace = Trace::open(directory)?;
+    let trace = TraceSet::open(directory)?;
     let report = sum_up(&trace, options)?;
     match options.format {
         Format::Table => render::table(&report, options.width, out)?,
@@ -160,7 +160,7 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
+fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
         Some(grouping) => {
@@ -178,7 +178,7 @@ fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
     Ok(Report { title: notes::title(trace), table, notes })
 }
 
-fn walk<V: walk::Visitor>(trace: &Trace, visitor: V) -> Result<Walk<V>, Error> {
+fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
     let mut calls = Vec::new();
     for batch in trace.calls().rev() {
