@@ -11,7 +11,7 @@ use rtrace_model::{
     SinkError, Summary, Timestamp,
 };
 
-use crate::directory::Directory;
+use crate::directory::{Directory, Lock};
 use crate::manifest::Manifest;
 use crate::segment::Segments;
 use crate::table::Table;
@@ -35,6 +35,7 @@ pub struct TraceWriter {
     calls: Segments<Call>,
     events: Segments<Event>,
     published: Instant,
+    lock: Option<Lock>,
 }
 
 impl TraceWriter {
@@ -55,6 +56,7 @@ impl TraceWriter {
             calls: Segments::create(&directory)?,
             events: Segments::create(&directory)?,
             published: Instant::now(),
+            lock: Some(directory.lock()),
             directory,
         })
     }
@@ -130,6 +132,7 @@ impl Sink for TraceWriter {
     fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
         self.manifest.finish(summary.clone());
         let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
+        self.lock = None;
         self.named(result)
     }
 }

@@ -6,7 +6,9 @@
 mod args;
 mod attach;
 mod completions;
+mod diff;
 mod doctor;
+mod info;
 mod message;
 mod plan;
 mod plan_table;
@@ -28,7 +30,7 @@ use args::{Cli, Verb};
 pub enum Outcome {
     /// All is well.
     Complete,
-    /// The answer is no: this machine cannot trace.
+    /// The answer is no: this machine cannot trace, there is a regression.
     Unable,
     /// The record is not complete, and `--strict` was given.
     Incomplete,
@@ -74,6 +76,8 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Diff(options) => diff::diff(options),
+        Verb::Info(options) => info::info(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

@@ -4,6 +4,8 @@
 //! explanation and the verbs need not check again.
 
 mod choice;
+mod diff;
+mod info;
 mod quantity;
 mod recording;
 mod report;
@@ -15,6 +17,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace::report::Format;
 
 use choice::{FORMAT, one_of};
+pub use diff::Diff;
+pub use info::Info;
 pub use recording::Recording;
 pub use report::Report;
 pub use selection::Selection;
@@ -64,6 +68,10 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Compare two traces
+    Diff(Diff),
+    /// Say what a trace holds, and what it lacks
+    Info(Info),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -245,6 +253,8 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  diff         Compare two traces
+  info         Say what a trace holds, and what it lacks
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -275,6 +285,8 @@ Options:
             RUN_EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
+            diff::EXAMPLES,
+            info::EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];
@@ -347,7 +359,7 @@ Options:
         assert_eq!(options("rtrace report out.rtrace"), Options::default());
         assert_eq!(
             options("rtrace report out.rtrace --by tree --sort calls --limit 3 --format json"),
-            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, width: None }
+            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, ..Options::default() }
         );
     }
 

@@ -38,6 +38,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             duration: recording.duration,
         },
         directory: &directory,
+        sinks: &recording.sinks,
         target: &describe(&name, &options.pids),
         live: !recording.no_tui,
         stop: &stop,

@@ -44,6 +44,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             duration: recording.duration,
         },
         directory: &directory,
+        sinks: &recording.sinks,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.
         live: false,
