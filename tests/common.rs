@@ -2,6 +2,7 @@
 
 pub mod launch;
 pub mod oracle;
+pub mod python;
 pub mod recording;
 pub mod rtrace;
 pub mod scenario;
