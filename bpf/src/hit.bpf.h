@@ -6,6 +6,8 @@
 #include "maps.bpf.h"
 
 #define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
+/* Not static: the verifier looks at such a function once. */
+#define rt_rare __noinline
 
 static __always_inline void rt_lost(u32 region, u32 reason)
 {
@@ -46,6 +48,11 @@ static __always_inline u64 rt_trampoline(void)
 }
 
 #include "stack.h"
+
+static __always_inline struct rt_thread *rt_thread(const struct rt_hit *hit)
+{
+	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+}
 
 #define STACK_GUESS (1 << 20) /* without a look at the mappings, this near the top is the own stack */
 #define VMA_TRIES 8

@@ -5,7 +5,8 @@
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
  * includer provides rt_emit() (one record leaves), rt_lost() (one call is missing), rt_far()
  * (storage for deep frames), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
- * the kernel's return trampoline is), and the macro rt_repeat() (bounded loop).
+ * the kernel's return trampoline is), rt_thread() (the thread of a hit), and the macros rt_repeat()
+ * (bounded loop) and rt_rare (a function apart).
  *
  * A frame is known by its slot: the address of the word that holds its return address. Frames may
  * be dead without an exit: a longjmp or an exception has unwound them. On one stack, slots fall
@@ -45,6 +46,7 @@ static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
 static u64 rt_trampoline(void); /* 0: there is none */
+static struct rt_thread *rt_thread(const struct rt_hit *hit);
 
 #define RT_NONE 0xffffffffu
 
@@ -270,19 +272,50 @@ static long rt_caller_step(u32 step, void *context)
 	return 0;
 }
 
-/* The frame that calls the function which is hit; those in the way that the hit proves dead are closed. */
+/*
+ * The hit inside a rare function. The verifier looks at such a function once, on its own, and not
+ * again for each caller, but there it does not know what the pointers in its argument point to, and
+ * its caller no longer does afterwards.
+ */
+static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *given)
+{
+	if (!given)
+		return 0;
+	*hit = *given;
+	hit->thread = rt_thread(given);
+	hit->far = 0;
+	return hit->thread != 0;
+}
+
+/* The place of the frame that calls the function which is hit; dead ones in the way are closed. */
+rt_rare u32 rt_search_caller(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
+	return walk.found;
+}
+
+/* The frame that calls the function which is hit. */
 static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 {
-	struct rt_walk walk = { .hit = hit };
+	struct rt_thread *thread = hit->thread;
 	struct rt_frame *top;
+	u32 found;
 
-	if (hit->thread->frames == 0)
+	if (thread->frames == 0)
 		return 0;
-	top = rt_frame(hit, hit->thread->frames - 1);
+	top = rt_frame(hit, thread->frames - 1);
 	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && !rt_is_dead(hit, top))
 		return top;
-	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
-	return rt_frame(hit, walk.found);
+	found = rt_search_caller(hit);
+	hit->thread = thread;
+	hit->far = 0;
+	return rt_frame(hit, found);
 }
 
 /*
@@ -366,38 +399,48 @@ static long rt_above_step(u32 step, void *context)
 	return 0;
 }
 
+/* An exit of another frame than the youngest. */
+rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
+{
+	struct rt_walk walk = { .region = region, .found = RT_NONE };
+	struct rt_frame *frame;
+	struct rt_hit hit;
+
+	/* For the dead frames that it closes. */
+	rt_search_caller(given);
+	if (!rt_known(&hit, given))
+		return 0;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_find_step, &walk);
+	if (walk.found == RT_NONE)
+		return 0;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_above_step, &walk);
+	frame = rt_frame(&hit, walk.found);
+	if (!frame)
+		return 0;
+	rt_close(&hit, frame, walk.found, RT_RETURNED);
+	return 1;
+}
+
 /*
  * A call exits. Returns whether it was on the stack: it is not when its enter came before the
  * recording or was lost.
  */
 static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 {
-	struct rt_thread *thread = hit->thread;
-	struct rt_walk walk = { .hit = hit, .region = region, .found = RT_NONE };
-	struct rt_frame *frame;
-	u32 index;
+	u32 frames = hit->thread->frames;
+	struct rt_frame *top;
 
-	if (thread->frames == 0)
+	if (frames == 0)
 		return 0;
-	index = thread->frames - 1;
-	frame = rt_frame(hit, index);
-	if (!frame)
+	top = rt_frame(hit, frames - 1);
+	if (!top)
 		return 0;
-	if (frame->slot != hit->slot || frame->region != region) {
-		/* For the dead frames that it closes. */
-		rt_caller(hit);
-		walk.start = thread->frames;
-		rt_repeat(RT_FRAMES, rt_find_step, &walk);
-		if (walk.found == RT_NONE)
-			return 0;
-		walk.start = thread->frames;
-		rt_repeat(RT_FRAMES, rt_above_step, &walk);
-		index = walk.found;
-		frame = rt_frame(hit, index);
-		if (!frame)
-			return 0;
-	}
-	rt_close(hit, frame, index, RT_RETURNED);
+	if (top->slot != hit->slot || top->region != region)
+		return rt_exit_below(hit, region);
+	rt_close(hit, top, frames - 1, RT_RETURNED);
 	return 1;
 }
 

@@ -47,7 +47,14 @@ static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void
 	}
 }
 
+#define rt_rare static
+
 #include "stack.h"
+
+static struct rt_thread *rt_thread(const struct rt_hit *hit)
+{
+	return hit->thread;
+}
 
 static struct rt_call to_call(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
 {
