@@ -5,6 +5,7 @@ mod attach;
 mod exceptions;
 mod exits;
 mod jumps;
+mod leftovers;
 mod linkage;
 mod processes;
 mod qt;

@@ -7,6 +7,7 @@
 pub mod attach;
 pub mod command;
 pub mod host;
+pub mod leftovers;
 pub mod newcomers;
 pub mod perf;
 pub mod pipeline;
