@@ -45,6 +45,15 @@ impl Directory {
         Ok(directory)
     }
 
+    /// Removes the directory with its folders, where nothing was written.
+    pub(crate) fn discard(&self) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            // A folder that holds something stays, and so does what is not a folder.
+            let _ = fs::remove_dir(entry.path());
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
