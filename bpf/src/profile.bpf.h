@@ -59,6 +59,8 @@ static __always_inline u32 rt_path(struct rt_thread *thread, const struct rt_fra
 		path = bpf_map_lookup_elem(&paths, &parent);
 		if (!path)
 			return NO_PATH;
+		/* Else clang computes the address before the test, which the verifier refuses. */
+		barrier_var(path);
 		last = &path->last;
 	}
 	if (last->region == region && last->path)

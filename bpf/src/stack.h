@@ -410,15 +410,13 @@ static long rt_above_step(u32 step, void *context)
 	return 0;
 }
 
-/* An exit of another frame than the youngest. */
+/* An exit of another frame than the youngest. Those that the hit proves dead are closed already. */
 rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
 {
 	struct rt_walk walk = { .region = region, .found = RT_NONE };
 	struct rt_frame *frame;
 	struct rt_hit hit;
 
-	/* For the dead frames that it closes. */
-	rt_search_caller(given);
 	if (!rt_known(&hit, given))
 		return 0;
 	walk.hit = &hit;
@@ -449,8 +447,11 @@ static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 	top = rt_frame(hit, frames - 1);
 	if (!top)
 		return 0;
-	if (top->slot != hit->slot || top->region != region)
+	if (top->slot != hit->slot || top->region != region) {
+		/* For the dead frames that it closes. */
+		rt_search_caller(hit);
 		return rt_exit_below(hit, region);
+	}
 	rt_close(hit, top, frames - 1, RT_RETURNED);
 	return 1;
 }
