@@ -22,8 +22,9 @@ struct rt_frame {
 	u32 region;
 	u32 stack; /* enum rt_stack_key */
 	u16 depth;
-	u16 hooked; /* its return goes through the kernel's trampoline */
-	u32 reserved;
+	u8 hooked; /* its return goes through the kernel's trampoline */
+	u8 marked; /* a call that it made left as a record, so it must, too */
+	u32 path; /* 0 without a profile */
 };
 
 struct rt_thread {
@@ -35,6 +36,7 @@ struct rt_thread {
 	u32 frames; /* number of frames */
 	u32 hooked; /* number of hooked frames */
 	u32 unhooked; /* no return of this thread may be hooked */
+	struct rt_callee last_root;
 	struct rt_frame near[RT_FRAMES_NEAR];
 };
 

@@ -8,6 +8,12 @@
 /* Set before loading. */
 const volatile bool follow_children;
 
+/* Whether calls are folded by call path. */
+const volatile bool profiled;
+
+/* Where calls are folded, those of at least this duration leave as records, too. */
+const volatile u64 written_from;
+
 /* Live switch: nothing is recorded while 0. */
 volatile u32 armed;
 
@@ -18,6 +24,9 @@ volatile u32 open_first;
 u64 exits_without_enter;
 
 u32 last_location;
+
+/* Entries of `paths` in use or used before; the first is not one. */
+u32 last_path;
 
 /* Process ids that are traced, with an enum rt_traced. */
 struct {
@@ -67,6 +76,29 @@ struct {
 	__type(key, struct rt_loss_key);
 	__type(value, u64);
 } losses SEC(".maps");
+
+/* By path id; their number is set before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_path);
+} paths SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_path_key);
+	__type(value, u32);
+} path_ids SEC(".maps");
+
+/* Ids whose location has ended, to be used again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_paths SEC(".maps");
 
 struct call_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -16,8 +16,8 @@ static long write_open_step(u32 step, void *context)
 {
 	struct open_walk *walk = context;
 	u32 index = walk->first + step;
+	struct rt_open_call open = {};
 	struct rt_frame *frame;
-	struct rt_call call;
 
 	if (index >= walk->thread->frames)
 		return 1;
@@ -27,8 +27,9 @@ static long write_open_step(u32 step, void *context)
 		frame = &walk->far->frame[index - RT_FRAMES_NEAR];
 	else
 		return 1;
-	fill_call(&call, walk->thread->location, frame, 0, RT_OPEN);
-	bpf_seq_write(walk->seq, &call, sizeof(call));
+	fill_call(&open.call, walk->thread->location, frame, 0, RT_OPEN);
+	open.path = frame->path;
+	bpf_seq_write(walk->seq, &open, sizeof(open));
 	return 0;
 }
 

@@ -12,8 +12,9 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::Error;
+use crate::profile::ProfileOptions;
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
-use crate::wire::{self, CallRecord, Limit, LocationRecord, LossKey, OpenThreadRecord, TracedCode};
+use crate::wire::{self, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, TracedCode};
 
 /// How probes are attached; the better ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct LoadOptions {
     pub ring_bytes: u32,
     /// Whether children of traced processes are traced from their first instruction.
     pub follow_children: bool,
+    /// Whether calls are folded by call path, and how; `None`: every call leaves as a record.
+    pub profile: Option<ProfileOptions>,
 }
 
 /// The calls that were running on one thread when recording was switched off.
@@ -57,7 +60,7 @@ pub struct OpenThread {
     /// The thread.
     pub thread: OpenThreadRecord,
     /// Its running calls, the oldest first; durations are 0.
-    pub calls: Vec<CallRecord>,
+    pub calls: Vec<OpenCallRecord>,
 }
 
 /// The loaded programs. Dropping them detaches all and leaves nothing in the kernel.
@@ -75,6 +78,7 @@ struct Shared {
     armed: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
+    last_path: &'static AtomicU32,
 }
 
 impl Shared {
@@ -87,6 +91,7 @@ impl Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
+                last_path: AtomicU32::from_ptr(&raw mut bss.last_path),
             }
         }
     }
@@ -107,6 +112,9 @@ impl Programs {
         select_programs(&mut open, options.mechanism);
         open.maps.rodata_data.as_mut().expect("the programs have read-only data").follow_children =
             options.follow_children;
+        if let Some(profile) = &options.profile {
+            profile.configure(&mut open).map_err(load_error)?;
+        }
         let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
         open.maps.rings.set_max_entries(u32::try_from(possible).unwrap_or(u32::MAX)).map_err(load_error)?;
         let mut skel = open.load().map_err(load_error)?;
@@ -209,6 +217,11 @@ impl Programs {
             }
         }
         Ok(losses)
+    }
+
+    /// Number of entries of the table of call paths that are or were in use.
+    pub(crate) fn paths_used(&self) -> u32 {
+        self.shared.last_path.load(Ordering::Relaxed)
     }
 
     /// The calls that run on every thread with a location. Only meaningful after

@@ -9,6 +9,8 @@
 #include <bpf/bpf_tracing.h>
 
 #include "maps.bpf.h"
+#include "loss.bpf.h"
+#include "profile.bpf.h"
 #include "emit.bpf.h"
 #include "hit.bpf.h"
 #include "lifecycle.bpf.h"
@@ -138,6 +140,8 @@ struct {
 	struct rt_call call;
 	struct rt_event event;
 	struct rt_open_thread open;
+	struct rt_open_call open_call;
+	struct rt_path_key path_key;
 	enum rt_cookie cookie;
 	enum rt_policy policy;
 	enum rt_loss loss;

@@ -3,7 +3,7 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides rt_emit() (one record leaves), rt_lost() (one call is missing), rt_far()
+ * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one call is missing), rt_far()
  * (storage for deep frames), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
  * the kernel's return trampoline is), rt_thread() (the thread of a hit), and the macros rt_repeat()
  * (bounded loop) and rt_rare (a function apart).
@@ -41,7 +41,9 @@ struct rt_hit {
 };
 
 /* Provided by the includer. */
-static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending);
+/* Returns whether there is a record of the call. */
+static u32 rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending);
+static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
@@ -191,7 +193,15 @@ static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32
 	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
 }
 
-/* Ends one frame: its record leaves, its parent gets its time, it is taken out. */
+/* A call leaves, its caller is still there or null. Who reads its record will look for its caller's. */
+static __always_inline void rt_leave(u32 location, const struct rt_frame *frame, struct rt_frame *caller,
+				     u64 duration, u32 ending)
+{
+	if (rt_emit(location, frame, duration, ending) && caller)
+		caller->marked = 1;
+}
+
+/* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
 	struct rt_frame *parent = rt_older(hit, frame->parent, index);
@@ -199,7 +209,7 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 
 	if (parent)
 		parent->child += duration;
-	rt_emit(hit->thread->location, frame, duration, ending);
+	rt_leave(hit->thread->location, frame, parent, duration, ending);
 	rt_remove(hit, frame, index);
 }
 
@@ -343,15 +353,16 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		fresh.parent = parent->id;
 		fresh.depth = parent->depth + 1;
 	}
+	fresh.path = rt_path(thread, parent, region);
 
 	if (policy == RT_POLICY_INSTANT) {
-		rt_emit(thread->location, &fresh, 0, RT_RETURNED);
+		rt_leave(thread->location, &fresh, parent, 0, RT_RETURNED);
 		return 0;
 	}
 	/* Hooking is refused where it could harm, or where the kernel would not do it. */
 	if (policy == RT_POLICY_ENTRY_ONLY ||
 	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
-		rt_emit(thread->location, &fresh, 0, RT_UNSEEN);
+		rt_leave(thread->location, &fresh, parent, 0, RT_UNSEEN);
 		return 0;
 	}
 	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
@@ -399,15 +410,13 @@ static long rt_above_step(u32 step, void *context)
 	return 0;
 }
 
-/* An exit of another frame than the youngest. */
+/* An exit of another frame than the youngest. Those that the hit proves dead are closed already. */
 rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
 {
 	struct rt_walk walk = { .region = region, .found = RT_NONE };
 	struct rt_frame *frame;
 	struct rt_hit hit;
 
-	/* For the dead frames that it closes. */
-	rt_search_caller(given);
 	if (!rt_known(&hit, given))
 		return 0;
 	walk.hit = &hit;
@@ -438,8 +447,11 @@ static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 	top = rt_frame(hit, frames - 1);
 	if (!top)
 		return 0;
-	if (top->slot != hit->slot || top->region != region)
+	if (top->slot != hit->slot || top->region != region) {
+		/* For the dead frames that it closes. */
+		rt_search_caller(hit);
 		return rt_exit_below(hit, region);
+	}
 	rt_close(hit, top, frames - 1, RT_RETURNED);
 	return 1;
 }

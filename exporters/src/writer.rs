@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Process, Region, RegionId, Sink,
-    SinkError, Summary, Timestamp,
+    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, PathId, PathProfile, Process,
+    Region, RegionId, Sink, SinkError, Summary, Timestamp,
 };
 
 use crate::directory::Directory;
@@ -35,6 +35,8 @@ pub struct TraceWriter {
     locations: Table<LocationId, Location>,
     calls: Segments<Call>,
     events: Segments<Event>,
+    /// Present once there is a profile: recordings without have no such file.
+    profile: Option<Table<(LocationId, PathId), PathProfile>>,
     published: Instant,
 }
 
@@ -56,6 +58,7 @@ impl TraceWriter {
             locations: Table::new(),
             calls: Segments::create(&directory)?,
             events: Segments::create(&directory)?,
+            profile: None,
             published: Instant::now(),
             directory,
         })
@@ -68,6 +71,9 @@ impl TraceWriter {
         self.locations.publish(&self.directory)?;
         self.events.publish()?;
         self.calls.publish()?;
+        if let Some(profile) = &mut self.profile {
+            profile.publish(&self.directory)?;
+        }
         self.published = Instant::now();
         Ok(())
     }
@@ -111,6 +117,14 @@ impl Sink for TraceWriter {
             result = result.and_then(|()| self.publish());
         }
         self.named(result)
+    }
+
+    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
+        let profile = self.profile.get_or_insert_with(Table::new);
+        for path in paths {
+            profile.put((path.location, path.path), path);
+        }
+        Ok(())
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SinkError> {

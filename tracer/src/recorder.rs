@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{LoadOptions, Mechanism, Programs};
+use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
 use rtrace_model::{Definition, Event, EventKind, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
@@ -55,6 +55,8 @@ pub struct Options<'a> {
     pub ring_bytes: u32,
     /// Whether children are recorded too.
     pub follow: bool,
+    /// Whether calls are folded by call path, and which of them are recorded one by one then.
+    pub profile: Option<ProfileOptions>,
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
 }
@@ -74,8 +76,12 @@ pub fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    let load =
-        LoadOptions { mechanism: options.mechanism, ring_bytes: options.ring_bytes, follow_children: options.follow };
+    let load = LoadOptions {
+        mechanism: options.mechanism,
+        ring_bytes: options.ring_bytes,
+        follow_children: options.follow,
+        profile: options.profile,
+    };
     let programs = Programs::load(&load)?;
     let mut recording =
         Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0, blind_windows: 0 };
@@ -156,7 +162,7 @@ impl Recording<'_> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let mut source = Source::new(self.programs, pipeline, pids)?;
+        let mut source = Source::new(self.programs, pipeline, pids, self.options.profile.as_ref())?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();

@@ -12,6 +12,9 @@
 //!   and unwound, not open. Percentiles have three digits.
 //! - *unseen* calls have no duration and are in no time.
 //! - *lost* are calls known to be missing.
+//!
+//! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
+//! as from single calls, save that p50 and p99 are upper bounds, powers of two.
 
 mod grouping;
 mod groups;
@@ -180,6 +183,10 @@ fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
 
 fn walk<V: walk::Visitor>(trace: &Trace, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
+    if !trace.profile().is_empty() {
+        walk.paths(trace.profile());
+        return Ok(walk);
+    }
     let mut calls = Vec::new();
     for batch in trace.calls().rev() {
         calls.append(&mut batch?.into_calls());

@@ -3,6 +3,7 @@
 //! It keeps no more than a batch and one definition per thread and process.
 
 mod open;
+mod paths;
 mod processes;
 
 use std::collections::HashMap;
@@ -10,11 +11,12 @@ use std::collections::HashMap;
 use rtrace_bpf::wire::{
     CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION, comm,
 };
-use rtrace_bpf::{Error, Programs, Reader};
+use rtrace_bpf::{Error, ProfileOptions, Programs, Reader};
 use rtrace_model::{
     Call, Definition, Ending, Event, EventKind, Location, LocationId, Loss, LossReason, RegionId, Summary, Timestamp,
 };
 
+use self::paths::Paths;
 use self::processes::Processes;
 use crate::host;
 use crate::pipeline::Pipeline;
@@ -34,6 +36,10 @@ pub struct Source<'a> {
     bad_records: u64,
     reported: HashMap<(LossReason, Option<RegionId>), u64>,
     other_processes: bool,
+    /// Where calls are folded.
+    paths: Option<Paths>,
+    /// Whether calls leave as records.
+    is_written: bool,
     summary: Summary,
 }
 
@@ -42,7 +48,12 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// The rings cannot be mapped.
-    pub fn new(programs: &'a Programs, pipeline: &'a Pipeline, pids: &[u32]) -> Result<Source<'a>, Error> {
+    pub fn new(
+        programs: &'a Programs,
+        pipeline: &'a Pipeline,
+        pids: &[u32],
+        profile: Option<&ProfileOptions>,
+    ) -> Result<Source<'a>, Error> {
         let mut source = Source {
             programs,
             pipeline,
@@ -54,6 +65,8 @@ impl<'a> Source<'a> {
             bad_records: 0,
             reported: HashMap::new(),
             other_processes: false,
+            paths: profile.map(|_| Paths::default()),
+            is_written: profile.is_none_or(|profile| profile.written_from.is_some()),
             summary: Summary::default(),
         };
         for &pid in pids {
@@ -111,6 +124,7 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A map cannot be read.
     pub fn tick(&mut self) -> Result<(), Error> {
+        self.report_paths()?;
         self.report_losses()?;
         self.pipeline.tick();
         Ok(())
@@ -126,12 +140,24 @@ impl<'a> Source<'a> {
         for thread in self.programs.open_calls()? {
             let id = thread.thread.location;
             self.discover(id)?;
-            self.hand_over(open::calls_of(&thread, end.monotonic));
+            let calls = open::calls_of(&thread, end.monotonic);
+            if let Some(paths) = &mut self.paths {
+                calls.iter().for_each(|(call, path)| paths.add_open(*path, call));
+            }
+            if self.is_written {
+                self.hand_over(calls.into_iter().map(|(call, _)| call).collect());
+            }
             if let Some(location) = self.locations.get_mut(&id) {
                 location.calls_entered = Some(thread.thread.calls);
                 location.name = comm(&thread.thread.comm);
                 self.pipeline.define(Definition::Location(location.clone()));
             }
+        }
+        self.report_paths()?;
+        if let Some(paths) = &self.paths {
+            let recorded = self.summary.calls;
+            paths.count(&mut self.summary);
+            self.summary.folded = self.summary.calls.saturating_sub(recorded);
         }
         self.summary.locations = self.locations.len() as u64;
         self.summary.losses = self.losses()?;
@@ -152,6 +178,18 @@ impl<'a> Source<'a> {
             }
         }
         self.pipeline.calls(batch.into());
+    }
+
+    /// Tells the sinks which call paths have more calls than before.
+    fn report_paths(&mut self) -> Result<(), Error> {
+        let Some(mut paths) = self.paths.take() else { return Ok(()) };
+        let rows = paths.read(self.programs)?;
+        for row in &rows {
+            self.discover(row.location.0)?;
+        }
+        self.pipeline.profile(rows);
+        self.paths = Some(paths);
+        Ok(())
     }
 
     /// Defines a location that calls refer to.
@@ -212,6 +250,9 @@ impl<'a> Source<'a> {
             self.pipeline.define(Definition::Location(location.clone()));
             self.locations.insert(id, location);
             self.programs.forget_location(id)?;
+            if let Some(paths) = &mut self.paths {
+                paths.location_ended(id);
+            }
         }
         Ok(())
     }
@@ -278,6 +319,7 @@ fn loss_of(key: &LossKey, count: u64) -> Loss {
         LossCode::RT_LOSS_NO_MEMORY => LossReason::NoMemory,
         LossCode::RT_LOSS_TOO_MANY_LOCATIONS => LossReason::TooManyLocations,
         LossCode::RT_LOSS_EVENT => LossReason::EventLost,
+        LossCode::RT_LOSS_TOO_MANY_PATHS => LossReason::TooManyPaths,
         _ => LossReason::BadRecord,
     };
     Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }

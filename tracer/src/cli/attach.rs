@@ -35,6 +35,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             mechanism: mechanism()?,
             ring_bytes: recording.buffer,
             follow: recording.follow(false),
+            profile: recording.profile(),
             duration: recording.duration,
         },
         directory: &directory,

@@ -41,6 +41,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             mechanism,
             ring_bytes: recording.buffer,
             follow: recording.follow(true),
+            profile: recording.profile(),
             duration: recording.duration,
         },
         directory: &directory,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
 use super::By;
 use super::table::{Column, Shown, Value};
@@ -44,11 +44,11 @@ impl<'a> Grouping<'a> {
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
-    /// The row that a call belongs to.
-    pub(super) fn key(&self, call: &Call) -> Key {
+    /// The row that calls of a region on a location belong to.
+    pub(super) fn key(&self, region: RegionId, location: LocationId) -> Key {
         match self {
-            Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(call.region),
-            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(call.location),
+            Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
+            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
         }
     }
 

@@ -1,9 +1,11 @@
 //! The distribution of durations: exact for few, within a thousandth for many.
 //!
 //! A histogram of three digits takes some 50 kB. Of thousands of functions most are called a few
-//! times, so the first durations are kept as they are.
+//! times, so the first durations are kept as they are. Of folded calls only the power of two below
+//! which each duration lies is known.
 
 use hdrhistogram::Histogram;
+use rtrace_model::HISTOGRAM_BUCKETS;
 
 /// Durations that are kept as they are; they take less than the histogram of as many.
 const FEW: usize = 512;
@@ -12,6 +14,8 @@ const FEW: usize = 512;
 pub(super) enum Latency {
     Few(Vec<u64>),
     Many(Histogram<u32>),
+    /// Calls by [`histogram_bucket`](rtrace_model::histogram_bucket).
+    Folded(Box<[u64; HISTOGRAM_BUCKETS]>),
 }
 
 impl Default for Latency {
@@ -32,7 +36,21 @@ impl Latency {
                 *self = Latency::Many(histogram);
             }
             Latency::Many(histogram) => record(histogram, duration),
+            Latency::Folded(buckets) => buckets[rtrace_model::histogram_bucket(duration)] += 1,
         }
+    }
+
+    /// Adds folded durations. What is there must be folded, too.
+    pub(super) fn record_folded(&mut self, histogram: &[u64; HISTOGRAM_BUCKETS]) {
+        match self {
+            Latency::Folded(buckets) => buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls),
+            Latency::Few(_) | Latency::Many(_) => *self = Latency::Folded(Box::new(*histogram)),
+        }
+    }
+
+    /// Whether percentiles are upper bounds.
+    pub(super) fn is_folded(&self) -> bool {
+        matches!(self, Latency::Folded(_))
     }
 
     /// The duration in nanoseconds that `percent` of all do not exceed; absent when there is none.
@@ -45,8 +63,23 @@ impl Latency {
                 sorted.get(rank.saturating_sub(1)).copied()
             }
             Latency::Many(histogram) => Some(histogram.value_at_percentile(percent.into())),
+            Latency::Folded(buckets) => {
+                let calls: u64 = buckets.iter().sum();
+                let rank = (u128::from(calls) * u128::from(percent)).div_ceil(100).max(1);
+                let mut below = 0;
+                let bucket = buckets.iter().position(|&calls| {
+                    below += u128::from(calls);
+                    below >= rank
+                });
+                bucket.map(largest_in)
+            }
         }
     }
+}
+
+/// The longest duration in a bucket.
+fn largest_in(bucket: usize) -> u64 {
+    if bucket == HISTOGRAM_BUCKETS - 1 { u64::MAX } else { (1 << bucket) - 1 }
 }
 
 fn record(histogram: &mut Histogram<u32>, duration: u64) {
@@ -75,6 +108,22 @@ mod tests {
             let found = latency.percentile(percent).expect("there are many") as f64;
             assert!((found / exact - 1.0).abs() <= 0.001, "p{percent}: {found} for {exact}");
         }
+    }
+
+    #[test]
+    fn percentiles_of_folded_durations_are_bounds() {
+        let mut latency = Latency::default();
+        let mut histogram = [0; HISTOGRAM_BUCKETS];
+        for duration in [0, 1, 100, 120, 5_000_000] {
+            histogram[rtrace_model::histogram_bucket(duration)] += 1;
+        }
+        latency.record_folded(&histogram);
+        latency.record_folded(&histogram);
+        assert_eq!(latency.percentile(20), Some(0));
+        assert_eq!(latency.percentile(40), Some(1));
+        assert_eq!(latency.percentile(50), Some(127));
+        assert_eq!(latency.percentile(99), Some((1 << 23) - 1));
+        assert!(latency.is_folded());
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub(super) fn notes(trace: &Trace, losses: &[Loss], lost_callers: u64, left_out:
             notes.extend(lost(losses));
         }
     }
+    if !trace.profile().is_empty() {
+        notes.push("calls were folded by call path: p50 and p99 are upper bounds, all else is exact".to_owned());
+    }
     if lost_callers > 0 {
         notes.push(format!("calls whose caller is not on record: {lost_callers}"));
     }
