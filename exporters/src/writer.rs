@@ -64,6 +64,18 @@ impl TraceWriter {
         })
     }
 
+    /// As [`create`](TraceWriter::create), and makes the directory around it unless it is there:
+    /// for one of the traces that [`TraceSet`](crate::TraceSet) opens as one.
+    ///
+    /// # Errors
+    /// As there; and the directory around it is a trace itself.
+    pub fn create_member(path: &Path, owner: Option<Owner>) -> Result<TraceWriter, Error> {
+        if let Some(around) = path.parent() {
+            Directory::create_around(around, owner)?;
+        }
+        TraceWriter::create(path, owner)
+    }
+
     fn publish(&mut self) -> Result<(), Error> {
         self.libraries.publish(&self.directory)?;
         self.regions.publish(&self.directory)?;

@@ -13,6 +13,7 @@ pub mod perf;
 pub mod pipeline;
 pub mod plan;
 pub mod privilege;
+pub mod rank;
 pub mod recorder;
 pub mod report;
 pub mod source;

@@ -46,6 +46,6 @@ pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span};
 pub use profile::{HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
-pub use summary::{Header, Summary};
+pub use summary::{Header, Rank, Summary};
 pub use text::escape;
 pub use time::{ClockAnchor, Timestamp, format_ns};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
+use rtrace::rank;
 use rtrace_bpf::ProfileOptions;
 
 use super::choice::{MODE, one_of};
@@ -26,6 +27,8 @@ pub struct Recording {
     /// Directory to write the trace to [default: PROGRAM-PID-DATE-TIME.rtrace]
     ///
     /// It is created and must not hold anything yet. Under sudo it belongs to the invoking user.
+    /// Started by mpirun or srun, each rank writes into a directory of its own in it, rank-0000 and
+    /// so on; DIR opens as one trace [default then: PROGRAM-JOB.rtrace].
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
@@ -91,23 +94,36 @@ impl Recording {
         is_folded.then_some(ProfileOptions { max_paths: self.max_paths, written_from })
     }
 
-    /// The directory asked for, or one named after the program, its process and the local time.
+    /// The directory asked for, or one named after the program, its process and the local time; of
+    /// a rank the one in it, or in one named after the program and the job.
     pub fn directory(&self, program: &str, pid: u32) -> PathBuf {
-        let now = local_time(SystemTime::now());
-        self.output.clone().unwrap_or_else(|| PathBuf::from(directory_name(program, pid, &now)))
+        let rank = rank::from_environment();
+        let job = rank.as_ref().and_then(|rank| rank.job.as_deref());
+        let directory = self.output.clone().unwrap_or_else(|| match job {
+            Some(job) => PathBuf::from(format!("{}-{}.rtrace", file_name(program), file_name(job))),
+            None => PathBuf::from(directory_name(program, pid, &local_time(SystemTime::now()))),
+        });
+        match &rank {
+            Some(rank) => directory.join(rank::directory_name(rank)),
+            None => directory,
+        }
     }
 }
 
-fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
-    let program: String = program
-        .chars()
+/// The name without what means something in paths and to shells.
+fn file_name(name: &str) -> String {
+    name.chars()
         .enumerate()
         .map(|(index, c)| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
             '-' | '.' | '+' if index > 0 => c,
             _ => '_',
         })
-        .collect();
+        .collect()
+}
+
+fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
+    let program = file_name(program);
     format!(
         "{program}-{pid}-{:04}{:02}{:02}-{:02}{:02}{:02}.rtrace",
         i64::from(time.tm_year) + 1900,
