@@ -8,43 +8,47 @@ use hdrhistogram::Histogram;
 /// Durations that are kept as they are; they take less than the histogram of as many.
 const FEW: usize = 512;
 
-#[derive(Debug)]
-pub(super) enum Latency {
+/// Durations in nanoseconds, as a distribution.
+#[derive(Clone, Debug, Default)]
+pub struct Latency(Durations);
+
+#[derive(Clone, Debug)]
+enum Durations {
     Few(Vec<u64>),
     Many(Histogram<u32>),
 }
 
-impl Default for Latency {
-    fn default() -> Latency {
-        Latency::Few(Vec::new())
+impl Default for Durations {
+    fn default() -> Durations {
+        Durations::Few(Vec::new())
     }
 }
 
 impl Latency {
     /// Adds a duration in nanoseconds.
-    pub(super) fn record(&mut self, duration: u64) {
-        match self {
-            Latency::Few(durations) if durations.len() < FEW => durations.push(duration),
-            Latency::Few(durations) => {
+    pub fn record(&mut self, duration: u64) {
+        match &mut self.0 {
+            Durations::Few(durations) if durations.len() < FEW => durations.push(duration),
+            Durations::Few(durations) => {
                 let mut histogram = Histogram::new(3).expect("a histogram can have three digits");
                 durations.iter().for_each(|&duration| record(&mut histogram, duration));
                 record(&mut histogram, duration);
-                *self = Latency::Many(histogram);
+                self.0 = Durations::Many(histogram);
             }
-            Latency::Many(histogram) => record(histogram, duration),
+            Durations::Many(histogram) => record(histogram, duration),
         }
     }
 
     /// The duration in nanoseconds that `percent` of all do not exceed; absent when there is none.
-    pub(super) fn percentile(&self, percent: u32) -> Option<u64> {
-        match self {
-            Latency::Few(durations) => {
+    pub fn percentile(&self, percent: u32) -> Option<u64> {
+        match &self.0 {
+            Durations::Few(durations) => {
                 let mut sorted = durations.clone();
                 sorted.sort_unstable();
                 let rank = (sorted.len() * percent as usize).div_ceil(100);
                 sorted.get(rank.saturating_sub(1)).copied()
             }
-            Latency::Many(histogram) => Some(histogram.value_at_percentile(percent.into())),
+            Durations::Many(histogram) => Some(histogram.value_at_percentile(percent.into())),
         }
     }
 }
