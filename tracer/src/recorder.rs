@@ -26,6 +26,9 @@ const READ_PERIOD: Duration = Duration::from_millis(5);
 /// Time between two ticks of the sinks.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
 
+/// Time between two glances at the calls that run.
+const GLANCE_PERIOD: Duration = Duration::from_millis(250);
+
 /// Whose calls are recorded.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject<'a> {
@@ -167,7 +170,7 @@ impl Recording<'_> {
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();
         let released = armed();
-        let mut ticks = 0;
+        let (mut ticks, mut glances) = (0, 0);
         while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
             std::thread::sleep(READ_PERIOD);
             source.pass()?;
@@ -180,6 +183,10 @@ impl Recording<'_> {
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 source.tick()?;
+            }
+            if pipeline.wants_running() && begin.elapsed() >= GLANCE_PERIOD * (glances + 1) {
+                glances += 1;
+                source.glance()?;
             }
             let is_over = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
             if is_over || pids.iter().all(|&pid| source.has_ended(pid)) {

@@ -18,7 +18,6 @@
 
 mod grouping;
 mod groups;
-mod latency;
 mod notes;
 mod render;
 mod stats;

@@ -130,6 +130,25 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Lets the sinks know which calls run.
+    ///
+    /// # Errors
+    /// The frames cannot be read.
+    pub fn glance(&mut self) -> Result<(), Error> {
+        let threads = self.programs.open_calls()?;
+        let now = host::now();
+        let mut running = Vec::new();
+        for thread in threads {
+            let calls = open::running_of(&thread, now);
+            if !calls.is_empty() {
+                self.discover(thread.thread.location)?;
+                running.extend(calls);
+            }
+        }
+        self.pipeline.running(now, running);
+        Ok(())
+    }
+
     /// After disarming: hands over what is left, the calls that still run, and what is missing.
     ///
     /// # Errors
