@@ -29,7 +29,7 @@ pub fn calls_of(thread: &OpenThread, end: Timestamp) -> Vec<(Call, u32)> {
 /// before, and its caller is one taken before it, or none.
 pub fn running_of(thread: &OpenThread, now: Timestamp) -> Vec<Call> {
     let mut running: Vec<Call> = Vec::new();
-    for call in thread.calls.iter().map(call_of) {
+    for call in thread.calls.iter().map(|open| call_of(&open.call)) {
         let above = running.last().is_none_or(|last| last.id < call.id);
         let depth = match call.parent {
             0 => Some(0),
@@ -49,15 +49,18 @@ mod tests {
 
     use super::*;
 
-    fn record(id: u64, parent: u64, start: u64, child: u64) -> OpenCallRecord {
-        let call = CallRecord { id, parent, start, child, ending: EndingCode::RT_OPEN, ..CallRecord::default() };
-        OpenCallRecord { call, ..OpenCallRecord::default() }
+    fn record(id: u64, parent: u64, start: u64, child: u64) -> CallRecord {
+        CallRecord { id, parent, start, child, ending: EndingCode::RT_OPEN, ..CallRecord::default() }
+    }
+
+    fn open(calls: Vec<CallRecord>) -> Vec<OpenCallRecord> {
+        calls.into_iter().map(|call| OpenCallRecord { call, ..OpenCallRecord::default() }).collect()
     }
 
     #[test]
     fn a_callers_child_time_includes_the_call_that_still_runs() {
         let calls = vec![record(1, 0, 100, 30), record(4, 1, 150, 0), record(9, 0, 170, 0)];
-        let thread = OpenThread { thread: OpenThreadRecord::default(), calls };
+        let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls) };
         let calls = calls_of(&thread, Timestamp(200));
         let seen: Vec<_> = calls.iter().map(|(call, _)| (call.id, call.duration, call.child)).collect();
         assert_eq!(seen, [(9, 30, 0), (4, 50, 0), (1, 100, 80)]);
@@ -75,7 +78,8 @@ mod tests {
             with_depth(2, record(9, 5, 300, 0)),  // began after the glance
             with_depth(2, record(99, 5, 180, 0)), // never given out
         ];
-        let thread = OpenThread { thread: OpenThreadRecord { calls: 20, ..OpenThreadRecord::default() }, calls };
+        let thread =
+            OpenThread { thread: OpenThreadRecord { calls: 20, ..OpenThreadRecord::default() }, calls: open(calls) };
         let running = running_of(&thread, Timestamp(200));
         let seen: Vec<_> = running.iter().map(|call| (call.id, call.duration)).collect();
         assert_eq!(seen, [(3, 100), (5, 50)]);
