@@ -24,10 +24,15 @@ typedef unsigned long long u64;
  */
 #define RT_HOOKED_MAX 56
 
-/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 enum rt_limit {
-	RT_OPEN_CHUNK = 256,
+	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
+	RT_OPEN_CHUNK = 128,
+	RT_COUNTERS = 8, /* counters of a recording, at the most */
 };
+
+/* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
+#define RT_ROWS_NEAR 24
+#define RT_ROWS_CHUNK 16 /* a power of two, so that the verifier understands the remainder */
 
 #define RT_COMM_LEN 16
 #define RT_NO_REGION 0xffffffffu
@@ -79,6 +84,23 @@ struct rt_call {
 	enum rt_ending ending;
 };
 
+/* What one counter counted during a call; a record of a call ends in one of each counter. */
+struct rt_reading {
+	u64 inclusive;
+	u64 child; /* part of it counted in traced callees */
+};
+
+/* Where a counter is read. */
+enum rt_count {
+	RT_COUNT_EVENT = 0, /* a performance event of each CPU */
+	RT_COUNT_CPU_TIME = 1, /* ns on a CPU */
+	RT_COUNT_PAGE_FAULTS = 2, /* this and all that follow: what the kernel counts for a task */
+	RT_COUNT_MINOR_FAULTS = 3,
+	RT_COUNT_MAJOR_FAULTS = 4,
+	RT_COUNT_CONTEXT_SWITCHES = 5,
+	RT_COUNT_MIGRATIONS = 6,
+};
+
 /* Value of the table of traced processes. */
 enum rt_traced {
 	RT_TRACED_FROM_EXEC = 0, /* nothing is recorded before its next exec */
@@ -119,7 +141,7 @@ struct rt_loss_key {
 	enum rt_loss reason;
 };
 
-/* What the reader of open frames gets per thread: this, then `frames` struct rt_call. */
+/* What the reader of open frames gets per thread: this, then `frames` records of calls. */
 struct rt_open_thread {
 	u64 calls;
 	u32 location;
@@ -128,6 +150,7 @@ struct rt_open_thread {
 };
 
 _Static_assert(sizeof(struct rt_call) == 56, "record of a call");
+_Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
 _Static_assert(sizeof(struct rt_location) == 48, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");

@@ -3,7 +3,7 @@
 #ifndef RTRACE_HIT_H
 #define RTRACE_HIT_H
 
-#include "maps.bpf.h"
+#include "counter.bpf.h"
 
 #define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
 
@@ -117,7 +117,8 @@ static __always_inline struct rt_thread *new_thread(struct task_struct *task)
 	if (!state || *state == RT_TRACED_FROM_EXEC)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!thread) {
+	if (!thread || !new_counted(task)) {
+		bpf_task_storage_delete(&threads, task);
 		count_loss(RT_NO_REGION, RT_LOSS_NO_MEMORY);
 		return 0;
 	}
@@ -156,6 +157,9 @@ static __always_inline bool on_enter(struct pt_regs *ctx)
 	hit.slot = ctx->sp;
 	hit.stack = stack_key(thread, task, ctx->sp);
 	hit.now = bpf_ktime_get_ns();
+	hit.counted = read_counters(task, hit.now);
+	if (rt_counters && !hit.counted)
+		return false;
 	return rt_enter(&hit, (u32)cookie, (cookie >> RT_COOKIE_POLICY) & 3);
 }
 
@@ -208,6 +212,9 @@ static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
 	if (cookie >> RT_COOKIE_CONDITIONAL & 1 && !is_taken(ctx->flags, (cookie >> RT_COOKIE_CONDITION) & 15))
 		return;
 	if (thread) {
+		hit.counted = read_counters(task, hit.now);
+		if (rt_counters && !hit.counted)
+			return;
 		hit.thread = thread;
 		hit.slot = slot;
 		hit.stack = stack_key(thread, task, slot);

@@ -27,20 +27,10 @@
 #ifndef RTRACE_STACK_H
 #define RTRACE_STACK_H
 
-#include "frame.h"
-
-/* A hit: where and when, and the thread it is on. */
-struct rt_hit {
-	struct rt_thread *thread;
-	struct rt_far *far; /* may be null while no frame is deep */
-	u64 slot;
-	u64 word; /* at the slot, if it is an enter; 0: not known */
-	u64 now;
-	u32 stack;
-};
+#include "counter.h"
 
 /* Provided by the includer. */
-static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending);
+static void rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending);
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
@@ -139,6 +129,7 @@ static long rt_shift_step(u32 step, void *context)
 	if (!to || !from)
 		return 1;
 	*to = *from;
+	rt_move_row(walk->hit, index);
 	return 0;
 }
 
@@ -172,32 +163,34 @@ static long rt_id_step(u32 step, void *context)
 	return 1;
 }
 
-/* The frame with this call id among those below `index`; null if it has ended. */
-static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32 index)
+/* Where the frame with this call id is among those below `index`; RT_NONE if it has ended. */
+static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
 {
 	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .id = id };
 	struct rt_frame *below;
 
 	if (id == 0 || index == 0)
-		return 0;
+		return RT_NONE;
 	below = rt_frame(hit, index - 1);
 	if (!below)
-		return 0;
+		return RT_NONE;
 	if (below->id == id)
-		return below;
+		return index - 1;
 	rt_repeat(RT_FRAMES, rt_id_step, &walk);
-	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
+	return walk.found;
 }
 
 /* Ends one frame: its record leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
-	struct rt_frame *parent = rt_older(hit, frame->parent, index);
+	u32 parent_index = rt_older(hit, frame->parent, index);
+	struct rt_frame *parent = rt_frame(hit, parent_index);
 	u64 duration = hit->now - frame->start;
 
 	if (parent)
 		parent->child += duration;
-	rt_emit(hit->thread->location, frame, duration, ending);
+	rt_measure(hit, index, parent_index);
+	rt_emit(hit, frame, duration, ending);
 	rt_remove(hit, frame, index);
 }
 
@@ -312,19 +305,21 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 	}
 
 	if (policy == RT_POLICY_INSTANT) {
-		rt_emit(thread->location, &fresh, 0, RT_RETURNED);
+		rt_measure_nothing(hit);
+		rt_emit(hit, &fresh, 0, RT_RETURNED);
 		return 0;
 	}
 	/* Hooking is refused where it could harm, or where the kernel would not do it. */
 	if (policy == RT_POLICY_ENTRY_ONLY ||
 	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
-		rt_emit(thread->location, &fresh, 0, RT_UNSEEN);
+		rt_measure_nothing(hit);
+		rt_emit(hit, &fresh, 0, RT_UNSEEN);
 		return 0;
 	}
 	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
 		hit->far = rt_far(1);
 	frame = rt_frame(hit, thread->frames);
-	if (!frame) {
+	if (!frame || !rt_count_from_here(hit, thread->frames)) {
 		rt_lost(region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
 		return 0;
 	}

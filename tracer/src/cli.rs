@@ -6,6 +6,7 @@
 mod args;
 mod attach;
 mod completions;
+mod counters;
 mod doctor;
 mod message;
 mod plan;
@@ -74,6 +75,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Counters(options) => counters::counters(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

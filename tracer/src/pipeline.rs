@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Sender, bounded};
-use rtrace_model::{Batch, Definition, Event, Header, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Definition, Event, Header, Sample, Sink, SinkError, Summary};
 
 /// Messages that may wait in front of a sink.
 const WAITING: usize = 16;
@@ -19,6 +19,7 @@ enum Message {
     Begin(Arc<Header>),
     Define(Arc<Definition>),
     Calls(Arc<Batch>),
+    Samples(Arc<[Sample]>),
     Event(Arc<Event>),
     Tick,
     Finish(Arc<Summary>),
@@ -65,6 +66,13 @@ impl Pipeline {
         }
     }
 
+    /// Values of metrics beside the calls.
+    pub fn samples(&self, samples: Vec<Sample>) {
+        if !samples.is_empty() {
+            self.send(Message::Samples(samples.into()));
+        }
+    }
+
     /// Something that happened beside the calls.
     pub fn event(&self, event: Event) {
         self.send(Message::Event(Arc::new(event)));
@@ -107,6 +115,7 @@ impl Stage {
                     Message::Begin(header) => sink.begin(&header),
                     Message::Define(definition) => sink.define(&definition),
                     Message::Calls(batch) => sink.calls(&batch),
+                    Message::Samples(samples) => sink.samples(&samples),
                     Message::Event(event) => sink.event(&event),
                     Message::Tick => sink.tick(),
                     Message::Finish(summary) => sink.finish(&summary),

@@ -13,6 +13,7 @@ use rtrace_bpf::{LoadOptions, Mechanism, Programs};
 use rtrace_model::{Definition, Event, EventKind, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
+use crate::counters::Counters;
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
@@ -57,6 +58,8 @@ pub struct Options<'a> {
     pub follow: bool,
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
+    /// What is counted on every call.
+    pub counters: &'a Counters,
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
@@ -74,8 +77,12 @@ pub fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    let load =
-        LoadOptions { mechanism: options.mechanism, ring_bytes: options.ring_bytes, follow_children: options.follow };
+    let load = LoadOptions {
+        mechanism: options.mechanism,
+        ring_bytes: options.ring_bytes,
+        follow_children: options.follow,
+        counters: &options.counters.sources,
+    };
     let programs = Programs::load(&load)?;
     let mut recording =
         Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0, blind_windows: 0 };
@@ -83,6 +90,9 @@ pub fn record(
     let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
     pipeline.begin(host::header(options.mechanism.name()));
+    for metric in &options.counters.metrics {
+        pipeline.define(Definition::Metric(metric.clone()));
+    }
     recording.announce(&pipeline, plan, attachment);
 
     let drained = std::thread::scope(|scope| {
@@ -156,7 +166,7 @@ impl Recording<'_> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let mut source = Source::new(self.programs, pipeline, pids)?;
+        let mut source = Source::new(self.programs, &self.options.counters.metrics, pipeline, pids)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();

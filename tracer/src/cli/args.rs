@@ -4,6 +4,7 @@
 //! explanation and the verbs need not check again.
 
 mod choice;
+mod names;
 mod quantity;
 mod recording;
 mod report;
@@ -64,6 +65,8 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// List what can be counted on every call here
+    Counters(Counters),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -171,6 +174,26 @@ EXAMPLES:
     # For a script
     rtrace plan -p 4711 --lib exe --format csv >plan.csv";
 
+/// Options of `rtrace counters`.
+#[derive(Debug, Args)]
+#[command(after_long_help = COUNTERS_EXAMPLES)]
+pub struct Counters {
+    /// List also what does not work here, with the reason
+    #[arg(long)]
+    pub all: bool,
+}
+
+const COUNTERS_EXAMPLES: &str = "\
+EXAMPLES:
+    # What works here
+    rtrace counters
+
+    # Why another counter does not
+    rtrace counters --all
+
+    # Use some
+    rtrace run --lib libz.so --counters task-clock,page-faults -- gzip -k file";
+
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
 #[command(after_long_help = DOCTOR_EXAMPLES)]
@@ -245,6 +268,7 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  counters     List what can be counted on every call here
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -275,6 +299,7 @@ Options:
             RUN_EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
+            COUNTERS_EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];
