@@ -13,6 +13,7 @@ use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
 use rtrace_model::{Definition, Event, EventKind, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
+use crate::counters::Counters;
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
@@ -62,6 +63,8 @@ pub struct Options<'a> {
     pub profile: Option<ProfileOptions>,
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
+    /// What is counted on every call.
+    pub counters: &'a Counters,
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
@@ -84,6 +87,7 @@ pub fn record(
         ring_bytes: options.ring_bytes,
         follow_children: options.follow,
         profile: options.profile,
+        counters: &options.counters.sources,
     };
     let programs = Programs::load(&load)?;
     let mut recording =
@@ -92,6 +96,9 @@ pub fn record(
     let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
     pipeline.begin(host::header(options.mechanism.name()));
+    for metric in &options.counters.metrics {
+        pipeline.define(Definition::Metric(metric.clone()));
+    }
     recording.announce(&pipeline, plan, attachment);
 
     let drained = std::thread::scope(|scope| {
@@ -165,7 +172,8 @@ impl Recording<'_> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let mut source = Source::new(self.programs, pipeline, pids, self.options.profile.as_ref())?;
+        let Options { counters, profile, .. } = self.options;
+        let mut source = Source::new(self.programs, &counters.metrics, profile.as_ref(), pipeline, pids)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
+use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
@@ -39,6 +40,11 @@ pub fn plan(target: Target, options: &plan::Options) -> Plan {
 /// The best mechanism that this kernel has.
 pub fn mechanism() -> anyhow::Result<Mechanism> {
     rtrace_bpf::best_mechanism().map_err(anyhow::Error::msg).hint("rtrace doctor")
+}
+
+/// What is to be counted on every call, ready to be read.
+pub fn counters(recording: &Recording) -> anyhow::Result<Counters> {
+    Ok(counters::open(&recording.counters.0, &rtrace_bpf::online_cpus()?)?)
 }
 
 /// A recording that is ready to begin.

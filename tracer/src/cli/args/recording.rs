@@ -8,6 +8,7 @@ use rtrace::rank;
 use rtrace_bpf::ProfileOptions;
 
 use super::choice::{MODE, one_of};
+use super::names::{Names, parse_counters};
 use super::quantity::{parse_buffer_size, parse_duration};
 
 /// What is recorded of a call.
@@ -68,6 +69,13 @@ pub struct Recording {
     /// Trace only the processes named [default for attach]
     #[arg(long, overrides_with = "follow")]
     no_follow: bool,
+
+    /// Count these on every call, 8 at the most: names of `perf list`, separated by commas
+    ///
+    /// Such as task-clock, page-faults, cycles, instructions:u, LLC-load-misses, r01c2, msr/tsc/ or
+    /// sched:sched_switch; `rtrace counters` lists what works here.
+    #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
+    pub counters: Names,
 
     /// Size of each CPU's ring buffer, rounded up to a power of two
     ///
