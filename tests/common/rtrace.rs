@@ -128,6 +128,12 @@ impl Attached {
         (output, Recording::open(&trace_directory(&self.folder)))
     }
 
+    /// Waits until rtrace ends by itself; gives the folder in which the directory `trace` is left.
+    pub fn finish_folder(mut self) -> TempDir {
+        assert!(self.rtrace.wait().unwrap().success());
+        self.folder
+    }
+
     /// Kills rtrace; gives the folder in which the directory `trace` is left.
     pub fn kill(mut self) -> TempDir {
         self.rtrace.kill().unwrap();

@@ -7,6 +7,7 @@ mod exits;
 mod jumps;
 mod linkage;
 mod processes;
+mod profile;
 mod qt;
 mod readers;
 mod real_programs;
