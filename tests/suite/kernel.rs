@@ -9,6 +9,7 @@ mod ledger;
 mod leftovers;
 mod linkage;
 mod processes;
+mod profile;
 mod qt;
 mod readers;
 mod real_programs;

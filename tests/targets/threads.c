@@ -77,6 +77,15 @@ static void short_lived(void)
 		run_thread(few_calls, &i);
 }
 
+// So slowly that a recorder notices the end of each thread before the next begins.
+static void paced(void)
+{
+	for (int i = 0; i < 3; i++) {
+		run_thread(few_calls, &i);
+		usleep(1500000);
+	}
+}
+
 static void call_leaf(void *unused)
 {
 	(void)unused;
@@ -177,6 +186,7 @@ static const struct scenario scenarios[] = {
 	{ "parallel", parallel },
 	{ "bursts", bursts },
 	{ "short_lived", short_lived },
+	{ "paced", paced },
 	{ "exit", exit_inside },
 	{ "exit_cleanup", exit_inside_with_cleanup },
 	{ "cancel", cancel_inside },
