@@ -22,7 +22,8 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     let target = target::of_processes(&options.pids, &options.selection.libraries)?;
     let recording = &options.recording;
     let counters = counters(recording)?;
-    let plan_options = plan_options(&options.selection, recording.follow(false));
+    let mechanism = mechanism()?;
+    let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(false));
     let plan = plan(target, &plan_options);
     let pid = options.pids.first().copied().unwrap_or_default();
     let name = program(pid);
@@ -33,7 +34,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         plan_options,
         options: Options {
             subject: Subject::Processes(&options.pids),
-            mechanism: mechanism()?,
+            mechanism,
             ring_bytes: recording.buffer,
             follow: recording.follow(false),
             profile: recording.profile(),

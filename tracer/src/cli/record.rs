@@ -20,14 +20,16 @@ use super::args::{Recording, Selection};
 use super::message::Hint as _;
 use super::progress::Progress;
 
-/// How the functions selected are planned; `children`: those of the target are traced too.
-pub fn plan_options(selection: &Selection, children: bool) -> plan::Options {
+/// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
+/// those of the target are traced too.
+pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, children: bool) -> plan::Options {
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
         emulated: plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
         nop5_kills_children: true,
+        can_refuse_hooks: mechanism == Some(Mechanism::Session),
         children,
     }
 }

@@ -22,9 +22,9 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let target = target::of_command(&options.command, &options.selection.libraries)?;
     let recording = &options.recording;
     let counters = counters(recording)?;
-    let plan_options = plan_options(&options.selection, recording.follow(true));
-    let plan = plan(target, &plan_options);
     let mechanism = mechanism()?;
+    let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(true));
+    let plan = plan(target, &plan_options);
 
     let name = program(options);
     let waiting = Waiting::spawn(&options.command).with_context(|| format!("failed to run `{name}`"))?;
