@@ -3,9 +3,10 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides rt_emit() (one record leaves), rt_lost() (one call is missing), rt_far()
+ * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one call is missing), rt_far()
  * (storage for deep frames), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
- * the kernel's return trampoline is), and the macro rt_repeat() (bounded loop).
+ * the kernel's return trampoline is), rt_thread() (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat()
+ * (bounded loop) and rt_rare (a function apart).
  *
  * A frame is known by its slot: the address of the word that holds its return address. Frames may
  * be dead without an exit: a longjmp or an exception has unwound them. On one stack, slots fall
@@ -27,24 +28,18 @@
 #ifndef RTRACE_STACK_H
 #define RTRACE_STACK_H
 
-#include "frame.h"
-
-/* A hit: where and when, and the thread it is on. */
-struct rt_hit {
-	struct rt_thread *thread;
-	struct rt_far *far; /* may be null while no frame is deep */
-	u64 slot;
-	u64 word; /* at the slot, if it is an enter; 0: not known */
-	u64 now;
-	u32 stack;
-};
+#include "counter.h"
 
 /* Provided by the includer. */
-static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending);
+/* Returns whether there is a record of the call. */
+static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending);
+static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
 static u64 rt_trampoline(void); /* 0: there is none */
+static struct rt_thread *rt_thread(const struct rt_hit *hit);
+static struct rt_counted *rt_counted(const struct rt_hit *hit); /* null while nothing is counted */
 
 #define RT_NONE 0xffffffffu
 
@@ -139,6 +134,7 @@ static long rt_shift_step(u32 step, void *context)
 	if (!to || !from)
 		return 1;
 	*to = *from;
+	rt_move_row(walk->hit, index);
 	return 0;
 }
 
@@ -172,32 +168,42 @@ static long rt_id_step(u32 step, void *context)
 	return 1;
 }
 
-/* The frame with this call id among those below `index`; null if it has ended. */
-static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32 index)
+/* Where the frame with this call id is among those below `index`; RT_NONE if it has ended. */
+static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
 {
 	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .id = id };
 	struct rt_frame *below;
 
 	if (id == 0 || index == 0)
-		return 0;
+		return RT_NONE;
 	below = rt_frame(hit, index - 1);
 	if (!below)
-		return 0;
+		return RT_NONE;
 	if (below->id == id)
-		return below;
+		return index - 1;
 	rt_repeat(RT_FRAMES, rt_id_step, &walk);
-	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
+	return walk.found;
 }
 
-/* Ends one frame: its record leaves, its parent gets its time, it is taken out. */
+/* A call leaves, its caller is still there or null. Who reads its record will look for its caller's. */
+static __always_inline void rt_leave(const struct rt_hit *hit, const struct rt_frame *frame, struct rt_frame *caller,
+				     u64 duration, u32 ending)
+{
+	if (rt_emit(hit, frame, duration, ending) && caller)
+		caller->marked = 1;
+}
+
+/* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
-	struct rt_frame *parent = rt_older(hit, frame->parent, index);
+	u32 parent_index = rt_older(hit, frame->parent, index);
+	struct rt_frame *parent = rt_frame(hit, parent_index);
 	u64 duration = hit->now - frame->start;
 
 	if (parent)
 		parent->child += duration;
-	rt_emit(hit->thread->location, frame, duration, ending);
+	rt_measure(hit, index, parent_index);
+	rt_leave(hit, frame, parent, duration, ending);
 	rt_remove(hit, frame, index);
 }
 
@@ -270,19 +276,53 @@ static long rt_caller_step(u32 step, void *context)
 	return 0;
 }
 
-/* The frame that calls the function which is hit; those in the way that the hit proves dead are closed. */
+/*
+ * The hit inside a rare function. The verifier looks at such a function once, on its own, and not
+ * again for each caller, but there it does not know what the pointers in its argument point to, and
+ * its caller no longer does afterwards.
+ */
+static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *given)
+{
+	if (!given)
+		return 0;
+	*hit = *given;
+	hit->thread = rt_thread(given);
+	hit->far = 0;
+	hit->counted = rt_counted(given);
+	return hit->thread && (hit->counted || !rt_counters);
+}
+
+/* The place of the frame that calls the function which is hit; dead ones in the way are closed. */
+rt_rare u32 rt_search_caller(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
+	return walk.found;
+}
+
+/* The frame that calls the function which is hit. */
 static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 {
-	struct rt_walk walk = { .hit = hit };
+	struct rt_counted *counted = hit->counted;
+	struct rt_thread *thread = hit->thread;
 	struct rt_frame *top;
+	u32 found;
 
-	if (hit->thread->frames == 0)
+	if (thread->frames == 0)
 		return 0;
-	top = rt_frame(hit, hit->thread->frames - 1);
+	top = rt_frame(hit, thread->frames - 1);
 	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && !rt_is_dead(hit, top))
 		return top;
-	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
-	return rt_frame(hit, walk.found);
+	found = rt_search_caller(hit);
+	hit->thread = thread;
+	hit->counted = counted;
+	hit->far = 0;
+	return rt_frame(hit, found);
 }
 
 /*
@@ -310,21 +350,24 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		fresh.parent = parent->id;
 		fresh.depth = parent->depth + 1;
 	}
+	fresh.path = rt_path(thread, parent, region);
 
 	if (policy == RT_POLICY_INSTANT) {
-		rt_emit(thread->location, &fresh, 0, RT_RETURNED);
+		rt_measure_nothing(hit);
+		rt_leave(hit, &fresh, parent, 0, RT_RETURNED);
 		return 0;
 	}
 	/* Hooking is refused where it could harm, or where the kernel would not do it. */
 	if (policy == RT_POLICY_ENTRY_ONLY ||
 	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
-		rt_emit(thread->location, &fresh, 0, RT_UNSEEN);
+		rt_measure_nothing(hit);
+		rt_leave(hit, &fresh, parent, 0, RT_UNSEEN);
 		return 0;
 	}
 	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
 		hit->far = rt_far(1);
 	frame = rt_frame(hit, thread->frames);
-	if (!frame) {
+	if (!frame || !rt_count_from_here(hit, thread->frames)) {
 		rt_lost(region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
 		return 0;
 	}
@@ -366,38 +409,49 @@ static long rt_above_step(u32 step, void *context)
 	return 0;
 }
 
+/* An exit of another frame than the youngest. Those that the hit proves dead are closed already. */
+rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
+{
+	struct rt_walk walk = { .region = region, .found = RT_NONE };
+	struct rt_frame *frame;
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_find_step, &walk);
+	if (walk.found == RT_NONE)
+		return 0;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_above_step, &walk);
+	frame = rt_frame(&hit, walk.found);
+	if (!frame)
+		return 0;
+	rt_close(&hit, frame, walk.found, RT_RETURNED);
+	return 1;
+}
+
 /*
  * A call exits. Returns whether it was on the stack: it is not when its enter came before the
  * recording or was lost.
  */
 static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 {
-	struct rt_thread *thread = hit->thread;
-	struct rt_walk walk = { .hit = hit, .region = region, .found = RT_NONE };
-	struct rt_frame *frame;
-	u32 index;
+	u32 frames = hit->thread->frames;
+	struct rt_frame *top;
 
-	if (thread->frames == 0)
+	if (frames == 0)
 		return 0;
-	index = thread->frames - 1;
-	frame = rt_frame(hit, index);
-	if (!frame)
+	top = rt_frame(hit, frames - 1);
+	if (!top)
 		return 0;
-	if (frame->slot != hit->slot || frame->region != region) {
+	if (top->slot != hit->slot || top->region != region) {
 		/* For the dead frames that it closes. */
-		rt_caller(hit);
-		walk.start = thread->frames;
-		rt_repeat(RT_FRAMES, rt_find_step, &walk);
-		if (walk.found == RT_NONE)
-			return 0;
-		walk.start = thread->frames;
-		rt_repeat(RT_FRAMES, rt_above_step, &walk);
-		index = walk.found;
-		frame = rt_frame(hit, index);
-		if (!frame)
-			return 0;
+		rt_search_caller(hit);
+		return rt_exit_below(hit, region);
 	}
-	rt_close(hit, frame, index, RT_RETURNED);
+	rt_close(hit, top, frames - 1, RT_RETURNED);
 	return 1;
 }
 

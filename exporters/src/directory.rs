@@ -59,6 +59,15 @@ impl Directory {
         Ok(directory)
     }
 
+    /// Removes the directory with its folders, where nothing was written.
+    pub(crate) fn discard(&self) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            // A folder that holds something stays, and so does what is not a folder.
+            let _ = fs::remove_dir(entry.path());
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+
     /// Makes the directory for several traces, or takes one that is there and no trace itself.
     /// Others may make it at the same time.
     pub(crate) fn create_around(path: &Path, owner: Option<Owner>) -> Result<(), Error> {

@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, ClockAnchor, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Process, Region,
-    RegionId, Summary, Timestamp,
+    Batch, ClockAnchor, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, PathProfile, Process,
+    Region, RegionId, Summary, Timestamp,
 };
 
 use crate::reader::find;
@@ -154,10 +154,22 @@ impl TraceSet {
         self.parts.iter().flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))
     }
 
+    /// The calls that are not in the [`profile`](TraceSet::profile): those of the traces that have
+    /// none.
+    pub fn unfolded_calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        let unfolded = self.parts.iter().filter(|part| part.trace.profile().is_empty());
+        unfolded.flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))
+    }
+
     /// The events in batches, trace after trace, by time within each.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
         let adapted = |part: &Part, events: Vec<Event>| events.into_iter().map(|event| part.event(event)).collect();
         self.parts.iter().flat_map(move |part| part.trace.events().map(move |events| Ok(adapted(part, events?))))
+    }
+
+    /// The call-path profile, by location and path; empty where calls were not folded.
+    pub fn profile(&self) -> &[PathProfile] {
+        &self.definitions.profile
     }
 
     /// What is known to be missing, of all traces.
@@ -279,6 +291,7 @@ fn summary(parts: &[Part]) -> Option<Summary> {
     for part in parts {
         let summary = part.trace.summary()?;
         total.calls += summary.calls;
+        total.folded += summary.folded;
         total.open += summary.open;
         total.unwound += summary.unwound;
         total.unseen += summary.unseen;

@@ -5,7 +5,9 @@
 
 mod args;
 mod attach;
+mod clean;
 mod completions;
+mod counters;
 mod diff;
 mod doctor;
 mod info;
@@ -78,6 +80,8 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Report(options) => report::report(options),
         Verb::Diff(options) => diff::diff(options),
         Verb::Info(options) => info::info(options),
+        Verb::Clean(options) => clean::clean(options),
+        Verb::Counters(options) => counters::counters(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

@@ -12,13 +12,15 @@
 //!   and unwound, not open. Percentiles have three digits.
 //! - *unseen* calls have no duration and are in no time.
 //! - *lost* are calls known to be missing.
+//!
+//! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
+//! as from single calls, save that percentiles are upper bounds, powers of two.
 
 mod chains;
 mod diff;
 mod grouping;
 mod groups;
 mod histogram;
-mod latency;
 mod notes;
 mod render;
 mod stats;
@@ -249,8 +251,9 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
 
 fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
+    walk.paths(trace.profile());
     let mut calls = Vec::new();
-    for batch in trace.calls().rev() {
+    for batch in trace.unfolded_calls().rev() {
         calls.append(&mut batch?.into_calls());
         if calls.len() >= CHUNK {
             walk.chunk(&mut calls);

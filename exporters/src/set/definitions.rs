@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use rtrace_model::{Library, LibraryId, Location, LocationId, Process, Region, RegionId};
+use rtrace_model::{Library, LibraryId, Location, LocationId, PathProfile, Process, Region, RegionId};
 
 use super::Part;
 use crate::Trace;
@@ -14,6 +14,7 @@ pub(super) struct Definitions {
     pub(super) regions: Vec<Region>,
     pub(super) processes: Vec<Process>,
     pub(super) locations: Vec<Location>,
+    pub(super) profile: Vec<PathProfile>,
     /// Libraries of the set by what makes them one; one trace may have that several times.
     files: HashMap<(File, usize), LibraryId>,
     /// Regions of the set by the place of their code, likewise.
@@ -73,6 +74,11 @@ impl Definitions {
             start: part.time(location.start),
             end: location.end.map(|end| part.time(end)),
             ..location.clone()
+        }));
+        self.profile.extend(part.trace.profile().iter().map(|path| PathProfile {
+            location: LocationId(path.location.0.saturating_add(locations_before)),
+            region: part.region(path.region),
+            ..path.clone()
         }));
         part
     }

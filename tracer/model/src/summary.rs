@@ -47,6 +47,9 @@ pub struct Rank {
 pub struct Summary {
     /// Calls recorded, of any ending.
     pub calls: u64,
+    /// Of these, calls that are in the profile alone: they have no record of their own.
+    #[serde(default)]
+    pub folded: u64,
     /// Of these, calls that were still running.
     pub open: u64,
     /// Of these, calls left by an exception, a longjmp or a forced unwind.
@@ -99,7 +102,11 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counted = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
         let (calls, regions) = (counted(self.calls, "call"), counted(self.regions, "region"));
-        write!(f, "{calls} of {regions} on {}; {} lost", counted(self.locations, "thread"), self.lost())?;
+        write!(f, "{calls}")?;
+        if self.folded > 0 {
+            write!(f, " ({} only in the profile)", self.folded)?;
+        }
+        write!(f, " of {regions} on {}; {} lost", counted(self.locations, "thread"), self.lost())?;
         let reasons = self.lost_by_reason();
         if !reasons.is_empty() {
             let list: Vec<String> =

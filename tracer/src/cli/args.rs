@@ -6,6 +6,7 @@
 mod choice;
 mod diff;
 mod info;
+mod names;
 mod quantity;
 mod recording;
 mod report;
@@ -72,6 +73,10 @@ pub enum Verb {
     Diff(Diff),
     /// Say what a trace holds, and what it lacks
     Info(Info),
+    /// Take out probes that a killed tracer left in programs
+    Clean(Clean),
+    /// List what can be counted on every call here
+    Counters(Counters),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -179,6 +184,45 @@ EXAMPLES:
     # For a script
     rtrace plan -p 4711 --lib exe --format csv >plan.csv";
 
+/// Options of `rtrace clean`.
+#[derive(Debug, Args)]
+#[command(after_long_help = CLEAN_EXAMPLES)]
+pub struct Clean {
+    /// Process to look at; may be repeated [default: all]
+    #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
+    pub pids: Vec<u32>,
+}
+
+const CLEAN_EXAMPLES: &str = "\
+A tracer that is killed while it attaches or detaches may leave breakpoints in the traced program.
+It runs as it should, but pays for each. Breakpoints that a tracer uses stay.
+
+EXAMPLES:
+    # After rtrace was killed with kill -9
+    rtrace clean -p 4711
+
+    # In every process
+    rtrace clean";
+/// Options of `rtrace counters`.
+#[derive(Debug, Args)]
+#[command(after_long_help = COUNTERS_EXAMPLES)]
+pub struct Counters {
+    /// List also what does not work here, with the reason
+    #[arg(long)]
+    pub all: bool,
+}
+
+const COUNTERS_EXAMPLES: &str = "\
+EXAMPLES:
+    # What works here
+    rtrace counters
+
+    # Why another counter does not
+    rtrace counters --all
+
+    # Use some
+    rtrace run --lib libz.so --counters task-clock,page-faults -- gzip -k file";
+
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
 #[command(after_long_help = DOCTOR_EXAMPLES)]
@@ -255,6 +299,8 @@ Commands:
   report       Summarise a trace
   diff         Compare two traces
   info         Say what a trace holds, and what it lacks
+  clean        Take out probes that a killed tracer left in programs
+  counters     List what can be counted on every call here
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -287,6 +333,8 @@ Options:
             report::EXAMPLES,
             diff::EXAMPLES,
             info::EXAMPLES,
+            CLEAN_EXAMPLES,
+            COUNTERS_EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];

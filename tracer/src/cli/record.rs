@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
+use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
@@ -19,14 +20,16 @@ use super::args::{Recording, Selection};
 use super::message::Hint as _;
 use super::progress::Progress;
 
-/// How the functions selected are planned; `children`: those of the target are traced too.
-pub fn plan_options(selection: &Selection, children: bool) -> plan::Options {
+/// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
+/// those of the target are traced too.
+pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, children: bool) -> plan::Options {
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
         emulated: plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
         nop5_kills_children: true,
+        can_refuse_hooks: mechanism == Some(Mechanism::Session),
         children,
     }
 }
@@ -39,6 +42,11 @@ pub fn plan(target: Target, options: &plan::Options) -> Plan {
 /// The best mechanism that this kernel has.
 pub fn mechanism() -> anyhow::Result<Mechanism> {
     rtrace_bpf::best_mechanism().map_err(anyhow::Error::msg).hint("rtrace doctor")
+}
+
+/// What is to be counted on every call, ready to be read.
+pub fn counters(recording: &Recording) -> anyhow::Result<Counters> {
+    Ok(counters::open(&recording.counters.0, &rtrace_bpf::online_cpus()?)?)
 }
 
 /// A recording that is ready to begin.

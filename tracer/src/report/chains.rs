@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, Library, RegionId};
+use rtrace_model::{Library, RegionId};
 
 use super::grouping::Key;
 use super::table::{Column, Shown, Value};
@@ -56,7 +56,7 @@ impl<'a> Chains<'a> {
         Chains { trace, depth, links: Vec::new(), keys: HashMap::new() }
     }
 
-    pub(super) fn key(&mut self, call: &Call, caller: &Caller<'_, Key>) -> Key {
+    pub(super) fn key(&mut self, region: RegionId, caller: &Caller<'_, Key>) -> Key {
         let from = match caller {
             Caller::None => From::Nobody,
             Caller::Lost(_) => From::Lost,
@@ -67,7 +67,7 @@ impl<'a> Chains<'a> {
                 None => From::Lost,
             },
         };
-        let link = Link { from, region: call.region };
+        let link = Link { from, region };
         if let Some(&key) = self.keys.get(&link) {
             return key;
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
 use super::By;
 use super::chains::{Chains, Depth};
@@ -49,12 +49,12 @@ impl<'a> Grouping<'a> {
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
-    /// The row that a call belongs to.
-    pub(super) fn key(&mut self, call: &Call, caller: &Caller<'_, Key>) -> Key {
+    /// The row that calls of a region on a location belong to, of that caller.
+    pub(super) fn key(&mut self, region: RegionId, location: LocationId, caller: &Caller<'_, Key>) -> Key {
         match self {
-            Grouping::Chain(chains) => chains.key(call, caller),
-            Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(call.region),
-            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(call.location),
+            Grouping::Chain(chains) => chains.key(region, caller),
+            Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
+            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
         }
     }
 

@@ -66,6 +66,7 @@ fn readable(value: &Value) -> String {
         Value::Nested(depth, name) => format!("{}{}", "  ".repeat(*depth), escape(name)),
         Value::Count(count) => count.to_string(),
         Value::Time(time) => format_ns(*time),
+        Value::AtMost(bound) => format!("<={}", format_ns(*bound)),
         Value::Share(share) => format!("{:.1} %", share * 100.0),
         Value::Bar(part) => "#".repeat((part * BAR).round() as usize),
         Value::Change(part) => format!("{:+.1} %", part * 100.0),
@@ -95,7 +96,7 @@ fn field(value: &Value) -> String {
             let name = escape(name);
             if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
         }
-        Value::Count(number) | Value::Time(number) => number.to_string(),
+        Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
         Value::Share(part) | Value::Bar(part) | Value::Change(part) => format!("{part:.6}"),
         Value::Absent => String::new(),
     }
@@ -117,7 +118,7 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn literal(value: &Value) -> String {
     match value {
         Value::Name(name) | Value::Nested(_, name) => text(&escape(name)),
-        Value::Count(number) | Value::Time(number) => number.to_string(),
+        Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
         Value::Share(part) | Value::Bar(part) | Value::Change(part) => format!("{part:.6}"),
         Value::Absent => "null".to_owned(),
     }

@@ -3,10 +3,23 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Args, value_parser};
 use rtrace::rank;
+use rtrace_bpf::ProfileOptions;
 
+use super::choice::{MODE, one_of};
+use super::names::{Names, parse_counters};
 use super::quantity::{parse_buffer_size, parse_duration};
+
+/// What is recorded of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// A record of its own.
+    #[default]
+    Trace,
+    /// It is folded into its call path.
+    Profile,
+}
 
 /// The options of the verbs that record.
 #[derive(Debug, Args)]
@@ -24,6 +37,25 @@ pub struct Recording {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
 
+    /// What is recorded of a call
+    ///
+    /// A profile is as exact as a trace, takes as little space after a day as after a second, and
+    /// loses nothing however many calls there are.
+    #[arg(long, value_name = "MODE", default_value = "trace", value_parser = one_of(MODE))]
+    mode: Mode,
+
+    /// Record only calls that took at least this time, and their callers; count the others
+    ///
+    /// The others are folded into a profile, so that counts and times stay exact.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "mode")]
+    min_duration: Option<Duration>,
+
+    /// Call paths that a profile tells apart at a time, counted per thread
+    ///
+    /// One takes about 500 bytes. Calls by further ones are counted as lost.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1 << 16, value_parser = value_parser!(u32).range(1..=1 << 24))]
+    max_paths: u32,
+
     /// Show a line of progress instead of the live view
     ///
     /// `run` always does, as the command's own output would run through a live view.
@@ -37,6 +69,13 @@ pub struct Recording {
     /// Trace only the processes named [default for attach]
     #[arg(long, overrides_with = "follow")]
     no_follow: bool,
+
+    /// Count these on every call, 8 at the most: names of `perf list`, separated by commas
+    ///
+    /// Such as task-clock, page-faults, cycles, instructions:u, LLC-load-misses, r01c2, msr/tsc/ or
+    /// sched:sched_switch; `rtrace counters` lists what works here.
+    #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
+    pub counters: Names,
 
     /// Size of each CPU's ring buffer, rounded up to a power of two
     ///
@@ -61,6 +100,14 @@ impl Recording {
     /// Whether child processes are traced, where `default` is what the verb does unasked.
     pub fn follow(&self, default: bool) -> bool {
         self.follow || (default && !self.no_follow)
+    }
+
+    /// How calls are folded, if they are.
+    pub fn profile(&self) -> Option<ProfileOptions> {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
+        let written_from = self.min_duration.map(nanoseconds);
+        let is_folded = self.mode == Mode::Profile || written_from.is_some();
+        is_folded.then_some(ProfileOptions { max_paths: self.max_paths, written_from })
     }
 
     /// The directory asked for, or one named after the program, its process and the local time; of
