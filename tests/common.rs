@@ -8,6 +8,7 @@ pub mod rtrace;
 pub mod scenario;
 pub mod skip;
 pub mod target;
+pub mod text;
 pub mod tree;
 pub mod truth;
 pub mod workload;

@@ -42,11 +42,10 @@ static __always_inline void write_call(u32 location, const struct rt_frame *fram
 
 static __always_inline u32 rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
 {
-	if (profiled) {
+	if (profiled)
 		fold_call(frame->path, frame->region, duration, frame->child, ending);
-		if (!frame->marked && !is_written(duration, ending))
-			return 0;
-	}
+	if (!is_written(frame, duration, ending))
+		return 0;
 	write_call(location, frame, duration, ending);
 	return 1;
 }

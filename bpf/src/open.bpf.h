@@ -29,6 +29,7 @@ static long write_open_step(u32 step, void *context)
 		return 1;
 	fill_call(&open.call, walk->thread->location, frame, 0, RT_OPEN);
 	open.path = frame->path;
+	open.is_written = is_written(frame, 0, RT_OPEN);
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	return 0;
 }

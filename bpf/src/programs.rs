@@ -224,8 +224,8 @@ impl Programs {
         self.shared.last_path.load(Ordering::Relaxed)
     }
 
-    /// The calls that run on every thread with a location. Only meaningful after
-    /// [`disarm`](Programs::disarm), while no frame changes.
+    /// The calls that run on every thread with a location. Exact after
+    /// [`disarm`](Programs::disarm), while no frame changes; before, frames may be torn.
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].

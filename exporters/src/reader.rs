@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, PathProfile, Process, Region,
-    RegionId, Summary,
+    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, PathProfile, Process,
+    Region, RegionId, Summary,
 };
 
 use crate::Error;
@@ -179,7 +179,8 @@ impl Trace {
     }
 }
 
-fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
+/// The row of that key in rows sorted by it.
+pub(crate) fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
     rows.binary_search_by_key(&key, key_of).ok().map(|place| &rows[place])
 }
 

@@ -24,10 +24,11 @@ const PERIOD: Duration = Duration::from_millis(900);
 /// Writes a recording into a trace directory.
 ///
 /// Dropped without [`finish`](Sink::finish), as after an error, the directory keeps what was
-/// published and says that the recording did not end.
+/// published and says that the recording did not end; a directory in which no recording began goes.
 pub struct TraceWriter {
     directory: Directory,
     manifest: Manifest,
+    begun: bool,
     libraries: Table<LibraryId, Library>,
     regions: Table<RegionId, Region>,
     processes: Table<(u32, Timestamp), Process>,
@@ -50,6 +51,7 @@ impl TraceWriter {
         let directory = Directory::create(path, owner)?;
         Ok(TraceWriter {
             manifest: Manifest::recording(Header::default()),
+            begun: false,
             libraries: Table::new(),
             regions: Table::new(),
             processes: Table::new(),
@@ -60,6 +62,18 @@ impl TraceWriter {
             published: Instant::now(),
             directory,
         })
+    }
+
+    /// As [`create`](TraceWriter::create), and makes the directory around it unless it is there:
+    /// for one of the traces that [`TraceSet`](crate::TraceSet) opens as one.
+    ///
+    /// # Errors
+    /// As there; and the directory around it is a trace itself.
+    pub fn create_member(path: &Path, owner: Option<Owner>) -> Result<TraceWriter, Error> {
+        if let Some(around) = path.parent() {
+            Directory::create_around(around, owner)?;
+        }
+        TraceWriter::create(path, owner)
     }
 
     fn publish(&mut self) -> Result<(), Error> {
@@ -81,10 +95,19 @@ impl TraceWriter {
     }
 }
 
+impl Drop for TraceWriter {
+    fn drop(&mut self) {
+        if !self.begun {
+            self.directory.discard();
+        }
+    }
+}
+
 impl Sink for TraceWriter {
     /// A directory with a `trace.json` has all other files, too: it comes last.
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         self.manifest = Manifest::recording(header.clone());
+        self.begun = true;
         let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
         self.named(result)
     }

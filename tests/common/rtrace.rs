@@ -117,9 +117,14 @@ impl Attached {
         }
     }
 
+    /// rtrace's process id.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.rtrace)
+    }
+
     /// Sends rtrace what Ctrl-C sends.
     pub fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.rtrace), Signal::INT).expect("rtrace runs until it is told to end");
+        kill_process(self.pid(), Signal::INT).expect("rtrace runs until it is told to end");
     }
 
     /// Waits until rtrace ends by itself; gives what it printed, and the trace.
@@ -129,8 +134,8 @@ impl Attached {
     }
 
     /// Waits until rtrace ends by itself; gives the folder in which the directory `trace` is left.
-    pub fn finish_folder(mut self) -> TempDir {
-        assert!(self.rtrace.wait().unwrap().success());
+    pub fn leave(mut self) -> TempDir {
+        self.rtrace.wait().unwrap();
         self.folder
     }
 

@@ -5,6 +5,7 @@
 
 mod args;
 mod attach;
+mod clean;
 mod completions;
 mod doctor;
 mod message;
@@ -74,6 +75,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Clean(options) => clean::clean(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

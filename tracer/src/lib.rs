@@ -7,11 +7,13 @@
 pub mod attach;
 pub mod command;
 pub mod host;
+pub mod leftovers;
 pub mod newcomers;
 pub mod perf;
 pub mod pipeline;
 pub mod plan;
 pub mod privilege;
+pub mod rank;
 pub mod recorder;
 pub mod report;
 pub mod source;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Sender, bounded};
-use rtrace_model::{Batch, Definition, Event, Header, PathProfile, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Call, Definition, Event, Header, PathProfile, Sink, SinkError, Summary, Timestamp};
 
 /// Messages that may wait in front of a sink.
 const WAITING: usize = 16;
@@ -20,6 +20,7 @@ enum Message {
     Define(Arc<Definition>),
     Calls(Arc<Batch>),
     Profile(Arc<Vec<PathProfile>>),
+    Running(Timestamp, Arc<[Call]>),
     Event(Arc<Event>),
     Tick,
     Finish(Arc<Summary>),
@@ -29,6 +30,7 @@ enum Message {
 pub struct Pipeline {
     stages: Vec<Stage>,
     failed: Arc<AtomicBool>,
+    wants_running: bool,
 }
 
 struct Stage {
@@ -40,8 +42,9 @@ impl Pipeline {
     /// Starts a thread for each sink.
     pub fn start(sinks: Vec<Box<dyn Sink>>) -> Pipeline {
         let failed = Arc::new(AtomicBool::new(false));
+        let wants_running = sinks.iter().any(|sink| sink.wants_running());
         let stages = sinks.into_iter().map(|sink| Stage::start(sink, Arc::clone(&failed))).collect();
-        Pipeline { stages, failed }
+        Pipeline { stages, failed, wants_running }
     }
 
     /// Whether a sink has failed; [`finish`](Pipeline::finish) tells why.
@@ -71,6 +74,16 @@ impl Pipeline {
         if !paths.is_empty() {
             self.send(Message::Profile(Arc::new(paths)));
         }
+    }
+
+    /// Whether a sink wants to know what runs.
+    pub fn wants_running(&self) -> bool {
+        self.wants_running
+    }
+
+    /// The calls that run at `time`.
+    pub fn running(&self, time: Timestamp, calls: Vec<Call>) {
+        self.send(Message::Running(time, calls.into()));
     }
 
     /// Something that happened beside the calls.
@@ -116,6 +129,7 @@ impl Stage {
                     Message::Define(definition) => sink.define(&definition),
                     Message::Calls(batch) => sink.calls(&batch),
                     Message::Profile(paths) => sink.profile(&paths),
+                    Message::Running(time, calls) => sink.running(time, &calls),
                     Message::Event(event) => sink.event(&event),
                     Message::Tick => sink.tick(),
                     Message::Finish(summary) => sink.finish(&summary),

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
-use rtrace_model::{Definition, Event, EventKind, Sink, Summary};
+use rtrace_model::{Definition, Event, EventKind, Region, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
-use crate::plan::Plan;
+use crate::plan::{Pattern, Plan};
 use crate::source::Source;
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
@@ -25,6 +25,9 @@ const READ_PERIOD: Duration = Duration::from_millis(5);
 
 /// Time between two ticks of the sinks.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Time between two glances at the calls that run.
+const GLANCE_PERIOD: Duration = Duration::from_millis(250);
 
 /// Whose calls are recorded.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +60,8 @@ pub struct Options<'a> {
     pub follow: bool,
     /// Whether calls are folded by call path, and which of them are recorded one by one then.
     pub profile: Option<ProfileOptions>,
+    /// Functions whose calls have no record of their own, unless they made one that has.
+    pub fold: &'a [Pattern],
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
 }
@@ -128,7 +133,16 @@ impl Recording<'_> {
             Subject::Processes(pids) if !self.options.follow => Scope::Processes(pids),
             _ => Scope::All,
         };
-        attach::attach(self.programs, plan, scope).context("failed to attach")
+        let attachment = attach::attach(self.programs, plan, scope).context("failed to attach")?;
+        for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
+            self.programs.set_level(region.id.0, None)?;
+        }
+        Ok(attachment)
+    }
+
+    fn is_folded(&self, region: &Region) -> bool {
+        let mut names = [&region.name].into_iter().chain(region.symbols.iter().map(|name| &name.symbol));
+        names.any(|name| self.options.fold.iter().any(|pattern| pattern.matches(name)))
     }
 
     /// Tells the sinks what calls will refer to, and what was left out.
@@ -162,12 +176,12 @@ impl Recording<'_> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let mut source = Source::new(self.programs, pipeline, pids, self.options.profile.as_ref())?;
+        let mut source = Source::new(self.programs, pipeline, pids, self.options.profile.is_some())?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();
         let released = armed();
-        let mut ticks = 0;
+        let (mut ticks, mut glances) = (0, 0);
         while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
             std::thread::sleep(READ_PERIOD);
             source.pass()?;
@@ -180,6 +194,10 @@ impl Recording<'_> {
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 source.tick()?;
+            }
+            if pipeline.wants_running() && begin.elapsed() >= GLANCE_PERIOD * (glances + 1) {
+                glances += 1;
+                source.glance()?;
             }
             let is_over = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
             if is_over || pids.iter().all(|&pid| source.has_ended(pid)) {

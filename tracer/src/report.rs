@@ -18,7 +18,6 @@
 
 mod grouping;
 mod groups;
-mod latency;
 mod notes;
 mod render;
 mod stats;
@@ -31,7 +30,7 @@ mod walk;
 use std::io::{self, Write};
 use std::path::Path;
 
-use rtrace_exporters::Trace;
+use rtrace_exporters::TraceSet;
 
 use self::grouping::Grouping;
 use self::groups::Groups;
@@ -153,7 +152,7 @@ struct Report {
 /// # Errors
 /// The trace cannot be read, `out` not be written, or the order does not suit the rows.
 pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
-    let trace = Trace::open(directory)?;
+    let trace = TraceSet::open(directory)?;
     let report = sum_up(&trace, options)?;
     match options.format {
         Format::Table => render::table(&report, options.width, out)?,
@@ -163,7 +162,7 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
+fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
         Some(grouping) => {
@@ -181,7 +180,7 @@ fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
     Ok(Report { title: notes::title(trace), table, notes })
 }
 
-fn walk<V: walk::Visitor>(trace: &Trace, visitor: V) -> Result<Walk<V>, Error> {
+fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
     if !trace.profile().is_empty() {
         walk.paths(trace.profile());

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use rtrace_bpf::wire::{
     CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION, comm,
 };
-use rtrace_bpf::{Error, ProfileOptions, Programs, Reader};
+use rtrace_bpf::{Error, Programs, Reader};
 use rtrace_model::{
     Call, Definition, Ending, Event, EventKind, Location, LocationId, Loss, LossReason, RegionId, Summary, Timestamp,
 };
@@ -38,8 +38,6 @@ pub struct Source<'a> {
     other_processes: bool,
     /// Where calls are folded.
     paths: Option<Paths>,
-    /// Whether calls leave as records.
-    is_written: bool,
     summary: Summary,
 }
 
@@ -52,7 +50,7 @@ impl<'a> Source<'a> {
         programs: &'a Programs,
         pipeline: &'a Pipeline,
         pids: &[u32],
-        profile: Option<&ProfileOptions>,
+        is_folded: bool,
     ) -> Result<Source<'a>, Error> {
         let mut source = Source {
             programs,
@@ -65,8 +63,7 @@ impl<'a> Source<'a> {
             bad_records: 0,
             reported: HashMap::new(),
             other_processes: false,
-            paths: profile.map(|_| Paths::default()),
-            is_written: profile.is_none_or(|profile| profile.written_from.is_some()),
+            paths: is_folded.then(Paths::default),
             summary: Summary::default(),
         };
         for &pid in pids {
@@ -130,6 +127,25 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Lets the sinks know which calls run.
+    ///
+    /// # Errors
+    /// The frames cannot be read.
+    pub fn glance(&mut self) -> Result<(), Error> {
+        let threads = self.programs.open_calls()?;
+        let now = host::now();
+        let mut running = Vec::new();
+        for thread in threads {
+            let calls = open::running_of(&thread, now);
+            if !calls.is_empty() {
+                self.discover(thread.thread.location)?;
+                running.extend(calls);
+            }
+        }
+        self.pipeline.running(now, running);
+        Ok(())
+    }
+
     /// After disarming: hands over what is left, the calls that still run, and what is missing.
     ///
     /// # Errors
@@ -142,11 +158,9 @@ impl<'a> Source<'a> {
             self.discover(id)?;
             let calls = open::calls_of(&thread, end.monotonic);
             if let Some(paths) = &mut self.paths {
-                calls.iter().for_each(|(call, path)| paths.add_open(*path, call));
+                calls.iter().for_each(|open| paths.add_open(open.path, &open.call));
             }
-            if self.is_written {
-                self.hand_over(calls.into_iter().map(|(call, _)| call).collect());
-            }
+            self.hand_over(calls.into_iter().filter(|open| open.is_written).map(|open| open.call).collect());
             if let Some(location) = self.locations.get_mut(&id) {
                 location.calls_entered = Some(thread.thread.calls);
                 location.name = comm(&thread.thread.comm);

@@ -23,6 +23,23 @@ pub struct Header {
     pub mechanism: String,
     /// Clocks at the begin.
     pub begin: ClockAnchor,
+    /// What the kernel calls this start of the machine: traces of one boot share a clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// The part in a parallel job, where a launcher started rtrace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Rank>,
+}
+
+/// One of the processes that a launcher such as `mpirun` or `srun` started together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rank {
+    /// Its number, from 0.
+    pub rank: u32,
+    /// How many there are, where the launcher tells.
+    pub size: Option<u32>,
+    /// What the launcher calls the job.
+    pub job: Option<String>,
 }
 
 /// What is known of a recording when it has ended.

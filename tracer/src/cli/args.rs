@@ -64,6 +64,8 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Take out probes that a killed tracer left in programs
+    Clean(Clean),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -171,6 +173,26 @@ EXAMPLES:
     # For a script
     rtrace plan -p 4711 --lib exe --format csv >plan.csv";
 
+/// Options of `rtrace clean`.
+#[derive(Debug, Args)]
+#[command(after_long_help = CLEAN_EXAMPLES)]
+pub struct Clean {
+    /// Process to look at; may be repeated [default: all]
+    #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
+    pub pids: Vec<u32>,
+}
+
+const CLEAN_EXAMPLES: &str = "\
+A tracer that is killed while it attaches or detaches may leave breakpoints in the traced program.
+It runs as it should, but pays for each. Breakpoints that a tracer uses stay.
+
+EXAMPLES:
+    # After rtrace was killed with kill -9
+    rtrace clean -p 4711
+
+    # In every process
+    rtrace clean";
+
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
 #[command(after_long_help = DOCTOR_EXAMPLES)]
@@ -245,6 +267,7 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  clean        Take out probes that a killed tracer left in programs
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -275,6 +298,7 @@ Options:
             RUN_EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
+            CLEAN_EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];

@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
+use rtrace::rank;
 use rtrace::recorder;
 use rtrace::target::Target;
 use rtrace_bpf::Mechanism;
@@ -61,14 +62,22 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// Ranks of a parallel job write into one directory, each a trace.
+    fn writer(&self) -> Result<TraceWriter, rtrace_exporters::Error> {
+        let owner = privilege::invoker();
+        match rank::from_environment() {
+            Some(_) => TraceWriter::create_member(self.directory, owner),
+            None => TraceWriter::create(self.directory, owner),
+        }
+    }
+
     /// Records; the live view, if there is one, runs on this thread.
     pub fn record(self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
         if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
             return Err(anyhow::anyhow!("failed to find a function to probe in {}", self.target))
                 .hint("rtrace plan says why each function is left out");
         }
-        let writer = TraceWriter::create(self.directory, privilege::invoker())
-            .hint("choose another directory with --output DIR")?;
+        let writer = self.writer().hint("choose another directory with --output DIR")?;
         let newcomers = Newcomers::beyond(self.plan, self.libraries, self.plan_options);
         if !(self.live && rtrace_tui::is_possible()) {
             let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rtrace_exporters::Trace;
+use rtrace_exporters::TraceSet;
 use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
 use super::By;
@@ -16,15 +16,15 @@ const UNKNOWN: Key = Key::MAX;
 
 /// A way to put calls into rows.
 pub(super) enum Grouping<'a> {
-    Function(&'a Trace),
-    Library(&'a Trace),
-    Thread(&'a Trace),
-    Process(&'a Trace, HashMap<LocationId, Key>),
+    Function(&'a TraceSet),
+    Library(&'a TraceSet),
+    Thread(&'a TraceSet),
+    Process(&'a TraceSet, HashMap<LocationId, Key>),
 }
 
 impl<'a> Grouping<'a> {
     /// The grouping that `by` names; a tree is none.
-    pub(super) fn new(by: By, trace: &'a Trace) -> Option<Grouping<'a>> {
+    pub(super) fn new(by: By, trace: &'a TraceSet) -> Option<Grouping<'a>> {
         match by {
             By::Function => Some(Grouping::Function(trace)),
             By::Library => Some(Grouping::Library(trace)),
@@ -34,7 +34,7 @@ impl<'a> Grouping<'a> {
         }
     }
 
-    fn process(trace: &'a Trace) -> Grouping<'a> {
+    fn process(trace: &'a TraceSet) -> Grouping<'a> {
         let place = |location: &Location| {
             let process = trace.process_of(location)?;
             let begun = |process: &Process| (process.pid, process.start);

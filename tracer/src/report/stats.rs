@@ -1,9 +1,8 @@
 //! The figures of one row: of a function, library, thread or process.
 
-use rtrace_model::{Call, Ending, PathProfile};
+use rtrace_model::{Call, Ending, Latency, PathProfile};
 
 use super::Sort;
-use super::latency::Latency;
 use super::table::{Column, Shown, Value};
 
 #[derive(Default)]

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use rtrace_exporters::Trace;
+use rtrace_exporters::TraceSet;
 use rtrace_model::{Call, Ending, Library, PathProfile, RegionId};
 
 use super::table::{Column, Shown, Table, Value};
@@ -130,7 +130,7 @@ impl Tree {
     }
 
     /// The tree as rows, callers above their callees; with a limit those that take most time.
-    pub(super) fn table(&self, trace: &Trace, order: Order, limit: Option<usize>) -> Table {
+    pub(super) fn table(&self, trace: &TraceSet, order: Order, limit: Option<usize>) -> Table {
         let shown = self.largest(limit.unwrap_or(self.nodes.len()));
         let names: Vec<String> = self.nodes.iter().map(|node| node.label.name(trace)).collect();
         let mut rows = Vec::new();
@@ -169,7 +169,7 @@ impl Tree {
     }
 
     /// The values of [`COLUMNS`].
-    fn row(&self, trace: &Trace, id: NodeId, parent: NodeId, depth: usize) -> Vec<Value> {
+    fn row(&self, trace: &TraceSet, id: NodeId, parent: NodeId, depth: usize) -> Vec<Value> {
         let node = &self.nodes[id as usize];
         let total = self.nodes[ROOT as usize].inclusive;
         let region = match node.label {
@@ -200,7 +200,7 @@ impl Node {
 }
 
 impl Label {
-    fn name(self, trace: &Trace) -> String {
+    fn name(self, trace: &TraceSet) -> String {
         match self {
             Label::Root => String::new(),
             Label::LostCaller => "[lost caller]".to_owned(),

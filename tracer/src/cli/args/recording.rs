@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
+use rtrace::plan::Pattern;
+use rtrace::rank;
 use rtrace_bpf::ProfileOptions;
 
 use super::choice::{MODE, one_of};
@@ -26,6 +28,8 @@ pub struct Recording {
     /// Directory to write the trace to [default: PROGRAM-PID-DATE-TIME.rtrace]
     ///
     /// It is created and must not hold anything yet. Under sudo it belongs to the invoking user.
+    /// Started by mpirun or srun, each rank writes into a directory of its own in it, rank-0000 and
+    /// so on; DIR opens as one trace [default then: PROGRAM-JOB.rtrace].
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
@@ -45,6 +49,13 @@ pub struct Recording {
     /// The others are folded into a profile, so that counts and times stay exact.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "mode")]
     min_duration: Option<Duration>,
+
+    /// Fold calls of these functions: a name, a glob or a /regex/; may be repeated
+    ///
+    /// For functions that are called too often to be looked at one by one. Counts and times stay
+    /// exact. A call that made a recorded one is recorded, too.
+    #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
+    pub fold: Vec<Pattern>,
 
     /// Call paths that a profile tells apart at a time, counted per thread
     ///
@@ -86,28 +97,44 @@ impl Recording {
     /// How calls are folded, if they are.
     pub fn profile(&self) -> Option<ProfileOptions> {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
-        let written_from = self.min_duration.map(nanoseconds);
-        let is_folded = self.mode == Mode::Profile || written_from.is_some();
-        is_folded.then_some(ProfileOptions { max_paths: self.max_paths, written_from })
+        let (is_traced, max_paths) = (self.mode == Mode::Trace, self.max_paths);
+        if is_traced && self.min_duration.is_none() && self.fold.is_empty() {
+            return None;
+        }
+        let written_from = is_traced.then(|| self.min_duration.map_or(0, nanoseconds));
+        Some(ProfileOptions { max_paths, written_from })
     }
 
-    /// The directory asked for, or one named after the program, its process and the local time.
+    /// The directory asked for, or one named after the program, its process and the local time; of
+    /// a rank the one in it, or in one named after the program and the job.
     pub fn directory(&self, program: &str, pid: u32) -> PathBuf {
-        let now = local_time(SystemTime::now());
-        self.output.clone().unwrap_or_else(|| PathBuf::from(directory_name(program, pid, &now)))
+        let rank = rank::from_environment();
+        let job = rank.as_ref().and_then(|rank| rank.job.as_deref());
+        let directory = self.output.clone().unwrap_or_else(|| match job {
+            Some(job) => PathBuf::from(format!("{}-{}.rtrace", file_name(program), file_name(job))),
+            None => PathBuf::from(directory_name(program, pid, &local_time(SystemTime::now()))),
+        });
+        match &rank {
+            Some(rank) => directory.join(rank::directory_name(rank)),
+            None => directory,
+        }
     }
 }
 
-fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
-    let program: String = program
-        .chars()
+/// The name without what means something in paths and to shells.
+fn file_name(name: &str) -> String {
+    name.chars()
         .enumerate()
         .map(|(index, c)| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
             '-' | '.' | '+' if index > 0 => c,
             _ => '_',
         })
-        .collect();
+        .collect()
+}
+
+fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
+    let program = file_name(program);
     format!(
         "{program}-{pid}-{:04}{:02}{:02}-{:02}{:02}{:02}.rtrace",
         i64::from(time.tm_year) + 1900,

@@ -4,66 +4,70 @@
 //! times, so the first durations are kept as they are. Of folded calls only the power of two below
 //! which each duration lies is known.
 
+use crate::{HISTOGRAM_BUCKETS, histogram_bucket};
 use hdrhistogram::Histogram;
-use rtrace_model::HISTOGRAM_BUCKETS;
 
 /// Durations that are kept as they are; they take less than the histogram of as many.
 const FEW: usize = 512;
 
-#[derive(Debug)]
-pub(super) enum Latency {
+/// Durations in nanoseconds, as a distribution.
+#[derive(Clone, Debug, Default)]
+pub struct Latency(Durations);
+
+#[derive(Clone, Debug)]
+enum Durations {
     Few(Vec<u64>),
     Many(Histogram<u32>),
-    /// Calls by [`histogram_bucket`](rtrace_model::histogram_bucket).
+    /// Calls by [`histogram_bucket`].
     Folded(Box<[u64; HISTOGRAM_BUCKETS]>),
 }
 
-impl Default for Latency {
-    fn default() -> Latency {
-        Latency::Few(Vec::new())
+impl Default for Durations {
+    fn default() -> Durations {
+        Durations::Few(Vec::new())
     }
 }
 
 impl Latency {
     /// Adds a duration in nanoseconds.
-    pub(super) fn record(&mut self, duration: u64) {
-        match self {
-            Latency::Few(durations) if durations.len() < FEW => durations.push(duration),
-            Latency::Few(durations) => {
+    pub fn record(&mut self, duration: u64) {
+        match &mut self.0 {
+            Durations::Few(durations) if durations.len() < FEW => durations.push(duration),
+            Durations::Few(durations) => {
                 let mut histogram = Histogram::new(3).expect("a histogram can have three digits");
                 durations.iter().for_each(|&duration| record(&mut histogram, duration));
                 record(&mut histogram, duration);
-                *self = Latency::Many(histogram);
+                self.0 = Durations::Many(histogram);
             }
-            Latency::Many(histogram) => record(histogram, duration),
-            Latency::Folded(buckets) => buckets[rtrace_model::histogram_bucket(duration)] += 1,
+            Durations::Many(histogram) => record(histogram, duration),
+            Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += 1,
         }
     }
 
     /// Adds folded durations. What is there must be folded, too.
-    pub(super) fn record_folded(&mut self, histogram: &[u64; HISTOGRAM_BUCKETS]) {
-        match self {
-            Latency::Folded(buckets) => buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls),
-            Latency::Few(_) | Latency::Many(_) => *self = Latency::Folded(Box::new(*histogram)),
+    pub fn record_folded(&mut self, histogram: &[u64; HISTOGRAM_BUCKETS]) {
+        match &mut self.0 {
+            Durations::Folded(buckets) => buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls),
+            Durations::Few(_) | Durations::Many(_) => self.0 = Durations::Folded(Box::new(*histogram)),
         }
     }
 
     /// Whether percentiles are upper bounds.
-    pub(super) fn is_folded(&self) -> bool {
-        matches!(self, Latency::Folded(_))
+    pub fn is_folded(&self) -> bool {
+        matches!(self.0, Durations::Folded(_))
     }
 
     /// The duration in nanoseconds that `percent` of all do not exceed; absent when there is none.
-    pub(super) fn percentile(&self, percent: u32) -> Option<u64> {
-        match self {
-            Latency::Few(durations) => {
+    pub fn percentile(&self, percent: u32) -> Option<u64> {
+        match &self.0 {
+            Durations::Few(durations) => {
                 let mut sorted = durations.clone();
                 sorted.sort_unstable();
                 let rank = (sorted.len() * percent as usize).div_ceil(100);
                 sorted.get(rank.saturating_sub(1)).copied()
             }
-            Latency::Many(histogram) => Some(histogram.value_at_percentile(percent.into())),
-            Latency::Folded(buckets) => {
+            Durations::Many(histogram) => Some(histogram.value_at_percentile(percent.into())),
+            Durations::Folded(buckets) => {
                 let calls: u64 = buckets.iter().sum();
                 let rank = (u128::from(calls) * u128::from(percent)).div_ceil(100).max(1);
                 let mut below = 0;
@@ -115,7 +119,7 @@ mod tests {
         let mut latency = Latency::default();
         let mut histogram = [0; HISTOGRAM_BUCKETS];
         for duration in [0, 1, 100, 120, 5_000_000] {
-            histogram[rtrace_model::histogram_bucket(duration)] += 1;
+            histogram[histogram_bucket(duration)] += 1;
         }
         latency.record_folded(&histogram);
         latency.record_folded(&histogram);
