@@ -8,6 +8,7 @@ pub mod attach;
 pub mod command;
 pub mod counters;
 pub mod host;
+pub mod info;
 pub mod leftovers;
 pub mod newcomers;
 pub mod perf;

@@ -4,6 +4,8 @@
 //! explanation and the verbs need not check again.
 
 mod choice;
+mod diff;
+mod info;
 mod names;
 mod quantity;
 mod recording;
@@ -16,6 +18,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace::report::Format;
 
 use choice::{FORMAT, one_of};
+pub use diff::Diff;
+pub use info::Info;
 pub use recording::Recording;
 pub use report::Report;
 pub use selection::Selection;
@@ -65,6 +69,10 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Compare two traces
+    Diff(Diff),
+    /// Say what a trace holds, and what it lacks
+    Info(Info),
     /// Take out probes that a killed tracer left in programs
     Clean(Clean),
     /// List what can be counted on every call here
@@ -289,6 +297,8 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  diff         Compare two traces
+  info         Say what a trace holds, and what it lacks
   clean        Take out probes that a killed tracer left in programs
   counters     List what can be counted on every call here
   doctor       Say whether rtrace can trace on this machine, and what is missing
@@ -321,6 +331,8 @@ Options:
             RUN_EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
+            diff::EXAMPLES,
+            info::EXAMPLES,
             CLEAN_EXAMPLES,
             COUNTERS_EXAMPLES,
             DOCTOR_EXAMPLES,
@@ -395,7 +407,7 @@ Options:
         assert_eq!(options("rtrace report out.rtrace"), Options::default());
         assert_eq!(
             options("rtrace report out.rtrace --by tree --sort calls --limit 3 --format json"),
-            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, width: None }
+            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, ..Options::default() }
         );
     }
 

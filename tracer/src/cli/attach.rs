@@ -43,6 +43,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             counters: &counters,
         },
         directory: &directory,
+        sinks: &recording.sinks,
         target: &describe(&name, &options.pids),
         live: !recording.no_tui,
         stop: &stop,

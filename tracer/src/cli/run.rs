@@ -48,6 +48,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             counters: &counters,
         },
         directory: &directory,
+        sinks: &recording.sinks,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.
         live: false,

@@ -91,6 +91,14 @@ pub struct Recording {
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_buffer_size)]
     pub buffer: u32,
 
+    /// Feed the calls while they happen to a program, as an Arrow stream on its standard input; may
+    /// be repeated
+    ///
+    /// CMD is for the shell. A program that is too slow, or ends, misses calls and holds nothing up.
+    /// There is no live view then, as the program may use the terminal.
+    #[arg(long = "sink", value_name = "CMD")]
+    pub sinks: Vec<String>,
+
     /// Exit with status 3 when calls were lost, or may be missing
     #[arg(long)]
     pub strict: bool,
