@@ -114,7 +114,7 @@ fn a_folded_call_has_a_record_if_one_that_it_made_has() {
     let recorded: Vec<_> = script.thread.records().iter().map(line).collect();
     assert_eq!(
         recorded,
-        ["c 4<3 3 returned 0/0", "b 3<2 2 returned 20/0", "a 2<1 1 returned 100/70", "b 1<0 0 returned 120/100",]
+        ["c 4<3 3 returned 0/0", "b 3<2 2 returned 20/0", "a 2<1 1 returned 100/60", "b 1<0 0 returned 120/100",]
     );
 }
 
