@@ -188,7 +188,7 @@ struct rt_open_thread {
 struct rt_open_call {
 	struct rt_call call;
 	u32 path;
-	u32 reserved;
+	u32 is_written; /* whether it leaves as a record, too */
 };
 
 _Static_assert(sizeof(struct rt_call) == 56, "record of a call");

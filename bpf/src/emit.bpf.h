@@ -46,11 +46,10 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 
 static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
 {
-	if (profiled) {
+	if (profiled)
 		fold_call(frame->path, frame->region, duration, frame->child, ending);
-		if (!frame->marked && !is_written(duration, ending))
-			return 0;
-	}
+	if (!is_written(frame, duration, ending))
+		return 0;
 	write_call(hit, frame, duration, ending);
 	return 1;
 }

@@ -118,7 +118,7 @@ static __always_inline bool is_traced(u32 pid)
 }
 
 /* The first hit of a thread gives it a location. */
-static __always_inline struct rt_thread *new_thread(struct task_struct *task)
+static __noinline struct rt_thread *new_thread(struct task_struct *task)
 {
 	struct rt_location location = {};
 	struct rt_thread *thread;
@@ -149,7 +149,7 @@ static __always_inline struct rt_thread *new_thread(struct task_struct *task)
 	return thread;
 }
 
-static __always_inline bool on_enter(struct pt_regs *ctx)
+static __noinline bool on_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread;
@@ -209,7 +209,7 @@ static __always_inline bool is_taken(u64 flags, u32 condition)
 	return holds != (condition & 1);
 }
 
-static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
+static __noinline void on_exit(struct pt_regs *ctx, u64 slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread;

@@ -121,6 +121,14 @@ struct {
 	__type(value, u64);
 } losses SEC(".maps");
 
+/* By region: more than `written_from` where calls of the region are folded up to a longer duration. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} levels SEC(".maps");
+
 /* By path id; their number is set before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -55,6 +55,7 @@ static long write_open_step(u32 step, void *context)
 		return 1;
 	fill_call(&open.call, walk->thread->location, frame, 0, RT_OPEN);
 	open.path = frame->path;
+	open.is_written = is_written(frame, 0, RT_OPEN);
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	write_open_readings(walk, index);
 	return 0;

@@ -116,12 +116,20 @@ __noinline int fold_call(u32 id, u32 region, u64 duration, u64 child, u32 ending
 	return 0;
 }
 
-/* Whether a folded call leaves as a record, too. Of an open call the duration is not known. */
-static __always_inline bool is_written(u64 duration, u32 ending)
+/* Whether a call leaves as a record. Of an open call the duration is not known. */
+static __always_inline bool is_written(const struct rt_frame *frame, u64 duration, u32 ending)
 {
+	u32 region = frame->region;
+	u64 from = written_from, *level;
+
+	if (!profiled || frame->marked)
+		return true;
 	if (written_from == RT_NEVER)
 		return false;
-	return ending == RT_OPEN || duration >= written_from;
+	level = bpf_map_lookup_elem(&levels, &region);
+	if (level && *level > from)
+		from = *level;
+	return ending == RT_OPEN ? from != RT_NEVER : duration >= from;
 }
 
 #endif

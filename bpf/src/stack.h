@@ -106,10 +106,15 @@ struct rt_walk {
 	struct rt_hit *hit;
 	u32 start; /* downward walks: one above the first frame; upward: the first frame */
 	u32 found; /* RT_NONE or the index of the frame looked for */
-	u32 region;
-	u32 stack;
-	u64 id;
-	u64 slot; /* of the best frame so far */
+	/* What it must have. */
+	union {
+		u32 region;
+		u32 stack;
+	};
+	union {
+		u64 id;
+		u64 slot; /* of the best frame so far */
+	};
 };
 
 /* The frame of a downward walk at a step, null at the end; `index` is set to its place. */
@@ -138,18 +143,23 @@ static long rt_shift_step(u32 step, void *context)
 	return 0;
 }
 
-/* Takes the frame out; those above it move down. */
+/* Those above the frame move down, onto it. */
+static __noinline void rt_shift(struct rt_hit *hit, u32 index)
+{
+	struct rt_walk walk = { .hit = hit, .start = index };
+
+	rt_repeat(RT_FRAMES, rt_shift_step, &walk);
+}
+
+/* Takes the frame out. */
 static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame, u32 index)
 {
 	struct rt_thread *thread = hit->thread;
 
 	if (frame->hooked)
 		thread->hooked--;
-	if (index + 1 < thread->frames) {
-		struct rt_walk walk = { .hit = hit, .start = index };
-
-		rt_repeat(RT_FRAMES, rt_shift_step, &walk);
-	}
+	if (index + 1 < thread->frames)
+		rt_shift(hit, index);
 	thread->frames--;
 }
 
@@ -168,10 +178,18 @@ static long rt_id_step(u32 step, void *context)
 	return 1;
 }
 
-/* Where the frame with this call id is among those below `index`; RT_NONE if it has ended. */
-static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
+/* The place of the frame with this call id among those below `index`; RT_NONE if it has ended. */
+static __noinline u32 rt_search_older(struct rt_hit *hit, u64 id, u32 index)
 {
 	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .id = id };
+
+	rt_repeat(RT_FRAMES, rt_id_step, &walk);
+	return walk.found;
+}
+
+/* The same; mostly it is the frame right below. */
+static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
+{
 	struct rt_frame *below;
 
 	if (id == 0 || index == 0)
@@ -179,10 +197,7 @@ static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
 	below = rt_frame(hit, index - 1);
 	if (!below)
 		return RT_NONE;
-	if (below->id == id)
-		return index - 1;
-	rt_repeat(RT_FRAMES, rt_id_step, &walk);
-	return walk.found;
+	return below->id == id ? index - 1 : rt_search_older(hit, id, index);
 }
 
 /* A call leaves, its caller is still there or null. Who reads its record will look for its caller's. */
@@ -325,6 +340,34 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 	return rt_frame(hit, found);
 }
 
+/* What is known of a call when it enters; its caller may be null. */
+static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *frame, const struct rt_frame *caller,
+				     u32 region, u32 hooked)
+{
+	frame->start = hit->now;
+	frame->slot = hit->slot;
+	frame->word = hit->word;
+	frame->id = hit->thread->calls;
+	frame->parent = caller ? caller->id : 0;
+	frame->child = 0;
+	frame->region = region;
+	frame->stack = hit->stack;
+	frame->depth = caller ? caller->depth + 1 : 0;
+	frame->hooked = hooked;
+	frame->marked = 0;
+	frame->path = rt_path(hit->thread, caller, region);
+}
+
+/* A call whose exit is not waited for leaves at once. Apart, because stacks are short in the kernel. */
+static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller, u32 region, u32 ending)
+{
+	struct rt_frame frame;
+
+	rt_begin(hit, &frame, caller, region, 0);
+	rt_measure_nothing(hit);
+	rt_leave(hit, &frame, caller, 0, ending);
+}
+
 /*
  * A call enters. Returns whether the frame was pushed; if so its exit is waited for. A call whose
  * exit cannot be seen leaves as a record at once.
@@ -332,36 +375,21 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 {
 	struct rt_thread *thread = hit->thread;
-	struct rt_frame *parent, *frame;
-	struct rt_frame fresh = {};
+	struct rt_frame *caller, *frame;
 	u32 hooked = policy == RT_POLICY_URETPROBE;
 
 	if (rt_read_slot(hit->slot, &hit->word))
 		hit->word = 0;
-	parent = rt_caller(hit);
-	fresh.start = hit->now;
-	fresh.slot = hit->slot;
-	fresh.word = hit->word;
-	fresh.id = ++thread->calls;
-	fresh.region = region;
-	fresh.stack = hit->stack;
-	fresh.hooked = hooked;
-	if (parent) {
-		fresh.parent = parent->id;
-		fresh.depth = parent->depth + 1;
-	}
-	fresh.path = rt_path(thread, parent, region);
-
+	caller = rt_caller(hit);
+	thread->calls++;
 	if (policy == RT_POLICY_INSTANT) {
-		rt_measure_nothing(hit);
-		rt_leave(hit, &fresh, parent, 0, RT_RETURNED);
+		rt_pass(hit, caller, region, RT_RETURNED);
 		return 0;
 	}
 	/* Hooking is refused where it could harm, or where the kernel would not do it. */
 	if (policy == RT_POLICY_ENTRY_ONLY ||
 	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
-		rt_measure_nothing(hit);
-		rt_leave(hit, &fresh, parent, 0, RT_UNSEEN);
+		rt_pass(hit, caller, region, RT_UNSEEN);
 		return 0;
 	}
 	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
@@ -371,7 +399,7 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		rt_lost(region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
 		return 0;
 	}
-	*frame = fresh;
+	rt_begin(hit, frame, caller, region, hooked);
 	thread->frames++;
 	thread->hooked += hooked;
 	return 1;
@@ -393,7 +421,7 @@ static long rt_find_step(u32 step, void *context)
 	return 0;
 }
 
-static long rt_above_step(u32 step, void *context)
+static long rt_close_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
 	struct rt_hit *hit = walk->hit;
@@ -401,7 +429,7 @@ static long rt_above_step(u32 step, void *context)
 	u32 index;
 
 	frame = rt_step_down(walk, step, &index);
-	if (!frame || index <= walk->found)
+	if (!frame || index < walk->found)
 		return 1;
 	/* Functions that share the slot end in the same return. */
 	if (frame->slot == hit->slot)
@@ -413,7 +441,6 @@ static long rt_above_step(u32 step, void *context)
 rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
 {
 	struct rt_walk walk = { .region = region, .found = RT_NONE };
-	struct rt_frame *frame;
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given))
@@ -424,11 +451,7 @@ rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
 	if (walk.found == RT_NONE)
 		return 0;
 	walk.start = hit.thread->frames;
-	rt_repeat(RT_FRAMES, rt_above_step, &walk);
-	frame = rt_frame(&hit, walk.found);
-	if (!frame)
-		return 0;
-	rt_close(&hit, frame, walk.found, RT_RETURNED);
+	rt_repeat(RT_FRAMES, rt_close_step, &walk);
 	return 1;
 }
 

@@ -9,6 +9,9 @@
 #ifndef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 #endif
+#ifndef __noinline
+#define __noinline __attribute__((noinline))
+#endif
 
 #include "frame.h"
 
@@ -31,7 +34,8 @@ struct rt_test {
 	u8 high[GUARD_BYTES];
 	u32 far_made;
 	u32 memory_is_short;
-	u64 written_from;
+	u32 has_folded;
+	u32 folded; /* region whose calls leave without a record */
 	const void *memory; /* for read_word */
 	read_word *read_word;
 	u64 trampoline;
@@ -97,7 +101,7 @@ static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 d
 
 	test->miscounted += !is_counted(&readings[0], duration, frame->child);
 	test->miscounted += !is_counted(&readings[1], 2 * duration, 2 * frame->child);
-	if (!frame->marked && duration < test->written_from)
+	if (!frame->marked && test->has_folded && frame->region == test->folded)
 		return 0;
 	if (test->count == test->room) {
 		test->room = test->room ? test->room * 2 : 64;
@@ -162,9 +166,10 @@ struct rt_test *rt_test_new(u32 location, u32 memory_is_short, const void *memor
 	return test;
 }
 
-void rt_test_write_from(struct rt_test *test, u64 duration)
+void rt_test_fold(struct rt_test *test, u32 region)
 {
-	test->written_from = duration;
+	test->has_folded = 1;
+	test->folded = region;
 }
 
 void rt_test_free(struct rt_test *test)

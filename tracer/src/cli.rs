@@ -78,10 +78,10 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
-        Verb::Diff(options) => diff::diff(options),
-        Verb::Info(options) => info::info(options),
         Verb::Clean(options) => clean::clean(options),
         Verb::Counters(options) => counters::counters(options),
+        Verb::Diff(options) => diff::diff(options),
+        Verb::Info(options) => info::info(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

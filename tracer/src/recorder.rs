@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
-use rtrace_model::{Definition, Event, EventKind, Sink, Summary};
+use rtrace_model::{Definition, Event, EventKind, Region, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
 use crate::counters::Counters;
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
-use crate::plan::Plan;
+use crate::plan::{Pattern, Plan};
 use crate::source::Source;
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
@@ -61,6 +61,8 @@ pub struct Options<'a> {
     pub follow: bool,
     /// Whether calls are folded by call path, and which of them are recorded one by one then.
     pub profile: Option<ProfileOptions>,
+    /// Functions whose calls have no record of their own, unless they made one that has.
+    pub fold: &'a [Pattern],
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
     /// What is counted on every call.
@@ -138,7 +140,16 @@ impl Recording<'_> {
             Subject::Processes(pids) if !self.options.follow => Scope::Processes(pids),
             _ => Scope::All,
         };
-        attach::attach(self.programs, plan, scope).context("failed to attach")
+        let attachment = attach::attach(self.programs, plan, scope).context("failed to attach")?;
+        for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
+            self.programs.set_level(region.id.0, None)?;
+        }
+        Ok(attachment)
+    }
+
+    fn is_folded(&self, region: &Region) -> bool {
+        let mut names = [&region.name].into_iter().chain(region.symbols.iter().map(|name| &name.symbol));
+        names.any(|name| self.options.fold.iter().any(|pattern| pattern.matches(name)))
     }
 
     /// Tells the sinks what calls will refer to, and what was left out.
@@ -173,7 +184,7 @@ impl Recording<'_> {
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
         let Options { counters, profile, .. } = self.options;
-        let mut source = Source::new(self.programs, &counters.metrics, profile.as_ref(), pipeline, pids)?;
+        let mut source = Source::new(self.programs, &counters.metrics, profile.is_some(), pipeline, pids)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();

@@ -12,12 +12,13 @@ use rtrace_bpf::wire::{
     CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION, ReadingRecord,
     comm,
 };
-use rtrace_bpf::{Error, ProfileOptions, Programs, Reader, Records};
+use rtrace_bpf::{Error, Programs, Reader, Records};
 use rtrace_model::{
     Batch, Call, Definition, Ending, Event, EventKind, Location, LocationId, Loss, LossReason, Metric, Reading,
     RegionId, Summary, Timestamp,
 };
 
+use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
 use crate::host;
@@ -43,8 +44,6 @@ pub struct Source<'a> {
     other_processes: bool,
     /// Where calls are folded.
     paths: Option<Paths>,
-    /// Whether calls leave as records.
-    is_written: bool,
     summary: Summary,
 }
 
@@ -56,7 +55,7 @@ impl<'a> Source<'a> {
     pub fn new(
         programs: &'a Programs,
         metrics: &'a [Metric],
-        profile: Option<&ProfileOptions>,
+        is_folded: bool,
         pipeline: &'a Pipeline,
         pids: &[u32],
     ) -> Result<Source<'a>, Error> {
@@ -72,8 +71,7 @@ impl<'a> Source<'a> {
             reported: HashMap::new(),
             estimated: HashSet::new(),
             other_processes: false,
-            paths: profile.map(|_| Paths::default()),
-            is_written: profile.is_none_or(|profile| profile.written_from.is_some()),
+            paths: is_folded.then(Paths::default),
             summary: Summary::default(),
         };
         for &pid in pids {
@@ -169,13 +167,11 @@ impl<'a> Source<'a> {
         for thread in self.programs.open_calls()? {
             let id = thread.thread.location;
             self.discover(id)?;
-            let (calls, paths) = open::calls_of(&thread, self.metrics.len(), end.monotonic);
+            let open = OpenCalls::of(&thread, self.metrics.len(), end.monotonic);
             if let Some(known) = &mut self.paths {
-                calls.iter().zip(paths).for_each(|(call, path)| known.add_open(path, call));
+                open.with_paths().for_each(|(call, path)| known.add_open(path, call));
             }
-            if self.is_written {
-                self.hand_over(calls);
-            }
+            self.hand_over(open.recorded());
             if let Some(location) = self.locations.get_mut(&id) {
                 location.calls_entered = Some(thread.thread.calls);
                 location.name = comm(&thread.thread.comm);

@@ -85,6 +85,30 @@ fn times_are_those_of_the_records() {
     }
 }
 
+/// The rows of a report; of those by function, thread, library or process without the percentiles.
+fn report(directory: &Path, by: &str) -> Vec<Vec<String>> {
+    let output = rtrace::command().arg("report").arg(directory).args(["--by", by, "--format", "csv"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let titles: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    // Nodes of a tree are numbered as they are met.
+    let kept: Vec<bool> = titles.iter().map(|title| !["p50_ns", "p99_ns", "node", "parent"].contains(title)).collect();
+    let row = |line: &str| line.split(',').zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell.into()).collect();
+    text.lines().map(row).collect()
+}
+
+#[test]
+fn reports_are_those_of_the_records() {
+    for (program, scenario) in [("shapes", "recursion"), ("threads", "parallel"), ("jumps", "long_jumps")] {
+        Scenario::new(program, scenario).option("--min-duration").option("1ns").run_folded(|directory| {
+            let reports = || ["function", "tree", "thread", "library", "process"].map(|by| report(directory, by));
+            let folded = reports();
+            std::fs::remove_file(directory.join("profile.parquet")).unwrap();
+            assert_eq!(folded, reports());
+        });
+    }
+}
+
 #[test]
 fn calls_shorter_than_the_least_duration_are_folded() {
     Scenario::new("shapes", "nested").option("--min-duration").option("1h").run_folded(has_no_records);
@@ -104,6 +128,17 @@ fn long_calls_are_recorded_with_their_callers() {
             assert!(pair.iter().all(|call| call.ending == Ending::Returned && call.duration >= 20_000_000));
         }
     });
+}
+
+/// Of `outer(middle(leaf*2) leaf)`.
+#[test]
+fn folded_functions_have_records_only_as_callers() {
+    for (function, recorded) in [("leaf", 2000), ("middle", 5000)] {
+        Scenario::new("shapes", "nested").option("--fold").option(function).run_folded(|directory| {
+            let trace = Trace::open(directory).unwrap();
+            assert_eq!(trace.calls().map(|batch| batch.unwrap().len()).sum::<usize>(), recorded, "{function}");
+        });
+    }
 }
 
 #[test]

@@ -4,8 +4,9 @@
 //! times, so the first durations are kept as they are. Of folded calls only the power of two below
 //! which each duration lies is known.
 
-use crate::{HISTOGRAM_BUCKETS, histogram_bucket};
 use hdrhistogram::Histogram;
+
+use crate::{HISTOGRAM_BUCKETS, histogram_bucket};
 
 /// Durations that are kept as they are; they take less than the histogram of as many.
 const FEW: usize = 512;
@@ -29,38 +30,52 @@ impl Default for Durations {
 }
 
 impl Latency {
-    /// Adds a duration in nanoseconds.
+    /// Adds a duration.
     pub fn record(&mut self, duration: u64) {
         match &mut self.0 {
             Durations::Few(durations) if durations.len() < FEW => durations.push(duration),
-            Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += 1,
-            Durations::Few(_) | Durations::Many(_) => record(self.many(), duration, 1),
+            _ => self.add(duration, 1),
         }
     }
 
     /// Adds folded durations; all are folded then.
     pub fn record_folded(&mut self, histogram: &[u64; HISTOGRAM_BUCKETS]) {
-        let mut buckets = self.buckets();
-        buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls);
-        self.0 = Durations::Folded(Box::new(buckets));
+        if !self.is_folded() {
+            *self = self.folded();
+        }
+        if let Durations::Folded(buckets) = &mut self.0 {
+            buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls);
+        }
     }
 
     /// Adds the durations of another.
     pub fn merge(&mut self, other: &Latency) {
         match &other.0 {
             Durations::Few(durations) => durations.iter().for_each(|&duration| self.record(duration)),
-            Durations::Many(_) if self.is_folded() => self.record_folded(&other.buckets()),
-            Durations::Many(_) => {
-                let histogram = self.many();
-                other.counted().into_iter().for_each(|(duration, count)| record(histogram, duration, count));
-            }
+            Durations::Many(_) => other.counted().into_iter().for_each(|(duration, count)| self.add(duration, count)),
             Durations::Folded(buckets) => self.record_folded(buckets),
+        }
+    }
+
+    /// Adds a number of equal durations to what is no longer few.
+    fn add(&mut self, duration: u64, count: u64) {
+        if let Durations::Few(durations) = &self.0 {
+            let mut histogram = Histogram::new(3).expect("a histogram can have three digits");
+            durations.iter().for_each(|&duration| record(&mut histogram, duration, 1));
+            self.0 = Durations::Many(histogram);
+        }
+        match &mut self.0 {
+            Durations::Many(histogram) => record(histogram, duration, count),
+            Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += count,
+            Durations::Few(_) => unreachable!("few have just become many"),
         }
     }
 
     /// The same durations, folded.
     pub fn folded(&self) -> Latency {
-        Latency(Durations::Folded(Box::new(self.buckets())))
+        let mut folded = Latency(Durations::Folded(Box::new([0; HISTOGRAM_BUCKETS])));
+        folded.merge(self);
+        folded
     }
 
     /// Whether percentiles are upper bounds.
@@ -68,9 +83,8 @@ impl Latency {
         matches!(self.0, Durations::Folded(_))
     }
 
-    /// The duration in nanoseconds that `percent` of all do not exceed; absent when there is none.
-    pub fn percentile(&self, percent: impl Into<f64>) -> Option<u64> {
-        let percent = percent.into();
+    /// The duration that `percent` of all do not exceed; absent when there is none.
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
         match &self.0 {
             Durations::Few(durations) => {
                 let mut sorted = durations.clone();
@@ -81,7 +95,7 @@ impl Latency {
             Durations::Many(histogram) => Some(histogram.value_at_percentile(percent)),
             Durations::Folded(buckets) => {
                 let calls: u64 = buckets.iter().sum();
-                let rank = ((calls as f64 * percent / 100.0).ceil() as u64).clamp(1, calls.max(1));
+                let rank = ((calls as f64 * percent / 100.0).ceil() as u64).max(1);
                 let mut below = 0;
                 let bucket = buckets.iter().position(|&calls| {
                     below += calls;
@@ -92,20 +106,17 @@ impl Latency {
         }
     }
 
-    /// Number of durations by [`histogram_bucket`].
-    pub fn buckets(&self) -> [u64; HISTOGRAM_BUCKETS] {
-        if let Durations::Folded(buckets) = &self.0 {
-            return **buckets;
-        }
-        let mut buckets = [0; HISTOGRAM_BUCKETS];
+    /// Number of durations by [`histogram_bucket`], without empty buckets.
+    pub fn buckets(&self) -> Vec<(usize, u64)> {
+        let mut counts = [0; HISTOGRAM_BUCKETS];
         for (duration, count) in self.counted() {
-            buckets[histogram_bucket(duration)] += count;
+            counts[histogram_bucket(duration)] += count;
         }
-        buckets
+        counts.into_iter().enumerate().filter(|&(_, count)| count > 0).collect()
     }
 
-    /// Durations with how many calls took each, in ascending order. Durations that differ by less
-    /// than a thousandth count as one, few or many; of folded ones those of a bucket do.
+    /// Durations with how many calls took each, in ascending order; durations that differ by less
+    /// than a thousandth count as one, few or many, and of folded ones those of a bucket.
     pub fn counted(&self) -> Vec<(u64, u64)> {
         match &self.0 {
             Durations::Few(durations) => {
@@ -113,27 +124,14 @@ impl Latency {
                 sorted.sort_unstable();
                 sorted.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
             }
-            Durations::Many(histogram) => {
-                let steps = histogram.iter_recorded();
-                steps.map(|step| (three_digits(step.value_iterated_to()), step.count_at_value().into())).collect()
-            }
+            Durations::Many(histogram) => histogram
+                .iter_recorded()
+                .map(|step| (three_digits(step.value_iterated_to()), step.count_at_value().into()))
+                .collect(),
             Durations::Folded(buckets) => {
-                let counts = buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
-                counts.map(|(bucket, &count)| (least_in(bucket), count)).collect()
+                let counted = buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
+                counted.map(|(bucket, &count)| (largest_in(bucket), count)).collect()
             }
-        }
-    }
-
-    /// The histogram of durations that are not folded, made where there was none.
-    fn many(&mut self) -> &mut Histogram<u32> {
-        if let Durations::Few(durations) = &self.0 {
-            let mut histogram = Histogram::new(3).expect("a histogram can have three digits");
-            durations.iter().for_each(|&duration| record(&mut histogram, duration, 1));
-            self.0 = Durations::Many(histogram);
-        }
-        match &mut self.0 {
-            Durations::Many(histogram) => histogram,
-            Durations::Few(_) | Durations::Folded(_) => unreachable!("few have become many, folded ones are no matter"),
         }
     }
 }
@@ -141,11 +139,6 @@ impl Latency {
 /// The longest duration in a bucket.
 fn largest_in(bucket: usize) -> u64 {
     if bucket == HISTOGRAM_BUCKETS - 1 { u64::MAX } else { (1 << bucket) - 1 }
-}
-
-/// The shortest duration in a bucket.
-fn least_in(bucket: usize) -> u64 {
-    if bucket == 0 { 0 } else { 1 << (bucket - 1) }
 }
 
 /// The least duration that a histogram of three digits does not tell from this one: it keeps the
@@ -167,12 +160,12 @@ mod tests {
     #[test]
     fn percentiles_of_few_are_exact_and_of_many_have_three_digits() {
         let mut latency = Latency::default();
-        assert_eq!(latency.percentile(50), None);
+        assert_eq!(latency.percentile(50.0), None);
         for duration in (1..=100).rev() {
             latency.record(duration * 1_001);
         }
-        assert_eq!(latency.percentile(50), Some(50 * 1_001));
-        assert_eq!(latency.percentile(99), Some(99 * 1_001));
+        assert_eq!(latency.percentile(50.0), Some(50 * 1_001));
+        assert_eq!(latency.percentile(99.0), Some(99 * 1_001));
 
         for duration in 101..=100_000 {
             latency.record(duration * 1_001);
@@ -193,10 +186,10 @@ mod tests {
         }
         latency.record_folded(&histogram);
         latency.record_folded(&histogram);
-        assert_eq!(latency.percentile(20), Some(0));
-        assert_eq!(latency.percentile(40), Some(1));
-        assert_eq!(latency.percentile(50), Some(127));
-        assert_eq!(latency.percentile(99), Some((1 << 23) - 1));
+        assert_eq!(latency.percentile(20.0), Some(0));
+        assert_eq!(latency.percentile(40.0), Some(1));
+        assert_eq!(latency.percentile(50.0), Some(127));
+        assert_eq!(latency.percentile(99.0), Some((1 << 23) - 1));
         assert!(latency.is_folded());
     }
 
@@ -208,12 +201,13 @@ mod tests {
             let mut many = Latency::default();
             (0..=FEW).for_each(|_| many.record(duration));
             assert_eq!(few.counted()[0].0, many.counted()[0].0);
-            assert_eq!(few.buckets()[histogram_bucket(duration)], 1);
             few.merge(&many);
             assert_eq!(few.counted(), [(three_digits(duration), FEW as u64 + 2)]);
             let mut folded = many.folded();
             folded.merge(&few);
-            assert_eq!(folded.buckets()[histogram_bucket(duration)], 2 * FEW as u64 + 3);
+            assert_eq!(folded.buckets(), [(histogram_bucket(duration), 2 * FEW as u64 + 3)]);
+            few.merge(&folded);
+            assert_eq!(few.buckets(), [(histogram_bucket(duration), 3 * FEW as u64 + 5)]);
         }
     }
 
@@ -223,6 +217,6 @@ mod tests {
         for _ in 0..=FEW {
             latency.record(u64::MAX);
         }
-        assert!(latency.percentile(50) > Some(u64::MAX / 1_000 * 999));
+        assert!(latency.percentile(50.0) > Some(u64::MAX / 1_000 * 999));
     }
 }

@@ -38,6 +38,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             ring_bytes: recording.buffer,
             follow: recording.follow(false),
             profile: recording.profile(),
+            fold: &recording.fold,
             duration: recording.duration,
             counters: &counters,
         },

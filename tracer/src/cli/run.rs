@@ -43,6 +43,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             ring_bytes: recording.buffer,
             follow: recording.follow(true),
             profile: recording.profile(),
+            fold: &recording.fold,
             duration: recording.duration,
             counters: &counters,
         },

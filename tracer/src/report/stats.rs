@@ -134,7 +134,7 @@ impl Stats {
 
     /// Calls by the bucket of their duration, without empty buckets.
     pub(super) fn buckets(&self) -> Vec<(usize, u64)> {
-        self.latency.buckets().into_iter().enumerate().filter(|&(_, calls)| calls > 0).collect()
+        self.latency.buckets()
     }
 
     /// The values of [`FIGURES`]; `total` is the time of all rows.

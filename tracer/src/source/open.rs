@@ -5,26 +5,52 @@ use rtrace_model::{Batch, Call, Reading, Timestamp};
 
 use super::{call_of, reading_of};
 
-/// Each running call, with the time up to `end`, its part of which goes to its caller, and so with
-/// its counts; the innermost first, as if they ended now, and for each the id of its call path.
-pub fn calls_of(thread: &OpenThread, counters: usize, end: Timestamp) -> (Batch, Vec<u32>) {
-    let mut calls: Vec<Call> = thread.calls.iter().map(|open| call_of(&open.call)).collect();
-    for call in &mut calls {
-        call.duration = end.since(call.start);
-    }
-    let mut readings: Vec<Reading> = thread.readings.iter().map(reading_of).collect();
-    for index in (0..calls.len()).rev() {
-        let Call { parent, duration, .. } = calls[index];
-        let Some(caller) = calls[..index].iter().rposition(|caller| caller.id == parent) else { continue };
-        calls[caller].child += duration;
-        for counter in 0..counters {
-            readings[caller * counters + counter].child += readings[index * counters + counter].inclusive;
+/// The calls that still run on a thread at the end of the recording, the innermost first, as if they
+/// ended then.
+pub struct OpenCalls {
+    calls: Batch,
+    /// Of each call, the id of its call path, where calls are folded.
+    paths: Vec<u32>,
+    /// Of each call, whether it has a record of its own.
+    is_written: Vec<bool>,
+}
+
+impl OpenCalls {
+    /// Gives each call the time up to `end`, which is part of its caller's, as are its counts.
+    pub fn of(thread: &OpenThread, counters: usize, end: Timestamp) -> OpenCalls {
+        let mut calls: Vec<Call> = thread.calls.iter().map(|open| call_of(&open.call)).collect();
+        for call in &mut calls {
+            call.duration = end.since(call.start);
         }
+        let mut readings: Vec<Reading> = thread.readings.iter().map(reading_of).collect();
+        let mut is_written: Vec<bool> = thread.calls.iter().map(|open| open.is_written != 0).collect();
+        for index in (0..calls.len()).rev() {
+            let Call { parent, duration, .. } = calls[index];
+            let Some(caller) = calls[..index].iter().rposition(|caller| caller.id == parent) else { continue };
+            calls[caller].child += duration;
+            is_written[caller] |= is_written[index];
+            for counter in 0..counters {
+                readings[caller * counters + counter].child += readings[index * counters + counter].inclusive;
+            }
+        }
+        calls.reverse();
+        is_written.reverse();
+        let readings = readings.chunks(counters.max(1)).rev().flatten().copied().collect();
+        let paths = thread.calls.iter().rev().map(|open| open.path).collect();
+        OpenCalls { calls: Batch::measured(calls, counters, readings), paths, is_written }
     }
-    calls.reverse();
-    let readings = readings.chunks(counters.max(1)).rev().flatten().copied().collect();
-    let paths = thread.calls.iter().rev().map(|open| open.path).collect();
-    (Batch::measured(calls, counters, readings), paths)
+
+    /// The calls with the ids of their paths.
+    pub fn with_paths(&self) -> impl Iterator<Item = (&Call, u32)> {
+        self.calls.iter().zip(self.paths.iter().copied())
+    }
+
+    /// Those that have a record of their own.
+    pub fn recorded(&self) -> Batch {
+        let written = || (0..self.calls.len()).filter(|&index| self.is_written[index]);
+        let readings = written().flat_map(|index| self.calls.readings(index)).copied().collect();
+        Batch::measured(written().map(|index| self.calls[index]).collect(), self.calls.metrics(), readings)
+    }
 }
 
 /// What runs on a thread, seen while its frames may change: only what hangs together is kept.
@@ -68,7 +94,7 @@ mod tests {
         let count = |inclusive, child| ReadingRecord { inclusive, child };
         let readings = vec![count(10, 2), count(3, 0), count(1, 0)];
         let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings };
-        let (calls, _) = calls_of(&thread, 1, Timestamp(200));
+        let calls = OpenCalls::of(&thread, 1, Timestamp(200)).calls;
         let seen: Vec<_> = calls.iter().map(|call| (call.id, call.duration, call.child)).collect();
         assert_eq!(seen, [(9, 30, 0), (4, 50, 0), (1, 100, 80)]);
         let counted: Vec<_> = (0..3).map(|index| calls.readings(index)[0].exclusive()).collect();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
+use rtrace::plan::Pattern;
 use rtrace::rank;
 use rtrace_bpf::ProfileOptions;
 
@@ -49,6 +50,13 @@ pub struct Recording {
     /// The others are folded into a profile, so that counts and times stay exact.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "mode")]
     min_duration: Option<Duration>,
+
+    /// Fold calls of these functions: a name, a glob or a /regex/; may be repeated
+    ///
+    /// For functions that are called too often to be looked at one by one. Counts and times stay
+    /// exact. A call that made a recorded one is recorded, too.
+    #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
+    pub fold: Vec<Pattern>,
 
     /// Call paths that a profile tells apart at a time, counted per thread
     ///
@@ -105,9 +113,12 @@ impl Recording {
     /// How calls are folded, if they are.
     pub fn profile(&self) -> Option<ProfileOptions> {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
-        let written_from = self.min_duration.map(nanoseconds);
-        let is_folded = self.mode == Mode::Profile || written_from.is_some();
-        is_folded.then_some(ProfileOptions { max_paths: self.max_paths, written_from })
+        let (is_traced, max_paths) = (self.mode == Mode::Trace, self.max_paths);
+        if is_traced && self.min_duration.is_none() && self.fold.is_empty() {
+            return None;
+        }
+        let written_from = is_traced.then(|| self.min_duration.map_or(0, nanoseconds));
+        Some(ProfileOptions { max_paths, written_from })
     }
 
     /// The directory asked for, or one named after the program, its process and the local time; of

@@ -73,9 +73,11 @@ mod tests {
 
     use super::*;
 
-    /// Notes the chain of callers of each path: their ids, then `None` if the first is not a root.
+    /// The ids of each path's callers, from the nearest, then `None` if the last is not a root.
+    type CallersOf = BTreeMap<(u32, u32), Vec<Option<u32>>>;
+
     #[derive(Default)]
-    struct Chains(BTreeMap<(u32, u32), Vec<Option<u32>>>);
+    struct Chains(CallersOf);
 
     impl Visitor for Chains {
         type Mark = u32;
@@ -114,7 +116,7 @@ mod tests {
         }
     }
 
-    fn chains(paths: &[PathProfile]) -> (BTreeMap<(u32, u32), Vec<Option<u32>>>, u64) {
+    fn chains(paths: &[PathProfile]) -> (CallersOf, u64) {
         let mut walk = Walk::new(Chains::default());
         walk.paths(paths);
         (walk.visitor.0, walk.lost_callers)
