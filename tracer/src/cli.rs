@@ -7,6 +7,7 @@ mod args;
 mod attach;
 mod completions;
 mod doctor;
+mod export;
 mod message;
 mod plan;
 mod plan_table;
@@ -74,6 +75,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Export(options) => export::export(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

@@ -4,6 +4,7 @@
 //! explanation and the verbs need not check again.
 
 mod choice;
+mod export;
 mod quantity;
 mod recording;
 mod report;
@@ -15,6 +16,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace::report::Format;
 
 use choice::{FORMAT, one_of};
+pub use export::Export;
 pub use recording::Recording;
 pub use report::Report;
 pub use selection::Selection;
@@ -64,6 +66,8 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Write a trace in the format of another tool
+    Export(Export),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -245,6 +249,7 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  export       Write a trace in the format of another tool
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -275,6 +280,7 @@ Options:
             RUN_EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
+            export::EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];
