@@ -10,6 +10,7 @@ mod completions;
 mod counters;
 mod diff;
 mod doctor;
+mod export;
 mod info;
 mod message;
 mod plan;
@@ -78,6 +79,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Export(options) => export::export(options),
         Verb::Clean(options) => clean::clean(options),
         Verb::Counters(options) => counters::counters(options),
         Verb::Diff(options) => diff::diff(options),

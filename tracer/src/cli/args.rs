@@ -5,6 +5,7 @@
 
 mod choice;
 mod diff;
+mod export;
 mod info;
 mod names;
 mod quantity;
@@ -19,6 +20,7 @@ use rtrace::report::Format;
 
 use choice::{FORMAT, one_of};
 pub use diff::Diff;
+pub use export::Export;
 pub use info::Info;
 pub use recording::Recording;
 pub use report::Report;
@@ -69,6 +71,8 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Write a trace in the format of another tool
+    Export(Export),
     /// Compare two traces
     Diff(Diff),
     /// Say what a trace holds, and what it lacks
@@ -297,6 +301,7 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  export       Write a trace in the format of another tool
   diff         Compare two traces
   info         Say what a trace holds, and what it lacks
   clean        Take out probes that a killed tracer left in programs
@@ -331,6 +336,7 @@ Options:
             RUN_EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
+            export::EXAMPLES,
             diff::EXAMPLES,
             info::EXAMPLES,
             CLEAN_EXAMPLES,
