@@ -5,6 +5,7 @@
 
 mod args;
 mod attach;
+mod beside;
 mod completions;
 mod doctor;
 mod message;
@@ -14,6 +15,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod tui;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -74,6 +76,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Tui(options) => tui::tui(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

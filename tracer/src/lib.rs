@@ -13,6 +13,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod privilege;
 pub mod recorder;
+pub mod replay;
 pub mod report;
 pub mod source;
 pub mod target;

@@ -10,6 +10,7 @@ mod report;
 mod selection;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace::report::Format;
@@ -64,6 +65,8 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Look at a trace in the live view
+    Tui(Tui),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -171,6 +174,20 @@ EXAMPLES:
     # For a script
     rtrace plan -p 4711 --lib exe --format csv >plan.csv";
 
+/// Options of `rtrace tui`.
+#[derive(Debug, Args)]
+#[command(after_long_help = TUI_EXAMPLES)]
+pub struct Tui {
+    /// Directory of the trace, finished or still growing
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+const TUI_EXAMPLES: &str = "\
+EXAMPLES:
+    # The views of a live recording, on a stored one; < > [ ] choose a part of its time
+    rtrace tui out.rtrace";
+
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
 #[command(after_long_help = DOCTOR_EXAMPLES)]
@@ -245,6 +262,7 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  tui          Look at a trace in the live view
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)

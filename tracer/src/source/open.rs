@@ -67,10 +67,10 @@ mod tests {
         let calls = vec![
             record(3, 0, 100, 0),
             with_depth(1, record(5, 3, 150, 0)),
-            with_depth(1, record(5, 3, 150, 0)), // moved while it was read
-            with_depth(2, record(7, 4, 160, 0)), // its caller is not here
-            with_depth(3, record(8, 5, 170, 0)), // half of another call
-            with_depth(2, record(9, 5, 300, 0)), // began after the glance
+            with_depth(1, record(5, 3, 150, 0)),  // moved while it was read
+            with_depth(2, record(7, 4, 160, 0)),  // its caller is not here
+            with_depth(3, record(8, 5, 170, 0)),  // half of another call
+            with_depth(2, record(9, 5, 300, 0)),  // began after the glance
             with_depth(2, record(99, 5, 180, 0)), // never given out
         ];
         let thread = OpenThread { thread: OpenThreadRecord { calls: 20, ..OpenThreadRecord::default() }, calls };
