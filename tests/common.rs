@@ -7,6 +7,7 @@ pub mod rtrace;
 pub mod scenario;
 pub mod skip;
 pub mod target;
+pub mod terminal;
 pub mod tree;
 pub mod truth;
 pub mod workload;

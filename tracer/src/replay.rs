@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use rtrace_exporters::{Error, Trace};
 use rtrace_model::{
-    Batch, Call, ClockAnchor, Definition, Ending, Event, EventKind, LocationId, Sink, SinkError, Summary, Timestamp,
+    Batch, Call, ClockAnchor, Definition, Ending, Event, EventKind, Sink, SinkError, Summary, Timestamp,
 };
 
 /// Steps that a range is told in, and the least length of one in nanoseconds.
@@ -118,7 +118,7 @@ impl Long {
         step: u64,
         goes_on: impl Fn(f64) -> bool,
     ) -> Result<Option<Long>, Error> {
-        let mut long = Vec::new();
+        let mut long: Vec<Call> = Vec::new();
         let batches = trace.calls().count().max(1);
         for (number, batch) in trace.calls().enumerate() {
             if !goes_on(number as f64 / batches as f64) {
@@ -126,7 +126,7 @@ impl Long {
             }
             let runs =
                 |call: &&Call| call.start < to && call.end() > from && (call.duration >= step || call.end() > to);
-            long.extend(batch?.iter().filter(runs));
+            long.extend(batch?.iter().filter(runs).copied());
         }
         long.sort_unstable_by_key(|call| (call.location, call.id));
         Ok(Some(Long(long)))
@@ -148,7 +148,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_exporters::TraceWriter;
-    use rtrace_model::{Header, Location, RegionId};
+    use rtrace_model::{Header, Location, LocationId, RegionId};
     use tempfile::TempDir;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::{Position, Rect};
 use rtrace_model::{LocationId, RegionId};
 
@@ -185,7 +185,8 @@ impl App {
             return Flow::Continue;
         }
         self.message = None;
-        if self.typing && self.type_filter(key.code, state) {
+        let is_text = !key.modifiers.contains(KeyModifiers::CONTROL);
+        if self.typing && is_text && self.type_filter(key.code, state) {
             return Flow::Continue;
         }
         match key::action(key, self.view, self.stored.is_some()) {
@@ -235,10 +236,10 @@ impl App {
             Action::Next => self.show(self.view.further(1), state),
             Action::Previous => self.show(self.view.further(View::ALL.len() - 1), state),
             Action::Show(view) => self.show(view, state),
-            Action::Step(rows) => self.rows(|list| list.step(rows)),
-            Action::Page(pages) => self.rows(|list| list.step(pages * list.page())),
-            Action::First => self.rows(|list| list.choose(0)),
-            Action::Last => self.rows(|list| list.choose(usize::MAX)),
+            Action::Step(rows) => self.choose(|list| list.step(rows)),
+            Action::Page(pages) => self.choose(|list| list.step(pages * list.page())),
+            Action::First => self.choose(|list| list.choose(0)),
+            Action::Last => self.choose(|list| list.choose(usize::MAX)),
             Action::Left if self.view == View::Timeline => self.window.pan(-1, state.now.0),
             Action::Right if self.view == View::Timeline => self.window.pan(1, state.now.0),
             Action::Left => tree::fold(self, state),
@@ -276,7 +277,10 @@ impl App {
 
     fn show(&mut self, view: View, state: &State) {
         if view == View::Detail {
-            self.focus = self.chosen_function(state).or(self.focus);
+            self.focus = self.chosen_function(state).or(self.focus).or(self.functions.key());
+            if let Some(region) = self.focus {
+                self.functions.choose_key(region);
+            }
         }
         self.view = view;
         self.help = false;
@@ -328,7 +332,15 @@ impl App {
         Flow::Mute
     }
 
-    /// Lets the list of the view move.
+    /// Lets the choice move; the detail view goes through the functions in their order.
+    fn choose(&mut self, with: impl FnOnce(&mut dyn Rows)) {
+        self.rows(with);
+        if self.view == View::Detail {
+            self.focus = self.functions.key();
+        }
+    }
+
+    /// The list of the view.
     fn rows<T>(&mut self, with: impl FnOnce(&mut dyn Rows) -> T) -> T {
         match self.view {
             View::Functions | View::Detail => with(&mut self.functions),

@@ -112,6 +112,9 @@ impl Canvas<'_> {
 
     /// Writes a text at either end of a number of cells.
     pub fn put_aligned(&mut self, place: Rect, text: &str, style: Style, align: Align) {
+        if place.is_empty() {
+            return;
+        }
         let taken = u16::try_from(width(text)).unwrap_or(u16::MAX).min(place.width);
         let x = if align == Align::Right { place.right() - taken } else { place.x };
         self.put(x, place.y, place.right() - x, text, style);
@@ -121,7 +124,7 @@ impl Canvas<'_> {
     pub fn put_all<'t>(&mut self, area: Rect, pieces: impl IntoIterator<Item = (Cow<'t, str>, Style)>) -> u16 {
         let mut x = area.x;
         for (text, style) in pieces {
-            if x >= area.right() {
+            if x >= area.right() || area.height == 0 {
                 break;
             }
             x += self.put(x, area.y, area.right() - x, &text, style);

@@ -8,6 +8,8 @@
 
 mod app;
 mod canvas;
+#[cfg(test)]
+mod cost;
 mod export;
 mod key;
 mod list;

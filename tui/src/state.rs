@@ -241,7 +241,7 @@ impl State {
 
     fn settle(&mut self, until: Settle) {
         let waiting: Vec<LocationId> =
-            self.threads.iter().filter(|(_, thread)| thread.pending() > 0).map(|(&id, _)| id).collect();
+            self.threads.iter().filter(|(_, thread)| thread.is_unsettled()).map(|(&id, _)| id).collect();
         for location in waiting {
             self.settle_thread(location, until);
         }

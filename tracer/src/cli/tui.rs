@@ -80,9 +80,9 @@ fn play(directory: &Path, mut trace: Trace, handle: &Handle, stop: &AtomicBool) 
         };
         if replay(&trace, (range.from, range.to), &mut sink, goes_on)? {
             handle.show(&sink);
+            handle.say(if trace.summary().is_some() { "stored" } else { "growing" });
             shown = wanted;
         }
-        handle.say(if trace.summary().is_some() { "stored" } else { "growing" });
         next_look = Instant::now() + GROWTH_PERIOD.max(2 * begun.elapsed());
     }
     Ok(())

@@ -80,6 +80,11 @@ impl Thread {
         self.pending.len()
     }
 
+    /// Whether there is something to settle.
+    pub fn is_unsettled(&self) -> bool {
+        !self.pending.is_empty() || !self.running.is_empty()
+    }
+
     /// Whether there are so many of them that it is time to settle.
     pub fn is_crowded(&self) -> bool {
         self.pending.len() >= self.crowd
@@ -107,9 +112,6 @@ impl Thread {
         room: &mut usize,
         mut outer: impl FnMut(RegionId, u64),
     ) {
-        if self.pending.is_empty() {
-            return;
-        }
         if !self.is_in_order {
             self.pending.sort_by_key(|call| (call.end(), Reverse(call.id)));
             self.is_in_order = true;

@@ -26,9 +26,11 @@ const SUMS: u16 = 24;
 /// Width from which the three lists stand beside each other.
 const WIDE: u16 = 110;
 
+/// Values, each with what it is the value of.
+type Rows = Vec<(String, String)>;
+
 /// Draws what is known of the function in focus.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    app.focus = app.focus.or_else(|| app.functions.key());
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
     let Some(function) = app.focus.and_then(|region| state.function(region)) else {
         canvas.put(area.x, area.y, area.width, "no function is chosen: Enter opens one", canvas.theme.dim());
         return;
@@ -78,8 +80,9 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {
         for ((title, value), column) in line.iter().zip(0..) {
             let x = area.x + column * cells;
-            let taken = canvas.put(x, y, cells, &format!("{title} "), canvas.theme.dim());
-            canvas.put(x + taken, y, cells.saturating_sub(taken + 1), value, canvas.theme.title());
+            let room = if column == 3 { area.right() - x } else { cells.saturating_sub(1) };
+            let taken = canvas.put(x, y, room, &format!("{title} "), canvas.theme.dim());
+            canvas.put(x + taken, y, room - taken, value, canvas.theme.title());
         }
     }
 }
@@ -197,13 +200,15 @@ fn draw_lists(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
         let tid = state.thread(slow.location).map_or_else(|| "?".to_owned(), |thread| thread.location.tid.to_string());
         let own = percent(slow.duration - slow.child.min(slow.duration), slow.duration);
         let at = short_ns(slow.start.since(state.begin));
-        (format_ns(slow.duration), format!("at {at} on thread {tid}, {own} own"))
+        (format_ns(slow.duration), format!("at {at}, thread {tid}, {own} own"))
     });
-    let lists: [(&str, Vec<(String, String)>); 3] =
-        [("callers", callers), ("callees", callees), ("slowest calls", slowest.collect())];
-    let shown: &[usize] = if area.width >= WIDE { &[0, 1, 2] } else { &[0, 1] };
-    for (&index, place) in shown.iter().zip(&areas) {
-        let (title, rows) = &lists[index];
+    let lists: [(&str, Rows); 3] = [("callers", callers), ("callees", callees), ("slowest calls", slowest.collect())];
+    // Where there is not room for all, those that say something.
+    let mut shown: Vec<&(&str, Rows)> = lists.iter().collect();
+    if area.width < WIDE {
+        shown.sort_by_key(|(_, rows)| rows.is_empty());
+    }
+    for ((title, rows), place) in shown.into_iter().zip(&areas) {
         draw_list(canvas, *place, title, rows);
     }
 }
@@ -221,7 +226,7 @@ fn draw_list(canvas: &mut Canvas<'_>, area: Rect, title: &str, rows: &[(String, 
 }
 
 /// Callers and callees with the inclusive time on those paths, the most first.
-fn neighbours(function: &Function, state: &State) -> (Vec<(String, String)>, Vec<(String, String)>) {
+fn neighbours(function: &Function, state: &State) -> (Rows, Rows) {
     let (paths, figures) = state.merged_paths();
     let own = Label::Region(function.region);
     let mut callers: BTreeMap<&str, Figures> = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::{Event, EventKind, Loss};
+use rtrace_model::{Event, EventKind, Loss, format_ns};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
@@ -31,7 +31,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
             _ => Style::new(),
         };
         vec![
-            rtrace_model::format_ns(event.time.since(state.begin)).into(),
+            after(event, state).into(),
             event.pid.map(|pid| pid.to_string()).unwrap_or_default().into(),
             Cell::from(event.kind.name()).styled(style),
             Cell::from(text(event, state)).styled(style),
@@ -41,6 +41,14 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     if app.events.rows().is_empty() && area.height > 2 {
         canvas.put(area.x, area.y + 2, area.width, "nothing happened", theme.dim());
     }
+}
+
+/// Time from the begin; before it are the events of attaching.
+fn after(event: &Event, state: &State) -> String {
+    if event.time < state.begin {
+        return format!("-{}", format_ns(state.begin.since(event.time)));
+    }
+    format_ns(event.time.since(state.begin))
 }
 
 /// An event in words; not escaped.

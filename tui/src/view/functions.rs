@@ -136,6 +136,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     app.targets.titles = canvas.table(Table { area, columns: &columns, order }, &mut app.functions, row);
     if app.functions.rows().is_empty() && area.height > 2 {
         let why = match (state.calls, app.filter.is_empty()) {
+            (0, _) if app.stored.is_some() => "no call ended in this part of the trace",
             (0, _) => "no call has ended yet",
             (_, false) => "no function passes the filter; Esc clears it",
             (_, true) => "",

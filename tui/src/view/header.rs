@@ -39,10 +39,11 @@ pub fn draw_title(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
 pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
     let theme = app.theme;
     let rate = state.rate(state.calls, &state.history);
+    let gap = if area.width >= 100 { "   " } else { "  " };
     let mut facts: Vec<Piece<'_>> = Vec::new();
     let mut fact = |text: String, style| {
         if !facts.is_empty() {
-            facts.push((Cow::from("   "), Style::new()));
+            facts.push((Cow::from(gap), Style::new()));
         }
         facts.push((Cow::from(text), style));
     };
@@ -59,9 +60,9 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
     let threads = state.threads_seen();
     fact(format!("{threads} thread{}", if threads == 1 { "" } else { "s" }), Style::new());
     if let Some(overhead) = state.overhead.filter(|_| state.calls > 0) {
-        // Nanoseconds of the program's time in each second, as a part of one CPU.
-        let share = overhead / state.calls as f64 * rate / 1e7;
-        fact(format!("overhead ~{share:.1} % of a CPU"), Style::new());
+        // Nanoseconds of the program's time in each second.
+        let cpus = overhead / state.calls as f64 * rate / 1e9;
+        fact(format!("overhead ~{cpus:.2} CPU"), Style::new());
     }
     if let Some(size) = app.size {
         fact(bytes(size), Style::new());
@@ -71,26 +72,19 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
 
 /// The views.
 pub fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, app: &mut App) {
+    if area.is_empty() {
+        return;
+    }
     let mut x = area.x;
     for (index, view) in View::ALL.into_iter().enumerate() {
         let label = format!(" {} {} ", index + 1, view.title());
         let style = if view == app.view { app.theme.chosen() } else { Style::new() };
         let taken = canvas.put(x, area.y, area.right().saturating_sub(x), &label, style);
-        if area.height > 0 && taken > 0 {
+        if taken > 0 {
             app.targets.tabs.push((view, Rect { x, y: area.y, width: taken, height: 1 }));
         }
         x += taken;
     }
-    let hidden = app.muted.len();
-    let mut notes = Vec::new();
-    if !app.filter.is_empty() && !app.typing {
-        notes.push(format!("filter: {}", app.filter));
-    }
-    if hidden > 0 {
-        notes.push(format!("{hidden} hidden"));
-    }
-    let rest = Rect { x, width: area.right().saturating_sub(x), ..area };
-    canvas.put_aligned(rest, &notes.join("  "), app.theme.accent(), Align::Right);
 }
 
 /// Where in a stored trace the part that is shown lies.
@@ -135,9 +129,21 @@ pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     }
     let serves =
         |binding: &&crate::key::Binding| !binding.hint.is_empty() && binding.serves(app.view, app.stored.is_some());
-    let hints = BINDINGS.iter().filter(serves).flat_map(|binding| {
+    let mut notes = String::new();
+    if !app.filter.is_empty() {
+        notes.push_str(&format!("filter: {}  ", app.filter));
+    }
+    if !app.muted.is_empty() {
+        notes.push_str(&format!("{} hidden  ", app.muted.len()));
+    }
+    let mut x = area.x + canvas.put(area.x, area.y, area.width, &notes, theme.accent());
+    for binding in BINDINGS.iter().filter(serves) {
         let key = binding.keys.split(' ').next().unwrap_or_default();
-        [(Cow::from(key), theme.title()), (Cow::from(format!(" {}  ", binding.hint)), theme.dim())]
-    });
-    canvas.put_all(area, hints);
+        let hint = [(Cow::from(key), theme.title()), (Cow::from(format!(" {}", binding.hint)), theme.dim())];
+        let needed = u16::try_from(key.len() + 1 + binding.hint.len()).unwrap_or(u16::MAX);
+        if needed > area.right().saturating_sub(x) {
+            break;
+        }
+        x = canvas.put_all(Rect { x, width: needed, ..area }, hint) + 2;
+    }
 }

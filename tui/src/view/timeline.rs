@@ -15,8 +15,12 @@ use crate::state::lanes::Bar;
 use crate::state::thread::Thread;
 use crate::text::{fit, short_ns, width};
 
-/// Cells for the names of threads, where there are as many as four times that.
-const NAMES: u16 = 20;
+/// Cells for the names of threads, where there are as many as four times that, and elsewhere.
+const NAMES: u16 = 18;
+const FEW_NAMES: u16 = 8;
+
+/// The shortest bar that bears a name, in cells.
+const NAMED: usize = 7;
 
 /// Cells between two marks of time.
 const MARKS: u16 = 16;
@@ -62,7 +66,7 @@ impl Scale {
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let to = app.window.end(state.now.0);
     let from = to.saturating_sub(app.window.length);
-    let names = if area.width >= 4 * NAMES { NAMES } else { 8.min(area.width) };
+    let names = if area.width >= 4 * NAMES { NAMES } else { FEW_NAMES.min(area.width) };
     let scale = Scale { from, to, cells: area.width.saturating_sub(names) };
     draw_axis(
         canvas,
@@ -165,6 +169,7 @@ fn draw_bar(canvas: &mut Canvas<'_>, area: Rect, state: &State, region: RegionId
     let theme = canvas.theme;
     let cells = usize::from(area.width);
     let name = state.function(region).map_or("[unknown]", |function| &function.name);
+    let name = if cells < NAMED { "" } else { name };
     let label = fit(name, cells.saturating_sub(2), theme.glyphs);
     let free = cells.saturating_sub(2).saturating_sub(width(&label));
     match theme.bar(region) {

@@ -201,8 +201,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     if let Some(thread) = app.tree_of.and_then(|location| state.thread(location)) {
         title = format!("call path on thread {} {}", thread.location.tid, thread.location.name);
     } else {
-        title =
-            format!("call path on {} threads; {} takes at least half of its caller", state.threads_seen(), glyphs.hot);
+        title = format!("call path, all threads ({} hot)", glyphs.hot);
     }
     let last = columns.len() - 1;
     columns[last].title = "";
