@@ -162,9 +162,25 @@ impl App {
         }
     }
 
+    /// Takes in what is said of a stored recording: the timeline shows the part that is looked at.
+    pub fn set_stored(&mut self, stored: Option<Stored>) {
+        let part = |stored: &Option<Stored>| stored.as_ref().map(|stored| stored.wanted);
+        if part(&stored) != part(&self.stored)
+            && let Some(range) = part(&stored)
+        {
+            self.window = Window { length: range.length().max(1), end: None };
+        }
+        self.stored = stored;
+    }
+
     /// Whether a name passes the filter; `wanted` is the filter in lower case.
     pub fn passes(wanted: &str, names: &[&str]) -> bool {
         wanted.is_empty() || names.iter().any(|name| name.to_lowercase().contains(wanted))
+    }
+
+    /// The time from which times are told: the begin of the recording.
+    pub fn origin(&self, state: &State) -> u64 {
+        self.stored.as_ref().map_or(state.begin, |stored| stored.whole.from).0
     }
 
     /// Filters and sorts the rows of the view anew.

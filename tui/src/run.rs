@@ -97,7 +97,7 @@ impl Show<'_> {
             self.app.size = self.host.size();
             self.sized = Some(Instant::now());
         }
-        self.app.stored = self.handle.stored();
+        self.app.set_stored(self.handle.stored());
         if self.frozen.is_none() {
             self.look(App::arrange);
         }
@@ -123,7 +123,7 @@ impl Show<'_> {
                 Flow::Mute => self.host.muted(&self.app.muted),
                 Flow::Look(range) => {
                     self.handle.want(range);
-                    self.app.stored = self.handle.stored();
+                    self.app.set_stored(self.handle.stored());
                 }
                 Flow::Continue => {}
             }

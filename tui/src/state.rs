@@ -91,6 +91,14 @@ pub struct State {
     costs: Costs,
 }
 
+/// A slot of time, by the time since the begin, and the calls met that ended in it.
+#[derive(Default)]
+struct SlotOfTime {
+    number: u64,
+    times: std::ops::Range<u64>,
+    calls: u64,
+}
+
 /// What calls cost the traced program, in nanoseconds, by region.
 #[derive(Clone, Debug, Default)]
 pub struct Costs(HashMap<RegionId, u64, FixedState>);
@@ -156,7 +164,11 @@ impl State {
         }
         match &mut self.functions[index] {
             Some(known) => known.name = Arc::from(region.name.as_str()),
-            none => *none = Some(Function::new(id, &region.name, library, exit, size)),
+            none => {
+                let mut function = Function::new(id, &region.name, library, exit, size);
+                function.cost = self.costs.0.get(&id).copied().unwrap_or(0);
+                *none = Some(function);
+            }
         }
     }
 
@@ -191,31 +203,34 @@ impl State {
     /// Takes in calls that ended.
     pub fn add(&mut self, calls: &[Call]) {
         let slot_length = self.slot_length();
-        let mut slot = (0, 0..0);
+        let mut slot = SlotOfTime::default();
+        let mut cost = 0;
         for of_thread in calls.chunk_by(|a, b| a.location == b.location) {
             let location = of_thread[0].location;
-            let thread = self.threads.get_mut(&location);
-            if let Some(thread) = thread {
+            if let Some(thread) = self.threads.get_mut(&location) {
                 of_thread.iter().for_each(|call| thread.add(call, self.bars));
             }
             for call in of_thread {
                 let end = call.end();
                 let since = end.since(self.begin);
-                if !slot.1.contains(&since) {
+                if !slot.times.contains(&since) {
+                    self.history.add_calls(slot.number, slot.calls);
                     let number = since / slot_length;
-                    slot = (number, number * slot_length..(number + 1) * slot_length);
+                    slot = SlotOfTime { number, times: number * slot_length..(number + 1) * slot_length, calls: 0 };
                 }
+                slot.calls += 1;
                 self.now = self.now.max(end);
-                self.history.add(slot.0, None);
                 if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
-                    function.add(call, slot.0);
-                }
-                if let Some(overhead) = &mut self.overhead {
-                    *overhead += self.costs.0.get(&call.region).copied().unwrap_or(0) as f64;
+                    function.add(call, slot.number);
+                    cost += function.cost;
                 }
             }
-            self.calls += of_thread.len() as u64;
             self.settle_crowd(location);
+        }
+        self.history.add_calls(slot.number, slot.calls);
+        self.calls += calls.len() as u64;
+        if let Some(overhead) = &mut self.overhead {
+            *overhead += cost as f64;
         }
     }
 

@@ -29,6 +29,11 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
+/// A number of things.
+pub fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// A part of a whole, in percent.
 pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)

@@ -1,5 +1,7 @@
 //! The live view on a terminal, as people use it.
 
+use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 
 use rtrace_model::Ending;
@@ -29,7 +31,7 @@ fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
     terminal.wait_for("0 calls");
     waiting.go();
     let functions = terminal.wait_for("leaf");
-    assert!(functions.contains("1 calls") && functions.contains("0 lost"), "{functions}");
+    assert!(functions.contains(" 1 call ") && functions.contains("0 lost"), "{functions}");
     terminal.press("3");
     let threads = terminal.wait_for(" visit\n");
     assert!(threads.contains("in right now"), "{threads}");
@@ -52,7 +54,7 @@ fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
     assert!(told.status.success());
     let recording = Recording::open(&trace);
     assert_eq!(recording.calls().filter(|call| call.ending == Ending::Open).count(), 1);
-    let functions = std::fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();
+    let functions = fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();
     assert!(functions.lines().any(|line| line.starts_with("1,") && line.ends_with(",leaf")), "{functions}");
 }
 
@@ -65,11 +67,36 @@ fn a_stored_trace_has_the_same_views() {
     crate::common::rtrace::record(&target.selection(), &target.command("nested"), &trace);
     let recording = Recording::open(&trace);
     let Some(terminal) = Terminal::start(100, 30, &rtrace(&format!("tui {}", quoted(&trace)))) else { return };
-    terminal.wait_for(&format!("{} calls", recording.summary().calls));
+    terminal.wait_for(&format!(" {} calls", recording.summary().calls));
+    terminal.press("e");
+    terminal.wait_for("trace.functions-1.csv");
+    let shown = fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();
+    let report = crate::common::rtrace::command().arg("report").arg(&trace).args(["--format", "csv"]).output().unwrap();
+    assert_same_figures(&shown, &String::from_utf8(report.stdout).unwrap());
     terminal.press("2");
     terminal.wait_for("call path, all threads");
     terminal.press("]");
     terminal.wait_for("to ");
     terminal.press("q");
     terminal.wait_for("status 0");
+}
+
+/// Every figure of the view is in the report, to the digit. No name in it holds a comma.
+fn assert_same_figures(shown: &str, report: &str) {
+    let rows = |text: &str| -> HashMap<String, HashMap<String, String>> {
+        let mut lines = text.lines();
+        let titles: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let row = |line: &str| -> HashMap<String, String> {
+            titles.iter().zip(line.split(',')).map(|(title, value)| (title.to_string(), value.to_owned())).collect()
+        };
+        lines.map(row).map(|row| (row["function"].clone(), row)).collect()
+    };
+    let (shown, report) = (rows(shown), rows(report));
+    assert_eq!(shown.len(), report.len());
+    assert!(!shown.is_empty());
+    for (function, figures) in &shown {
+        for (title, value) in figures {
+            assert_eq!(report[function].get(title), Some(value), "{title} of {function}");
+        }
+    }
 }

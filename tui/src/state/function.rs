@@ -23,6 +23,8 @@ pub struct Function {
     pub exit: ExitPolicy,
     /// Size of its code in bytes.
     pub size: u64,
+    /// What a call costs the program in nanoseconds, about; 0 where that is not known.
+    pub cost: u64,
     /// Calls of any ending.
     pub calls: u64,
     /// Calls whose exit could not be observed.
@@ -77,6 +79,7 @@ impl Function {
             library,
             exit,
             size,
+            cost: 0,
             calls: 0,
             unseen: 0,
             unwound: 0,

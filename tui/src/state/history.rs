@@ -45,6 +45,15 @@ impl History {
         }
     }
 
+    /// Counts so many calls of any duration.
+    pub fn add_calls(&mut self, number: u64, calls: u64) {
+        if calls > 0
+            && let Some(slot) = self.slot(number)
+        {
+            slot.calls += calls;
+        }
+    }
+
     fn slot(&mut self, number: u64) -> Option<&mut Slot> {
         let place = self.0.iter().rposition(|slot| slot.number <= number);
         if let Some(place) = place.filter(|&place| self.0[place].number == number) {
@@ -92,7 +101,7 @@ mod tests {
         assert_eq!(kept, [(6, 1), (7, 2), (64, 1), (65, 1)]);
         history.add(3, None);
         assert_eq!(history.slots().count(), 4, "too old to be kept");
-        history.add(7, None);
+        history.add_calls(7, 1);
         assert_eq!((history.calls(7), history.calls(8)), (3, 0));
     }
 }

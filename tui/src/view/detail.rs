@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::state::function::Function;
 use crate::state::history::{CLASSES, SLOTS, Slot};
 use crate::state::paths::{Figures, Label, ROOT};
-use crate::text::{count, grouped, percent, short_ns};
+use crate::text::{count, counted, grouped, percent, short_ns};
 use crate::view::tree;
 
 /// Cells for the labels of durations.
@@ -46,8 +46,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
     .areas(area);
     draw_name(canvas, name, function, state);
     draw_facts(canvas, facts, function, state);
-    draw_durations(canvas, picture, function, state);
-    draw_lists(canvas, below, function, state);
+    draw_durations(canvas, picture, function, state, app.origin(state));
+    draw_lists(canvas, below, function, state, app.origin(state));
 }
 
 fn draw_name(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State) {
@@ -88,7 +88,7 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
 }
 
 /// Durations over time: a line for each class, the long ones above, and their sums beside them.
-fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State) {
+fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State, origin: u64) {
     let mut sums = [0_u64; CLASSES];
     for slot in function.history.slots() {
         for (sum, &calls) in sums.iter_mut().zip(&slot.classes) {
@@ -134,7 +134,7 @@ fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, stat
         }
     }
     let shown = u16::try_from((longest - shortest + 1).div_ceil(per_line)).unwrap_or(picture.height);
-    draw_times(canvas, Rect { y: picture.y + shown, height: 1, ..picture }, state, oldest);
+    draw_times(canvas, Rect { y: picture.y + shown, height: 1, ..picture }, state, (oldest, origin));
 }
 
 /// The least duration of a class, in nanoseconds.
@@ -174,12 +174,12 @@ fn draw_cells(canvas: &mut Canvas<'_>, area: Rect, cells: &[u64]) {
     }
 }
 
-fn draw_times(canvas: &mut Canvas<'_>, area: Rect, state: &State, oldest: u64) {
-    let (dim, length) = (canvas.theme.dim(), state.slot_length());
+fn draw_times(canvas: &mut Canvas<'_>, area: Rect, state: &State, (oldest, origin): (u64, u64)) {
+    let (dim, length, begin) = (canvas.theme.dim(), state.slot_length(), state.begin.0 - origin.min(state.begin.0));
     let ago = match state.span {
         crate::state::Span::Live => ("-1 min".to_owned(), "-30 s".to_owned(), "now".to_owned()),
         crate::state::Span::Range { .. } => {
-            let at = |slots: u64| short_ns((oldest + slots) * length);
+            let at = |slots: u64| short_ns(begin + (oldest + slots) * length);
             (at(0), at(SLOTS / 2), at(SLOTS))
         }
     };
@@ -189,7 +189,7 @@ fn draw_times(canvas: &mut Canvas<'_>, area: Rect, state: &State, oldest: u64) {
 }
 
 /// Who calls it, what it calls, and its slowest calls.
-fn draw_lists(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State) {
+fn draw_lists(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State, origin: u64) {
     let (callers, callees) = neighbours(function, state);
     let areas: Vec<Rect> = if area.width >= WIDE {
         Layout::horizontal([Constraint::Ratio(1, 3); 3]).spacing(3).split(area).to_vec()
@@ -199,7 +199,7 @@ fn draw_lists(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
     let slowest = function.slowest().iter().map(|slow| {
         let tid = state.thread(slow.location).map_or_else(|| "?".to_owned(), |thread| thread.location.tid.to_string());
         let own = percent(slow.duration - slow.child.min(slow.duration), slow.duration);
-        let at = short_ns(slow.start.since(state.begin));
+        let at = short_ns(slow.start.0.saturating_sub(origin));
         (format_ns(slow.duration), format!("at {at}, thread {tid}, {own} own"))
     });
     let lists: [(&str, Rows); 3] = [("callers", callers), ("callees", callees), ("slowest calls", slowest.collect())];
@@ -244,7 +244,7 @@ fn neighbours(function: &Function, state: &State) -> (Rows, Rows) {
         let mut rows: Vec<_> = by.into_iter().filter(|(_, sums)| sums.calls > 0).collect();
         rows.sort_by_key(|(_, sums)| Reverse(sums.inclusive));
         let text = |(name, sums): (&str, Figures)| {
-            (format_ns(sums.inclusive), format!("{name}  {} calls", grouped(sums.calls)))
+            (format_ns(sums.inclusive), format!("{name}  {}", counted(sums.calls, "call")))
         };
         rows.into_iter().map(text).collect()
     };

@@ -22,7 +22,7 @@ pub fn arrange(app: &mut App, state: &State) {
 
 /// Draws the table.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    let theme = app.theme;
+    let (theme, origin) = (app.theme, app.origin(state));
     let row = |place: usize| {
         let Some(event) = state.log.events.get(place) else { return Vec::new() };
         let style = match event.kind {
@@ -31,7 +31,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
             _ => Style::new(),
         };
         vec![
-            after(event, state).into(),
+            after(event, origin).into(),
             event.pid.map(|pid| pid.to_string()).unwrap_or_default().into(),
             Cell::from(event.kind.name()).styled(style),
             Cell::from(text(event, state)).styled(style),
@@ -44,11 +44,11 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
 }
 
 /// Time from the begin; before it are the events of attaching.
-fn after(event: &Event, state: &State) -> String {
-    if event.time < state.begin {
-        return format!("-{}", format_ns(state.begin.since(event.time)));
+fn after(event: &Event, origin: u64) -> String {
+    match event.time.0.checked_sub(origin) {
+        Some(after) => format_ns(after),
+        None => format!("-{}", format_ns(origin - event.time.0)),
     }
-    format_ns(event.time.since(state.begin))
 }
 
 /// An event in words; not escaped.

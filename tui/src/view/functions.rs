@@ -135,11 +135,12 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     };
     app.targets.titles = canvas.table(Table { area, columns: &columns, order }, &mut app.functions, row);
     if app.functions.rows().is_empty() && area.height > 2 {
-        let why = match (state.calls, app.filter.is_empty()) {
-            (0, _) if app.stored.is_some() => "no call ended in this part of the trace",
-            (0, _) => "no call has ended yet",
-            (_, false) => "no function passes the filter; Esc clears it",
-            (_, true) => "",
+        let why = match (&app.stored, state.calls, app.filter.is_empty()) {
+            (Some(stored), 0, _) if state.summary.is_none() => stored.status.as_str(),
+            (Some(_), 0, _) => "no call ended in this part of the trace",
+            (None, 0, _) => "no call has ended yet",
+            (_, _, false) => "no function passes the filter; Esc clears it",
+            (_, _, true) => "",
         };
         canvas.put(area.x, area.y + 2, area.width, why, canvas.theme.dim());
     }

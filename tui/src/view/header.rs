@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::canvas::{Align, Canvas};
 use crate::key::{BINDINGS, View};
 use crate::state::{Span, State};
-use crate::text::{bytes, clock, grouped, short_ns};
+use crate::text::{bytes, clock, counted, grouped, short_ns};
 
 type Piece<'a> = (Cow<'a, str>, Style);
 
@@ -47,7 +47,7 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         }
         facts.push((Cow::from(text), style));
     };
-    fact(format!("{} calls", grouped(state.calls)), theme.title());
+    fact(counted(state.calls, "call"), theme.title());
     fact(format!("{}/s", grouped(rate.round() as u64)), Style::new());
     let lost = state.log.lost();
     if lost == 0 {
@@ -57,8 +57,7 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
             state.log.losses().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
         fact(format!("{} LOST ({})", grouped(lost), reasons.join(", ")), theme.bad());
     }
-    let threads = state.threads_seen();
-    fact(format!("{threads} thread{}", if threads == 1 { "" } else { "s" }), Style::new());
+    fact(counted(state.threads_seen(), "thread"), Style::new());
     if let Some(overhead) = state.overhead.filter(|_| state.calls > 0) {
         // Nanoseconds of the program's time in each second.
         let cpus = overhead / state.calls as f64 * rate / 1e9;

@@ -6,13 +6,13 @@
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::{LocationId, RegionId};
+use rtrace_model::{LocationId, RegionId, format_ns};
 
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
-use crate::state::State;
 use crate::state::lanes::Bar;
 use crate::state::thread::Thread;
+use crate::state::{Span, State};
 use crate::text::{fit, short_ns, width};
 
 /// Cells for the names of threads, where there are as many as four times that, and elsewhere.
@@ -76,7 +76,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         scale,
     );
     let label = format!("last {}", short_ns(app.window.length));
-    let label = if app.window.end.is_none() { label } else { short_ns(app.window.length) };
+    let label = if follows(app, state) { label } else { short_ns(app.window.length) };
     canvas.put(area.x, area.y, names.saturating_sub(1), &label, canvas.theme.title());
 
     let mut y = area.y + 1;
@@ -105,6 +105,11 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     }
 }
 
+/// Whether the present is at the right end.
+fn follows(app: &App, state: &State) -> bool {
+    app.window.end.is_none() && state.span == Span::Live
+}
+
 fn draw_axis(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State, scale: Scale) {
     if area.is_empty() {
         return;
@@ -113,13 +118,14 @@ fn draw_axis(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State, scal
     for mark in 0..(area.width / MARKS).max(1) {
         let x = mark * MARKS;
         let time = scale.from + (scale.to - scale.from) / u64::from(area.width) * u64::from(x);
-        let text = match app.window.end {
-            None => format!("|-{}", short_ns(scale.to - time)),
-            Some(_) => format!("|{}", rtrace_model::format_ns(time.saturating_sub(state.begin.0))),
+        let text = if follows(app, state) {
+            format!("|-{}", short_ns(scale.to - time))
+        } else {
+            format!("|{}", format_ns(time.saturating_sub(app.origin(state))))
         };
         canvas.put(area.x + x, area.y, MARKS.min(area.width - x), &text, dim);
     }
-    let right = if app.window.end.is_none() && !app.paused { "now" } else { "" };
+    let right = if follows(app, state) && !app.paused { "now" } else { "" };
     canvas.put_aligned(area, right, dim, Align::Right);
 }
 
