@@ -5,6 +5,7 @@
 
 mod args;
 mod attach;
+mod beside;
 mod clean;
 mod completions;
 mod counters;
@@ -19,6 +20,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod tui;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -79,6 +81,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Tui(options) => tui::tui(options),
         Verb::Export(options) => export::export(options),
         Verb::Clean(options) => clean::clean(options),
         Verb::Counters(options) => counters::counters(options),
