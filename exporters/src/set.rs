@@ -149,6 +149,11 @@ impl TraceSet {
         self.parts.get(after.checked_sub(1)?)
     }
 
+    /// Number of batches of calls.
+    pub fn batches(&self) -> usize {
+        self.parts.iter().map(|part| part.trace.calls().size_hint().0).sum()
+    }
+
     /// The calls in batches, trace after trace, of each as [`Trace::calls`] gives them.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         self.parts.iter().flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))

@@ -21,6 +21,7 @@ pub const TEST: &[&str] = &[
     "python3-venv",
     "qtbase5-dev",
     "sqlite3",
+    "tmux",
     "valgrind",
     "xz-utils",
 ];
