@@ -16,6 +16,7 @@
 //! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
 //! as from single calls, save that p50 and p99 are upper bounds, powers of two.
 
+mod corrected;
 mod grouping;
 mod groups;
 mod notes;
@@ -32,6 +33,7 @@ use std::path::Path;
 
 use rtrace_exporters::TraceSet;
 
+use self::corrected::Corrected;
 use self::grouping::Grouping;
 use self::groups::Groups;
 use self::table::Table;
@@ -54,6 +56,12 @@ pub enum Error {
     /// Call paths do not have that figure.
     #[error("failed to sort the call tree by {}: choose calls, inclusive, exclusive or name", .0.name())]
     Sort(Sort),
+    /// Corrected times do not have that figure.
+    #[error("failed to sort corrected times by {}: choose calls, inclusive, exclusive or name", .0.name())]
+    SortCorrected(Sort),
+    /// Nothing is known of what tracing cost.
+    #[error("failed to correct times: what tracing costs was not measured when this was recorded")]
+    NotCalibrated,
 }
 
 /// What a row of the report is.
@@ -138,6 +146,8 @@ pub struct Options {
     pub format: Format,
     /// Columns of the terminal, if it is one: names are cut to fit.
     pub width: Option<u16>,
+    /// Whether times are also given without what tracing itself took; by function alone.
+    pub corrected: bool,
 }
 
 /// A report before it is given a format.
@@ -165,6 +175,10 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
+        _ if options.corrected => {
+            let walk = walk(trace, Corrected::new(trace)?)?;
+            (walk.visitor.table(options.sort)?, walk.lost_callers)
+        }
         Some(grouping) => {
             let walk = walk(trace, Groups::new(grouping))?;
             (walk.visitor.table(options.sort, &losses), walk.lost_callers)

@@ -169,6 +169,7 @@ mod tests {
             file_offset: 0,
             size: 0,
             exit: ExitPolicy::Uretprobe,
+            single_stepped: false,
         })
     }
 

@@ -371,7 +371,14 @@ Options:
         assert_eq!(options("rtrace report out.rtrace"), Options::default());
         assert_eq!(
             options("rtrace report out.rtrace --by tree --sort calls --limit 3 --format json"),
-            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, width: None }
+            Options {
+                by: By::Tree,
+                sort: Sort::Calls,
+                limit: Some(3),
+                format: Format::Json,
+                width: None,
+                corrected: false
+            }
         );
     }
 

@@ -19,6 +19,12 @@ pub struct Report {
     #[arg(long, value_name = "ROWS", default_value = "function", value_parser = one_of(BY))]
     by: By,
 
+    /// Also show the times of functions without what tracing itself took
+    ///
+    /// What it costs is measured on this machine when recording begins, for each kind of probe.
+    #[arg(long, conflicts_with = "by")]
+    corrected: bool,
+
     /// What comes first: the largest figure, or the first name [default: exclusive, in a tree inclusive]
     #[arg(long, value_name = "FIGURE", value_parser = one_of(SORT))]
     sort: Option<Sort>,
@@ -36,7 +42,14 @@ impl Report {
     /// The options of the report itself, for a terminal of so many columns, if it is one.
     pub fn options(&self, width: Option<u16>) -> Options {
         let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
-        Options { by: self.by, sort: self.sort.unwrap_or(usual), limit: self.limit, format: self.format, width }
+        Options {
+            by: self.by,
+            sort: self.sort.unwrap_or(usual),
+            limit: self.limit,
+            format: self.format,
+            width,
+            corrected: self.corrected,
+        }
     }
 }
 
