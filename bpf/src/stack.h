@@ -4,7 +4,7 @@
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
  * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one call is missing), rt_far()
- * (storage for deep frames), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
+ * (storage for deep frames), rt_now() (the time), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
  * the kernel's return trampoline is), rt_thread() (the thread of a hit), and the macros rt_repeat()
  * (bounded loop) and rt_rare (a function apart).
  *
@@ -36,7 +36,7 @@ struct rt_hit {
 	struct rt_far *far; /* may be null while no frame is deep */
 	u64 slot;
 	u64 word; /* at the slot, if it is an enter; 0: not known */
-	u64 now;
+	u64 now; /* of an enter 0 until its caller is known, so that little of the work counts as its time */
 	u32 stack;
 };
 
@@ -47,6 +47,7 @@ static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
+static u64 rt_now(void);
 static u64 rt_trampoline(void); /* 0: there is none */
 static struct rt_thread *rt_thread(const struct rt_hit *hit);
 
@@ -305,6 +306,8 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
+	if (!hit.now)
+		hit.now = rt_now();
 	walk.hit = &hit;
 	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
 	return walk.found;
@@ -342,7 +345,6 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 	if (rt_read_slot(hit->slot, &hit->word))
 		hit->word = 0;
 	parent = rt_caller(hit);
-	fresh.start = hit->now;
 	fresh.slot = hit->slot;
 	fresh.word = hit->word;
 	fresh.id = ++thread->calls;
@@ -354,6 +356,7 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		fresh.depth = parent->depth + 1;
 	}
 	fresh.path = rt_path(thread, parent, region);
+	fresh.start = rt_now();
 
 	if (policy == RT_POLICY_INSTANT) {
 		rt_leave(thread->location, &fresh, parent, 0, RT_RETURNED);

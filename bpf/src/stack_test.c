@@ -31,6 +31,7 @@ struct rt_test {
 	const void *memory; /* for read_word */
 	read_word *read_word;
 	u64 trampoline;
+	u64 now;
 	u64 losses[RT_LOSSES];
 	struct rt_call *records;
 	u64 count, room;
@@ -115,6 +116,11 @@ static int rt_read_slot(u64 slot, u64 *word)
 	return current->read_word(current->memory, slot, word);
 }
 
+static u64 rt_now(void)
+{
+	return current->now;
+}
+
 static u64 rt_trampoline(void)
 {
 	return current->trampoline;
@@ -152,9 +158,10 @@ void rt_test_free(struct rt_test *test)
 
 static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
 {
-	struct rt_hit hit = { .thread = &test->thread, .slot = slot, .now = now, .stack = stack };
+	struct rt_hit hit = { .thread = &test->thread, .slot = slot, .stack = stack };
 
 	current = test;
+	test->now = now;
 	/* As the BPF side does: the alternate signal stack is told without a look at the mappings. */
 	if (stack != RT_STACK_SIGNAL)
 		test->thread.stack_key = stack;
@@ -172,6 +179,7 @@ int rt_test_exit(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region)
 {
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
+	hit.now = now;
 	return rt_exit(&hit, region);
 }
 

@@ -18,7 +18,7 @@ pub struct CallCost {
     /// All of it: every caller of the call seems longer by it.
     #[serde(rename = "whole_ns")]
     pub whole: u64,
-    /// Half of the measurements of `whole` lay at most this far from it.
+    /// How far `whole` is from what was measured in either of two surroundings.
     #[serde(rename = "spread_ns")]
     pub spread: u64,
 }

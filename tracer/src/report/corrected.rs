@@ -9,8 +9,8 @@
 //!   itself: inner(D) is in the duration of D, which is not in the exclusive time.
 //!
 //! This takes for granted that a call costs now what it did in the measurement, with warm caches
-//! and on the same kind of CPU. The error that is stated is the spread of the measurement, summed as
-//! if every call were off to the same side.
+//! and on the same kind of CPU. The error that is stated is how much the measurement depended on the
+//! call's surroundings, summed as if every call were off to the same side.
 
 use std::collections::HashMap;
 
@@ -207,3 +207,50 @@ const COLUMNS: [Column; 10] = [
     Column::new("library", "library"),
     Column::new("function", "function"),
 ];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{ExitPolicy, Header, Sink};
+
+    use super::*;
+    use crate::report::testing::{script, text, writer};
+    use crate::report::walk::Walk;
+
+    fn cost(single_stepped: bool, inner: u64, whole: u64, spread: u64) -> CallCost {
+        CallCost { single_stepped, exit: ExitPolicy::Uretprobe, inner, whole, spread }
+    }
+
+    fn trace(calibration: Vec<CallCost>) -> TraceSet {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.begin(&Header { calibration, ..Header::default() }).unwrap();
+        writer.finish(&Default::default()).unwrap();
+        TraceSet::open(folder.path()).unwrap()
+    }
+
+    #[test]
+    fn a_call_loses_its_inner_cost_and_the_whole_cost_of_all_below_it() {
+        let trace = trace(vec![cost(false, 10, 30, 1), cost(true, 50, 70, 2)]);
+        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
+        // The definitions say that the entry of c is single-stepped.
+        walk.chunk(&mut script("thread 1\n a 0 1000\n  b 100 400\n   a 200 300\n  c 500 900"));
+        walk.finish();
+        assert_eq!(
+            text(walk.visitor.table(Sort::Exclusive).unwrap()),
+            "\
+calls  inclusive  corrected    +-  exclusive  corrected    +-  library    function
+    1     400 ns     350 ns  2 ns     400 ns     350 ns  2 ns  libone.so  c
+    2   1.000 us     860 ns  5 ns     400 ns     340 ns  5 ns  libone.so  a
+    1     300 ns     260 ns  2 ns     200 ns     170 ns  2 ns  libone.so  b
+"
+        );
+    }
+
+    #[test]
+    fn without_a_measurement_nothing_is_corrected() {
+        let error = Corrected::new(&trace(Vec::new())).err().unwrap();
+        assert!(error.to_string().starts_with("failed to correct times: "), "{error}");
+    }
+}
