@@ -3,6 +3,7 @@
 pub mod launch;
 pub mod oracle;
 pub mod profile;
+pub mod python;
 pub mod recording;
 pub mod rtrace;
 pub mod scenario;

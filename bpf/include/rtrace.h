@@ -26,10 +26,15 @@ typedef unsigned long long u64;
 
 enum rt_limit {
 	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
-	RT_OPEN_CHUNK = 256,
+	RT_OPEN_CHUNK = 128,
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
 	RT_BUCKETS = 48,
+	RT_COUNTERS = 8, /* counters of a recording, at the most */
 };
+
+/* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
+#define RT_ROWS_NEAR 24
+#define RT_ROWS_CHUNK 16 /* a power of two, so that the verifier understands the remainder */
 
 #define RT_COMM_LEN 16
 #define RT_NO_REGION 0xffffffffu
@@ -115,6 +120,23 @@ struct rt_path_key {
 	u32 region;
 };
 
+/* What one counter counted during a call; a record of a call ends in one of each counter. */
+struct rt_reading {
+	u64 inclusive;
+	u64 child; /* part of it counted in traced callees */
+};
+
+/* Where a counter is read. */
+enum rt_count {
+	RT_COUNT_EVENT = 0, /* a performance event of each CPU */
+	RT_COUNT_CPU_TIME = 1, /* ns on a CPU */
+	RT_COUNT_PAGE_FAULTS = 2, /* this and all that follow: what the kernel counts for a task */
+	RT_COUNT_MINOR_FAULTS = 3,
+	RT_COUNT_MAJOR_FAULTS = 4,
+	RT_COUNT_CONTEXT_SWITCHES = 5,
+	RT_COUNT_MIGRATIONS = 6,
+};
+
 /* Value of the table of traced processes. */
 enum rt_traced {
 	RT_TRACED_FROM_EXEC = 0, /* nothing is recorded before its next exec */
@@ -155,7 +177,7 @@ struct rt_loss_key {
 	enum rt_loss reason;
 };
 
-/* What the reader of open frames gets per thread: this, then `frames` struct rt_open_call. */
+/* What the reader of open frames gets per thread: this, then `frames` of struct rt_open_call, each with its readings. */
 struct rt_open_thread {
 	u64 calls;
 	u32 location;
@@ -170,6 +192,7 @@ struct rt_open_call {
 };
 
 _Static_assert(sizeof(struct rt_call) == 56, "record of a call");
+_Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
 _Static_assert(sizeof(struct rt_location) == 48, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");

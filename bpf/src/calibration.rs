@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::self_test::own_code;
 use crate::wire::{PolicyCode, entry_cookie, exit_cookie};
-use crate::{AttachTarget, Error, LoadOptions, Mechanism, Probes, Programs, Role, Site};
+use crate::{AttachTarget, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Site};
 
 /// Loops per kind of site and caller, and calls in each.
 const LOOPS: usize = 50;
@@ -93,7 +93,8 @@ struct Subject {
 /// # Errors
 /// The kernel refuses programs or probes, or this program's code is not found.
 pub fn calibrate(mechanism: Mechanism) -> Result<Vec<CallCost>, Error> {
-    let options = LoadOptions { mechanism, ring_bytes: RING_BYTES, follow_children: false, profile: None };
+    let options =
+        LoadOptions { mechanism, ring_bytes: RING_BYTES, follow_children: false, profile: None, counters: &[] };
     let programs = Programs::load(&options)?;
     programs.trace(std::process::id())?;
     let subjects = [
@@ -123,9 +124,9 @@ fn measure(programs: &Programs, subject: &Subject, policy: PolicyCode, bare: u64
     }
     programs.disarm();
     drop((probes, caller));
-    let mut calls = Vec::new();
-    reader.read(&mut calls, &mut Vec::new())?;
-    let of = |region| calls.iter().filter(move |call| call.region == region);
+    let mut records = Records::default();
+    reader.read(&mut records)?;
+    let of = |region| records.calls.iter().filter(move |call| call.region == region);
     let inner = median(of(MEASURED).map(|call| call.duration.saturating_sub(bare)).collect());
     let outer = median(of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect());
     // An enter alone has no time stamps that the function itself lies between.

@@ -29,6 +29,6 @@ pub use attach::{AttachTarget, Probes, Role, Site};
 pub use calibration::{CallCost, calibrate};
 pub use error::Error;
 pub use profile::ProfileOptions;
-pub use programs::{LoadOptions, Mechanism, OpenThread, Programs, online_cpus};
-pub use reader::Reader;
+pub use programs::{Counter, LoadOptions, MAX_COUNTERS, Mechanism, OpenThread, Programs, online_cpus};
+pub use reader::{Reader, Records};
 pub use self_test::{Abilities, best_mechanism, probe};

@@ -124,6 +124,13 @@ int BPF_PROG(rt_exit_task, struct task_struct *task)
 	return 0;
 }
 
+SEC("tp_btf/sched_switch")
+int BPF_PROG(rt_switch, bool preempt, struct task_struct *leaving, struct task_struct *coming)
+{
+	on_switch(leaving, coming);
+	return 0;
+}
+
 SEC("iter/task")
 int rt_open_calls(struct bpf_iter__task *ctx)
 {
@@ -147,4 +154,6 @@ struct {
 	enum rt_loss loss;
 	enum rt_limit limit;
 	enum rt_traced traced;
+	enum rt_count count;
+	struct rt_reading reading;
 } unused_types SEC(".data.types");

@@ -5,10 +5,11 @@
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
-    rt_call as CallRecord, rt_cookie as CookieBit, rt_ending as EndingCode, rt_event as EventRecord,
-    rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode,
-    rt_loss_key as LossKey, rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord, rt_path as PathRecord,
-    rt_path_key as PathKey, rt_policy as PolicyCode, rt_traced as TracedCode,
+    rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode, rt_ending as EndingCode,
+    rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord,
+    rt_loss as LossCode, rt_loss_key as LossKey, rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord,
+    rt_path as PathRecord, rt_path_key as PathKey, rt_policy as PolicyCode, rt_reading as ReadingRecord,
+    rt_traced as TracedCode,
 };
 
 /// The region of a loss whose region is not known.
@@ -43,6 +44,7 @@ records! {
     OpenThreadRecord => "a thread with open calls",
     PathKey => "a key of the call paths",
     PathRecord => "a call path",
+    ReadingRecord => "a reading",
 }
 
 /// Reads a record from the front of `bytes` and returns it with the rest.
@@ -68,6 +70,23 @@ pub fn decode<T: Record>(bytes: &[u8]) -> Result<T, Error> {
         (record, []) => Ok(record),
         _ => Err(Error::Decode { what: T::NAME, bytes: bytes.len() }),
     }
+}
+
+/// Reads `count` readings from the front of `bytes` to the end of `readings`, and returns the rest.
+///
+/// # Errors
+/// [`Error::Decode`] if there are too few bytes.
+pub fn take_readings<'a>(
+    mut bytes: &'a [u8],
+    count: usize,
+    readings: &mut Vec<ReadingRecord>,
+) -> Result<&'a [u8], Error> {
+    for _ in 0..count {
+        let (reading, rest) = take(bytes)?;
+        readings.push(reading);
+        bytes = rest;
+    }
+    Ok(bytes)
 }
 
 /// A record as the kernel side has it.

@@ -10,6 +10,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{fchown, lchown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 use crate::{Error, manifest};
 
 /// The user whom a trace belongs to: under `sudo` not the one who writes it.
@@ -26,6 +29,17 @@ pub struct Owner {
 pub(crate) struct Directory {
     path: PathBuf,
     owner: Option<Owner>,
+}
+
+/// The sign that a directory is being written: the kernel takes the lock back when its holder
+/// ends, however that happens.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "held until dropped")] Option<File>);
+
+/// Whether somebody holds the [`Lock`] of a directory.
+pub(crate) fn is_being_written(path: &Path) -> bool {
+    let Ok(directory) = File::open(path) else { return false };
+    flock(&directory, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
 impl Directory {
@@ -63,6 +77,13 @@ impl Directory {
             Err(_) if path.join(manifest::NAME).exists() => Err(Error::NotEmpty { path: path.to_owned() }),
             Err(_) => Ok(()),
         }
+    }
+
+    /// Shows that the directory is being written. Not every file system has locks: a recording does
+    /// not fail for want of one.
+    pub(crate) fn lock(&self) -> Lock {
+        let locked = |directory: &File| flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok();
+        Lock(File::open(&self.path).ok().filter(locked))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -5,6 +5,7 @@
 //! runs, [`Trace`] opens it again, whether the recording finished, still runs, or was killed, and
 //! [`TraceSet`] opens many as one.
 
+mod consumer;
 mod directory;
 mod error;
 mod file;
@@ -13,12 +14,14 @@ mod reader;
 mod schema;
 mod segment;
 mod set;
+mod stream;
 mod table;
 mod writer;
 
+pub use consumer::{Consumer, Delivery};
 pub use directory::Owner;
 pub use error::Error;
-pub use reader::{Trace, Warning};
+pub use reader::{Status, Trace, Warning};
 pub use schema::VERSION;
 pub use set::TraceSet;
 pub use writer::TraceWriter;

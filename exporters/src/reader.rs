@@ -13,14 +13,15 @@ use rtrace_model::{
     Region, RegionId, Summary,
 };
 
-use crate::Error;
 use crate::file::Decoder;
-use crate::manifest::{Manifest, Status};
+use crate::manifest::{self, Manifest};
 use crate::schema::{Row, Stream};
+use crate::{Error, directory};
 
 /// A stored trace.
 #[derive(Debug)]
 pub struct Trace {
+    directory: PathBuf,
     manifest: Manifest,
     libraries: Vec<Library>,
     regions: Vec<Region>,
@@ -30,6 +31,29 @@ pub struct Trace {
     events: Vec<RowGroup>,
     profile: Vec<PathProfile>,
     warnings: Vec<Warning>,
+}
+
+/// Whether a recording has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It ended well, and the trace is whole.
+    Finished,
+    /// It goes on.
+    Recording,
+    /// It was killed; its last second may be missing. So it looks, too, while another machine
+    /// records into a network file system that keeps no locks.
+    Abandoned,
+}
+
+impl Status {
+    /// The word used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::Finished => "finished",
+            Status::Recording => "recording",
+            Status::Abandoned => "abandoned",
+        }
+    }
 }
 
 /// Something that the trace should hold and does not.
@@ -60,13 +84,14 @@ impl Trace {
         let manifest = Manifest::read(path)?;
         let mut warnings = Vec::new();
         let skipped = match manifest.status {
-            Status::Recording => Some(&mut warnings),
-            Status::Finished => None,
+            manifest::Status::Recording => Some(&mut warnings),
+            manifest::Status::Finished => None,
         };
         let mut segments = Segments { directory: path, skipped };
         let calls = segments.row_groups::<Call>()?;
         let events = segments.row_groups::<Event>()?;
         let mut trace = Trace {
+            directory: path.to_owned(),
             manifest,
             libraries: read_table(path)?,
             regions: read_table(path)?,
@@ -83,6 +108,20 @@ impl Trace {
         trace.locations.sort_by_key(|location| location.id);
         trace.profile.sort_by_key(|path| (path.location, path.path));
         Ok(trace)
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether the recording has ended, and how.
+    pub fn status(&self) -> Status {
+        match self.manifest.status {
+            manifest::Status::Finished => Status::Finished,
+            manifest::Status::Recording if directory::is_being_written(&self.directory) => Status::Recording,
+            manifest::Status::Recording => Status::Abandoned,
+        }
     }
 
     /// What was known when the recording began.
@@ -153,6 +192,18 @@ impl Trace {
     /// ended, each sorted by location and call id. Reversed, the last calls come first.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         read_groups(&self.calls).map(|calls| calls.map(Batch::from))
+    }
+
+    /// Calls on record, without reading them.
+    ///
+    /// # Errors
+    /// A segment cannot be opened.
+    pub fn recorded_calls(&self) -> Result<u64, Error> {
+        let mut calls = 0;
+        for segment in self.calls.chunk_by(|a, b| a.segment == b.segment) {
+            calls += Decoder::<Call>::open(&segment[0].segment)?.rows();
+        }
+        Ok(calls)
     }
 
     /// The events in batches, by time within each.

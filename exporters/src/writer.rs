@@ -11,7 +11,7 @@ use rtrace_model::{
     Region, RegionId, Sink, SinkError, Summary, Timestamp,
 };
 
-use crate::directory::Directory;
+use crate::directory::{Directory, Lock};
 use crate::manifest::Manifest;
 use crate::segment::Segments;
 use crate::table::Table;
@@ -38,6 +38,7 @@ pub struct TraceWriter {
     /// Present once there is a profile: recordings without have no such file.
     profile: Option<Table<(LocationId, PathId), PathProfile>>,
     published: Instant,
+    lock: Option<Lock>,
 }
 
 impl TraceWriter {
@@ -60,6 +61,7 @@ impl TraceWriter {
             events: Segments::create(&directory)?,
             profile: None,
             published: Instant::now(),
+            lock: Some(directory.lock()),
             directory,
         })
     }
@@ -155,6 +157,7 @@ impl Sink for TraceWriter {
     fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
         self.manifest.finish(summary.clone());
         let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
+        self.lock = None;
         self.named(result)
     }
 }

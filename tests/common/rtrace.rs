@@ -135,7 +135,7 @@ impl Attached {
 
     /// Waits until rtrace ends by itself; gives the folder in which the directory `trace` is left.
     pub fn leave(mut self) -> TempDir {
-        self.rtrace.wait().unwrap();
+        assert!(self.rtrace.wait().unwrap().success());
         self.folder
     }
 

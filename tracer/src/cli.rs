@@ -7,7 +7,10 @@ mod args;
 mod attach;
 mod clean;
 mod completions;
+mod counters;
+mod diff;
 mod doctor;
+mod info;
 mod message;
 mod plan;
 mod plan_table;
@@ -29,7 +32,7 @@ use args::{Cli, Verb};
 pub enum Outcome {
     /// All is well.
     Complete,
-    /// The answer is no: this machine cannot trace.
+    /// The answer is no: this machine cannot trace, there is a regression.
     Unable,
     /// The record is not complete, and `--strict` was given.
     Incomplete,
@@ -76,6 +79,9 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
         Verb::Clean(options) => clean::clean(options),
+        Verb::Counters(options) => counters::counters(options),
+        Verb::Diff(options) => diff::diff(options),
+        Verb::Info(options) => info::info(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

@@ -28,7 +28,7 @@ pub fn header(mechanism: &str) -> Header {
         rtrace_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
         kernel: system.release().to_string_lossy().into_owned(),
-        cpus: std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        cpus: cpus_on_line(),
         command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
         mechanism: mechanism.to_owned(),
         begin: clock_anchor(),
@@ -36,6 +36,13 @@ pub fn header(mechanism: &str) -> Header {
         rank: rank::from_environment(),
         calibration: Vec::new(),
     }
+}
+
+/// Of the machine, not those that this process is bound to, as launchers do.
+fn cpus_on_line() -> u32 {
+    // SAFETY: takes and gives a number.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    u32::try_from(cpus).unwrap_or(1)
 }
 
 /// What the kernel calls this start of the machine.

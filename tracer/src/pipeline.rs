@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Sender, bounded};
-use rtrace_model::{Batch, Call, Definition, Event, Header, PathProfile, Sink, SinkError, Summary, Timestamp};
+use rtrace_model::{Batch, Call, Definition, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp};
 
 /// Messages that may wait in front of a sink.
 const WAITING: usize = 16;
@@ -21,6 +21,7 @@ enum Message {
     Calls(Arc<Batch>),
     Profile(Arc<Vec<PathProfile>>),
     Running(Timestamp, Arc<[Call]>),
+    Samples(Arc<[Sample]>),
     Event(Arc<Event>),
     Tick,
     Finish(Arc<Summary>),
@@ -86,6 +87,13 @@ impl Pipeline {
         self.send(Message::Running(time, calls.into()));
     }
 
+    /// Values of metrics beside the calls.
+    pub fn samples(&self, samples: Vec<Sample>) {
+        if !samples.is_empty() {
+            self.send(Message::Samples(samples.into()));
+        }
+    }
+
     /// Something that happened beside the calls.
     pub fn event(&self, event: Event) {
         self.send(Message::Event(Arc::new(event)));
@@ -130,6 +138,7 @@ impl Stage {
                     Message::Calls(batch) => sink.calls(&batch),
                     Message::Profile(paths) => sink.profile(&paths),
                     Message::Running(time, calls) => sink.running(time, &calls),
+                    Message::Samples(samples) => sink.samples(&samples),
                     Message::Event(event) => sink.event(&event),
                     Message::Tick => sink.tick(),
                     Message::Finish(summary) => sink.finish(&summary),

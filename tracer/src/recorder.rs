@@ -14,6 +14,7 @@ use rtrace_model::{Definition, Event, EventKind, Header, Region, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
 use crate::calibration::Calibration;
+use crate::counters::Counters;
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
@@ -65,6 +66,8 @@ pub struct Options<'a> {
     pub fold: &'a [Pattern],
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
+    /// What is counted on every call.
+    pub counters: &'a Counters,
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
@@ -87,6 +90,7 @@ pub fn record(
         ring_bytes: options.ring_bytes,
         follow_children: options.follow,
         profile: options.profile,
+        counters: &options.counters.sources,
     };
     let calibration = Calibration::start(options.mechanism);
     let programs = Programs::load(&load)?;
@@ -96,6 +100,9 @@ pub fn record(
     let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
     pipeline.begin(Header { calibration: calibration.finish(), ..host::header(options.mechanism.name()) });
+    for metric in &options.counters.metrics {
+        pipeline.define(Definition::Metric(metric.clone()));
+    }
     recording.announce(&pipeline, plan, attachment);
 
     let drained = std::thread::scope(|scope| {
@@ -178,7 +185,8 @@ impl Recording<'_> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let mut source = Source::new(self.programs, pipeline, pids, self.options.profile.is_some())?;
+        let Options { counters, profile, .. } = self.options;
+        let mut source = Source::new(self.programs, &counters.metrics, profile.is_some(), pipeline, pids)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();

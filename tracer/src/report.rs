@@ -16,9 +16,12 @@
 //! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
 //! as from single calls, save that p50 and p99 are upper bounds, powers of two.
 
+mod chains;
 mod corrected;
+mod diff;
 mod grouping;
 mod groups;
+mod histogram;
 mod notes;
 mod render;
 mod stats;
@@ -34,6 +37,7 @@ use std::path::Path;
 use rtrace_exporters::TraceSet;
 
 use self::corrected::Corrected;
+pub use self::diff::{DiffOptions, diff};
 use self::grouping::Grouping;
 use self::groups::Groups;
 use self::table::Table;
@@ -62,6 +66,15 @@ pub enum Error {
     /// Nothing is known of what tracing cost.
     #[error("failed to correct times: what tracing costs was not measured when this was recorded")]
     NotCalibrated,
+    /// These rows do not have that column.
+    #[error("failed to show column `{0}`: rows of this kind do not have it")]
+    Column(String),
+    /// There is nothing to compare in nodes of a tree.
+    #[error("failed to compare call trees: choose functions or call paths")]
+    Diff,
+    /// Call paths have no distributions.
+    #[error("failed to show histograms of a call tree: choose --by callpath")]
+    Histogram,
 }
 
 /// What a row of the report is.
@@ -78,6 +91,10 @@ pub enum By {
     Library,
     /// A process.
     Process,
+    /// A function and who called it.
+    Caller,
+    /// A function and the whole chain of its callers.
+    Callpath,
 }
 
 /// What comes first: the largest figure, or the first name.
@@ -94,8 +111,12 @@ pub enum Sort {
     Mean,
     /// Median duration.
     P50,
+    /// Duration that one call in ten exceeds.
+    P90,
     /// Duration that one call in a hundred exceeds.
     P99,
+    /// Duration that one call in a thousand exceeds.
+    P999,
     /// Longest duration.
     Max,
     /// Calls known to be missing.
@@ -113,7 +134,9 @@ impl Sort {
             Sort::Exclusive => "exclusive",
             Sort::Mean => "mean",
             Sort::P50 => "p50",
+            Sort::P90 => "p90",
             Sort::P99 => "p99",
+            Sort::P999 => "p99.9",
             Sort::Max => "max",
             Sort::Lost => "lost",
             Sort::Name => "name",
@@ -133,13 +156,38 @@ pub enum Format {
     Json,
 }
 
+/// The least time with callees of a row that is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Min {
+    /// In nanoseconds.
+    Time(u64),
+    /// As a part, 0 to 1, of the time of all rows.
+    Share(f64),
+}
+
+impl Min {
+    /// Whether a row of so much time is shown, of a total of `total` nanoseconds.
+    fn admits(self, time: u64, total: u64) -> bool {
+        match self {
+            Min::Time(min) => time >= min,
+            Min::Share(min) => time as f64 >= min * total as f64,
+        }
+    }
+}
+
 /// What is reported and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// What a row is.
     pub by: By,
     /// Order of rows, in a tree of siblings.
     pub sort: Sort,
+    /// Leave out rows with less time.
+    pub min: Option<Min>,
+    /// The figures to show, by their headings; those that are usual where there are none.
+    pub columns: Vec<String>,
+    /// Show distributions of durations instead of figures.
+    pub histogram: bool,
     /// Most rows; of a tree those with most inclusive time.
     pub limit: Option<usize>,
     /// How it is written.
@@ -174,23 +222,44 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
 
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
+    let mut imbalance = None;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
         _ if options.corrected => {
             let walk = walk(trace, Corrected::new(trace)?)?;
             (walk.visitor.table(options.sort)?, walk.lost_callers)
         }
         Some(grouping) => {
-            let walk = walk(trace, Groups::new(grouping))?;
-            (walk.visitor.table(options.sort, &losses), walk.lost_callers)
+            let mut walk = walk(trace, Groups::new(grouping))?;
+            if matches!(options.by, By::Thread | By::Process) {
+                imbalance = walk.visitor.imbalance();
+            }
+            let table = if options.histogram {
+                walk.visitor.histograms(options.sort, options.min, options.limit)
+            } else {
+                walk.visitor.table(options.sort, &losses)
+            };
+            (table, walk.lost_callers)
         }
+        None if options.histogram => return Err(Error::Histogram),
         None => {
             let order = tree::Order::new(options.sort)?;
             let walk = walk(trace, Tree::default())?;
             (walk.visitor.table(trace, order, options.limit), walk.lost_callers)
         }
     };
-    let left_out = table.limit(options.limit);
-    let notes = notes::notes(trace, &losses, lost_callers, left_out)?;
+    let left_out = if options.histogram {
+        table.left_out
+    } else {
+        if let Some(min) = options.min {
+            table.at_least(min);
+        }
+        table.limit(options.limit)
+    };
+    if !options.columns.is_empty() {
+        table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
+    }
+    let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
+    notes.extend(imbalance.map(notes::imbalance));
     Ok(Report { title: notes::title(trace), table, notes })
 }
 
@@ -263,10 +332,10 @@ rows left out: 1
         assert_eq!(
             report(folder.path(), &Options { format: Format::Csv, sort: Sort::Calls, ..Options::default() }),
             "\
-calls,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p99_ns,max_ns,lost,returned,unwound,open,unseen,\
+calls,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,returned,unwound,open,unseen,\
 region,file_offset,library,function
-2,1590,1590,100,795,100,1490,1490,0,2,0,0,0,1,64,libone.so,b
-1,5000,3510,5000,5000,5000,5000,5000,0,1,0,0,0,0,64,libone.so,a
+2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,2,0,0,0,1,64,libone.so,b
+1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,1,0,0,0,0,64,libone.so,a
 "
         );
         assert_eq!(
@@ -291,7 +360,7 @@ node,parent,depth,region,calls,share,inclusive_ns,exclusive_ns,library,function
         assert_eq!(value["rows"][1]["thread"], "worker");
         assert_eq!(value["rows"][1]["inclusive_ns"], 100);
         assert_eq!(value["rows"][1]["lost"], 2);
-        assert_eq!(value["notes"].as_array().unwrap().len(), 1);
+        assert_eq!(value["notes"].as_array().unwrap().len(), 2);
     }
 
     #[test]

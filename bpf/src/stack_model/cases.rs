@@ -95,6 +95,7 @@ fn check(script: &str, expected: &[&str]) {
     assert_eq!(script.thread.records().iter().map(line).collect::<Vec<_>>(), expected);
     assert_eq!(script.exits_without_enter, 0);
     assert!(script.thread.is_intact());
+    assert!(script.thread.counts_well());
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn a_folded_call_has_a_record_if_one_that_it_made_has() {
     let recorded: Vec<_> = script.thread.records().iter().map(line).collect();
     assert_eq!(
         recorded,
-        ["c 4<3 3 returned 0/0", "b 3<2 2 returned 20/0", "a 2<1 1 returned 100/70", "b 1<0 0 returned 120/100",]
+        ["c 4<3 3 returned 0/0", "b 3<2 2 returned 20/0", "a 2<1 1 returned 100/60", "b 1<0 0 returned 120/100",]
     );
 }
 
@@ -146,6 +147,7 @@ fn recursion_beyond_the_near_frames() {
         recurse(&mut thread, depth, PolicyCode::RT_POLICY_RET_SITE);
         assert_recursion(thread.records(), depth, depth);
         assert!(thread.is_intact());
+        assert!(thread.counts_well());
     }
 }
 
@@ -158,6 +160,7 @@ fn calls_too_deep_are_lost_and_the_others_exact() {
     assert_eq!(thread.lost(LossCode::RT_LOSS_TOO_DEEP), 10);
     assert_eq!(thread.calls(), depth);
     assert!(thread.is_intact());
+    assert!(thread.counts_well());
 }
 
 #[test]

@@ -17,8 +17,8 @@ pub(super) struct Definitions {
     pub(super) profile: Vec<PathProfile>,
     /// Libraries of the set by what makes them one; one trace may have that several times.
     files: HashMap<(File, usize), LibraryId>,
-    /// Regions of the set by the place of their code.
-    places: HashMap<(LibraryId, u64), RegionId>,
+    /// Regions of the set by the place of their code, likewise.
+    places: HashMap<(LibraryId, u64, usize), RegionId>,
 }
 
 /// What makes a library the same in two traces: its build, or on one machine its inode.
@@ -57,9 +57,12 @@ impl Definitions {
             libraries.insert(library.id, self.library(library, (file, *copy)));
             *copy += 1;
         }
+        let mut copies: HashMap<(LibraryId, u64), usize> = HashMap::new();
         for region in part.trace.regions() {
             let library = libraries.get(&region.library).copied().unwrap_or(LibraryId(u32::MAX));
-            part.regions.insert(region.id, self.region(region, library));
+            let copy = copies.entry((library, region.file_offset)).or_default();
+            part.regions.insert(region.id, self.region(region, library, *copy));
+            *copy += 1;
         }
         self.processes.extend(part.trace.processes().iter().map(|process| Process {
             start: part.time(process.start),
@@ -93,8 +96,8 @@ impl Definitions {
         }
     }
 
-    fn region(&mut self, region: &Region, library: LibraryId) -> RegionId {
-        match self.places.entry((library, region.file_offset)) {
+    fn region(&mut self, region: &Region, library: LibraryId, copy: usize) -> RegionId {
+        match self.places.entry((library, region.file_offset, copy)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
                 let next = self.regions.last().map_or(0, |last| last.id.0 + 1);

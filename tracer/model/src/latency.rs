@@ -4,8 +4,9 @@
 //! times, so the first durations are kept as they are. Of folded calls only the power of two below
 //! which each duration lies is known.
 
-use crate::{HISTOGRAM_BUCKETS, histogram_bucket};
 use hdrhistogram::Histogram;
+
+use crate::{HISTOGRAM_BUCKETS, histogram_bucket};
 
 /// Durations that are kept as they are; they take less than the histogram of as many.
 const FEW: usize = 512;
@@ -29,18 +30,11 @@ impl Default for Durations {
 }
 
 impl Latency {
-    /// Adds a duration in nanoseconds.
+    /// Adds a duration.
     pub fn record(&mut self, duration: u64) {
         match &mut self.0 {
             Durations::Few(durations) if durations.len() < FEW => durations.push(duration),
-            Durations::Few(durations) => {
-                let mut histogram = Histogram::new(3).expect("a histogram can have three digits");
-                durations.iter().for_each(|&duration| record(&mut histogram, duration));
-                record(&mut histogram, duration);
-                self.0 = Durations::Many(histogram);
-            }
-            Durations::Many(histogram) => record(histogram, duration),
-            Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += 1,
+            _ => self.add(duration, 1),
         }
     }
 
@@ -52,30 +46,82 @@ impl Latency {
         }
     }
 
+    /// Adds the durations of another.
+    pub fn merge(&mut self, other: &Latency) {
+        match &other.0 {
+            Durations::Few(durations) => durations.iter().for_each(|&duration| self.record(duration)),
+            Durations::Many(_) => other.counted().into_iter().for_each(|(duration, count)| self.add(duration, count)),
+            Durations::Folded(buckets) => self.record_folded(buckets),
+        }
+    }
+
+    /// Adds a number of equal durations to what is no longer few.
+    fn add(&mut self, duration: u64, count: u64) {
+        if let Durations::Few(durations) = &self.0 {
+            let mut histogram = Histogram::new(3).expect("a histogram can have three digits");
+            durations.iter().for_each(|&duration| record(&mut histogram, duration, 1));
+            self.0 = Durations::Many(histogram);
+        }
+        match &mut self.0 {
+            Durations::Many(histogram) => record(histogram, duration, count),
+            Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += count,
+            Durations::Few(_) => unreachable!("few have just become many"),
+        }
+    }
+
     /// Whether percentiles are upper bounds.
     pub fn is_folded(&self) -> bool {
         matches!(self.0, Durations::Folded(_))
     }
 
-    /// The duration in nanoseconds that `percent` of all do not exceed; absent when there is none.
-    pub fn percentile(&self, percent: u32) -> Option<u64> {
+    /// The duration that `percent` of all do not exceed; absent when there is none.
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
         match &self.0 {
             Durations::Few(durations) => {
                 let mut sorted = durations.clone();
                 sorted.sort_unstable();
-                let rank = (sorted.len() * percent as usize).div_ceil(100);
+                let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
                 sorted.get(rank.saturating_sub(1)).copied()
             }
-            Durations::Many(histogram) => Some(histogram.value_at_percentile(percent.into())),
+            Durations::Many(histogram) => Some(histogram.value_at_percentile(percent)),
             Durations::Folded(buckets) => {
                 let calls: u64 = buckets.iter().sum();
-                let rank = (u128::from(calls) * u128::from(percent)).div_ceil(100).max(1);
+                let rank = ((calls as f64 * percent / 100.0).ceil() as u64).max(1);
                 let mut below = 0;
                 let bucket = buckets.iter().position(|&calls| {
-                    below += u128::from(calls);
+                    below += calls;
                     below >= rank
                 });
                 bucket.map(largest_in)
+            }
+        }
+    }
+
+    /// Number of durations by [`histogram_bucket`], without empty buckets.
+    pub fn buckets(&self) -> Vec<(usize, u64)> {
+        let mut counts = [0; HISTOGRAM_BUCKETS];
+        for (duration, count) in self.counted() {
+            counts[histogram_bucket(duration)] += count;
+        }
+        counts.into_iter().enumerate().filter(|&(_, count)| count > 0).collect()
+    }
+
+    /// Durations with how many calls took each, in ascending order; durations that differ by less
+    /// than a thousandth count as one, few or many, and of folded ones those of a bucket.
+    pub fn counted(&self) -> Vec<(u64, u64)> {
+        match &self.0 {
+            Durations::Few(durations) => {
+                let mut sorted: Vec<u64> = durations.iter().copied().map(three_digits).collect();
+                sorted.sort_unstable();
+                sorted.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
+            }
+            Durations::Many(histogram) => histogram
+                .iter_recorded()
+                .map(|step| (three_digits(step.value_iterated_to()), step.count_at_value().into()))
+                .collect(),
+            Durations::Folded(buckets) => {
+                let counted = buckets.iter().enumerate().filter(|&(_, &count)| count > 0);
+                counted.map(|(bucket, &count)| (largest_in(bucket), count)).collect()
             }
         }
     }
@@ -86,8 +132,16 @@ fn largest_in(bucket: usize) -> u64 {
     if bucket == HISTOGRAM_BUCKETS - 1 { u64::MAX } else { (1 << bucket) - 1 }
 }
 
-fn record(histogram: &mut Histogram<u32>, duration: u64) {
-    histogram.record(duration).expect("a histogram without limits grows to any duration");
+/// The least duration that a histogram of three digits does not tell from this one: it keeps the
+/// first 11 bits.
+fn three_digits(duration: u64) -> u64 {
+    let dropped = (u64::BITS - duration.leading_zeros()).saturating_sub(11);
+    duration >> dropped << dropped
+}
+
+fn record(histogram: &mut Histogram<u32>, duration: u64, count: u64) {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    histogram.record_n(duration, count).expect("a histogram without limits grows to any duration");
 }
 
 #[cfg(test)]
@@ -97,18 +151,18 @@ mod tests {
     #[test]
     fn percentiles_of_few_are_exact_and_of_many_have_three_digits() {
         let mut latency = Latency::default();
-        assert_eq!(latency.percentile(50), None);
+        assert_eq!(latency.percentile(50.0), None);
         for duration in (1..=100).rev() {
             latency.record(duration * 1_001);
         }
-        assert_eq!(latency.percentile(50), Some(50 * 1_001));
-        assert_eq!(latency.percentile(99), Some(99 * 1_001));
+        assert_eq!(latency.percentile(50.0), Some(50 * 1_001));
+        assert_eq!(latency.percentile(99.0), Some(99 * 1_001));
 
         for duration in 101..=100_000 {
             latency.record(duration * 1_001);
         }
-        for percent in [50, 99] {
-            let exact = f64::from(percent) * 1_000.0 * 1_001.0;
+        for percent in [50.0, 90.0, 99.0, 99.9] {
+            let exact = percent * 1_000.0 * 1_001.0;
             let found = latency.percentile(percent).expect("there are many") as f64;
             assert!((found / exact - 1.0).abs() <= 0.001, "p{percent}: {found} for {exact}");
         }
@@ -123,11 +177,24 @@ mod tests {
         }
         latency.record_folded(&histogram);
         latency.record_folded(&histogram);
-        assert_eq!(latency.percentile(20), Some(0));
-        assert_eq!(latency.percentile(40), Some(1));
-        assert_eq!(latency.percentile(50), Some(127));
-        assert_eq!(latency.percentile(99), Some((1 << 23) - 1));
+        assert_eq!(latency.percentile(20.0), Some(0));
+        assert_eq!(latency.percentile(40.0), Some(1));
+        assert_eq!(latency.percentile(50.0), Some(127));
+        assert_eq!(latency.percentile(99.0), Some((1 << 23) - 1));
         assert!(latency.is_folded());
+    }
+
+    #[test]
+    fn few_and_many_of_one_duration_are_the_same_distribution() {
+        for duration in [0, 7, 2_047, 2_048, 100_237, 123_456_789_012, u64::MAX] {
+            let mut few = Latency::default();
+            few.record(duration);
+            let mut many = Latency::default();
+            (0..=FEW).for_each(|_| many.record(duration));
+            assert_eq!(few.counted()[0].0, many.counted()[0].0);
+            few.merge(&many);
+            assert_eq!(few.counted(), [(three_digits(duration), FEW as u64 + 2)]);
+        }
     }
 
     #[test]
@@ -136,6 +203,6 @@ mod tests {
         for _ in 0..=FEW {
             latency.record(u64::MAX);
         }
-        assert!(latency.percentile(50) > Some(u64::MAX / 1_000 * 999));
+        assert!(latency.percentile(50.0) > Some(u64::MAX / 1_000 * 999));
     }
 }

@@ -4,6 +4,9 @@
 //! explanation and the verbs need not check again.
 
 mod choice;
+mod diff;
+mod info;
+mod names;
 mod quantity;
 mod recording;
 mod report;
@@ -15,6 +18,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace::report::Format;
 
 use choice::{FORMAT, one_of};
+pub use diff::Diff;
+pub use info::Info;
 pub use recording::Recording;
 pub use report::Report;
 pub use selection::Selection;
@@ -64,8 +69,14 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Compare two traces
+    Diff(Diff),
+    /// Say what a trace holds, and what it lacks
+    Info(Info),
     /// Take out probes that a killed tracer left in programs
     Clean(Clean),
+    /// List what can be counted on every call here
+    Counters(Counters),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -192,6 +203,25 @@ EXAMPLES:
 
     # In every process
     rtrace clean";
+/// Options of `rtrace counters`.
+#[derive(Debug, Args)]
+#[command(after_long_help = COUNTERS_EXAMPLES)]
+pub struct Counters {
+    /// List also what does not work here, with the reason
+    #[arg(long)]
+    pub all: bool,
+}
+
+const COUNTERS_EXAMPLES: &str = "\
+EXAMPLES:
+    # What works here
+    rtrace counters
+
+    # Why another counter does not
+    rtrace counters --all
+
+    # Use some
+    rtrace run --lib libz.so --counters task-clock,page-faults -- gzip -k file";
 
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
@@ -267,7 +297,10 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  diff         Compare two traces
+  info         Say what a trace holds, and what it lacks
   clean        Take out probes that a killed tracer left in programs
+  counters     List what can be counted on every call here
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -298,7 +331,10 @@ Options:
             RUN_EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
+            diff::EXAMPLES,
+            info::EXAMPLES,
             CLEAN_EXAMPLES,
+            COUNTERS_EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];
@@ -371,14 +407,7 @@ Options:
         assert_eq!(options("rtrace report out.rtrace"), Options::default());
         assert_eq!(
             options("rtrace report out.rtrace --by tree --sort calls --limit 3 --format json"),
-            Options {
-                by: By::Tree,
-                sort: Sort::Calls,
-                limit: Some(3),
-                format: Format::Json,
-                width: None,
-                corrected: false
-            }
+            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, ..Options::default() }
         );
     }
 

@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, CallCost, Ending, Library, LocationId, PathProfile, Region, RegionId};
+use rtrace_model::{Call, CallCost, Ending, Library, Location, LocationId, PathProfile, Region, RegionId};
 
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -104,7 +104,7 @@ impl<'a> Corrected<'a> {
     /// # Errors
     /// The recording was made without a measurement.
     pub(super) fn new(trace: &'a TraceSet) -> Result<Corrected<'a>, Error> {
-        let is_known = |location: &rtrace_model::Location| !costs(trace, location.id).is_empty();
+        let is_known = |location: &Location| !costs(trace, location.id).is_empty();
         if !trace.locations().iter().all(is_known) {
             return Err(Error::NotCalibrated);
         }
@@ -203,9 +203,9 @@ const COLUMNS: [Column; 10] = [
     Column::new("exclusive_ns", "exclusive"),
     Column::new("exclusive_corrected_ns", "corrected"),
     Column::new("exclusive_error_ns", "+-"),
-    Column::new("region", "region").shown(Shown::Never),
-    Column::new("library", "library"),
-    Column::new("function", "function"),
+    Column::label("region", "region").shown(Shown::Never),
+    Column::label("library", "library"),
+    Column::label("function", "function"),
 ];
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use rtrace_exporters::TraceSet;
 use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
 use super::By;
+use super::chains::{Chains, Depth};
 use super::table::{Column, Shown, Value};
+use super::walk::Caller;
 
 /// Names a row: the id of a region, library or location, or the place of a process.
 pub(super) type Key = u32;
@@ -20,6 +22,7 @@ pub(super) enum Grouping<'a> {
     Library(&'a TraceSet),
     Thread(&'a TraceSet),
     Process(&'a TraceSet, HashMap<LocationId, Key>),
+    Chain(Chains<'a>),
 }
 
 impl<'a> Grouping<'a> {
@@ -30,6 +33,8 @@ impl<'a> Grouping<'a> {
             By::Library => Some(Grouping::Library(trace)),
             By::Thread => Some(Grouping::Thread(trace)),
             By::Process => Some(Grouping::process(trace)),
+            By::Caller => Some(Grouping::Chain(Chains::new(Depth::Caller, trace))),
+            By::Callpath => Some(Grouping::Chain(Chains::new(Depth::Path, trace))),
             By::Tree => None,
         }
     }
@@ -45,8 +50,9 @@ impl<'a> Grouping<'a> {
     }
 
     /// The row that calls of a region on a location belong to.
-    pub(super) fn key(&self, region: RegionId, location: LocationId) -> Key {
+    pub(super) fn key(&mut self, region: RegionId, location: LocationId, caller: &Caller<'_, Key>) -> Key {
         match self {
+            Grouping::Chain(chains) => chains.key(region, caller),
             Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
             Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
         }
@@ -69,6 +75,8 @@ impl<'a> Grouping<'a> {
     /// Missing calls by row: known by region, and by the ids that a location gave out.
     pub(super) fn lost(&self, losses: &[Loss], recorded: &HashMap<LocationId, u64>) -> Vec<(Key, u64)> {
         match self {
+            // Which of its callers a lost call had is lost, too.
+            Grouping::Chain(_) => Vec::new(),
             Grouping::Function(_) | Grouping::Library(_) => {
                 let of_region = |loss: &Loss| Some((self.key_of_region(loss.region?), loss.count));
                 losses.iter().filter_map(of_region).collect()
@@ -87,24 +95,29 @@ impl<'a> Grouping<'a> {
     /// What a row is, its name last.
     pub(super) fn columns(&self) -> &'static [Column] {
         const FUNCTION: [Column; 4] = [
-            Column::new("region", "region").shown(Shown::Never),
-            Column::new("file_offset", "file offset").shown(Shown::Never),
-            Column::new("library", "library"),
-            Column::new("function", "function"),
+            Column::label("region", "region").shown(Shown::Never),
+            Column::label("file_offset", "file offset").shown(Shown::Never),
+            Column::label("library", "library"),
+            Column::label("function", "function"),
         ];
-        const LIBRARY: [Column; 1] = [Column::new("library", "library")];
-        const THREAD: [Column; 4] = [
-            Column::new("location", "location").shown(Shown::Never),
-            Column::new("pid", "pid"),
-            Column::new("tid", "tid"),
-            Column::new("thread", "thread"),
+        const LIBRARY: [Column; 1] = [Column::label("library", "library")];
+        const HOST: Column = Column::label("host", "host").shown(Shown::IfNotZero);
+        const RANK: Column = Column::label("rank", "rank").shown(Shown::IfNotZero);
+        const THREAD: [Column; 6] = [
+            Column::label("location", "location").shown(Shown::Never),
+            HOST,
+            RANK,
+            Column::label("pid", "pid"),
+            Column::label("tid", "tid"),
+            Column::label("thread", "thread"),
         ];
-        const PROCESS: [Column; 2] = [Column::new("pid", "pid"), Column::new("process", "process")];
+        const PROCESS: [Column; 4] = [HOST, RANK, Column::label("pid", "pid"), Column::label("process", "process")];
         match self {
             Grouping::Function(_) => &FUNCTION,
             Grouping::Library(_) => &LIBRARY,
             Grouping::Thread(_) => &THREAD,
             Grouping::Process(..) => &PROCESS,
+            Grouping::Chain(chains) => chains.columns(),
         }
     }
 
@@ -113,6 +126,7 @@ impl<'a> Grouping<'a> {
         let name = |name: Option<&str>| Value::Name(name.unwrap_or("[unknown]").to_owned());
         let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Count(number.into()));
         match self {
+            Grouping::Chain(chains) => chains.labels(key),
             Grouping::Function(trace) => {
                 let region = trace.region(RegionId(key));
                 let library = region.and_then(|region| trace.library(region.library));
@@ -129,20 +143,39 @@ impl<'a> Grouping<'a> {
             }
             Grouping::Thread(trace) => {
                 let location = trace.location(LocationId(key));
+                let [host, rank] = origin(trace, LocationId(key));
                 vec![
                     number(Some(key)),
+                    host,
+                    rank,
                     number(location.map(|location| location.pid)),
                     number(location.map(|location| location.tid)),
                     name(location.map(|location| location.name.as_str())),
                 ]
             }
-            Grouping::Process(trace, _) => {
+            Grouping::Process(trace, processes) => {
                 let process = trace.processes().get(key as usize);
+                let location = processes.iter().find(|&(_, &of)| of == key).map(|(&location, _)| location);
+                let [host, rank] = location.map_or([Value::Absent, Value::Absent], |id| origin(trace, id));
                 vec![
+                    host,
+                    rank,
                     number(process.map(|process| process.pid)),
                     name(process.map(|process| process.executable.as_str())),
                 ]
             }
         }
     }
+}
+
+/// Machine and rank of a location, where there are several.
+fn origin(trace: &TraceSet, location: LocationId) -> [Value; 2] {
+    let Some(header) = trace.header_of(location).filter(|_| trace.traces().len() > 1) else {
+        return [Value::Absent, Value::Absent];
+    };
+    let is_elsewhere = header.host != trace.header().host;
+    [
+        if is_elsewhere { Value::Name(header.host.clone()) } else { Value::Absent },
+        header.rank.as_ref().map_or(Value::Absent, |rank| Value::Count(rank.rank.into())),
+    ]
 }

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use rtrace_model::{Call, LocationId, Loss, PathProfile, RegionId};
 
-use super::Sort;
 use super::grouping::{Grouping, Key};
+use super::histogram;
 use super::stats::{FIGURES, Stats};
-use super::table::{Table, Value};
+use super::table::{Column, Table, Value};
 use super::walk::{Caller, Visitor};
+use super::{Min, Sort};
 
 pub(super) struct Groups<'a> {
     grouping: Grouping<'a>,
@@ -47,28 +48,64 @@ impl<'a> Groups<'a> {
         calls: u64,
         caller: &Caller<'_, Key>,
     ) -> (Key, &mut Stats, bool) {
-        let key = self.grouping.key(region, location);
+        let key = self.grouping.key(region, location, caller);
         let outermost = !caller.enclosing().iter().rev().any(|open| open.mark == key);
         *self.recorded.entry(location).or_default() += calls;
         (key, self.groups.entry(key).or_default(), outermost)
     }
 
     /// The rows, sorted.
-    pub(super) fn table(mut self, sort: Sort, losses: &[Loss]) -> Table {
+    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
         for (key, lost) in self.grouping.lost(losses, &self.recorded) {
             self.groups.entry(key).or_default().lost += lost;
         }
-        let label = |(&key, stats)| (self.grouping.labels(key), stats);
-        let mut rows: Vec<(Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
-        rows.sort_by_cached_key(|(labels, stats)| {
-            (Reverse(stats.figure(sort)), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
-        });
-        let rows = rows.into_iter().map(|(labels, stats)| stats.values().into_iter().chain(labels).collect());
+        let total = self.total();
+        let rows = self.sorted(sort).into_iter();
+        let rows = rows.map(|(labels, stats)| stats.values(total).into_iter().chain(labels).collect());
         Table {
             columns: FIGURES.iter().chain(self.grouping.columns()).copied().collect(),
             rows: rows.collect(),
             left_out: 0,
         }
+    }
+
+    /// The distributions of the first rows of [`table`](Groups::table).
+    pub(super) fn histograms(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
+        let total = self.total();
+        let mut rows = self.sorted(sort);
+        rows.retain(|(_, stats)| min.is_none_or(|min| min.admits(stats.inclusive(), total)) && stats.is_timed());
+        let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
+        rows.truncate(rows.len() - left_out);
+        Table { left_out, ..histogram::table(self.grouping.columns(), rows.into_iter()) }
+    }
+
+    /// The rows, each with its labelled values.
+    pub(super) fn into_rows(self) -> Vec<(Vec<(Column, Value)>, Stats)> {
+        let columns = self.grouping.columns();
+        let labels = |key| columns.iter().copied().zip(self.grouping.labels(key)).collect();
+        self.groups.into_iter().map(|(key, stats)| (labels(key), stats)).collect()
+    }
+
+    /// The rows' labels and figures in their order.
+    fn sorted(&self, sort: Sort) -> Vec<(Vec<Value>, &Stats)> {
+        let label = |(&key, stats)| (self.grouping.labels(key), stats);
+        let mut rows: Vec<(Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
+        rows.sort_by_cached_key(|(labels, stats)| {
+            (Reverse(stats.figure(sort)), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
+        });
+        rows
+    }
+
+    /// Time of all rows in nanoseconds.
+    pub(super) fn total(&self) -> u64 {
+        self.groups.values().map(Stats::exclusive).fold(0, u64::saturating_add)
+    }
+
+    /// How many times the mean of the rows' inclusive times the largest is.
+    pub(super) fn imbalance(&self) -> Option<f64> {
+        let times = || self.groups.values().map(Stats::inclusive);
+        let mean = times().map(|time| time as f64).sum::<f64>() / self.groups.len() as f64;
+        times().max().filter(|_| self.groups.len() > 1 && mean > 0.0).map(|max| max as f64 / mean)
     }
 }
 

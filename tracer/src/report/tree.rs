@@ -211,16 +211,16 @@ impl Label {
 }
 
 const COLUMNS: [Column; 10] = [
-    Column::new("node", "node").shown(Shown::Never),
-    Column::new("parent", "parent").shown(Shown::Never),
-    Column::new("depth", "depth").shown(Shown::Never),
-    Column::new("region", "region").shown(Shown::Never),
+    Column::label("node", "node").shown(Shown::Never),
+    Column::label("parent", "parent").shown(Shown::Never),
+    Column::label("depth", "depth").shown(Shown::Never),
+    Column::label("region", "region").shown(Shown::Never),
     Column::new("calls", "calls"),
     Column::new("share", "share"),
     Column::new("inclusive_ns", "inclusive"),
     Column::new("exclusive_ns", "exclusive"),
-    Column::new("library", "library").shown(Shown::Never),
-    Column::new("function", "function"),
+    Column::label("library", "library").shown(Shown::Never),
+    Column::label("function", "function"),
 ];
 
 /// The order of siblings.
@@ -231,7 +231,9 @@ impl Order {
     pub(super) fn new(sort: Sort) -> Result<Order, Error> {
         match sort {
             Sort::Calls | Sort::Inclusive | Sort::Exclusive | Sort::Name => Ok(Order(sort)),
-            Sort::Mean | Sort::P50 | Sort::P99 | Sort::Max | Sort::Lost => Err(Error::Sort(sort)),
+            Sort::Mean | Sort::P50 | Sort::P90 | Sort::P99 | Sort::P999 | Sort::Max | Sort::Lost => {
+                Err(Error::Sort(sort))
+            }
         }
     }
 

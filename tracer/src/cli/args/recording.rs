@@ -9,6 +9,7 @@ use rtrace::rank;
 use rtrace_bpf::ProfileOptions;
 
 use super::choice::{MODE, one_of};
+use super::names::{Names, parse_counters};
 use super::quantity::{parse_buffer_size, parse_duration};
 
 /// What is recorded of a call.
@@ -77,11 +78,26 @@ pub struct Recording {
     #[arg(long, overrides_with = "follow")]
     no_follow: bool,
 
+    /// Count these on every call, 8 at the most: names of `perf list`, separated by commas
+    ///
+    /// Such as task-clock, page-faults, cycles, instructions:u, LLC-load-misses, r01c2, msr/tsc/ or
+    /// sched:sched_switch; `rtrace counters` lists what works here.
+    #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
+    pub counters: Names,
+
     /// Size of each CPU's ring buffer, rounded up to a power of two
     ///
     /// A larger buffer survives longer bursts. Calls that find it full are counted as lost.
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_buffer_size)]
     pub buffer: u32,
+
+    /// Feed the calls while they happen to a program, as an Arrow stream on its standard input; may
+    /// be repeated
+    ///
+    /// CMD is for the shell. A program that is too slow, or ends, misses calls and holds nothing up.
+    /// There is no live view then, as the program may use the terminal.
+    #[arg(long = "sink", value_name = "CMD")]
+    pub sinks: Vec<String>,
 
     /// Exit with status 3 when calls were lost, or may be missing
     #[arg(long)]
