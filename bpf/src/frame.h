@@ -79,7 +79,7 @@ struct rt_hit {
 	struct rt_far *far; /* may be null while no frame is deep */
 	u64 slot;
 	u64 word; /* at the slot, if it is an enter; 0: not known */
-	u64 now;
+	u64 now; /* of an enter 0 until it is needed: its call begins as late as can be */
 	u32 stack;
 	struct rt_counted *counted; /* null while nothing is counted */
 };

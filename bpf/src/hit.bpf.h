@@ -38,6 +38,11 @@ static __always_inline int rt_read_slot(u64 slot, u64 *word)
 	return bpf_probe_read_user(word, sizeof(*word), (void *)slot) != 0;
 }
 
+static __always_inline u64 rt_now(void)
+{
+	return bpf_ktime_get_ns();
+}
+
 /*
  * The return trampoline is the start of an area that the kernel makes in the process when it first
  * needs it; until then a null pointer is read through, which gives 0.
@@ -168,10 +173,12 @@ static __noinline bool on_enter(struct pt_regs *ctx)
 	hit.thread = thread;
 	hit.slot = ctx->sp;
 	hit.stack = stack_key(thread, task, ctx->sp);
-	hit.now = bpf_ktime_get_ns();
-	hit.counted = read_counters(task, hit.now);
-	if (rt_counters && !hit.counted)
-		return false;
+	if (rt_counters) {
+		hit.now = rt_now();
+		hit.counted = read_counters(task, hit.now);
+		if (!hit.counted)
+			return false;
+	}
 	return rt_enter(&hit, (u32)cookie, (cookie >> RT_COOKIE_POLICY) & 3);
 }
 
@@ -212,14 +219,13 @@ static __always_inline bool is_taken(u64 flags, u32 condition)
 static __noinline void on_exit(struct pt_regs *ctx, u64 slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_hit hit = { .now = rt_now() };
 	struct rt_thread *thread;
-	struct rt_hit hit = {};
 	u64 cookie;
 
 	if (!armed)
 		return;
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
-	hit.now = bpf_ktime_get_ns();
 	cookie = bpf_get_attach_cookie(ctx);
 	if (cookie >> RT_COOKIE_CONDITIONAL & 1 && !is_taken(ctx->flags, (cookie >> RT_COOKIE_CONDITION) & 15))
 		return;

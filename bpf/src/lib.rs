@@ -6,6 +6,7 @@
 //! above this crate sees [`Programs`] and the types of [`wire`].
 
 mod attach;
+mod calibration;
 mod error;
 mod profile;
 mod programs;
@@ -25,6 +26,7 @@ pub fn set_verbose(verbose: bool) {
 }
 
 pub use attach::{AttachTarget, Probes, Role, Site};
+pub use calibration::{CallCost, calibrate};
 pub use error::Error;
 pub use profile::ProfileOptions;
 pub use programs::{Counter, LoadOptions, MAX_COUNTERS, Mechanism, OpenThread, Programs, online_cpus};

@@ -4,7 +4,7 @@
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
  * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one call is missing), rt_far()
- * (storage for deep frames), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
+ * (storage for deep frames), rt_now() (the time), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
  * the kernel's return trampoline is), rt_thread() (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat()
  * (bounded loop) and rt_rare (a function apart).
  *
@@ -37,6 +37,7 @@ static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
+static u64 rt_now(void);
 static u64 rt_trampoline(void); /* 0: there is none */
 static struct rt_thread *rt_thread(const struct rt_hit *hit);
 static struct rt_counted *rt_counted(const struct rt_hit *hit); /* null while nothing is counted */
@@ -315,6 +316,8 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
+	if (!hit.now)
+		hit.now = rt_now();
 	walk.hit = &hit;
 	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
 	return walk.found;
@@ -344,7 +347,6 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *frame, const struct rt_frame *caller,
 				     u32 region, u32 hooked)
 {
-	frame->start = hit->now;
 	frame->slot = hit->slot;
 	frame->word = hit->word;
 	frame->id = hit->thread->calls;
@@ -356,6 +358,7 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->hooked = hooked;
 	frame->marked = 0;
 	frame->path = rt_path(hit->thread, caller, region);
+	frame->start = rt_now();
 }
 
 /* A call whose exit is not waited for leaves at once. Apart, because stacks are short in the kernel. */

@@ -39,6 +39,7 @@ struct rt_test {
 	const void *memory; /* for read_word */
 	read_word *read_word;
 	u64 trampoline;
+	u64 now;
 	u64 losses[RT_LOSSES];
 	u64 miscounted;
 	struct rt_call *records;
@@ -143,6 +144,11 @@ static int rt_read_slot(u64 slot, u64 *word)
 	return current->read_word(current->memory, slot, word);
 }
 
+static u64 rt_now(void)
+{
+	return current->now;
+}
+
 static u64 rt_trampoline(void)
 {
 	return current->trampoline;
@@ -190,6 +196,7 @@ static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
 	struct rt_hit hit = { .thread = &test->thread, .slot = slot, .now = now, .stack = stack };
 
 	current = test;
+	test->now = now;
 	count(&hit);
 	/* As the BPF side does: the alternate signal stack is told without a look at the mappings. */
 	if (stack != RT_STACK_SIGNAL)
@@ -201,6 +208,7 @@ int rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region
 {
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
+	hit.now = 0;
 	return rt_enter(&hit, region, policy);
 }
 

@@ -178,6 +178,7 @@ mod tests {
             file_offset: 0,
             size: 1,
             exit: ExitPolicy::RetSite,
+            single_stepped: false,
         })
     }
 

@@ -34,6 +34,7 @@ pub fn header(mechanism: &str) -> Header {
         begin: clock_anchor(),
         boot_id: boot_id(),
         rank: rank::from_environment(),
+        calibration: Vec::new(),
     }
 }
 

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
-use rtrace_model::{Definition, Event, EventKind, Region, Sink, Summary};
+use rtrace_model::{Definition, Event, EventKind, Header, Region, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
+use crate::calibration::Calibration;
 use crate::counters::Counters;
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
@@ -91,13 +92,14 @@ pub fn record(
         profile: options.profile,
         counters: &options.counters.sources,
     };
+    let calibration = Calibration::start(options.mechanism);
     let programs = Programs::load(&load)?;
     let mut recording =
         Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0, blind_windows: 0 };
     recording.choose_processes()?;
     let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
-    pipeline.begin(host::header(options.mechanism.name()));
+    pipeline.begin(Header { calibration: calibration.finish(), ..host::header(options.mechanism.name()) });
     for metric in &options.counters.metrics {
         pipeline.define(Definition::Metric(metric.clone()));
     }

@@ -17,6 +17,7 @@
 //! as from single calls, save that percentiles are upper bounds, powers of two.
 
 mod chains;
+mod corrected;
 mod diff;
 mod grouping;
 mod groups;
@@ -35,6 +36,7 @@ use std::path::Path;
 
 use rtrace_exporters::TraceSet;
 
+use self::corrected::Corrected;
 pub use self::diff::{DiffOptions, diff};
 use self::grouping::Grouping;
 use self::groups::Groups;
@@ -58,6 +60,12 @@ pub enum Error {
     /// Call paths do not have that figure.
     #[error("failed to sort the call tree by {}: choose calls, inclusive, exclusive or name", .0.name())]
     Sort(Sort),
+    /// Corrected times do not have that figure.
+    #[error("failed to sort corrected times by {}: choose calls, inclusive, exclusive or name", .0.name())]
+    SortCorrected(Sort),
+    /// Nothing is known of what tracing cost.
+    #[error("failed to correct times: what tracing costs was not measured when this was recorded")]
+    NotCalibrated,
     /// These rows do not have that column.
     #[error("failed to show column `{0}`: rows of this kind do not have it")]
     Column(String),
@@ -186,6 +194,8 @@ pub struct Options {
     pub format: Format,
     /// Columns of the terminal, if it is one: names are cut to fit.
     pub width: Option<u16>,
+    /// Whether times are also given without what tracing itself took; by function alone.
+    pub corrected: bool,
 }
 
 /// A report before it is given a format.
@@ -214,6 +224,10 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let mut imbalance = None;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
+        _ if options.corrected => {
+            let walk = walk(trace, Corrected::new(trace)?)?;
+            (walk.visitor.table(options.sort)?, walk.lost_callers)
+        }
         Some(grouping) => {
             let mut walk = walk(trace, Groups::new(grouping))?;
             if matches!(options.by, By::Thread | By::Process) {

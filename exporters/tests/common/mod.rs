@@ -44,6 +44,7 @@ pub fn region(id: u32) -> Region {
         file_offset: 0x1000 + u64::from(id),
         size: 16,
         exit: ExitPolicy::RetSite,
+        single_stepped: true,
     }
 }
 

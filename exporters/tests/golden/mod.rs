@@ -82,6 +82,7 @@ fn definitions() -> Vec<Definition> {
             file_offset: 0x1000 + u64::from(id) * 16,
             size: 16,
             exit: ExitPolicy::RetSite,
+            single_stepped: false,
         })
     };
     let process = |pid, executable: &str| Process { pid, exit_code: Some(0), ..common::process(executable) };

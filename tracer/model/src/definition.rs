@@ -120,6 +120,9 @@ pub struct Region {
     pub size: u64,
     /// How its exits are seen.
     pub exit: ExitPolicy,
+    /// Whether the kernel executes the instruction at its entry site in a single step, which costs
+    /// several times as much as emulating it.
+    pub single_stepped: bool,
 }
 
 /// The lifetime of one process.

@@ -24,6 +24,7 @@
 //! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds.
 
 mod batch;
+mod calibration;
 mod call;
 mod definition;
 mod event;
@@ -37,6 +38,7 @@ mod text;
 mod time;
 
 pub use batch::{Batch, Reading};
+pub use calibration::CallCost;
 pub use call::{Call, Ending};
 pub use definition::{
     Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClockAnchor, Loss, LossReason};
+use crate::{CallCost, ClockAnchor, Loss, LossReason};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Header {
     /// The part in a parallel job, where a launcher started rtrace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,
+    /// What tracing costs on this machine, by kind of site; empty where it was not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibration: Vec<CallCost>,
 }
 
 /// One of the processes that a launcher such as `mpirun` or `srun` started together.

@@ -298,6 +298,7 @@ mod tests {
             file_offset: 0x1000 + u64::from(number) * 16,
             size: 16,
             exit: exit.policy(),
+            single_stepped: false,
         };
         PlannedRegion {
             entry: EntrySite { file_offset: region.file_offset, cost: SiteCost::Emulated },

@@ -82,7 +82,7 @@ impl<'a> Planner<'a> {
             match entry {
                 Ok(entry) => {
                     let id = RegionId(first.0 + regions.len() as u32);
-                    let region = self.region(id, candidate, file_offset, exit.policy());
+                    let region = self.region(id, candidate, file_offset, exit.policy(), entry.cost);
                     regions.push(PlannedRegion { region, entry, exit, choice });
                 }
                 Err(reason) => self.refuse(candidate.name, reason),
@@ -244,7 +244,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn region(&self, id: RegionId, candidate: Candidate, file_offset: u64, exit: ExitPolicy) -> Region {
+    fn region(
+        &self,
+        id: RegionId,
+        candidate: Candidate,
+        file_offset: u64,
+        exit: ExitPolicy,
+        entry_cost: SiteCost,
+    ) -> Region {
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
         Region {
             id,
@@ -254,6 +261,7 @@ impl<'a> Planner<'a> {
             file_offset,
             size: candidate.size,
             exit,
+            single_stepped: entry_cost == SiteCost::SingleStep,
         }
     }
 }

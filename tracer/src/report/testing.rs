@@ -125,6 +125,7 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
             file_offset: 64,
             size: 1,
             exit: ExitPolicy::Uretprobe,
+            single_stepped: id == 2,
         };
         writer.define(&Definition::Region(region)).unwrap();
     }

@@ -17,6 +17,7 @@ pub fn region(id: u32, name: &str) -> Definition {
         file_offset: 0,
         size: 64,
         exit: ExitPolicy::Uretprobe,
+        single_stepped: false,
     })
 }
 

@@ -20,6 +20,12 @@ pub struct Report {
     #[arg(long, value_name = "ROWS", default_value = "function", value_parser = one_of(BY))]
     by: By,
 
+    /// Also show the times of functions without what tracing itself took
+    ///
+    /// What it costs is measured on this machine when recording begins, for each kind of probe.
+    #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min"])]
+    corrected: bool,
+
     /// What comes first: the largest figure, or the first name [default: exclusive, in a tree inclusive]
     #[arg(long, value_name = "FIGURE", value_parser = one_of(SORT))]
     sort: Option<Sort>,
@@ -55,6 +61,7 @@ impl Report {
             min: self.min,
             columns: self.columns.clone(),
             histogram: self.histogram,
+            corrected: self.corrected,
             limit: self.limit,
             format: self.format,
             width,
