@@ -2,6 +2,7 @@
 
 pub mod launch;
 pub mod oracle;
+pub mod profile;
 pub mod recording;
 pub mod rtrace;
 pub mod scenario;

@@ -3,7 +3,7 @@
 #ifndef RTRACE_HIT_H
 #define RTRACE_HIT_H
 
-#include "maps.bpf.h"
+#include "counter.bpf.h"
 
 #define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
 /* Not static: the verifier looks at such a function once. */
@@ -52,6 +52,11 @@ static __always_inline u64 rt_trampoline(void)
 static __always_inline struct rt_thread *rt_thread(const struct rt_hit *hit)
 {
 	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+}
+
+static __always_inline struct rt_counted *rt_counted(const struct rt_hit *hit)
+{
+	return rt_counters ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
 }
 
 #define STACK_GUESS (1 << 20) /* without a look at the mappings, this near the top is the own stack */
@@ -124,7 +129,8 @@ static __always_inline struct rt_thread *new_thread(struct task_struct *task)
 	if (!state || *state == RT_TRACED_FROM_EXEC)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!thread) {
+	if (!thread || !new_counted(task)) {
+		bpf_task_storage_delete(&threads, task);
 		count_loss(RT_NO_REGION, RT_LOSS_NO_MEMORY);
 		return 0;
 	}
@@ -163,6 +169,9 @@ static __always_inline bool on_enter(struct pt_regs *ctx)
 	hit.slot = ctx->sp;
 	hit.stack = stack_key(thread, task, ctx->sp);
 	hit.now = bpf_ktime_get_ns();
+	hit.counted = read_counters(task, hit.now);
+	if (rt_counters && !hit.counted)
+		return false;
 	return rt_enter(&hit, (u32)cookie, (cookie >> RT_COOKIE_POLICY) & 3);
 }
 
@@ -215,6 +224,9 @@ static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
 	if (cookie >> RT_COOKIE_CONDITIONAL & 1 && !is_taken(ctx->flags, (cookie >> RT_COOKIE_CONDITION) & 15))
 		return;
 	if (thread) {
+		hit.counted = read_counters(task, hit.now);
+		if (rt_counters && !hit.counted)
+			return;
 		hit.thread = thread;
 		hit.slot = slot;
 		hit.stack = stack_key(thread, task, slot);

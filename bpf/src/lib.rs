@@ -7,6 +7,8 @@
 
 mod attach;
 mod error;
+mod nops;
+mod profile;
 mod programs;
 mod reader;
 mod self_test;
@@ -25,6 +27,8 @@ pub fn set_verbose(verbose: bool) {
 
 pub use attach::{AttachTarget, Probes, Role, Site};
 pub use error::Error;
-pub use programs::{LoadOptions, Mechanism, OpenThread, Programs, online_cpus};
-pub use reader::Reader;
+pub use nops::{Nops, nops};
+pub use profile::ProfileOptions;
+pub use programs::{Counter, LoadOptions, MAX_COUNTERS, Mechanism, OpenThread, Programs, online_cpus};
+pub use reader::{Reader, Records};
 pub use self_test::{Abilities, best_mechanism, probe};

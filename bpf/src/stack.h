@@ -3,9 +3,9 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides rt_emit() (one record leaves), rt_lost() (one call is missing), rt_far()
+ * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one call is missing), rt_far()
  * (storage for deep frames), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
- * the kernel's return trampoline is), rt_thread() (the thread of a hit), and the macros rt_repeat()
+ * the kernel's return trampoline is), rt_thread() (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat()
  * (bounded loop) and rt_rare (a function apart).
  *
  * A frame is known by its slot: the address of the word that holds its return address. Frames may
@@ -28,25 +28,18 @@
 #ifndef RTRACE_STACK_H
 #define RTRACE_STACK_H
 
-#include "frame.h"
-
-/* A hit: where and when, and the thread it is on. */
-struct rt_hit {
-	struct rt_thread *thread;
-	struct rt_far *far; /* may be null while no frame is deep */
-	u64 slot;
-	u64 word; /* at the slot, if it is an enter; 0: not known */
-	u64 now;
-	u32 stack;
-};
+#include "counter.h"
 
 /* Provided by the includer. */
-static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending);
+/* Returns whether there is a record of the call. */
+static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending);
+static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
 static u64 rt_trampoline(void); /* 0: there is none */
 static struct rt_thread *rt_thread(const struct rt_hit *hit);
+static struct rt_counted *rt_counted(const struct rt_hit *hit); /* null while nothing is counted */
 
 #define RT_NONE 0xffffffffu
 
@@ -141,6 +134,7 @@ static long rt_shift_step(u32 step, void *context)
 	if (!to || !from)
 		return 1;
 	*to = *from;
+	rt_move_row(walk->hit, index);
 	return 0;
 }
 
@@ -174,32 +168,42 @@ static long rt_id_step(u32 step, void *context)
 	return 1;
 }
 
-/* The frame with this call id among those below `index`; null if it has ended. */
-static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32 index)
+/* Where the frame with this call id is among those below `index`; RT_NONE if it has ended. */
+static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
 {
 	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .id = id };
 	struct rt_frame *below;
 
 	if (id == 0 || index == 0)
-		return 0;
+		return RT_NONE;
 	below = rt_frame(hit, index - 1);
 	if (!below)
-		return 0;
+		return RT_NONE;
 	if (below->id == id)
-		return below;
+		return index - 1;
 	rt_repeat(RT_FRAMES, rt_id_step, &walk);
-	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
+	return walk.found;
 }
 
-/* Ends one frame: its record leaves, its parent gets its time, it is taken out. */
+/* A call leaves, its caller is still there or null. Who reads its record will look for its caller's. */
+static __always_inline void rt_leave(const struct rt_hit *hit, const struct rt_frame *frame, struct rt_frame *caller,
+				     u64 duration, u32 ending)
+{
+	if (rt_emit(hit, frame, duration, ending) && caller)
+		caller->marked = 1;
+}
+
+/* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
-	struct rt_frame *parent = rt_older(hit, frame->parent, index);
+	u32 parent_index = rt_older(hit, frame->parent, index);
+	struct rt_frame *parent = rt_frame(hit, parent_index);
 	u64 duration = hit->now - frame->start;
 
 	if (parent)
 		parent->child += duration;
-	rt_emit(hit->thread->location, frame, duration, ending);
+	rt_measure(hit, index, parent_index);
+	rt_leave(hit, frame, parent, duration, ending);
 	rt_remove(hit, frame, index);
 }
 
@@ -284,7 +288,8 @@ static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *giv
 	*hit = *given;
 	hit->thread = rt_thread(given);
 	hit->far = 0;
-	return hit->thread != 0;
+	hit->counted = rt_counted(given);
+	return hit->thread && (hit->counted || !rt_counters);
 }
 
 /* The place of the frame that calls the function which is hit; dead ones in the way are closed. */
@@ -303,6 +308,7 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 /* The frame that calls the function which is hit. */
 static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 {
+	struct rt_counted *counted = hit->counted;
 	struct rt_thread *thread = hit->thread;
 	struct rt_frame *top;
 	u32 found;
@@ -314,6 +320,7 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 		return top;
 	found = rt_search_caller(hit);
 	hit->thread = thread;
+	hit->counted = counted;
 	hit->far = 0;
 	return rt_frame(hit, found);
 }
@@ -343,21 +350,24 @@ static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 		fresh.parent = parent->id;
 		fresh.depth = parent->depth + 1;
 	}
+	fresh.path = rt_path(thread, parent, region);
 
 	if (policy == RT_POLICY_INSTANT) {
-		rt_emit(thread->location, &fresh, 0, RT_RETURNED);
+		rt_measure_nothing(hit);
+		rt_leave(hit, &fresh, parent, 0, RT_RETURNED);
 		return 0;
 	}
 	/* Hooking is refused where it could harm, or where the kernel would not do it. */
 	if (policy == RT_POLICY_ENTRY_ONLY ||
 	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
-		rt_emit(thread->location, &fresh, 0, RT_UNSEEN);
+		rt_measure_nothing(hit);
+		rt_leave(hit, &fresh, parent, 0, RT_UNSEEN);
 		return 0;
 	}
 	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
 		hit->far = rt_far(1);
 	frame = rt_frame(hit, thread->frames);
-	if (!frame) {
+	if (!frame || !rt_count_from_here(hit, thread->frames)) {
 		rt_lost(region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
 		return 0;
 	}
@@ -399,15 +409,13 @@ static long rt_above_step(u32 step, void *context)
 	return 0;
 }
 
-/* An exit of another frame than the youngest. */
+/* An exit of another frame than the youngest. Those that the hit proves dead are closed already. */
 rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
 {
 	struct rt_walk walk = { .region = region, .found = RT_NONE };
 	struct rt_frame *frame;
 	struct rt_hit hit;
 
-	/* For the dead frames that it closes. */
-	rt_search_caller(given);
 	if (!rt_known(&hit, given))
 		return 0;
 	walk.hit = &hit;
@@ -438,8 +446,11 @@ static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 	top = rt_frame(hit, frames - 1);
 	if (!top)
 		return 0;
-	if (top->slot != hit->slot || top->region != region)
+	if (top->slot != hit->slot || top->region != region) {
+		/* For the dead frames that it closes. */
+		rt_search_caller(hit);
 		return rt_exit_below(hit, region);
+	}
 	rt_close(hit, top, frames - 1, RT_RETURNED);
 	return 1;
 }

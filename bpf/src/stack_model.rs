@@ -50,6 +50,7 @@ unsafe extern "C" {
     fn rt_test_frame(test: *mut RawThread, index: u32, call: *mut CallRecord) -> u32;
     fn rt_test_records(test: *const RawThread, count: *mut u64) -> *const CallRecord;
     fn rt_test_lost(test: *const RawThread, reason: u32) -> u64;
+    fn rt_test_counts_well(test: *const RawThread) -> i32;
     fn rt_test_is_intact(test: *const RawThread) -> i32;
 }
 
@@ -148,6 +149,12 @@ impl Thread {
     fn lost(&self, reason: LossCode) -> u64 {
         // SAFETY: the thread lives as long as `self`, and the reason is one of the list.
         unsafe { rt_test_lost(self.raw, reason.0) }
+    }
+
+    /// Whether every record came with what its call counted.
+    fn counts_well(&self) -> bool {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_counts_well(self.raw) != 0 }
     }
 
     /// Whether nothing was written beside the memory of the shadow stack.

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{fchown, lchown};
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::{Error, manifest};
 
 /// The user whom a trace belongs to: under `sudo` not the one who writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,26 @@ impl Directory {
             Err(error) => return Err(Error::io("create", path)(error)),
         }
         Ok(directory)
+    }
+
+    /// Removes the directory with its folders, where nothing was written.
+    pub(crate) fn discard(&self) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            // A folder that holds something stays, and so does what is not a folder.
+            let _ = fs::remove_dir(entry.path());
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+
+    /// Makes the directory for several traces, or takes one that is there and no trace itself.
+    /// Others may make it at the same time.
+    pub(crate) fn create_around(path: &Path, owner: Option<Owner>) -> Result<(), Error> {
+        match fs::create_dir(path) {
+            Ok(()) => Directory { path: path.to_owned(), owner }.give_away(path),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::io("create", path)(error)),
+            Err(_) if path.join(manifest::NAME).exists() => Err(Error::NotEmpty { path: path.to_owned() }),
+            Err(_) => Ok(()),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -142,6 +162,17 @@ mod tests {
         assert!(error.to_string().ends_with("the directory exists and is not empty"), "{error}");
         let error = Directory::create(&parent.path().join("x"), None).unwrap_err();
         assert!(error.to_string().ends_with("Not a directory (os error 20)"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_of_traces_is_shared_but_no_trace_itself() {
+        let parent = tempfile::tempdir().unwrap();
+        let around = parent.path().join("job");
+        Directory::create_around(&around, None).unwrap();
+        Directory::create_around(&around, None).unwrap();
+        fs::write(around.join(manifest::NAME), "{}").unwrap();
+        assert!(matches!(Directory::create_around(&around, None), Err(Error::NotEmpty { .. })));
+        assert!(Directory::create_around(&parent.path().join("no/job"), None).is_err());
     }
 
     #[test]

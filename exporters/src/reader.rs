@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Process, Region, RegionId,
-    Summary,
+    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, PathProfile, Process,
+    Region, RegionId, Summary,
 };
 
 use crate::Error;
@@ -28,6 +28,7 @@ pub struct Trace {
     locations: Vec<Location>,
     calls: Vec<RowGroup>,
     events: Vec<RowGroup>,
+    profile: Vec<PathProfile>,
     warnings: Vec<Warning>,
 }
 
@@ -73,12 +74,14 @@ impl Trace {
             locations: read_table(path)?,
             calls,
             events,
+            profile: read_optional_table(path)?,
             warnings,
         };
         trace.libraries.sort_by_key(|library| library.id);
         trace.regions.sort_by_key(|region| region.id);
         trace.processes.sort_by_key(|process| (process.pid, process.start));
         trace.locations.sort_by_key(|location| location.id);
+        trace.profile.sort_by_key(|path| (path.location, path.path));
         Ok(trace)
     }
 
@@ -115,6 +118,12 @@ impl Trace {
     /// All locations, by id.
     pub fn locations(&self) -> &[Location] {
         &self.locations
+    }
+
+    /// The calls folded by call path, by location and path. Empty where every call has a record of
+    /// its own; else all calls are here.
+    pub fn profile(&self) -> &[PathProfile] {
+        &self.profile
     }
 
     /// The library of that id.
@@ -170,12 +179,18 @@ impl Trace {
     }
 }
 
-fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
+/// The row of that key in rows sorted by it.
+pub(crate) fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
     rows.binary_search_by_key(&key, key_of).ok().map(|place| &rows[place])
 }
 
 fn read_table<T: Row>(directory: &Path) -> Result<Vec<T>, Error> {
     Decoder::open(&directory.join(T::PLACE))?.read_all()
+}
+
+/// The rows of a file that only some recordings have.
+fn read_optional_table<T: Row>(directory: &Path) -> Result<Vec<T>, Error> {
+    if directory.join(T::PLACE).exists() { read_table(directory) } else { Ok(Vec::new()) }
 }
 
 fn read_groups<T: Stream>(groups: &[RowGroup]) -> impl DoubleEndedIterator<Item = Result<Vec<T>, Error>> {

@@ -7,6 +7,7 @@ mod call;
 mod column;
 mod definition;
 mod event;
+mod profile;
 
 use arrow_array::RecordBatch;
 

@@ -7,6 +7,7 @@ mod args;
 mod attach;
 mod clean;
 mod completions;
+mod counters;
 mod doctor;
 mod message;
 mod plan;
@@ -76,6 +77,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
         Verb::Clean(options) => clean::clean(options),
+        Verb::Counters(options) => counters::counters(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

@@ -3,6 +3,8 @@
 use rtrace_model::{ClockAnchor, Header, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::rank;
+
 /// Now, on `CLOCK_MONOTONIC`: the clock of all records.
 pub fn now() -> Timestamp {
     Timestamp(nanoseconds(ClockId::Monotonic))
@@ -30,7 +32,14 @@ pub fn header(mechanism: &str) -> Header {
         command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
         mechanism: mechanism.to_owned(),
         begin: clock_anchor(),
+        boot_id: boot_id(),
+        rank: rank::from_environment(),
     }
+}
+
+/// What the kernel calls this start of the machine.
+fn boot_id() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim_end().to_owned())
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {

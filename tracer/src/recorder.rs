@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{LoadOptions, Mechanism, Programs};
+use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
 use rtrace_model::{Definition, Event, EventKind, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
+use crate::counters::Counters;
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
@@ -25,6 +26,9 @@ const READ_PERIOD: Duration = Duration::from_millis(5);
 
 /// Time between two ticks of the sinks.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Time between two glances at the calls that run.
+const GLANCE_PERIOD: Duration = Duration::from_millis(250);
 
 /// Whose calls are recorded.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +59,12 @@ pub struct Options<'a> {
     pub ring_bytes: u32,
     /// Whether children are recorded too.
     pub follow: bool,
+    /// Whether calls are folded by call path, and which of them are recorded one by one then.
+    pub profile: Option<ProfileOptions>,
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
+    /// What is counted on every call.
+    pub counters: &'a Counters,
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
@@ -74,8 +82,13 @@ pub fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    let load =
-        LoadOptions { mechanism: options.mechanism, ring_bytes: options.ring_bytes, follow_children: options.follow };
+    let load = LoadOptions {
+        mechanism: options.mechanism,
+        ring_bytes: options.ring_bytes,
+        follow_children: options.follow,
+        profile: options.profile,
+        counters: &options.counters.sources,
+    };
     let programs = Programs::load(&load)?;
     let mut recording =
         Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0, blind_windows: 0 };
@@ -83,6 +96,9 @@ pub fn record(
     let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
     pipeline.begin(host::header(options.mechanism.name()));
+    for metric in &options.counters.metrics {
+        pipeline.define(Definition::Metric(metric.clone()));
+    }
     recording.announce(&pipeline, plan, attachment);
 
     let drained = std::thread::scope(|scope| {
@@ -156,12 +172,13 @@ impl Recording<'_> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let mut source = Source::new(self.programs, pipeline, pids)?;
+        let Options { counters, profile, .. } = self.options;
+        let mut source = Source::new(self.programs, &counters.metrics, profile.as_ref(), pipeline, pids)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();
         let released = armed();
-        let mut ticks = 0;
+        let (mut ticks, mut glances) = (0, 0);
         while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
             std::thread::sleep(READ_PERIOD);
             source.pass()?;
@@ -174,6 +191,10 @@ impl Recording<'_> {
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 source.tick()?;
+            }
+            if pipeline.wants_running() && begin.elapsed() >= GLANCE_PERIOD * (glances + 1) {
+                glances += 1;
+                source.glance()?;
             }
             let is_over = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
             if is_over || pids.iter().all(|&pid| source.has_ended(pid)) {

@@ -12,10 +12,12 @@
 //!   and unwound, not open. Percentiles have three digits.
 //! - *unseen* calls have no duration and are in no time.
 //! - *lost* are calls known to be missing.
+//!
+//! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
+//! as from single calls, save that p50 and p99 are upper bounds, powers of two.
 
 mod grouping;
 mod groups;
-mod latency;
 mod notes;
 mod render;
 mod stats;
@@ -28,7 +30,7 @@ mod walk;
 use std::io::{self, Write};
 use std::path::Path;
 
-use rtrace_exporters::Trace;
+use rtrace_exporters::TraceSet;
 
 use self::grouping::Grouping;
 use self::groups::Groups;
@@ -150,7 +152,7 @@ struct Report {
 /// # Errors
 /// The trace cannot be read, `out` not be written, or the order does not suit the rows.
 pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
-    let trace = Trace::open(directory)?;
+    let trace = TraceSet::open(directory)?;
     let report = sum_up(&trace, options)?;
     match options.format {
         Format::Table => render::table(&report, options.width, out)?,
@@ -160,7 +162,7 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
+fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
         Some(grouping) => {
@@ -178,8 +180,12 @@ fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
     Ok(Report { title: notes::title(trace), table, notes })
 }
 
-fn walk<V: walk::Visitor>(trace: &Trace, visitor: V) -> Result<Walk<V>, Error> {
+fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
+    if !trace.profile().is_empty() {
+        walk.paths(trace.profile());
+        return Ok(walk);
+    }
     let mut calls = Vec::new();
     for batch in trace.calls().rev() {
         calls.append(&mut batch?.into_calls());

@@ -91,6 +91,7 @@ fn check(script: &str, expected: &[&str]) {
     assert_eq!(script.thread.records().iter().map(line).collect::<Vec<_>>(), expected);
     assert_eq!(script.exits_without_enter, 0);
     assert!(script.thread.is_intact());
+    assert!(script.thread.counts_well());
 }
 
 #[test]
@@ -130,6 +131,7 @@ fn recursion_beyond_the_near_frames() {
         recurse(&mut thread, depth, PolicyCode::RT_POLICY_RET_SITE);
         assert_recursion(thread.records(), depth, depth);
         assert!(thread.is_intact());
+        assert!(thread.counts_well());
     }
 }
 
@@ -142,6 +144,7 @@ fn calls_too_deep_are_lost_and_the_others_exact() {
     assert_eq!(thread.lost(LossCode::RT_LOSS_TOO_DEEP), 10);
     assert_eq!(thread.calls(), depth);
     assert!(thread.is_intact());
+    assert!(thread.counts_well());
 }
 
 #[test]

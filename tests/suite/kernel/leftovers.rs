@@ -1,5 +1,9 @@
 //! Breakpoints that nobody owns are taken out; those in use stay.
 
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::skip::Turn;
 use crate::common::target::{Flavour, Target};
@@ -42,4 +46,31 @@ fn probes_in_use_stay() {
     let output = waiting.finish();
     let (_, recording) = attached.finish();
     assert_eq!(recording.trees(), truth::trees(&output.stdout));
+}
+
+#[test]
+fn recorders_killed_at_any_moment() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("calls_on"));
+    waiting.go();
+    for moment in 0..12 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorder = rtrace::command();
+        recorder.args(["attach", "--no-tui", "-p", &waiting.pid().to_string()]).args(target.selection());
+        recorder.arg("-o").arg(folder.path().join("trace")).stderr(Stdio::null());
+        let mut recorder = recorder.spawn().unwrap();
+        waiting.feed(&[b'x'; 50]);
+        sleep(Duration::from_millis(moment * 60));
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        waiting.feed(&[b'x'; 50]);
+    }
+    // The kernel takes probes out a moment after their owner is gone.
+    sleep(Duration::from_secs(1));
+    clean(waiting.pid());
+    assert_eq!(Text::of(waiting.pid()).changes(), 0);
+    waiting.feed(&[b'x'; 50]);
+    let output = waiting.finish();
+    assert!(output.status.success(), "{output:?}");
 }

@@ -37,7 +37,7 @@ id!(
     MetricId
 );
 id!(
-    /// Names a call path within one trace; counts up from 1.
+    /// Names a call path among those of one location; never 0.
     PathId
 );
 

@@ -27,6 +27,7 @@ mod batch;
 mod call;
 mod definition;
 mod event;
+mod latency;
 mod loss;
 mod metric;
 mod profile;
@@ -42,10 +43,11 @@ pub use definition::{
     SymbolName,
 };
 pub use event::{Event, EventKind};
+pub use latency::Latency;
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span};
 pub use profile::{HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
-pub use summary::{Header, Summary};
+pub use summary::{Header, Rank, Summary};
 pub use text::escape;
 pub use time::{ClockAnchor, Timestamp, format_ns};

@@ -4,6 +4,7 @@
 //! explanation and the verbs need not check again.
 
 mod choice;
+mod names;
 mod quantity;
 mod recording;
 mod report;
@@ -66,6 +67,8 @@ pub enum Verb {
     Report(Report),
     /// Take out probes that a killed tracer left in programs
     Clean(Clean),
+    /// List what can be counted on every call here
+    Counters(Counters),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -192,6 +195,25 @@ EXAMPLES:
 
     # In every process
     rtrace clean";
+/// Options of `rtrace counters`.
+#[derive(Debug, Args)]
+#[command(after_long_help = COUNTERS_EXAMPLES)]
+pub struct Counters {
+    /// List also what does not work here, with the reason
+    #[arg(long)]
+    pub all: bool,
+}
+
+const COUNTERS_EXAMPLES: &str = "\
+EXAMPLES:
+    # What works here
+    rtrace counters
+
+    # Why another counter does not
+    rtrace counters --all
+
+    # Use some
+    rtrace run --lib libz.so --counters task-clock,page-faults -- gzip -k file";
 
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
@@ -268,6 +290,7 @@ Commands:
   plan         Show what would be probed, without probing
   report       Summarise a trace
   clean        Take out probes that a killed tracer left in programs
+  counters     List what can be counted on every call here
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -299,6 +322,7 @@ Options:
             PLAN_EXAMPLES,
             report::EXAMPLES,
             CLEAN_EXAMPLES,
+            COUNTERS_EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];

@@ -23,7 +23,13 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
         print(b"no breakpoints found\n")?;
         return Ok(Outcome::Complete);
     }
-    let load = LoadOptions { mechanism: record::mechanism()?, ring_bytes: 0, follow_children: false };
+    let load = LoadOptions {
+        mechanism: record::mechanism()?,
+        ring_bytes: 0,
+        follow_children: false,
+        profile: None,
+        counters: &[],
+    };
     let programs = Programs::load(&load)?;
     let mut text = String::new();
     for found in &files {

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
+use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
+use rtrace::rank;
 use rtrace::recorder;
 use rtrace::target::Target;
 use rtrace_bpf::Mechanism;
@@ -21,12 +23,16 @@ use super::progress::Progress;
 /// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
 /// those of the target are traced too.
 pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, children: bool) -> plan::Options {
+    let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
+        Some(Ok(nops)) => (plan::Emulation { long_nops: nops.long_ones_are_emulated }, !nops.children_survive),
+        _ => (plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()), true),
+    };
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
-        emulated: plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
-        nop5_kills_children: true,
+        emulated,
+        nop5_kills_children,
         can_refuse_hooks: mechanism == Some(Mechanism::Session),
         children,
     }
@@ -40,6 +46,11 @@ pub fn plan(target: Target, options: &plan::Options) -> Plan {
 /// The best mechanism that this kernel has.
 pub fn mechanism() -> anyhow::Result<Mechanism> {
     rtrace_bpf::best_mechanism().map_err(anyhow::Error::msg).hint("rtrace doctor")
+}
+
+/// What is to be counted on every call, ready to be read.
+pub fn counters(recording: &Recording) -> anyhow::Result<Counters> {
+    Ok(counters::open(&recording.counters.0, &rtrace_bpf::online_cpus()?)?)
 }
 
 /// A recording that is ready to begin.
@@ -63,14 +74,22 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// Ranks of a parallel job write into one directory, each a trace.
+    fn writer(&self) -> Result<TraceWriter, rtrace_exporters::Error> {
+        let owner = privilege::invoker();
+        match rank::from_environment() {
+            Some(_) => TraceWriter::create_member(self.directory, owner),
+            None => TraceWriter::create(self.directory, owner),
+        }
+    }
+
     /// Records; the live view, if there is one, runs on this thread.
     pub fn record(self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
         if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
             return Err(anyhow::anyhow!("failed to find a function to probe in {}", self.target))
                 .hint("rtrace plan says why each function is left out");
         }
-        let writer = TraceWriter::create(self.directory, privilege::invoker())
-            .hint("choose another directory with --output DIR")?;
+        let writer = self.writer().hint("choose another directory with --output DIR")?;
         let newcomers = Newcomers::beyond(self.plan, self.libraries, self.plan_options);
         if !(self.live && rtrace_tui::is_possible()) {
             let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::record::{Session, check_processes, completeness, conclude, mechanism, plan, plan_options};
+use super::record::{Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options};
 use super::{Outcome, message};
 
 /// Records the command until it ends, and ends as it did.
@@ -21,6 +21,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
     let target = target::of_command(&options.command, &options.selection.libraries)?;
     let recording = &options.recording;
+    let counters = counters(recording)?;
     let mechanism = mechanism()?;
     let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(true));
     let plan = plan(target, &plan_options);
@@ -41,7 +42,9 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             mechanism,
             ring_bytes: recording.buffer,
             follow: recording.follow(true),
+            profile: recording.profile(),
             duration: recording.duration,
+            counters: &counters,
         },
         directory: &directory,
         target: &format!("{name} ({pid})"),

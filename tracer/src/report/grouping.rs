@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use rtrace_exporters::Trace;
-use rtrace_model::{Call, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
 use super::By;
 use super::table::{Column, Shown, Value};
@@ -16,15 +16,15 @@ const UNKNOWN: Key = Key::MAX;
 
 /// A way to put calls into rows.
 pub(super) enum Grouping<'a> {
-    Function(&'a Trace),
-    Library(&'a Trace),
-    Thread(&'a Trace),
-    Process(&'a Trace, HashMap<LocationId, Key>),
+    Function(&'a TraceSet),
+    Library(&'a TraceSet),
+    Thread(&'a TraceSet),
+    Process(&'a TraceSet, HashMap<LocationId, Key>),
 }
 
 impl<'a> Grouping<'a> {
     /// The grouping that `by` names; a tree is none.
-    pub(super) fn new(by: By, trace: &'a Trace) -> Option<Grouping<'a>> {
+    pub(super) fn new(by: By, trace: &'a TraceSet) -> Option<Grouping<'a>> {
         match by {
             By::Function => Some(Grouping::Function(trace)),
             By::Library => Some(Grouping::Library(trace)),
@@ -34,7 +34,7 @@ impl<'a> Grouping<'a> {
         }
     }
 
-    fn process(trace: &'a Trace) -> Grouping<'a> {
+    fn process(trace: &'a TraceSet) -> Grouping<'a> {
         let place = |location: &Location| {
             let process = trace.process_of(location)?;
             let begun = |process: &Process| (process.pid, process.start);
@@ -44,11 +44,11 @@ impl<'a> Grouping<'a> {
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
-    /// The row that a call belongs to.
-    pub(super) fn key(&self, call: &Call) -> Key {
+    /// The row that calls of a region on a location belong to.
+    pub(super) fn key(&self, region: RegionId, location: LocationId) -> Key {
         match self {
-            Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(call.region),
-            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(call.location),
+            Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
+            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, LocationId, Loss};
+use rtrace_model::{Call, LocationId, Loss, PathProfile, RegionId};
 
 use super::Sort;
 use super::grouping::{Grouping, Key};
@@ -22,10 +22,14 @@ impl Visitor for Groups<'_> {
     type Mark = Key;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
-        let key = self.grouping.key(call);
-        let outermost = !caller.enclosing().iter().rev().any(|open| open.mark == key);
-        self.groups.entry(key).or_default().add(call, outermost);
-        *self.recorded.entry(call.location).or_default() += 1;
+        let (key, stats, outermost) = self.row(call.region, call.location, 1, &caller);
+        stats.add(call, outermost);
+        key
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Key>) -> Key {
+        let (key, stats, outermost) = self.row(path.region, path.location, path.calls, &caller);
+        stats.add_path(path, outermost);
         key
     }
 }
@@ -33,6 +37,20 @@ impl Visitor for Groups<'_> {
 impl<'a> Groups<'a> {
     pub(super) fn new(grouping: Grouping<'a>) -> Groups<'a> {
         Groups { grouping, groups: BTreeMap::new(), recorded: HashMap::new() }
+    }
+
+    /// The row to which so many calls belong, and whether they are not nested in calls of it.
+    fn row(
+        &mut self,
+        region: RegionId,
+        location: LocationId,
+        calls: u64,
+        caller: &Caller<'_, Key>,
+    ) -> (Key, &mut Stats, bool) {
+        let key = self.grouping.key(region, location);
+        let outermost = !caller.enclosing().iter().rev().any(|open| open.mark == key);
+        *self.recorded.entry(location).or_default() += calls;
+        (key, self.groups.entry(key).or_default(), outermost)
     }
 
     /// The rows, sorted.

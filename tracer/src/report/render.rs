@@ -63,6 +63,7 @@ fn readable(value: &Value) -> String {
         Value::Nested(depth, name) => format!("{}{}", "  ".repeat(*depth), escape(name)),
         Value::Count(count) => count.to_string(),
         Value::Time(time) => format_ns(*time),
+        Value::AtMost(bound) => format!("<={}", format_ns(*bound)),
         Value::Share(share) => format!("{:.1} %", share * 100.0),
         Value::Absent => "-".to_owned(),
     }
@@ -85,7 +86,7 @@ fn field(value: &Value) -> String {
             let name = escape(name);
             if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
         }
-        Value::Count(number) | Value::Time(number) => number.to_string(),
+        Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
         Value::Share(share) => format!("{share:.6}"),
         Value::Absent => String::new(),
     }
@@ -107,7 +108,7 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn literal(value: &Value) -> String {
     match value {
         Value::Name(name) | Value::Nested(_, name) => text(&escape(name)),
-        Value::Count(number) | Value::Time(number) => number.to_string(),
+        Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
         Value::Share(share) => format!("{share:.6}"),
         Value::Absent => "null".to_owned(),
     }

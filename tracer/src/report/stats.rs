@@ -1,9 +1,8 @@
 //! The figures of one row: of a function, library, thread or process.
 
-use rtrace_model::{Call, Ending};
+use rtrace_model::{Call, Ending, Latency, PathProfile};
 
 use super::Sort;
-use super::latency::Latency;
 use super::table::{Column, Shown, Value};
 
 #[derive(Default)]
@@ -45,12 +44,38 @@ impl Stats {
         self.latency.record(call.duration);
     }
 
+    /// Adds all calls of a call path; `outermost` unless they are nested in calls of the same row.
+    pub(super) fn add_path(&mut self, path: &PathProfile, outermost: bool) {
+        self.calls += path.calls;
+        let endings = [path.timed.saturating_sub(path.unwound), path.unwound, path.open, path.unseen];
+        self.endings.iter_mut().zip(endings).for_each(|(sum, calls)| *sum += calls);
+        if outermost {
+            self.inclusive = self.inclusive.saturating_add(path.inclusive);
+        }
+        self.exclusive = self.exclusive.saturating_add(path.exclusive);
+        if path.timed == 0 {
+            return;
+        }
+        self.timed += path.timed;
+        self.sum = self.sum.saturating_add(path.inclusive.saturating_sub(path.open_time));
+        self.min = Some(self.min.map_or(path.min, |min| min.min(path.min)));
+        self.max = self.max.max(Some(path.max));
+        self.latency.record_folded(&path.histogram);
+    }
+
     fn mean(&self) -> Option<u64> {
         self.sum.checked_div(self.timed)
     }
 
     fn percentile(&self, percent: u32) -> Option<u64> {
         self.latency.percentile(percent).min(self.max)
+    }
+
+    fn shown_percentile(&self, percent: u32) -> Value {
+        match self.percentile(percent) {
+            Some(bound) if self.latency.is_folded() => Value::AtMost(bound),
+            exact => exact.into(),
+        }
     }
 
     /// What rows are sorted by; absent where it is the name.
@@ -77,8 +102,8 @@ impl Stats {
             Value::Time(self.exclusive),
             self.min.into(),
             self.mean().into(),
-            self.percentile(50).into(),
-            self.percentile(99).into(),
+            self.shown_percentile(50),
+            self.shown_percentile(99),
             self.max.into(),
             Value::Count(self.lost),
             returned,

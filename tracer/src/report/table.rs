@@ -37,6 +37,8 @@ pub(super) enum Value {
     Count(u64),
     /// Nanoseconds.
     Time(u64),
+    /// An upper bound, in nanoseconds, of a time that is not known better.
+    AtMost(u64),
     /// A part of a whole, 0 to 1.
     Share(f64),
     Absent,
@@ -44,14 +46,14 @@ pub(super) enum Value {
 
 impl Value {
     pub(super) fn is_zero(&self) -> bool {
-        matches!(self, Value::Count(0) | Value::Time(0) | Value::Absent)
+        matches!(self, Value::Count(0) | Value::Time(0) | Value::AtMost(0) | Value::Absent)
     }
 
     /// What puts labels in order: the name, then the number.
     pub(super) fn sortable(&self) -> (String, u64) {
         match self {
             Value::Name(name) | Value::Nested(_, name) => (name.clone(), 0),
-            Value::Count(number) | Value::Time(number) => (String::new(), *number),
+            Value::Count(number) | Value::Time(number) | Value::AtMost(number) => (String::new(), *number),
             Value::Share(_) | Value::Absent => (String::new(), 0),
         }
     }

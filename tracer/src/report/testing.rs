@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rtrace_exporters::{Trace, TraceWriter};
+use rtrace_exporters::{TraceSet, TraceWriter};
 use rtrace_model::{
     Call, ClockAnchor, Definition, Ending, ExitPolicy, Header, Library, LibraryId, Location, LocationId, Process,
     Region, RegionId, Sink, Timestamp,
@@ -154,10 +154,10 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
 }
 
 /// A trace without calls that defines what [`writer`] does.
-pub(super) fn definitions() -> Trace {
+pub(super) fn definitions() -> TraceSet {
     let folder = tempfile::tempdir().unwrap();
     writer(folder.path()).finish(&Default::default()).unwrap();
-    Trace::open(folder.path()).unwrap()
+    TraceSet::open(folder.path()).unwrap()
 }
 
 /// A table as people see it, without title and notes.

@@ -10,12 +10,14 @@ const LARGEST_BUFFER: u64 = 1 << 30;
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text);
     let seconds_per_unit = match unit {
+        "ns" => 1e-9,
+        "us" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        "" => return Err("a unit is missing: ms, s, m or h, as in `2s`".to_owned()),
-        _ => return Err(format!("`{unit}` is not a unit of time: use ms, s, m or h")),
+        "" => return Err("a unit is missing: ns, us, ms, s, m or h, as in `2s`".to_owned()),
+        _ => return Err(format!("`{unit}` is not a unit of time: use ns, us, ms, s, m or h")),
     };
     let number: f64 = number.parse().map_err(|_| "expected a number and a unit, as in `2s`".to_owned())?;
     let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|error| error.to_string())?;

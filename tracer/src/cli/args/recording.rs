@@ -3,9 +3,23 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Args, value_parser};
+use rtrace::rank;
+use rtrace_bpf::ProfileOptions;
 
+use super::choice::{MODE, one_of};
+use super::names::{Names, parse_counters};
 use super::quantity::{parse_buffer_size, parse_duration};
+
+/// What is recorded of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// A record of its own.
+    #[default]
+    Trace,
+    /// It is folded into its call path.
+    Profile,
+}
 
 /// The options of the verbs that record.
 #[derive(Debug, Args)]
@@ -14,12 +28,33 @@ pub struct Recording {
     /// Directory to write the trace to [default: PROGRAM-PID-DATE-TIME.rtrace]
     ///
     /// It is created and must not hold anything yet. Under sudo it belongs to the invoking user.
+    /// Started by mpirun or srun, each rank writes into a directory of its own in it, rank-0000 and
+    /// so on; DIR opens as one trace [default then: PROGRAM-JOB.rtrace].
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
     /// Stop recording after this time, such as 500ms, 2s or 1m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
+
+    /// What is recorded of a call
+    ///
+    /// A profile is as exact as a trace, takes as little space after a day as after a second, and
+    /// loses nothing however many calls there are.
+    #[arg(long, value_name = "MODE", default_value = "trace", value_parser = one_of(MODE))]
+    mode: Mode,
+
+    /// Record only calls that took at least this time, and their callers; count the others
+    ///
+    /// The others are folded into a profile, so that counts and times stay exact.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "mode")]
+    min_duration: Option<Duration>,
+
+    /// Call paths that a profile tells apart at a time, counted per thread
+    ///
+    /// One takes about 500 bytes. Calls by further ones are counted as lost.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1 << 16, value_parser = value_parser!(u32).range(1..=1 << 24))]
+    max_paths: u32,
 
     /// Show a line of progress instead of the live view
     ///
@@ -34,6 +69,13 @@ pub struct Recording {
     /// Trace only the processes named [default for attach]
     #[arg(long, overrides_with = "follow")]
     no_follow: bool,
+
+    /// Count these on every call, 8 at the most: names of `perf list`, separated by commas
+    ///
+    /// Such as task-clock, page-faults, cycles, instructions:u, LLC-load-misses, r01c2, msr/tsc/ or
+    /// sched:sched_switch; `rtrace counters` lists what works here.
+    #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
+    pub counters: Names,
 
     /// Size of each CPU's ring buffer, rounded up to a power of two
     ///
@@ -52,23 +94,44 @@ impl Recording {
         self.follow || (default && !self.no_follow)
     }
 
-    /// The directory asked for, or one named after the program, its process and the local time.
+    /// How calls are folded, if they are.
+    pub fn profile(&self) -> Option<ProfileOptions> {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
+        let written_from = self.min_duration.map(nanoseconds);
+        let is_folded = self.mode == Mode::Profile || written_from.is_some();
+        is_folded.then_some(ProfileOptions { max_paths: self.max_paths, written_from })
+    }
+
+    /// The directory asked for, or one named after the program, its process and the local time; of
+    /// a rank the one in it, or in one named after the program and the job.
     pub fn directory(&self, program: &str, pid: u32) -> PathBuf {
-        let now = local_time(SystemTime::now());
-        self.output.clone().unwrap_or_else(|| PathBuf::from(directory_name(program, pid, &now)))
+        let rank = rank::from_environment();
+        let job = rank.as_ref().and_then(|rank| rank.job.as_deref());
+        let directory = self.output.clone().unwrap_or_else(|| match job {
+            Some(job) => PathBuf::from(format!("{}-{}.rtrace", file_name(program), file_name(job))),
+            None => PathBuf::from(directory_name(program, pid, &local_time(SystemTime::now()))),
+        });
+        match &rank {
+            Some(rank) => directory.join(rank::directory_name(rank)),
+            None => directory,
+        }
     }
 }
 
-fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
-    let program: String = program
-        .chars()
+/// The name without what means something in paths and to shells.
+fn file_name(name: &str) -> String {
+    name.chars()
         .enumerate()
         .map(|(index, c)| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
             '-' | '.' | '+' if index > 0 => c,
             _ => '_',
         })
-        .collect();
+        .collect()
+}
+
+fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
+    let program = file_name(program);
     format!(
         "{program}-{pid}-{:04}{:02}{:02}-{:02}{:02}{:02}.rtrace",
         i64::from(time.tm_year) + 1900,
