@@ -7,6 +7,7 @@
 
 mod attach;
 mod error;
+mod floor;
 mod nops;
 mod profile;
 mod programs;
@@ -27,6 +28,7 @@ pub fn set_verbose(verbose: bool) {
 
 pub use attach::{AttachTarget, Probes, Role, Site};
 pub use error::Error;
+pub use floor::attach_nothing;
 pub use nops::{Nops, nops};
 pub use profile::ProfileOptions;
 pub use programs::{Counter, LoadOptions, MAX_COUNTERS, Mechanism, OpenThread, Programs, online_cpus};
