@@ -25,12 +25,16 @@ use super::{Outcome, plan_table};
 /// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
 /// those of the target are traced too.
 pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, children: bool) -> plan::Options {
+    let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
+        Some(Ok(nops)) => (plan::Emulation { long_nops: nops.long_ones_are_emulated }, !nops.children_survive),
+        _ => (plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()), true),
+    };
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
-        emulated: plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
-        nop5_kills_children: true,
+        emulated,
+        nop5_kills_children,
         can_refuse_hooks: mechanism == Some(Mechanism::Session),
         children,
     }
