@@ -9,6 +9,7 @@
 #define RTRACE_COUNTER_BPF_H
 
 #include "emit.bpf.h"
+#include "counter.h"
 
 #define READ_TRIES 4
 
@@ -24,36 +25,17 @@ static __always_inline void read_cpu(u32 i, struct rt_raw *raw)
 	raw->running = value.running;
 }
 
-/* What the counter would have counted, had it run all the time that it was wanted. */
-static __always_inline u64 scale(u64 count, u64 enabled, u64 running)
-{
-	/* Keeps the products in 64 bits. */
-	if (enabled >> 32) {
-		enabled >>= 16;
-		running >>= 16;
-	}
-	if (!running)
-		return 0;
-	return count / running * enabled + count % running * enabled / running;
-}
-
 /* What a counter of this CPU has counted since the current thread came to it. */
 static __always_inline u64 since_it_came(struct rt_counted *counted, u32 i)
 {
-	const struct rt_raw *came = &counted->came[i];
-	u64 count, enabled, running;
 	struct rt_raw raw;
+	u32 is_estimate;
+	u64 count;
 
 	read_cpu(i, &raw);
-	if (raw.count < came->count)
-		return 0;
-	count = raw.count - came->count;
-	enabled = raw.enabled - came->enabled;
-	running = raw.running - came->running;
-	if (enabled == running)
-		return count;
-	estimates[i]++;
-	return scale(count, enabled, running);
+	count = rt_count_between(&counted->came[i], &raw, &is_estimate);
+	estimates[i] += is_estimate;
+	return count;
 }
 
 /* A count that the kernel keeps for the task. */

@@ -15,5 +15,6 @@ pub mod plan;
 pub mod privilege;
 pub mod recorder;
 pub mod report;
+pub mod samples;
 pub mod source;
 pub mod target;

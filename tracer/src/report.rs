@@ -12,7 +12,10 @@
 //!   and unwound, not open. Percentiles have three digits.
 //! - *unseen* calls have no duration and are in no time.
 //! - *lost* are calls known to be missing.
+//!
+//! Where calls were counted, `counting` adds the sums of what they counted.
 
+mod counting;
 mod grouping;
 mod groups;
 mod latency;
@@ -30,6 +33,7 @@ use std::path::Path;
 
 use rtrace_exporters::Trace;
 
+use self::counting::Counting;
 use self::grouping::Grouping;
 use self::groups::Groups;
 use self::table::Table;
@@ -164,13 +168,17 @@ fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
         Some(grouping) => {
-            let walk = walk(trace, Groups::new(grouping))?;
-            (walk.visitor.table(options.sort, &losses), walk.lost_callers)
+            let mut walk = walk(trace, Counting::around(Groups::new(grouping), trace))?;
+            let mut table = walk.visitor.inside.table(options.sort, &losses);
+            walk.visitor.add_to(&mut table, options.by);
+            (table, walk.lost_callers)
         }
         None => {
             let order = tree::Order::new(options.sort)?;
-            let walk = walk(trace, Tree::default())?;
-            (walk.visitor.table(trace, order, options.limit), walk.lost_callers)
+            let walk = walk(trace, Counting::around(Tree::default(), trace))?;
+            let mut table = walk.visitor.inside.table(trace, order, options.limit);
+            walk.visitor.add_to(&mut table, options.by);
+            (table, walk.lost_callers)
         }
     };
     let left_out = table.limit(options.limit);
@@ -182,7 +190,9 @@ fn walk<V: walk::Visitor>(trace: &Trace, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
     let mut calls = Vec::new();
     for batch in trace.calls().rev() {
-        calls.append(&mut batch?.into_calls());
+        let batch = batch?;
+        walk.visitor.readings(&batch);
+        calls.append(&mut batch.into_calls());
         if calls.len() >= CHUNK {
             walk.chunk(&mut calls);
             calls.clear();

@@ -8,11 +8,12 @@ use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
-use rtrace::recorder;
+use rtrace::recorder::{self, Beside};
+use rtrace::samples::Samplers;
 use rtrace::target::Target;
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::TraceWriter;
-use rtrace_model::{RegionId, Sink, SinkError, Summary};
+use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary};
 
 use super::Outcome;
 use super::args::{Recording, Selection};
@@ -46,6 +47,13 @@ pub fn counters(recording: &Recording) -> anyhow::Result<Counters> {
     Ok(counters::open(&recording.counters.0, &rtrace_bpf::online_cpus()?)?)
 }
 
+/// What measures beside the calls; ids of its metrics follow those of the counters.
+pub fn samplers(recording: &Recording, counters: &Counters) -> anyhow::Result<Samplers> {
+    let first = MetricId(u32::try_from(counters.metrics.len()).expect("counters are few"));
+    Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins)
+        .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
+}
+
 /// A recording that is ready to begin.
 pub struct Session<'a> {
     /// What is probed.
@@ -56,6 +64,8 @@ pub struct Session<'a> {
     pub plan_options: plan::Options,
     /// The options of the recording.
     pub options: recorder::Options<'a>,
+    /// What measures beside the calls.
+    pub samplers: Samplers,
     /// Where it is written.
     pub directory: &'a Path,
     /// What is recorded, for people.
@@ -76,14 +86,15 @@ impl Session<'_> {
         let writer = TraceWriter::create(self.directory, privilege::invoker())
             .hint("choose another directory with --output DIR")?;
         let newcomers = Newcomers::beyond(self.plan, self.libraries, self.plan_options);
+        let beside = Beside { newcomers, samplers: self.samplers };
         if !(self.live && rtrace_tui::is_possible()) {
             let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
-            return recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed).map_err(explain);
+            return recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed).map_err(explain);
         }
         let (sink, handle) = rtrace_tui::live(self.target);
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
-            let record = || recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed);
+            let record = || recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed);
             let recording = scope.spawn(record);
             let shown = rtrace_tui::run(&handle, self.stop);
             self.stop.store(true, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::record::{Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options};
+use super::record::{Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers};
 use super::{Outcome, message};
 
 /// Records the command until it ends, and ends as it did.
@@ -25,6 +25,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let plan_options = plan_options(&options.selection, recording.follow(true));
     let plan = plan(target, &plan_options);
     let mechanism = mechanism()?;
+    let samplers = samplers(recording, &counters)?;
 
     let name = program(options);
     let waiting = Waiting::spawn(&options.command).with_context(|| format!("failed to run `{name}`"))?;
@@ -45,6 +46,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             duration: recording.duration,
             counters: &counters,
         },
+        samplers,
         directory: &directory,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.

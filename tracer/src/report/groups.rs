@@ -36,7 +36,7 @@ impl<'a> Groups<'a> {
     }
 
     /// The rows, sorted.
-    pub(super) fn table(mut self, sort: Sort, losses: &[Loss]) -> Table {
+    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
         for (key, lost) in self.grouping.lost(losses, &self.recorded) {
             self.groups.entry(key).or_default().lost += lost;
         }

@@ -20,7 +20,7 @@ pub(super) fn table(report: &Report, width: Option<u16>, out: &mut dyn Write) ->
     if let Some(width) = width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
-    table.set_header(shown.iter().map(|&column| report.table.columns[column].title));
+    table.set_header(shown.iter().map(|&column| escape(report.table.columns[column].title).into_owned()));
     for row in &report.table.rows {
         let mut line = Row::from(shown.iter().map(|&column| readable(&row[column])).collect::<Vec<_>>());
         line.max_height(1);
@@ -64,13 +64,14 @@ fn readable(value: &Value) -> String {
         Value::Count(count) => count.to_string(),
         Value::Time(time) => format_ns(*time),
         Value::Share(share) => format!("{:.1} %", share * 100.0),
+        Value::Ratio(ratio) => format!("{ratio:.3}"),
         Value::Absent => "-".to_owned(),
     }
 }
 
 /// Writes comma-separated values as RFC 4180 has them, a line of names first.
 pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
-    let names: Vec<&str> = table.columns.iter().map(|column| column.key).collect();
+    let names: Vec<String> = table.columns.iter().map(|column| quoted(column.key)).collect();
     writeln!(out, "{}", names.join(","))?;
     for row in &table.rows {
         let fields: Vec<String> = row.iter().map(field).collect();
@@ -82,13 +83,17 @@ pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
 fn field(value: &Value) -> String {
     match value {
         Value::Name(name) | Value::Nested(_, name) => {
-            let name = escape(name);
-            if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
+            quoted(name)
         }
         Value::Count(number) | Value::Time(number) => number.to_string(),
-        Value::Share(share) => format!("{share:.6}"),
+        Value::Share(number) | Value::Ratio(number) => format!("{number:.6}"),
         Value::Absent => String::new(),
     }
+}
+
+fn quoted(name: &str) -> String {
+    let name = escape(name);
+    if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
 }
 
 /// Writes one object: `title`, `rows` and `notes`.
@@ -96,7 +101,7 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{{\"title\":{},\"rows\":[", text(&report.title))?;
     for (number, row) in report.table.rows.iter().enumerate() {
         let separator = if number == 0 { "" } else { "," };
-        let member = |(column, value): (&Column, &Value)| format!("\"{}\":{}", column.key, literal(value));
+        let member = |(column, value): (&Column, &Value)| format!("{}:{}", text(&escape(column.key)), literal(value));
         let members: Vec<String> = report.table.columns.iter().zip(row).map(member).collect();
         write!(out, "{separator}\n{{{}}}", members.join(","))?;
     }
@@ -108,7 +113,7 @@ fn literal(value: &Value) -> String {
     match value {
         Value::Name(name) | Value::Nested(_, name) => text(&escape(name)),
         Value::Count(number) | Value::Time(number) => number.to_string(),
-        Value::Share(share) => format!("{share:.6}"),
+        Value::Share(number) | Value::Ratio(number) => format!("{number:.6}"),
         Value::Absent => "null".to_owned(),
     }
 }

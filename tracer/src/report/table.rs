@@ -15,6 +15,11 @@ impl Column {
         Column { key, title, shown: Shown::Always }
     }
 
+    /// A column whose name is known only now. A report is made once, so its columns may as well stay.
+    pub(super) fn named(key: String, title: String) -> Column {
+        Column::new(key.leak(), title.leak())
+    }
+
     pub(super) const fn shown(self, shown: Shown) -> Column {
         Column { shown, ..self }
     }
@@ -39,6 +44,8 @@ pub(super) enum Value {
     Time(u64),
     /// A part of a whole, 0 to 1.
     Share(f64),
+    /// Some other number.
+    Ratio(f64),
     Absent,
 }
 
@@ -52,7 +59,7 @@ impl Value {
         match self {
             Value::Name(name) | Value::Nested(_, name) => (name.clone(), 0),
             Value::Count(number) | Value::Time(number) => (String::new(), *number),
-            Value::Share(_) | Value::Absent => (String::new(), 0),
+            Value::Share(_) | Value::Ratio(_) | Value::Absent => (String::new(), 0),
         }
     }
 }
