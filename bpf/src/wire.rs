@@ -5,9 +5,10 @@
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
-    rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode, rt_ending as EndingCode, rt_event as EventRecord,
-    rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode,
-    rt_loss_key as LossKey, rt_open_thread as OpenThreadRecord, rt_policy as PolicyCode, rt_reading as ReadingRecord, rt_traced as TracedCode,
+    rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode, rt_ending as EndingCode,
+    rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord,
+    rt_loss as LossCode, rt_loss_key as LossKey, rt_open_thread as OpenThreadRecord, rt_policy as PolicyCode,
+    rt_reading as ReadingRecord, rt_traced as TracedCode,
 };
 
 /// The region of a loss whose region is not known.

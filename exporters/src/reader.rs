@@ -161,8 +161,7 @@ impl Trace {
     /// ended, each sorted by location and call id. Reversed, the last calls come first.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         self.calls.iter().map(|group| {
-            let (calls, values) =
-                Decoder::open(&group.segment)?.read_further(vec![group.index], &self.readings)?;
+            let (calls, values) = Decoder::open(&group.segment)?.read_further(vec![group.index], &self.readings)?;
             let reading = |pair: &[u64]| Reading { inclusive: pair[0], child: pair[1] };
             let readings = values.chunks_exact(2).map(reading).collect();
             Ok(Batch::measured(calls, self.readings.len() / 2, readings))

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Metric, MetricId, Process, Region,
-    RegionId, Sample, Sink, SinkError, Summary, Timestamp,
+    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Metric, MetricId, Process,
+    Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
 };
 
 use crate::directory::Directory;

@@ -80,11 +80,6 @@ impl Recording {
         self.calls.values().flatten()
     }
 
-    /// The trace as it is stored.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
-    }
-
     /// The calls of a function by thread, in the order of their begins, each with what it counted.
     pub fn counted(&self, function: &str) -> BTreeMap<Thread, Vec<(&Call, &[Reading])>> {
         let mut counted: BTreeMap<Thread, Vec<(&Call, &[Reading])>> = BTreeMap::new();

@@ -4,14 +4,13 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 
 enum { ROUNDS = 30, PAGE = 4096 };
-
-static atomic_int over;
 
 struct cost {
 	long long clock_ns;
@@ -71,17 +70,21 @@ static void work(void *argument)
 	spin(1);
 }
 
-static void *neighbour(void *cpu)
+// A process of its own, so that it shares no locks with the calls.
+static pid_t start_neighbour(int cpu)
 {
-	volatile int *pages;
+	pid_t pid = fork();
+	volatile int *page;
 
-	run_on(*(int *)cpu);
-	while (!atomic_load(&over)) {
-		pages = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		*pages = 1;
-		munmap((void *)pages, PAGE);
+	if (pid != 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	run_on(cpu);
+	for (;;) {
+		page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		*page = 1;
+		munmap((void *)page, PAGE);
 	}
-	return NULL;
 }
 
 // What a call costs by the kernel's own account, taken around it.
@@ -109,18 +112,15 @@ static void *calls(void *unused)
 
 static void costs(void)
 {
-	pthread_t threads[4];
-	int cpus[] = { 0, 1 };
+	pid_t neighbours[] = { start_neighbour(0), start_neighbour(1) };
+	pthread_t threads[2];
 
 	for (int i = 0; i < 2; i++)
-		pthread_create(&threads[i], NULL, neighbour, &cpus[i]);
-	for (int i = 2; i < 4; i++)
 		pthread_create(&threads[i], NULL, calls, NULL);
-	for (int i = 2; i < 4; i++)
-		pthread_join(threads[i], NULL);
-	atomic_store(&over, 1);
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
+	for (int i = 0; i < 2; i++)
+		kill(neighbours[i], SIGKILL);
 }
 
 static const struct scenario scenarios[] = {

@@ -62,8 +62,7 @@ impl EventCode {
     }
 
     fn open(self, cpu: u32) -> std::io::Result<std::os::fd::OwnedFd> {
-        let mut attributes =
-            perf_event_attr { type_: self.kind, config: self.config, ..perf_event_attr::default() };
+        let mut attributes = perf_event_attr { type_: self.kind, config: self.config, ..perf_event_attr::default() };
         attributes.__bindgen_anon_3.config1 = self.config1;
         attributes.__bindgen_anon_4.config2 = self.config2;
         attributes.set_exclude_user(self.exclude_user.into());

@@ -17,9 +17,8 @@ use super::column::{self, ColumnError, Columns};
 pub(crate) fn call_columns<'a>(metrics: impl Iterator<Item = &'a Metric>) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     for metric in metrics.filter(|metric| metric.scope == Scope::Call) {
-        let is_taken = |name: &str, columns: &[String]| {
-            COLUMNS.contains(&name) || columns.iter().any(|column| column == name)
-        };
+        let is_taken =
+            |name: &str, columns: &[String]| COLUMNS.contains(&name) || columns.iter().any(|column| column == name);
         let mut name = sanitised(&metric.name);
         if is_taken(&name, &columns) || is_taken(&child(&name), &columns) {
             name = format!("{name}_{}", metric.id.0);
@@ -112,7 +111,8 @@ mod tests {
 
     #[test]
     fn columns_are_named_after_metrics_and_never_alike() {
-        let columns = call_columns(metrics(&["msr/tsc/", "page-faults", "node load", "page_faults", "call", "\u{1b}"]).iter());
+        let columns =
+            call_columns(metrics(&["msr/tsc/", "page-faults", "node load", "page_faults", "call", "\u{1b}"]).iter());
         assert_eq!(
             columns,
             [

