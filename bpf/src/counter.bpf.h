@@ -9,6 +9,7 @@
 #define RTRACE_COUNTER_BPF_H
 
 #include "emit.bpf.h"
+#include "counter.h"
 
 #define READ_TRIES 4
 
@@ -24,36 +25,17 @@ static __always_inline void read_cpu(u32 i, struct rt_raw *raw)
 	raw->running = value.running;
 }
 
-/* What the counter would have counted, had it run all the time that it was wanted. */
-static __always_inline u64 scale(u64 count, u64 enabled, u64 running)
-{
-	/* Keeps the products in 64 bits. */
-	if (enabled >> 32) {
-		enabled >>= 16;
-		running >>= 16;
-	}
-	if (!running)
-		return 0;
-	return count / running * enabled + count % running * enabled / running;
-}
-
 /* What a counter of this CPU has counted since the current thread came to it. */
 static __always_inline u64 since_it_came(struct rt_counted *counted, u32 i)
 {
-	const struct rt_raw *came = &counted->came[i];
-	u64 count, enabled, running;
 	struct rt_raw raw;
+	u32 is_estimate;
+	u64 count;
 
 	read_cpu(i, &raw);
-	if (raw.count < came->count)
-		return 0;
-	count = raw.count - came->count;
-	enabled = raw.enabled - came->enabled;
-	running = raw.running - came->running;
-	if (enabled == running)
-		return count;
-	estimates[i]++;
-	return scale(count, enabled, running);
+	count = rt_count_between(&counted->came[i], &raw, &is_estimate);
+	estimates[i] += is_estimate;
+	return count;
 }
 
 /* A count that the kernel keeps for the task. */
@@ -73,6 +55,12 @@ static __always_inline u64 count_of_task(struct task_struct *task, u32 source)
 	}
 }
 
+/* How often the task has left a CPU. */
+static __always_inline u64 switches_of(struct task_struct *task)
+{
+	return *(volatile unsigned long *)&task->nvcsw + *(volatile unsigned long *)&task->nivcsw;
+}
+
 /* The count of the current thread. */
 static __always_inline u64 count_now(struct task_struct *task, struct rt_counted *counted, u32 i, u64 now)
 {
@@ -89,41 +77,51 @@ static __always_inline u64 count_now(struct task_struct *task, struct rt_counted
 /* The count of a thread that may run on another CPU. */
 static __always_inline u64 count_elsewhere(struct task_struct *task, struct rt_counted *counted, u32 i, u64 now)
 {
-	if (counter_sources[i] == RT_COUNT_EVENT)
+	bool has_left = counted->switches != switches_of(task);
+
+	if (counter_sources[i] == RT_COUNT_EVENT || (counter_sources[i] == RT_COUNT_CPU_TIME && has_left))
 		return counted->total[i];
 	return count_now(task, counted, i, now);
 }
 
-static __always_inline bool is_of_cpu(u32 source)
-{
-	return source == RT_COUNT_CPU_TIME || source == RT_COUNT_EVENT;
-}
-
 /* The thread comes to this CPU. */
-static __always_inline void come(struct rt_counted *counted)
+static __always_inline void come(struct task_struct *task, struct rt_counted *counted)
 {
 	u32 i;
 
-	counted->switches++;
+	counted->switches = switches_of(task);
 	counted->came_at = bpf_ktime_get_ns();
 	rt_for_counters(i) {
 		if (counter_sources[i] == RT_COUNT_EVENT)
 			read_cpu(i, &counted->came[i]);
+		else if (counter_sources[i] == RT_COUNT_CPU_TIME && counted->scheduled_zero)
+			counted->total[i] = task->se.sum_exec_runtime - counted->scheduled_zero;
 	}
 }
 
-/* The thread leaves this CPU. */
+/*
+ * The thread leaves this CPU. The scheduler's account of its time is exact here, as it has just been
+ * brought up to date; its zero is set so that it goes on from our own.
+ */
 static __always_inline void leave(struct task_struct *task, struct rt_counted *counted)
 {
-	u64 now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_ns(), scheduled = task->se.sum_exec_runtime;
+	/* Not every kernel tells of every switch. */
+	bool was_told = counted->switches + 1 == switches_of(task);
 	u32 i;
 
 	rt_for_counters(i) {
-		if (is_of_cpu(counter_sources[i]))
-			counted->total[i] = count_now(task, counted, i, now);
+		if (counter_sources[i] == RT_COUNT_EVENT) {
+			if (was_told)
+				counted->total[i] += since_it_came(counted, i);
+			else
+				estimates[i]++;
+		} else if (counter_sources[i] == RT_COUNT_CPU_TIME) {
+			if (!counted->scheduled_zero)
+				counted->scheduled_zero = scheduled - (counted->total[i] + now - counted->came_at);
+			counted->total[i] = scheduled - counted->scheduled_zero;
+		}
 	}
-	/* Until it comes to another, it counts nothing. */
-	counted->came_at = ~0ull;
 }
 
 static __always_inline void on_switch(struct task_struct *leaving, struct task_struct *coming)
@@ -135,7 +133,7 @@ static __always_inline void on_switch(struct task_struct *leaving, struct task_s
 		leave(leaving, counted);
 	counted = bpf_task_storage_get(&counted_threads, coming, 0, 0);
 	if (counted)
-		come(counted);
+		come(coming, counted);
 }
 
 /* Begins to count on the current thread. */
@@ -148,8 +146,30 @@ static __always_inline bool new_counted(struct task_struct *task)
 	counted = bpf_task_storage_get(&counted_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!counted)
 		return false;
-	come(counted);
+	come(task, counted);
 	return true;
+}
+
+static __always_inline bool needs_switches(void)
+{
+	bool needs = false;
+	u32 i;
+
+	rt_for_counters(i)
+		needs |= counter_sources[i] == RT_COUNT_EVENT || counter_sources[i] == RT_COUNT_CPU_TIME;
+	return needs;
+}
+
+/* A switch was not told: what CPUs counted since the thread last left one is not known. */
+static __always_inline void begin_anew(struct task_struct *task, struct rt_counted *counted)
+{
+	u32 i;
+
+	rt_for_counters(i) {
+		if (counter_sources[i] == RT_COUNT_EVENT)
+			estimates[i]++;
+	}
+	come(task, counted);
 }
 
 /*
@@ -159,7 +179,8 @@ static __always_inline bool new_counted(struct task_struct *task)
 static __always_inline struct rt_counted *read_counters(struct task_struct *task, u64 now)
 {
 	struct rt_counted *counted;
-	u32 i, try, switches;
+	u32 i, try;
+	u64 before;
 
 	if (!rt_counters)
 		return 0;
@@ -167,11 +188,15 @@ static __always_inline struct rt_counted *read_counters(struct task_struct *task
 	if (!counted)
 		return 0;
 	for (try = 0; try < READ_TRIES; try++) {
-		switches = *(volatile u32 *)&counted->switches;
-		rt_for_counters(i) {
-			counted->now[i] = count_now(task, counted, i, now);
+		before = switches_of(task);
+		if (needs_switches() && before != *(volatile u64 *)&counted->switches) {
+			if (try == READ_TRIES - 2)
+				begin_anew(task, counted);
+			continue;
 		}
-		if (switches == *(volatile u32 *)&counted->switches)
+		rt_for_counters(i)
+			counted->now[i] = count_now(task, counted, i, now);
+		if (before == switches_of(task))
 			break;
 	}
 	return counted;

@@ -14,6 +14,31 @@
 /* Provided by the includer: null if there is no memory for it. */
 static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create);
 
+/*
+ * What a counter has counted between two readings of it. Where it did not run all the time that it
+ * was wanted, because the hardware was shared, what it would have counted: `is_estimate` says so.
+ */
+static __always_inline u64 rt_count_between(const struct rt_raw *from, const struct rt_raw *to, u32 *is_estimate)
+{
+	u64 count = to->count - from->count, enabled = to->enabled - from->enabled;
+	u64 running = to->running - from->running;
+
+	*is_estimate = enabled != running;
+	/* A reading failed, or the counter began anew. */
+	if (to->count < from->count)
+		return 0;
+	if (enabled == running)
+		return count;
+	/* Keeps the products in 64 bits. */
+	if (enabled >> 32) {
+		enabled >>= 16;
+		running >>= 16;
+	}
+	if (!running)
+		return 0;
+	return count / running * enabled + count % running * enabled / running;
+}
+
 /* The frame at the index enters. Returns whether there is memory for what it counts. */
 static __always_inline int rt_count_from_here(struct rt_hit *hit, u32 index)
 {

@@ -66,8 +66,9 @@ struct rt_counted {
 	/* and the counters of the CPU when it last came to one. */
 	struct rt_raw came[RT_COUNTERS];
 	u64 came_at;
-	u32 switches; /* to see that one happened meanwhile */
-	u32 chunks; /* of rows beyond near */
+	u64 switches; /* how often it had left a CPU then */
+	u64 scheduled_zero; /* what the scheduler had accounted where our count of its time is 0 */
+	u64 chunks; /* of rows beyond near */
 	struct rt_row near[RT_ROWS_NEAR];
 };
 

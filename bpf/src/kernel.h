@@ -89,6 +89,7 @@ struct signal_struct {
 };
 
 struct sched_entity {
+	u64 sum_exec_runtime;
 	u64 nr_migrations;
 };
 

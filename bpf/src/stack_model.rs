@@ -7,6 +7,7 @@
 
 mod cases;
 mod chaos;
+mod counting;
 mod machine;
 mod memory;
 

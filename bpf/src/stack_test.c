@@ -228,6 +228,11 @@ void rt_test_abandon(struct rt_test *test, u64 now)
 	rt_abandon(&hit);
 }
 
+u64 rt_test_count_between(const struct rt_raw *from, const struct rt_raw *to, u32 *is_estimate)
+{
+	return rt_count_between(from, to, is_estimate);
+}
+
 u64 rt_test_calls(const struct rt_test *test)
 {
 	return test->thread.calls;

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
@@ -18,7 +18,7 @@ use parquet::schema::types::ColumnPath;
 
 use crate::Error;
 use crate::directory::{Directory, Staged};
-use crate::schema::{Columns, Row};
+use crate::schema::{ColumnError, Columns, Row, column, with_further};
 
 /// Most rows of one row group that is written.
 pub(crate) const ROW_GROUP: usize = 128 * 1024;
@@ -31,25 +31,32 @@ const LARGEST_ROW_GROUP: usize = 16 * ROW_GROUP;
 pub(crate) struct Encoder<T> {
     writer: ArrowWriter<File>,
     staged: Staged,
+    /// Names of the columns beyond those of the row, each of 64-bit integers.
+    further: Vec<String>,
     row: PhantomData<fn(&T)>,
 }
 
 impl<T: Row> Encoder<T> {
-    pub(crate) fn create(directory: &Directory, name: &str) -> Result<Encoder<T>, Error> {
+    pub(crate) fn create(directory: &Directory, name: &str, further: &[String]) -> Result<Encoder<T>, Error> {
         let (file, staged) = directory.stage(name)?;
-        let schema = T::encode(std::iter::empty()).schema();
+        let nothing = further.iter().map(|_| column::int64(std::iter::empty())).collect();
+        let schema = with_further(&T::encode(std::iter::empty()), further, nothing).schema();
         let properties = properties(&schema);
         let writer =
             ArrowWriter::try_new(file, schema, Some(properties)).map_err(Error::parquet("write", staged.target()))?;
-        Ok(Encoder { writer, staged, row: PhantomData })
+        Ok(Encoder { writer, staged, further: further.to_vec(), row: PhantomData })
     }
 
-    /// Writes the rows as one row group.
-    pub(crate) fn row_group<'a>(&mut self, rows: impl Iterator<Item = &'a T> + Clone) -> Result<(), Error>
+    /// Writes the rows as one row group, with the values of the further columns.
+    pub(crate) fn row_group<'a>(
+        &mut self,
+        rows: impl Iterator<Item = &'a T> + Clone,
+        further: Vec<ArrayRef>,
+    ) -> Result<(), Error>
     where
         T: 'a,
     {
-        let batch = T::encode(rows);
+        let batch = with_further(&T::encode(rows), &self.further, further);
         let written = self.writer.write(&batch).and_then(|()| self.writer.flush());
         written.map_err(Error::parquet("write", self.staged.target()))
     }
@@ -123,18 +130,24 @@ impl<'a, T: Row> Decoder<'a, T> {
 
     /// The rows of the given row groups, in their order.
     pub(crate) fn read(self, row_groups: Vec<usize>) -> Result<Vec<T>, Error> {
+        self.read_further(row_groups, &[]).map(|(rows, _)| rows)
+    }
+
+    /// The rows of the given row groups, and of each row in turn the values of further columns.
+    pub(crate) fn read_further(self, row_groups: Vec<usize>, further: &[String]) -> Result<(Vec<T>, Vec<u64>), Error> {
         let Decoder { path, reader, .. } = self;
         guarded(path, || {
             let fail = |source| Error::parquet("read", path)(source);
             let batches = reader.with_row_groups(row_groups).with_batch_size(ROW_GROUP).build().map_err(fail)?;
-            let mut rows = Vec::new();
+            let (mut rows, mut values) = (Vec::new(), Vec::new());
             for batch in batches {
                 let batch: RecordBatch = batch.map_err(|error| fail(error.into()))?;
-                let decoded = T::decode(&Columns(&batch))
-                    .map_err(|error| Error::Content { path: path.to_owned(), problem: error.to_string() })?;
-                rows.extend(decoded);
+                let content = |error: ColumnError| Error::Content { path: path.to_owned(), problem: error.to_string() };
+                let columns = Columns(&batch);
+                rows.extend(T::decode(&columns).map_err(content)?);
+                columns.interleave(further, &mut values).map_err(content)?;
             }
-            Ok(rows)
+            Ok((rows, values))
         })
     }
 

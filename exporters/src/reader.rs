@@ -9,13 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, PathProfile, Process,
-    Region, RegionId, Summary,
+    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile,
+    Process, Reading, Region, RegionId, Sample, Summary,
 };
 
 use crate::file::Decoder;
 use crate::manifest::{self, Manifest};
-use crate::schema::{Row, Stream};
+use crate::schema::{Row, Stream, call_columns};
 use crate::{Error, directory};
 
 /// A stored trace.
@@ -27,9 +27,13 @@ pub struct Trace {
     regions: Vec<Region>,
     processes: Vec<Process>,
     locations: Vec<Location>,
+    metrics: Vec<Metric>,
     calls: Vec<RowGroup>,
+    /// The columns of calls that hold readings.
+    readings: Vec<String>,
     events: Vec<RowGroup>,
     profile: Vec<PathProfile>,
+    samples: Vec<RowGroup>,
     warnings: Vec<Warning>,
 }
 
@@ -90,6 +94,11 @@ impl Trace {
         let mut segments = Segments { directory: path, skipped };
         let calls = segments.row_groups::<Call>()?;
         let events = segments.row_groups::<Event>()?;
+        // Traces of earlier versions have neither samples nor metrics.
+        let has_metrics = path.join(Metric::PLACE).exists();
+        let samples = if has_metrics { segments.row_groups::<Sample>()? } else { Vec::new() };
+        let mut metrics = if has_metrics { read_table::<Metric>(path)? } else { Vec::new() };
+        metrics.sort_by_key(|metric| metric.id);
         let mut trace = Trace {
             directory: path.to_owned(),
             manifest,
@@ -97,9 +106,12 @@ impl Trace {
             regions: read_table(path)?,
             processes: read_table(path)?,
             locations: read_table(path)?,
+            readings: call_columns(metrics.iter()),
+            metrics,
             calls,
             events,
             profile: read_optional_table(path)?,
+            samples,
             warnings,
         };
         trace.libraries.sort_by_key(|library| library.id);
@@ -165,6 +177,11 @@ impl Trace {
         &self.profile
     }
 
+    /// All metrics, by id; those whose scope is the call are in the order of readings.
+    pub fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
     /// The library of that id.
     pub fn library(&self, id: LibraryId) -> Option<&Library> {
         find(&self.libraries, id, |library| library.id)
@@ -191,7 +208,12 @@ impl Trace {
     /// The calls in batches of at most some 100,000, batches roughly in the order in which calls
     /// ended, each sorted by location and call id. Reversed, the last calls come first.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
-        read_groups(&self.calls).map(|calls| calls.map(Batch::from))
+        self.calls.iter().map(|group| {
+            let (calls, values) = Decoder::open(&group.segment)?.read_further(vec![group.index], &self.readings)?;
+            let reading = |pair: &[u64]| Reading { inclusive: pair[0], child: pair[1] };
+            let readings = values.chunks_exact(2).map(reading).collect();
+            Ok(Batch::measured(calls, self.readings.len() / 2, readings))
+        })
     }
 
     /// Calls on record, without reading them.
@@ -209,6 +231,11 @@ impl Trace {
     /// The events in batches, by time within each.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
         read_groups(&self.events)
+    }
+
+    /// The values of metrics beside the calls, in batches, by metric, instance and time within each.
+    pub fn samples(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Sample>, Error>> {
+        read_groups(&self.samples)
     }
 
     /// What is known to be missing: from the summary, of an unfinished trace from the events.

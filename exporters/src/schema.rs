@@ -7,11 +7,14 @@ mod call;
 pub(crate) mod column;
 mod definition;
 mod event;
+mod metric;
 mod profile;
+mod sample;
 
 use arrow_array::RecordBatch;
 
-pub(crate) use column::{ColumnError, Columns};
+pub(crate) use column::{ColumnError, Columns, with_further};
+pub(crate) use metric::call_columns;
 
 /// Version of the trace directory. It changes when a column or file changes its meaning or goes
 /// away; new columns and files do not change it, readers ignore what they do not know.

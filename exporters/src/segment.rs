@@ -9,7 +9,7 @@
 use crate::Error;
 use crate::directory::Directory;
 use crate::file::{Encoder, ROW_GROUP};
-use crate::schema::Stream;
+use crate::schema::{Stream, column};
 
 /// Rows from which a published segment is left alone. Encoding that many again takes about 15 ms.
 const SEALED: usize = ROW_GROUP / 2;
@@ -25,6 +25,10 @@ pub(crate) struct Segments<T> {
     encoded: usize,
     /// Rows of the segment that are not in `encoder`.
     rows: Vec<T>,
+    /// Names of the columns beyond those of a row.
+    further: Vec<String>,
+    /// Of each row in turn, their values.
+    values: Vec<u64>,
     /// Whether the segment holds more than the file of its name.
     dirty: bool,
 }
@@ -34,19 +38,41 @@ impl<T: Stream> Segments<T> {
     /// find the columns.
     pub(crate) fn create(directory: &Directory) -> Result<Segments<T>, Error> {
         let folder = directory.folder(T::PLACE)?;
-        Ok(Segments { folder, number: 1, encoder: None, encoded: 0, rows: Vec::new(), dirty: true })
+        Ok(Segments {
+            folder,
+            number: 1,
+            encoder: None,
+            encoded: 0,
+            rows: Vec::new(),
+            further: Vec::new(),
+            values: Vec::new(),
+            dirty: true,
+        })
     }
 
-    pub(crate) fn push(&mut self, mut rows: &[T]) -> Result<(), Error> {
+    /// Gives rows further columns of 64-bit integers. Only before the first row.
+    pub(crate) fn set_further(&mut self, columns: Vec<String>) {
+        self.dirty |= self.further != columns;
+        self.further = columns;
+    }
+
+    pub(crate) fn push(&mut self, rows: &[T]) -> Result<(), Error> {
+        self.push_further(rows, &[])
+    }
+
+    /// Adds rows with, of each in turn, the values of the further columns.
+    pub(crate) fn push_further(&mut self, mut rows: &[T], mut values: &[u64]) -> Result<(), Error> {
         self.dirty |= !rows.is_empty();
         while !rows.is_empty() {
             let (now, later) = rows.split_at(rows.len().min(ROW_GROUP - self.rows.len()));
+            let (of_now, of_later) = values.split_at(now.len() * self.further.len());
             self.rows.extend_from_slice(now);
-            rows = later;
+            self.values.extend_from_slice(of_now);
+            (rows, values) = (later, of_later);
             if self.rows.len() == ROW_GROUP {
                 self.encode()?;
                 self.encoded += self.rows.len();
-                self.rows.clear();
+                self.forget();
             }
         }
         Ok(())
@@ -70,19 +96,39 @@ impl<T: Stream> Segments<T> {
         }
         self.dirty = false;
         if self.encoded + self.rows.len() >= SEALED {
-            self.rows.clear();
+            self.forget();
             self.encoded = 0;
             self.number += 1;
         }
         Ok(())
     }
 
+    fn forget(&mut self) {
+        self.rows.clear();
+        self.values.clear();
+    }
+
+    fn sort(&mut self) {
+        let width = self.further.len();
+        if width == 0 {
+            self.rows.sort_by_key(T::key);
+            return;
+        }
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        order.sort_by_key(|&place| self.rows[place].key());
+        self.rows = order.iter().map(|&place| self.rows[place].clone()).collect();
+        self.values = order.iter().flat_map(|&place| &self.values[place * width..][..width]).copied().collect();
+    }
+
     fn encode(&mut self) -> Result<(), Error> {
-        self.rows.sort_by_key(T::key);
+        self.sort();
+        let width = self.further.len();
+        let column = |place| column::int64(self.values.iter().skip(place).step_by(width).copied());
+        let further = (0..width).map(column).collect();
         let encoder = match &mut self.encoder {
             Some(encoder) => encoder,
-            none => none.insert(Encoder::create(&self.folder, &format!("{:06}.parquet", self.number))?),
+            none => none.insert(Encoder::create(&self.folder, &format!("{:06}.parquet", self.number), &self.further)?),
         };
-        encoder.row_group(self.rows.iter())
+        encoder.row_group(self.rows.iter(), further)
     }
 }

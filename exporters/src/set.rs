@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, ClockAnchor, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, PathProfile, Process,
-    Region, RegionId, Summary, Timestamp,
+    Batch, ClockAnchor, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile,
+    Process, Region, RegionId, Sample, Summary, Timestamp,
 };
 
 use crate::reader::find;
@@ -156,20 +156,46 @@ impl TraceSet {
 
     /// The calls in batches, trace after trace, of each as [`Trace::calls`] gives them.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
-        self.parts.iter().flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))
+        let is_counted = self.is_counted();
+        self.parts.iter().flat_map(move |part| part.trace.calls().map(move |batch| Ok(part.batch(batch?, is_counted))))
     }
 
     /// The calls that are not in the [`profile`](TraceSet::profile): those of the traces that have
     /// none.
     pub fn unfolded_calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         let unfolded = self.parts.iter().filter(|part| part.trace.profile().is_empty());
-        unfolded.flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))
+        let is_counted = self.is_counted();
+        unfolded.flat_map(move |part| part.trace.calls().map(move |batch| Ok(part.batch(batch?, is_counted))))
     }
 
     /// The events in batches, trace after trace, by time within each.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
         let adapted = |part: &Part, events: Vec<Event>| events.into_iter().map(|event| part.event(event)).collect();
         self.parts.iter().flat_map(move |part| part.trace.events().map(move |events| Ok(adapted(part, events?))))
+    }
+
+    /// All metrics, by id, where all traces have the same; else none, and calls have no readings.
+    pub fn metrics(&self) -> &[Metric] {
+        match self.parts.split_first() {
+            Some((first, others)) if others.iter().all(|part| part.trace.metrics() == first.trace.metrics()) => {
+                first.trace.metrics()
+            }
+            _ => &[],
+        }
+    }
+
+    fn is_counted(&self) -> bool {
+        !self.metrics().is_empty()
+    }
+
+    /// The samples in batches, trace after trace, by time within each; of metrics that all have.
+    pub fn samples(&self) -> impl Iterator<Item = Result<Vec<Sample>, Error>> {
+        let has_metrics = self.is_counted();
+        let shifted = |part: &Part, samples: Vec<Sample>| {
+            samples.into_iter().map(|sample| Sample { time: part.time(sample.time), ..sample }).collect()
+        };
+        let parts = self.parts.iter().filter(move |_| has_metrics);
+        parts.flat_map(move |part| part.trace.samples().map(move |samples| Ok(shifted(part, samples?))))
     }
 
     /// The call-path profile, by location and path; empty where calls were not folded.
@@ -204,13 +230,13 @@ impl Part {
         self.regions.get(&id).copied().unwrap_or(RegionId(u32::MAX))
     }
 
-    fn batch(&self, mut batch: Batch) -> Batch {
+    fn batch(&self, mut batch: Batch, is_counted: bool) -> Batch {
         for call in batch.calls_mut() {
             call.location.0 = call.location.0.saturating_add(self.locations_before);
             call.region = self.region(call.region);
             call.start = self.time(call.start);
         }
-        batch
+        if is_counted { batch } else { Batch::from(batch.into_calls()) }
     }
 
     fn event(&self, event: Event) -> Event {

@@ -26,15 +26,20 @@ impl<K: Ord, T: Row + PartialEq + Clone> Table<K, T> {
         }
     }
 
+    /// The rows, by key.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &T> {
+        self.rows.values()
+    }
+
     /// Writes the file if it would differ.
     pub(crate) fn publish(&mut self, directory: &Directory) -> Result<(), Error> {
         if !self.dirty {
             return Ok(());
         }
-        let mut encoder = Encoder::create(directory, T::PLACE)?;
+        let mut encoder = Encoder::create(directory, T::PLACE, &[])?;
         let mut rows = self.rows.values();
         while rows.len() > 0 {
-            encoder.row_group(rows.clone().take(ROW_GROUP))?;
+            encoder.row_group(rows.clone().take(ROW_GROUP), Vec::new())?;
             rows.nth(ROW_GROUP - 1);
         }
         encoder.commit()?;

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, PathId, PathProfile, Process,
-    Region, RegionId, Sink, SinkError, Summary, Timestamp,
+    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Metric, MetricId, PathId,
+    PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
 };
 
 use crate::directory::{Directory, Lock};
 use crate::manifest::Manifest;
+use crate::schema::call_columns;
 use crate::segment::Segments;
 use crate::table::Table;
 use crate::{Error, Owner};
@@ -33,10 +34,12 @@ pub struct TraceWriter {
     regions: Table<RegionId, Region>,
     processes: Table<(u32, Timestamp), Process>,
     locations: Table<LocationId, Location>,
+    metrics: Table<MetricId, Metric>,
     calls: Segments<Call>,
     events: Segments<Event>,
     /// Present once there is a profile: recordings without have no such file.
     profile: Option<Table<(LocationId, PathId), PathProfile>>,
+    samples: Segments<Sample>,
     published: Instant,
     lock: Option<Lock>,
 }
@@ -57,9 +60,11 @@ impl TraceWriter {
             regions: Table::new(),
             processes: Table::new(),
             locations: Table::new(),
+            metrics: Table::new(),
             calls: Segments::create(&directory)?,
             events: Segments::create(&directory)?,
             profile: None,
+            samples: Segments::create(&directory)?,
             published: Instant::now(),
             lock: Some(directory.lock()),
             directory,
@@ -83,7 +88,9 @@ impl TraceWriter {
         self.regions.publish(&self.directory)?;
         self.processes.publish(&self.directory)?;
         self.locations.publish(&self.directory)?;
+        self.metrics.publish(&self.directory)?;
         self.events.publish()?;
+        self.samples.publish()?;
         self.calls.publish()?;
         if let Some(profile) = &mut self.profile {
             profile.publish(&self.directory)?;
@@ -120,13 +127,18 @@ impl Sink for TraceWriter {
             Definition::Region(region) => self.regions.put(region.id, region),
             Definition::Process(process) => self.processes.put((process.pid, process.start), process),
             Definition::Location(location) => self.locations.put(location.id, location),
-            Definition::Metric(_) => {}
+            Definition::Metric(metric) => {
+                self.metrics.put(metric.id, metric);
+                self.calls.set_further(call_columns(self.metrics.rows()));
+            }
         }
         Ok(())
     }
 
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        let mut result = self.calls.push(batch);
+        let readings = (0..batch.len()).flat_map(|index| batch.readings(index));
+        let values: Vec<u64> = readings.flat_map(|reading| [reading.inclusive, reading.child]).collect();
+        let mut result = self.calls.push_further(batch, &values);
         if self.calls.is_full() {
             result = result.and_then(|()| self.publish());
         }
@@ -139,6 +151,11 @@ impl Sink for TraceWriter {
             profile.put((path.location, path.path), path);
         }
         Ok(())
+    }
+
+    fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
+        let result = self.samples.push(samples);
+        self.named(result)
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SinkError> {

@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Ending, LocationId, Region, RegionId, Summary};
+use rtrace_model::{Call, Ending, LocationId, Reading, Region, RegionId, Summary};
 
 use super::tree::{Forest, Node};
-use super::truth::Trees;
+use super::truth::{Thread, Trees};
 
 /// A finished trace without losses.
 pub struct Recording {
     trace: Trace,
     calls: BTreeMap<LocationId, Vec<Call>>,
     names: HashMap<RegionId, String>,
+    readings: HashMap<(LocationId, u64), Vec<Reading>>,
 }
 
 impl Recording {
@@ -21,14 +22,20 @@ impl Recording {
     pub fn open(directory: &Path) -> Recording {
         let trace = Trace::open(directory).unwrap_or_else(|error| panic!("{error}"));
         let mut calls: BTreeMap<LocationId, Vec<Call>> = BTreeMap::new();
-        for call in trace.calls().flat_map(|batch| batch.unwrap_or_else(|error| panic!("{error}")).into_calls()) {
-            calls.entry(call.location).or_default().push(call);
+        let mut readings = HashMap::new();
+        for batch in trace.calls() {
+            let batch = batch.unwrap_or_else(|error| panic!("{error}"));
+            for (index, call) in batch.iter().enumerate() {
+                readings.insert((call.location, call.id), batch.readings(index).to_vec());
+                calls.entry(call.location).or_default().push(*call);
+            }
         }
         let names = names(trace.regions());
-        let mut recording = Recording { trace, calls, names };
+        let mut recording = Recording { trace, calls, names, readings };
         recording.calls.values_mut().for_each(|calls| calls.sort_unstable_by_key(|call| call.id));
         recording.check_totals();
         recording.calls.values().for_each(|calls| check_thread(calls));
+        recording.calls.values().for_each(|calls| recording.check_readings(calls));
         recording
     }
 
@@ -71,6 +78,32 @@ impl Recording {
     /// All calls, by thread life, in the order of their begins.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.values().flatten()
+    }
+
+    /// The calls of a function by thread, in the order of their begins, each with what it counted.
+    pub fn counted(&self, function: &str) -> BTreeMap<Thread, Vec<(&Call, &[Reading])>> {
+        let mut counted: BTreeMap<Thread, Vec<(&Call, &[Reading])>> = BTreeMap::new();
+        for call in self.calls().filter(|call| self.names[&call.region] == function) {
+            let location = self.trace.location(call.location).expect("every location is defined");
+            let readings = &self.readings[&(call.location, call.id)];
+            counted.entry((location.pid, location.tid)).or_default().push((call, readings));
+        }
+        counted
+    }
+
+    /// What the calls made by a call counted adds up to its part of callees.
+    fn check_readings(&self, calls: &[Call]) {
+        let readings = |call: &Call| &self.readings[&(call.location, call.id)];
+        let mut of_callees: HashMap<u64, Vec<u64>> = HashMap::new();
+        for call in calls {
+            let sums = of_callees.entry(call.parent).or_insert_with(|| vec![0; readings(call).len()]);
+            sums.iter_mut().zip(readings(call)).for_each(|(sum, reading)| *sum += reading.inclusive);
+        }
+        for call in calls.iter().filter(|call| call.ending == Ending::Returned) {
+            let children: Vec<u64> = readings(call).iter().map(|reading| reading.child).collect();
+            let sums = of_callees.remove(&call.id).unwrap_or_else(|| vec![0; children.len()]);
+            assert_eq!(children, sums, "{call:?}");
+        }
     }
 
     /// The tree of one thread's calls. Ids count up in the order of begins, so from the last call

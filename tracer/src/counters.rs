@@ -4,6 +4,7 @@
 //! offer, `name` turns a name into one of them, and [`open`] makes all of them ready or none.
 
 mod cache;
+pub mod derived;
 mod error;
 mod name;
 mod pmu;

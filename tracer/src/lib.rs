@@ -20,5 +20,6 @@ pub mod rank;
 pub mod recorder;
 pub mod replay;
 pub mod report;
+pub mod samples;
 pub mod source;
 pub mod target;

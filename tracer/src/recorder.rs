@@ -19,6 +19,8 @@ use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
 use crate::plan::{Pattern, Plan};
+use crate::samples::Samplers;
+use crate::samples::plugin::Trouble;
 use crate::source::Source;
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
@@ -70,6 +72,14 @@ pub struct Options<'a> {
     pub counters: &'a Counters,
 }
 
+/// What goes on beside the calls.
+pub struct Beside {
+    /// Looks out for libraries that are loaded later.
+    pub newcomers: Newcomers,
+    /// Measures processes and machine; ids of its metrics follow those of the counters.
+    pub samplers: Samplers,
+}
+
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
 /// named has ended, or a sink fails. `stop` is set when it returns.
 ///
@@ -80,7 +90,7 @@ pub struct Options<'a> {
 pub fn record(
     plan: &Plan,
     options: &Options<'_>,
-    newcomers: Newcomers,
+    beside: Beside,
     sinks: Vec<Box<dyn Sink>>,
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
@@ -100,14 +110,15 @@ pub fn record(
     let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
     pipeline.begin(Header { calibration: calibration.finish(), ..host::header(options.mechanism.name()) });
-    for metric in &options.counters.metrics {
+    let Beside { newcomers, mut samplers } = beside;
+    for metric in options.counters.metrics.iter().chain(samplers.metrics()) {
         pipeline.define(Definition::Metric(metric.clone()));
     }
     recording.announce(&pipeline, plan, attachment);
 
     let drained = std::thread::scope(|scope| {
         let watch = newcomers.watch(scope, options.subject.pids()).context("failed to watch for new libraries")?;
-        recording.read_until_stopped(&pipeline, &watch, stop, armed)
+        recording.read_until_stopped(&pipeline, &watch, &mut samplers, stop, armed)
     });
     recording.attachments.clear();
     stop.store(true, Ordering::Relaxed);
@@ -181,6 +192,7 @@ impl Recording<'_> {
         &mut self,
         pipeline: &Pipeline,
         watch: &Watch,
+        samplers: &mut Samplers,
         stop: &AtomicBool,
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
@@ -191,10 +203,12 @@ impl Recording<'_> {
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();
         let released = armed();
+        pipeline.samples(samplers.sample(pids));
         let (mut ticks, mut glances) = (0, 0);
         while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
             std::thread::sleep(READ_PERIOD);
             source.pass()?;
+            listen(pipeline, samplers);
             if source.has_other_processes() {
                 watch.set_processes(source.living());
             }
@@ -203,6 +217,7 @@ impl Recording<'_> {
             }
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
+                pipeline.samples(samplers.sample(&source.living()));
                 source.tick()?;
             }
             if pipeline.wants_running() && begin.elapsed() >= GLANCE_PERIOD * (glances + 1) {
@@ -216,6 +231,9 @@ impl Recording<'_> {
         }
         self.programs.disarm();
         happened(pipeline, EventKind::Disarmed);
+        pipeline.samples(samplers.sample(&source.living()));
+        samplers.stop();
+        listen(pipeline, samplers);
         let summary = source.drain()?;
         released?;
         Ok(summary)
@@ -232,6 +250,15 @@ impl Recording<'_> {
         }
         self.announce(pipeline, &newcomer.plan, attachment);
         Ok(())
+    }
+}
+
+/// Hands on what the metric plug-ins say.
+fn listen(pipeline: &Pipeline, samplers: &mut Samplers) {
+    let (samples, troubles) = samplers.heard();
+    pipeline.samples(samples);
+    for Trouble { command, problem } in troubles {
+        happened(pipeline, EventKind::Plugin { command, problem });
     }
 }
 

@@ -14,10 +14,12 @@
 //! - *lost* are calls known to be missing.
 //!
 //! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
-//! as from single calls, save that percentiles are upper bounds, powers of two.
+//! as from single calls, save that percentiles are upper bounds, powers of two. Where calls were
+//! counted, `counting` adds the sums of what they counted.
 
 mod chains;
 mod corrected;
+mod counting;
 mod diff;
 mod grouping;
 mod groups;
@@ -37,6 +39,7 @@ use std::path::Path;
 use rtrace_exporters::TraceSet;
 
 use self::corrected::Corrected;
+use self::counting::Counting;
 pub use self::diff::{DiffOptions, diff};
 use self::grouping::Grouping;
 use self::groups::Groups;
@@ -229,22 +232,27 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             (walk.visitor.table(options.sort)?, walk.lost_callers)
         }
         Some(grouping) => {
-            let mut walk = walk(trace, Groups::new(grouping))?;
+            let mut walk = walk(trace, Counting::around(Groups::new(grouping), trace))?;
+            let groups = &mut walk.visitor.inside;
             if matches!(options.by, By::Thread | By::Process) {
-                imbalance = walk.visitor.imbalance();
+                imbalance = groups.imbalance();
             }
             let table = if options.histogram {
-                walk.visitor.histograms(options.sort, options.min, options.limit)
+                groups.histograms(options.sort, options.min, options.limit)
             } else {
-                walk.visitor.table(options.sort, &losses)
+                let mut table = groups.table(options.sort, &losses);
+                walk.visitor.add_to(&mut table, options.by);
+                table
             };
             (table, walk.lost_callers)
         }
         None if options.histogram => return Err(Error::Histogram),
         None => {
             let order = tree::Order::new(options.sort)?;
-            let walk = walk(trace, Tree::default())?;
-            (walk.visitor.table(trace, order, options.limit), walk.lost_callers)
+            let walk = walk(trace, Counting::around(Tree::default(), trace))?;
+            let mut table = walk.visitor.inside.table(trace, order, options.limit);
+            walk.visitor.add_to(&mut table, options.by);
+            (table, walk.lost_callers)
         }
     };
     let left_out = if options.histogram {
@@ -268,7 +276,9 @@ fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error
     walk.paths(trace.profile());
     let mut calls = Vec::new();
     for batch in trace.unfolded_calls().rev() {
-        calls.append(&mut batch?.into_calls());
+        let batch = batch?;
+        walk.visitor.readings(&batch);
+        calls.append(&mut batch.into_calls());
         if calls.len() >= CHUNK {
             walk.chunk(&mut calls);
             calls.clear();

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use rtrace_model::{Batch, LocationId, Metric, Region, RegionId, Timestamp};
+use rtrace_model::{Batch, LocationId, Metric, Region, RegionId, Scope, Timestamp};
 
 use super::nesting::{self, Findings, Visitor};
 use super::paths::Step;
@@ -22,6 +22,7 @@ const STEP: u64 = 1 << 16;
 pub(super) struct Source<'a> {
     trace: &'a TraceSet,
     pub(super) threads: Threads,
+    call_metrics: Vec<Metric>,
     selection: &'a Selection,
     progress: &'a dyn Fn(f64),
     findings: RefCell<BTreeMap<LocationId, Findings>>,
@@ -37,8 +38,8 @@ impl Deref for Source<'_> {
 
 impl<'a> Source<'a> {
     pub(super) fn new(trace: &'a TraceSet, selection: &'a Selection, progress: &'a dyn Fn(f64)) -> Source<'a> {
-        let findings = RefCell::default();
-        Source { trace, threads: Threads::of(trace), selection, progress, findings }
+        let call_metrics = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call).cloned().collect();
+        Source { trace, threads: Threads::of(trace), call_metrics, selection, progress, findings: RefCell::default() }
     }
 
     /// What was written so far.
@@ -124,7 +125,7 @@ impl<'a> Source<'a> {
 
     /// The metrics that calls have readings of, in the order of the readings.
     pub(super) fn call_metrics(&self) -> &[Metric] {
-        &[]
+        &self.call_metrics
     }
 
     /// Nanoseconds since the recording began.

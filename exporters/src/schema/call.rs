@@ -9,6 +9,10 @@ use rtrace_model::{Call, Ending, LocationId, RegionId, Timestamp};
 use super::column::{self, ColumnError, Columns};
 use super::{Row, Stream};
 
+/// The names of the columns that every trace has.
+pub(super) const COLUMNS: [&str; 9] =
+    ["location", "call", "parent", "region", "depth", "start_ns", "duration_ns", "child_ns", "ending"];
+
 impl Row for Call {
     const PLACE: &'static str = "calls";
 
@@ -70,6 +74,12 @@ fn endings(values: impl Iterator<Item = Ending>) -> ArrayRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_of_columns_is_complete() {
+        let schema = Call::encode(std::iter::empty()).schema();
+        assert!(schema.fields().iter().map(|field| field.name()).eq(COLUMNS));
+    }
 
     #[test]
     fn codes_of_endings_are_their_places_in_the_dictionary() {

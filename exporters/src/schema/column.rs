@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
 
 /// What is wrong with a column.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,14 @@ pub(crate) fn batch<const N: usize>(columns: [(&str, ArrayRef, bool); N]) -> Rec
     RecordBatch::try_from_iter_with_nullable(columns).expect("all columns come from the same rows")
 }
 
+/// The batch with further columns of 64-bit integers behind its own.
+pub(crate) fn with_further(batch: &RecordBatch, names: &[String], columns: Vec<ArrayRef>) -> RecordBatch {
+    let mut fields = batch.schema().fields().to_vec();
+    fields.extend(names.iter().map(|name| Arc::new(Field::new(name, DataType::Int64, false))));
+    let columns = batch.columns().iter().cloned().chain(columns).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("all columns come from the same rows")
+}
+
 fn saturate(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -118,6 +127,27 @@ impl<'a> Columns<'a> {
 
     pub(crate) fn int64(&self, name: &str) -> Result<Vec<u64>, ColumnError> {
         required(name, self.integers::<Int64Type, u64>(name)?)
+    }
+
+    /// A column of 32-bit integers of either sign.
+    pub(crate) fn signed32(&self, name: &str) -> Result<Vec<i32>, ColumnError> {
+        required(name, self.integers::<Int32Type, i32>(name)?)
+    }
+
+    pub(crate) fn float64(&self, name: &str) -> Result<Vec<f64>, ColumnError> {
+        let array = self.column(name)?;
+        let values = array.as_primitive_opt::<Float64Type>().ok_or_else(|| self.type_error(name, array))?;
+        required(name, values.iter().collect())
+    }
+
+    /// Appends of each row in turn the values of the columns named, all of 64-bit integers.
+    pub(crate) fn interleave(&self, names: &[String], values: &mut Vec<u64>) -> Result<(), ColumnError> {
+        let columns = names.iter().map(|name| self.int64(name)).collect::<Result<Vec<_>, _>>()?;
+        values.reserve(self.rows() * names.len());
+        for row in 0..self.rows() {
+            values.extend(columns.iter().map(|column| column[row]));
+        }
+        Ok(())
     }
 
     /// A column whose 64 bits are all in use, so that large values look negative.

@@ -10,7 +10,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Attach;
-use super::record::{Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options};
+use super::record::{
+    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers,
+};
 
 /// Records until the time is over, the processes have ended, or the user says so.
 pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
@@ -42,6 +44,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             duration: recording.duration,
             counters: &counters,
         },
+        samplers: samplers(recording, &counters)?,
         directory: &directory,
         sinks: &recording.sinks,
         target: &describe(&name, &options.pids),

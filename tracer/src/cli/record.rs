@@ -10,10 +10,11 @@ use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
 use rtrace::recorder;
+use rtrace::samples::Samplers;
 use rtrace::target::Target;
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
-use rtrace_model::{RegionId, Sink, SinkError, Summary, escape};
+use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
 use rtrace_tui::Costs;
 
 use super::args::{Recording, Selection};
@@ -55,6 +56,13 @@ pub fn counters(recording: &Recording) -> anyhow::Result<Counters> {
     Ok(counters::open(&recording.counters.0, &rtrace_bpf::online_cpus()?)?)
 }
 
+/// What measures beside the calls; ids of its metrics follow those of the counters.
+pub fn samplers(recording: &Recording, counters: &Counters) -> anyhow::Result<Samplers> {
+    let first = MetricId(u32::try_from(counters.metrics.len()).expect("counters are few"));
+    Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins)
+        .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
+}
+
 /// A recording that is ready to begin.
 pub struct Session<'a> {
     /// What is probed.
@@ -65,6 +73,8 @@ pub struct Session<'a> {
     pub plan_options: plan::Options,
     /// The options of the recording.
     pub options: recorder::Options<'a>,
+    /// What measures beside the calls.
+    pub samplers: Samplers,
     /// Where it is written.
     pub directory: &'a Path,
     /// Programs that get the calls while they happen.
@@ -105,10 +115,11 @@ impl Session<'_> {
         let consumers = self.consumers()?;
         let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
         let newcomers = Newcomers::beyond(self.plan, self.libraries, self.plan_options);
+        let beside = recorder::Beside { newcomers, samplers: self.samplers };
         if !(self.live && consumers.is_empty() && rtrace_tui::is_possible()) {
             let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
             sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
-            let recorded = recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed);
+            let recorded = recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed);
             for warning in deliveries.iter().flat_map(Delivery::warnings) {
                 eprintln!("rtrace: {}", escape(&warning));
             }
@@ -117,7 +128,7 @@ impl Session<'_> {
         let (sink, handle) = rtrace_tui::live(self.target, costs(self.plan));
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
-            let record = || recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed);
+            let record = || recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed);
             let recording = scope.spawn(record);
             let shown = rtrace_tui::run(&handle, &Beside(self.directory), self.stop);
             self.stop.store(true, Ordering::Relaxed);

@@ -13,7 +13,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::record::{Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options};
+use super::record::{
+    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers,
+};
 use super::{Outcome, message};
 
 /// Records the command until it ends, and ends as it did.
@@ -25,6 +27,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let mechanism = mechanism()?;
     let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(true));
     let plan = plan(target, &plan_options);
+    let samplers = samplers(recording, &counters)?;
 
     let name = program(options);
     let waiting = Waiting::spawn(&options.command).with_context(|| format!("failed to run `{name}`"))?;
@@ -47,6 +50,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             duration: recording.duration,
             counters: &counters,
         },
+        samplers,
         directory: &directory,
         sinks: &recording.sinks,
         target: &format!("{name} ({pid})"),

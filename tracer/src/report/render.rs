@@ -23,7 +23,7 @@ pub(super) fn table(report: &Report, width: Option<u16>, out: &mut dyn Write) ->
     if let Some(width) = width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
-    table.set_header(shown.iter().map(|&column| report.table.columns[column].title));
+    table.set_header(shown.iter().map(|&column| escape(report.table.columns[column].title).into_owned()));
     for row in &report.table.rows {
         let mut line = Row::from(shown.iter().map(|&column| readable(&row[column])).collect::<Vec<_>>());
         line.max_height(1);
@@ -70,13 +70,15 @@ fn readable(value: &Value) -> String {
         Value::Share(share) => format!("{:.1} %", share * 100.0),
         Value::Bar(part) => "#".repeat((part * BAR).round() as usize),
         Value::Change(part) => format!("{:+.1} %", part * 100.0),
+        Value::Ratio(ratio) => format!("{ratio:.3}"),
         Value::Absent => "-".to_owned(),
     }
 }
 
 /// Writes comma-separated values as RFC 4180 has them, a line of names first.
 pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
-    let names: Vec<&str> = table.columns.iter().filter(|column| column.is_data).map(|column| column.key).collect();
+    let columns = table.columns.iter().filter(|column| column.is_data);
+    let names: Vec<String> = columns.map(|column| quoted(column.key)).collect();
     writeln!(out, "{}", names.join(","))?;
     for row in &table.rows {
         let fields: Vec<String> = data(table, row).map(|(_, value)| field(value)).collect();
@@ -92,14 +94,16 @@ fn data<'a>(table: &'a Table, row: &'a [Value]) -> impl Iterator<Item = (&'a Col
 
 fn field(value: &Value) -> String {
     match value {
-        Value::Name(name) | Value::Nested(_, name) => {
-            let name = escape(name);
-            if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
-        }
+        Value::Name(name) | Value::Nested(_, name) => quoted(name),
         Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
-        Value::Share(part) | Value::Bar(part) | Value::Change(part) => format!("{part:.6}"),
+        Value::Share(part) | Value::Bar(part) | Value::Change(part) | Value::Ratio(part) => format!("{part:.6}"),
         Value::Absent => String::new(),
     }
+}
+
+fn quoted(name: &str) -> String {
+    let name = escape(name);
+    if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
 }
 
 /// Writes one object: `title`, `rows` and `notes`.
@@ -107,7 +111,7 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{{\"title\":{},\"rows\":[", text(&report.title))?;
     for (number, row) in report.table.rows.iter().enumerate() {
         let separator = if number == 0 { "" } else { "," };
-        let member = |(column, value): (&Column, &Value)| format!("\"{}\":{}", column.key, literal(value));
+        let member = |(column, value): (&Column, &Value)| format!("{}:{}", text(&escape(column.key)), literal(value));
         let members: Vec<String> = data(&report.table, row).map(member).collect();
         write!(out, "{separator}\n{{{}}}", members.join(","))?;
     }
@@ -119,7 +123,7 @@ fn literal(value: &Value) -> String {
     match value {
         Value::Name(name) | Value::Nested(_, name) => text(&escape(name)),
         Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
-        Value::Share(part) | Value::Bar(part) | Value::Change(part) => format!("{part:.6}"),
+        Value::Share(part) | Value::Bar(part) | Value::Change(part) | Value::Ratio(part) => format!("{part:.6}"),
         Value::Absent => "null".to_owned(),
     }
 }

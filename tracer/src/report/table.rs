@@ -30,6 +30,11 @@ impl Column {
         Column { is_data: false, ..self }
     }
 
+    /// A column whose name is known only now. A report is made once, so its columns may as well stay.
+    pub(super) fn named(key: String, title: String) -> Column {
+        Column::new(key.leak(), title.leak())
+    }
+
     pub(super) const fn shown(self, shown: Shown) -> Column {
         Column { shown, ..self }
     }
@@ -60,6 +65,8 @@ pub(super) enum Value {
     Bar(f64),
     /// A difference as a part of what was, with its sign.
     Change(f64),
+    /// Some other number.
+    Ratio(f64),
     Absent,
 }
 
@@ -73,7 +80,7 @@ impl Value {
         match self {
             Value::Name(name) | Value::Nested(_, name) => (name.clone(), 0),
             Value::Count(number) | Value::Time(number) | Value::AtMost(number) => (String::new(), *number),
-            Value::Share(_) | Value::Bar(_) | Value::Change(_) | Value::Absent => (String::new(), 0),
+            Value::Share(_) | Value::Bar(_) | Value::Change(_) | Value::Ratio(_) | Value::Absent => (String::new(), 0),
         }
     }
 }

@@ -13,12 +13,17 @@ mod paths;
 
 use std::collections::{HashMap, HashSet};
 
-use rtrace_model::{Call, LocationId, PathProfile, Timestamp};
+use rtrace_model::{Batch, Call, LocationId, PathProfile, Timestamp};
 
 /// What is done with each call.
 pub(super) trait Visitor {
     /// What is remembered of a call for its callees.
     type Mark: Copy;
+
+    /// Called for each batch before its calls are visited.
+    fn readings(&mut self, batch: &Batch) {
+        let _ = batch;
+    }
 
     /// Called once for each call, with callers before their callees.
     fn visit(&mut self, call: &Call, caller: Caller<'_, Self::Mark>) -> Self::Mark;

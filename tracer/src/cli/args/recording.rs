@@ -85,6 +85,22 @@ pub struct Recording {
     #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
     pub counters: Names,
 
+    /// Measure memory, CPU time and I/O of the processes once a second [default]
+    ///
+    /// And energy and frequency of the machine, where it shows them.
+    #[arg(long, overrides_with = "no_sample_metrics")]
+    sample_metrics: bool,
+
+    /// Measure nothing beside the calls
+    #[arg(long, overrides_with = "sample_metrics")]
+    no_sample_metrics: bool,
+
+    /// Record the values that this command writes on its standard output; may be repeated
+    ///
+    /// `docs/metrics.md` describes its lines. It is started before the recording and ended after it.
+    #[arg(long = "metric-plugin", value_name = "CMD")]
+    pub metric_plugins: Vec<String>,
+
     /// Size of each CPU's ring buffer, rounded up to a power of two
     ///
     /// A larger buffer survives longer bursts. Calls that find it full are counted as lost.
@@ -105,6 +121,11 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Whether processes and machine are measured beside the calls.
+    pub fn sample_metrics(&self) -> bool {
+        self.sample_metrics || !self.no_sample_metrics
+    }
+
     /// Whether child processes are traced, where `default` is what the verb does unasked.
     pub fn follow(&self, default: bool) -> bool {
         self.follow || (default && !self.no_follow)
