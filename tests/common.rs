@@ -2,11 +2,15 @@
 
 pub mod launch;
 pub mod oracle;
+pub mod profile;
+pub mod python;
 pub mod recording;
 pub mod rtrace;
 pub mod scenario;
 pub mod skip;
 pub mod target;
+pub mod terminal;
+pub mod text;
 pub mod tree;
 pub mod truth;
 pub mod workload;

@@ -24,13 +24,23 @@ typedef unsigned long long u64;
  */
 #define RT_HOOKED_MAX 56
 
-/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 enum rt_limit {
-	RT_OPEN_CHUNK = 256,
+	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
+	RT_OPEN_CHUNK = 128,
+	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
+	RT_BUCKETS = 48,
+	RT_COUNTERS = 8, /* counters of a recording, at the most */
 };
+
+/* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
+#define RT_ROWS_NEAR 24
+#define RT_ROWS_CHUNK 16 /* a power of two, so that the verifier understands the remainder */
 
 #define RT_COMM_LEN 16
 #define RT_NO_REGION 0xffffffffu
+
+/* The least duration of calls that leave as records, where none does. */
+#define RT_NEVER (~0ull)
 
 /*
  * Attach cookie: the region in the low half, how to treat the site in the high half.
@@ -55,6 +65,7 @@ enum rt_ending {
 	RT_UNWOUND = 1,
 	RT_OPEN = 2,
 	RT_UNSEEN = 3,
+	RT_ENDINGS = 4,
 };
 
 enum rt_loss {
@@ -63,7 +74,8 @@ enum rt_loss {
 	RT_LOSS_NO_MEMORY = 2,
 	RT_LOSS_TOO_MANY_LOCATIONS = 3,
 	RT_LOSS_EVENT = 4,
-	RT_LOSSES = 5,
+	RT_LOSS_TOO_MANY_PATHS = 5,
+	RT_LOSSES = 6,
 };
 
 /* One finished call: complete by itself. Times in ns of CLOCK_MONOTONIC. */
@@ -77,6 +89,52 @@ struct rt_call {
 	u32 location;
 	u32 depth; /* number of calls it is nested in */
 	enum rt_ending ending;
+};
+
+/* What was last called from somewhere, so that a loop need not look it up again. */
+struct rt_callee {
+	u32 region;
+	u32 path; /* 0: nothing yet */
+};
+
+/* All finished calls of one call path on one location, folded. Written by its thread alone. */
+struct rt_path {
+	u32 location; /* 0: the entry is not in use */
+	u32 region;
+	u32 parent; /* path of the callers; 0: a root */
+	u32 reserved;
+	struct rt_callee last;
+	u64 endings[RT_ENDINGS]; /* calls by enum rt_ending */
+	u64 inclusive; /* sum of the durations; those of open calls until they were given up */
+	u64 exclusive; /* the same without traced callees */
+	u64 open; /* part of `inclusive` in open calls */
+	u64 min; /* of returned and unwound calls */
+	u64 max;
+	u64 histogram[RT_BUCKETS]; /* returned and unwound calls by duration */
+};
+
+/* Key of the table of path ids. */
+struct rt_path_key {
+	u32 location;
+	u32 parent;
+	u32 region;
+};
+
+/* What one counter counted during a call; a record of a call ends in one of each counter. */
+struct rt_reading {
+	u64 inclusive;
+	u64 child; /* part of it counted in traced callees */
+};
+
+/* Where a counter is read. */
+enum rt_count {
+	RT_COUNT_EVENT = 0, /* a performance event of each CPU */
+	RT_COUNT_CPU_TIME = 1, /* ns on a CPU */
+	RT_COUNT_PAGE_FAULTS = 2, /* this and all that follow: what the kernel counts for a task */
+	RT_COUNT_MINOR_FAULTS = 3,
+	RT_COUNT_MAJOR_FAULTS = 4,
+	RT_COUNT_CONTEXT_SWITCHES = 5,
+	RT_COUNT_MIGRATIONS = 6,
 };
 
 /* Value of the table of traced processes. */
@@ -119,7 +177,7 @@ struct rt_loss_key {
 	enum rt_loss reason;
 };
 
-/* What the reader of open frames gets per thread: this, then `frames` struct rt_call. */
+/* What the reader of open frames gets per thread: this, then `frames` of struct rt_open_call, each with its readings. */
 struct rt_open_thread {
 	u64 calls;
 	u32 location;
@@ -127,9 +185,18 @@ struct rt_open_thread {
 	char comm[RT_COMM_LEN];
 };
 
+struct rt_open_call {
+	struct rt_call call;
+	u32 path;
+	u32 is_written; /* whether it leaves as a record, too */
+};
+
 _Static_assert(sizeof(struct rt_call) == 56, "record of a call");
+_Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
 _Static_assert(sizeof(struct rt_location) == 48, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
+_Static_assert(sizeof(struct rt_open_call) == 64, "open call");
+_Static_assert(sizeof(struct rt_path) == 480, "path");
 
 #endif

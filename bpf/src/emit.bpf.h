@@ -1,23 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How records leave, and how what cannot leave is counted. */
+/* How calls and events leave. */
 #ifndef RTRACE_EMIT_H
 #define RTRACE_EMIT_H
 
-#include "maps.bpf.h"
-
-static __noinline void count_loss(u32 region, u32 reason)
-{
-	struct rt_loss_key key = { .region = region, .reason = reason };
-	u64 zero = 0, *count;
-
-	count = bpf_map_lookup_elem(&losses, &key);
-	if (!count) {
-		bpf_map_update_elem(&losses, &key, &zero, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&losses, &key);
-	}
-	if (count)
-		__sync_fetch_and_add(count, 1);
-}
+#include "profile.bpf.h"
 
 static __always_inline void fill_call(struct rt_call *call, u32 location, const struct rt_frame *frame,
 				      u64 duration, u32 ending)
@@ -33,9 +19,10 @@ static __always_inline void fill_call(struct rt_call *call, u32 location, const 
 	call->ending = ending;
 }
 
-static __always_inline void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
+static __always_inline void write_call(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
 {
-	u32 cpu = bpf_get_smp_processor_id();
+	u32 cpu = bpf_get_smp_processor_id(), i;
+	struct rt_reading *readings;
 	struct rt_call *call;
 	void *ring;
 
@@ -44,14 +31,27 @@ static __always_inline void rt_emit(u32 location, const struct rt_frame *frame, 
 		count_loss(frame->region, RT_LOSS_RING_FULL);
 		return;
 	}
-	call = bpf_ringbuf_reserve(ring, sizeof(*call), 0);
+	call = bpf_ringbuf_reserve(ring, sizeof(*call) + rt_counters * sizeof(*readings), 0);
 	if (!call) {
 		count_loss(frame->region, RT_LOSS_RING_FULL);
 		return;
 	}
-	fill_call(call, location, frame, duration, ending);
+	fill_call(call, hit->thread->location, frame, duration, ending);
+	readings = (struct rt_reading *)(call + 1);
+	rt_for_counters(i)
+		readings[i] = hit->counted->readings[i];
 	/* A wake-up per record would cost the target several times the probe; the reader polls. */
 	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
+{
+	if (profiled)
+		fold_call(frame->path, frame->region, duration, frame->child, ending);
+	if (!is_written(frame, duration, ending))
+		return 0;
+	write_call(hit, frame, duration, ending);
+	return 1;
 }
 
 static __always_inline void emit_event(u32 kind, u32 pid, u32 tid, u32 value)

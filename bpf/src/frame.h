@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The memory of the shadow stack: one struct rt_thread per thread, one struct rt_far if it is deep. */
+/* The memory of the shadow stack: one struct rt_thread per thread, one struct rt_far if it is deep, one
+ * struct rt_counted if its calls are counted. */
 #ifndef RTRACE_FRAME_H
 #define RTRACE_FRAME_H
 
@@ -22,8 +23,9 @@ struct rt_frame {
 	u32 region;
 	u32 stack; /* enum rt_stack_key */
 	u16 depth;
-	u16 hooked; /* its return goes through the kernel's trampoline */
-	u32 reserved;
+	u8 hooked; /* its return goes through the kernel's trampoline */
+	u8 marked; /* a call that it made left as a record, so it must, too */
+	u32 path; /* 0 without a profile */
 };
 
 struct rt_thread {
@@ -35,6 +37,7 @@ struct rt_thread {
 	u32 frames; /* number of frames */
 	u32 hooked; /* number of hooked frames */
 	u32 unhooked; /* no return of this thread may be hooked */
+	struct rt_callee last_root;
 	struct rt_frame near[RT_FRAMES_NEAR];
 };
 
@@ -42,6 +45,46 @@ struct rt_far {
 	struct rt_frame frame[RT_FRAMES_FAR];
 };
 
+struct rt_row {
+	u64 start[RT_COUNTERS];
+	u64 child[RT_COUNTERS];
+};
+
+/* A counter of a CPU as the kernel gives it: times tell how long it was wanted, and how long it ran. */
+struct rt_raw {
+	u64 count;
+	u64 enabled;
+	u64 running;
+};
+
+/* The counters of one thread. */
+struct rt_counted {
+	u64 now[RT_COUNTERS]; /* its counts at the hit under way */
+	struct rt_reading readings[RT_COUNTERS]; /* of the call that ends in it */
+	/* Of counters that belong to a CPU: the counts when the thread last left one, */
+	u64 total[RT_COUNTERS];
+	/* and the counters of the CPU when it last came to one. */
+	struct rt_raw came[RT_COUNTERS];
+	u64 came_at;
+	u32 switches; /* to see that one happened meanwhile */
+	u32 chunks; /* of rows beyond near */
+	struct rt_row near[RT_ROWS_NEAR];
+};
+
+#define rt_for_counters(i) for (i = 0; i < RT_COUNTERS && i < rt_counters; i++)
+
+/* A hit: where and when, and the thread it is on. */
+struct rt_hit {
+	struct rt_thread *thread;
+	struct rt_far *far; /* may be null while no frame is deep */
+	u64 slot;
+	u64 word; /* at the slot, if it is an enter; 0: not known */
+	u64 now; /* of an enter 0 until it is needed: its call begins as late as can be */
+	u32 stack;
+	struct rt_counted *counted; /* null while nothing is counted */
+};
+
 _Static_assert(sizeof(struct rt_thread) < 3920, "fits the largest small object of the kernel's BPF allocator");
+_Static_assert(sizeof(struct rt_counted) < 3920, "fits the largest small object of the kernel's BPF allocator");
 
 #endif

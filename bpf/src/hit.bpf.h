@@ -3,9 +3,11 @@
 #ifndef RTRACE_HIT_H
 #define RTRACE_HIT_H
 
-#include "maps.bpf.h"
+#include "counter.bpf.h"
 
 #define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
+/* Not static: the verifier looks at such a function once. */
+#define rt_rare __noinline
 
 static __always_inline void rt_lost(u32 region, u32 reason)
 {
@@ -36,6 +38,11 @@ static __always_inline int rt_read_slot(u64 slot, u64 *word)
 	return bpf_probe_read_user(word, sizeof(*word), (void *)slot) != 0;
 }
 
+static __always_inline u64 rt_now(void)
+{
+	return bpf_ktime_get_ns();
+}
+
 /*
  * The return trampoline is the start of an area that the kernel makes in the process when it first
  * needs it; until then a null pointer is read through, which gives 0.
@@ -46,6 +53,16 @@ static __always_inline u64 rt_trampoline(void)
 }
 
 #include "stack.h"
+
+static __always_inline struct rt_thread *rt_thread(const struct rt_hit *hit)
+{
+	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+}
+
+static __always_inline struct rt_counted *rt_counted(const struct rt_hit *hit)
+{
+	return rt_counters ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
+}
 
 #define STACK_GUESS (1 << 20) /* without a look at the mappings, this near the top is the own stack */
 #define VMA_TRIES 8
@@ -106,7 +123,7 @@ static __always_inline bool is_traced(u32 pid)
 }
 
 /* The first hit of a thread gives it a location. */
-static __always_inline struct rt_thread *new_thread(struct task_struct *task)
+static __noinline struct rt_thread *new_thread(struct task_struct *task)
 {
 	struct rt_location location = {};
 	struct rt_thread *thread;
@@ -117,7 +134,8 @@ static __always_inline struct rt_thread *new_thread(struct task_struct *task)
 	if (!state || *state == RT_TRACED_FROM_EXEC)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!thread) {
+	if (!thread || !new_counted(task)) {
+		bpf_task_storage_delete(&threads, task);
 		count_loss(RT_NO_REGION, RT_LOSS_NO_MEMORY);
 		return 0;
 	}
@@ -136,7 +154,7 @@ static __always_inline struct rt_thread *new_thread(struct task_struct *task)
 	return thread;
 }
 
-static __always_inline bool on_enter(struct pt_regs *ctx)
+static __noinline bool on_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread;
@@ -155,7 +173,12 @@ static __always_inline bool on_enter(struct pt_regs *ctx)
 	hit.thread = thread;
 	hit.slot = ctx->sp;
 	hit.stack = stack_key(thread, task, ctx->sp);
-	hit.now = bpf_ktime_get_ns();
+	if (rt_counters) {
+		hit.now = rt_now();
+		hit.counted = read_counters(task, hit.now);
+		if (!hit.counted)
+			return false;
+	}
 	return rt_enter(&hit, (u32)cookie, (cookie >> RT_COOKIE_POLICY) & 3);
 }
 
@@ -193,21 +216,23 @@ static __always_inline bool is_taken(u64 flags, u32 condition)
 	return holds != (condition & 1);
 }
 
-static __always_inline void on_exit(struct pt_regs *ctx, u64 slot)
+static __noinline void on_exit(struct pt_regs *ctx, u64 slot)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_hit hit = { .now = rt_now() };
 	struct rt_thread *thread;
-	struct rt_hit hit = {};
 	u64 cookie;
 
 	if (!armed)
 		return;
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
-	hit.now = bpf_ktime_get_ns();
 	cookie = bpf_get_attach_cookie(ctx);
 	if (cookie >> RT_COOKIE_CONDITIONAL & 1 && !is_taken(ctx->flags, (cookie >> RT_COOKIE_CONDITION) & 15))
 		return;
 	if (thread) {
+		hit.counted = read_counters(task, hit.now);
+		if (rt_counters && !hit.counted)
+			return;
 		hit.thread = thread;
 		hit.slot = slot;
 		hit.stack = stack_key(thread, task, slot);

@@ -6,7 +6,11 @@
 //! above this crate sees [`Programs`] and the types of [`wire`].
 
 mod attach;
+mod calibration;
 mod error;
+mod floor;
+mod nops;
+mod profile;
 mod programs;
 mod reader;
 mod self_test;
@@ -24,7 +28,11 @@ pub fn set_verbose(verbose: bool) {
 }
 
 pub use attach::{AttachTarget, Probes, Role, Site};
+pub use calibration::{CallCost, calibrate};
 pub use error::Error;
-pub use programs::{LoadOptions, Mechanism, OpenThread, Programs, online_cpus};
-pub use reader::Reader;
+pub use floor::attach_nothing;
+pub use nops::{Nops, nops};
+pub use profile::ProfileOptions;
+pub use programs::{Counter, LoadOptions, MAX_COUNTERS, Mechanism, OpenThread, Programs, online_cpus};
+pub use reader::{Reader, Records};
 pub use self_test::{Abilities, best_mechanism, probe};

@@ -30,7 +30,8 @@ static __always_inline struct rt_thread *abandon_calls(struct task_struct *task)
 		return 0;
 	hit.thread = thread;
 	hit.now = bpf_ktime_get_ns();
-	if (armed)
+	hit.counted = read_counters(task, hit.now);
+	if (armed && !(rt_counters && !hit.counted))
 		rt_abandon(&hit);
 	thread->stack_size = 0;
 	return thread;
@@ -71,6 +72,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 		}
 		emit_event(RT_EVENT_THREAD_END, pid, task->pid, id);
 		bpf_map_delete_elem(&far_frames, &id);
+		forget_rows(task, id);
 	}
 	if (task->signal->live.counter > 0 || !is_traced(pid))
 		return;

@@ -7,6 +7,14 @@
 
 /* Set before loading. */
 const volatile bool follow_children;
+const volatile u32 rt_counters;
+const volatile u32 counter_sources[RT_COUNTERS]; /* enum rt_count */
+
+/* Whether calls are folded by call path. */
+const volatile bool profiled;
+
+/* Where calls are folded, those of at least this duration leave as records, too. */
+const volatile u64 written_from;
 
 /* Live switch: nothing is recorded while 0. */
 volatile u32 armed;
@@ -18,6 +26,11 @@ volatile u32 open_first;
 u64 exits_without_enter;
 
 u32 last_location;
+
+/* Entries of `paths` in use or used before; the first is not one. */
+u32 last_path;
+/* How often a counter could not be read, or had not run all the time that it was wanted. */
+volatile u64 estimates[RT_COUNTERS];
 
 /* Process ids that are traced, with an enum rt_traced. */
 struct {
@@ -53,6 +66,46 @@ struct {
 } no_far_frames SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct rt_counted);
+} counted_threads SEC(".maps");
+
+struct rt_chunk_key {
+	u32 location;
+	u32 chunk;
+};
+
+struct rt_chunk {
+	struct rt_row row[RT_ROWS_CHUNK];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_chunk_key);
+	__type(value, struct rt_chunk);
+} far_rows SEC(".maps");
+
+/* What a new entry of far_rows is copied from. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_chunk);
+} no_far_rows SEC(".maps");
+
+/* RT_COUNTERS for each CPU; the number of CPUs is set before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, RT_COUNTERS);
+	__type(key, u32);
+	__type(value, u32);
+} counter_events SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 16);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -67,6 +120,37 @@ struct {
 	__type(key, struct rt_loss_key);
 	__type(value, u64);
 } losses SEC(".maps");
+
+/* By region: more than `written_from` where calls of the region are folded up to a longer duration. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} levels SEC(".maps");
+
+/* By path id; their number is set before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_path);
+} paths SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_path_key);
+	__type(value, u32);
+} path_ids SEC(".maps");
+
+/* Ids whose location has ended, to be used again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_paths SEC(".maps");
 
 struct call_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -9,15 +9,41 @@ struct open_walk {
 	struct seq_file *seq;
 	struct rt_thread *thread;
 	struct rt_far *far;
+	struct task_struct *task;
+	struct rt_counted *counted;
+	u64 now;
 	u32 first;
 };
+
+/*
+ * What the call at the index has counted so far. The counters of a CPU cannot be read from another:
+ * of a thread that runs, they count until it last left one.
+ */
+static __always_inline void write_open_readings(struct open_walk *walk, u32 index)
+{
+	struct rt_hit hit = { .thread = walk->thread, .counted = walk->counted };
+	struct rt_reading reading;
+	struct rt_row *row;
+	u64 count;
+	u32 i;
+
+	if (!rt_counters || !hit.counted)
+		return;
+	row = rt_row(&hit, index, 0);
+	rt_for_counters(i) {
+		count = count_elsewhere(walk->task, hit.counted, i, walk->now);
+		reading.inclusive = row && count > row->start[i] ? count - row->start[i] : 0;
+		reading.child = row ? row->child[i] : 0;
+		bpf_seq_write(walk->seq, &reading, sizeof(reading));
+	}
+}
 
 static long write_open_step(u32 step, void *context)
 {
 	struct open_walk *walk = context;
 	u32 index = walk->first + step;
+	struct rt_open_call open = {};
 	struct rt_frame *frame;
-	struct rt_call call;
 
 	if (index >= walk->thread->frames)
 		return 1;
@@ -27,8 +53,11 @@ static long write_open_step(u32 step, void *context)
 		frame = &walk->far->frame[index - RT_FRAMES_NEAR];
 	else
 		return 1;
-	fill_call(&call, walk->thread->location, frame, 0, RT_OPEN);
-	bpf_seq_write(walk->seq, &call, sizeof(call));
+	fill_call(&open.call, walk->thread->location, frame, 0, RT_OPEN);
+	open.path = frame->path;
+	open.is_written = is_written(frame, 0, RT_OPEN);
+	bpf_seq_write(walk->seq, &open, sizeof(open));
+	write_open_readings(walk, index);
 	return 0;
 }
 
@@ -37,7 +66,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 {
 	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
 	struct rt_open_thread open = {};
-	struct open_walk walk = { .seq = seq, .thread = thread, .first = open_first };
+	struct open_walk walk = { .seq = seq, .thread = thread, .task = task, .first = open_first };
 
 	if (!thread)
 		return;
@@ -51,6 +80,10 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	open.location = thread->location;
 	BPF_CORE_READ_STR_INTO(&open.comm, task, comm);
 	bpf_seq_write(seq, &open, sizeof(open));
+	if (rt_counters) {
+		walk.counted = bpf_task_storage_get(&counted_threads, task, 0, 0);
+		walk.now = bpf_ktime_get_ns();
+	}
 	walk.far = bpf_map_lookup_elem(&far_frames, &open.location);
 	bpf_loop(RT_OPEN_CHUNK, write_open_step, &walk, 0);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -12,8 +12,11 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::Error;
+use crate::profile::ProfileOptions;
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
-use crate::wire::{self, CallRecord, Limit, LocationRecord, LossKey, OpenThreadRecord, TracedCode};
+use crate::wire::{
+    self, CountCode, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ReadingRecord, TracedCode,
+};
 
 /// How probes are attached; the better ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +43,40 @@ impl Mechanism {
     }
 }
 
+/// Counters that a recording may have.
+pub const MAX_COUNTERS: usize = Limit::RT_COUNTERS.0 as usize;
+
+/// Where a counter is read at each enter and exit.
+#[derive(Debug)]
+pub enum Counter {
+    /// A performance event of every CPU on line, by number, open for all processes and not inherited.
+    Event(Vec<(u32, OwnedFd)>),
+    /// What the kernel knows of a thread without an event.
+    Kernel(CountCode),
+}
+
+impl Counter {
+    fn code(&self) -> CountCode {
+        match self {
+            Counter::Event(_) => CountCode::RT_COUNT_EVENT,
+            Counter::Kernel(code) => *code,
+        }
+    }
+}
+
 /// What must be known before loading.
 #[derive(Clone, Copy, Debug)]
-pub struct LoadOptions {
+pub struct LoadOptions<'a> {
     /// How probes will be attached.
     pub mechanism: Mechanism,
     /// Size of each CPU's ring in bytes; rounded up to a power of two of at least a page.
     pub ring_bytes: u32,
     /// Whether children of traced processes are traced from their first instruction.
     pub follow_children: bool,
+    /// Whether calls are folded by call path, and how; `None`: every call leaves as a record.
+    pub profile: Option<ProfileOptions>,
+    /// What is counted on every call, [`MAX_COUNTERS`] at the most.
+    pub counters: &'a [Counter],
 }
 
 /// The calls that were running on one thread when recording was switched off.
@@ -57,7 +85,9 @@ pub struct OpenThread {
     /// The thread.
     pub thread: OpenThreadRecord,
     /// Its running calls, the oldest first; durations are 0.
-    pub calls: Vec<CallRecord>,
+    pub calls: Vec<OpenCallRecord>,
+    /// What they have counted so far, one reading per counter for each call.
+    pub readings: Vec<ReadingRecord>,
 }
 
 /// The loaded programs. Dropping them detaches all and leaves nothing in the kernel.
@@ -65,6 +95,7 @@ pub struct Programs {
     pub(crate) skel: RtraceSkel<'static>,
     pub(crate) rings: Vec<MapHandle>,
     mechanism: Mechanism,
+    counters: usize,
     shared: Shared,
     _lifecycle: Vec<Link>,
 }
@@ -75,6 +106,8 @@ struct Shared {
     armed: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
+    last_path: &'static AtomicU32,
+    estimates: [&'static AtomicU64; MAX_COUNTERS],
 }
 
 impl Shared {
@@ -87,6 +120,8 @@ impl Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
+                last_path: AtomicU32::from_ptr(&raw mut bss.last_path),
+                estimates: bss.estimates.each_mut().map(|count| AtomicU64::from_ptr(count)),
             }
         }
     }
@@ -98,17 +133,31 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::Load`] where the kernel refuses the programs: privileges or abilities are missing.
-    pub fn load(options: &LoadOptions) -> Result<Programs, Error> {
+    pub fn load(options: &LoadOptions<'_>) -> Result<Programs, Error> {
         let load_error = |source| Error::Load { mechanism: options.mechanism.name(), source };
         let cpus = online_cpus()?;
         // The skeleton borrows its storage for as long as it lives; a process loads it a few times.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
         select_programs(&mut open, options.mechanism);
-        open.maps.rodata_data.as_mut().expect("the programs have read-only data").follow_children =
-            options.follow_children;
+        if let Some(profile) = &options.profile {
+            profile.configure(&mut open).map_err(load_error)?;
+        }
+        let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
+        constants.follow_children = options.follow_children;
+        constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");
+        for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
+            *source = counter.code().0;
+        }
+        let counts_per_cpu =
+            |counter: &Counter| matches!(counter.code(), CountCode::RT_COUNT_EVENT | CountCode::RT_COUNT_CPU_TIME);
+        let needs_switches = options.counters.iter().any(counts_per_cpu);
+        open.progs.rt_switch.set_autoload(needs_switches);
         let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
-        open.maps.rings.set_max_entries(u32::try_from(possible).unwrap_or(u32::MAX)).map_err(load_error)?;
+        let possible = u32::try_from(possible).unwrap_or(u32::MAX);
+        open.maps.rings.set_max_entries(possible).map_err(load_error)?;
+        let events = possible.saturating_mul(Limit::RT_COUNTERS.0);
+        open.maps.counter_events.set_max_entries(events).map_err(load_error)?;
         let mut skel = open.load().map_err(load_error)?;
         let shared = Shared::of(&mut skel);
 
@@ -117,12 +166,16 @@ impl Programs {
             .map(|cpu| create_ring(&skel, cpu, options.ring_bytes))
             .collect::<Result<Vec<_>, _>>()
             .map_err(Error::kernel("create a ring buffer"))?;
-        let lifecycle = [&skel.progs.rt_fork, &skel.progs.rt_exec, &skel.progs.rt_exit_task]
+        install(&skel, options.counters).map_err(Error::kernel("hand a counter to the programs"))?;
+        let progs = &skel.progs;
+        let lifecycle = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task]
             .into_iter()
+            .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())
             .collect::<Result<Vec<_>, _>>()
             .map_err(Error::kernel("attach to the scheduler's tracepoints"))?;
-        Ok(Programs { skel, rings, mechanism: options.mechanism, shared, _lifecycle: lifecycle })
+        let (mechanism, counters) = (options.mechanism, options.counters.len());
+        Ok(Programs { skel, rings, mechanism, counters, shared, _lifecycle: lifecycle })
     }
 
     /// How probes are attached.
@@ -173,6 +226,17 @@ impl Programs {
         self.shared.exits_without_enter.load(Ordering::Relaxed)
     }
 
+    /// Number of readings that come with each call.
+    pub fn counters(&self) -> usize {
+        self.counters
+    }
+
+    /// Whether readings of the counter at this index are estimates, as far as is known now: it did
+    /// not count all the time, because the hardware was shared.
+    pub fn is_estimated(&self, counter: usize) -> bool {
+        self.shared.estimates.get(counter).is_some_and(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     /// The thread lifetime of that location id.
     ///
     /// # Errors
@@ -211,8 +275,13 @@ impl Programs {
         Ok(losses)
     }
 
-    /// The calls that run on every thread with a location. Only meaningful after
-    /// [`disarm`](Programs::disarm), while no frame changes.
+    /// Number of entries of the table of call paths that are or were in use.
+    pub(crate) fn paths_used(&self) -> u32 {
+        self.shared.last_path.load(Ordering::Relaxed)
+    }
+
+    /// The calls that run on every thread with a location. Exact after
+    /// [`disarm`](Programs::disarm), while no frame changes; before, frames may be torn.
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].
@@ -226,10 +295,14 @@ impl Programs {
             while !rest.is_empty() {
                 let (thread, after) = wire::take::<OpenThreadRecord>(rest)?;
                 rest = after;
-                let entry = threads.entry(thread.location).or_insert(OpenThread { thread, calls: Vec::new() });
+                let entry = threads.entry(thread.location).or_insert_with(|| OpenThread {
+                    thread,
+                    calls: Vec::new(),
+                    readings: Vec::new(),
+                });
                 for _ in 0..thread.frames {
                     let (call, after) = wire::take(rest)?;
-                    rest = after;
+                    rest = wire::take_readings(after, self.counters, &mut entry.readings)?;
                     entry.calls.push(call);
                 }
                 deeper |= thread.frames == chunk;
@@ -267,6 +340,19 @@ fn select_programs(open: &mut OpenRtraceSkel, mechanism: Mechanism) {
     progs.rt_single_return.set_autoload(!multi);
 }
 
+/// Lets the programs read the events of all CPUs.
+fn install(skel: &RtraceSkel, counters: &[Counter]) -> libbpf_rs::Result<()> {
+    for (index, counter) in (0_u32..).zip(counters) {
+        let Counter::Event(events) = counter else { continue };
+        for (cpu, event) in events {
+            let place = cpu * Limit::RT_COUNTERS.0 + index;
+            let fd = event.as_fd().as_raw_fd();
+            skel.maps.counter_events.update(&place.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+        }
+    }
+    Ok(())
+}
+
 fn create_ring(skel: &RtraceSkel, cpu: u32, bytes: u32) -> libbpf_rs::Result<MapHandle> {
     let size = bytes.max(4096).checked_next_power_of_two().unwrap_or(1 << 31);
     let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, ..Default::default() };
@@ -297,6 +383,23 @@ fn parse_cpu_list(text: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The verifier looks at each combination anew.
+    #[test]
+    fn the_kernel_takes_the_programs_with_any_number_of_counters() {
+        let Ok(mechanism) = crate::best_mechanism() else {
+            return println!("skipped: no mechanism works here");
+        };
+        let codes = (1..=6).map(CountCode);
+        let kernel = codes.cycle().take(MAX_COUNTERS).map(Counter::Kernel);
+        let events = std::iter::repeat_with(|| Counter::Event(Vec::new())).take(MAX_COUNTERS);
+        for counters in [Vec::new(), kernel.collect(), events.collect()] {
+            let options =
+                LoadOptions { mechanism, ring_bytes: 4096, follow_children: false, profile: None, counters: &counters };
+            let loaded = Programs::load(&options).map(|programs| programs.counters());
+            assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
+        }
+    }
 
     #[test]
     fn cpu_lists() {

@@ -8,22 +8,46 @@ use std::rc::Rc;
 
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
-use crate::wire::{self, CallRecord, EventRecord};
+use crate::wire::{self, CallRecord, EventRecord, ReadingRecord};
 use crate::{Error, Programs};
 
-/// What one pass over the rings yields.
-#[derive(Default)]
-struct Pass {
-    calls: Vec<CallRecord>,
-    events: Vec<EventRecord>,
-    bad_records: u64,
+/// What the rings held.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// Calls that ended.
+    pub calls: Vec<CallRecord>,
+    /// What they counted: one reading per counter for each call.
+    pub readings: Vec<ReadingRecord>,
+    /// What happened beside them.
+    pub events: Vec<EventRecord>,
+    /// Number of records that could not be understood.
+    pub bad_records: u64,
+}
+
+impl Records {
+    fn take_call(&mut self, bytes: &[u8], counters: usize) -> Result<(), Error> {
+        let (call, rest) = wire::take(bytes)?;
+        if rest.len() != counters * size_of::<ReadingRecord>() {
+            return Err(Error::Decode { what: "the readings of a call", bytes: rest.len() });
+        }
+        wire::take_readings(rest, counters, &mut self.readings)?;
+        self.calls.push(call);
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.calls.clear();
+        self.readings.clear();
+        self.events.clear();
+        self.bad_records = 0;
+    }
 }
 
 /// Reads the rings of all CPUs.
 pub struct Reader<'a> {
     calls: RingBuffer<'a>,
     events: RingBuffer<'a>,
-    pass: Rc<RefCell<Pass>>,
+    pass: Rc<RefCell<Records>>,
 }
 
 impl Programs {
@@ -32,17 +56,15 @@ impl Programs {
     /// # Errors
     /// [`Error::Kernel`] if the rings cannot be mapped.
     pub fn reader(&self) -> Result<Reader<'_>, Error> {
-        let pass = Rc::new(RefCell::new(Pass::default()));
+        let pass = Rc::new(RefCell::new(Records::default()));
         let error = Error::kernel;
         let mut calls = RingBufferBuilder::new();
         for ring in &self.rings {
             let pass = Rc::clone(&pass);
+            let counters = self.counters();
             let take = move |bytes: &[u8]| {
                 let pass = &mut *pass.borrow_mut();
-                match wire::decode(bytes) {
-                    Ok(call) => pass.calls.push(call),
-                    Err(_) => pass.bad_records += 1,
-                }
+                pass.bad_records += u64::from(pass.take_call(bytes, counters).is_err());
                 0
             };
             calls.add(ring, take).map_err(error("map a ring of calls"))?;
@@ -67,17 +89,15 @@ impl Programs {
 }
 
 impl Reader<'_> {
-    /// Moves what the rings hold to the end of `calls` and `events`; returns how many records
-    /// could not be understood.
+    /// Exchanges what `records` holds for what the rings hold.
     ///
     /// # Errors
     /// [`Error::Kernel`] if a ring cannot be read.
-    pub fn read(&mut self, calls: &mut Vec<CallRecord>, events: &mut Vec<EventRecord>) -> Result<u64, Error> {
+    pub fn read(&mut self, records: &mut Records) -> Result<(), Error> {
+        records.clear();
         self.events.consume().map_err(Error::kernel("read the ring of events"))?;
         self.calls.consume().map_err(Error::kernel("read the rings of calls"))?;
-        let mut pass = self.pass.borrow_mut();
-        calls.append(&mut pass.calls);
-        events.append(&mut pass.events);
-        Ok(std::mem::take(&mut pass.bad_records))
+        std::mem::swap(records, &mut self.pass.borrow_mut());
+        Ok(())
     }
 }

@@ -9,6 +9,8 @@
 #include <bpf/bpf_tracing.h>
 
 #include "maps.bpf.h"
+#include "loss.bpf.h"
+#include "profile.bpf.h"
 #include "emit.bpf.h"
 #include "hit.bpf.h"
 #include "lifecycle.bpf.h"
@@ -122,6 +124,13 @@ int BPF_PROG(rt_exit_task, struct task_struct *task)
 	return 0;
 }
 
+SEC("tp_btf/sched_switch")
+int BPF_PROG(rt_switch, bool preempt, struct task_struct *leaving, struct task_struct *coming)
+{
+	on_switch(leaving, coming);
+	return 0;
+}
+
 SEC("iter/task")
 int rt_open_calls(struct bpf_iter__task *ctx)
 {
@@ -138,9 +147,13 @@ struct {
 	struct rt_call call;
 	struct rt_event event;
 	struct rt_open_thread open;
+	struct rt_open_call open_call;
+	struct rt_path_key path_key;
 	enum rt_cookie cookie;
 	enum rt_policy policy;
 	enum rt_loss loss;
 	enum rt_limit limit;
 	enum rt_traced traced;
+	enum rt_count count;
+	struct rt_reading reading;
 } unused_types SEC(".data.types");

@@ -103,7 +103,7 @@ fn sees_a_call(mechanism: Mechanism) -> Result<(), Failure> {
 }
 
 /// The file that holds the code at an address of this process, and the offset in it.
-fn own_code(address: usize) -> Option<(PathBuf, u64)> {
+pub(crate) fn own_code(address: usize) -> Option<(PathBuf, u64)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace();

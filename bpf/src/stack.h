@@ -3,9 +3,10 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides rt_emit() (one record leaves), rt_lost() (one call is missing), rt_far()
- * (storage for deep frames), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
- * the kernel's return trampoline is), and the macro rt_repeat() (bounded loop).
+ * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one call is missing), rt_far()
+ * (storage for deep frames), rt_now() (the time), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
+ * the kernel's return trampoline is), rt_thread() (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat()
+ * (bounded loop) and rt_rare (a function apart).
  *
  * A frame is known by its slot: the address of the word that holds its return address. Frames may
  * be dead without an exit: a longjmp or an exception has unwound them. On one stack, slots fall
@@ -27,24 +28,19 @@
 #ifndef RTRACE_STACK_H
 #define RTRACE_STACK_H
 
-#include "frame.h"
-
-/* A hit: where and when, and the thread it is on. */
-struct rt_hit {
-	struct rt_thread *thread;
-	struct rt_far *far; /* may be null while no frame is deep */
-	u64 slot;
-	u64 word; /* at the slot, if it is an enter; 0: not known */
-	u64 now;
-	u32 stack;
-};
+#include "counter.h"
 
 /* Provided by the includer. */
-static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending);
+/* Returns whether there is a record of the call. */
+static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending);
+static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
+static u64 rt_now(void);
 static u64 rt_trampoline(void); /* 0: there is none */
+static struct rt_thread *rt_thread(const struct rt_hit *hit);
+static struct rt_counted *rt_counted(const struct rt_hit *hit); /* null while nothing is counted */
 
 #define RT_NONE 0xffffffffu
 
@@ -111,10 +107,15 @@ struct rt_walk {
 	struct rt_hit *hit;
 	u32 start; /* downward walks: one above the first frame; upward: the first frame */
 	u32 found; /* RT_NONE or the index of the frame looked for */
-	u32 region;
-	u32 stack;
-	u64 id;
-	u64 slot; /* of the best frame so far */
+	/* What it must have. */
+	union {
+		u32 region;
+		u32 stack;
+	};
+	union {
+		u64 id;
+		u64 slot; /* of the best frame so far */
+	};
 };
 
 /* The frame of a downward walk at a step, null at the end; `index` is set to its place. */
@@ -139,21 +140,27 @@ static long rt_shift_step(u32 step, void *context)
 	if (!to || !from)
 		return 1;
 	*to = *from;
+	rt_move_row(walk->hit, index);
 	return 0;
 }
 
-/* Takes the frame out; those above it move down. */
+/* Those above the frame move down, onto it. */
+static __noinline void rt_shift(struct rt_hit *hit, u32 index)
+{
+	struct rt_walk walk = { .hit = hit, .start = index };
+
+	rt_repeat(RT_FRAMES, rt_shift_step, &walk);
+}
+
+/* Takes the frame out. */
 static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame, u32 index)
 {
 	struct rt_thread *thread = hit->thread;
 
 	if (frame->hooked)
 		thread->hooked--;
-	if (index + 1 < thread->frames) {
-		struct rt_walk walk = { .hit = hit, .start = index };
-
-		rt_repeat(RT_FRAMES, rt_shift_step, &walk);
-	}
+	if (index + 1 < thread->frames)
+		rt_shift(hit, index);
 	thread->frames--;
 }
 
@@ -172,32 +179,47 @@ static long rt_id_step(u32 step, void *context)
 	return 1;
 }
 
-/* The frame with this call id among those below `index`; null if it has ended. */
-static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32 index)
+/* The place of the frame with this call id among those below `index`; RT_NONE if it has ended. */
+static __noinline u32 rt_search_older(struct rt_hit *hit, u64 id, u32 index)
 {
 	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .id = id };
+
+	rt_repeat(RT_FRAMES, rt_id_step, &walk);
+	return walk.found;
+}
+
+/* The same; mostly it is the frame right below. */
+static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
+{
 	struct rt_frame *below;
 
 	if (id == 0 || index == 0)
-		return 0;
+		return RT_NONE;
 	below = rt_frame(hit, index - 1);
 	if (!below)
-		return 0;
-	if (below->id == id)
-		return below;
-	rt_repeat(RT_FRAMES, rt_id_step, &walk);
-	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
+		return RT_NONE;
+	return below->id == id ? index - 1 : rt_search_older(hit, id, index);
 }
 
-/* Ends one frame: its record leaves, its parent gets its time, it is taken out. */
+/* A call leaves, its caller is still there or null. Who reads its record will look for its caller's. */
+static __always_inline void rt_leave(const struct rt_hit *hit, const struct rt_frame *frame, struct rt_frame *caller,
+				     u64 duration, u32 ending)
+{
+	if (rt_emit(hit, frame, duration, ending) && caller)
+		caller->marked = 1;
+}
+
+/* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
-	struct rt_frame *parent = rt_older(hit, frame->parent, index);
+	u32 parent_index = rt_older(hit, frame->parent, index);
+	struct rt_frame *parent = rt_frame(hit, parent_index);
 	u64 duration = hit->now - frame->start;
 
 	if (parent)
 		parent->child += duration;
-	rt_emit(hit->thread->location, frame, duration, ending);
+	rt_measure(hit, index, parent_index);
+	rt_leave(hit, frame, parent, duration, ending);
 	rt_remove(hit, frame, index);
 }
 
@@ -270,19 +292,83 @@ static long rt_caller_step(u32 step, void *context)
 	return 0;
 }
 
-/* The frame that calls the function which is hit; those in the way that the hit proves dead are closed. */
+/*
+ * The hit inside a rare function. The verifier looks at such a function once, on its own, and not
+ * again for each caller, but there it does not know what the pointers in its argument point to, and
+ * its caller no longer does afterwards.
+ */
+static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *given)
+{
+	if (!given)
+		return 0;
+	*hit = *given;
+	hit->thread = rt_thread(given);
+	hit->far = 0;
+	hit->counted = rt_counted(given);
+	return hit->thread && (hit->counted || !rt_counters);
+}
+
+/* The place of the frame that calls the function which is hit; dead ones in the way are closed. */
+rt_rare u32 rt_search_caller(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	if (!hit.now)
+		hit.now = rt_now();
+	walk.hit = &hit;
+	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
+	return walk.found;
+}
+
+/* The frame that calls the function which is hit. */
 static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 {
-	struct rt_walk walk = { .hit = hit };
+	struct rt_counted *counted = hit->counted;
+	struct rt_thread *thread = hit->thread;
 	struct rt_frame *top;
+	u32 found;
 
-	if (hit->thread->frames == 0)
+	if (thread->frames == 0)
 		return 0;
-	top = rt_frame(hit, hit->thread->frames - 1);
+	top = rt_frame(hit, thread->frames - 1);
 	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && !rt_is_dead(hit, top))
 		return top;
-	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
-	return rt_frame(hit, walk.found);
+	found = rt_search_caller(hit);
+	hit->thread = thread;
+	hit->counted = counted;
+	hit->far = 0;
+	return rt_frame(hit, found);
+}
+
+/* What is known of a call when it enters; its caller may be null. */
+static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *frame, const struct rt_frame *caller,
+				     u32 region, u32 hooked)
+{
+	frame->slot = hit->slot;
+	frame->word = hit->word;
+	frame->id = hit->thread->calls;
+	frame->parent = caller ? caller->id : 0;
+	frame->child = 0;
+	frame->region = region;
+	frame->stack = hit->stack;
+	frame->depth = caller ? caller->depth + 1 : 0;
+	frame->hooked = hooked;
+	frame->marked = 0;
+	frame->path = rt_path(hit->thread, caller, region);
+	frame->start = rt_now();
+}
+
+/* A call whose exit is not waited for leaves at once. Apart, because stacks are short in the kernel. */
+static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller, u32 region, u32 ending)
+{
+	struct rt_frame frame;
+
+	rt_begin(hit, &frame, caller, region, 0);
+	rt_measure_nothing(hit);
+	rt_leave(hit, &frame, caller, 0, ending);
 }
 
 /*
@@ -292,43 +378,31 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
 {
 	struct rt_thread *thread = hit->thread;
-	struct rt_frame *parent, *frame;
-	struct rt_frame fresh = {};
+	struct rt_frame *caller, *frame;
 	u32 hooked = policy == RT_POLICY_URETPROBE;
 
 	if (rt_read_slot(hit->slot, &hit->word))
 		hit->word = 0;
-	parent = rt_caller(hit);
-	fresh.start = hit->now;
-	fresh.slot = hit->slot;
-	fresh.word = hit->word;
-	fresh.id = ++thread->calls;
-	fresh.region = region;
-	fresh.stack = hit->stack;
-	fresh.hooked = hooked;
-	if (parent) {
-		fresh.parent = parent->id;
-		fresh.depth = parent->depth + 1;
-	}
-
+	caller = rt_caller(hit);
+	thread->calls++;
 	if (policy == RT_POLICY_INSTANT) {
-		rt_emit(thread->location, &fresh, 0, RT_RETURNED);
+		rt_pass(hit, caller, region, RT_RETURNED);
 		return 0;
 	}
 	/* Hooking is refused where it could harm, or where the kernel would not do it. */
 	if (policy == RT_POLICY_ENTRY_ONLY ||
 	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
-		rt_emit(thread->location, &fresh, 0, RT_UNSEEN);
+		rt_pass(hit, caller, region, RT_UNSEEN);
 		return 0;
 	}
 	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
 		hit->far = rt_far(1);
 	frame = rt_frame(hit, thread->frames);
-	if (!frame) {
+	if (!frame || !rt_count_from_here(hit, thread->frames)) {
 		rt_lost(region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
 		return 0;
 	}
-	*frame = fresh;
+	rt_begin(hit, frame, caller, region, hooked);
 	thread->frames++;
 	thread->hooked += hooked;
 	return 1;
@@ -350,7 +424,7 @@ static long rt_find_step(u32 step, void *context)
 	return 0;
 }
 
-static long rt_above_step(u32 step, void *context)
+static long rt_close_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
 	struct rt_hit *hit = walk->hit;
@@ -358,12 +432,30 @@ static long rt_above_step(u32 step, void *context)
 	u32 index;
 
 	frame = rt_step_down(walk, step, &index);
-	if (!frame || index <= walk->found)
+	if (!frame || index < walk->found)
 		return 1;
 	/* Functions that share the slot end in the same return. */
 	if (frame->slot == hit->slot)
 		rt_close(hit, frame, index, RT_RETURNED);
 	return 0;
+}
+
+/* An exit of another frame than the youngest. Those that the hit proves dead are closed already. */
+rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
+{
+	struct rt_walk walk = { .region = region, .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_find_step, &walk);
+	if (walk.found == RT_NONE)
+		return 0;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_close_step, &walk);
+	return 1;
 }
 
 /*
@@ -372,32 +464,20 @@ static long rt_above_step(u32 step, void *context)
  */
 static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 {
-	struct rt_thread *thread = hit->thread;
-	struct rt_walk walk = { .hit = hit, .region = region, .found = RT_NONE };
-	struct rt_frame *frame;
-	u32 index;
+	u32 frames = hit->thread->frames;
+	struct rt_frame *top;
 
-	if (thread->frames == 0)
+	if (frames == 0)
 		return 0;
-	index = thread->frames - 1;
-	frame = rt_frame(hit, index);
-	if (!frame)
+	top = rt_frame(hit, frames - 1);
+	if (!top)
 		return 0;
-	if (frame->slot != hit->slot || frame->region != region) {
+	if (top->slot != hit->slot || top->region != region) {
 		/* For the dead frames that it closes. */
-		rt_caller(hit);
-		walk.start = thread->frames;
-		rt_repeat(RT_FRAMES, rt_find_step, &walk);
-		if (walk.found == RT_NONE)
-			return 0;
-		walk.start = thread->frames;
-		rt_repeat(RT_FRAMES, rt_above_step, &walk);
-		index = walk.found;
-		frame = rt_frame(hit, index);
-		if (!frame)
-			return 0;
+		rt_search_caller(hit);
+		return rt_exit_below(hit, region);
 	}
-	rt_close(hit, frame, index, RT_RETURNED);
+	rt_close(hit, top, frames - 1, RT_RETURNED);
 	return 1;
 }
 

@@ -40,6 +40,7 @@ unsafe extern "C" {
         read_word: extern "C" fn(*const c_void, u64, *mut u64) -> i32,
         trampoline: u64,
     ) -> *mut RawThread;
+    fn rt_test_fold(test: *mut RawThread, region: u32);
     fn rt_test_free(test: *mut RawThread);
     fn rt_test_enter(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32, policy: u32) -> i32;
     fn rt_test_exit(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> i32;
@@ -50,6 +51,7 @@ unsafe extern "C" {
     fn rt_test_frame(test: *mut RawThread, index: u32, call: *mut CallRecord) -> u32;
     fn rt_test_records(test: *const RawThread, count: *mut u64) -> *const CallRecord;
     fn rt_test_lost(test: *const RawThread, reason: u32) -> u64;
+    fn rt_test_counts_well(test: *const RawThread) -> i32;
     fn rt_test_is_intact(test: *const RawThread) -> i32;
 }
 
@@ -89,6 +91,12 @@ impl Thread {
         // SAFETY: allocates or aborts; the memory lives as long as the thread.
         let raw = unsafe { rt_test_new(LOCATION, is_short, Rc::as_ptr(&memory).cast(), read_word, TRAMPOLINE) };
         Thread { raw, memory }
+    }
+
+    /// From now on calls of the region leave without a record, unless one that they made has one.
+    fn fold(&mut self, region: u32) {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_fold(self.raw, region) }
     }
 
     /// A call enters. Returns whether its exit is waited for.
@@ -148,6 +156,12 @@ impl Thread {
     fn lost(&self, reason: LossCode) -> u64 {
         // SAFETY: the thread lives as long as `self`, and the reason is one of the list.
         unsafe { rt_test_lost(self.raw, reason.0) }
+    }
+
+    /// Whether every record came with what its call counted.
+    fn counts_well(&self) -> bool {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_counts_well(self.raw) != 0 }
     }
 
     /// Whether nothing was written beside the memory of the shadow stack.

@@ -9,8 +9,14 @@
 #ifndef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 #endif
+#ifndef __noinline
+#define __noinline __attribute__((noinline))
+#endif
 
 #include "frame.h"
+
+/* Two counters, both of which count the clock, so that what they must say is known. */
+static const u32 rt_counters = 2;
 
 #define GUARD 0xa5
 #define GUARD_BYTES 256
@@ -23,13 +29,19 @@ struct rt_test {
 	struct rt_thread thread;
 	u8 middle[GUARD_BYTES];
 	struct rt_far far;
+	struct rt_counted counted;
+	struct rt_row rows[RT_FRAMES - RT_ROWS_NEAR];
 	u8 high[GUARD_BYTES];
 	u32 far_made;
 	u32 memory_is_short;
+	u32 has_folded;
+	u32 folded; /* region whose calls leave without a record */
 	const void *memory; /* for read_word */
 	read_word *read_word;
 	u64 trampoline;
+	u64 now;
 	u64 losses[RT_LOSSES];
+	u64 miscounted;
 	struct rt_call *records;
 	u64 count, room;
 };
@@ -47,7 +59,19 @@ static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void
 	}
 }
 
+#define rt_rare static
+
 #include "stack.h"
+
+static struct rt_thread *rt_thread(const struct rt_hit *hit)
+{
+	return hit->thread;
+}
+
+static struct rt_counted *rt_counted(const struct rt_hit *hit)
+{
+	return hit->counted;
+}
 
 static struct rt_call to_call(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
 {
@@ -66,17 +90,34 @@ static struct rt_call to_call(u32 location, const struct rt_frame *frame, u64 du
 	return call;
 }
 
-static void rt_emit(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
+static int is_counted(const struct rt_reading *reading, u64 duration, u64 child)
 {
+	return reading->inclusive == duration && reading->child == child;
+}
+
+static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
+{
+	const struct rt_reading *readings = hit->counted->readings;
 	struct rt_test *test = current;
 
+	test->miscounted += !is_counted(&readings[0], duration, frame->child);
+	test->miscounted += !is_counted(&readings[1], 2 * duration, 2 * frame->child);
+	if (!frame->marked && test->has_folded && frame->region == test->folded)
+		return 0;
 	if (test->count == test->room) {
 		test->room = test->room ? test->room * 2 : 64;
 		test->records = realloc(test->records, test->room * sizeof(*test->records));
 		if (!test->records)
 			abort();
 	}
-	test->records[test->count++] = to_call(location, frame, duration, ending);
+	test->records[test->count++] = to_call(hit->thread->location, frame, duration, ending);
+	return 1;
+}
+
+static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region)
+{
+	(void)thread, (void)caller, (void)region;
+	return 0;
 }
 
 static void rt_lost(u32 region, u32 reason)
@@ -92,9 +133,20 @@ static struct rt_far *rt_far(u32 create)
 	return current->far_made ? &current->far : 0;
 }
 
+static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)
+{
+	(void)create;
+	return index < RT_ROWS_NEAR ? &hit->counted->near[index] : &current->rows[index - RT_ROWS_NEAR];
+}
+
 static int rt_read_slot(u64 slot, u64 *word)
 {
 	return current->read_word(current->memory, slot, word);
+}
+
+static u64 rt_now(void)
+{
+	return current->now;
 }
 
 static u64 rt_trampoline(void)
@@ -120,10 +172,23 @@ struct rt_test *rt_test_new(u32 location, u32 memory_is_short, const void *memor
 	return test;
 }
 
+void rt_test_fold(struct rt_test *test, u32 region)
+{
+	test->has_folded = 1;
+	test->folded = region;
+}
+
 void rt_test_free(struct rt_test *test)
 {
 	free(test->records);
 	free(test);
+}
+
+static void count(struct rt_hit *hit)
+{
+	hit->counted = &current->counted;
+	hit->counted->now[0] = hit->now;
+	hit->counted->now[1] = 2 * hit->now;
 }
 
 static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
@@ -131,6 +196,8 @@ static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
 	struct rt_hit hit = { .thread = &test->thread, .slot = slot, .now = now, .stack = stack };
 
 	current = test;
+	test->now = now;
+	count(&hit);
 	/* As the BPF side does: the alternate signal stack is told without a look at the mappings. */
 	if (stack != RT_STACK_SIGNAL)
 		test->thread.stack_key = stack;
@@ -141,6 +208,7 @@ int rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region
 {
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
+	hit.now = 0;
 	return rt_enter(&hit, region, policy);
 }
 
@@ -156,6 +224,7 @@ void rt_test_abandon(struct rt_test *test, u64 now)
 	struct rt_hit hit = { .thread = &test->thread, .now = now };
 
 	current = test;
+	count(&hit);
 	rt_abandon(&hit);
 }
 
@@ -197,6 +266,11 @@ const struct rt_call *rt_test_records(const struct rt_test *test, u64 *count)
 u64 rt_test_lost(const struct rt_test *test, u32 reason)
 {
 	return test->losses[reason];
+}
+
+int rt_test_counts_well(const struct rt_test *test)
+{
+	return test->miscounted == 0;
 }
 
 int rt_test_is_intact(const struct rt_test *test)

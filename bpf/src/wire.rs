@@ -5,9 +5,11 @@
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
-    rt_call as CallRecord, rt_cookie as CookieBit, rt_ending as EndingCode, rt_event as EventRecord,
-    rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode,
-    rt_loss_key as LossKey, rt_open_thread as OpenThreadRecord, rt_policy as PolicyCode, rt_traced as TracedCode,
+    rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode, rt_ending as EndingCode,
+    rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord,
+    rt_loss as LossCode, rt_loss_key as LossKey, rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord,
+    rt_path as PathRecord, rt_path_key as PathKey, rt_policy as PolicyCode, rt_reading as ReadingRecord,
+    rt_traced as TracedCode,
 };
 
 /// The region of a loss whose region is not known.
@@ -38,7 +40,11 @@ records! {
     EventRecord => "an event",
     LocationRecord => "a location",
     LossKey => "a key of the losses",
+    OpenCallRecord => "a call that still runs",
     OpenThreadRecord => "a thread with open calls",
+    PathKey => "a key of the call paths",
+    PathRecord => "a call path",
+    ReadingRecord => "a reading",
 }
 
 /// Reads a record from the front of `bytes` and returns it with the rest.
@@ -66,8 +72,25 @@ pub fn decode<T: Record>(bytes: &[u8]) -> Result<T, Error> {
     }
 }
 
-#[cfg(test)]
-fn bytes_of<T: Record>(record: &T) -> &[u8] {
+/// Reads `count` readings from the front of `bytes` to the end of `readings`, and returns the rest.
+///
+/// # Errors
+/// [`Error::Decode`] if there are too few bytes.
+pub fn take_readings<'a>(
+    mut bytes: &'a [u8],
+    count: usize,
+    readings: &mut Vec<ReadingRecord>,
+) -> Result<&'a [u8], Error> {
+    for _ in 0..count {
+        let (reading, rest) = take(bytes)?;
+        readings.push(reading);
+        bytes = rest;
+    }
+    Ok(bytes)
+}
+
+/// A record as the kernel side has it.
+pub(crate) fn bytes_of<T: Record>(record: &T) -> &[u8] {
     // SAFETY: a `Record` is plain memory without padding of its own (integers that fill it).
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
 }

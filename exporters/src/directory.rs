@@ -10,7 +10,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{fchown, lchown};
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::{Error, manifest};
 
 /// The user whom a trace belongs to: under `sudo` not the one who writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,17 @@ pub(crate) struct Directory {
     owner: Option<Owner>,
 }
 
+/// The sign that a directory is being written: the kernel takes the lock back when its holder
+/// ends, however that happens.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "held until dropped")] Option<File>);
+
+/// Whether somebody holds the [`Lock`] of a directory.
+pub(crate) fn is_being_written(path: &Path) -> bool {
+    let Ok(directory) = File::open(path) else { return false };
+    flock(&directory, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}
+
 impl Directory {
     /// Makes the directory, or takes one that is there and empty.
     pub(crate) fn create(path: &Path, owner: Option<Owner>) -> Result<Directory, Error> {
@@ -43,6 +57,33 @@ impl Directory {
             Err(error) => return Err(Error::io("create", path)(error)),
         }
         Ok(directory)
+    }
+
+    /// Removes the directory with its folders, where nothing was written.
+    pub(crate) fn discard(&self) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            // A folder that holds something stays, and so does what is not a folder.
+            let _ = fs::remove_dir(entry.path());
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+
+    /// Makes the directory for several traces, or takes one that is there and no trace itself.
+    /// Others may make it at the same time.
+    pub(crate) fn create_around(path: &Path, owner: Option<Owner>) -> Result<(), Error> {
+        match fs::create_dir(path) {
+            Ok(()) => Directory { path: path.to_owned(), owner }.give_away(path),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::io("create", path)(error)),
+            Err(_) if path.join(manifest::NAME).exists() => Err(Error::NotEmpty { path: path.to_owned() }),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Shows that the directory is being written. Not every file system has locks: a recording does
+    /// not fail for want of one.
+    pub(crate) fn lock(&self) -> Lock {
+        let locked = |directory: &File| flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok();
+        Lock(File::open(&self.path).ok().filter(locked))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -142,6 +183,17 @@ mod tests {
         assert!(error.to_string().ends_with("the directory exists and is not empty"), "{error}");
         let error = Directory::create(&parent.path().join("x"), None).unwrap_err();
         assert!(error.to_string().ends_with("Not a directory (os error 20)"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_of_traces_is_shared_but_no_trace_itself() {
+        let parent = tempfile::tempdir().unwrap();
+        let around = parent.path().join("job");
+        Directory::create_around(&around, None).unwrap();
+        Directory::create_around(&around, None).unwrap();
+        fs::write(around.join(manifest::NAME), "{}").unwrap();
+        assert!(matches!(Directory::create_around(&around, None), Err(Error::NotEmpty { .. })));
+        assert!(Directory::create_around(&parent.path().join("no/job"), None).is_err());
     }
 
     #[test]

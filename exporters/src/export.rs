@@ -27,7 +27,7 @@ pub use format::Format;
 pub use formats::FORMATS;
 pub use selection::Selection;
 
-use crate::{Error, Trace};
+use crate::{Error, TraceSet};
 use format::Form;
 use source::Source;
 
@@ -76,7 +76,7 @@ pub struct Exported {
 /// The trace cannot be read, the output not be written, or it is there already. What was written
 /// to a file is gone then; what went into a stream is not.
 pub fn export(
-    trace: &Trace,
+    trace: &TraceSet,
     format: &Format,
     selection: &Selection,
     destination: &Destination,

@@ -116,6 +116,11 @@ impl<'a, T: Row> Decoder<'a, T> {
         self.reader.metadata().num_row_groups()
     }
 
+    /// Number of rows of all row groups.
+    pub(crate) fn rows(&self) -> u64 {
+        self.reader.metadata().row_groups().iter().map(|group| group.num_rows().unsigned_abs()).sum()
+    }
+
     /// The rows of the given row groups, in their order.
     pub(crate) fn read(self, row_groups: Vec<usize>) -> Result<Vec<T>, Error> {
         let Decoder { path, reader, .. } = self;

@@ -2,9 +2,10 @@
 //!
 //! A trace directory is a folder of Parquet files and one `trace.json` that any tool reads without
 //! rtrace; `SCHEMA.md` describes it. [`TraceWriter`] is the sink that fills it while a recording
-//! runs, [`Trace`] opens it again, whether the recording finished, still runs, or was killed.
-//! [`export`] turns a stored trace into one of the [`FORMATS`].
+//! runs, [`Trace`] opens it again, whether the recording finished, still runs, or was killed, and
+//! [`TraceSet`] opens many as one. [`export`] turns a stored trace into one of the [`FORMATS`].
 
+mod consumer;
 mod directory;
 mod error;
 mod export;
@@ -13,12 +14,16 @@ mod manifest;
 mod reader;
 mod schema;
 mod segment;
+mod set;
+mod stream;
 mod table;
 mod writer;
 
+pub use consumer::{Consumer, Delivery};
 pub use directory::Owner;
 pub use error::Error;
 pub use export::{Destination, ExportError, Exported, FORMATS, Format, Selection, export};
-pub use reader::{Trace, Warning};
+pub use reader::{Status, Trace, Warning};
 pub use schema::VERSION;
+pub use set::TraceSet;
 pub use writer::TraceWriter;

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::directory::Directory;
 use crate::{Error, VERSION};
 
-const NAME: &str = "trace.json";
+/// Name of the file that makes a directory a trace.
+pub(crate) const NAME: &str = "trace.json";
 
 /// Whether the recorder said that it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,18 +9,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Process, Region, RegionId,
-    Summary,
+    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, PathProfile, Process,
+    Region, RegionId, Summary,
 };
 
-use crate::Error;
 use crate::file::Decoder;
-use crate::manifest::{Manifest, Status};
+use crate::manifest::{self, Manifest};
 use crate::schema::{Row, Stream};
+use crate::{Error, directory};
 
 /// A stored trace.
 #[derive(Debug)]
 pub struct Trace {
+    directory: PathBuf,
     manifest: Manifest,
     libraries: Vec<Library>,
     regions: Vec<Region>,
@@ -28,7 +29,31 @@ pub struct Trace {
     locations: Vec<Location>,
     calls: Vec<RowGroup>,
     events: Vec<RowGroup>,
+    profile: Vec<PathProfile>,
     warnings: Vec<Warning>,
+}
+
+/// Whether a recording has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It ended well, and the trace is whole.
+    Finished,
+    /// It goes on.
+    Recording,
+    /// It was killed; its last second may be missing. So it looks, too, while another machine
+    /// records into a network file system that keeps no locks.
+    Abandoned,
+}
+
+impl Status {
+    /// The word used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::Finished => "finished",
+            Status::Recording => "recording",
+            Status::Abandoned => "abandoned",
+        }
+    }
 }
 
 /// Something that the trace should hold and does not.
@@ -59,13 +84,14 @@ impl Trace {
         let manifest = Manifest::read(path)?;
         let mut warnings = Vec::new();
         let skipped = match manifest.status {
-            Status::Recording => Some(&mut warnings),
-            Status::Finished => None,
+            manifest::Status::Recording => Some(&mut warnings),
+            manifest::Status::Finished => None,
         };
         let mut segments = Segments { directory: path, skipped };
         let calls = segments.row_groups::<Call>()?;
         let events = segments.row_groups::<Event>()?;
         let mut trace = Trace {
+            directory: path.to_owned(),
             manifest,
             libraries: read_table(path)?,
             regions: read_table(path)?,
@@ -73,13 +99,29 @@ impl Trace {
             locations: read_table(path)?,
             calls,
             events,
+            profile: read_optional_table(path)?,
             warnings,
         };
         trace.libraries.sort_by_key(|library| library.id);
         trace.regions.sort_by_key(|region| region.id);
         trace.processes.sort_by_key(|process| (process.pid, process.start));
         trace.locations.sort_by_key(|location| location.id);
+        trace.profile.sort_by_key(|path| (path.location, path.path));
         Ok(trace)
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether the recording has ended, and how.
+    pub fn status(&self) -> Status {
+        match self.manifest.status {
+            manifest::Status::Finished => Status::Finished,
+            manifest::Status::Recording if directory::is_being_written(&self.directory) => Status::Recording,
+            manifest::Status::Recording => Status::Abandoned,
+        }
     }
 
     /// What was known when the recording began.
@@ -117,6 +159,12 @@ impl Trace {
         &self.locations
     }
 
+    /// The calls folded by call path, by location and path. Empty where every call has a record of
+    /// its own; else all calls are here.
+    pub fn profile(&self) -> &[PathProfile] {
+        &self.profile
+    }
+
     /// The library of that id.
     pub fn library(&self, id: LibraryId) -> Option<&Library> {
         find(&self.libraries, id, |library| library.id)
@@ -146,6 +194,18 @@ impl Trace {
         read_groups(&self.calls).map(|calls| calls.map(Batch::from))
     }
 
+    /// Calls on record, without reading them.
+    ///
+    /// # Errors
+    /// A segment cannot be opened.
+    pub fn recorded_calls(&self) -> Result<u64, Error> {
+        let mut calls = 0;
+        for segment in self.calls.chunk_by(|a, b| a.segment == b.segment) {
+            calls += Decoder::<Call>::open(&segment[0].segment)?.rows();
+        }
+        Ok(calls)
+    }
+
     /// The events in batches, by time within each.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
         read_groups(&self.events)
@@ -170,12 +230,18 @@ impl Trace {
     }
 }
 
-fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
+/// The row of that key in rows sorted by it.
+pub(crate) fn find<T, K: Ord>(rows: &[T], key: K, key_of: impl Fn(&T) -> K) -> Option<&T> {
     rows.binary_search_by_key(&key, key_of).ok().map(|place| &rows[place])
 }
 
 fn read_table<T: Row>(directory: &Path) -> Result<Vec<T>, Error> {
     Decoder::open(&directory.join(T::PLACE))?.read_all()
+}
+
+/// The rows of a file that only some recordings have.
+fn read_optional_table<T: Row>(directory: &Path) -> Result<Vec<T>, Error> {
+    if directory.join(T::PLACE).exists() { read_table(directory) } else { Ok(Vec::new()) }
 }
 
 fn read_groups<T: Stream>(groups: &[RowGroup]) -> impl DoubleEndedIterator<Item = Result<Vec<T>, Error>> {

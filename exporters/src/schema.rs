@@ -4,9 +4,10 @@
 //! nanoseconds in columns that end in `_ns`. `SCHEMA.md` says what each column means.
 
 mod call;
-mod column;
+pub(crate) mod column;
 mod definition;
 mod event;
+mod profile;
 
 use arrow_array::RecordBatch;
 

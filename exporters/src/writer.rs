@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Process, Region, RegionId, Sink,
-    SinkError, Summary, Timestamp,
+    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, PathId, PathProfile, Process,
+    Region, RegionId, Sink, SinkError, Summary, Timestamp,
 };
 
-use crate::directory::Directory;
+use crate::directory::{Directory, Lock};
 use crate::manifest::Manifest;
 use crate::segment::Segments;
 use crate::table::Table;
@@ -24,17 +24,21 @@ const PERIOD: Duration = Duration::from_millis(900);
 /// Writes a recording into a trace directory.
 ///
 /// Dropped without [`finish`](Sink::finish), as after an error, the directory keeps what was
-/// published and says that the recording did not end.
+/// published and says that the recording did not end; a directory in which no recording began goes.
 pub struct TraceWriter {
     directory: Directory,
     manifest: Manifest,
+    begun: bool,
     libraries: Table<LibraryId, Library>,
     regions: Table<RegionId, Region>,
     processes: Table<(u32, Timestamp), Process>,
     locations: Table<LocationId, Location>,
     calls: Segments<Call>,
     events: Segments<Event>,
+    /// Present once there is a profile: recordings without have no such file.
+    profile: Option<Table<(LocationId, PathId), PathProfile>>,
     published: Instant,
+    lock: Option<Lock>,
 }
 
 impl TraceWriter {
@@ -48,15 +52,30 @@ impl TraceWriter {
         let directory = Directory::create(path, owner)?;
         Ok(TraceWriter {
             manifest: Manifest::recording(Header::default()),
+            begun: false,
             libraries: Table::new(),
             regions: Table::new(),
             processes: Table::new(),
             locations: Table::new(),
             calls: Segments::create(&directory)?,
             events: Segments::create(&directory)?,
+            profile: None,
             published: Instant::now(),
+            lock: Some(directory.lock()),
             directory,
         })
+    }
+
+    /// As [`create`](TraceWriter::create), and makes the directory around it unless it is there:
+    /// for one of the traces that [`TraceSet`](crate::TraceSet) opens as one.
+    ///
+    /// # Errors
+    /// As there; and the directory around it is a trace itself.
+    pub fn create_member(path: &Path, owner: Option<Owner>) -> Result<TraceWriter, Error> {
+        if let Some(around) = path.parent() {
+            Directory::create_around(around, owner)?;
+        }
+        TraceWriter::create(path, owner)
     }
 
     fn publish(&mut self) -> Result<(), Error> {
@@ -66,6 +85,9 @@ impl TraceWriter {
         self.locations.publish(&self.directory)?;
         self.events.publish()?;
         self.calls.publish()?;
+        if let Some(profile) = &mut self.profile {
+            profile.publish(&self.directory)?;
+        }
         self.published = Instant::now();
         Ok(())
     }
@@ -75,10 +97,19 @@ impl TraceWriter {
     }
 }
 
+impl Drop for TraceWriter {
+    fn drop(&mut self) {
+        if !self.begun {
+            self.directory.discard();
+        }
+    }
+}
+
 impl Sink for TraceWriter {
     /// A directory with a `trace.json` has all other files, too: it comes last.
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         self.manifest = Manifest::recording(header.clone());
+        self.begun = true;
         let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
         self.named(result)
     }
@@ -102,6 +133,14 @@ impl Sink for TraceWriter {
         self.named(result)
     }
 
+    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
+        let profile = self.profile.get_or_insert_with(Table::new);
+        for path in paths {
+            profile.put((path.location, path.path), path);
+        }
+        Ok(())
+    }
+
     fn event(&mut self, event: &Event) -> Result<(), SinkError> {
         let result = self.events.push(std::slice::from_ref(event));
         self.named(result)
@@ -118,6 +157,7 @@ impl Sink for TraceWriter {
     fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
         self.manifest.finish(summary.clone());
         let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
+        self.lock = None;
         self.named(result)
     }
 }

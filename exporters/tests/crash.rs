@@ -119,6 +119,14 @@ fn missing_and_foreign_files_are_named() {
 }
 
 #[test]
+fn a_recording_that_never_began_leaves_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("trace");
+    drop(TraceWriter::create(&path, None).unwrap());
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_vanished_directory_is_named() {
     let parent = tempfile::tempdir().unwrap();
     let (mut writer, path) = begin(parent.path());

@@ -11,10 +11,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use rtrace_exporters::{Destination, ExportError, Exported, FORMATS, Format, Selection, Trace, export};
+use rtrace_exporters::{Destination, ExportError, Exported, FORMATS, Format, Selection, TraceSet, export};
 use rtrace_model::{LocationId, RegionId, Timestamp};
 
-fn write(trace: &Trace, format: &Format, selection: &Selection, path: &Path) -> Result<Exported, ExportError> {
+fn write(trace: &TraceSet, format: &Format, selection: &Selection, path: &Path) -> Result<Exported, ExportError> {
     let destination = Destination::Path { path: path.to_owned(), force: false, owner: None };
     export(trace, format, selection, &destination, &|part| assert!((0.0..=1.0).contains(&part)))
 }
@@ -98,7 +98,7 @@ fn a_trace_without_calls_can_be_exported() {
     let folder = tempfile::tempdir().unwrap();
     let (mut writer, path) = common::begin(folder.path());
     writer.finish(&common::summary()).unwrap();
-    let trace = Trace::open(&path).unwrap();
+    let trace = TraceSet::open(&path).unwrap();
     for format in FORMATS {
         let exported = write(&trace, format, &Selection::default(), &folder.path().join(format.extension)).unwrap();
         assert_eq!(exported, Exported::default(), "{}", format.name);

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use rtrace_exporters::{Destination, FORMATS, Selection, Trace, export};
+use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
 use rtrace_model::{Call, Definition, Ending, LocationId, Region, RegionId, Sink, SymbolName, Timestamp};
 
 /// Calls on the first thread: an OTF2 file of them has several chunks.
@@ -23,7 +23,7 @@ fn other_readers_find_every_call() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = record(folder.path());
-    let trace = Trace::open(&path).unwrap();
+    let trace = TraceSet::open(&path).unwrap();
     let exports = folder.path().join("exports");
     std::fs::create_dir(&exports).unwrap();
     for format in FORMATS {

@@ -7,7 +7,8 @@ use common::*;
 use proptest::prelude::*;
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Call, Definition, Ending, EventKind, LocationId, Loss, LossReason, RegionId, Sink, Summary, Timestamp,
+    Call, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, PathId, PathProfile,
+    RegionId, Sink, Summary, Timestamp,
 };
 
 #[test]
@@ -57,6 +58,36 @@ fn a_recording_without_calls_has_all_files() {
         assert!(path.join(file).is_file(), "{file}");
     }
     assert_eq!(calls(&Trace::open(&path).unwrap()).unwrap(), []);
+}
+
+#[test]
+fn a_profile() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    let mut histogram = [0; HISTOGRAM_BUCKETS];
+    (histogram[3], histogram[HISTOGRAM_BUCKETS - 1]) = (5, 2);
+    let row = |location, path, calls| PathProfile {
+        path: PathId(path),
+        parent: (path > 1).then_some(PathId(1)),
+        region: RegionId(0),
+        location: LocationId(location),
+        calls,
+        timed: 7,
+        unwound: 3,
+        open: 2,
+        unseen: 1,
+        inclusive: 1 << 60,
+        exclusive: 1 << 59,
+        open_time: 9,
+        min: 4,
+        max: 1 << 58,
+        histogram,
+    };
+    writer.profile(&[row(2, 1, 10), row(1, 7, 10)]).unwrap();
+    writer.profile(&[row(1, 1, 10), row(1, 7, 11)]).unwrap();
+    writer.finish(&summary()).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.profile(), [row(1, 1, 10), row(1, 7, 11), row(2, 1, 10)], "a newer row replaces the older");
 }
 
 #[test]

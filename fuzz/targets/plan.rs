@@ -6,10 +6,10 @@
 #![no_main]
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use rtrace::plan::{Emulation, Hazards, LibrarySource, Options, Plan, PlannedRegion, hazards, plan};
+use rtrace::plan::{Binding, Emulation, Hazards, LibrarySource, Options, Plan, PlannedRegion, hazards, plan};
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
 use rtrace_symbolizer::Image;
 
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn check(image: &Image, bytes: &[u8], hazards: Hazards, exit: Option<ExitPolicy>) {
     let Some(source) = source(bytes) else { return };
-    let options = Options { exit, emulated: Emulation { long_nops: true }, ..Options::default() };
+    let options = Options { exit, emulated: Emulation { long_nops: true }, can_refuse_hooks: true, ..Options::default() };
     let Plan { libraries, .. } = plan(vec![source], hazards, &options, FIRST);
     let regions = &libraries[0].regions;
     assert!(regions.is_sorted_by(|a, b| a.region.file_offset < b.region.file_offset));
@@ -43,8 +43,11 @@ fn check(image: &Image, bytes: &[u8], hazards: Hazards, exit: Option<ExitPolicy>
 fn source(bytes: &[u8]) -> Option<LibrarySource> {
     let image = Image::parse(bytes.to_vec()).ok()?;
     let exports = image.exports().ok()?;
-    let library = Library { id: LibraryId(0), path: "/lib/input.so".into(), build_id: None, device: 0, inode: 0 };
-    Some(LibrarySource { library, attach_path: PathBuf::from("/lib/input.so"), image, exports, ifuncs: Vec::new() })
+    let path = "/lib/input.so";
+    let library = Library { id: LibraryId(0), path: path.into(), build_id: None, device: 0, inode: 0 };
+    let binding = Binding::of(&image, [(path, &image)].into_iter());
+    let image = Arc::new(image);
+    Some(LibrarySource { library, attach_path: path.into(), image, exports, ifuncs: Vec::new(), binding })
 }
 
 /// The file offsets at which a region is probed.

@@ -2,6 +2,7 @@
 //!
 //! Taken from the program headers, as the dynamic linker does; they outlive every kind of stripping.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use object::elf::{self, DynamicTag};
@@ -67,6 +68,14 @@ impl Image {
         names.filter_map(|name| str::from_utf8(name).ok()).filter(|name| !name.is_empty()).collect()
     }
 
+    /// Those of `names` that `.dynsym` defines, for itself and for other files.
+    pub fn defined<'n>(&self, names: &HashSet<&'n str>) -> HashSet<&'n str> {
+        let Ok(Some(table)) = SymbolTable::dynamic(self) else { return HashSet::new() };
+        let defined = table.entries().filter(|entry| entry.is_defined() && !entry.is_local());
+        let defined = defined.filter_map(|entry| str::from_utf8(table.name(entry)?).ok());
+        defined.filter_map(|name| names.get(name).copied()).collect()
+    }
+
     /// Whether `.dynsym` or `.symtab` defines `name`, in any version.
     ///
     /// Looks at all symbols; ask once for each name.
@@ -92,7 +101,7 @@ impl Image {
         offsets.filter_map(move |(_, offset)| str::from_utf8(string_at(table, offset)?).ok())
     }
 
-    fn dynamic_value(&self, tag: DynamicTag) -> Option<u64> {
+    pub(crate) fn dynamic_value(&self, tag: DynamicTag) -> Option<u64> {
         self.dynamic_entries().find(|&(found, _)| found == tag).map(|(_, value)| value)
     }
 

@@ -139,6 +139,11 @@ impl Image {
         Some(segment.address.wrapping_add(offset).wrapping_sub(segment.offset))
     }
 
+    /// What the file loads: the virtual address of each part, and its bytes; sorted.
+    pub fn loaded_parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.segments.iter().filter_map(|segment| Some((segment.address, self.slice(segment.offset, segment.size)?)))
+    }
+
     /// What the file holds from this virtual address to the end of the segment.
     pub fn loaded(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segment_at(address)?;
@@ -260,6 +265,7 @@ mod tests {
             .sum();
         code + image.frame_ranges().len()
             + image.imports().len()
+            + image.slots().len()
             + image.needed().len()
             + strings.iter().flatten().map(|text| text.len()).sum::<usize>()
             + image.build_id().map_or(0, |id| id.len())

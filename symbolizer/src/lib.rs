@@ -23,6 +23,7 @@ mod image;
 pub mod linker;
 pub mod modules;
 pub mod select;
+mod slots;
 mod symtab;
 
 pub use demangle::demangle;
@@ -30,3 +31,4 @@ pub use error::Error;
 pub use exports::{Exports, Function, Refused, RefusedReason, Symbol};
 pub use frames::FrameRange;
 pub use image::Image;
+pub use slots::Slot;

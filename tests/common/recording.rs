@@ -128,7 +128,7 @@ fn check_thread(calls: &[Call]) {
 }
 
 /// Names as the symbol table spells them, with the version only where it tells regions apart.
-fn names(regions: &[Region]) -> HashMap<RegionId, String> {
+pub fn names(regions: &[Region]) -> HashMap<RegionId, String> {
     let preferred = |region: &Region| region.symbols.first().map(|symbol| symbol.symbol.clone());
     let mut uses: HashMap<_, u32> = HashMap::new();
     for region in regions {

@@ -117,15 +117,26 @@ impl Attached {
         }
     }
 
+    /// rtrace's process id.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.rtrace)
+    }
+
     /// Sends rtrace what Ctrl-C sends.
     pub fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.rtrace), Signal::INT).expect("rtrace runs until it is told to end");
+        kill_process(self.pid(), Signal::INT).expect("rtrace runs until it is told to end");
     }
 
     /// Waits until rtrace ends by itself; gives what it printed, and the trace.
     pub fn finish(self) -> (Output, Recording) {
         let output = self.rtrace.wait_with_output().unwrap();
         (output, Recording::open(&trace_directory(&self.folder)))
+    }
+
+    /// Waits until rtrace ends by itself; gives the folder in which the directory `trace` is left.
+    pub fn leave(mut self) -> TempDir {
+        assert!(self.rtrace.wait().unwrap().success());
+        self.folder
     }
 
     /// Kills rtrace; gives the folder in which the directory `trace` is left.

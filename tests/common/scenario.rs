@@ -2,8 +2,12 @@
 //! runs with each other, and the trace with what the target says of itself.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Output;
 
+use tempfile::TempDir;
+
+use super::profile;
 use super::recording::Recording;
 use super::rtrace::{self, Attached, Waiting};
 use super::skip::Turn;
@@ -79,6 +83,23 @@ impl Scenario {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         self.check(&untraced, &traced, &recording);
         Some(recording)
+    }
+
+    /// Runs it under `rtrace run` with calls folded, and checks that the profile is what the program
+    /// says of itself; then runs `check` on the trace.
+    pub fn run_folded(&self, check: impl FnOnce(&Path)) {
+        let Some(_turn) = Turn::take() else { return };
+        let target = self.target();
+        let folder = TempDir::new().unwrap();
+        let directory = folder.path().join("trace");
+        let untraced = target.command(self.name).output().unwrap();
+        let traced = rtrace::record(&self.options_for(&target), &target.command(self.name), &directory);
+        let complaint = String::from_utf8_lossy(&traced.stderr);
+        assert_eq!(truth::behaviour(&traced), truth::behaviour(&untraced), "{complaint}");
+        let told: BTreeMap<_, _> =
+            truth::trees(&traced.stdout).into_iter().map(|(thread, calls)| (thread, calls.paths())).collect();
+        assert_eq!(profile::open(&directory), told);
+        check(&directory);
     }
 
     fn options_for(&self, target: &Target) -> Vec<String> {

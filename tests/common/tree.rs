@@ -57,6 +57,28 @@ impl Forest {
     }
 }
 
+/// Calls by ending, in the order of `Ending::ALL`, of each call path: the names from a root, parted
+/// by slashes.
+pub type Paths = BTreeMap<String, [u64; 4]>;
+
+impl Forest {
+    /// Its calls, folded by call path.
+    pub fn paths(&self) -> Paths {
+        let mut paths = Paths::new();
+        self.add_paths("", 1, &mut paths);
+        paths
+    }
+
+    fn add_paths(&self, callers: &str, times: u64, paths: &mut Paths) {
+        for node in &self.0 {
+            let path = format!("{callers}/{}", node.name);
+            let count = node.count * times;
+            paths.entry(path.clone()).or_default()[node.ending as usize] += count;
+            node.calls.add_paths(&path, count, paths);
+        }
+    }
+}
+
 impl FromIterator<Node> for Forest {
     fn from_iter<I: IntoIterator<Item = Node>>(nodes: I) -> Forest {
         let mut forest = Forest::default();
@@ -143,6 +165,13 @@ fn notation_reads_back() {
 fn equal_neighbours_are_one() {
     assert_eq!(Forest::parse("a(b b*2) a(b*3) a! a!").to_string(), "a*2(b*3) a!*2");
     assert_ne!(Forest::parse("a(b) a"), Forest::parse("a a(b)"));
+}
+
+#[test]
+fn paths_sum_up_calls_by_ending() {
+    let paths = Forest::parse("a*2(b*3 b!) b~ a(b)").paths();
+    let expected = [("/a", [3, 0, 0, 0]), ("/a/b", [7, 2, 0, 0]), ("/b", [0, 0, 1, 0])];
+    assert_eq!(paths, expected.map(|(path, calls)| (path.to_owned(), calls)).into());
 }
 
 #[test]

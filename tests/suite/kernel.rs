@@ -2,13 +2,21 @@
 //! that it cannot trace.
 
 mod attach;
+mod dashboard;
 mod exceptions;
 mod exits;
 mod jumps;
+mod ledger;
+mod leftovers;
 mod linkage;
+mod notebooks;
 mod processes;
+mod profile;
 mod qt;
+mod ranks;
 mod readers;
 mod real_programs;
 mod shapes;
+mod sinks;
+mod surroundings;
 mod threads;

@@ -70,9 +70,35 @@ static void tails(void)
 	truth("visit*100(tail leaf)");
 }
 
+static void call_leaf(void *unused)
+{
+	(void)unused;
+	leaf(0);
+}
+
+static void sleep_and_call_leaf(void *unused)
+{
+	usleep(25000);
+	call_leaf(unused);
+}
+
+static void call_twice(void *unused)
+{
+	visit(call_leaf, unused);
+	visit(sleep_and_call_leaf, unused);
+}
+
+static void pauses(void)
+{
+	for (int i = 0; i < 5; i++)
+		visit(call_twice, NULL);
+	truth("visit*5(visit*2(leaf))");
+}
+
 static const struct scenario scenarios[] = {
 	{ "nested", nested },	{ "branches", branches }, { "mutual", mutual },
 	{ "recursion", recursion }, { "tails", tails },
+	{ "pauses", pauses },
 };
 
 SCENARIOS(scenarios)

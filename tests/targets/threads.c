@@ -40,6 +40,29 @@ static void parallel(void)
 	truth("leaf");
 }
 
+enum { BURST = 30000 };
+
+static void *burst(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < BURST; i++)
+		leaf(i);
+	for (int i = 0; i < BURST; i++)
+		middle(i);
+	truth("leaf*%d middle*%d(leaf*2)", BURST, BURST);
+	return NULL;
+}
+
+static void bursts(void)
+{
+	pthread_t threads[2];
+
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, burst, NULL);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
 static void *few_calls(void *argument)
 {
 	leaf(*(int *)argument);
@@ -52,6 +75,15 @@ static void short_lived(void)
 {
 	for (int i = 0; i < 200; i++)
 		run_thread(few_calls, &i);
+}
+
+// So slowly that a recorder notices the end of each thread before the next begins.
+static void paced(void)
+{
+	for (int i = 0; i < 3; i++) {
+		run_thread(few_calls, &i);
+		usleep(1500000);
+	}
 }
 
 static void call_leaf(void *unused)
@@ -152,7 +184,9 @@ static void cancel_inside_with_cleanup(void)
 
 static const struct scenario scenarios[] = {
 	{ "parallel", parallel },
+	{ "bursts", bursts },
 	{ "short_lived", short_lived },
+	{ "paced", paced },
 	{ "exit", exit_inside },
 	{ "exit_cleanup", exit_inside_with_cleanup },
 	{ "cancel", cancel_inside },

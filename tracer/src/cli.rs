@@ -5,9 +5,14 @@
 
 mod args;
 mod attach;
+mod beside;
+mod clean;
 mod completions;
+mod counters;
+mod diff;
 mod doctor;
 mod export;
+mod info;
 mod message;
 mod plan;
 mod plan_table;
@@ -15,6 +20,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod tui;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,7 +35,7 @@ use args::{Cli, Verb};
 pub enum Outcome {
     /// All is well.
     Complete,
-    /// The answer is no: this machine cannot trace.
+    /// The answer is no: this machine cannot trace, there is a regression.
     Unable,
     /// The record is not complete, and `--strict` was given.
     Incomplete,
@@ -75,7 +81,12 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Tui(options) => tui::tui(options),
         Verb::Export(options) => export::export(options),
+        Verb::Clean(options) => clean::clean(options),
+        Verb::Counters(options) => counters::counters(options),
+        Verb::Diff(options) => diff::diff(options),
+        Verb::Info(options) => info::info(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }

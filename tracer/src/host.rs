@@ -3,6 +3,8 @@
 use rtrace_model::{ClockAnchor, Header, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::rank;
+
 /// Now, on `CLOCK_MONOTONIC`: the clock of all records.
 pub fn now() -> Timestamp {
     Timestamp(nanoseconds(ClockId::Monotonic))
@@ -26,11 +28,26 @@ pub fn header(mechanism: &str) -> Header {
         rtrace_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
         kernel: system.release().to_string_lossy().into_owned(),
-        cpus: std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        cpus: cpus_on_line(),
         command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
         mechanism: mechanism.to_owned(),
         begin: clock_anchor(),
+        boot_id: boot_id(),
+        rank: rank::from_environment(),
+        calibration: Vec::new(),
     }
+}
+
+/// Of the machine, not those that this process is bound to, as launchers do.
+fn cpus_on_line() -> u32 {
+    // SAFETY: takes and gives a number.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    u32::try_from(cpus).unwrap_or(1)
+}
+
+/// What the kernel calls this start of the machine.
+fn boot_id() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim_end().to_owned())
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {

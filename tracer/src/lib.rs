@@ -1,18 +1,24 @@
 //! rtrace: exact, live, out-of-process tracing of library calls on Linux.
 //!
 //! `target` finds what the user named, [`plan`] decides what is probed and how, [`attach`] places
-//! the probes, [`source`] turns the kernel's records into calls, [`pipeline`] hands them to sinks;
+//! the probes, [`counters`] makes ready what is counted, [`source`] turns the kernel's records into calls, [`pipeline`] hands them to sinks;
 //! [`recorder`] is the order in which this happens. The binary adds the command line.
 
 pub mod attach;
+mod calibration;
 pub mod command;
+pub mod counters;
 pub mod host;
+pub mod info;
+pub mod leftovers;
 pub mod newcomers;
 pub mod perf;
 pub mod pipeline;
 pub mod plan;
 pub mod privilege;
+pub mod rank;
 pub mod recorder;
+pub mod replay;
 pub mod report;
 pub mod source;
 pub mod target;

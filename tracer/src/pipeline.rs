@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Sender, bounded};
-use rtrace_model::{Batch, Definition, Event, Header, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Call, Definition, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp};
 
 /// Messages that may wait in front of a sink.
 const WAITING: usize = 16;
@@ -19,6 +19,9 @@ enum Message {
     Begin(Arc<Header>),
     Define(Arc<Definition>),
     Calls(Arc<Batch>),
+    Profile(Arc<Vec<PathProfile>>),
+    Running(Timestamp, Arc<[Call]>),
+    Samples(Arc<[Sample]>),
     Event(Arc<Event>),
     Tick,
     Finish(Arc<Summary>),
@@ -28,6 +31,7 @@ enum Message {
 pub struct Pipeline {
     stages: Vec<Stage>,
     failed: Arc<AtomicBool>,
+    wants_running: bool,
 }
 
 struct Stage {
@@ -39,8 +43,9 @@ impl Pipeline {
     /// Starts a thread for each sink.
     pub fn start(sinks: Vec<Box<dyn Sink>>) -> Pipeline {
         let failed = Arc::new(AtomicBool::new(false));
+        let wants_running = sinks.iter().any(|sink| sink.wants_running());
         let stages = sinks.into_iter().map(|sink| Stage::start(sink, Arc::clone(&failed))).collect();
-        Pipeline { stages, failed }
+        Pipeline { stages, failed, wants_running }
     }
 
     /// Whether a sink has failed; [`finish`](Pipeline::finish) tells why.
@@ -62,6 +67,30 @@ impl Pipeline {
     pub fn calls(&self, batch: Batch) {
         if !batch.is_empty() {
             self.send(Message::Calls(Arc::new(batch)));
+        }
+    }
+
+    /// Call paths whose calls are more than before.
+    pub fn profile(&self, paths: Vec<PathProfile>) {
+        if !paths.is_empty() {
+            self.send(Message::Profile(Arc::new(paths)));
+        }
+    }
+
+    /// Whether a sink wants to know what runs.
+    pub fn wants_running(&self) -> bool {
+        self.wants_running
+    }
+
+    /// The calls that run at `time`.
+    pub fn running(&self, time: Timestamp, calls: Vec<Call>) {
+        self.send(Message::Running(time, calls.into()));
+    }
+
+    /// Values of metrics beside the calls.
+    pub fn samples(&self, samples: Vec<Sample>) {
+        if !samples.is_empty() {
+            self.send(Message::Samples(samples.into()));
         }
     }
 
@@ -107,6 +136,9 @@ impl Stage {
                     Message::Begin(header) => sink.begin(&header),
                     Message::Define(definition) => sink.define(&definition),
                     Message::Calls(batch) => sink.calls(&batch),
+                    Message::Profile(paths) => sink.profile(&paths),
+                    Message::Running(time, calls) => sink.running(time, &calls),
+                    Message::Samples(samples) => sink.samples(&samples),
                     Message::Event(event) => sink.event(&event),
                     Message::Tick => sink.tick(),
                     Message::Finish(summary) => sink.finish(&summary),

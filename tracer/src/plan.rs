@@ -4,12 +4,13 @@
 //! the kernel takes a probe on it, and the way its exit is seen cannot harm the program. What
 //! cannot be probed soundly is refused with a reason, or its exit is not observed, with a reason.
 
+mod binding;
+mod closed;
 mod deny;
 mod entries;
 mod exits;
 pub mod hazards;
 mod instruction;
-mod linkage;
 pub mod pattern;
 mod planner;
 mod recursion;
@@ -20,10 +21,12 @@ mod tests;
 mod text;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rtrace_model::{ExitPolicy, Library, Region, RegionId};
 use rtrace_symbolizer::{Exports, Image, ifunc};
 
+pub use self::binding::Binding;
 pub use self::hazards::Hazards;
 pub use self::instruction::Emulation;
 pub use self::pattern::{Pattern, PatternError};
@@ -60,13 +63,24 @@ pub struct PlannedRegion {
     pub entry: EntrySite,
     /// How they are seen to end.
     pub exit: Exit,
+    /// What decided that.
+    pub choice: Choice,
+}
+
+/// What decides how the exit of a region is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// What holds for all: the options, and the hazards of the program.
+    Common,
+    /// Nothing can unwind through it, whatever else in the program may: its return can be hooked.
+    Closed,
     /// Its return could be hooked, but it may call itself, and the kernel hooks only so many
     /// returns at a time: its exits are probed instead, where they are known.
-    pub calls_itself: bool,
+    CallsItself,
 }
 
 impl PlannedRegion {
-    /// Whether its first instruction is its only exit: one site sees its calls begin and end.
+    /// Whether its enter is seen at its only exit: one site sees its calls begin and end.
     pub fn is_left_at_once(&self) -> bool {
         let own = |site: &ExitSite| site.file_offset == self.entry.file_offset && site.condition.is_none();
         matches!(self.exit.sites(), [site] if own(site))
@@ -111,6 +125,11 @@ impl Exit {
             Exit::RetSites(_) => ExitPolicy::RetSite,
             Exit::EntryOnly(_) => ExitPolicy::EntryOnly,
         }
+    }
+
+    /// Whether no hit of a site is dear.
+    fn is_cheap(&self) -> bool {
+        self.sites().iter().all(|site| site.cost == SiteCost::Emulated)
     }
 
     /// The sites of the exits, where they have some.
@@ -159,6 +178,8 @@ pub struct Options {
     pub emulated: Emulation,
     /// On this kernel a probe on a five-byte nop kills forked children.
     pub nop5_kills_children: bool,
+    /// The kernel side can refuse to hook the return of a single call.
+    pub can_refuse_hooks: bool,
     /// Children are traced too, whatever programs they run.
     pub children: bool,
 }
@@ -171,11 +192,13 @@ pub struct LibrarySource {
     /// The path by which its probes are attached.
     pub attach_path: PathBuf,
     /// Its file.
-    pub image: Image,
+    pub image: Arc<Image>,
     /// Its functions.
     pub exports: Exports,
     /// Implementations of its IFUNCs, where a process has chosen some.
     pub ifuncs: Vec<ifunc::Resolved>,
+    /// Where its calls by name lead.
+    pub binding: Binding,
 }
 
 /// Plans all probes. Region ids count up from `first_region`.

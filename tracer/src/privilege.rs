@@ -222,6 +222,12 @@ impl Error {
     }
 }
 
+/// The process that debugs this one, if one does.
+pub fn debugger_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    field(&status, "TracerPid")?.parse().ok().filter(|&tracer| tracer != 0)
+}
+
 /// How to come by the capabilities that are missing.
 pub fn become_able() -> String {
     if rustix::process::geteuid().is_root() {

@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{LoadOptions, Mechanism, Programs};
-use rtrace_model::{Definition, Event, EventKind, Sink, Summary};
+use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
+use rtrace_model::{Definition, Event, EventKind, Header, Region, Sink, Summary};
 
 use crate::attach::{self, Attachment, Scope};
+use crate::calibration::Calibration;
+use crate::counters::Counters;
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
-use crate::plan::Plan;
+use crate::plan::{Pattern, Plan};
 use crate::source::Source;
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
@@ -25,6 +27,9 @@ const READ_PERIOD: Duration = Duration::from_millis(5);
 
 /// Time between two ticks of the sinks.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Time between two glances at the calls that run.
+const GLANCE_PERIOD: Duration = Duration::from_millis(250);
 
 /// Whose calls are recorded.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +60,14 @@ pub struct Options<'a> {
     pub ring_bytes: u32,
     /// Whether children are recorded too.
     pub follow: bool,
+    /// Whether calls are folded by call path, and which of them are recorded one by one then.
+    pub profile: Option<ProfileOptions>,
+    /// Functions whose calls have no record of their own, unless they made one that has.
+    pub fold: &'a [Pattern],
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
+    /// What is counted on every call.
+    pub counters: &'a Counters,
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
@@ -74,15 +85,24 @@ pub fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    let load =
-        LoadOptions { mechanism: options.mechanism, ring_bytes: options.ring_bytes, follow_children: options.follow };
+    let load = LoadOptions {
+        mechanism: options.mechanism,
+        ring_bytes: options.ring_bytes,
+        follow_children: options.follow,
+        profile: options.profile,
+        counters: &options.counters.sources,
+    };
+    let calibration = Calibration::start(options.mechanism);
     let programs = Programs::load(&load)?;
     let mut recording =
         Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0, blind_windows: 0 };
     recording.choose_processes()?;
     let attachment = recording.attach(plan)?;
     let pipeline = Pipeline::start(sinks);
-    pipeline.begin(host::header(options.mechanism.name()));
+    pipeline.begin(Header { calibration: calibration.finish(), ..host::header(options.mechanism.name()) });
+    for metric in &options.counters.metrics {
+        pipeline.define(Definition::Metric(metric.clone()));
+    }
     recording.announce(&pipeline, plan, attachment);
 
     let drained = std::thread::scope(|scope| {
@@ -122,7 +142,16 @@ impl Recording<'_> {
             Subject::Processes(pids) if !self.options.follow => Scope::Processes(pids),
             _ => Scope::All,
         };
-        attach::attach(self.programs, plan, scope).context("failed to attach")
+        let attachment = attach::attach(self.programs, plan, scope).context("failed to attach")?;
+        for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
+            self.programs.set_level(region.id.0, None)?;
+        }
+        Ok(attachment)
+    }
+
+    fn is_folded(&self, region: &Region) -> bool {
+        let mut names = [&region.name].into_iter().chain(region.symbols.iter().map(|name| &name.symbol));
+        names.any(|name| self.options.fold.iter().any(|pattern| pattern.matches(name)))
     }
 
     /// Tells the sinks what calls will refer to, and what was left out.
@@ -156,12 +185,13 @@ impl Recording<'_> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let mut source = Source::new(self.programs, pipeline, pids)?;
+        let Options { counters, profile, .. } = self.options;
+        let mut source = Source::new(self.programs, &counters.metrics, profile.is_some(), pipeline, pids)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();
         let released = armed();
-        let mut ticks = 0;
+        let (mut ticks, mut glances) = (0, 0);
         while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
             std::thread::sleep(READ_PERIOD);
             source.pass()?;
@@ -174,6 +204,10 @@ impl Recording<'_> {
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 source.tick()?;
+            }
+            if pipeline.wants_running() && begin.elapsed() >= GLANCE_PERIOD * (glances + 1) {
+                glances += 1;
+                source.glance()?;
             }
             let is_over = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
             if is_over || pids.iter().all(|&pid| source.has_ended(pid)) {

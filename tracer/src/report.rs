@@ -12,10 +12,16 @@
 //!   and unwound, not open. Percentiles have three digits.
 //! - *unseen* calls have no duration and are in no time.
 //! - *lost* are calls known to be missing.
+//!
+//! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
+//! as from single calls, save that percentiles are upper bounds, powers of two.
 
+mod chains;
+mod corrected;
+mod diff;
 mod grouping;
 mod groups;
-mod latency;
+mod histogram;
 mod notes;
 mod render;
 mod stats;
@@ -28,8 +34,10 @@ mod walk;
 use std::io::{self, Write};
 use std::path::Path;
 
-use rtrace_exporters::Trace;
+use rtrace_exporters::TraceSet;
 
+use self::corrected::Corrected;
+pub use self::diff::{DiffOptions, diff};
 use self::grouping::Grouping;
 use self::groups::Groups;
 use self::table::Table;
@@ -52,6 +60,21 @@ pub enum Error {
     /// Call paths do not have that figure.
     #[error("failed to sort the call tree by {}: choose calls, inclusive, exclusive or name", .0.name())]
     Sort(Sort),
+    /// Corrected times do not have that figure.
+    #[error("failed to sort corrected times by {}: choose calls, inclusive, exclusive or name", .0.name())]
+    SortCorrected(Sort),
+    /// Nothing is known of what tracing cost.
+    #[error("failed to correct times: what tracing costs was not measured when this was recorded")]
+    NotCalibrated,
+    /// These rows do not have that column.
+    #[error("failed to show column `{0}`: rows of this kind do not have it")]
+    Column(String),
+    /// There is nothing to compare in nodes of a tree.
+    #[error("failed to compare call trees: choose functions or call paths")]
+    Diff,
+    /// Call paths have no distributions.
+    #[error("failed to show histograms of a call tree: choose --by callpath")]
+    Histogram,
 }
 
 /// What a row of the report is.
@@ -68,6 +91,10 @@ pub enum By {
     Library,
     /// A process.
     Process,
+    /// A function and who called it.
+    Caller,
+    /// A function and the whole chain of its callers.
+    Callpath,
 }
 
 /// What comes first: the largest figure, or the first name.
@@ -84,8 +111,12 @@ pub enum Sort {
     Mean,
     /// Median duration.
     P50,
+    /// Duration that one call in ten exceeds.
+    P90,
     /// Duration that one call in a hundred exceeds.
     P99,
+    /// Duration that one call in a thousand exceeds.
+    P999,
     /// Longest duration.
     Max,
     /// Calls known to be missing.
@@ -103,7 +134,9 @@ impl Sort {
             Sort::Exclusive => "exclusive",
             Sort::Mean => "mean",
             Sort::P50 => "p50",
+            Sort::P90 => "p90",
             Sort::P99 => "p99",
+            Sort::P999 => "p99.9",
             Sort::Max => "max",
             Sort::Lost => "lost",
             Sort::Name => "name",
@@ -123,19 +156,46 @@ pub enum Format {
     Json,
 }
 
+/// The least time with callees of a row that is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Min {
+    /// In nanoseconds.
+    Time(u64),
+    /// As a part, 0 to 1, of the time of all rows.
+    Share(f64),
+}
+
+impl Min {
+    /// Whether a row of so much time is shown, of a total of `total` nanoseconds.
+    fn admits(self, time: u64, total: u64) -> bool {
+        match self {
+            Min::Time(min) => time >= min,
+            Min::Share(min) => time as f64 >= min * total as f64,
+        }
+    }
+}
+
 /// What is reported and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// What a row is.
     pub by: By,
     /// Order of rows, in a tree of siblings.
     pub sort: Sort,
+    /// Leave out rows with less time.
+    pub min: Option<Min>,
+    /// The figures to show, by their headings; those that are usual where there are none.
+    pub columns: Vec<String>,
+    /// Show distributions of durations instead of figures.
+    pub histogram: bool,
     /// Most rows; of a tree those with most inclusive time.
     pub limit: Option<usize>,
     /// How it is written.
     pub format: Format,
     /// Columns of the terminal, if it is one: names are cut to fit.
     pub width: Option<u16>,
+    /// Whether times are also given without what tracing itself took; by function alone.
+    pub corrected: bool,
 }
 
 /// A report before it is given a format.
@@ -150,7 +210,7 @@ struct Report {
 /// # Errors
 /// The trace cannot be read, `out` not be written, or the order does not suit the rows.
 pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
-    let trace = Trace::open(directory)?;
+    let trace = TraceSet::open(directory)?;
     let report = sum_up(&trace, options)?;
     match options.format {
         Format::Table => render::table(&report, options.width, out)?,
@@ -160,28 +220,54 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-fn sum_up(trace: &Trace, options: &Options) -> Result<Report, Error> {
+fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
+    let mut imbalance = None;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
-        Some(grouping) => {
-            let walk = walk(trace, Groups::new(grouping))?;
-            (walk.visitor.table(options.sort, &losses), walk.lost_callers)
+        _ if options.corrected => {
+            let walk = walk(trace, Corrected::new(trace)?)?;
+            (walk.visitor.table(options.sort)?, walk.lost_callers)
         }
+        Some(grouping) => {
+            let mut walk = walk(trace, Groups::new(grouping))?;
+            if matches!(options.by, By::Thread | By::Process) {
+                imbalance = walk.visitor.imbalance();
+            }
+            let table = if options.histogram {
+                walk.visitor.histograms(options.sort, options.min, options.limit)
+            } else {
+                walk.visitor.table(options.sort, &losses)
+            };
+            (table, walk.lost_callers)
+        }
+        None if options.histogram => return Err(Error::Histogram),
         None => {
             let order = tree::Order::new(options.sort)?;
             let walk = walk(trace, Tree::default())?;
             (walk.visitor.table(trace, order, options.limit), walk.lost_callers)
         }
     };
-    let left_out = table.limit(options.limit);
-    let notes = notes::notes(trace, &losses, lost_callers, left_out)?;
+    let left_out = if options.histogram {
+        table.left_out
+    } else {
+        if let Some(min) = options.min {
+            table.at_least(min);
+        }
+        table.limit(options.limit)
+    };
+    if !options.columns.is_empty() {
+        table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
+    }
+    let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
+    notes.extend(imbalance.map(notes::imbalance));
     Ok(Report { title: notes::title(trace), table, notes })
 }
 
-fn walk<V: walk::Visitor>(trace: &Trace, visitor: V) -> Result<Walk<V>, Error> {
+fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
+    walk.paths(trace.profile());
     let mut calls = Vec::new();
-    for batch in trace.calls().rev() {
+    for batch in trace.unfolded_calls().rev() {
         calls.append(&mut batch?.into_calls());
         if calls.len() >= CHUNK {
             walk.chunk(&mut calls);
@@ -238,15 +324,59 @@ rows left out: 1
     }
 
     #[test]
+    fn rows_can_be_left_out_and_figures_chosen() {
+        let folder = finished();
+        let columns = ["p99.9", "calls"].map(str::to_owned).to_vec();
+        for min in [Min::Share(0.5), Min::Time(2_000)] {
+            let options = Options { min: Some(min), columns: columns.clone(), ..Options::default() };
+            let text = report(folder.path(), &options);
+            let (rows, notes) = text.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
+            assert_eq!(rows, "   p99.9  calls  library    function\n5.000 us      1  libone.so  a");
+            assert!(notes.starts_with("rows left out: 1\n"), "{notes}");
+        }
+        let options = Options { by: By::Tree, min: Some(Min::Time(101)), format: Format::Csv, ..Options::default() };
+        assert_eq!(report(folder.path(), &options).lines().count(), 3);
+    }
+
+    #[test]
+    fn histograms_are_of_the_first_rows() {
+        let folder = finished();
+        let options = Options { histogram: true, limit: Some(1), format: Format::Csv, ..Options::default() };
+        assert_eq!(
+            report(folder.path(), &options),
+            "\
+from_ns,below_ns,calls,share,region,file_offset,library,function
+4096,8192,1,1.000000,0,64,libone.so,a
+"
+        );
+    }
+
+    #[test]
+    fn what_a_tree_lacks_is_said() {
+        let folder = finished();
+        let error = |options: Options| run(folder.path(), &options, &mut Vec::new()).unwrap_err().to_string();
+        let tree = || Options { by: By::Tree, ..Options::default() };
+        let p50 = vec!["p50".to_owned()];
+        assert_eq!(
+            error(Options { columns: p50, ..tree() }),
+            "failed to show column `p50`: rows of this kind do not have it"
+        );
+        assert_eq!(
+            error(Options { histogram: true, ..tree() }),
+            "failed to show histograms of a call tree: choose --by callpath"
+        );
+    }
+
+    #[test]
     fn csv_has_all_columns_in_nanoseconds() {
         let folder = finished();
         assert_eq!(
             report(folder.path(), &Options { format: Format::Csv, sort: Sort::Calls, ..Options::default() }),
             "\
-calls,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p99_ns,max_ns,lost,returned,unwound,open,unseen,\
+calls,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,returned,unwound,open,unseen,\
 region,file_offset,library,function
-2,1590,1590,100,795,100,1490,1490,0,2,0,0,0,1,64,libone.so,b
-1,5000,3510,5000,5000,5000,5000,5000,0,1,0,0,0,0,64,libone.so,a
+2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,2,0,0,0,1,64,libone.so,b
+1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,1,0,0,0,0,64,libone.so,a
 "
         );
         assert_eq!(
@@ -271,7 +401,7 @@ node,parent,depth,region,calls,share,inclusive_ns,exclusive_ns,library,function
         assert_eq!(value["rows"][1]["thread"], "worker");
         assert_eq!(value["rows"][1]["inclusive_ns"], 100);
         assert_eq!(value["rows"][1]["lost"], 2);
-        assert_eq!(value["notes"].as_array().unwrap().len(), 1);
+        assert_eq!(value["notes"].as_array().unwrap().len(), 2);
     }
 
     #[test]

@@ -3,18 +3,23 @@
 //! It keeps no more than a batch and one definition per thread and process.
 
 mod open;
+mod paths;
 mod processes;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rtrace_bpf::wire::{
-    CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION, comm,
+    CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION, ReadingRecord,
+    comm,
 };
-use rtrace_bpf::{Error, Programs, Reader};
+use rtrace_bpf::{Error, Programs, Reader, Records};
 use rtrace_model::{
-    Call, Definition, Ending, Event, EventKind, Location, LocationId, Loss, LossReason, RegionId, Summary, Timestamp,
+    Batch, Call, Definition, Ending, Event, EventKind, Location, LocationId, Loss, LossReason, Metric, Reading,
+    RegionId, Summary, Timestamp,
 };
 
+use self::open::OpenCalls;
+use self::paths::Paths;
 use self::processes::Processes;
 use crate::host;
 use crate::pipeline::Pipeline;
@@ -27,33 +32,46 @@ pub struct Source<'a> {
     programs: &'a Programs,
     pipeline: &'a Pipeline,
     reader: Reader<'a>,
-    calls: Vec<CallRecord>,
-    events: Vec<EventRecord>,
+    /// What is counted on every call.
+    metrics: &'a [Metric],
+    records: Records,
     locations: HashMap<u32, Location>,
     processes: Processes,
     bad_records: u64,
     reported: HashMap<(LossReason, Option<RegionId>), u64>,
+    /// Metrics known to be estimates.
+    estimated: HashSet<usize>,
     other_processes: bool,
+    /// Where calls are folded.
+    paths: Option<Paths>,
     summary: Summary,
 }
 
 impl<'a> Source<'a> {
-    /// A source for the processes that the user named.
+    /// A source for the processes that the user named; `metrics` are those of the programs' counters.
     ///
     /// # Errors
     /// The rings cannot be mapped.
-    pub fn new(programs: &'a Programs, pipeline: &'a Pipeline, pids: &[u32]) -> Result<Source<'a>, Error> {
+    pub fn new(
+        programs: &'a Programs,
+        metrics: &'a [Metric],
+        is_folded: bool,
+        pipeline: &'a Pipeline,
+        pids: &[u32],
+    ) -> Result<Source<'a>, Error> {
         let mut source = Source {
             programs,
             pipeline,
             reader: programs.reader()?,
-            calls: Vec::new(),
-            events: Vec::new(),
+            metrics,
+            records: Records::default(),
             locations: HashMap::new(),
             processes: Processes::default(),
             bad_records: 0,
             reported: HashMap::new(),
+            estimated: HashSet::new(),
             other_processes: false,
+            paths: is_folded.then(Paths::default),
             summary: Summary::default(),
         };
         for &pid in pids {
@@ -87,23 +105,25 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A ring or map cannot be read.
     pub fn pass(&mut self) -> Result<usize, Error> {
-        self.bad_records += self.reader.read(&mut self.calls, &mut self.events)?;
-        let records = self.calls.len() + self.events.len();
+        let mut records = std::mem::take(&mut self.records);
+        self.reader.read(&mut records)?;
+        self.bad_records += records.bad_records;
+        let counters = self.metrics.len();
         // A thread's name is looked up before its end makes the kernel side forget it.
-        let calls = std::mem::take(&mut self.calls);
-        for batch in calls.chunks(BATCH) {
-            for call in batch {
+        for (number, calls) in records.calls.chunks(BATCH).enumerate() {
+            for call in calls {
                 self.discover(call.location)?;
             }
-            let batch: Vec<Call> = batch.iter().map(call_of).collect();
-            self.hand_over(batch);
+            let first = number * BATCH * counters;
+            let readings = records.readings[first..first + calls.len() * counters].iter().map(reading_of).collect();
+            self.hand_over(Batch::measured(calls.iter().map(call_of).collect(), counters, readings));
         }
-        self.calls = calls;
-        self.calls.clear();
-        for event in std::mem::take(&mut self.events) {
-            self.happened(&event)?;
+        for event in &records.events {
+            self.happened(event)?;
         }
-        Ok(records)
+        let count = records.calls.len() + records.events.len();
+        self.records = records;
+        Ok(count)
     }
 
     /// Lets the sinks know that time passes, and what went missing meanwhile.
@@ -111,8 +131,29 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A map cannot be read.
     pub fn tick(&mut self) -> Result<(), Error> {
+        self.report_paths()?;
         self.report_losses()?;
+        self.report_estimates();
         self.pipeline.tick();
+        Ok(())
+    }
+
+    /// Lets the sinks know which calls run.
+    ///
+    /// # Errors
+    /// The frames cannot be read.
+    pub fn glance(&mut self) -> Result<(), Error> {
+        let threads = self.programs.open_calls()?;
+        let now = host::now();
+        let mut running = Vec::new();
+        for thread in threads {
+            let calls = open::running_of(&thread, now);
+            if !calls.is_empty() {
+                self.discover(thread.thread.location)?;
+                running.extend(calls);
+            }
+        }
+        self.pipeline.running(now, running);
         Ok(())
     }
 
@@ -126,24 +167,35 @@ impl<'a> Source<'a> {
         for thread in self.programs.open_calls()? {
             let id = thread.thread.location;
             self.discover(id)?;
-            self.hand_over(open::calls_of(&thread, end.monotonic));
+            let open = OpenCalls::of(&thread, self.metrics.len(), end.monotonic);
+            if let Some(known) = &mut self.paths {
+                open.with_paths().for_each(|(call, path)| known.add_open(path, call));
+            }
+            self.hand_over(open.recorded());
             if let Some(location) = self.locations.get_mut(&id) {
                 location.calls_entered = Some(thread.thread.calls);
                 location.name = comm(&thread.thread.comm);
                 self.pipeline.define(Definition::Location(location.clone()));
             }
         }
+        self.report_paths()?;
+        if let Some(paths) = &self.paths {
+            let recorded = self.summary.calls;
+            paths.count(&mut self.summary);
+            self.summary.folded = self.summary.calls.saturating_sub(recorded);
+        }
         self.summary.locations = self.locations.len() as u64;
         self.summary.losses = self.losses()?;
         self.report_losses()?;
+        self.report_estimates();
         self.summary.exits_without_enter = self.programs.exits_without_enter();
         self.summary.end = end;
         Ok(self.summary)
     }
 
-    fn hand_over(&mut self, batch: Vec<Call>) {
+    fn hand_over(&mut self, batch: Batch) {
         self.summary.calls += batch.len() as u64;
-        for call in &batch {
+        for call in &*batch {
             match call.ending {
                 Ending::Returned => {}
                 Ending::Unwound => self.summary.unwound += 1,
@@ -151,7 +203,19 @@ impl<'a> Source<'a> {
                 Ending::Unseen => self.summary.unseen += 1,
             }
         }
-        self.pipeline.calls(batch.into());
+        self.pipeline.calls(batch);
+    }
+
+    /// Tells the sinks which call paths have more calls than before.
+    fn report_paths(&mut self) -> Result<(), Error> {
+        let Some(mut paths) = self.paths.take() else { return Ok(()) };
+        let rows = paths.read(self.programs)?;
+        for row in &rows {
+            self.discover(row.location.0)?;
+        }
+        self.pipeline.profile(rows);
+        self.paths = Some(paths);
+        Ok(())
     }
 
     /// Defines a location that calls refer to.
@@ -212,6 +276,9 @@ impl<'a> Source<'a> {
             self.pipeline.define(Definition::Location(location.clone()));
             self.locations.insert(id, location);
             self.programs.forget_location(id)?;
+            if let Some(paths) = &mut self.paths {
+                paths.location_ended(id);
+            }
         }
         Ok(())
     }
@@ -227,6 +294,16 @@ impl<'a> Source<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Tells once of each counter that did not count all the time.
+    fn report_estimates(&mut self) {
+        for (index, metric) in self.metrics.iter().enumerate() {
+            if self.programs.is_estimated(index) && self.estimated.insert(index) {
+                let kind = EventKind::Estimated { metric: metric.name.clone() };
+                self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
+            }
+        }
     }
 
     fn losses(&self) -> Result<Vec<Loss>, Error> {
@@ -258,6 +335,10 @@ fn call_of(record: &CallRecord) -> Call {
     }
 }
 
+fn reading_of(record: &ReadingRecord) -> Reading {
+    Reading { inclusive: record.inclusive, child: record.child }
+}
+
 fn location_of(id: u32, record: &LocationRecord) -> Location {
     let has_ended = record.end != 0;
     Location {
@@ -278,6 +359,7 @@ fn loss_of(key: &LossKey, count: u64) -> Loss {
         LossCode::RT_LOSS_NO_MEMORY => LossReason::NoMemory,
         LossCode::RT_LOSS_TOO_MANY_LOCATIONS => LossReason::TooManyLocations,
         LossCode::RT_LOSS_EVENT => LossReason::EventLost,
+        LossCode::RT_LOSS_TOO_MANY_PATHS => LossReason::TooManyPaths,
         _ => LossReason::BadRecord,
     };
     Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rtrace_model::{Library, LibraryId};
 use rtrace_symbolizer::linker::{self, Environment};
@@ -15,7 +16,7 @@ use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select};
 
 use crate::perf::mappings::Mapping;
-use crate::plan::{Hazards, LibrarySource, hazards};
+use crate::plan::{Binding, Hazards, LibrarySource, hazards};
 
 /// The word that names the program itself instead of a library.
 const EXECUTABLE: &str = "exe";
@@ -116,7 +117,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
             File::NotYetMapped(_) => None,
         };
         let library = LibraryId(libraries.len() as u32);
-        libraries.push(source(library, file.name(), &file.path(), images.take(id, &file.path())?, module)?);
+        libraries.push(images.source(id, library, file.name(), &file.path(), module)?);
     }
     Ok(Target { libraries, hazards })
 }
@@ -142,10 +143,8 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
     let mut libraries = Vec::new();
     for module in new {
         let library = LibraryId(first.0 + libraries.len() as u32);
-        let found = images
-            .take((module.device, module.inode), &module.open_path())
-            .and_then(|image| source(library, &module.path, &module.open_path(), image, Some(module)));
-        libraries.extend(found.ok());
+        let id = (module.device, module.inode);
+        libraries.extend(images.source(id, library, &module.path, &module.open_path(), Some(module)).ok());
     }
     Target { libraries, hazards }
 }
@@ -189,8 +188,11 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
     if let Ok(id) = identity(path)
         && known.insert(id)
     {
+        for module in modules::of_process(mapping.pid).unwrap_or_default() {
+            images.read((module.device, module.inode), &module.path, &module.open_path());
+        }
         images.read(id, &mapping.path, path);
-        libraries.extend(images.take(id, path).and_then(|image| source(first, &mapping.path, path, image, None)).ok());
+        libraries.extend(images.source(id, first, &mapping.path, path, None).ok());
     }
     Target { libraries, hazards: images.hazards() }
 }
@@ -239,32 +241,9 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
     for (id, path) in files {
         let module = own.iter().find(|module| (module.device, module.inode) == id);
         let library = LibraryId(libraries.len() as u32);
-        libraries.push(source(library, &path, &path, images.take(id, &path)?, module)?);
+        libraries.push(images.source(id, library, &path, &path, module)?);
     }
     Ok(Target { libraries, hazards })
-}
-
-fn source(
-    id: LibraryId,
-    path: &Path,
-    attach_path: &Path,
-    image: Image,
-    mapped: Option<&Module>,
-) -> Result<LibrarySource, Error> {
-    let exports = image.exports()?;
-    if exports.functions.is_empty() {
-        return Err(Error::NoFunctions(path.to_owned()));
-    }
-    let (device, inode) = identity(attach_path)?;
-    let library = Library {
-        id,
-        path: String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned(),
-        build_id: image.build_id(),
-        device,
-        inode,
-    };
-    let ifuncs = mapped.map(|module| ifunc::resolve(module.pid, module, &image, &exports)).unwrap_or_default();
-    Ok(LibrarySource { library, attach_path: attach_path.to_owned(), image, exports, ifuncs })
 }
 
 fn identity(path: &Path) -> Result<(u64, u64), Error> {
@@ -273,26 +252,65 @@ fn identity(path: &Path) -> Result<(u64, u64), Error> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
+/// Device and inode.
+type FileId = (u64, u64);
+
 /// Every file once; one that cannot be read is left out, as it cannot be judged.
 #[derive(Default)]
 struct ImageCache {
-    images: HashMap<(u64, u64), (String, Option<Image>)>,
+    images: HashMap<FileId, (String, Option<Arc<Image>>)>,
 }
 
 impl ImageCache {
-    fn read(&mut self, id: (u64, u64), name: &Path, path: &Path) {
-        self.images.entry(id).or_insert_with(|| (name.display().to_string(), Image::open(path).ok()));
+    fn read(&mut self, id: FileId, name: &Path, path: &Path) {
+        let read = || (name.display().to_string(), Image::open(path).ok().map(Arc::new));
+        self.images.entry(id).or_insert_with(read);
+    }
+
+    fn readable(&self) -> impl Iterator<Item = (&str, &Image)> {
+        self.images.values().filter_map(|(name, image)| Some((name.as_str(), image.as_deref()?)))
     }
 
     fn hazards(&self) -> Hazards {
-        let readable = self.images.values().filter_map(|(name, image)| Some((name.as_str(), image.as_ref()?)));
-        hazards::of_images(readable)
+        hazards::of_images(self.readable())
     }
 
-    fn take(&mut self, id: (u64, u64), path: &Path) -> Result<Image, Error> {
-        match self.images.get_mut(&id).and_then(|(_, image)| image.take()) {
-            Some(image) => Ok(image),
-            None => Ok(Image::open(path)?),
+    /// Where the calls of a library lead, if all modules are known.
+    fn binding(&self, image: &Image) -> Binding {
+        let all = self.images.values().all(|(_, image)| image.is_some());
+        if all { Binding::of(image, self.readable()) } else { Binding::default() }
+    }
+
+    /// A chosen file, by its device and inode; `mapped`: how a process maps it.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds no function.
+    fn source(
+        &self,
+        file: FileId,
+        id: LibraryId,
+        path: &Path,
+        attach_path: &Path,
+        mapped: Option<&Module>,
+    ) -> Result<LibrarySource, Error> {
+        let image = match self.images.get(&file) {
+            Some((_, Some(image))) => Arc::clone(image),
+            _ => Arc::new(Image::open(attach_path)?),
+        };
+        let exports = image.exports()?;
+        if exports.functions.is_empty() {
+            return Err(Error::NoFunctions(path.to_owned()));
         }
+        let (device, inode) = identity(attach_path)?;
+        let library = Library {
+            id,
+            path: String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned(),
+            build_id: image.build_id(),
+            device,
+            inode,
+        };
+        let ifuncs = mapped.map(|module| ifunc::resolve(module.pid, module, &image, &exports)).unwrap_or_default();
+        let binding = self.binding(&image);
+        Ok(LibrarySource { library, attach_path: attach_path.to_owned(), image, exports, ifuncs, binding })
     }
 }

@@ -22,7 +22,11 @@ struct Script {
 
 impl Script {
     fn run(text: &str) -> Script {
-        let mut script = Script { thread: Thread::new(), now: 0, exits_without_enter: 0 };
+        Script::run_on(Thread::new(), text)
+    }
+
+    fn run_on(thread: Thread, text: &str) -> Script {
+        let mut script = Script { thread, now: 0, exits_without_enter: 0 };
         text.split_ascii_whitespace().for_each(|token| script.step(token));
         script
     }
@@ -91,6 +95,7 @@ fn check(script: &str, expected: &[&str]) {
     assert_eq!(script.thread.records().iter().map(line).collect::<Vec<_>>(), expected);
     assert_eq!(script.exits_without_enter, 0);
     assert!(script.thread.is_intact());
+    assert!(script.thread.counts_well());
 }
 
 #[test]
@@ -98,6 +103,18 @@ fn nested_calls() {
     check(
         "a+100 b+80 b-80 c+80 d+60 d-60 c-80 a-100",
         &["b 2<1 1 returned 10/0", "d 4<3 2 returned 10/0", "c 3<1 1 returned 30/10", "a 1<0 0 returned 70/40"],
+    );
+}
+
+#[test]
+fn a_folded_call_has_a_record_if_one_that_it_made_has() {
+    let mut thread = Thread::new();
+    thread.fold(u32::from(b'b'));
+    let script = Script::run_on(thread, "b+120 a+100 b+80 c+60i b-80 b+80 b-80 b+80 b+60 b-60 b-80 a-100 b-120");
+    let recorded: Vec<_> = script.thread.records().iter().map(line).collect();
+    assert_eq!(
+        recorded,
+        ["c 4<3 3 returned 0/0", "b 3<2 2 returned 20/0", "a 2<1 1 returned 100/60", "b 1<0 0 returned 120/100",]
     );
 }
 
@@ -130,6 +147,7 @@ fn recursion_beyond_the_near_frames() {
         recurse(&mut thread, depth, PolicyCode::RT_POLICY_RET_SITE);
         assert_recursion(thread.records(), depth, depth);
         assert!(thread.is_intact());
+        assert!(thread.counts_well());
     }
 }
 
@@ -142,6 +160,7 @@ fn calls_too_deep_are_lost_and_the_others_exact() {
     assert_eq!(thread.lost(LossCode::RT_LOSS_TOO_DEEP), 10);
     assert_eq!(thread.calls(), depth);
     assert!(thread.is_intact());
+    assert!(thread.counts_well());
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn run(thread: &mut Thread, op: Op, now: u64) {
 /// What holds after any sequence of hits.
 fn assert_rules(thread: &mut Thread, now: u64) {
     assert!(thread.is_intact());
+    assert!(thread.counts_well());
     let frames = thread.frames();
     assert!(frames.len() <= FRAMES as usize);
     assert_eq!(frames.iter().filter(|frame| frame.hooked).count(), thread.hooked() as usize);

@@ -359,6 +359,7 @@ impl Machine {
             }
         }
         assert!(self.thread.is_intact());
+        assert!(self.thread.counts_well());
         let mut recorded = self.thread.records().to_vec();
         recorded.sort_by_key(|call| call.id);
         (self.calls.into_iter().map(|call| call.record).collect(), recorded)

@@ -11,7 +11,7 @@ use super::paths::Step;
 use super::spool::{Measured, Spool, Spooler};
 use super::threads::{Program, Threads};
 use super::{ExportError, Exported, Selection};
-use crate::Trace;
+use crate::TraceSet;
 
 /// Calls between two words on the progress.
 const STEP: u64 = 1 << 16;
@@ -20,7 +20,7 @@ const STEP: u64 = 1 << 16;
 ///
 /// Derefs to the trace.
 pub(super) struct Source<'a> {
-    trace: &'a Trace,
+    trace: &'a TraceSet,
     pub(super) threads: Threads,
     selection: &'a Selection,
     progress: &'a dyn Fn(f64),
@@ -28,15 +28,15 @@ pub(super) struct Source<'a> {
 }
 
 impl Deref for Source<'_> {
-    type Target = Trace;
+    type Target = TraceSet;
 
-    fn deref(&self) -> &Trace {
+    fn deref(&self) -> &TraceSet {
         self.trace
     }
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(trace: &'a Trace, selection: &'a Selection, progress: &'a dyn Fn(f64)) -> Source<'a> {
+    pub(super) fn new(trace: &'a TraceSet, selection: &'a Selection, progress: &'a dyn Fn(f64)) -> Source<'a> {
         let findings = RefCell::default();
         Source { trace, threads: Threads::of(trace), selection, progress, findings }
     }
@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
     /// `share` is the part of the whole work that reading is.
     fn read(&self, share: f64) -> impl Iterator<Item = Result<Batch, ExportError>> {
         let batches = self.trace.calls();
-        let whole = batches.size_hint().0.max(1) as f64;
+        let whole = self.trace.batches().max(1) as f64;
         batches.enumerate().map(move |(place, batch)| {
             (self.progress)(share * place as f64 / whole);
             Ok(self.selection.apply(batch?))

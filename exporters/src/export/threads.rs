@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rtrace_model::{Location, LocationId, Process, Timestamp};
 
-use crate::Trace;
+use crate::TraceSet;
 
 /// Numbers from here on are no process or thread ids: the kernel's end at 2²².
 const FIRST_NUMBER: u32 = 1 << 30;
@@ -44,7 +44,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    pub(super) fn of(trace: &Trace) -> Threads {
+    pub(super) fn of(trace: &TraceSet) -> Threads {
         let mut programs = vec![program_of(0, None)];
         let mut places: HashMap<(u32, Option<Timestamp>), usize> = HashMap::new();
         let mut threads = BTreeMap::new();

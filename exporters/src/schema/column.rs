@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
 
 /// What is wrong with a column.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,11 @@ pub(crate) fn optional_int64(values: impl Iterator<Item = Option<u64>>) -> Array
 pub(crate) fn optional_int32(values: impl Iterator<Item = Option<u32>>) -> ArrayRef {
     let saturate = |value| i32::try_from(value).unwrap_or(i32::MAX);
     Arc::new(Int32Array::from_iter(values.map(|value| value.map(saturate))))
+}
+
+/// A column of truth values.
+pub(crate) fn boolean(values: impl Iterator<Item = bool>) -> ArrayRef {
+    Arc::new(BooleanArray::from_iter(values.map(Some)))
 }
 
 /// A column of texts.
@@ -119,6 +124,13 @@ impl<'a> Columns<'a> {
     pub(crate) fn bits64(&self, name: &str) -> Result<Vec<u64>, ColumnError> {
         let signed = required(name, self.integers::<Int64Type, i64>(name)?)?;
         Ok(signed.into_iter().map(i64::cast_unsigned).collect())
+    }
+
+    /// A column that the first traces of this version do not have: there it is false.
+    pub(crate) fn added_boolean(&self, name: &str) -> Result<Vec<bool>, ColumnError> {
+        let Some(array) = self.0.column_by_name(name) else { return Ok(vec![false; self.rows()]) };
+        let values = array.as_boolean_opt().ok_or_else(|| self.type_error(name, array))?;
+        required(name, values.iter().collect())
     }
 
     fn strings(&self, name: &str) -> Result<&'a StringArray, ColumnError> {

@@ -62,6 +62,7 @@ impl Row for Region {
             ("file_offset", column::int64(regions().map(|region| region.file_offset)), false),
             ("size", column::int64(regions().map(|region| region.size)), false),
             ("exit", column::text(regions().map(|region| region.exit.name())), false),
+            ("single_stepped", column::boolean(regions().map(|region| region.single_stepped)), false),
         ])
     }
 
@@ -72,6 +73,7 @@ impl Row for Region {
         let file_offset = columns.int64("file_offset")?;
         let size = columns.int64("size")?;
         let exit = columns.words("exit", ExitPolicy::from_name)?;
+        let single_stepped = columns.added_boolean("single_stepped")?;
         let region = |(row, symbols): (usize, ArrayRef)| {
             Ok(Region {
                 id: RegionId(id[row]),
@@ -81,6 +83,7 @@ impl Row for Region {
                 file_offset: file_offset[row],
                 size: size[row],
                 exit: exit[row],
+                single_stepped: single_stepped[row],
             })
         };
         columns.lists("symbols")?.into_iter().enumerate().map(region).collect()

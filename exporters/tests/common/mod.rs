@@ -18,6 +18,7 @@ pub fn header() -> Header {
         command_line: vec!["rtrace".into(), "run".into()],
         mechanism: "uprobe.session".into(),
         begin: ClockAnchor { monotonic: Timestamp(1_000), realtime_ns: 1_700_000_000_000_000_000 },
+        ..Header::default()
     }
 }
 
@@ -43,6 +44,7 @@ pub fn region(id: u32) -> Region {
         file_offset: 0x1000 + u64::from(id),
         size: 16,
         exit: ExitPolicy::RetSite,
+        single_stepped: true,
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use rtrace_exporters::{FORMATS, Trace};
+use rtrace_exporters::{FORMATS, TraceSet};
 use rtrace_model::{
     Call, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location, LocationId, Loss, LossReason,
     Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
@@ -19,16 +19,16 @@ pub const CALLS: u64 = 16;
 
 /// Two processes; in the first a thread with recursion and all endings, and a thread whose id is
 /// used again; names that try to break out of every format.
-pub fn trace(folder: &Path) -> Trace {
+pub fn trace(folder: &Path) -> TraceSet {
     record(folder, true)
 }
 
 /// The same, of a recorder that was killed.
-pub fn unfinished_trace(folder: &Path) -> Trace {
+pub fn unfinished_trace(folder: &Path) -> TraceSet {
     record(folder, false)
 }
 
-fn record(folder: &Path, finish: bool) -> Trace {
+fn record(folder: &Path, finish: bool) -> TraceSet {
     let (mut writer, path) = common::begin(folder);
     for definition in definitions() {
         writer.define(&definition).unwrap();
@@ -61,7 +61,7 @@ fn record(folder: &Path, finish: bool) -> Trace {
         writer.tick().unwrap();
     }
     drop(writer);
-    Trace::open(&path).unwrap()
+    TraceSet::open(&path).unwrap()
 }
 
 fn loss() -> Loss {
@@ -82,6 +82,7 @@ fn definitions() -> Vec<Definition> {
             file_offset: 0x1000 + u64::from(id) * 16,
             size: 16,
             exit: ExitPolicy::RetSite,
+            single_stepped: false,
         })
     };
     let process = |pid, executable: &str| Process { pid, exit_code: Some(0), ..common::process(executable) };

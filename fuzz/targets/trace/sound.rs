@@ -69,6 +69,7 @@ fn region(id: u32) -> Region {
         file_offset: 0x1000 + u64::from(id),
         size: 16,
         exit: ExitPolicy::ALL[id as usize],
+        single_stepped: id == 1,
     }
 }
 

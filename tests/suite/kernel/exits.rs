@@ -1,5 +1,6 @@
 //! How exits are seen changes what is known of them, never the program and never the counts.
 
+use rtrace_bpf::Mechanism;
 use rtrace_model::{Ending, ExitPolicy, Region};
 
 use crate::common::recording::Recording;
@@ -50,4 +51,20 @@ fn ret_sites_see_every_return_of_a_jump_table() {
 fn entry_only_counts_calls() {
     let Some(recording) = with_policy("shapes", "nested", "entry-only").truth(Truth::Counts).run() else { return };
     assert!(recording.calls().all(|call| call.ending == Ending::Unseen && call.duration == 0));
+}
+
+/// Nothing unwinds through a function that only computes, and the program may throw.
+#[test]
+fn closed_functions_are_hooked_where_others_unwind() {
+    let Some(recording) = Scenario::new("exceptions", "destructors").attach() else { return };
+    let policy = |name| {
+        let region = called_regions(&recording).find(|region| region.name == name);
+        region.map(|region| region.exit)
+    };
+    if rtrace_bpf::best_mechanism() != Ok(Mechanism::Session) {
+        eprintln!("skipped: this kernel cannot refuse the hook of a single call");
+        return;
+    }
+    assert_eq!(policy("leaf"), Some(ExitPolicy::Uretprobe));
+    assert_eq!(policy("visit"), Some(ExitPolicy::RetSite));
 }

@@ -6,9 +6,10 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::common::rtrace;
-use crate::common::skip::{Turn, skip};
+use crate::common::skip::Turn;
 use crate::common::target::{Flavour, TESTS, Target};
+use crate::common::{python, rtrace};
+use crate::suite::kernel::ranks;
 
 /// Records `shapes nested`; its counts are known.
 fn record(folder: &TempDir) -> PathBuf {
@@ -22,10 +23,7 @@ const COUNTS: [(&str, u64); 3] = [("leaf", 3000), ("middle", 1000), ("outer", 10
 
 #[test]
 fn pyarrow_duckdb_and_polars() {
-    let python = Path::new(TESTS).join("../target/venv/bin/python");
-    if !python.exists() {
-        return skip("no Python environment; `cargo xtask test` makes it");
-    }
+    let Some(python) = python::interpreter() else { return };
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
     let script = Path::new(TESTS).join("python/read_trace.py");
@@ -36,6 +34,25 @@ fn pyarrow_duckdb_and_polars() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Every query of the documents is understood, and its columns are there.
+#[test]
+fn recipes() {
+    let Some(python) = python::interpreter() else { return };
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    std::fs::rename(record(&folder), folder.path().join("out.rtrace")).unwrap();
+    ranks::record(&folder.path().join("job.rtrace"));
+    let output = Command::new(python)
+        .arg(Path::new(TESTS).join("python/run_recipes.py"))
+        .arg(Path::new(TESTS).join("../docs/recipes.md"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let queries = String::from_utf8_lossy(&output.stdout).trim().rsplit('\n').next().unwrap().parse::<u32>().unwrap();
+    assert!(queries >= 10, "{queries}");
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl Batch {
         &self.readings[index * self.metrics..(index + 1) * self.metrics]
     }
 
+    /// The calls, to be changed in place.
+    pub fn calls_mut(&mut self) -> &mut [Call] {
+        &mut self.calls
+    }
+
     /// The calls alone.
     pub fn into_calls(self) -> Vec<Call> {
         self.calls

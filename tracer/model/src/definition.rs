@@ -37,7 +37,7 @@ id!(
     MetricId
 );
 id!(
-    /// Names a call path within one trace; counts up from 1.
+    /// Names a call path among those of one location; never 0.
     PathId
 );
 
@@ -120,6 +120,9 @@ pub struct Region {
     pub size: u64,
     /// How its exits are seen.
     pub exit: ExitPolicy,
+    /// Whether the kernel executes the instruction at its entry site in a single step, which costs
+    /// several times as much as emulating it.
+    pub single_stepped: bool,
 }
 
 /// The lifetime of one process.

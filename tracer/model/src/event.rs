@@ -63,6 +63,19 @@ pub enum EventKind {
     Armed,
     /// Recording ended.
     Disarmed,
+    /// From here on a counter's readings are estimates: it shared its hardware with others, did not
+    /// count all the time, and was scaled up.
+    Estimated {
+        /// The metric's name.
+        metric: String,
+    },
+    /// A program that provides metrics ended, or said what cannot be understood.
+    Plugin {
+        /// Its command line.
+        command: String,
+        /// What came of it.
+        problem: String,
+    },
     /// More calls or events are missing: their number since the last event of this reason and region.
     Loss(Loss),
 }
@@ -79,6 +92,8 @@ impl EventKind {
             EventKind::Refused { .. } => "refused",
             EventKind::Armed => "armed",
             EventKind::Disarmed => "disarmed",
+            EventKind::Estimated { .. } => "estimated",
+            EventKind::Plugin { .. } => "plugin",
             EventKind::Loss(_) => "loss",
         }
     }

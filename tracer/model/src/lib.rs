@@ -24,9 +24,11 @@
 //! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds.
 
 mod batch;
+mod calibration;
 mod call;
 mod definition;
 mod event;
+mod latency;
 mod loss;
 mod metric;
 mod profile;
@@ -36,16 +38,18 @@ mod text;
 mod time;
 
 pub use batch::{Batch, Reading};
+pub use calibration::CallCost;
 pub use call::{Call, Ending};
 pub use definition::{
     Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,
     SymbolName,
 };
 pub use event::{Event, EventKind};
+pub use latency::Latency;
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span};
 pub use profile::{HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
-pub use summary::{Header, Summary};
+pub use summary::{Header, Rank, Summary};
 pub use text::escape;
 pub use time::{ClockAnchor, Timestamp, format_ns};

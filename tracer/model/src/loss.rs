@@ -20,17 +20,20 @@ pub enum LossReason {
     BadRecord,
     /// A lifecycle event (fork, exec, exit) did not fit its ring.
     EventLost,
+    /// The table of call paths was full: the call is not in the profile.
+    TooManyPaths,
 }
 
 impl LossReason {
     /// All reasons, the order is that of reports.
-    pub const ALL: [LossReason; 6] = [
+    pub const ALL: [LossReason; 7] = [
         LossReason::RingFull,
         LossReason::TooDeep,
         LossReason::NoMemory,
         LossReason::TooManyLocations,
         LossReason::BadRecord,
         LossReason::EventLost,
+        LossReason::TooManyPaths,
     ];
 
     /// The word used in columns and reports.
@@ -42,6 +45,7 @@ impl LossReason {
             LossReason::TooManyLocations => "too many locations",
             LossReason::BadRecord => "bad record",
             LossReason::EventLost => "event lost",
+            LossReason::TooManyPaths => "too many call paths",
         }
     }
 

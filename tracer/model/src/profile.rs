@@ -13,9 +13,11 @@ pub const fn histogram_bucket(duration: u64) -> usize {
 }
 
 /// All calls of one call path on one location, folded. Times in nanoseconds.
+///
+/// A recording that folds has all of its calls here, those with a record of their own, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathProfile {
-    /// Names the path within the location's trace; counts up from 1.
+    /// Names the path among those of its location.
     pub path: PathId,
     /// The path of the callers; `None` at a root.
     pub parent: Option<PathId>,
@@ -23,18 +25,26 @@ pub struct PathProfile {
     pub region: RegionId,
     /// The thread.
     pub location: LocationId,
-    /// Calls entered, folded ones and recorded ones.
+    /// Calls that ended, or ran until the recording's end.
     pub calls: u64,
-    /// Of these, how many have a duration, that is, ended in sight.
+    /// Of these, how many have a duration, that is, returned or were left by an unwind.
     pub timed: u64,
-    /// Sum of the durations.
+    /// Of the timed ones, how many were left by an unwind.
+    pub unwound: u64,
+    /// Of all, how many still ran when their thread, its program or the recording ended.
+    pub open: u64,
+    /// Of all, how many have an exit that could not be observed.
+    pub unseen: u64,
+    /// Sum of the durations, of open calls until the end.
     pub inclusive: u64,
-    /// Sum of the durations without traced callees.
+    /// The same without traced callees.
     pub exclusive: u64,
-    /// The shortest duration; 0 if there is none.
+    /// The part of `inclusive` in open calls.
+    pub open_time: u64,
+    /// The shortest duration of a timed call; 0 if there is none.
     pub min: u64,
-    /// The longest duration.
+    /// The longest duration of a timed call; 0 if there is none.
     pub max: u64,
-    /// Calls by duration, see [`histogram_bucket`].
+    /// Timed calls by duration, see [`histogram_bucket`].
     pub histogram: [u64; HISTOGRAM_BUCKETS],
 }

@@ -1,6 +1,6 @@
 //! Consumers of calls.
 
-use crate::{Batch, Definition, Event, Header, PathProfile, Sample, Summary};
+use crate::{Batch, Call, Definition, Event, Header, PathProfile, Sample, Summary, Timestamp};
 
 /// Why a sink could not go on; names the object and the cause.
 #[derive(Debug, thiserror::Error)]
@@ -20,8 +20,8 @@ impl SinkError {
 
 /// A consumer of a recording, live or stored.
 ///
-/// Called in this order: `begin`, then any mix of `define`, `calls`, `profile`, `samples`, `event`
-/// and `tick`, then `finish`. A definition comes before the first call that refers to it. The first
+/// Called in this order: `begin`, then any mix of `define`, `calls`, `profile`, `samples`,
+/// `running`, `event` and `tick`, then `finish`. A definition comes before the first call that refers to it. The first
 /// error ends the sink: nothing but drop follows.
 pub trait Sink: Send {
     /// The recording begins.
@@ -49,6 +49,22 @@ pub trait Sink: Send {
     /// Values of metrics beside the calls, in the order of time per metric and instance.
     fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
         let _ = samples;
+        Ok(())
+    }
+
+    /// Whether [`running`](Sink::running) is to be called.
+    fn wants_running(&self) -> bool {
+        false
+    }
+
+    /// The calls that run at `time`, as [`Ending::Open`](crate::Ending::Open) with their durations
+    /// until then, the callers of each location before their callees. Told a few times a second to
+    /// sinks that [want it](Sink::wants_running).
+    ///
+    /// Read while the program runs on, so a glance for people: a call may be missing from it, and
+    /// one that has just ended may still be in it.
+    fn running(&mut self, time: Timestamp, calls: &[Call]) -> Result<(), SinkError> {
+        let _ = (time, calls);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClockAnchor, Loss, LossReason};
+use crate::{CallCost, ClockAnchor, Loss, LossReason};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,26 @@ pub struct Header {
     pub mechanism: String,
     /// Clocks at the begin.
     pub begin: ClockAnchor,
+    /// What the kernel calls this start of the machine: traces of one boot share a clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// The part in a parallel job, where a launcher started rtrace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Rank>,
+    /// What tracing costs on this machine, by kind of site; empty where it was not measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibration: Vec<CallCost>,
+}
+
+/// One of the processes that a launcher such as `mpirun` or `srun` started together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rank {
+    /// Its number, from 0.
+    pub rank: u32,
+    /// How many there are, where the launcher tells.
+    pub size: Option<u32>,
+    /// What the launcher calls the job.
+    pub job: Option<String>,
 }
 
 /// What is known of a recording when it has ended.
@@ -30,6 +50,9 @@ pub struct Header {
 pub struct Summary {
     /// Calls recorded, of any ending.
     pub calls: u64,
+    /// Of these, calls that are in the profile alone: they have no record of their own.
+    #[serde(default)]
+    pub folded: u64,
     /// Of these, calls that were still running.
     pub open: u64,
     /// Of these, calls left by an exception, a longjmp or a forced unwind.
@@ -82,7 +105,11 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counted = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
         let (calls, regions) = (counted(self.calls, "call"), counted(self.regions, "region"));
-        write!(f, "{calls} of {regions} on {}; {} lost", counted(self.locations, "thread"), self.lost())?;
+        write!(f, "{calls}")?;
+        if self.folded > 0 {
+            write!(f, " ({} only in the profile)", self.folded)?;
+        }
+        write!(f, " of {regions} on {}; {} lost", counted(self.locations, "thread"), self.lost())?;
         let reasons = self.lost_by_reason();
         if !reasons.is_empty() {
             let list: Vec<String> =

@@ -4,19 +4,25 @@
 //! explanation and the verbs need not check again.
 
 mod choice;
+mod diff;
 mod export;
+mod info;
+mod names;
 mod quantity;
 mod recording;
 mod report;
 mod selection;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace::report::Format;
 
 use choice::{FORMAT, one_of};
+pub use diff::Diff;
 pub use export::Export;
+pub use info::Info;
 pub use recording::Recording;
 pub use report::Report;
 pub use selection::Selection;
@@ -66,8 +72,18 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Look at a trace in the live view
+    Tui(Tui),
     /// Write a trace in the format of another tool
     Export(Export),
+    /// Compare two traces
+    Diff(Diff),
+    /// Say what a trace holds, and what it lacks
+    Info(Info),
+    /// List what can be counted on every call here
+    Counters(Counters),
+    /// Take out probes that a killed tracer left in programs
+    Clean(Clean),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -175,6 +191,58 @@ EXAMPLES:
     # For a script
     rtrace plan -p 4711 --lib exe --format csv >plan.csv";
 
+/// Options of `rtrace clean`.
+#[derive(Debug, Args)]
+#[command(after_long_help = CLEAN_EXAMPLES)]
+pub struct Clean {
+    /// Process to look at; may be repeated [default: all]
+    #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
+    pub pids: Vec<u32>,
+}
+
+const CLEAN_EXAMPLES: &str = "\
+A tracer that is killed while it attaches or detaches may leave breakpoints in the traced program.
+It runs as it should, but pays for each. Breakpoints that a tracer uses stay.
+
+EXAMPLES:
+    # After rtrace was killed with kill -9
+    rtrace clean -p 4711
+
+    # In every process
+    rtrace clean";
+/// Options of `rtrace counters`.
+#[derive(Debug, Args)]
+#[command(after_long_help = COUNTERS_EXAMPLES)]
+pub struct Counters {
+    /// List also what does not work here, with the reason
+    #[arg(long)]
+    pub all: bool,
+}
+
+const COUNTERS_EXAMPLES: &str = "\
+EXAMPLES:
+    # What works here
+    rtrace counters
+
+    # Why another counter does not
+    rtrace counters --all
+
+    # Use some
+    rtrace run --lib libz.so --counters task-clock,page-faults -- gzip -k file";
+/// Options of `rtrace tui`.
+#[derive(Debug, Args)]
+#[command(after_long_help = TUI_EXAMPLES)]
+pub struct Tui {
+    /// Directory of the trace, finished or still growing
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+const TUI_EXAMPLES: &str = "\
+EXAMPLES:
+    # The views of a live recording, on a stored one; < > [ ] choose a part of its time
+    rtrace tui out.rtrace";
+
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
 #[command(after_long_help = DOCTOR_EXAMPLES)]
@@ -249,7 +317,12 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  tui          Look at a trace in the live view
   export       Write a trace in the format of another tool
+  diff         Compare two traces
+  info         Say what a trace holds, and what it lacks
+  counters     List what can be counted on every call here
+  clean        Take out probes that a killed tracer left in programs
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -281,6 +354,11 @@ Options:
             PLAN_EXAMPLES,
             report::EXAMPLES,
             export::EXAMPLES,
+            diff::EXAMPLES,
+            info::EXAMPLES,
+            TUI_EXAMPLES,
+            CLEAN_EXAMPLES,
+            COUNTERS_EXAMPLES,
             DOCTOR_EXAMPLES,
             COMPLETIONS_EXAMPLES,
         ];
@@ -353,7 +431,7 @@ Options:
         assert_eq!(options("rtrace report out.rtrace"), Options::default());
         assert_eq!(
             options("rtrace report out.rtrace --by tree --sort calls --limit 3 --format json"),
-            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, width: None }
+            Options { by: By::Tree, sort: Sort::Calls, limit: Some(3), format: Format::Json, ..Options::default() }
         );
     }
 

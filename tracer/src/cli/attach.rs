@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Attach;
-use super::record::{Session, check_processes, completeness, conclude, mechanism, plan, plan_options};
+use super::record::{Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options};
 
 /// Records until the time is over, the processes have ended, or the user says so.
 pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
@@ -21,7 +21,9 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     }
     let target = target::of_processes(&options.pids, &options.selection.libraries)?;
     let recording = &options.recording;
-    let plan_options = plan_options(&options.selection, recording.follow(false));
+    let counters = counters(recording)?;
+    let mechanism = mechanism()?;
+    let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(false));
     let plan = plan(target, &plan_options);
     let pid = options.pids.first().copied().unwrap_or_default();
     let name = program(pid);
@@ -32,12 +34,16 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         plan_options,
         options: Options {
             subject: Subject::Processes(&options.pids),
-            mechanism: mechanism()?,
+            mechanism,
             ring_bytes: recording.buffer,
             follow: recording.follow(false),
+            profile: recording.profile(),
+            fold: &recording.fold,
             duration: recording.duration,
+            counters: &counters,
         },
         directory: &directory,
+        sinks: &recording.sinks,
         target: &describe(&name, &options.pids),
         live: !recording.no_tui,
         stop: &stop,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use rtrace::plan::Pattern;
 use rtrace::privilege;
-use rtrace_exporters::{Destination, ExportError, Exported, Selection, Trace};
+use rtrace_exporters::{Destination, ExportError, Exported, Selection, TraceSet};
 use rtrace_model::{Location, Region, Timestamp, escape};
 
 use super::Outcome;
@@ -22,7 +22,7 @@ const STEPS: u64 = 1000;
 
 /// Writes the export, then says where it is.
 pub fn export(options: &Export) -> anyhow::Result<Outcome> {
-    let trace = Trace::open(&options.directory)?;
+    let trace = TraceSet::open(&options.directory)?;
     if trace.summary().is_none() {
         eprintln!("rtrace: the recording did not end, or still runs: its last calls are missing");
     }
@@ -65,7 +65,7 @@ fn hinted(error: ExportError, format: &str) -> anyhow::Error {
 }
 
 /// Turns names and times relative to the recording into those of the trace.
-fn selection(options: &Export, trace: &Trace) -> anyhow::Result<Selection> {
+fn selection(options: &Export, trace: &TraceSet) -> anyhow::Result<Selection> {
     let begin = trace.header().begin.monotonic;
     let after = |time: Duration| Timestamp(begin.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
     let mut selection = Selection { from: options.from.map(after), to: options.to.map(after), ..Selection::default() };

@@ -5,7 +5,7 @@
 use std::fmt::{self, Display};
 use std::io::{ErrorKind, Write};
 
-use rtrace::{privilege, target};
+use rtrace::{counters, privilege, target};
 use rtrace_model::escape;
 
 /// An error with the step that helps.
@@ -81,6 +81,7 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
         added
             .or_else(|| cause.downcast_ref::<privilege::Error>()?.hint())
             .or_else(|| cause.downcast_ref::<target::Error>()?.hint())
+            .or_else(|| cause.downcast_ref::<counters::Error>()?.hint())
     })
 }
 

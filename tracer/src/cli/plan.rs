@@ -16,7 +16,8 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         [] => target::of_command(&options.target.command, patterns)?,
         pids => target::of_processes(pids, patterns)?,
     };
-    let plan = record::plan(target, &record::plan_options(&options.selection, options.target.pids.is_empty()));
+    let children = options.target.pids.is_empty();
+    let plan = record::plan(target, &record::plan_options(&options.selection, record::mechanism().ok(), children));
     let mut output = BufWriter::new(stdout().lock());
     plan_table::render(&plan, View { format: options.format, verbose, width: terminal_columns() }, &mut output)
         .and_then(|()| output.flush())

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
-use rtrace::plan::{Exit, Plan, PlannedLibrary, PlannedRegion, SiteCost};
+use rtrace::plan::{Choice, Exit, Plan, PlannedLibrary, PlannedRegion, SiteCost};
 use rtrace::report::Format;
 use rtrace_model::{ExitPolicy, escape};
 use serde_json::{Value, json};
@@ -57,13 +57,13 @@ fn text(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
             Exit::Uretprobe | Exit::RetSites(_) => None,
         });
         reasons("Exit not observed:", unseen, view, out)?;
-        let recursive = library.regions.iter().filter(|planned| planned.calls_itself);
-        let recursive = recursive.filter_map(|planned| Some((remark(planned)?, planned.region.name.as_str())));
-        reasons("Recursion:", recursive, view, out)?;
+        let chosen = library.regions.iter().filter(|planned| planned.choice != Choice::Common);
+        let chosen = chosen.filter_map(|planned| Some((remark(planned)?, planned.region.name.as_str())));
+        reasons("Exit chosen for the function itself:", chosen, view, out)?;
         let refused = library.refused.iter().map(|refusal| (refusal.reason.as_str(), refusal.name.as_str()));
         reasons("Not probed:", refused, view, out)?;
     }
-    for hazard in [&plan.hazards.unwind, &plan.hazards.stacks, &plan.hazards.programs].into_iter().flatten() {
+    for hazard in plan.hazards.all() {
         writeln!(out, "\nno uretprobe by default: {hazard}")?;
     }
     Ok(())
@@ -71,7 +71,8 @@ fn text(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
 
 fn header(library: &PlannedLibrary, out: &mut dyn Write) -> io::Result<()> {
     let count = |policy| library.regions.iter().filter(|planned| planned.exit.policy() == policy).count();
-    let sites: usize = library.regions.iter().map(|planned| 1 + planned.exit.sites().len()).sum();
+    let sites_of = |planned: &PlannedRegion| if planned.is_left_at_once() { 1 } else { 1 + planned.exit.sites().len() };
+    let sites: usize = library.regions.iter().map(sites_of).sum();
     let policies = ExitPolicy::ALL.map(|policy| format!("{} {}", count(policy), policy.name()));
     let stepped = library.regions.iter().filter(|planned| planned.entry.cost == SiteCost::SingleStep).count();
     let slid = library.regions.iter().filter(|planned| skipped(planned) > 0).count();
@@ -187,6 +188,8 @@ fn json_plan(plan: &Plan) -> Value {
     json!({
         "unwind_hazard": plan.hazards.unwind,
         "stack_hazard": plan.hazards.stacks,
+        "signal_stack_hazard": plan.hazards.signal_stacks,
+        "interrupt_hazard": plan.hazards.interrupts,
         "program_hazard": plan.hazards.programs,
         "libraries": plan.libraries.iter().map(json_library).collect::<Vec<_>>(),
     })
@@ -220,11 +223,16 @@ fn json_function(planned: &PlannedRegion) -> Value {
 
 /// Why an exit is not seen, or not as others are.
 fn remark(planned: &PlannedRegion) -> Option<&str> {
-    match (&planned.exit, planned.calls_itself) {
+    match (&planned.exit, planned.choice) {
         (Exit::EntryOnly(reason), _) => Some(reason),
-        (Exit::RetSites(_), true) => Some("it may call itself, and the kernel hooks only so many returns at a time"),
-        (Exit::Uretprobe, true) => Some("it may call itself, but its exits cannot be told: deep calls will be unseen"),
-        (Exit::RetSites(_) | Exit::Uretprobe, false) => None,
+        (Exit::RetSites(_), Choice::CallsItself) => {
+            Some("it may call itself, and the kernel hooks only so many returns at a time")
+        }
+        (Exit::Uretprobe, Choice::CallsItself) => {
+            Some("it may call itself, but its exits cannot be told: deep calls will be unseen")
+        }
+        (Exit::Uretprobe, Choice::Closed) => Some("it is hooked all the same, as nothing can unwind through it"),
+        (Exit::RetSites(_), Choice::Closed | Choice::Common) | (Exit::Uretprobe, Choice::Common) => None,
     }
 }
 
@@ -259,7 +267,7 @@ fn exit_text(exit: &Exit) -> String {
 }
 
 /// What one call costs at most, in nanoseconds.
-fn cost(planned: &PlannedRegion) -> u64 {
+pub fn cost(planned: &PlannedRegion) -> u64 {
     let hit = |cost| match cost {
         SiteCost::Emulated => EMULATED,
         SiteCost::SingleStep => SINGLE_STEP,
@@ -269,7 +277,7 @@ fn cost(planned: &PlannedRegion) -> u64 {
         Exit::RetSites(sites) => sites.iter().map(|site| hit(site.cost)).max().unwrap_or(0),
         Exit::EntryOnly(_) => 0,
     };
-    hit(planned.entry.cost) + exit
+    if planned.is_left_at_once() { hit(planned.entry.cost) } else { hit(planned.entry.cost) + exit }
 }
 
 #[cfg(test)]
@@ -290,12 +298,13 @@ mod tests {
             file_offset: 0x1000 + u64::from(number) * 16,
             size: 16,
             exit: exit.policy(),
+            single_stepped: false,
         };
         PlannedRegion {
             entry: EntrySite { file_offset: region.file_offset, cost: SiteCost::Emulated },
             region,
             exit,
-            calls_itself: false,
+            choice: Choice::Common,
         }
     }
 
@@ -306,7 +315,7 @@ mod tests {
             planned(1, "b", Exit::EntryOnly("it never returns".to_owned())),
         ];
         regions[0].entry.file_offset += 4;
-        regions[0].calls_itself = true;
+        regions[0].choice = Choice::CallsItself;
         regions.extend((2..functions).map(|number| planned(number, "c", Exit::Uretprobe)));
         let library =
             Library { id: LibraryId(0), path: "/lib/libx.so".to_owned(), build_id: None, device: 1, inode: 2 };
@@ -344,7 +353,7 @@ c                  emulated        uretprobe                   about 1.3 us
 Exit not observed:
      1  it never returns: b
 
-Recursion:
+Exit chosen for the function itself:
      1  it may call itself, and the kernel hooks only so many returns at a time: a(int, \\x1b[31m)
 
 Not probed:

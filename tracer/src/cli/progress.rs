@@ -1,14 +1,18 @@
 //! The line of progress of a recording without a live view.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use rtrace_model::{Batch, Event, EventKind, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Event, EventKind, LocationId, PathId, PathProfile, Sink, SinkError, Summary};
 
 /// A sink that counts, on standard error; silent where that is no terminal.
 pub struct Progress {
     bar: ProgressBar,
-    calls: u64,
+    /// Calls with a record.
+    recorded: u64,
+    /// Calls by call path, where they are folded; they include those with a record.
+    paths: HashMap<(LocationId, PathId), u64>,
     lost: u64,
 }
 
@@ -21,17 +25,23 @@ impl Progress {
         );
         bar.set_message("attaching");
         bar.enable_steady_tick(Duration::from_millis(250));
-        Progress { bar, calls: 0, lost: 0 }
+        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0 }
     }
 
     fn show(&self) {
-        self.bar.set_message(format!("{} calls, {} lost", HumanCount(self.calls), HumanCount(self.lost)));
+        let calls = if self.paths.is_empty() { self.recorded } else { self.paths.values().sum() };
+        self.bar.set_message(format!("{} calls, {} lost", HumanCount(calls), HumanCount(self.lost)));
     }
 }
 
 impl Sink for Progress {
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        self.calls += batch.len() as u64;
+        self.recorded += batch.len() as u64;
+        Ok(())
+    }
+
+    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
+        self.paths.extend(paths.iter().map(|path| ((path.location, path.path), path.calls)));
         Ok(())
     }
 

@@ -4,28 +4,38 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
+use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
+use rtrace::rank;
 use rtrace::recorder;
 use rtrace::target::Target;
 use rtrace_bpf::Mechanism;
-use rtrace_exporters::TraceWriter;
-use rtrace_model::{RegionId, Sink, SinkError, Summary};
+use rtrace_exporters::{Consumer, Delivery, TraceWriter};
+use rtrace_model::{RegionId, Sink, SinkError, Summary, escape};
+use rtrace_tui::Costs;
 
-use super::Outcome;
 use super::args::{Recording, Selection};
+use super::beside::Beside;
 use super::message::Hint as _;
 use super::progress::Progress;
+use super::{Outcome, plan_table};
 
-/// How the functions selected are planned; `children`: those of the target are traced too.
-pub fn plan_options(selection: &Selection, children: bool) -> plan::Options {
+/// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
+/// those of the target are traced too.
+pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, children: bool) -> plan::Options {
+    let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
+        Some(Ok(nops)) => (plan::Emulation { long_nops: nops.long_ones_are_emulated }, !nops.children_survive),
+        _ => (plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()), true),
+    };
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
-        emulated: plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
-        nop5_kills_children: true,
+        emulated,
+        nop5_kills_children,
+        can_refuse_hooks: mechanism == Some(Mechanism::Session),
         children,
     }
 }
@@ -40,6 +50,11 @@ pub fn mechanism() -> anyhow::Result<Mechanism> {
     rtrace_bpf::best_mechanism().map_err(anyhow::Error::msg).hint("rtrace doctor")
 }
 
+/// What is to be counted on every call, ready to be read.
+pub fn counters(recording: &Recording) -> anyhow::Result<Counters> {
+    Ok(counters::open(&recording.counters.0, &rtrace_bpf::online_cpus()?)?)
+}
+
 /// A recording that is ready to begin.
 pub struct Session<'a> {
     /// What is probed.
@@ -52,6 +67,8 @@ pub struct Session<'a> {
     pub options: recorder::Options<'a>,
     /// Where it is written.
     pub directory: &'a Path,
+    /// Programs that get the calls while they happen.
+    pub sinks: &'a [String],
     /// What is recorded, for people.
     pub target: &'a str,
     /// Whether a live view may use the terminal.
@@ -61,31 +78,60 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// Starts the programs that get the calls.
+    fn consumers(&self) -> anyhow::Result<Vec<Consumer>> {
+        let start = |command: &String| {
+            Consumer::start(command).with_context(|| format!("failed to start the sink `{command}`"))
+        };
+        self.sinks.iter().map(start).collect()
+    }
+
+    /// Ranks of a parallel job write into one directory, each a trace.
+    fn writer(&self) -> Result<TraceWriter, rtrace_exporters::Error> {
+        let owner = privilege::invoker();
+        match rank::from_environment() {
+            Some(_) => TraceWriter::create_member(self.directory, owner),
+            None => TraceWriter::create(self.directory, owner),
+        }
+    }
+
     /// Records; the live view, if there is one, runs on this thread.
     pub fn record(self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
         if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
             return Err(anyhow::anyhow!("failed to find a function to probe in {}", self.target))
                 .hint("rtrace plan says why each function is left out");
         }
-        let writer = TraceWriter::create(self.directory, privilege::invoker())
-            .hint("choose another directory with --output DIR")?;
+        let writer = self.writer().hint("choose another directory with --output DIR")?;
+        let consumers = self.consumers()?;
+        let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
         let newcomers = Newcomers::beyond(self.plan, self.libraries, self.plan_options);
-        if !(self.live && rtrace_tui::is_possible()) {
-            let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
-            return recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed).map_err(explain);
+        if !(self.live && consumers.is_empty() && rtrace_tui::is_possible()) {
+            let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
+            sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
+            let recorded = recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed);
+            for warning in deliveries.iter().flat_map(Delivery::warnings) {
+                eprintln!("rtrace: {}", escape(&warning));
+            }
+            return recorded.map_err(explain);
         }
-        let (sink, handle) = rtrace_tui::live(self.target);
+        let (sink, handle) = rtrace_tui::live(self.target, costs(self.plan));
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
             let record = || recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed);
             let recording = scope.spawn(record);
-            let shown = rtrace_tui::run(&handle, self.stop);
+            let shown = rtrace_tui::run(&handle, &Beside(self.directory), self.stop);
             self.stop.store(true, Ordering::Relaxed);
             let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             shown.context("failed to show the live view")?;
             recorded.map_err(explain)
         })
     }
+}
+
+/// What calls will cost, as far as that can be foreseen.
+fn costs(plan: &Plan) -> Costs {
+    let regions = plan.libraries.iter().flat_map(|library| &library.regions);
+    regions.map(|planned| (planned.region.id, plan_table::cost(planned))).collect()
 }
 
 /// A sink that fails has kept what it wrote.
@@ -101,7 +147,7 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
 pub fn conclude(summary: &Summary, directory: &Path) {
     eprintln!("rtrace: {summary}");
     let shown = shell_quote(&directory.display().to_string());
-    eprintln!("rtrace: trace in {shown}; see `rtrace report {shown}`");
+    eprintln!("rtrace: trace in {shown}; see `rtrace report {shown}` or `rtrace tui {shown}`");
 }
 
 /// The outcome of a recording under `--strict`.

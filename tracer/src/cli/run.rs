@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::record::{Session, check_processes, completeness, conclude, mechanism, plan, plan_options};
+use super::record::{Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options};
 use super::{Outcome, message};
 
 /// Records the command until it ends, and ends as it did.
@@ -21,9 +21,10 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
     let target = target::of_command(&options.command, &options.selection.libraries)?;
     let recording = &options.recording;
-    let plan_options = plan_options(&options.selection, recording.follow(true));
-    let plan = plan(target, &plan_options);
+    let counters = counters(recording)?;
     let mechanism = mechanism()?;
+    let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(true));
+    let plan = plan(target, &plan_options);
 
     let name = program(options);
     let waiting = Waiting::spawn(&options.command).with_context(|| format!("failed to run `{name}`"))?;
@@ -41,9 +42,13 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             mechanism,
             ring_bytes: recording.buffer,
             follow: recording.follow(true),
+            profile: recording.profile(),
+            fold: &recording.fold,
             duration: recording.duration,
+            counters: &counters,
         },
         directory: &directory,
+        sinks: &recording.sinks,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.
         live: false,

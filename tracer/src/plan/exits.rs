@@ -21,13 +21,13 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use self::indirect::Destination;
-use self::stack::Stack;
+pub use self::stack::Stack;
 use super::instruction::is_refused;
 use super::text::{Text, branch_target};
 
@@ -99,8 +99,7 @@ pub enum Unprovable {
 /// # Errors
 /// [`Unprovable`] when one of them cannot be told for certain.
 pub fn find(code: &FunctionCode) -> Result<Vec<Leave>, Unprovable> {
-    let exits = follow(code)?.exits;
-    Ok(exits.into_iter().map(|(address, condition)| Leave { address, condition }).collect())
+    Ok(follow(code)?.leaves().collect())
 }
 
 /// Where the jumps within a function go, those through tables too.
@@ -112,7 +111,10 @@ pub fn jump_targets(code: &FunctionCode) -> Result<impl Iterator<Item = u64>, Un
 }
 
 /// Follows all of a function.
-fn follow<'a>(code: &FunctionCode<'a>) -> Result<Walk<'a>, Unprovable> {
+///
+/// # Errors
+/// [`Unprovable`] when one of its exits cannot be told for certain.
+pub fn follow<'a>(code: &FunctionCode<'a>) -> Result<Walk<'a>, Unprovable> {
     let mut walk = Walk {
         text: code.text,
         entry: code.entry,
@@ -122,6 +124,7 @@ fn follow<'a>(code: &FunctionCode<'a>) -> Result<Walk<'a>, Unprovable> {
         after_calls: BTreeMap::new(),
         indirect: Vec::new(),
         exits: BTreeMap::new(),
+        elsewhere: HashSet::new(),
     };
     let extent = code.text.extent(code.entry, code.size).ok_or(Unprovable::NoExtent)?;
     walk.add_part(extent)?;
@@ -131,8 +134,8 @@ fn follow<'a>(code: &FunctionCode<'a>) -> Result<Walk<'a>, Unprovable> {
     Ok(walk)
 }
 
-/// The state of the search in one function.
-struct Walk<'a> {
+/// One function, followed to all its ends.
+pub struct Walk<'a> {
     text: &'a Text<'a>,
     entry: u64,
     parts: Vec<Part<'a>>,
@@ -146,6 +149,8 @@ struct Walk<'a> {
     /// Indirect jumps still to be understood.
     indirect: Vec<Instruction>,
     exits: BTreeMap<u64, Option<u8>>,
+    /// Where direct jumps out of the function go, and those to code that never comes back.
+    elsewhere: HashSet<u64>,
 }
 
 /// A contiguous range of the function's code.
@@ -168,6 +173,34 @@ struct Cell {
 const UNSEEN: Cell = Cell { len: 0, stack: Stack::UNKNOWN };
 
 impl<'a> Walk<'a> {
+    /// Its exits, sorted by address.
+    pub fn leaves(&self) -> impl Iterator<Item = Leave> {
+        self.exits.iter().map(|(&address, &condition)| Leave { address, condition })
+    }
+
+    /// Whether control leaves through the instruction at this address.
+    pub fn leaves_at(&self, address: u64) -> bool {
+        self.exits.contains_key(&address)
+    }
+
+    /// Where direct jumps out of the function go, and those to code that never comes back.
+    pub fn elsewhere(&self) -> impl Iterator<Item = u64> {
+        self.elsewhere.iter().copied()
+    }
+
+    /// Its instructions, with what is known of the stack before each.
+    pub fn instructions(&self) -> impl Iterator<Item = (Instruction, Stack)> {
+        let cells = self.parts.iter().flat_map(|part| part.range.clone().zip(&part.cells));
+        let seen = cells.filter(|(_, cell)| cell.len > 0);
+        seen.filter_map(|(address, cell)| Some((self.text.instruction(address)?, cell.stack)))
+    }
+
+    /// Whether the unwinder may enter it, to clean up or to catch.
+    pub fn has_handlers(&self) -> bool {
+        let has_lsda = |part: &Part| self.text.frame_at(part.range.start).is_some_and(|(_, frame)| frame.has_lsda);
+        self.parts.iter().any(has_lsda)
+    }
+
     fn add_part(&mut self, range: Range<u64>) -> Result<(), Unprovable> {
         let bytes = self.text.code(&range).ok_or(Unprovable::NoExtent)?;
         let size: usize = self.parts.iter().map(|part| part.bytes.len()).sum();
@@ -301,8 +334,12 @@ impl<'a> Walk<'a> {
         match self.judge(target, stack)? {
             Place::Inside => {}
             Place::Fragment(range) => self.add_part(range)?,
-            Place::NoReturn => return Ok(()),
+            Place::NoReturn => {
+                self.elsewhere.insert(target);
+                return Ok(());
+            }
             Place::Elsewhere => {
+                self.elsewhere.insert(target);
                 let condition = match (instruction.flow_control(), instruction.condition_code()) {
                     (FlowControl::UnconditionalBranch | FlowControl::IndirectBranch, _) => None,
                     (_, ConditionCode::None) => return Err(Unprovable::UnusualExit),

@@ -16,6 +16,10 @@ pub struct Hazards {
     pub unwind: Option<String>,
     /// Something can run code on other stacks.
     pub stacks: Option<String>,
+    /// Signal handlers may have a stack of their own.
+    pub signal_stacks: Option<String>,
+    /// Something can unwind the stack at any instruction, whatever the code there does.
+    pub interrupts: Option<String>,
     /// Something can run other programs. Their returns are never hooked, so where they are traced
     /// too, their exits would not be seen.
     pub programs: Option<String>,
@@ -43,12 +47,10 @@ const UNWINDING: [&str; 10] = [
 ];
 
 /// Imports that switch stacks.
-const SWITCHING: [&str; 12] = [
+const SWITCHING: [&str; 10] = [
     "swapcontext",
     "makecontext",
     "setcontext",
-    "sigaltstack",
-    "sigstack",
     "jump_fcontext",
     "make_fcontext",
     "ontop_fcontext",
@@ -57,6 +59,13 @@ const SWITCHING: [&str; 12] = [
     "pth_init",
     "st_thread_create",
 ];
+
+/// Imports that give signal handlers a stack.
+const SIGNAL_STACKS: [&str; 2] = ["sigaltstack", "sigstack"];
+
+/// Imports of programs that unwind from signal handlers: threads that may be cancelled anywhere, and
+/// Ada, whose runtime makes exceptions of faults.
+const INTERRUPTING: [&str; 2] = ["pthread_setcanceltype", "__gnat_personality_v0"];
 
 /// Functions of the Go runtime.
 const GO_RUNTIME: [&str; 2] = ["runtime.goexit", "runtime.gopanic"];
@@ -82,7 +91,18 @@ const EXECUTING: [&str; 14] = [
 impl Hazards {
     /// The first hazard.
     pub fn any(&self) -> Option<&str> {
-        self.unwind.as_deref().or(self.stacks.as_deref()).or(self.programs.as_deref())
+        self.all().next()
+    }
+
+    /// All hazards.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        let Hazards { unwind, stacks, signal_stacks, interrupts, programs } = self;
+        [unwind, stacks, signal_stacks, interrupts, programs].into_iter().filter_map(Option::as_deref)
+    }
+
+    /// Whether the return of a closed function may be hooked all the same, and would be seen.
+    pub fn spare_closed_functions(&self) -> bool {
+        self.stacks.is_none() && self.interrupts.is_none() && self.programs.is_none()
     }
 }
 
@@ -96,24 +116,18 @@ pub fn of_images<'a>(images: impl Iterator<Item = (&'a str, &'a Image)>) -> Haza
             continue;
         }
         let module = Module { path, name, image, imports: image.imports() };
-        if hazards.unwind.is_none() {
-            hazards.unwind = module.unwinds();
-        }
-        if hazards.stacks.is_none() {
-            hazards.stacks = module.switches_stacks();
-        }
-        if hazards.programs.is_none() {
-            hazards.programs = module.runs_programs();
-        }
-        if hazards.unwind.is_some() && hazards.stacks.is_some() && hazards.programs.is_some() {
-            break;
-        }
+        let Hazards { unwind, stacks, signal_stacks, interrupts, programs } = &mut hazards;
+        *unwind = unwind.take().or_else(|| module.unwinds());
+        *stacks = stacks.take().or_else(|| module.switches_stacks());
+        *signal_stacks = signal_stacks.take().or_else(|| module.gives_handlers_a_stack());
+        *interrupts = interrupts.take().or_else(|| module.interrupts());
+        *programs = programs.take().or_else(|| module.runs_programs());
     }
     hazards
 }
 
 /// Whether this is `libc.so.6`, `libc-2.31.so` or another of the [`PROVIDERS`].
-fn is_provider(file_name: &str) -> bool {
+pub fn is_provider(file_name: &str) -> bool {
     let stem = file_name.split(".so").next().unwrap_or(file_name);
     let unversioned = stem.split_once("-2.").map_or(stem, |(name, _)| name);
     PROVIDERS.contains(&unversioned)
@@ -145,6 +159,15 @@ impl Module<'_> {
         self.import(|name| SWITCHING.contains(&name), "runs code on another stack")
             .or_else(|| self.go())
             .or_else(|| self.name.contains("_greenlet").then(|| self.says("copies parts of the stack")))
+            .or_else(|| self.unknown_runtime())
+    }
+
+    fn gives_handlers_a_stack(&self) -> Option<String> {
+        self.import(|name| SIGNAL_STACKS.contains(&name), "runs signal handlers on another stack")
+    }
+
+    fn interrupts(&self) -> Option<String> {
+        self.import(|name| INTERRUPTING.contains(&name), "may unwind the stack from a signal handler")
             .or_else(|| self.unknown_runtime())
     }
 
@@ -224,7 +247,7 @@ mod tests {
             int main(void) { sigaltstack(0, 0); return dlopen(\"x\", 1) != 0; }";
         let Some(hazards) = of_program(source, &[]) else { return };
         assert!(hazards.unwind.unwrap().starts_with("`/opt/program` imports `dlopen`"));
-        assert!(hazards.stacks.unwrap().starts_with("`/opt/program` imports `sigaltstack`"));
+        assert!(hazards.signal_stacks.unwrap().starts_with("`/opt/program` imports `sigaltstack`"));
     }
 
     #[test]

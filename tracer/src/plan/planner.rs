@@ -6,14 +6,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName, escape};
 use rtrace_symbolizer::{Function, Symbol, ifunc};
 
+use super::closed::{self, Closed};
 use super::deny::{self, Denial};
-use super::entries::Entries;
+use super::entries::{self, Entries};
 use super::exits::{self, FunctionCode};
 use super::instruction::Handling;
 use super::recursion::Recursion;
 use super::text::Text;
 use super::{
-    Condition, EntrySite, Exit, ExitSite, Hazards, LibrarySource, Options, Pattern, PlannedRegion, Refusal, SiteCost,
+    Choice, Condition, EntrySite, Exit, ExitSite, Hazards, LibrarySource, Options, Pattern, PlannedRegion, Refusal,
+    SiteCost,
 };
 
 /// A function that was asked for: one address of code.
@@ -29,7 +31,7 @@ struct Draft {
     file_offset: u64,
     candidate: Candidate,
     exit: Exit,
-    calls_itself: bool,
+    choice: Choice,
 }
 
 /// Plans one library.
@@ -39,6 +41,7 @@ pub struct Planner<'a> {
     hazards: &'a Hazards,
     options: &'a Options,
     recursion: OnceCell<Recursion>,
+    closed: OnceCell<Closed>,
     refused: Vec<Refusal>,
 }
 
@@ -48,7 +51,15 @@ impl<'a> Planner<'a> {
         let exported = source.exports.functions.iter().map(|function| function.address);
         let chosen = source.ifuncs.iter().map(|resolved| resolved.address);
         let text = Text::new(&source.image, exported.chain(chosen).collect());
-        Planner { source, text, hazards, options, recursion: OnceCell::new(), refused: Vec::new() }
+        Planner {
+            source,
+            text,
+            hazards,
+            options,
+            recursion: OnceCell::new(),
+            closed: OnceCell::new(),
+            refused: Vec::new(),
+        }
     }
 
     /// The regions, sorted by file offset with ids from `first`, and what is not probed.
@@ -60,19 +71,19 @@ impl<'a> Planner<'a> {
                 self.refuse(candidate.name, reason);
                 continue;
             }
-            let calls_itself = self.may_be_hooked(denial) && self.calls_itself(&candidate);
-            let exit = self.exit(&candidate, denial, calls_itself);
-            drafts.push(Draft { file_offset, candidate, exit, calls_itself });
+            let choice = self.choice(&candidate, denial);
+            let exit = self.exit(&candidate, denial, choice);
+            drafts.push(Draft { file_offset, candidate, exit, choice });
         }
         let entries = self.entries(&drafts);
         let mut regions = Vec::with_capacity(drafts.len());
         for (draft, entry) in drafts.into_iter().zip(entries) {
-            let Draft { file_offset, candidate, exit, calls_itself } = draft;
+            let Draft { file_offset, candidate, exit, choice } = draft;
             match entry {
                 Ok(entry) => {
                     let id = RegionId(first.0 + regions.len() as u32);
-                    let region = self.region(id, candidate, file_offset, exit.policy());
-                    regions.push(PlannedRegion { region, entry, exit, calls_itself });
+                    let region = self.region(id, candidate, file_offset, exit.policy(), entry.cost);
+                    regions.push(PlannedRegion { region, entry, exit, choice });
                 }
                 Err(reason) => self.refuse(candidate.name, reason),
             }
@@ -135,7 +146,14 @@ impl<'a> Planner<'a> {
             nop5_kills_children: self.options.nop5_kills_children,
             exits: exits.collect(),
         };
-        entries.sites(&drafts.iter().map(|draft| self.code(&draft.candidate)).collect::<Vec<_>>())
+        let function = |draft: &Draft| {
+            let only_exit = match draft.exit.sites() {
+                [ExitSite { file_offset, condition: None, .. }] => self.source.image.address(*file_offset),
+                _ => None,
+            };
+            entries::Function { code: self.code(&draft.candidate), only_exit }
+        };
+        entries.sites(&drafts.iter().map(function).collect::<Vec<_>>())
     }
 
     /// The policy where nothing speaks against it: what the options demand; by default a uretprobe
@@ -147,26 +165,57 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Whether a return would be hooked by our own choice.
-    fn may_be_hooked(&self, denial: Option<Denial>) -> bool {
-        self.options.exit.is_none() && self.policy() == ExitPolicy::Uretprobe && denial.is_none()
+    /// What decides how the exit of a function is seen.
+    fn choice(&self, candidate: &Candidate, denial: Option<Denial>) -> Choice {
+        if self.options.exit.is_some() || denial.is_some() {
+            return Choice::Common;
+        }
+        let hookable = match self.hazards.any() {
+            None => Choice::Common,
+            Some(_) if self.is_closed(candidate) => Choice::Closed,
+            Some(_) => return Choice::Common,
+        };
+        if self.calls_itself(candidate) { Choice::CallsItself } else { hookable }
     }
 
     fn calls_itself(&self, candidate: &Candidate) -> bool {
         self.recursion.get_or_init(|| Recursion::of(&self.text)).contains(candidate.address)
     }
 
+    fn is_closed(&self, candidate: &Candidate) -> bool {
+        let may_be_hooked = self.options.can_refuse_hooks && self.hazards.spare_closed_functions();
+        may_be_hooked && self.closed.get_or_init(|| self.closed()).contains(candidate.address)
+    }
+
+    fn closed(&self) -> Closed {
+        let exports = &self.source.exports.functions;
+        let denied = exports.iter().filter(|function| deny::denial(&function.symbols).is_some());
+        let library = closed::Library {
+            text: &self.text,
+            binding: &self.source.binding,
+            sizes: exports.iter().map(|function| (function.address, function.size)).collect(),
+            special: denied.map(|function| function.address).collect(),
+        };
+        let wanted = exports.iter().filter(|function| self.wants(|pattern| pattern.selects(function)));
+        let chosen = self.source.ifuncs.iter().map(|resolved| resolved.address);
+        Closed::among(&library, wanted.map(|function| function.address).chain(chosen).collect())
+    }
+
     /// How the exit is seen, as far as the function itself allows it.
-    fn exit(&self, candidate: &Candidate, denial: Option<Denial>, calls_itself: bool) -> Exit {
-        match (self.policy(), denial) {
-            (_, Some(Denial::Exit(reason) | Denial::Probe(reason))) => Exit::EntryOnly(reason.to_owned()),
-            (ExitPolicy::EntryOnly, _) => Exit::EntryOnly("its exit was not asked for".to_owned()),
-            (ExitPolicy::Uretprobe, None) if calls_itself => match self.ret_sites(candidate) {
+    fn exit(&self, candidate: &Candidate, denial: Option<Denial>, choice: Choice) -> Exit {
+        match (self.policy(), denial, choice) {
+            (_, Some(Denial::Exit(reason) | Denial::Probe(reason)), _) => Exit::EntryOnly(reason.to_owned()),
+            (ExitPolicy::EntryOnly, ..) => Exit::EntryOnly("its exit was not asked for".to_owned()),
+            (_, _, Choice::CallsItself) => match self.ret_sites(candidate) {
                 Exit::EntryOnly(_) => Exit::Uretprobe,
                 exit => exit,
             },
-            (ExitPolicy::Uretprobe, None) => Exit::Uretprobe,
-            _ => self.ret_sites(candidate),
+            (_, _, Choice::Closed) => match self.ret_sites(candidate) {
+                exit @ Exit::RetSites(_) if exit.is_cheap() => exit,
+                _ => Exit::Uretprobe,
+            },
+            (ExitPolicy::Uretprobe, None, Choice::Common) => Exit::Uretprobe,
+            (ExitPolicy::Uretprobe | ExitPolicy::RetSite, ..) => self.ret_sites(candidate),
         }
     }
 
@@ -195,7 +244,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn region(&self, id: RegionId, candidate: Candidate, file_offset: u64, exit: ExitPolicy) -> Region {
+    fn region(
+        &self,
+        id: RegionId,
+        candidate: Candidate,
+        file_offset: u64,
+        exit: ExitPolicy,
+        entry_cost: SiteCost,
+    ) -> Region {
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
         Region {
             id,
@@ -205,6 +261,7 @@ impl<'a> Planner<'a> {
             file_offset,
             size: candidate.size,
             exit,
+            single_stepped: entry_cost == SiteCost::SingleStep,
         }
     }
 }
@@ -238,7 +295,10 @@ fn separate(regions: &mut [PlannedRegion]) {
         };
         match reason {
             Some(reason) => {
-                planned.exit = if planned.calls_itself { Exit::Uretprobe } else { Exit::EntryOnly(reason) };
+                planned.exit = match planned.choice {
+                    Choice::CallsItself | Choice::Closed => Exit::Uretprobe,
+                    Choice::Common => Exit::EntryOnly(reason),
+                };
                 planned.region.exit = planned.exit.policy();
             }
             None => taken.extend(sites.iter().map(|site| (site.file_offset, planned.region.name.clone()))),

@@ -5,11 +5,10 @@
 //! tail jumps, and both through slots that lead back into the library. Calls through pointers are
 //! not seen; a function that calls itself by one of them counts as if it did not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use iced_x86::{FlowControl, Instruction, OpKind};
 
-use super::linkage;
 use super::text::Text;
 
 /// The functions of a library that may call themselves.
@@ -62,7 +61,8 @@ impl Recursion {
 
 /// All direct branches, but for jumps that stay within a function.
 fn branches(text: &Text) -> Vec<Branch> {
-    let slots = linkage::own_slots(text.image());
+    let slots: HashMap<u64, u64> =
+        text.image().slots().into_iter().filter_map(|slot| Some((slot.address, slot.own?))).collect();
     let target = |instruction: &Instruction| match instruction.op0_kind() {
         OpKind::NearBranch64 => Some(instruction.near_branch_target()),
         OpKind::Memory if instruction.is_ip_rel_memory_operand() => {

@@ -8,7 +8,9 @@ use super::*;
 fn source(image: Image) -> LibrarySource {
     let exports = image.exports().unwrap();
     let library = Library { id: LibraryId(3), path: "/lib/x.so".to_owned(), build_id: None, device: 0, inode: 0 };
-    LibrarySource { library, attach_path: "/lib/x.so".into(), image, exports, ifuncs: Vec::new() }
+    let binding = Binding::of(&image, [("/lib/x.so", &image)].into_iter());
+    let image = Arc::new(image);
+    LibrarySource { library, attach_path: "/lib/x.so".into(), image, exports, ifuncs: Vec::new(), binding }
 }
 
 fn planned(language: &str, code: &str, hazards: Hazards, options: &Options) -> Option<PlannedLibrary> {
@@ -96,7 +98,7 @@ fn an_ifunc_without_implementation_is_refused() {
 
 #[test]
 fn a_fatal_nop_is_refused_where_it_is_fatal() {
-    let code = "__asm__(\".globl f\\n.type f,@function\\nf: .byte 0x0f,0x1f,0x44,0,0\\nret\\n.size f,.-f\");";
+    let code = "__asm__(\".globl f\\n.type f,@function\\nf: .byte 0x0f,0x1f,0x44,0,0\\nud2\\n.size f,.-f\");";
     for (nop5_kills_children, probed) in [(true, 0), (false, 1)] {
         let options = Options { nop5_kills_children, ..Options::default() };
         let Some(library) = planned("c", code, unwinding(), &options) else { return };
@@ -126,13 +128,13 @@ fn what_calls_itself_is_seen_at_its_exits() {
     let exit = |hazards, exit| {
         let library = planned("c", code, hazards, &Options { exit, ..Options::default() })?;
         let [f, g] = ["f", "g"].map(|symbol| find(&library, symbol));
-        assert!(!g.calls_itself);
-        Some((f.exit.policy(), f.calls_itself))
+        assert_ne!(g.choice, Choice::CallsItself);
+        Some((f.exit.policy(), f.choice))
     };
     let Some(harmless) = exit(Hazards::default(), None) else { return };
-    assert_eq!(harmless, (ExitPolicy::RetSite, true));
-    assert_eq!(exit(Hazards::default(), Some(ExitPolicy::Uretprobe)), Some((ExitPolicy::Uretprobe, false)));
-    assert_eq!(exit(unwinding(), None), Some((ExitPolicy::RetSite, false)));
+    assert_eq!(harmless, (ExitPolicy::RetSite, Choice::CallsItself));
+    assert_eq!(exit(Hazards::default(), Some(ExitPolicy::Uretprobe)), Some((ExitPolicy::Uretprobe, Choice::Common)));
+    assert_eq!(exit(unwinding(), None), Some((ExitPolicy::RetSite, Choice::Common)));
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn what_calls_itself_and_hides_its_exits_is_hooked() {
     for (code, symbol) in [(hidden, "f"), (shared, "g")] {
         let Some(library) = planned("c", code, Hazards::default(), &Options::default()) else { return };
         let planned = find(&library, symbol);
-        assert!(planned.calls_itself, "{symbol}");
+        assert_eq!(planned.choice, Choice::CallsItself, "{symbol}");
         assert_eq!((planned.exit.policy(), planned.region.exit), (ExitPolicy::Uretprobe, ExitPolicy::Uretprobe));
     }
 }
@@ -178,4 +180,41 @@ fn compiled_code_is_proven() {
     }
     let thrower = find(&library, "thrower").exit.sites();
     assert!(thrower.iter().all(|site| site.condition.is_none()), "the throwing path is no exit: {thrower:?}");
+}
+
+#[test]
+fn what_only_computes_is_hooked_though_the_program_unwinds() {
+    let code = "int absent(int); int local_only(int *x) { int sum = 0; while (*x) sum += *x++; return sum; } \
+        int recurses(int x) { return x > 1 ? recurses(x - 1) * recurses(x - 2) : 1; } \
+        int calls(int x) { return absent(x) + 1; } int jumps(int x) { return calls(x + 1); }";
+    let options = |can_refuse_hooks| Options { can_refuse_hooks, ..Options::default() };
+    let exits = |hazards, options: &Options| {
+        let library = planned("c", code, hazards, options)?;
+        Some(["local_only", "recurses", "calls"].map(|symbol| {
+            let planned = find(&library, symbol);
+            (planned.exit.policy(), planned.choice)
+        }))
+    };
+    let common = (ExitPolicy::RetSite, Choice::Common);
+    let Some(chosen) = exits(unwinding(), &options(true)) else { return };
+    assert_eq!(chosen, [(ExitPolicy::Uretprobe, Choice::Closed), (ExitPolicy::RetSite, Choice::CallsItself), common]);
+    assert_eq!(exits(unwinding(), &options(false)), Some([common; 3]));
+    let says_so = Some("a test says so".to_owned());
+    for hazards in
+        [Hazards { stacks: says_so.clone(), ..unwinding() }, Hazards { interrupts: says_so.clone(), ..unwinding() }]
+    {
+        assert_eq!(exits(hazards, &options(true)), Some([common; 3]));
+    }
+    let handlers = Hazards { signal_stacks: says_so, ..unwinding() };
+    assert_eq!(exits(handlers, &options(true)).map(|chosen| chosen[0].1), Some(Choice::Closed));
+}
+
+#[test]
+fn a_jump_after_a_few_instructions_is_enter_and_exit() {
+    let code = "int absent(int); int jumps(int x) { return absent(x * 5 + 1); }";
+    let Some(library) = planned("c", code, unwinding(), &Options::default()) else { return };
+    let planned = find(&library, "jumps");
+    assert!(planned.is_left_at_once(), "{planned:?}");
+    assert_eq!(planned.entry.cost, SiteCost::Emulated);
+    assert!(planned.entry.file_offset > planned.region.file_offset);
 }

@@ -184,15 +184,20 @@ impl<'a> Text<'a> {
 
     /// Whether a linkage stub stands here: a jump through the global offset table.
     pub fn is_stub(&self, address: u64) -> bool {
+        self.stub_slot(address).is_some()
+    }
+
+    /// The slot through which the linkage stub that stands here jumps, if one does.
+    pub fn stub_slot(&self, address: u64) -> Option<u64> {
         let mut instruction = self.instruction(address);
         if let Some(first) = instruction
             && first.mnemonic() == Mnemonic::Endbr64
         {
             instruction = self.instruction(first.next_ip());
         }
-        instruction.is_some_and(|jump| {
-            jump.code() == Code::Jmp_rm64 && jump.op0_kind() == OpKind::Memory && jump.is_ip_rel_memory_operand()
-        })
+        instruction
+            .filter(|jump| jump.code() == Code::Jmp_rm64 && jump.is_ip_rel_memory_operand())
+            .map(|jump| jump.ip_rel_memory_address())
     }
 
     /// Accounts for `effort`, in instructions looked at; false when the file has used up its share.

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use rtrace_exporters::Trace;
-use rtrace_model::{Call, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
 use super::By;
+use super::chains::{Chains, Depth};
 use super::table::{Column, Shown, Value};
+use super::walk::Caller;
 
 /// Names a row: the id of a region, library or location, or the place of a process.
 pub(super) type Key = u32;
@@ -16,25 +18,28 @@ const UNKNOWN: Key = Key::MAX;
 
 /// A way to put calls into rows.
 pub(super) enum Grouping<'a> {
-    Function(&'a Trace),
-    Library(&'a Trace),
-    Thread(&'a Trace),
-    Process(&'a Trace, HashMap<LocationId, Key>),
+    Function(&'a TraceSet),
+    Library(&'a TraceSet),
+    Thread(&'a TraceSet),
+    Process(&'a TraceSet, HashMap<LocationId, Key>),
+    Chain(Chains<'a>),
 }
 
 impl<'a> Grouping<'a> {
     /// The grouping that `by` names; a tree is none.
-    pub(super) fn new(by: By, trace: &'a Trace) -> Option<Grouping<'a>> {
+    pub(super) fn new(by: By, trace: &'a TraceSet) -> Option<Grouping<'a>> {
         match by {
             By::Function => Some(Grouping::Function(trace)),
             By::Library => Some(Grouping::Library(trace)),
             By::Thread => Some(Grouping::Thread(trace)),
             By::Process => Some(Grouping::process(trace)),
+            By::Caller => Some(Grouping::Chain(Chains::new(Depth::Caller, trace))),
+            By::Callpath => Some(Grouping::Chain(Chains::new(Depth::Path, trace))),
             By::Tree => None,
         }
     }
 
-    fn process(trace: &'a Trace) -> Grouping<'a> {
+    fn process(trace: &'a TraceSet) -> Grouping<'a> {
         let place = |location: &Location| {
             let process = trace.process_of(location)?;
             let begun = |process: &Process| (process.pid, process.start);
@@ -44,11 +49,12 @@ impl<'a> Grouping<'a> {
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
-    /// The row that a call belongs to.
-    pub(super) fn key(&self, call: &Call) -> Key {
+    /// The row that calls of a region on a location belong to, of that caller.
+    pub(super) fn key(&mut self, region: RegionId, location: LocationId, caller: &Caller<'_, Key>) -> Key {
         match self {
-            Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(call.region),
-            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(call.location),
+            Grouping::Chain(chains) => chains.key(region, caller),
+            Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
+            Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
         }
     }
 
@@ -69,6 +75,8 @@ impl<'a> Grouping<'a> {
     /// Missing calls by row: known by region, and by the ids that a location gave out.
     pub(super) fn lost(&self, losses: &[Loss], recorded: &HashMap<LocationId, u64>) -> Vec<(Key, u64)> {
         match self {
+            // Which of its callers a lost call had is lost, too.
+            Grouping::Chain(_) => Vec::new(),
             Grouping::Function(_) | Grouping::Library(_) => {
                 let of_region = |loss: &Loss| Some((self.key_of_region(loss.region?), loss.count));
                 losses.iter().filter_map(of_region).collect()
@@ -87,24 +95,29 @@ impl<'a> Grouping<'a> {
     /// What a row is, its name last.
     pub(super) fn columns(&self) -> &'static [Column] {
         const FUNCTION: [Column; 4] = [
-            Column::new("region", "region").shown(Shown::Never),
-            Column::new("file_offset", "file offset").shown(Shown::Never),
-            Column::new("library", "library"),
-            Column::new("function", "function"),
+            Column::label("region", "region").shown(Shown::Never),
+            Column::label("file_offset", "file offset").shown(Shown::Never),
+            Column::label("library", "library"),
+            Column::label("function", "function"),
         ];
-        const LIBRARY: [Column; 1] = [Column::new("library", "library")];
-        const THREAD: [Column; 4] = [
-            Column::new("location", "location").shown(Shown::Never),
-            Column::new("pid", "pid"),
-            Column::new("tid", "tid"),
-            Column::new("thread", "thread"),
+        const LIBRARY: [Column; 1] = [Column::label("library", "library")];
+        const HOST: Column = Column::label("host", "host").shown(Shown::IfNotZero);
+        const RANK: Column = Column::label("rank", "rank").shown(Shown::IfNotZero);
+        const THREAD: [Column; 6] = [
+            Column::label("location", "location").shown(Shown::Never),
+            HOST,
+            RANK,
+            Column::label("pid", "pid"),
+            Column::label("tid", "tid"),
+            Column::label("thread", "thread"),
         ];
-        const PROCESS: [Column; 2] = [Column::new("pid", "pid"), Column::new("process", "process")];
+        const PROCESS: [Column; 4] = [HOST, RANK, Column::label("pid", "pid"), Column::label("process", "process")];
         match self {
             Grouping::Function(_) => &FUNCTION,
             Grouping::Library(_) => &LIBRARY,
             Grouping::Thread(_) => &THREAD,
             Grouping::Process(..) => &PROCESS,
+            Grouping::Chain(chains) => chains.columns(),
         }
     }
 
@@ -113,6 +126,7 @@ impl<'a> Grouping<'a> {
         let name = |name: Option<&str>| Value::Name(name.unwrap_or("[unknown]").to_owned());
         let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Count(number.into()));
         match self {
+            Grouping::Chain(chains) => chains.labels(key),
             Grouping::Function(trace) => {
                 let region = trace.region(RegionId(key));
                 let library = region.and_then(|region| trace.library(region.library));
@@ -129,20 +143,39 @@ impl<'a> Grouping<'a> {
             }
             Grouping::Thread(trace) => {
                 let location = trace.location(LocationId(key));
+                let [host, rank] = origin(trace, LocationId(key));
                 vec![
                     number(Some(key)),
+                    host,
+                    rank,
                     number(location.map(|location| location.pid)),
                     number(location.map(|location| location.tid)),
                     name(location.map(|location| location.name.as_str())),
                 ]
             }
-            Grouping::Process(trace, _) => {
+            Grouping::Process(trace, processes) => {
                 let process = trace.processes().get(key as usize);
+                let location = processes.iter().find(|&(_, &of)| of == key).map(|(&location, _)| location);
+                let [host, rank] = location.map_or([Value::Absent, Value::Absent], |id| origin(trace, id));
                 vec![
+                    host,
+                    rank,
                     number(process.map(|process| process.pid)),
                     name(process.map(|process| process.executable.as_str())),
                 ]
             }
         }
     }
+}
+
+/// Machine and rank of a location, where there are several.
+fn origin(trace: &TraceSet, location: LocationId) -> [Value; 2] {
+    let Some(header) = trace.header_of(location).filter(|_| trace.traces().len() > 1) else {
+        return [Value::Absent, Value::Absent];
+    };
+    let is_elsewhere = header.host != trace.header().host;
+    [
+        if is_elsewhere { Value::Name(header.host.clone()) } else { Value::Absent },
+        header.rank.as_ref().map_or(Value::Absent, |rank| Value::Count(rank.rank.into())),
+    ]
 }

@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, LocationId, Loss};
+use rtrace_model::{Call, LocationId, Loss, PathProfile, RegionId};
 
-use super::Sort;
 use super::grouping::{Grouping, Key};
+use super::histogram;
 use super::stats::{FIGURES, Stats};
-use super::table::{Table, Value};
+use super::table::{Column, Table, Value};
 use super::walk::{Caller, Visitor};
+use super::{Min, Sort};
 
 pub(super) struct Groups<'a> {
     grouping: Grouping<'a>,
@@ -22,10 +23,14 @@ impl Visitor for Groups<'_> {
     type Mark = Key;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
-        let key = self.grouping.key(call);
-        let outermost = !caller.enclosing().iter().rev().any(|open| open.mark == key);
-        self.groups.entry(key).or_default().add(call, outermost);
-        *self.recorded.entry(call.location).or_default() += 1;
+        let (key, stats, outermost) = self.row(call.region, call.location, 1, &caller);
+        stats.add(call, outermost);
+        key
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Key>) -> Key {
+        let (key, stats, outermost) = self.row(path.region, path.location, path.calls, &caller);
+        stats.add_path(path, outermost);
         key
     }
 }
@@ -35,22 +40,72 @@ impl<'a> Groups<'a> {
         Groups { grouping, groups: BTreeMap::new(), recorded: HashMap::new() }
     }
 
+    /// The row to which so many calls belong, and whether they are not nested in calls of it.
+    fn row(
+        &mut self,
+        region: RegionId,
+        location: LocationId,
+        calls: u64,
+        caller: &Caller<'_, Key>,
+    ) -> (Key, &mut Stats, bool) {
+        let key = self.grouping.key(region, location, caller);
+        let outermost = !caller.enclosing().iter().rev().any(|open| open.mark == key);
+        *self.recorded.entry(location).or_default() += calls;
+        (key, self.groups.entry(key).or_default(), outermost)
+    }
+
     /// The rows, sorted.
-    pub(super) fn table(mut self, sort: Sort, losses: &[Loss]) -> Table {
+    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
         for (key, lost) in self.grouping.lost(losses, &self.recorded) {
             self.groups.entry(key).or_default().lost += lost;
         }
-        let label = |(&key, stats)| (self.grouping.labels(key), stats);
-        let mut rows: Vec<(Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
-        rows.sort_by_cached_key(|(labels, stats)| {
-            (Reverse(stats.figure(sort)), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
-        });
-        let rows = rows.into_iter().map(|(labels, stats)| stats.values().into_iter().chain(labels).collect());
+        let total = self.total();
+        let rows = self.sorted(sort).into_iter();
+        let rows = rows.map(|(labels, stats)| stats.values(total).into_iter().chain(labels).collect());
         Table {
             columns: FIGURES.iter().chain(self.grouping.columns()).copied().collect(),
             rows: rows.collect(),
             left_out: 0,
         }
+    }
+
+    /// The distributions of the first rows of [`table`](Groups::table).
+    pub(super) fn histograms(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
+        let total = self.total();
+        let mut rows = self.sorted(sort);
+        rows.retain(|(_, stats)| min.is_none_or(|min| min.admits(stats.inclusive(), total)) && stats.is_timed());
+        let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
+        rows.truncate(rows.len() - left_out);
+        Table { left_out, ..histogram::table(self.grouping.columns(), rows.into_iter()) }
+    }
+
+    /// The rows, each with its labelled values.
+    pub(super) fn into_rows(self) -> Vec<(Vec<(Column, Value)>, Stats)> {
+        let columns = self.grouping.columns();
+        let labels = |key| columns.iter().copied().zip(self.grouping.labels(key)).collect();
+        self.groups.into_iter().map(|(key, stats)| (labels(key), stats)).collect()
+    }
+
+    /// The rows' labels and figures in their order.
+    fn sorted(&self, sort: Sort) -> Vec<(Vec<Value>, &Stats)> {
+        let label = |(&key, stats)| (self.grouping.labels(key), stats);
+        let mut rows: Vec<(Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
+        rows.sort_by_cached_key(|(labels, stats)| {
+            (Reverse(stats.figure(sort)), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
+        });
+        rows
+    }
+
+    /// Time of all rows in nanoseconds.
+    pub(super) fn total(&self) -> u64 {
+        self.groups.values().map(Stats::exclusive).fold(0, u64::saturating_add)
+    }
+
+    /// How many times the mean of the rows' inclusive times the largest is.
+    pub(super) fn imbalance(&self) -> Option<f64> {
+        let times = || self.groups.values().map(Stats::inclusive);
+        let mean = times().map(|time| time as f64).sum::<f64>() / self.groups.len() as f64;
+        times().max().filter(|_| self.groups.len() > 1 && mean > 0.0).map(|max| max as f64 / mean)
     }
 }
 
@@ -144,6 +199,56 @@ calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  process
     4     110 ns     110 ns  47 ns  30 ns  100 ns  100 ns     2   70  /usr/bin/prog
 "
         );
+    }
+
+    #[test]
+    fn a_function_is_told_apart_by_its_caller_or_all_of_them() {
+        let calls = script(
+            "thread 1
+             a 0 100
+              b 10 60
+               c 20 50
+              c 70 80
+             b 100 130
+              c 110 120
+             thread 2
+             a 0 10
+              c 1 5",
+        );
+        assert_eq!(
+            table(By::Caller, &calls, Sort::Calls, &[]),
+            "\
+calls  inclusive  exclusive   mean    p50     p99     max  library    function  called by
+    2     110 ns      46 ns  55 ns  10 ns  100 ns  100 ns  libone.so  a         -
+    2      14 ns      14 ns   7 ns   4 ns   10 ns   10 ns  libone.so  c         a
+    2      40 ns      40 ns  20 ns  10 ns   30 ns   30 ns  libone.so  c         b
+    1      30 ns      20 ns  30 ns  30 ns   30 ns   30 ns  libone.so  b         -
+    1      50 ns      20 ns  50 ns  50 ns   50 ns   50 ns  libone.so  b         a
+"
+        );
+        let paths = table(By::Callpath, &calls, Sort::Calls, &[]);
+        let paths: Vec<(&str, &str)> = paths
+            .lines()
+            .skip(1)
+            .map(|line| (line.split_whitespace().next().unwrap(), line.split_once("libone.so  ").unwrap().1))
+            .collect();
+        let expected = [
+            ("2", "a         -"),
+            ("2", "c         a"),
+            ("1", "b         -"),
+            ("1", "b         a"),
+            ("1", "c         b"),
+        ];
+        assert_eq!(paths[..5], expected);
+        assert_eq!(paths[5], ("1", "c         b < a"));
+    }
+
+    #[test]
+    fn callees_of_lost_calls_have_a_lost_caller() {
+        let mut calls = script("thread 1\n a 0 100\n  b 10 60\n   c 20 50");
+        calls.retain(|call| call.depth != 1);
+        assert!(table(By::Callpath, &calls, Sort::Calls, &[]).contains("c         [lost caller]"));
+        assert!(table(By::Caller, &calls, Sort::Calls, &[]).contains("c         [lost caller]"));
     }
 
     #[test]

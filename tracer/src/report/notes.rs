@@ -1,6 +1,6 @@
 //! What is said around a report's rows: of which recording it is, and what is missing from it.
 
-use rtrace_exporters::Trace;
+use rtrace_exporters::TraceSet;
 use rtrace_model::{EventKind, Loss, LossReason, Process, escape, format_ns};
 
 use super::Error;
@@ -9,7 +9,7 @@ use super::Error;
 const NAMED: usize = 3;
 
 /// One line: programs, host, length.
-pub(super) fn title(trace: &Trace) -> String {
+pub(super) fn title(trace: &TraceSet) -> String {
     let mut programs: Vec<&str> = trace.processes().iter().map(program).collect();
     programs.sort_unstable();
     programs.dedup();
@@ -31,7 +31,12 @@ fn program(process: &Process) -> &str {
 }
 
 /// Lines below the rows.
-pub(super) fn notes(trace: &Trace, losses: &[Loss], lost_callers: u64, left_out: usize) -> Result<Vec<String>, Error> {
+pub(super) fn notes(
+    trace: &TraceSet,
+    losses: &[Loss],
+    lost_callers: u64,
+    left_out: usize,
+) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     if left_out > 0 {
         notes.push(format!("rows left out: {left_out}"));
@@ -43,12 +48,20 @@ pub(super) fn notes(trace: &Trace, losses: &[Loss], lost_callers: u64, left_out:
             notes.extend(lost(losses));
         }
     }
+    if !trace.profile().is_empty() {
+        notes.push("calls were folded by call path: percentiles are upper bounds, all else is exact".to_owned());
+    }
     if lost_callers > 0 {
         notes.push(format!("calls whose caller is not on record: {lost_callers}"));
     }
     notes.extend(blind_windows(trace)?);
     notes.extend(trace.warnings().iter().map(ToString::to_string));
     Ok(notes)
+}
+
+/// How well the rows share the time: the largest over the mean, which 1 says is even.
+pub(super) fn imbalance(ratio: f64) -> String {
+    format!("balance: the busiest has {ratio:.2} times the mean time")
 }
 
 fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
@@ -59,7 +72,7 @@ fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
     })
 }
 
-fn blind_windows(trace: &Trace) -> Result<Option<String>, Error> {
+fn blind_windows(trace: &TraceSet) -> Result<Option<String>, Error> {
     let mut windows = 0_u64;
     let mut longest = 0;
     for events in trace.events() {

@@ -10,6 +10,9 @@ use rtrace_model::{escape, format_ns};
 use super::Report;
 use super::table::{Column, Shown, Table, Value};
 
+/// Characters of the longest bar.
+const BAR: f64 = 40.0;
+
 /// Writes columns for people, between a title and notes; names are cut where a line would be
 /// longer than `width`.
 pub(super) fn table(report: &Report, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
@@ -54,7 +57,7 @@ fn is_shown(table: &Table, column: usize) -> bool {
 }
 
 fn is_name(table: &Table, column: usize) -> bool {
-    table.rows.iter().any(|row| matches!(row[column], Value::Name(_) | Value::Nested(..)))
+    table.rows.iter().any(|row| matches!(row[column], Value::Name(_) | Value::Nested(..) | Value::Bar(_)))
 }
 
 fn readable(value: &Value) -> String {
@@ -63,20 +66,28 @@ fn readable(value: &Value) -> String {
         Value::Nested(depth, name) => format!("{}{}", "  ".repeat(*depth), escape(name)),
         Value::Count(count) => count.to_string(),
         Value::Time(time) => format_ns(*time),
+        Value::AtMost(bound) => format!("<={}", format_ns(*bound)),
         Value::Share(share) => format!("{:.1} %", share * 100.0),
+        Value::Bar(part) => "#".repeat((part * BAR).round() as usize),
+        Value::Change(part) => format!("{:+.1} %", part * 100.0),
         Value::Absent => "-".to_owned(),
     }
 }
 
 /// Writes comma-separated values as RFC 4180 has them, a line of names first.
 pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
-    let names: Vec<&str> = table.columns.iter().map(|column| column.key).collect();
+    let names: Vec<&str> = table.columns.iter().filter(|column| column.is_data).map(|column| column.key).collect();
     writeln!(out, "{}", names.join(","))?;
     for row in &table.rows {
-        let fields: Vec<String> = row.iter().map(field).collect();
+        let fields: Vec<String> = data(table, row).map(|(_, value)| field(value)).collect();
         writeln!(out, "{}", fields.join(","))?;
     }
     Ok(())
+}
+
+/// What of a row goes to scripts.
+fn data<'a>(table: &'a Table, row: &'a [Value]) -> impl Iterator<Item = (&'a Column, &'a Value)> {
+    table.columns.iter().zip(row).filter(|(column, _)| column.is_data)
 }
 
 fn field(value: &Value) -> String {
@@ -85,8 +96,8 @@ fn field(value: &Value) -> String {
             let name = escape(name);
             if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
         }
-        Value::Count(number) | Value::Time(number) => number.to_string(),
-        Value::Share(share) => format!("{share:.6}"),
+        Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
+        Value::Share(part) | Value::Bar(part) | Value::Change(part) => format!("{part:.6}"),
         Value::Absent => String::new(),
     }
 }
@@ -97,7 +108,7 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for (number, row) in report.table.rows.iter().enumerate() {
         let separator = if number == 0 { "" } else { "," };
         let member = |(column, value): (&Column, &Value)| format!("\"{}\":{}", column.key, literal(value));
-        let members: Vec<String> = report.table.columns.iter().zip(row).map(member).collect();
+        let members: Vec<String> = data(&report.table, row).map(member).collect();
         write!(out, "{separator}\n{{{}}}", members.join(","))?;
     }
     let notes: Vec<String> = report.notes.iter().map(|note| text(note)).collect();
@@ -107,8 +118,8 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn literal(value: &Value) -> String {
     match value {
         Value::Name(name) | Value::Nested(_, name) => text(&escape(name)),
-        Value::Count(number) | Value::Time(number) => number.to_string(),
-        Value::Share(share) => format!("{share:.6}"),
+        Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
+        Value::Share(part) | Value::Bar(part) | Value::Change(part) => format!("{part:.6}"),
         Value::Absent => "null".to_owned(),
     }
 }

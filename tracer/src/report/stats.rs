@@ -1,9 +1,8 @@
 //! The figures of one row: of a function, library, thread or process.
 
-use rtrace_model::{Call, Ending};
+use rtrace_model::{Call, Ending, Latency, PathProfile};
 
 use super::Sort;
-use super::latency::Latency;
 use super::table::{Column, Shown, Value};
 
 #[derive(Default)]
@@ -45,12 +44,38 @@ impl Stats {
         self.latency.record(call.duration);
     }
 
+    /// Adds all calls of a call path; `outermost` unless they are nested in calls of the same row.
+    pub(super) fn add_path(&mut self, path: &PathProfile, outermost: bool) {
+        self.calls += path.calls;
+        let endings = [path.timed.saturating_sub(path.unwound), path.unwound, path.open, path.unseen];
+        self.endings.iter_mut().zip(endings).for_each(|(sum, calls)| *sum += calls);
+        if outermost {
+            self.inclusive = self.inclusive.saturating_add(path.inclusive);
+        }
+        self.exclusive = self.exclusive.saturating_add(path.exclusive);
+        if path.timed == 0 {
+            return;
+        }
+        self.timed += path.timed;
+        self.sum = self.sum.saturating_add(path.inclusive.saturating_sub(path.open_time));
+        self.min = Some(self.min.map_or(path.min, |min| min.min(path.min)));
+        self.max = self.max.max(Some(path.max));
+        self.latency.record_folded(&path.histogram);
+    }
+
     fn mean(&self) -> Option<u64> {
         self.sum.checked_div(self.timed)
     }
 
-    fn percentile(&self, percent: u32) -> Option<u64> {
+    pub(super) fn percentile(&self, percent: f64) -> Option<u64> {
         self.latency.percentile(percent).min(self.max)
+    }
+
+    fn shown_percentile(&self, percent: f64) -> Value {
+        match self.percentile(percent) {
+            Some(bound) if self.latency.is_folded() => Value::AtMost(bound),
+            exact => exact.into(),
+        }
     }
 
     /// What rows are sorted by; absent where it is the name.
@@ -60,25 +85,72 @@ impl Stats {
             Sort::Inclusive => Some(self.inclusive),
             Sort::Exclusive => Some(self.exclusive),
             Sort::Mean => self.mean(),
-            Sort::P50 => self.percentile(50),
-            Sort::P99 => self.percentile(99),
+            Sort::P50 => self.percentile(50.0),
+            Sort::P90 => self.percentile(90.0),
+            Sort::P99 => self.percentile(99.0),
+            Sort::P999 => self.percentile(99.9),
             Sort::Max => self.max,
             Sort::Lost => Some(self.lost),
             Sort::Name => None,
         }
     }
 
-    /// The values of [`FIGURES`].
-    pub(super) fn values(&self) -> Vec<Value> {
+    /// Adds the calls of another row.
+    pub(super) fn merge(&mut self, other: &Stats) {
+        self.calls += other.calls;
+        for (mine, theirs) in self.endings.iter_mut().zip(other.endings) {
+            *mine += theirs;
+        }
+        self.inclusive = self.inclusive.saturating_add(other.inclusive);
+        self.exclusive = self.exclusive.saturating_add(other.exclusive);
+        self.lost += other.lost;
+        self.timed += other.timed;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.min = self.min.into_iter().chain(other.min).min();
+        self.max = self.max.max(other.max);
+        self.latency.merge(&other.latency);
+    }
+
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    pub(super) fn latency(&self) -> &Latency {
+        &self.latency
+    }
+
+    pub(super) fn inclusive(&self) -> u64 {
+        self.inclusive
+    }
+
+    /// Whether a call has a known duration.
+    pub(super) fn is_timed(&self) -> bool {
+        self.timed > 0
+    }
+
+    pub(super) fn exclusive(&self) -> u64 {
+        self.exclusive
+    }
+
+    /// Calls by the bucket of their duration, without empty buckets.
+    pub(super) fn buckets(&self) -> Vec<(usize, u64)> {
+        self.latency.buckets()
+    }
+
+    /// The values of [`FIGURES`]; `total` is the time of all rows.
+    pub(super) fn values(&self, total: u64) -> Vec<Value> {
         let [returned, unwound, open, unseen] = self.endings.map(Value::Count);
         vec![
             Value::Count(self.calls),
+            Value::Share(self.inclusive as f64 / total.max(1) as f64),
             Value::Time(self.inclusive),
             Value::Time(self.exclusive),
             self.min.into(),
             self.mean().into(),
-            self.percentile(50).into(),
-            self.percentile(99).into(),
+            self.shown_percentile(50.0),
+            self.shown_percentile(90.0),
+            self.shown_percentile(99.0),
+            self.shown_percentile(99.9),
             self.max.into(),
             Value::Count(self.lost),
             returned,
@@ -90,14 +162,17 @@ impl Stats {
 }
 
 /// The columns of figures.
-pub(super) const FIGURES: [Column; 13] = [
+pub(super) const FIGURES: [Column; 16] = [
     Column::new("calls", "calls"),
+    Column::new("share", "share").shown(Shown::Never),
     Column::new("inclusive_ns", "inclusive"),
     Column::new("exclusive_ns", "exclusive"),
     Column::new("min_ns", "min").shown(Shown::Never),
     Column::new("mean_ns", "mean"),
     Column::new("p50_ns", "p50"),
+    Column::new("p90_ns", "p90").shown(Shown::Never),
     Column::new("p99_ns", "p99"),
+    Column::new("p999_ns", "p99.9").shown(Shown::Never),
     Column::new("max_ns", "max"),
     Column::new("lost", "lost").shown(Shown::IfNotZero),
     Column::new("returned", "returned").shown(Shown::Never),

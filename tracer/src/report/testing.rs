@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rtrace_exporters::{Trace, TraceWriter};
+use rtrace_exporters::{TraceSet, TraceWriter};
 use rtrace_model::{
     Call, ClockAnchor, Definition, Ending, ExitPolicy, Header, Library, LibraryId, Location, LocationId, Process,
     Region, RegionId, Sink, Timestamp,
@@ -125,6 +125,7 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
             file_offset: 64,
             size: 1,
             exit: ExitPolicy::Uretprobe,
+            single_stepped: id == 2,
         };
         writer.define(&Definition::Region(region)).unwrap();
     }
@@ -154,10 +155,10 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
 }
 
 /// A trace without calls that defines what [`writer`] does.
-pub(super) fn definitions() -> Trace {
+pub(super) fn definitions() -> TraceSet {
     let folder = tempfile::tempdir().unwrap();
     writer(folder.path()).finish(&Default::default()).unwrap();
-    Trace::open(folder.path()).unwrap()
+    TraceSet::open(folder.path()).unwrap()
 }
 
 /// A table as people see it, without title and notes.

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use rtrace_exporters::Trace;
-use rtrace_model::{Call, Ending, Library, RegionId};
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Call, Ending, Library, PathProfile, RegionId};
 
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -56,16 +56,37 @@ impl Visitor for Tree {
     type Mark = NodeId;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
+        // Its end is not known: no time, as in other reports.
+        let (duration, exclusive) =
+            if call.ending == Ending::Unseen { (0, 0) } else { (call.duration, call.exclusive()) };
+        self.add(call.region, caller, 1, duration, exclusive)
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, NodeId>) -> NodeId {
+        self.add(path.region, caller, path.calls, path.inclusive, path.exclusive)
+    }
+}
+
+impl Tree {
+    fn with_most_paths(most_paths: usize) -> Tree {
+        Tree { nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
+    }
+
+    fn add(
+        &mut self,
+        region: RegionId,
+        caller: Caller<'_, NodeId>,
+        calls: u64,
+        duration: u64,
+        exclusive: u64,
+    ) -> NodeId {
         let outermost = caller.enclosing().is_empty();
         let parent = match caller {
             Caller::None => ROOT,
             Caller::Known(enclosing) => enclosing.last().map_or(ROOT, |caller| caller.mark),
             Caller::Lost(_) => self.child(ROOT, Label::LostCaller),
         };
-        let id = self.path(parent, call.region);
-        // Its end is not known: no time, as in other reports.
-        let (duration, exclusive) =
-            if call.ending == Ending::Unseen { (0, 0) } else { (call.duration, call.exclusive()) };
+        let id = self.path(parent, region);
         if id != parent {
             self.add_inclusive(id, duration);
         }
@@ -76,15 +97,9 @@ impl Visitor for Tree {
             self.add_inclusive(ROOT, duration);
         }
         let node = &mut self.nodes[id as usize];
-        node.calls += 1;
+        node.calls += calls;
         node.exclusive = node.exclusive.saturating_add(exclusive);
         id
-    }
-}
-
-impl Tree {
-    fn with_most_paths(most_paths: usize) -> Tree {
-        Tree { nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
     }
 
     /// The node of calls of `region` from `parent`.
@@ -115,7 +130,7 @@ impl Tree {
     }
 
     /// The tree as rows, callers above their callees; with a limit those that take most time.
-    pub(super) fn table(&self, trace: &Trace, order: Order, limit: Option<usize>) -> Table {
+    pub(super) fn table(&self, trace: &TraceSet, order: Order, limit: Option<usize>) -> Table {
         let shown = self.largest(limit.unwrap_or(self.nodes.len()));
         let names: Vec<String> = self.nodes.iter().map(|node| node.label.name(trace)).collect();
         let mut rows = Vec::new();
@@ -154,7 +169,7 @@ impl Tree {
     }
 
     /// The values of [`COLUMNS`].
-    fn row(&self, trace: &Trace, id: NodeId, parent: NodeId, depth: usize) -> Vec<Value> {
+    fn row(&self, trace: &TraceSet, id: NodeId, parent: NodeId, depth: usize) -> Vec<Value> {
         let node = &self.nodes[id as usize];
         let total = self.nodes[ROOT as usize].inclusive;
         let region = match node.label {
@@ -185,7 +200,7 @@ impl Node {
 }
 
 impl Label {
-    fn name(self, trace: &Trace) -> String {
+    fn name(self, trace: &TraceSet) -> String {
         match self {
             Label::Root => String::new(),
             Label::LostCaller => "[lost caller]".to_owned(),
@@ -196,16 +211,16 @@ impl Label {
 }
 
 const COLUMNS: [Column; 10] = [
-    Column::new("node", "node").shown(Shown::Never),
-    Column::new("parent", "parent").shown(Shown::Never),
-    Column::new("depth", "depth").shown(Shown::Never),
-    Column::new("region", "region").shown(Shown::Never),
+    Column::label("node", "node").shown(Shown::Never),
+    Column::label("parent", "parent").shown(Shown::Never),
+    Column::label("depth", "depth").shown(Shown::Never),
+    Column::label("region", "region").shown(Shown::Never),
     Column::new("calls", "calls"),
     Column::new("share", "share"),
     Column::new("inclusive_ns", "inclusive"),
     Column::new("exclusive_ns", "exclusive"),
-    Column::new("library", "library").shown(Shown::Never),
-    Column::new("function", "function"),
+    Column::label("library", "library").shown(Shown::Never),
+    Column::label("function", "function"),
 ];
 
 /// The order of siblings.
@@ -216,7 +231,9 @@ impl Order {
     pub(super) fn new(sort: Sort) -> Result<Order, Error> {
         match sort {
             Sort::Calls | Sort::Inclusive | Sort::Exclusive | Sort::Name => Ok(Order(sort)),
-            Sort::Mean | Sort::P50 | Sort::P99 | Sort::Max | Sort::Lost => Err(Error::Sort(sort)),
+            Sort::Mean | Sort::P50 | Sort::P90 | Sort::P99 | Sort::P999 | Sort::Max | Sort::Lost => {
+                Err(Error::Sort(sort))
+            }
         }
     }
 

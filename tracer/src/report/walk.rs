@@ -9,9 +9,11 @@
 //! made, each worth one chunk: a call is remembered for one chunk more than it should be needed,
 //! and a call whose caller is not known waits one chunk for it. Then the caller counts as lost.
 
+mod paths;
+
 use std::collections::{HashMap, HashSet};
 
-use rtrace_model::{Call, LocationId, Timestamp};
+use rtrace_model::{Call, LocationId, PathProfile, Timestamp};
 
 /// What is done with each call.
 pub(super) trait Visitor {
@@ -20,6 +22,9 @@ pub(super) trait Visitor {
 
     /// Called once for each call, with callers before their callees.
     fn visit(&mut self, call: &Call, caller: Caller<'_, Self::Mark>) -> Self::Mark;
+
+    /// The same for all calls of a call path on a location, where they are folded.
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Self::Mark>) -> Self::Mark;
 }
 
 /// Who made a call, with the known calls that enclose it, the outermost first.
@@ -208,6 +213,10 @@ mod tests {
             };
             assert_eq!(self.0.insert((call.location.0, call.id), caller), None, "visited twice");
             call.id
+        }
+
+        fn visit_path(&mut self, _: &PathProfile, _: Caller<'_, u64>) -> u64 {
+            unreachable!("there are no paths");
         }
     }
 

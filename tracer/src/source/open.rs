@@ -1,29 +1,82 @@
-//! The calls that still ran when recording was switched off.
+//! The calls that still ran when recording was switched off, and those that run while it is on.
 
 use rtrace_bpf::OpenThread;
-use rtrace_model::{Call, Timestamp};
+use rtrace_model::{Batch, Call, Reading, Timestamp};
 
-use super::call_of;
+use super::{call_of, reading_of};
 
-/// Gives each running call the time up to `end`, and each its part of its caller's.
-pub fn calls_of(thread: &OpenThread, end: Timestamp) -> Vec<Call> {
-    let mut calls: Vec<Call> = thread.calls.iter().map(call_of).collect();
-    for call in &mut calls {
-        call.duration = end.since(call.start);
+/// The calls that still run on a thread at the end of the recording, the innermost first, as if they
+/// ended then.
+pub struct OpenCalls {
+    calls: Batch,
+    /// Of each call, the id of its call path, where calls are folded.
+    paths: Vec<u32>,
+    /// Of each call, whether it has a record of its own.
+    is_written: Vec<bool>,
+}
+
+impl OpenCalls {
+    /// Gives each call the time up to `end`, which is part of its caller's, as are its counts.
+    pub fn of(thread: &OpenThread, counters: usize, end: Timestamp) -> OpenCalls {
+        let mut calls: Vec<Call> = thread.calls.iter().map(|open| call_of(&open.call)).collect();
+        for call in &mut calls {
+            call.duration = end.since(call.start);
+        }
+        let mut readings: Vec<Reading> = thread.readings.iter().map(reading_of).collect();
+        let mut is_written: Vec<bool> = thread.calls.iter().map(|open| open.is_written != 0).collect();
+        for index in (0..calls.len()).rev() {
+            let Call { parent, duration, .. } = calls[index];
+            let Some(caller) = calls[..index].iter().rposition(|caller| caller.id == parent) else { continue };
+            calls[caller].child += duration;
+            is_written[caller] |= is_written[index];
+            for counter in 0..counters {
+                readings[caller * counters + counter].child += readings[index * counters + counter].inclusive;
+            }
+        }
+        calls.reverse();
+        is_written.reverse();
+        let readings = readings.chunks(counters.max(1)).rev().flatten().copied().collect();
+        let paths = thread.calls.iter().rev().map(|open| open.path).collect();
+        OpenCalls { calls: Batch::measured(calls, counters, readings), paths, is_written }
     }
-    for index in (0..calls.len()).rev() {
-        let Call { parent, duration, .. } = calls[index];
-        if let Some(caller) = calls[..index].iter_mut().rev().find(|caller| caller.id == parent) {
-            caller.child += duration;
+
+    /// The calls with the ids of their paths.
+    pub fn with_paths(&self) -> impl Iterator<Item = (&Call, u32)> {
+        self.calls.iter().zip(self.paths.iter().copied())
+    }
+
+    /// Those that have a record of their own.
+    pub fn recorded(&self) -> Batch {
+        let written = || (0..self.calls.len()).filter(|&index| self.is_written[index]);
+        let readings = written().flat_map(|index| self.calls.readings(index)).copied().collect();
+        Batch::measured(written().map(|index| self.calls[index]).collect(), self.calls.metrics(), readings)
+    }
+}
+
+/// What runs on a thread, seen while its frames may change: only what hangs together is kept.
+///
+/// Frames are copied while the thread goes on, so one may be there twice, half replaced by the next
+/// call or left over. A frame is taken if its id was given out and is above that of the frame
+/// before, and its caller is one taken before it, or none.
+pub fn running_of(thread: &OpenThread, now: Timestamp) -> Vec<Call> {
+    let mut running: Vec<Call> = Vec::new();
+    for call in thread.calls.iter().map(|open| call_of(&open.call)) {
+        let above = running.last().is_none_or(|last| last.id < call.id);
+        let depth = match call.parent {
+            0 => Some(0),
+            parent => running.iter().rev().find(|caller| caller.id == parent).map(|caller| caller.depth + 1),
+        };
+        let is_whole = above && call.id <= thread.thread.calls && call.start <= now && depth == Some(call.depth);
+        if is_whole && call.location.0 == thread.thread.location {
+            running.push(Call { duration: now.since(call.start), ..call });
         }
     }
-    calls.reverse();
-    calls
+    running
 }
 
 #[cfg(test)]
 mod tests {
-    use rtrace_bpf::wire::{CallRecord, EndingCode, OpenThreadRecord};
+    use rtrace_bpf::wire::{CallRecord, EndingCode, OpenCallRecord, OpenThreadRecord, ReadingRecord};
 
     use super::*;
 
@@ -31,12 +84,42 @@ mod tests {
         CallRecord { id, parent, start, child, ending: EndingCode::RT_OPEN, ..CallRecord::default() }
     }
 
+    fn open(calls: Vec<CallRecord>) -> Vec<OpenCallRecord> {
+        calls.into_iter().map(|call| OpenCallRecord { call, ..OpenCallRecord::default() }).collect()
+    }
+
     #[test]
     fn a_callers_child_time_includes_the_call_that_still_runs() {
         let calls = vec![record(1, 0, 100, 30), record(4, 1, 150, 0), record(9, 0, 170, 0)];
-        let thread = OpenThread { thread: OpenThreadRecord::default(), calls };
-        let calls = calls_of(&thread, Timestamp(200));
+        let count = |inclusive, child| ReadingRecord { inclusive, child };
+        let readings = vec![count(10, 2), count(3, 0), count(1, 0)];
+        let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings };
+        let calls = OpenCalls::of(&thread, 1, Timestamp(200)).calls;
         let seen: Vec<_> = calls.iter().map(|call| (call.id, call.duration, call.child)).collect();
         assert_eq!(seen, [(9, 30, 0), (4, 50, 0), (1, 100, 80)]);
+        let counted: Vec<_> = (0..3).map(|index| calls.readings(index)[0].exclusive()).collect();
+        assert_eq!(counted, [1, 3, 5]);
+    }
+
+    #[test]
+    fn frames_that_do_not_hang_together_are_left_out_of_a_glance() {
+        let with_depth = |depth, record| CallRecord { depth, ..record };
+        let calls = vec![
+            record(3, 0, 100, 0),
+            with_depth(1, record(5, 3, 150, 0)),
+            with_depth(1, record(5, 3, 150, 0)),  // moved while it was read
+            with_depth(2, record(7, 4, 160, 0)),  // its caller is not here
+            with_depth(3, record(8, 5, 170, 0)),  // half of another call
+            with_depth(2, record(9, 5, 300, 0)),  // began after the glance
+            with_depth(2, record(99, 5, 180, 0)), // never given out
+        ];
+        let thread = OpenThread {
+            thread: OpenThreadRecord { calls: 20, ..OpenThreadRecord::default() },
+            calls: open(calls),
+            readings: Vec::new(),
+        };
+        let running = running_of(&thread, Timestamp(200));
+        let seen: Vec<_> = running.iter().map(|call| (call.id, call.duration)).collect();
+        assert_eq!(seen, [(3, 100), (5, 50)]);
     }
 }

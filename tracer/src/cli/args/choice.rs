@@ -3,6 +3,8 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use rtrace::report::Format;
 
+use super::recording::Mode;
+
 /// A word, what it means to people, and what to rtrace.
 pub type Choice<T> = (&'static str, &'static str, T);
 
@@ -11,6 +13,12 @@ pub const FORMAT: [Choice<Format>; 3] = [
     ("table", "Columns for people", Format::Table),
     ("csv", "Comma-separated values", Format::Csv),
     ("json", "One JSON object", Format::Json),
+];
+
+/// What is recorded of a call.
+pub const MODE: [Choice<Mode>; 2] = [
+    ("trace", "Every call with its begin and end", Mode::Trace),
+    ("profile", "Counts, times and a histogram per call path and thread", Mode::Profile),
 ];
 
 /// Reads one of the words.

@@ -1,6 +1,8 @@
-//! Times and sizes as people write them on a command line: `500ms`, `1.5s`, `8M`.
+//! Times and sizes as people write them on a command line: `500ms`, `1.5s`, `8M`, `1%`.
 
 use std::time::Duration;
+
+use rtrace::report::Min;
 
 const LONGEST_HOURS: u64 = 24 * 365;
 const SMALLEST_BUFFER: u64 = 64 << 10;
@@ -10,12 +12,14 @@ const LARGEST_BUFFER: u64 = 1 << 30;
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text);
     let seconds_per_unit = match unit {
+        "ns" => 1e-9,
+        "us" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        "" => return Err("a unit is missing: ms, s, m or h, as in `2s`".to_owned()),
-        _ => return Err(format!("`{unit}` is not a unit of time: use ms, s, m or h")),
+        "" => return Err("a unit is missing: ns, us, ms, s, m or h, as in `2s`".to_owned()),
+        _ => return Err(format!("`{unit}` is not a unit of time: use ns, us, ms, s, m or h")),
     };
     let number: f64 = number.parse().map_err(|_| "expected a number and a unit, as in `2s`".to_owned())?;
     let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|error| error.to_string())?;
@@ -46,6 +50,22 @@ pub fn parse_buffer_size(text: &str) -> Result<u32, String> {
     Ok(u32::try_from(bytes).expect("the largest buffer fits in 32 bits"))
 }
 
+/// Reads the least time of a row: a time from `ns` to `s`, or a share of the whole in `%`.
+pub fn parse_min(text: &str) -> Result<Min, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic() || c == '%').unwrap_or(text.len()));
+    let number: f64 = number.parse().map_err(|_| "expected a number and a unit, as in `1ms` or `1%`".to_owned())?;
+    let ns_per_unit = match unit {
+        "%" if (0.0..=100.0).contains(&number) => return Ok(Min::Share(number / 100.0)),
+        "%" => return Err("must be from 0% to 100%".to_owned()),
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err("expected a unit: ns, us, ms, s or %".to_owned()),
+    };
+    if number < 0.0 { Err("must not be negative".to_owned()) } else { Ok(Min::Time((number * ns_per_unit) as u64)) }
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let number_ends = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     text.split_at(number_ends)
@@ -69,6 +89,16 @@ mod tests {
     fn durations_that_make_no_sense_are_refused() {
         for text in ["", "2", "s", "-1s", "0s", "2 days", "2µs", "1e300h", "9999999h", "nan s", "infs", "1.2.3s"] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_least_time_is_a_time_or_a_share() {
+        assert_eq!(parse_min("1.5us"), Ok(Min::Time(1_500)));
+        assert_eq!(parse_min("2s"), Ok(Min::Time(2_000_000_000)));
+        assert_eq!(parse_min("0.5%"), Ok(Min::Share(0.005)));
+        for text in ["", "5", "%", "101%", "-1ms", "1m", "nan%"] {
+            assert!(parse_min(text).is_err(), "{text}");
         }
     }
 

@@ -3,9 +3,24 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Args, value_parser};
+use rtrace::plan::Pattern;
+use rtrace::rank;
+use rtrace_bpf::ProfileOptions;
 
+use super::choice::{MODE, one_of};
+use super::names::{Names, parse_counters};
 use super::quantity::{parse_buffer_size, parse_duration};
+
+/// What is recorded of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// A record of its own.
+    #[default]
+    Trace,
+    /// It is folded into its call path.
+    Profile,
+}
 
 /// The options of the verbs that record.
 #[derive(Debug, Args)]
@@ -14,12 +29,40 @@ pub struct Recording {
     /// Directory to write the trace to [default: PROGRAM-PID-DATE-TIME.rtrace]
     ///
     /// It is created and must not hold anything yet. Under sudo it belongs to the invoking user.
+    /// Started by mpirun or srun, each rank writes into a directory of its own in it, rank-0000 and
+    /// so on; DIR opens as one trace [default then: PROGRAM-JOB.rtrace].
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
     /// Stop recording after this time, such as 500ms, 2s or 1m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
+
+    /// What is recorded of a call
+    ///
+    /// A profile is as exact as a trace, takes as little space after a day as after a second, and
+    /// loses nothing however many calls there are.
+    #[arg(long, value_name = "MODE", default_value = "trace", value_parser = one_of(MODE))]
+    mode: Mode,
+
+    /// Record only calls that took at least this time, and their callers; count the others
+    ///
+    /// The others are folded into a profile, so that counts and times stay exact.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "mode")]
+    min_duration: Option<Duration>,
+
+    /// Fold calls of these functions: a name, a glob or a /regex/; may be repeated
+    ///
+    /// For functions that are called too often to be looked at one by one. Counts and times stay
+    /// exact. A call that made a recorded one is recorded, too.
+    #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
+    pub fold: Vec<Pattern>,
+
+    /// Call paths that a profile tells apart at a time, counted per thread
+    ///
+    /// One takes about 500 bytes. Calls by further ones are counted as lost.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1 << 16, value_parser = value_parser!(u32).range(1..=1 << 24))]
+    max_paths: u32,
 
     /// Show a line of progress instead of the live view
     ///
@@ -35,11 +78,26 @@ pub struct Recording {
     #[arg(long, overrides_with = "follow")]
     no_follow: bool,
 
+    /// Count these on every call, 8 at the most: names of `perf list`, separated by commas
+    ///
+    /// Such as task-clock, page-faults, cycles, instructions:u, LLC-load-misses, r01c2, msr/tsc/ or
+    /// sched:sched_switch; `rtrace counters` lists what works here.
+    #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
+    pub counters: Names,
+
     /// Size of each CPU's ring buffer, rounded up to a power of two
     ///
     /// A larger buffer survives longer bursts. Calls that find it full are counted as lost.
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_buffer_size)]
     pub buffer: u32,
+
+    /// Feed the calls while they happen to a program, as an Arrow stream on its standard input; may
+    /// be repeated
+    ///
+    /// CMD is for the shell. A program that is too slow, or ends, misses calls and holds nothing up.
+    /// There is no live view then, as the program may use the terminal.
+    #[arg(long = "sink", value_name = "CMD")]
+    pub sinks: Vec<String>,
 
     /// Exit with status 3 when calls were lost, or may be missing
     #[arg(long)]
@@ -52,23 +110,47 @@ impl Recording {
         self.follow || (default && !self.no_follow)
     }
 
-    /// The directory asked for, or one named after the program, its process and the local time.
+    /// How calls are folded, if they are.
+    pub fn profile(&self) -> Option<ProfileOptions> {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
+        let (is_traced, max_paths) = (self.mode == Mode::Trace, self.max_paths);
+        if is_traced && self.min_duration.is_none() && self.fold.is_empty() {
+            return None;
+        }
+        let written_from = is_traced.then(|| self.min_duration.map_or(0, nanoseconds));
+        Some(ProfileOptions { max_paths, written_from })
+    }
+
+    /// The directory asked for, or one named after the program, its process and the local time; of
+    /// a rank the one in it, or in one named after the program and the job.
     pub fn directory(&self, program: &str, pid: u32) -> PathBuf {
-        let now = local_time(SystemTime::now());
-        self.output.clone().unwrap_or_else(|| PathBuf::from(directory_name(program, pid, &now)))
+        let rank = rank::from_environment();
+        let job = rank.as_ref().and_then(|rank| rank.job.as_deref());
+        let directory = self.output.clone().unwrap_or_else(|| match job {
+            Some(job) => PathBuf::from(format!("{}-{}.rtrace", file_name(program), file_name(job))),
+            None => PathBuf::from(directory_name(program, pid, &local_time(SystemTime::now()))),
+        });
+        match &rank {
+            Some(rank) => directory.join(rank::directory_name(rank)),
+            None => directory,
+        }
     }
 }
 
-fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
-    let program: String = program
-        .chars()
+/// The name without what means something in paths and to shells.
+fn file_name(name: &str) -> String {
+    name.chars()
         .enumerate()
         .map(|(index, c)| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
             '-' | '.' | '+' if index > 0 => c,
             _ => '_',
         })
-        .collect();
+        .collect()
+}
+
+fn directory_name(program: &str, pid: u32, time: &libc::tm) -> String {
+    let program = file_name(program);
     format!(
         "{program}-{pid}-{:04}{:02}{:02}-{:02}{:02}{:02}.rtrace",
         i64::from(time.tm_year) + 1900,

@@ -12,6 +12,8 @@ use rustix::process::{Resource, Rlimit, getrlimit};
 
 use super::{Check, Diagnosis};
 
+const NEWER_KERNEL: &str =
+    "as root, boot Linux 6.1 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Looks at everything.
@@ -44,7 +46,7 @@ fn attaching(tried: Mechanism, result: Result<(), String>, any_works: bool) -> C
     match result {
         Ok(()) => Check::ok(tried.name(), "records a call"),
         Err(error) if any_works => Check::note(tried.name(), error),
-        Err(error) => Check::no(tried.name(), error),
+        Err(error) => Check::no(tried.name(), error).remedy(NEWER_KERNEL),
     }
 }
 
@@ -198,7 +200,8 @@ mod tests {
     fn one_mechanism_is_enough() {
         let refused = || Err("refused".to_owned());
         assert_eq!(attaching(Mechanism::Session, refused(), true).state, State::Note);
-        assert_eq!(attaching(Mechanism::Session, refused(), false).state, State::No);
+        let none_works = attaching(Mechanism::Session, refused(), false);
+        assert_eq!((none_works.state, none_works.remedy.as_deref()), (State::No, Some(NEWER_KERNEL)));
         assert_eq!(attaching(Mechanism::Multi, Ok(()), true).state, State::Ok);
     }
 

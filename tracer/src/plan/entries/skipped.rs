@@ -20,19 +20,11 @@ pub struct Slide<'a> {
     pub function: FunctionCode<'a>,
     /// Where its code is.
     pub extent: Range<u64>,
-    /// Where the site is to be.
-    pub site: u64,
+    /// Where the site may be, the best place first; at least one.
+    pub sites: Vec<u64>,
 }
 
-impl Slide<'_> {
-    /// Whether what goes to `address` comes to the site, or to what stands before it, without passing
-    /// the entry.
-    fn is_entered_at(&self, address: u64) -> bool {
-        self.function.entry < address && address <= self.site
-    }
-}
-
-/// The site of each function, by entry, whose slide is sound.
+/// The best site of each function, by entry, to which the slide is sound.
 pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, u64> {
     if slides.is_empty() {
         return HashMap::new();
@@ -50,8 +42,9 @@ struct Candidates<'a> {
 
 struct Candidate<'a> {
     slide: Slide<'a>,
-    /// Something refers to what it skips.
-    is_entered: bool,
+    /// The first address after the entry to which something refers: what stands from there on may be
+    /// reached without passing the entry.
+    entered: u64,
     /// The function has a jump whose targets its operands do not tell.
     jumps_indirectly: bool,
 }
@@ -59,7 +52,7 @@ struct Candidate<'a> {
 impl<'a> Candidates<'a> {
     fn new(mut slides: Vec<Slide<'a>>) -> Candidates<'a> {
         slides.sort_by_key(|slide| slide.function.entry);
-        let candidate = |slide| Candidate { slide, is_entered: false, jumps_indirectly: false };
+        let candidate = |slide| Candidate { slide, entered: u64::MAX, jumps_indirectly: false };
         Candidates { candidates: slides.into_iter().map(candidate).collect() }
     }
 
@@ -83,20 +76,28 @@ impl<'a> Candidates<'a> {
 
     fn see_address(&mut self, address: u64) {
         if let Some(candidate) = address.checked_sub(1).and_then(|address| self.before(address)) {
-            candidate.is_entered |= candidate.slide.is_entered_at(address);
+            candidate.entered = candidate.entered.min(address);
         }
     }
 
     fn sound(self) -> HashMap<u64, u64> {
-        let is_sound = |candidate: &Candidate| {
-            let slide = &candidate.slide;
-            let jumps_elsewhere = || {
-                exits::jump_targets(&slide.function)
-                    .is_ok_and(|mut targets| !targets.any(|target| slide.is_entered_at(target)))
-            };
-            !candidate.is_entered && (!candidate.jumps_indirectly || jumps_elsewhere())
+        self.candidates
+            .into_iter()
+            .filter_map(|candidate| Some((candidate.slide.function.entry, candidate.site()?)))
+            .collect()
+    }
+}
+
+impl Candidate<'_> {
+    /// The best site before which nothing enters.
+    fn site(&self) -> Option<u64> {
+        let Slide { function, sites, .. } = &self.slide;
+        let entered = if self.jumps_indirectly {
+            let behind = exits::jump_targets(function).ok()?.filter(|&target| target > function.entry);
+            behind.min().map_or(self.entered, |target| self.entered.min(target))
+        } else {
+            self.entered
         };
-        let sound = self.candidates.into_iter().filter(is_sound);
-        sound.map(|candidate| (candidate.slide.function.entry, candidate.slide.site)).collect()
+        sites.iter().copied().find(|&site| site < entered)
     }
 }

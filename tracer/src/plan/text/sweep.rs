@@ -7,7 +7,6 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use super::Text;
-use crate::plan::linkage;
 
 impl Text<'_> {
     /// Shows every instruction; false when the file has used up its share of effort before.
@@ -46,7 +45,7 @@ impl Text<'_> {
     /// Shows every word of eight bytes that the file loads; false when the file has used up its
     /// share of effort before.
     pub fn sweep_words(&self, mut show: impl FnMut(u64)) -> bool {
-        for (address, bytes) in linkage::loaded_parts(self.image) {
+        for (address, bytes) in self.image.loaded_parts() {
             let skipped = address.wrapping_neg() as usize % size_of::<u64>();
             let words = bytes.get(skipped..).unwrap_or_default().chunks_exact(size_of::<u64>());
             if !self.spend(words.len()) {

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the calls on a shadow stack count: the frame at an index has the row of that index, with the
+ * thread's counts at its enter, and what the calls that it made have counted.
+ *
+ * Pure logic like stack.h, which includes it. The includer provides rt_counters (how many counters
+ * there are) and rt_row().
+ */
+#ifndef RTRACE_COUNTER_H
+#define RTRACE_COUNTER_H
+
+#include "frame.h"
+
+/* Provided by the includer: null if there is no memory for it. */
+static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create);
+
+/* The frame at the index enters. Returns whether there is memory for what it counts. */
+static __always_inline int rt_count_from_here(struct rt_hit *hit, u32 index)
+{
+	struct rt_row *row;
+	u32 i;
+
+	if (!rt_counters)
+		return 1;
+	row = rt_row(hit, index, 1);
+	if (!row)
+		return 0;
+	rt_for_counters(i) {
+		row->start[i] = hit->counted->now[i];
+		row->child[i] = 0;
+	}
+	return 1;
+}
+
+/* The frame at the index ends: sets the readings, and adds them to those of its caller, if it has one. */
+static __always_inline void rt_measure(struct rt_hit *hit, u32 index, u32 caller_index)
+{
+	struct rt_row *row, *caller = 0;
+	long long inclusive;
+	u32 i;
+
+	if (!rt_counters)
+		return;
+	row = rt_row(hit, index, 0);
+	if (!row)
+		return;
+	if (caller_index < RT_FRAMES)
+		caller = rt_row(hit, caller_index, 0);
+	rt_for_counters(i) {
+		/* An estimate may fall: then 0, without a branch, which the verifier would follow for each counter. */
+		inclusive = hit->counted->now[i] - row->start[i];
+		hit->counted->readings[i].inclusive = inclusive & ~(inclusive >> 63);
+		hit->counted->readings[i].child = row->child[i];
+	}
+	if (!caller)
+		return;
+	rt_for_counters(i)
+		caller->child[i] += hit->counted->readings[i].inclusive;
+}
+
+/* A call whose exit is not waited for. */
+static __always_inline void rt_measure_nothing(struct rt_hit *hit)
+{
+	u32 i;
+
+	rt_for_counters(i) {
+		hit->counted->readings[i].inclusive = 0;
+		hit->counted->readings[i].child = 0;
+	}
+}
+
+/* A frame moves down to the index. */
+static __always_inline void rt_move_row(struct rt_hit *hit, u32 index)
+{
+	struct rt_row *to, *from;
+
+	if (!rt_counters)
+		return;
+	to = rt_row(hit, index, 0);
+	if (!to)
+		return;
+	from = rt_row(hit, index + 1, 0);
+	if (from)
+		*to = *from;
+}
+
+#endif

@@ -1,0 +1,91 @@
+//! The call-path profile: calls that the programs fold instead of sending them one by one.
+//!
+//! Each entry of the table has one writer, its thread, so it can be read at any time; what is read
+//! while the thread runs may lack its last call in some of the sums.
+
+use libbpf_rs::{MapCore as _, MapFlags};
+
+use crate::skeleton::rtrace::OpenRtraceSkel;
+use crate::wire::{self, PathKey, PathRecord, bytes_of};
+use crate::{Error, Programs};
+
+/// Regions whose calls can be folded apart from the others'. Eight bytes each.
+const LEVELS: u32 = 1 << 18;
+
+/// Entries read by one system call.
+const BATCH: u32 = 1024;
+
+/// How calls are folded by call path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileOptions {
+    /// Call paths that can be told apart at a time, those of each thread counted apart. An entry
+    /// takes about 500 bytes.
+    pub max_paths: u32,
+    /// Calls of at least so many nanoseconds leave as records, too, and so do those that made one
+    /// that does; `None`: none does.
+    pub written_from: Option<u64>,
+}
+
+impl ProfileOptions {
+    pub(crate) fn configure(&self, open: &mut OpenRtraceSkel) -> libbpf_rs::Result<()> {
+        let data = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
+        data.profiled = true;
+        data.written_from = self.written_from.unwrap_or(u64::MAX);
+        // The first entry of the table is not in use.
+        open.maps.paths.set_max_entries(self.max_paths.saturating_add(1))?;
+        open.maps.levels.set_max_entries(LEVELS)?;
+        open.maps.path_ids.set_max_entries(self.max_paths)?;
+        open.maps.free_paths.set_max_entries(self.max_paths)
+    }
+}
+
+impl Programs {
+    /// From now on calls of the region leave as records only from so many nanoseconds on, or not at
+    /// all (`None`), unless they made one that does. Counts where calls are folded.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] for a region beyond those that can have a level of their own.
+    pub fn set_level(&self, region: u32, written_from: Option<u64>) -> Result<(), Error> {
+        let level = written_from.unwrap_or(u64::MAX);
+        let levels = &self.skel.maps.levels;
+        let updated = levels.update(&region.to_ne_bytes(), &level.to_ne_bytes(), MapFlags::ANY);
+        updated.map_err(Error::kernel("set the level of a region"))
+    }
+
+    /// All call paths with their ids; ids are used again once [forgotten](Programs::forget_path).
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn paths(&self) -> Result<Vec<(u32, PathRecord)>, Error> {
+        let used = self.paths_used();
+        if used == 0 {
+            return Ok(Vec::new());
+        }
+        let map = &self.skel.maps.paths;
+        let entries = map
+            .lookup_batch(BATCH.min(map.max_entries()), MapFlags::ANY, MapFlags::ANY)
+            .map_err(Error::kernel("read the call paths"))?;
+        let mut paths = Vec::new();
+        for (id, (_, value)) in (0..=used).zip(entries) {
+            let path: PathRecord = wire::decode(&value)?;
+            if path.location != 0 {
+                paths.push((id, path));
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Gives the entry of a call path back. Its location must have ended.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn forget_path(&self, id: u32, path: &PathRecord) -> Result<(), Error> {
+        let error = |source| Error::Kernel { action: "forget a call path", source };
+        let maps = &self.skel.maps;
+        let key = PathKey { location: path.location, parent: path.parent, region: path.region };
+        let empty = PathRecord::default();
+        maps.path_ids.delete(bytes_of(&key)).map_err(error)?;
+        maps.paths.update(&id.to_ne_bytes(), bytes_of(&empty), MapFlags::ANY).map_err(error)?;
+        maps.free_paths.update(&[], &id.to_ne_bytes(), MapFlags::ANY).map_err(error)
+    }
+}

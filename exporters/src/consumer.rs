@@ -1,0 +1,319 @@
+//! A program of the user's that gets the calls while they happen, on its standard input.
+//!
+//! Whatever it does, recording goes on: calls wait in a bounded queue, and what finds it full is
+//! counted and not delivered. A program that ends early, or never ends, is worth a line at the end
+//! and is no failure. Calls have ids without holes, so it can tell for itself what it missed.
+
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rtrace_model::{Batch, Definition, Header, Sink, SinkError, Summary};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::stream::{Encoder, Writer};
+
+/// Calls that wait for the program; they take about 80 MB.
+const WAITING_CALLS: u64 = 1 << 20;
+
+/// Batches that wait for it: what is said around the calls takes some 3 kB of each.
+const WAITING_BATCHES: usize = 4096;
+
+/// How long the program may take to read what waits and to end, once the recording has.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long it may take to end when it is told to.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Time between two looks whether it has ended.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// The sink that feeds a program.
+pub struct Consumer {
+    child: Child,
+    input: Option<ChildStdin>,
+    encoder: Option<Encoder>,
+    queue: Option<Sender<RecordBatch>>,
+    writer: Option<JoinHandle<()>>,
+    /// Calls in the queue.
+    waiting: Arc<AtomicU64>,
+    /// Set when the program takes nothing more.
+    gone: Arc<AtomicBool>,
+    delivery: Delivery,
+}
+
+/// What came of feeding a program; complete when its [`Consumer`] has finished or is dropped.
+#[derive(Clone, Debug)]
+pub struct Delivery(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    command: String,
+    missed: AtomicU64,
+    end: Mutex<Option<End>>,
+}
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Itself(ExitStatus),
+    Killed,
+    /// It cannot be waited for.
+    Unknown,
+}
+
+impl Consumer {
+    /// Starts `command` with the shell. It gets no signals that the terminal sends to rtrace: it
+    /// ends when its input does.
+    ///
+    /// # Errors
+    /// The shell cannot be started.
+    pub fn start(command: &str) -> io::Result<Consumer> {
+        let mut child = Command::new("/bin/sh").args(["-c", command]).stdin(Stdio::piped()).process_group(0).spawn()?;
+        let shared = Shared { command: command.to_owned(), missed: AtomicU64::new(0), end: Mutex::new(None) };
+        Ok(Consumer {
+            input: child.stdin.take(),
+            child,
+            encoder: None,
+            queue: None,
+            writer: None,
+            waiting: Arc::default(),
+            gone: Arc::default(),
+            delivery: Delivery(Arc::new(shared)),
+        })
+    }
+
+    /// Tells, at the end, what came of it.
+    pub fn delivery(&self) -> Delivery {
+        self.delivery.clone()
+    }
+
+    fn enqueue(&mut self, batch: &Batch) {
+        let (Some(queue), Some(encoder)) = (&self.queue, &mut self.encoder) else { return };
+        let calls = batch.len() as u64;
+        let is_full = queue.is_full() || self.waiting.load(Ordering::Relaxed) + calls > WAITING_CALLS;
+        self.waiting.fetch_add(calls, Ordering::Relaxed);
+        if is_full || self.gone.load(Ordering::Relaxed) || queue.try_send(encoder.batch(batch)).is_err() {
+            self.waiting.fetch_sub(calls, Ordering::Relaxed);
+            self.delivery.0.missed.fetch_add(calls, Ordering::Relaxed);
+        }
+    }
+
+    /// Closes the program's input and sees it end, by force if need be.
+    fn close(&mut self) {
+        if self.delivery.end().is_some() {
+            return;
+        }
+        self.queue = None;
+        self.input = None;
+        let end = self.wait(GRACE).unwrap_or_else(|| {
+            self.signal(Signal::TERM);
+            if self.wait(LAST_WORDS).is_none() {
+                self.signal(Signal::KILL);
+                // Nothing can refuse that signal.
+                let _ = self.child.wait();
+            }
+            End::Killed
+        });
+        *self.delivery.0.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        // Without a reader a write fails. A program may have left its input to one that lives on:
+        // then the writer is left, too.
+        if let Some(writer) = self.writer.take().filter(JoinHandle::is_finished) {
+            let _ = writer.join();
+        }
+    }
+
+    /// Waits for the end of program and writer.
+    fn wait(&mut self, patience: Duration) -> Option<End> {
+        let begin = Instant::now();
+        loop {
+            let has_written = self.writer.as_ref().is_none_or(JoinHandle::is_finished);
+            match self.child.try_wait() {
+                Ok(Some(status)) if has_written => return Some(End::Itself(status)),
+                Ok(_) if begin.elapsed() < patience => std::thread::sleep(PATIENCE),
+                Ok(_) => return None,
+                Err(_) => return Some(End::Unknown),
+            }
+        }
+    }
+
+    /// To the program and what it started: they are a process group.
+    fn signal(&self, signal: Signal) {
+        // It may have ended just now.
+        let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
+}
+
+impl Sink for Consumer {
+    fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
+        let encoder = Encoder::new(header);
+        let (queue, batches) = bounded(WAITING_BATCHES);
+        let input = self.input.take().expect("a recording begins once");
+        let feed = Feed {
+            schema: encoder.schema(),
+            waiting: Arc::clone(&self.waiting),
+            gone: Arc::clone(&self.gone),
+            delivery: self.delivery.clone(),
+        };
+        self.writer = Some(std::thread::spawn(move || feed.run(input, &batches)));
+        self.queue = Some(queue);
+        self.encoder = Some(encoder);
+        Ok(())
+    }
+
+    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.define(definition);
+        }
+        Ok(())
+    }
+
+    fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
+        self.enqueue(batch);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
+        self.close();
+        Ok(())
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What the writing thread needs.
+struct Feed {
+    schema: SchemaRef,
+    waiting: Arc<AtomicU64>,
+    gone: Arc<AtomicBool>,
+    delivery: Delivery,
+}
+
+impl Feed {
+    fn run(self, input: ChildStdin, batches: &Receiver<RecordBatch>) {
+        let mut writer = Writer::begin(input, &self.schema).ok();
+        for batch in batches {
+            let calls = batch.num_rows() as u64;
+            if writer.as_mut().is_none_or(|writer| writer.write(&batch).is_err()) {
+                writer = None;
+                self.gone.store(true, Ordering::Relaxed);
+                self.delivery.0.missed.fetch_add(calls, Ordering::Relaxed);
+            }
+            self.waiting.fetch_sub(calls, Ordering::Relaxed);
+        }
+        if let Some(writer) = writer {
+            // It has all calls; whether it takes in the mark of the end is its affair.
+            let _ = writer.finish();
+        }
+    }
+}
+
+impl Delivery {
+    fn end(&self) -> Option<End> {
+        *self.0.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls that the program did not get.
+    pub fn missed(&self) -> u64 {
+        self.0.missed.load(Ordering::Relaxed)
+    }
+
+    /// What the user should know; nothing where all went well.
+    pub fn warnings(&self) -> Vec<String> {
+        let command = &self.0.command;
+        let missed = match self.missed() {
+            0 => None,
+            missed => Some(format!("sink `{command}` did not get {missed} calls: it was too slow, or ended early")),
+        };
+        let end = match self.end() {
+            Some(End::Killed) => Some(format!("sink `{command}` was killed: it did not end in {} s", GRACE.as_secs())),
+            Some(End::Itself(status)) if !status.success() => {
+                let how = match (status.code(), status.signal()) {
+                    (Some(code), _) => format!("status {code}"),
+                    (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+                };
+                Some(format!("sink `{command}` ended with {how}"))
+            }
+            _ => None,
+        };
+        missed.into_iter().chain(end).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{Call, Ending, LocationId, RegionId, Timestamp};
+
+    use super::*;
+
+    fn batch(calls: u64) -> Batch {
+        let call = |id| Call {
+            location: LocationId(1),
+            region: RegionId(0),
+            id,
+            parent: 0,
+            depth: 0,
+            start: Timestamp(id),
+            duration: 1,
+            child: 0,
+            ending: Ending::Returned,
+        };
+        (1..=calls).map(call).collect::<Vec<_>>().into()
+    }
+
+    /// Feeds `command` with so many batches of 1,000 calls; how long a batch took at most, and what
+    /// came of it.
+    fn feed(command: &str, batches: u64) -> (Duration, Delivery) {
+        let mut consumer = Consumer::start(command).unwrap();
+        let delivery = consumer.delivery();
+        consumer.begin(&Header::default()).unwrap();
+        let mut longest = Duration::ZERO;
+        for _ in 0..batches {
+            let begin = Instant::now();
+            consumer.calls(&batch(1_000)).unwrap();
+            longest = longest.max(begin.elapsed());
+        }
+        consumer.finish(&Summary::default()).unwrap();
+        (longest, delivery)
+    }
+
+    #[test]
+    fn a_program_that_reads_gets_the_whole_stream() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("stream");
+        let (_, delivery) = feed(&format!("cat >{}", file.display()), 3);
+        assert_eq!(delivery.warnings(), [""; 0]);
+        let reader = arrow_ipc::reader::StreamReader::try_new(std::fs::File::open(file).unwrap(), None).unwrap();
+        assert_eq!(reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 3_000);
+    }
+
+    #[test]
+    fn a_program_that_never_reads_holds_nobody_up_and_is_killed() {
+        let (longest, delivery) = feed("exec sleep 1000", 1_200);
+        assert!(longest < Duration::from_secs(1), "{longest:?}");
+        // What lies in the pipe counts as delivered, and it holds 64 KiB.
+        assert!((1_199_000..=1_200_000).contains(&delivery.missed()), "{}", delivery.missed());
+        let command = "sink `exec sleep 1000`";
+        assert_eq!(delivery.warnings()[1], format!("{command} was killed: it did not end in 5 s"));
+    }
+
+    #[test]
+    fn a_program_that_ends_early_is_a_warning() {
+        let (_, delivery) = feed("head -c 100 >/dev/null; exit 3", 300);
+        assert!(delivery.missed() > 0);
+        assert!(delivery.warnings()[1].ends_with("ended with status 3"), "{:?}", delivery.warnings());
+    }
+}

@@ -1,0 +1,317 @@
+//! Many trace directories read as one trace: the ranks of a parallel job, the nodes of a machine.
+//!
+//! Each recording counts its ids from the begin, and each machine its clock. Here locations keep
+//! apart, libraries and regions that are the same file and place become one, and all times are on
+//! one clock: that of the machine that started first. Traces of one boot of one machine share their
+//! clock already; between machines the wall clocks decide, so times are as good as these agree.
+//!
+//! A directory that is a trace itself is a set of one, with the ids that it has.
+
+mod definitions;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rtrace_model::{
+    Batch, ClockAnchor, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, PathProfile, Process,
+    Region, RegionId, Summary, Timestamp,
+};
+
+use crate::reader::find;
+use crate::{Error, Trace, Warning};
+
+use self::definitions::Definitions;
+
+/// One trace directory, or several below one directory, as one trace.
+#[derive(Debug)]
+pub struct TraceSet {
+    parts: Vec<Part>,
+    definitions: Definitions,
+    header: Header,
+    summary: Option<Summary>,
+    warnings: Vec<Warning>,
+}
+
+/// One of the traces, and what its ids and times are in the set.
+#[derive(Debug)]
+struct Part {
+    trace: Trace,
+    /// Nanoseconds from its clock to the clock of the set.
+    shift: u64,
+    /// What is added to its location ids.
+    locations_before: u32,
+    /// Its region ids in the set.
+    regions: HashMap<RegionId, RegionId>,
+}
+
+impl TraceSet {
+    /// Opens `path`: a trace directory, or one that holds trace directories.
+    ///
+    /// # Errors
+    /// There is no trace, or one of them cannot be opened.
+    pub fn open(path: &Path) -> Result<TraceSet, Error> {
+        let members = match Trace::open(path) {
+            Err(Error::NotATrace { .. }) => members(path)?,
+            opened => return Ok(TraceSet::of(vec![opened?])),
+        };
+        if members.is_empty() {
+            return Err(Error::NotATrace { path: path.to_owned() });
+        }
+        Ok(TraceSet::of(members.iter().map(|member| Trace::open(member)).collect::<Result<_, _>>()?))
+    }
+
+    /// The traces as one; there is at least one.
+    fn of(traces: Vec<Trace>) -> TraceSet {
+        let shifts = shifts(traces.iter().map(Trace::header));
+        let mut definitions = Definitions::default();
+        let parts: Vec<Part> =
+            traces.into_iter().zip(shifts).map(|(trace, shift)| definitions.take_in(trace, shift)).collect();
+        definitions.sort();
+        let header = header(&parts);
+        let summary = summary(&parts);
+        let warnings = parts.iter().flat_map(|part| part.trace.warnings().iter().cloned()).collect();
+        TraceSet { parts, definitions, header, summary, warnings }
+    }
+
+    /// The traces of which the set is made, with the ids and times that each has.
+    pub fn traces(&self) -> impl ExactSizeIterator<Item = &Trace> {
+        self.parts.iter().map(|part| &part.trace)
+    }
+
+    /// What was known when the first recording began. Of several traces, texts that differ follow
+    /// each other, `cpus` counts those of all machines, and there is no rank.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What was known when the last recording had ended, summed up; absent unless all have ended.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summary.as_ref()
+    }
+
+    /// What is missing, found while opening.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// All libraries, by id.
+    pub fn libraries(&self) -> &[Library] {
+        &self.definitions.libraries
+    }
+
+    /// All regions, by id. How exits were seen is that of the first trace that has the region.
+    pub fn regions(&self) -> &[Region] {
+        &self.definitions.regions
+    }
+
+    /// All processes, by pid and start. Machines may use the same process id.
+    pub fn processes(&self) -> &[Process] {
+        &self.definitions.processes
+    }
+
+    /// All locations, by id.
+    pub fn locations(&self) -> &[Location] {
+        &self.definitions.locations
+    }
+
+    /// The library of that id.
+    pub fn library(&self, id: LibraryId) -> Option<&Library> {
+        find(self.libraries(), id, |library| library.id)
+    }
+
+    /// The region of that id.
+    pub fn region(&self, id: RegionId) -> Option<&Region> {
+        find(self.regions(), id, |region| region.id)
+    }
+
+    /// The location of that id.
+    pub fn location(&self, id: LocationId) -> Option<&Location> {
+        find(self.locations(), id, |location| location.id)
+    }
+
+    /// The process that a location belongs to.
+    pub fn process_of(&self, location: &Location) -> Option<&Process> {
+        let part = self.part_of(location.id)?;
+        let id = LocationId(location.id.0 - part.locations_before);
+        let process = part.trace.process_of(part.trace.location(id)?)?;
+        let key = |process: &Process| (process.pid, process.start);
+        find(self.processes(), (process.pid, part.time(process.start)), key)
+    }
+
+    /// What was known when the recording of that location began: its machine and rank.
+    pub fn header_of(&self, location: LocationId) -> Option<&Header> {
+        self.part_of(location).map(|part| part.trace.header())
+    }
+
+    fn part_of(&self, location: LocationId) -> Option<&Part> {
+        let after = self.parts.partition_point(|part| part.locations_before < location.0);
+        self.parts.get(after.checked_sub(1)?)
+    }
+
+    /// Number of batches of calls.
+    pub fn batches(&self) -> usize {
+        self.parts.iter().map(|part| part.trace.calls().size_hint().0).sum()
+    }
+
+    /// The calls in batches, trace after trace, of each as [`Trace::calls`] gives them.
+    pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        self.parts.iter().flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))
+    }
+
+    /// The calls that are not in the [`profile`](TraceSet::profile): those of the traces that have
+    /// none.
+    pub fn unfolded_calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        let unfolded = self.parts.iter().filter(|part| part.trace.profile().is_empty());
+        unfolded.flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))
+    }
+
+    /// The events in batches, trace after trace, by time within each.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
+        let adapted = |part: &Part, events: Vec<Event>| events.into_iter().map(|event| part.event(event)).collect();
+        self.parts.iter().flat_map(move |part| part.trace.events().map(move |events| Ok(adapted(part, events?))))
+    }
+
+    /// The call-path profile, by location and path; empty where calls were not folded.
+    pub fn profile(&self) -> &[PathProfile] {
+        &self.definitions.profile
+    }
+
+    /// What is known to be missing, of all traces.
+    ///
+    /// # Errors
+    /// The events of an unfinished trace cannot be read.
+    pub fn losses(&self) -> Result<Vec<Loss>, Error> {
+        let mut losses = Vec::new();
+        for part in &self.parts {
+            losses.extend(part.trace.losses()?.into_iter().map(|loss| part.loss(loss)));
+        }
+        Ok(losses)
+    }
+}
+
+impl Part {
+    fn time(&self, time: Timestamp) -> Timestamp {
+        Timestamp(time.0.saturating_add(self.shift))
+    }
+
+    fn anchor(&self, anchor: ClockAnchor) -> ClockAnchor {
+        ClockAnchor { monotonic: self.time(anchor.monotonic), ..anchor }
+    }
+
+    /// Calls of regions that are not defined stay so.
+    fn region(&self, id: RegionId) -> RegionId {
+        self.regions.get(&id).copied().unwrap_or(RegionId(u32::MAX))
+    }
+
+    fn batch(&self, mut batch: Batch) -> Batch {
+        for call in batch.calls_mut() {
+            call.location.0 = call.location.0.saturating_add(self.locations_before);
+            call.region = self.region(call.region);
+            call.start = self.time(call.start);
+        }
+        batch
+    }
+
+    fn event(&self, event: Event) -> Event {
+        let kind = match event.kind {
+            EventKind::Loss(loss) => EventKind::Loss(self.loss(loss)),
+            EventKind::BlindWindow { library, since } => EventKind::BlindWindow { library, since: self.time(since) },
+            kind => kind,
+        };
+        Event { time: self.time(event.time), kind, ..event }
+    }
+
+    fn loss(&self, loss: Loss) -> Loss {
+        Loss { region: loss.region.map(|region| self.region(region)), ..loss }
+    }
+}
+
+/// The trace directories in a folder, by name.
+fn members(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut members = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("open", folder))? {
+        let path = entry.map_err(Error::io("read", folder))?.path();
+        if path.join(crate::manifest::NAME).is_file() {
+            members.push(path);
+        }
+    }
+    members.sort();
+    Ok(members)
+}
+
+/// Nanoseconds from each trace's clock to one clock: that of the machine that started first, so
+/// that no time becomes negative.
+fn shifts<'a>(headers: impl Iterator<Item = &'a Header> + Clone) -> Vec<u64> {
+    let boots: Vec<u64> = headers
+        .clone()
+        .map(|header| {
+            // One reading of the two clocks is as good as another: traces of one boot take the same.
+            let same = |other: &&Header| header.boot_id.is_some() && other.boot_id == header.boot_id;
+            let begin = headers.clone().find(same).unwrap_or(header).begin;
+            begin.realtime_ns.saturating_sub(begin.monotonic.0)
+        })
+        .collect();
+    let first = boots.iter().copied().min().unwrap_or(0);
+    boots.into_iter().map(|boot| boot - first).collect()
+}
+
+fn header(parts: &[Part]) -> Header {
+    let headers = || parts.iter().map(|part| part.trace.header());
+    if let [only] = parts {
+        return only.trace.header().clone();
+    }
+    let mut machines: Vec<(&str, u32)> = headers().map(|header| (header.host.as_str(), header.cpus)).collect();
+    machines.sort_unstable();
+    machines.dedup_by_key(|(host, _)| *host);
+    let begins = parts.iter().map(|part| part.anchor(part.trace.header().begin));
+    Header {
+        rtrace_version: distinct(headers().map(|header| &header.rtrace_version)),
+        host: distinct(headers().map(|header| &header.host)),
+        kernel: distinct(headers().map(|header| &header.kernel)),
+        cpus: machines.iter().fold(0, |sum, &(_, cpus)| cpus.saturating_add(sum)),
+        command_line: headers().next().map(|header| header.command_line.clone()).unwrap_or_default(),
+        mechanism: distinct(headers().map(|header| &header.mechanism)),
+        begin: begins.min_by_key(|begin| begin.monotonic).unwrap_or_default(),
+        ..Header::default()
+    }
+}
+
+/// The texts without repetitions, in the order of first appearance.
+fn distinct<'a>(texts: impl Iterator<Item = &'a String>) -> String {
+    let mut seen: Vec<&str> = Vec::new();
+    for text in texts {
+        if !seen.contains(&text.as_str()) {
+            seen.push(text);
+        }
+    }
+    seen.join(", ")
+}
+
+fn summary(parts: &[Part]) -> Option<Summary> {
+    if let [only] = parts {
+        return only.trace.summary().cloned();
+    }
+    let mut total = Summary::default();
+    for part in parts {
+        let summary = part.trace.summary()?;
+        total.calls += summary.calls;
+        total.folded += summary.folded;
+        total.open += summary.open;
+        total.unwound += summary.unwound;
+        total.unseen += summary.unseen;
+        total.locations += summary.locations;
+        total.refused += summary.refused;
+        total.blind_windows += summary.blind_windows;
+        total.losses.extend(summary.losses.iter().map(|&loss| part.loss(loss)));
+        total.exits_without_enter += summary.exits_without_enter;
+        let end = part.anchor(summary.end);
+        if end.monotonic >= total.end.monotonic {
+            total.end = end;
+        }
+    }
+    let mut regions: Vec<&RegionId> = parts.iter().flat_map(|part| part.regions.values()).collect();
+    regions.sort_unstable();
+    regions.dedup();
+    Some(Summary { regions: regions.len() as u64, ..total })
+}

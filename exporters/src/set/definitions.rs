@@ -1,0 +1,115 @@
+//! What the calls of a set refer to, with ids of the set.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use rtrace_model::{Library, LibraryId, Location, LocationId, PathProfile, Process, Region, RegionId};
+
+use super::Part;
+use crate::Trace;
+
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    pub(super) libraries: Vec<Library>,
+    pub(super) regions: Vec<Region>,
+    pub(super) processes: Vec<Process>,
+    pub(super) locations: Vec<Location>,
+    pub(super) profile: Vec<PathProfile>,
+    /// Libraries of the set by what makes them one; one trace may have that several times.
+    files: HashMap<(File, usize), LibraryId>,
+    /// Regions of the set by the place of their code, likewise.
+    places: HashMap<(LibraryId, u64, usize), RegionId>,
+}
+
+/// What makes a library the same in two traces: its build, or on one machine its inode.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum File {
+    Built { name: String, build_id: String },
+    Stored { host: String, path: String, device: u64, inode: u64 },
+}
+
+impl File {
+    fn of(library: &Library, host: &str) -> File {
+        match &library.build_id {
+            Some(build_id) => File::Built { name: library.name().to_owned(), build_id: build_id.clone() },
+            None => File::Stored {
+                host: host.to_owned(),
+                path: library.path.clone(),
+                device: library.device,
+                inode: library.inode,
+            },
+        }
+    }
+}
+
+impl Definitions {
+    /// Adds the definitions of a trace whose times are `shift` nanoseconds too early. The first
+    /// trace keeps its ids.
+    pub(super) fn take_in(&mut self, trace: Trace, shift: u64) -> Part {
+        let locations_before = self.locations.last().map_or(0, |last| last.id.0);
+        let mut part = Part { trace, shift, locations_before, regions: HashMap::new() };
+        let host = &part.trace.header().host;
+        let mut libraries = HashMap::new();
+        let mut copies: HashMap<File, usize> = HashMap::new();
+        for library in part.trace.libraries() {
+            let file = File::of(library, host);
+            let copy = copies.entry(file.clone()).or_default();
+            libraries.insert(library.id, self.library(library, (file, *copy)));
+            *copy += 1;
+        }
+        let mut copies: HashMap<(LibraryId, u64), usize> = HashMap::new();
+        for region in part.trace.regions() {
+            let library = libraries.get(&region.library).copied().unwrap_or(LibraryId(u32::MAX));
+            let copy = copies.entry((library, region.file_offset)).or_default();
+            part.regions.insert(region.id, self.region(region, library, *copy));
+            *copy += 1;
+        }
+        self.processes.extend(part.trace.processes().iter().map(|process| Process {
+            start: part.time(process.start),
+            end: process.end.map(|end| part.time(end)),
+            ..process.clone()
+        }));
+        self.locations.extend(part.trace.locations().iter().map(|location| Location {
+            id: LocationId(location.id.0.saturating_add(locations_before)),
+            start: part.time(location.start),
+            end: location.end.map(|end| part.time(end)),
+            ..location.clone()
+        }));
+        self.profile.extend(part.trace.profile().iter().map(|path| PathProfile {
+            location: LocationId(path.location.0.saturating_add(locations_before)),
+            region: part.region(path.region),
+            ..path.clone()
+        }));
+        part
+    }
+
+    fn library(&mut self, library: &Library, file: (File, usize)) -> LibraryId {
+        match self.files.entry(file) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                // Ids of one trace are in order, so the first keeps its own.
+                let next = self.libraries.last().map_or(0, |last| last.id.0 + 1);
+                let id = LibraryId(next.max(library.id.0));
+                self.libraries.push(Library { id, ..library.clone() });
+                *new.insert(id)
+            }
+        }
+    }
+
+    fn region(&mut self, region: &Region, library: LibraryId, copy: usize) -> RegionId {
+        match self.places.entry((library, region.file_offset, copy)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let next = self.regions.last().map_or(0, |last| last.id.0 + 1);
+                let id = RegionId(next.max(region.id.0));
+                self.regions.push(Region { id, library, ..region.clone() });
+                *new.insert(id)
+            }
+        }
+    }
+
+    /// Puts what has no ids of its own into its order.
+    pub(super) fn sort(&mut self) {
+        self.processes.sort_by_key(|process| (process.pid, process.start));
+    }
+}

@@ -1,0 +1,251 @@
+//! Calls as an Arrow IPC stream that explains itself: each batch names functions, libraries and
+//! threads, so a reader needs no other file.
+//!
+//! Names are dictionary-encoded. A dictionary is sent again when it has grown, which is seldom: a
+//! library's functions are all defined when its probes are placed.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use rtrace_model::{Call, Definition, Header, LibraryId, Location, LocationId, RegionId};
+
+use crate::schema::{Row, column};
+
+/// Makes batches of the stream from calls.
+pub(crate) struct Encoder {
+    schema: SchemaRef,
+    functions: Names<RegionId>,
+    libraries: Names<LibraryId>,
+    threads: Names<LocationId>,
+    library_of: HashMap<RegionId, LibraryId>,
+    locations: HashMap<LocationId, Location>,
+}
+
+impl Encoder {
+    pub(crate) fn new(header: &Header) -> Encoder {
+        let metadata = [
+            ("rtrace.schema", crate::VERSION.to_string()),
+            ("rtrace.host", header.host.clone()),
+            ("rtrace.begin.monotonic_ns", header.begin.monotonic.0.to_string()),
+            ("rtrace.begin.realtime_ns", header.begin.realtime_ns.to_string()),
+        ];
+        let mut encoder = Encoder {
+            schema: Arc::new(Schema::empty()),
+            functions: Names::default(),
+            libraries: Names::default(),
+            threads: Names::default(),
+            library_of: HashMap::new(),
+            locations: HashMap::new(),
+        };
+        let columns = encoder.columns(&[]).schema();
+        let metadata: HashMap<String, String> =
+            metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        encoder.schema = Arc::new(Schema::clone(&columns).with_metadata(metadata));
+        encoder
+    }
+
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    pub(crate) fn define(&mut self, definition: &Definition) {
+        match definition {
+            Definition::Region(region) => {
+                self.functions.put(region.id, &region.name);
+                self.library_of.insert(region.id, region.library);
+            }
+            Definition::Library(library) => self.libraries.put(library.id, library.name()),
+            Definition::Location(location) => {
+                self.threads.put(location.id, &location.name);
+                self.locations.insert(location.id, location.clone());
+            }
+            Definition::Process(_) | Definition::Metric(_) => {}
+        }
+    }
+
+    pub(crate) fn batch(&mut self, calls: &[Call]) -> RecordBatch {
+        let batch = self.columns(calls);
+        batch.with_schema(self.schema()).expect("only what is said about the stream differs")
+    }
+
+    fn columns(&mut self, calls: &[Call]) -> RecordBatch {
+        let stored = Call::encode(calls.iter());
+        let location = |call: &Call| self.locations.get(&call.location);
+        let library = |call: &Call| self.library_of.get(&call.region).copied();
+        let pid = column::int32(calls.iter().map(|call| location(call).map_or(0, |location| location.pid)));
+        let tid = column::int32(calls.iter().map(|call| location(call).map_or(0, |location| location.tid)));
+        let named = [
+            ("function", self.functions.column(calls.iter().map(|call| Some(call.region))), true),
+            ("library", self.libraries.column(calls.iter().map(library)), true),
+            ("pid", pid, false),
+            ("tid", tid, false),
+            ("thread", self.threads.column(calls.iter().map(|call| Some(call.location))), true),
+        ];
+        let fields = stored.schema();
+        let stored = fields.fields().iter().zip(stored.columns());
+        let stored = stored.map(|(field, values)| (field.name().as_str(), Arc::clone(values), false));
+        RecordBatch::try_from_iter_with_nullable(stored.chain(named)).expect("all columns come from the same calls")
+    }
+}
+
+/// A dictionary that grows.
+struct Names<K> {
+    places: HashMap<K, i32>,
+    names: Vec<String>,
+    /// The names as they are sent, until there are others: the same array is not sent again.
+    sent: Option<ArrayRef>,
+}
+
+impl<K> Default for Names<K> {
+    fn default() -> Names<K> {
+        Names { places: HashMap::new(), names: Vec::new(), sent: None }
+    }
+}
+
+impl<K: std::hash::Hash + Eq> Names<K> {
+    fn put(&mut self, key: K, name: &str) {
+        let next = i32::try_from(self.names.len()).expect("ids are of 32 bits");
+        let place = *self.places.entry(key).or_insert(next);
+        match self.names.get_mut(place as usize) {
+            Some(known) if known == name => return,
+            Some(known) => name.clone_into(known),
+            None => self.names.push(name.to_owned()),
+        }
+        self.sent = None;
+    }
+
+    /// The name of each key, null where there is none.
+    fn column(&mut self, keys: impl Iterator<Item = Option<K>>) -> ArrayRef {
+        let places = Int32Array::from_iter(keys.map(|key| self.places.get(&key?).copied()));
+        let names = self.sent.get_or_insert_with(|| Arc::new(StringArray::from_iter_values(&self.names)));
+        Arc::new(DictionaryArray::<Int32Type>::new(places, Arc::clone(names)))
+    }
+}
+
+/// Writes batches as a stream.
+pub(crate) struct Writer<W: Write> {
+    stream: StreamWriter<io::BufWriter<W>>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins the stream.
+    pub(crate) fn begin(output: W, schema: &Schema) -> io::Result<Writer<W>> {
+        let mut stream = StreamWriter::try_new(io::BufWriter::new(output), schema).map_err(cause)?;
+        stream.flush().map_err(cause)?;
+        Ok(Writer { stream })
+    }
+
+    /// Writes a batch through to the reader.
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        self.stream.write(batch).and_then(|()| self.stream.flush()).map_err(cause)
+    }
+
+    /// Ends the stream.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.stream.finish().and_then(|()| self.stream.flush()).map_err(cause)
+    }
+}
+
+fn cause(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, cause) => cause,
+        other => io::Error::other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_ipc::reader::StreamReader;
+    use rtrace_model::{Ending, ExitPolicy, Library, Region, Timestamp};
+
+    use super::*;
+
+    fn region(id: u32, name: &str) -> Definition {
+        Definition::Region(Region {
+            id: RegionId(id),
+            library: LibraryId(0),
+            name: name.into(),
+            symbols: Vec::new(),
+            file_offset: 0,
+            size: 1,
+            exit: ExitPolicy::RetSite,
+            single_stepped: false,
+        })
+    }
+
+    fn call(id: u64, region: u32) -> Call {
+        Call {
+            location: LocationId(1),
+            region: RegionId(region),
+            id,
+            parent: 0,
+            depth: 0,
+            start: Timestamp(id * 10),
+            duration: 5,
+            child: 0,
+            ending: Ending::Returned,
+        }
+    }
+
+    #[test]
+    fn names_travel_with_the_calls_and_may_come_later() {
+        let mut encoder = Encoder::new(&Header { host: "box".into(), ..Header::default() });
+        let path = "/usr/lib/libone.so".to_owned();
+        let library = Library { id: LibraryId(0), path, build_id: None, device: 1, inode: 1 };
+        let location = Location {
+            id: LocationId(1),
+            pid: 7,
+            tid: 8,
+            start: Timestamp(0),
+            end: None,
+            name: "main".into(),
+            calls_entered: None,
+        };
+        encoder.define(&Definition::Library(library));
+        encoder.define(&Definition::Location(location.clone()));
+        encoder.define(&region(0, "first"));
+        let mut bytes = Vec::new();
+        let mut writer = Writer::begin(&mut bytes, &encoder.schema()).unwrap();
+        writer.write(&encoder.batch(&[call(1, 0), call(2, 9)])).unwrap();
+        encoder.define(&region(9, "later"));
+        encoder.define(&Definition::Location(Location { name: "renamed".into(), ..location }));
+        writer.write(&encoder.batch(&[call(3, 9), call(4, 0)])).unwrap();
+        writer.finish().unwrap();
+
+        let reader = StreamReader::try_new(bytes.as_slice(), None).unwrap();
+        assert_eq!(reader.schema().metadata()["rtrace.host"], "box");
+        let mut seen = Vec::new();
+        for batch in reader {
+            let batch = batch.unwrap();
+            let ids = batch["call"].as_primitive::<Int64Type>();
+            let text = |column: &str, row: usize| {
+                let names = batch[column].as_dictionary::<Int32Type>();
+                let names = names.downcast_dict::<StringArray>().unwrap();
+                names.into_iter().nth(row).unwrap().unwrap_or("-").to_owned()
+            };
+            for row in 0..batch.num_rows() {
+                seen.push((ids.value(row), text("function", row), text("library", row), text("thread", row)));
+            }
+        }
+        let row =
+            |id, function: &str, library: &str, thread: &str| (id, function.into(), library.into(), thread.into());
+        assert_eq!(
+            seen,
+            [
+                row(1, "first", "libone.so", "main"),
+                row(2, "-", "-", "main"),
+                row(3, "later", "libone.so", "renamed"),
+                row(4, "first", "libone.so", "renamed"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! The slots through which a file reaches functions by name, and what it loads.
+//!
+//! Read as the dynamic linker reads them: by the dynamic section, from the bytes that are loaded. A
+//! file that lies about its tables has no slots.
+
+use object::LittleEndian;
+use object::elf::{self, DynamicTag, Rela64, Sym64};
+use object::pod::{Pod, slice_from_bytes};
+use object::read::elf::{Rela as _, Sym as _};
+
+use crate::Image;
+use crate::image::{ENDIAN, string_at};
+
+/// A slot that the dynamic linker fills with the address of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot<'a> {
+    /// Virtual address of the slot.
+    pub address: u64,
+    /// The function's name.
+    pub name: &'a str,
+    /// Virtual address of the file's own function of that name, if it has one; it is meant unless
+    /// another file has one too and comes first.
+    pub own: Option<u64>,
+}
+
+impl Image {
+    /// The slots for functions; those whose function is chosen by a resolver (IFUNC) have no own one.
+    pub fn slots(&self) -> Vec<Slot<'_>> {
+        let strings = self.dynamic_value(elf::DT_STRTAB).and_then(|address| self.loaded(address)).unwrap_or_default();
+        let symbols = self.dynamic_value(elf::DT_SYMTAB);
+        let slot = |relocation: &Rela64<LittleEndian>| {
+            if !matches!(relocation.r_type(ENDIAN, false), elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT) {
+                return None;
+            }
+            let index = relocation.symbol(ENDIAN, false)?.0 as u64;
+            let address = symbols?.checked_add(index * size_of::<Sym64<LittleEndian>>() as u64)?;
+            let symbol: &Sym64<LittleEndian> = self.records(address, 1).first()?;
+            let is_own = symbol.st_type() == elf::STT_FUNC && symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF;
+            Some(Slot {
+                address: relocation.r_offset(ENDIAN),
+                name: str::from_utf8(string_at(strings, symbol.st_name(ENDIAN).into())?).ok()?,
+                own: is_own.then(|| symbol.st_value(ENDIAN)),
+            })
+        };
+        let lazy = self.relocations(elf::DT_JMPREL, elf::DT_PLTRELSZ);
+        lazy.iter().chain(self.relocations(elf::DT_RELA, elf::DT_RELASZ)).filter_map(slot).collect()
+    }
+
+    fn relocations(&self, address: DynamicTag, size: DynamicTag) -> &[Rela64<LittleEndian>] {
+        let count = self.dynamic_value(size).unwrap_or(0) as usize / size_of::<Rela64<LittleEndian>>();
+        self.dynamic_value(address).map_or(&[], |address| self.records(address, count))
+    }
+
+    /// A table in memory; empty where the file does not hold all of it.
+    fn records<T: Pod>(&self, address: u64, count: usize) -> &[T] {
+        let bytes = self.loaded(address).unwrap_or_default();
+        slice_from_bytes(bytes, count).map_or(&[], |(records, _)| records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use crate::fixture;
+
+    #[test]
+    fn slots_lead_to_functions_by_name() {
+        let code = "extern \"C\" { extern int absent(int); int f(int x) { return absent(x) + 1; } \
+            int g(int x) { return f(x) + 1; } int (*pointer)(int) = f; int h() { return pointer == f; } }";
+        let Some(image) = fixture::compile("g++", code, &["-shared", "-fPIC", "-fno-inline"]) else { return };
+        let f = image.exports().unwrap().functions.into_iter().find(|function| function.name == "f").unwrap();
+        let slots = image.slots();
+        let named = |name| slots.iter().filter(move |slot| slot.name == name);
+        assert!(named("f").count() > 0 && named("f").all(|slot| slot.own == Some(f.address)), "{slots:x?}");
+        assert!(named("absent").count() == 1 && named("absent").all(|slot| slot.own.is_none()), "{slots:x?}");
+    }
+}

@@ -1,0 +1,133 @@
+//! A stored profile as tests see it: calls by path and ending, checked for what every profile must
+//! hold.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use rtrace_exporters::Trace;
+use rtrace_model::{Call, Ending, LocationId, PathId, PathProfile, histogram_bucket};
+
+use super::recording::names;
+use super::tree::Paths;
+use super::truth::Thread;
+
+/// Reads the profile in `directory` and checks it; gives the calls of each thread.
+pub fn open(directory: &Path) -> BTreeMap<Thread, Paths> {
+    let trace = Trace::open(directory).unwrap_or_else(|error| panic!("{error}"));
+    check_totals(&trace);
+    trace.profile().iter().for_each(check_path);
+    let full_names = full_names(&trace);
+    let mut threads: BTreeMap<Thread, Paths> = BTreeMap::new();
+    for path in trace.profile().iter().filter(|path| path.calls > 0) {
+        let location = trace.location(path.location).expect("every location is defined");
+        let paths = threads.entry((location.pid, location.tid)).or_default();
+        let endings = [path.timed - path.unwound, path.unwound, path.open, path.unseen];
+        let sums = paths.entry(full_names[&(path.location, path.path)].clone()).or_default();
+        sums.iter_mut().zip(endings).for_each(|(sum, calls)| *sum += calls);
+    }
+    threads
+}
+
+fn check_totals(trace: &Trace) {
+    let summary = trace.summary().expect("the recording ended cleanly");
+    let sum = |figure: fn(&PathProfile) -> u64| trace.profile().iter().map(figure).sum::<u64>();
+    let records = trace.calls().map(|batch| batch.unwrap().len() as u64).sum::<u64>();
+    assert_eq!(summary.losses, [], "{summary}");
+    assert_eq!(summary.calls, sum(|path| path.calls), "{summary}");
+    assert_eq!(summary.calls - summary.folded, records, "{summary}");
+    assert_eq!(summary.unwound, sum(|path| path.unwound), "{summary}");
+    assert_eq!(summary.open, sum(|path| path.open), "{summary}");
+    assert_eq!(summary.unseen, sum(|path| path.unseen), "{summary}");
+    let mut calls: HashMap<LocationId, u64> = HashMap::new();
+    for path in trace.profile() {
+        *calls.entry(path.location).or_default() += path.calls;
+    }
+    for location in trace.locations() {
+        assert_eq!(location.calls_entered, calls.get(&location.id).copied(), "{location:?}");
+    }
+}
+
+fn check_path(path: &PathProfile) {
+    assert_eq!(path.calls, path.timed + path.open + path.unseen, "{path:?}");
+    assert_eq!(path.timed, path.histogram.iter().sum::<u64>(), "{path:?}");
+    assert!(path.exclusive <= path.inclusive, "{path:?}");
+    assert!(path.min * path.timed <= path.inclusive - path.open_time, "{path:?}");
+    assert!(path.inclusive - path.open_time <= path.max * path.timed, "{path:?}");
+}
+
+fn full_names(trace: &Trace) -> HashMap<(LocationId, PathId), String> {
+    let names = names(trace.regions());
+    let paths: HashMap<_, _> = trace.profile().iter().map(|path| ((path.location, path.path), path)).collect();
+    let full_name = |place: &(LocationId, PathId)| {
+        let mut name = String::new();
+        let mut next = Some(place.1);
+        while let Some(path) = next.map(|path| paths[&(place.0, path)]) {
+            name = format!("/{}{name}", names[&path.region]);
+            next = path.parent;
+        }
+        name
+    };
+    paths.keys().map(|place| (*place, full_name(place))).collect()
+}
+
+/// Checks that the records of all calls, folded here, give the profile that was folded in the kernel.
+pub fn check_against_records(directory: &Path) {
+    let trace = Trace::open(directory).unwrap_or_else(|error| panic!("{error}"));
+    let mut calls: Vec<Call> = trace.calls().flat_map(|batch| batch.unwrap().into_calls()).collect();
+    calls.sort_unstable_by_key(|call| (call.location, call.id));
+    let ids: HashMap<_, _> =
+        trace.profile().iter().map(|path| ((path.location, path.parent, path.region), path.path)).collect();
+    let mut paths: HashMap<(LocationId, u64), PathId> = HashMap::new();
+    let mut folded: HashMap<(LocationId, PathId), PathProfile> = HashMap::new();
+    for call in &calls {
+        let parent = (call.parent != 0).then(|| paths[&(call.location, call.parent)]);
+        let id = ids[&(call.location, parent, call.region)];
+        paths.insert((call.location, call.id), id);
+        fold(folded.entry((call.location, id)).or_insert_with(|| empty(call, id, parent)), call);
+    }
+    let stored: HashMap<_, _> = trace.profile().iter().map(|path| ((path.location, path.path), path.clone())).collect();
+    assert_eq!(folded, stored);
+}
+
+fn empty(call: &Call, path: PathId, parent: Option<PathId>) -> PathProfile {
+    PathProfile {
+        path,
+        parent,
+        region: call.region,
+        location: call.location,
+        calls: 0,
+        timed: 0,
+        unwound: 0,
+        open: 0,
+        unseen: 0,
+        inclusive: 0,
+        exclusive: 0,
+        open_time: 0,
+        min: 0,
+        max: 0,
+        histogram: [0; rtrace_model::HISTOGRAM_BUCKETS],
+    }
+}
+
+fn fold(path: &mut PathProfile, call: &Call) {
+    path.calls += 1;
+    match call.ending {
+        Ending::Returned => {}
+        Ending::Unwound => path.unwound += 1,
+        Ending::Open => path.open += 1,
+        Ending::Unseen => {
+            path.unseen += 1;
+            return;
+        }
+    }
+    path.inclusive += call.duration;
+    path.exclusive += call.exclusive();
+    if call.ending == Ending::Open {
+        path.open_time += call.duration;
+        return;
+    }
+    path.min = if path.timed == 0 { call.duration } else { path.min.min(call.duration) };
+    path.max = path.max.max(call.duration);
+    path.timed += 1;
+    path.histogram[histogram_bucket(call.duration)] += 1;
+}

@@ -1,0 +1,39 @@
+//! The code of the library under test, in a process and in its file.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+
+/// Code of `libtruth.so` as a process maps it.
+pub struct Text {
+    memory: File,
+    start: u64,
+    stored: Vec<u8>,
+}
+
+impl Text {
+    /// That of the process.
+    pub fn of(pid: u32) -> Text {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        let line = maps.lines().find(|line| line.contains("r-xp") && line.ends_with("/libtruth.so")).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |word: &str| u64::from_str_radix(word, 16).unwrap();
+        let (start, end) = words[0].split_once('-').unwrap();
+        let (start, length, offset) = (number(start), number(end) - number(start), number(words[2]) as usize);
+        let file = std::fs::read(words[5]).unwrap();
+        let stored = file[offset..file.len().min(offset + length as usize)].to_vec();
+        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
+        Text { memory, start, stored }
+    }
+
+    /// How many bytes are not as in the file.
+    pub fn changes(&self) -> usize {
+        let mut live = vec![0; self.stored.len()];
+        self.memory.read_exact_at(&mut live, self.start).unwrap();
+        live.iter().zip(&self.stored).filter(|(live, stored)| live != stored).count()
+    }
+
+    /// Puts a breakpoint at this place behind its begin.
+    pub fn break_at(&self, place: u64) {
+        self.memory.write_all_at(&[0xcc], self.start + place).unwrap();
+    }
+}

@@ -1,0 +1,76 @@
+//! Breakpoints that nobody owns are taken out; those in use stay.
+
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::common::rtrace::{self, Attached, Waiting};
+use crate::common::skip::Turn;
+use crate::common::target::{Flavour, Target};
+use crate::common::text::Text;
+use crate::common::truth;
+
+fn clean(pid: u32) -> String {
+    let output = rtrace::command().args(["clean", "-p", &pid.to_string()]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn breakpoints_of_nobody_are_taken_out() {
+    let Some(_turn) = Turn::take() else { return };
+    let mut waiting = Waiting::start(&mut Target::build("processes", Flavour::Cet).command("calls_on"));
+    let text = Text::of(waiting.pid());
+    // The begin of the text belongs to no function under test; nothing runs it meanwhile.
+    text.break_at(0);
+    assert_eq!(text.changes(), 1);
+    let told = clean(waiting.pid());
+    assert!(told.ends_with("libtruth.so: 1 removed, 0 in use\n"), "{told}");
+    assert_eq!(text.changes(), 0);
+    assert_eq!(clean(waiting.pid()), "no breakpoints found\n");
+    waiting.go();
+    assert!(waiting.finish().status.success());
+}
+
+#[test]
+fn probes_in_use_stay() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("nested"));
+    let attached = Attached::start(waiting.pid(), &target.selection());
+    let probes = Text::of(waiting.pid()).changes();
+    assert!(probes > 0);
+    let told = clean(waiting.pid());
+    assert!(told.ends_with(&format!("libtruth.so: 0 removed, {probes} in use\n")), "{told}");
+    waiting.go();
+    let output = waiting.finish();
+    let (_, recording) = attached.finish();
+    assert_eq!(recording.trees(), truth::trees(&output.stdout));
+}
+
+#[test]
+fn recorders_killed_at_any_moment() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("calls_on"));
+    waiting.go();
+    for moment in 0..12 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recorder = rtrace::command();
+        recorder.args(["attach", "--no-tui", "-p", &waiting.pid().to_string()]).args(target.selection());
+        recorder.arg("-o").arg(folder.path().join("trace")).stderr(Stdio::null());
+        let mut recorder = recorder.spawn().unwrap();
+        waiting.feed(&[b'x'; 50]);
+        sleep(Duration::from_millis(moment * 60));
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        waiting.feed(&[b'x'; 50]);
+    }
+    // The kernel takes probes out a moment after their owner is gone.
+    sleep(Duration::from_secs(1));
+    clean(waiting.pid());
+    assert_eq!(Text::of(waiting.pid()).changes(), 0);
+    waiting.feed(&[b'x'; 50]);
+    let output = waiting.finish();
+    assert!(output.status.success(), "{output:?}");
+}

@@ -1,0 +1,84 @@
+//! Programs in surroundings of their own: other mounts, a library that is gone, another tracer.
+
+use std::fs;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::common::rtrace::{Attached, Waiting};
+use crate::common::skip::Turn;
+use crate::common::target::{Flavour, Target};
+use crate::common::truth;
+
+/// Copies a target into `folder`, where its program finds its library beside it.
+fn copy_to(folder: &TempDir, target: &Target) -> Target {
+    let copy = |file: &std::path::Path| {
+        let copy = folder.path().join(file.file_name().unwrap());
+        fs::copy(file, &copy).unwrap();
+        copy
+    };
+    Target { program: copy(&target.program), library: target.library.as_deref().map(copy) }
+}
+
+/// Attaches to the waiting program by the library's name, lets it run, and compares.
+fn check(mut waiting: Waiting) {
+    let attached = Attached::start(waiting.pid(), &["--lib".into(), "libtruth.so".into()]);
+    waiting.go();
+    let output = waiting.finish();
+    let (_, recording) = attached.finish();
+    assert!(output.status.success());
+    let told = truth::trees(&output.stdout);
+    assert!(!told.is_empty());
+    assert_eq!(recording.trees(), told);
+}
+
+#[test]
+fn a_library_in_another_mount_namespace() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let (inside, outside) = (TempDir::new().unwrap(), target.program.parent().unwrap().display());
+    let folder = inside.path().display();
+    let script = format!(
+        "mount -t tmpfs none {folder} && cp {outside}/shapes {outside}/libtruth.so {folder} && exec {folder}/shapes nested $0"
+    );
+    let waiting = Waiting::start(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    assert!(!inside.path().join("libtruth.so").exists(), "it is in the other namespace alone");
+    check(waiting);
+}
+
+#[test]
+fn a_library_that_was_deleted() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let target = copy_to(&folder, &Target::build("shapes", Flavour::Cet));
+    let waiting = Waiting::start(&mut target.command("nested"));
+    fs::remove_file(target.library.unwrap()).unwrap();
+    check(waiting);
+}
+
+#[test]
+fn a_library_that_was_replaced() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let target = copy_to(&folder, &Target::build("shapes", Flavour::Cet));
+    let waiting = Waiting::start(&mut target.command("nested"));
+    let other = Target::build("shapes", Flavour::Plain).library.unwrap();
+    let library = target.library.unwrap();
+    fs::remove_file(&library).unwrap();
+    fs::copy(other, &library).unwrap();
+    check(waiting);
+}
+
+#[test]
+fn two_recorders_at_once() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("nested"));
+    let recorders = [(); 2].map(|()| Attached::start(waiting.pid(), &target.selection()));
+    waiting.go();
+    let output = waiting.finish();
+    let told = truth::trees(&output.stdout);
+    for recorder in recorders {
+        assert_eq!(recorder.finish().1.trees(), told);
+    }
+}

@@ -1,0 +1,32 @@
+//! What tracing costs the traced program.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ExitPolicy, Region};
+
+/// What tracing one call costs, measured on functions of rtrace itself before the recording. Times
+/// in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCost {
+    /// Whether the kernel executes the instruction at the entry in a single step.
+    pub single_stepped: bool,
+    /// How the exit is seen.
+    pub exit: ExitPolicy,
+    /// The part between the time stamps of enter and exit: the call itself seems longer by it.
+    #[serde(rename = "inner_ns")]
+    pub inner: u64,
+    /// All of it: every caller of the call seems longer by it.
+    #[serde(rename = "whole_ns")]
+    pub whole: u64,
+    /// How far `whole` is from what was measured in either of two surroundings.
+    #[serde(rename = "spread_ns")]
+    pub spread: u64,
+}
+
+impl CallCost {
+    /// The cost of a call of `region` among `costs`; `is_seen`: its exit was observed.
+    pub fn of(costs: &[CallCost], region: &Region, is_seen: bool) -> Option<CallCost> {
+        let exit = if is_seen { region.exit } else { ExitPolicy::EntryOnly };
+        costs.iter().find(|cost| cost.single_stepped == region.single_stepped && cost.exit == exit).copied()
+    }
+}

@@ -1,0 +1,145 @@
+//! Counters on every call: from the names that a user gives to what the programs read.
+//!
+//! [`table`] knows the counters by name, `pmu` what the machine's performance monitoring units
+//! offer, `name` turns a name into one of them, and [`open`] makes all of them ready or none.
+
+mod cache;
+mod error;
+mod name;
+mod pmu;
+mod survey;
+mod table;
+
+use perf_event_open_sys::bindings::perf_event_attr;
+use rtrace_bpf::wire::CountCode;
+use rtrace_bpf::{Counter, MAX_COUNTERS};
+use rtrace_model::{Base, Metric, MetricId, Scope, Span};
+
+use crate::perf;
+pub use error::Error;
+pub use survey::{Finding, Group, survey};
+
+/// The unit of one value of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unit {
+    /// The unit without a prefix.
+    name: &'static str,
+    /// One count is ten to this power of it.
+    exponent: i32,
+}
+
+impl Unit {
+    /// Plain numbers.
+    const COUNT: Unit = Unit { name: "#", exponent: 0 };
+    const NANOSECONDS: Unit = Unit { name: "s", exponent: -9 };
+}
+
+/// Where a counter is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// What the kernel knows of every thread.
+    Kernel(CountCode),
+    /// A performance event.
+    Event(EventCode),
+}
+
+/// A performance event as `perf_event_open(2)` names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct EventCode {
+    kind: u32,
+    config: u64,
+    config1: u64,
+    config2: u64,
+    /// Whether it leaves out what happens in user or kernel mode.
+    exclude_user: bool,
+    exclude_kernel: bool,
+}
+
+impl EventCode {
+    const fn new(kind: u32, config: u64) -> EventCode {
+        EventCode { kind, config, config1: 0, config2: 0, exclude_user: false, exclude_kernel: false }
+    }
+
+    fn open(self, cpu: u32) -> std::io::Result<std::os::fd::OwnedFd> {
+        let mut attributes = perf_event_attr { type_: self.kind, config: self.config, ..perf_event_attr::default() };
+        attributes.__bindgen_anon_3.config1 = self.config1;
+        attributes.__bindgen_anon_4.config2 = self.config2;
+        attributes.set_exclude_user(self.exclude_user.into());
+        attributes.set_exclude_kernel(self.exclude_kernel.into());
+        perf::open(attributes, Some(cpu))
+    }
+}
+
+/// Counters that are ready to be read.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// What they are called and in which units they count; ids count up from 0.
+    pub metrics: Vec<Metric>,
+    /// Where they are read, in the order of the metrics.
+    pub sources: Vec<Counter>,
+}
+
+/// Makes the counters of these names ready on the CPUs given, or none of them.
+///
+/// # Errors
+/// [`Error`] names the first counter that does not work, and why.
+pub fn open(names: &[String], cpus: &[u32]) -> Result<Counters, Error> {
+    if names.len() > MAX_COUNTERS {
+        return Err(Error::TooMany { count: names.len() });
+    }
+    let mut counters = Counters::default();
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].contains(name) {
+            return Err(Error::Twice { name: name.clone() });
+        }
+        let (source, unit) = name::parse(name)?;
+        let source = match source {
+            Source::Kernel(code) => Counter::Kernel(code),
+            Source::Event(event) => Counter::Event(open_everywhere(name, event, cpus)?),
+        };
+        counters.sources.push(source);
+        counters.metrics.push(Metric {
+            id: MetricId(u32::try_from(index).expect("there are few")),
+            name: name.clone(),
+            unit: unit.name.to_owned(),
+            base: Base::Decimal,
+            exponent: unit.exponent,
+            scope: Scope::Call,
+            span: Span::SinceStart,
+        });
+    }
+    Ok(counters)
+}
+
+fn open_everywhere(name: &str, event: EventCode, cpus: &[u32]) -> Result<Vec<(u32, std::os::fd::OwnedFd)>, Error> {
+    let open = |&cpu: &u32| Ok((cpu, event.open(cpu).map_err(|source| Error::refused(name, event, source))?));
+    cpus.iter().map(open).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn counters_come_in_the_order_of_their_names() {
+        let counters = open(&names(&["page-faults", "task-clock"]), &[]).unwrap();
+        let [faults, clock] = counters.metrics.as_slice() else { panic!("{counters:?}") };
+        assert_eq!((faults.id, faults.unit.as_str(), faults.exponent), (MetricId(0), "#", 0));
+        assert_eq!((clock.id, clock.unit.as_str(), clock.exponent), (MetricId(1), "s", -9));
+        assert!(matches!(counters.sources[1], Counter::Kernel(CountCode::RT_COUNT_CPU_TIME)));
+    }
+
+    #[test]
+    fn too_many_and_repeated_counters_are_refused() {
+        let error = open(&names(&["task-clock"; 9]), &[]).unwrap_err();
+        assert_eq!(error.to_string(), "failed to count 9 things on every call: 8 is the limit");
+        let error = open(&names(&["task-clock", "task-clock"]), &[]).unwrap_err();
+        assert_eq!(error.to_string(), "failed to count `task-clock`: it is named twice");
+    }
+}

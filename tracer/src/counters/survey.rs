@@ -1,0 +1,140 @@
+//! Which counters this machine has: each is tried on one CPU.
+
+use std::fs;
+
+use super::{EventCode, Source, cache, error, name, pmu, table};
+
+/// A kind of counters, for a heading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Counted by the kernel, for every thread.
+    Kernel,
+    /// Events of the kernel.
+    Software,
+    /// Events of the CPU that most CPUs have.
+    Hardware,
+    /// Accesses to caches.
+    Cache,
+    /// Events that a unit names.
+    Unit,
+    /// Any event of a unit, by its code.
+    Raw,
+    /// Places in the kernel.
+    Tracepoint,
+}
+
+impl Group {
+    /// The word used in lists.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Kernel => "kernel",
+            Group::Software => "software",
+            Group::Hardware => "hardware",
+            Group::Cache => "cache",
+            Group::Unit => "unit",
+            Group::Raw => "raw",
+            Group::Tracepoint => "tracepoint",
+        }
+    }
+}
+
+/// A counter, and whether it works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Its kind.
+    pub group: Group,
+    /// Its name, or a pattern of names.
+    pub name: String,
+    /// Another name.
+    pub alias: Option<&'static str>,
+    /// What it counts.
+    pub what: String,
+    /// Why it does not work here.
+    pub refusal: Option<String>,
+}
+
+/// Tries every counter that has a name; of raw codes and tracepoints, only whether there are any.
+pub fn survey() -> Vec<Finding> {
+    let mut findings: Vec<Finding> = table::TABLE.iter().map(of_table).collect();
+    findings.extend(cache::all().map(|(name, event)| Finding {
+        group: Group::Cache,
+        what: "accesses to a cache".to_owned(),
+        alias: None,
+        name,
+        refusal: refusal(event),
+    }));
+    for unit in pmu::units() {
+        findings.extend(of_unit(&unit));
+    }
+    let raw = |name: &str, what: &str, example: &str| Finding {
+        group: Group::Raw,
+        name: name.to_owned(),
+        alias: None,
+        what: what.to_owned(),
+        refusal: try_name(example),
+    };
+    findings.push(raw("rNNNN", "a code in hexadecimal", "r3c"));
+    findings.push(raw("cpu/event=0x..,umask=0x../", "terms of a unit's format", "cpu/event=0x3c/"));
+    findings.push(Finding {
+        group: Group::Tracepoint,
+        name: "GROUP:EVENT".to_owned(),
+        alias: None,
+        what: format!("one of {} places in the kernel, such as sched:sched_switch", tracepoints()),
+        refusal: try_name("sched:sched_switch"),
+    });
+    findings
+}
+
+fn of_table(known: &table::Known) -> Finding {
+    let (group, refusal) = match known.source {
+        Source::Kernel(_) => (Group::Kernel, None),
+        Source::Event(event) if event.kind == perf_event_open_sys::bindings::PERF_TYPE_SOFTWARE => {
+            (Group::Software, refusal(event))
+        }
+        Source::Event(event) => (Group::Hardware, refusal(event)),
+    };
+    Finding { group, name: known.name.to_owned(), alias: known.alias, what: known.what.to_owned(), refusal }
+}
+
+fn of_unit(unit: &str) -> Vec<Finding> {
+    let Ok(found) = pmu::Unit::find(unit) else { return Vec::new() };
+    let finding = |event: String| {
+        let name = format!("{unit}/{event}/");
+        let refusal = try_name(&name);
+        Finding { group: Group::Unit, what: format!("{event} of the unit {unit}"), alias: None, name, refusal }
+    };
+    found.events().into_iter().map(finding).collect()
+}
+
+fn try_name(name: &str) -> Option<String> {
+    match name::parse(name) {
+        Ok((Source::Event(event), _)) => refusal(event),
+        Ok((Source::Kernel(_), _)) => None,
+        Err(error::Error::Unknown { cause, .. }) => Some(cause),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn refusal(event: EventCode) -> Option<String> {
+    event.open(0).err().map(|refused| error::cause(event, &refused))
+}
+
+fn tracepoints() -> usize {
+    let Some(groups) = name::TRACEPOINTS.iter().find_map(|place| fs::read_dir(place).ok()) else { return 0 };
+    let events = |group: fs::DirEntry| fs::read_dir(group.path()).into_iter().flatten().flatten();
+    groups.flatten().flat_map(events).filter(|event| event.path().join("id").exists()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_counts_itself_works_everywhere() {
+        let findings = survey();
+        let kernel: Vec<&Finding> = findings.iter().filter(|finding| finding.group == Group::Kernel).collect();
+        assert_eq!(kernel.len(), 6);
+        assert!(kernel.iter().all(|finding| finding.refusal.is_none()));
+        assert!(findings.iter().any(|finding| finding.name == "LLC-load-misses"));
+    }
+}

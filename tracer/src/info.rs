@@ -1,0 +1,297 @@
+//! `rtrace info`: what was recorded, when, where and how, and what is missing from it.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use rtrace_exporters::{Error, TraceSet};
+use rtrace_model::{EventKind, Loss, escape, format_ns};
+use serde::Serialize;
+
+/// What there is to know about a trace, or several as one.
+#[derive(Debug, Serialize)]
+pub struct Info {
+    /// The recordings of which it is made.
+    pub recordings: Vec<Recording>,
+    /// Calls on record, each or folded by call path.
+    pub calls: u64,
+    /// From the first begin to the last end in nanoseconds, once ended.
+    pub duration_ns: Option<u64>,
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// Threads with calls.
+    pub threads: usize,
+    /// The libraries.
+    pub libraries: Vec<Library>,
+    /// Functions that were left out.
+    pub refused: usize,
+    /// Calls and events known to be missing.
+    pub losses: Vec<Loss>,
+    /// Libraries that ran for a time without their probes.
+    pub blind_windows: Vec<BlindWindow>,
+    /// Files that should be there and are not.
+    pub warnings: Vec<String>,
+    /// Size of all files.
+    pub bytes: u64,
+    /// Size per call.
+    pub bytes_per_call: Option<f64>,
+}
+
+/// One recording.
+#[derive(Debug, Serialize)]
+pub struct Recording {
+    /// Its directory.
+    pub directory: String,
+    /// `finished`, `recording` or `abandoned`.
+    pub status: &'static str,
+    /// When it began: nanoseconds since 1970-01-01 UTC.
+    pub begin_realtime_ns: u64,
+    /// Name of the machine.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CPUs on line.
+    pub cpus: u32,
+    /// rtrace's version.
+    pub rtrace_version: String,
+    /// rtrace's command line.
+    pub command_line: Vec<String>,
+    /// How probes were attached.
+    pub mechanism: String,
+    /// The rank in a parallel job.
+    pub rank: Option<u32>,
+}
+
+/// A process that was traced.
+#[derive(Debug, Serialize)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its command line, or where that is not known its program.
+    pub command_line: Vec<String>,
+    /// Its threads with calls.
+    pub threads: usize,
+    /// Exit code, or 128 + signal, where it ended in sight.
+    pub exit_code: Option<i32>,
+}
+
+/// A library with probes.
+#[derive(Debug, Serialize)]
+pub struct Library {
+    /// Its path.
+    pub path: String,
+    /// Its build id.
+    pub build_id: Option<String>,
+    /// Functions with probes.
+    pub regions: usize,
+}
+
+/// A time in which calls of a library may be missing.
+#[derive(Debug, Serialize)]
+pub struct BlindWindow {
+    /// Path of the library.
+    pub library: String,
+    /// Its length at most, in nanoseconds.
+    pub duration_ns: u64,
+}
+
+impl Info {
+    /// Looks at the trace in `directory`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(directory: &Path) -> Result<Info, Error> {
+        let trace = TraceSet::open(directory)?;
+        let mut calls = 0;
+        for member in trace.traces() {
+            calls += match member.profile() {
+                [] => member.recorded_calls()?,
+                paths => paths.iter().map(|path| path.calls).sum(),
+            };
+        }
+        let (mut refused, mut blind_windows) = (0, Vec::new());
+        for events in trace.events() {
+            for event in events? {
+                match event.kind {
+                    EventKind::Refused { .. } => refused += 1,
+                    EventKind::BlindWindow { library, since } => {
+                        blind_windows.push(BlindWindow { library, duration_ns: event.time.since(since) });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let bytes = size_of(directory);
+        Ok(Info {
+            recordings: trace.traces().map(Recording::of).collect(),
+            calls,
+            duration_ns: trace.summary().map(|summary| summary.end.monotonic.since(trace.header().begin.monotonic)),
+            processes: processes(&trace),
+            threads: trace.locations().len(),
+            libraries: libraries(&trace),
+            refused,
+            losses: trace.losses()?,
+            blind_windows,
+            warnings: trace.warnings().iter().map(ToString::to_string).collect(),
+            bytes,
+            bytes_per_call: (calls > 0).then(|| bytes as f64 / calls as f64),
+        })
+    }
+}
+
+impl Recording {
+    fn of(trace: &rtrace_exporters::Trace) -> Recording {
+        let header = trace.header().clone();
+        Recording {
+            directory: trace.directory().display().to_string(),
+            status: trace.status().name(),
+            begin_realtime_ns: header.begin.realtime_ns,
+            host: header.host,
+            kernel: header.kernel,
+            cpus: header.cpus,
+            rtrace_version: header.rtrace_version,
+            command_line: header.command_line,
+            mechanism: header.mechanism,
+            rank: header.rank.map(|rank| rank.rank),
+        }
+    }
+}
+
+fn processes(trace: &TraceSet) -> Vec<Process> {
+    let threads_of = |process: &rtrace_model::Process| {
+        trace.locations().iter().filter(|location| trace.process_of(location) == Some(process)).count()
+    };
+    let describe = |process: &rtrace_model::Process| Process {
+        pid: process.pid,
+        command_line: match process.command_line.as_slice() {
+            [] => vec![process.executable.clone()],
+            words => words.to_vec(),
+        },
+        threads: threads_of(process),
+        exit_code: process.exit_code,
+    };
+    trace.processes().iter().map(describe).collect()
+}
+
+fn libraries(trace: &TraceSet) -> Vec<Library> {
+    let describe = |library: &rtrace_model::Library| Library {
+        path: library.path.clone(),
+        build_id: library.build_id.clone(),
+        regions: trace.regions().iter().filter(|region| region.library == library.id).count(),
+    };
+    trace.libraries().iter().map(describe).collect()
+}
+
+/// Bytes of all files below; what cannot be looked at counts as nothing.
+fn size_of(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => size_of(&entry.path()),
+            _ => entry.metadata().map_or(0, |metadata| metadata.len()),
+        })
+        .sum()
+}
+
+/// Lines for people, names escaped.
+impl fmt::Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for recording in &self.recordings {
+            recording.fmt(f)?;
+        }
+        if let Some(duration) = self.duration_ns {
+            line(f, "duration", &format_ns(duration))?;
+        }
+        for process in self.processes.iter().filter(|process| process.threads > 0) {
+            let command = process.command_line.join(" ");
+            let mut text = format!("{} {command}, {}", process.pid, counted(process.threads, "thread"));
+            if let Some(code) = process.exit_code {
+                text.push_str(&format!(", ended with {code}"));
+            }
+            line(f, "process", &text)?;
+        }
+        match self.processes.iter().filter(|process| process.threads == 0).count() {
+            0 => {}
+            others => line(f, "", &format!("and {} without a traced call", counted(others, "process")))?,
+        }
+        for library in &self.libraries {
+            let build_id = library.build_id.as_deref().unwrap_or("none");
+            let functions = counted(library.regions, "function");
+            line(f, "library", &format!("{}, build id {build_id}, {functions}", library.path))?;
+        }
+        line(f, "calls", &format!("{} on {}", self.calls, counted(self.threads, "thread")))?;
+        let per_call = self.bytes_per_call.map_or_else(String::new, |bytes| format!(", {bytes:.1} per call"));
+        line(f, "size", &format!("{} bytes{per_call}", self.bytes))?;
+        let lost: u64 = self.losses.iter().map(|loss| loss.count).sum();
+        let refused = counted(self.refused, "function");
+        let windows = counted(self.blind_windows.len(), "blind window");
+        line(f, "missing", &format!("{lost} lost, {refused} refused, {windows}"))?;
+        for loss in &self.losses {
+            line(f, "loss", &format!("{} ({})", loss.count, loss.reason.name()))?;
+        }
+        for window in &self.blind_windows {
+            line(f, "blind window", &format!("{} in {}", format_ns(window.duration_ns), window.library))?;
+        }
+        self.warnings.iter().try_for_each(|warning| line(f, "warning", warning))
+    }
+}
+
+impl fmt::Display for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(f, "trace", &self.directory)?;
+        line(f, "status", self.status)?;
+        line(f, "begin", &utc(self.begin_realtime_ns))?;
+        line(f, "host", &format!("{}, Linux {}, {} CPUs", self.host, self.kernel, self.cpus))?;
+        if let Some(rank) = self.rank {
+            line(f, "rank", &rank.to_string())?;
+        }
+        line(f, "recorded by", &format!("rtrace {}, {}", self.rtrace_version, self.mechanism))?;
+        line(f, "command", &self.command_line.join(" "))
+    }
+}
+
+fn counted(count: usize, word: &str) -> String {
+    let ending = match count {
+        1 => "",
+        _ if word.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{count} {word}{ending}")
+}
+
+fn line(f: &mut fmt::Formatter<'_>, name: &str, text: &str) -> fmt::Result {
+    writeln!(f, "{name:<13}{}", escape(text))
+}
+
+/// An instant in the form of RFC 3339, by the algorithm of Howard Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms" (civil_from_days).
+fn utc(realtime_ns: u64) -> String {
+    let seconds = realtime_ns / 1_000_000_000;
+    // Days since 0000-03-01, in eras of 400 years.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let at = |seconds: u64| utc(seconds * 1_000_000_000);
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(at(1_700_000_000), "2023-11-14T22:13:20Z");
+        assert_eq!(at(4_107_542_399), "2100-02-28T23:59:59Z");
+        assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
+}

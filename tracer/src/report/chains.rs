@@ -1,0 +1,134 @@
+//! Rows that tell functions apart by who called them: by their caller, or by the whole call path.
+//!
+//! A program may have any number of call paths, and each row keeps a distribution of durations.
+//! Above [`MOST_ROWS`] new ones are not told apart any more: they are one row.
+
+use std::collections::HashMap;
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Library, RegionId};
+
+use super::grouping::Key;
+use super::table::{Column, Shown, Value};
+use super::walk::Caller;
+
+/// Rows that are told apart; with a histogram of 50 kB each they would take 800 MB.
+const MOST_ROWS: usize = 1 << 14;
+
+/// The row of all calls that are not told apart.
+const MORE: Key = Key::MAX;
+
+/// How much of the callers a row knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    Caller,
+    Path,
+}
+
+/// The functions and their callers, as they appear.
+pub(super) struct Chains<'a> {
+    trace: &'a TraceSet,
+    depth: Depth,
+    /// Rows by their key.
+    links: Vec<Link>,
+    keys: HashMap<Link, Key>,
+}
+
+/// What makes a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Link {
+    from: From,
+    region: RegionId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum From {
+    Nobody,
+    /// A call that is not on record.
+    Lost,
+    Region(RegionId),
+    /// The call path of that row.
+    Path(Key),
+}
+
+impl<'a> Chains<'a> {
+    pub(super) fn new(depth: Depth, trace: &'a TraceSet) -> Chains<'a> {
+        Chains { trace, depth, links: Vec::new(), keys: HashMap::new() }
+    }
+
+    pub(super) fn key(&mut self, region: RegionId, caller: &Caller<'_, Key>) -> Key {
+        let from = match caller {
+            Caller::None => From::Nobody,
+            Caller::Lost(_) => From::Lost,
+            Caller::Known(enclosing) => match enclosing.last().map(|caller| caller.mark) {
+                Some(MORE) => return MORE,
+                Some(path) if self.depth == Depth::Path => From::Path(path),
+                Some(row) => From::Region(self.links[row as usize].region),
+                None => From::Lost,
+            },
+        };
+        let link = Link { from, region };
+        if let Some(&key) = self.keys.get(&link) {
+            return key;
+        }
+        if self.links.len() == MOST_ROWS {
+            return MORE;
+        }
+        let key = self.links.len() as Key;
+        self.links.push(link);
+        self.keys.insert(link, key);
+        key
+    }
+
+    pub(super) fn columns(&self) -> &'static [Column] {
+        const CALLER: [Column; 4] = [
+            Column::label("region", "region").shown(Shown::Never),
+            Column::label("library", "library"),
+            Column::label("function", "function"),
+            Column::label("caller", "called by"),
+        ];
+        const PATH: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::label("callers", "called by")];
+        match self.depth {
+            Depth::Caller => &CALLER,
+            Depth::Path => &PATH,
+        }
+    }
+
+    /// The values of [`columns`](Chains::columns); callers from the nearest to the root.
+    pub(super) fn labels(&self, key: Key) -> Vec<Value> {
+        let Some(&Link { from, region }) = self.links.get(key as usize) else {
+            return vec![Value::Absent, Value::Absent, Value::Name("[more]".to_owned()), Value::Absent];
+        };
+        let library = self.trace.region(region).and_then(|region| self.trace.library(region.library));
+        let mut callers = Vec::new();
+        let mut next = from;
+        loop {
+            next = match next {
+                From::Nobody => break,
+                From::Lost => {
+                    callers.push("[lost caller]");
+                    break;
+                }
+                From::Region(region) => {
+                    callers.push(self.name(region));
+                    break;
+                }
+                From::Path(row) => {
+                    let link = self.links[row as usize];
+                    callers.push(self.name(link.region));
+                    link.from
+                }
+            };
+        }
+        vec![
+            Value::Count(region.0.into()),
+            Value::Name(library.map_or("[unknown]", Library::name).to_owned()),
+            Value::Name(self.name(region).to_owned()),
+            if callers.is_empty() { Value::Absent } else { Value::Name(callers.join(" < ")) },
+        ]
+    }
+
+    fn name(&self, region: RegionId) -> &str {
+        self.trace.region(region).map_or("[unknown]", |region| region.name.as_str())
+    }
+}

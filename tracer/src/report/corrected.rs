@@ -1,0 +1,256 @@
+//! Times without what tracing itself took, as far as that is known.
+//!
+//! Before it records, rtrace measures by kind of site what tracing a call costs: the part between
+//! the call's time stamps (*inner*), which makes the call itself look longer, and all of it
+//! (*whole*), which makes every caller look longer. For a call with the traced calls D below it:
+//!
+//! - inclusive time = as recorded − inner − Σ whole(D), over all D;
+//! - exclusive time = as recorded − inner − Σ (whole(D) − inner(D)), over those D that it made
+//!   itself: inner(D) is in the duration of D, which is not in the exclusive time.
+//!
+//! This takes for granted that a call costs now what it did in the measurement, with warm caches
+//! and on the same kind of CPU. The error that is stated is how much the measurement depended on the
+//! call's surroundings, summed as if every call were off to the same side.
+
+use std::collections::HashMap;
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Call, CallCost, Ending, Library, Location, LocationId, PathProfile, Region, RegionId};
+
+use super::table::{Column, Shown, Table, Value};
+use super::walk::{Caller, Visitor};
+use super::{Error, Sort};
+
+/// Sums times and their corrections by function.
+pub(super) struct Corrected<'a> {
+    trace: &'a TraceSet,
+    rows: HashMap<RegionId, Row>,
+    visits: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Row {
+    calls: u64,
+    inclusive: Time,
+    exclusive: Time,
+    /// The last visit that came by this row, so that recursion does not count twice.
+    visit: u64,
+}
+
+/// A sum of times, and what is known of its error.
+#[derive(Clone, Copy, Default)]
+struct Time {
+    recorded: u64,
+    tracing: u64,
+    error: u64,
+}
+
+impl Time {
+    fn subtract(&mut self, tracing: u64, error: u64) {
+        self.tracing = self.tracing.saturating_add(tracing);
+        self.error = self.error.saturating_add(error);
+    }
+
+    fn corrected(self) -> u64 {
+        self.recorded.saturating_sub(self.tracing)
+    }
+}
+
+/// Calls that are looked at together: of one region on one location, made by one call path.
+struct Calls {
+    region: RegionId,
+    location: LocationId,
+    /// Calls whose exit was seen, and others.
+    seen: u64,
+    unseen: u64,
+    inclusive: u64,
+    exclusive: u64,
+}
+
+impl Visitor for Corrected<'_> {
+    type Mark = RegionId;
+
+    fn visit(&mut self, call: &Call, caller: Caller<'_, RegionId>) -> RegionId {
+        let is_seen = call.ending != Ending::Unseen;
+        self.add(
+            &Calls {
+                region: call.region,
+                location: call.location,
+                seen: u64::from(is_seen),
+                unseen: u64::from(!is_seen),
+                inclusive: if is_seen { call.duration } else { 0 },
+                exclusive: if is_seen { call.exclusive() } else { 0 },
+            },
+            &caller,
+        )
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, RegionId>) -> RegionId {
+        self.add(
+            &Calls {
+                region: path.region,
+                location: path.location,
+                seen: path.calls.saturating_sub(path.unseen),
+                unseen: path.unseen,
+                inclusive: path.inclusive,
+                exclusive: path.exclusive,
+            },
+            &caller,
+        )
+    }
+}
+
+impl<'a> Corrected<'a> {
+    /// # Errors
+    /// The recording was made without a measurement.
+    pub(super) fn new(trace: &'a TraceSet) -> Result<Corrected<'a>, Error> {
+        let is_known = |location: &Location| !costs(trace, location.id).is_empty();
+        if !trace.locations().iter().all(is_known) {
+            return Err(Error::NotCalibrated);
+        }
+        Ok(Corrected { trace, rows: HashMap::new(), visits: 0 })
+    }
+
+    fn add(&mut self, calls: &Calls, caller: &Caller<'_, RegionId>) -> RegionId {
+        self.visits += 1;
+        let (inner, whole, spread) = self.cost(calls);
+        let own = self.row(calls.region);
+        own.calls += calls.seen + calls.unseen;
+        own.exclusive.recorded = own.exclusive.recorded.saturating_add(calls.exclusive);
+        own.exclusive.subtract(inner, spread);
+        if let Caller::Known([.., direct]) = caller {
+            self.row(direct.mark).exclusive.subtract(whole.saturating_sub(inner), spread);
+        }
+        for open in caller.enclosing() {
+            let visit = self.visits;
+            let above = self.row(open.mark);
+            if std::mem::replace(&mut above.visit, visit) != visit {
+                above.inclusive.subtract(whole, spread);
+            }
+        }
+        let visit = self.visits;
+        let own = self.row(calls.region);
+        if own.visit != visit {
+            own.inclusive.recorded = own.inclusive.recorded.saturating_add(calls.inclusive);
+            own.inclusive.subtract(inner, spread);
+        }
+        calls.region
+    }
+
+    fn row(&mut self, region: RegionId) -> &mut Row {
+        self.rows.entry(region).or_default()
+    }
+
+    /// Inner and whole cost of the calls, and their spread.
+    fn cost(&self, calls: &Calls) -> (u64, u64, u64) {
+        let Some(region) = self.trace.region(calls.region) else { return (0, 0, 0) };
+        let costs = costs(self.trace, calls.location);
+        let of = |is_seen| CallCost::of(costs, region, is_seen);
+        let times = |cost: Option<CallCost>, count: u64| {
+            cost.map_or((0, 0, 0), |cost| (cost.inner * count, cost.whole * count, cost.spread * count))
+        };
+        let (seen, unseen) = (times(of(true), calls.seen), times(of(false), calls.unseen));
+        // Of an unseen call nothing was timed.
+        (seen.0, seen.1 + unseen.1, seen.2 + unseen.2)
+    }
+
+    /// The rows, sorted.
+    pub(super) fn table(&self, sort: Sort) -> Result<Table, Error> {
+        let figure = |row: &Row| match sort {
+            Sort::Calls => Ok(row.calls),
+            Sort::Inclusive => Ok(row.inclusive.corrected()),
+            Sort::Exclusive => Ok(row.exclusive.corrected()),
+            Sort::Name => Ok(0),
+            _ => Err(Error::SortCorrected(sort)),
+        };
+        let mut rows = Vec::new();
+        for (&id, row) in &self.rows {
+            let region = self.trace.region(id);
+            let name = region.map_or("[unknown]", |region| region.name.as_str());
+            rows.push((std::cmp::Reverse(figure(row)?), name, self.values(id, row, region)));
+        }
+        rows.sort_by_key(|(figure, name, _)| (*figure, *name));
+        Ok(Table {
+            columns: COLUMNS.to_vec(),
+            rows: rows.into_iter().map(|(_, _, values)| values).collect(),
+            left_out: 0,
+        })
+    }
+
+    /// The values of [`COLUMNS`].
+    fn values(&self, id: RegionId, row: &Row, region: Option<&Region>) -> Vec<Value> {
+        let library = region.and_then(|region| self.trace.library(region.library)).map_or("[unknown]", Library::name);
+        let mut values = vec![Value::Count(row.calls)];
+        for time in [row.inclusive, row.exclusive] {
+            values.extend([Value::Time(time.recorded), Value::Time(time.corrected()), Value::Time(time.error)]);
+        }
+        values.push(Value::Count(id.0.into()));
+        values
+            .extend([library, region.map_or("[unknown]", |region| &region.name)].map(|name| Value::Name(name.into())));
+        values
+    }
+}
+
+fn costs(trace: &TraceSet, location: LocationId) -> &[CallCost] {
+    trace.header_of(location).map_or(&[], |header| header.calibration.as_slice())
+}
+
+const COLUMNS: [Column; 10] = [
+    Column::new("calls", "calls"),
+    Column::new("inclusive_ns", "inclusive"),
+    Column::new("inclusive_corrected_ns", "corrected"),
+    Column::new("inclusive_error_ns", "+-"),
+    Column::new("exclusive_ns", "exclusive"),
+    Column::new("exclusive_corrected_ns", "corrected"),
+    Column::new("exclusive_error_ns", "+-"),
+    Column::label("region", "region").shown(Shown::Never),
+    Column::label("library", "library"),
+    Column::label("function", "function"),
+];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{ExitPolicy, Header, Sink};
+
+    use super::*;
+    use crate::report::testing::{script, text, writer};
+    use crate::report::walk::Walk;
+
+    fn cost(single_stepped: bool, inner: u64, whole: u64, spread: u64) -> CallCost {
+        CallCost { single_stepped, exit: ExitPolicy::Uretprobe, inner, whole, spread }
+    }
+
+    fn trace(calibration: Vec<CallCost>) -> TraceSet {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.begin(&Header { calibration, ..Header::default() }).unwrap();
+        writer.finish(&Default::default()).unwrap();
+        TraceSet::open(folder.path()).unwrap()
+    }
+
+    #[test]
+    fn a_call_loses_its_inner_cost_and_the_whole_cost_of_all_below_it() {
+        let trace = trace(vec![cost(false, 10, 30, 1), cost(true, 50, 70, 2)]);
+        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
+        // The definitions say that the entry of c is single-stepped.
+        walk.chunk(&mut script("thread 1\n a 0 1000\n  b 100 400\n   a 200 300\n  c 500 900"));
+        walk.finish();
+        assert_eq!(
+            text(walk.visitor.table(Sort::Exclusive).unwrap()),
+            "\
+calls  inclusive  corrected    +-  exclusive  corrected    +-  library    function
+    1     400 ns     350 ns  2 ns     400 ns     350 ns  2 ns  libone.so  c
+    2   1.000 us     860 ns  5 ns     400 ns     340 ns  5 ns  libone.so  a
+    1     300 ns     260 ns  2 ns     200 ns     170 ns  2 ns  libone.so  b
+"
+        );
+    }
+
+    #[test]
+    fn without_a_measurement_nothing_is_corrected() {
+        let error = Corrected::new(&trace(Vec::new())).err().unwrap();
+        assert!(error.to_string().starts_with("failed to correct times: "), "{error}");
+    }
+}

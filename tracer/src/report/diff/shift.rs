@@ -1,0 +1,161 @@
+//! Whether two samples of durations come from one distribution.
+//!
+//! The test is that of Kolmogorov and Smirnov for two samples: the distance is the largest
+//! difference of the two cumulative distributions, and `p` the probability of that distance or
+//! more between samples of one distribution, by the asymptotic series with Stephens' correction
+//! for small samples (M. A. Stephens, "Use of the Kolmogorov-Smirnov, Cramér-von Mises and Related
+//! Statistics Without Extensive Tables", J. R. Stat. Soc. B 32, 1970; as in Numerical Recipes,
+//! section 14.3). With durations that occur many times `p` is rather too large than too small.
+//!
+//! Calls that follow each other are not independent, and of millions of calls any nothing is
+//! significant. So a change must also be large: a distance of at least [`LEAST_DISTANCE`]. Its
+//! direction is the probability that a call of B takes longer than a call of A, ties counted half
+//! (A. Vargha and H. D. Delaney, "A Critique and Improvement of the CL Common Language Effect Size
+//! Statistics", J. Educ. Behav. Stat. 25, 2000): ½ where neither is slower; they call differences
+//! below 0.06 small.
+
+use rtrace_model::Latency;
+
+/// Probability of an error in one of all comparisons (Bonferroni) below which a change is told.
+const ERROR: f64 = 0.01;
+
+/// The smallest distance that is told as a change.
+const LEAST_DISTANCE: f64 = 0.1;
+
+/// How far from ½ the probability must be to tell a direction.
+const LEAST_DIRECTION: f64 = 0.06;
+
+/// How the durations of B differ from those of A.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shift {
+    /// Largest difference of the cumulative distributions, 0 to 1.
+    pub(super) distance: f64,
+    /// Probability of such a distance by chance.
+    pub(super) p: f64,
+    /// Probability that a call of B takes longer than one of A.
+    pub(super) slower: f64,
+}
+
+impl Shift {
+    /// Compares distributions, both as coarse as the coarser one.
+    pub(super) fn of(a: &Latency, b: &Latency) -> Option<Shift> {
+        if a.is_folded() || b.is_folded() {
+            return Shift::between(&a.folded().counted(), &b.folded().counted());
+        }
+        Shift::between(&a.counted(), &b.counted())
+    }
+
+    /// Compares durations with their numbers, each in ascending order; absent where a side is
+    /// empty.
+    fn between(a: &[(u64, u64)], b: &[(u64, u64)]) -> Option<Shift> {
+        let number = |side: &[(u64, u64)]| side.iter().map(|&(_, count)| count as f64).sum::<f64>();
+        let (all_a, all_b) = (number(a), number(b));
+        if all_a == 0.0 || all_b == 0.0 {
+            return None;
+        }
+        let (mut rest_a, mut rest_b) = (a.iter().peekable(), b.iter().peekable());
+        let (mut below_a, mut below_b) = (0.0, 0.0);
+        let (mut distance, mut slower) = (0.0_f64, 0.0);
+        while let Some(duration) = rest_a.peek().into_iter().chain(rest_b.peek()).map(|&&(duration, _)| duration).min()
+        {
+            let here = |&&(at, _): &&(u64, u64)| at == duration;
+            let here_a = rest_a.next_if(here).map_or(0.0, |&(_, count)| count as f64 / all_a);
+            let here_b = rest_b.next_if(here).map_or(0.0, |&(_, count)| count as f64 / all_b);
+            slower += here_b * (below_a + here_a / 2.0);
+            below_a += here_a;
+            below_b += here_b;
+            distance = distance.max((below_a - below_b).abs());
+        }
+        let effective = (all_a * all_b / (all_a + all_b)).sqrt();
+        let p = kolmogorov((effective + 0.12 + 0.11 / effective) * distance);
+        Some(Shift { distance, p, slower })
+    }
+
+    /// The word for it, as one of so many comparisons.
+    pub(super) fn verdict(&self, comparisons: usize) -> &'static str {
+        if self.p * comparisons as f64 >= ERROR || self.distance < LEAST_DISTANCE {
+            return "same";
+        }
+        match self.slower - 0.5 {
+            direction if direction >= LEAST_DIRECTION => "slower",
+            direction if direction <= -LEAST_DIRECTION => "faster",
+            _ => "changed",
+        }
+    }
+}
+
+/// Probability that the statistic of Kolmogorov's distribution exceeds `x`:
+/// 2 Σ (−1)ʲ⁻¹ exp(−2 j² x²), for j from 1.
+fn kolmogorov(x: f64) -> f64 {
+    // Below, the series does not converge and the sum is 1 to 16 digits.
+    if x < 0.2 {
+        return 1.0;
+    }
+    let term = |j: i32| if j % 2 == 1 { 1.0 } else { -1.0 } * (-2.0 * f64::from(j * j) * x * x).exp();
+    (2.0 * (1..=100).map(term).sum::<f64>()).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-3
+    }
+
+    #[test]
+    fn the_distribution_of_kolmogorov_has_its_known_points() {
+        // The critical values of every table: 10 %, 5 %, 1 %.
+        for (x, p) in [(1.2238, 0.10), (1.3581, 0.05), (1.6276, 0.01)] {
+            assert!(close(kolmogorov(x), p), "{x}: {}", kolmogorov(x));
+        }
+        assert_eq!(kolmogorov(0.0), 1.0);
+        assert_eq!(kolmogorov(50.0), 0.0);
+    }
+
+    #[test]
+    fn folded_calls_compare_with_single_ones() {
+        let mut single = Latency::default();
+        (0..2_000).for_each(|step| single.record(1_000 + step % 20));
+        let same = Shift::of(&single, &single.folded()).unwrap();
+        assert_eq!((same.distance, same.slower), (0.0, 0.5));
+        let mut slow = Latency::default();
+        (0..2_000).for_each(|_| slow.record(5_000));
+        assert_eq!(Shift::of(&single.folded(), &slow).unwrap().verdict(1), "slower");
+    }
+
+    #[test]
+    fn equal_samples_do_not_differ() {
+        let a = [(10, 500), (20, 300), (1_000, 2)];
+        let shift = Shift::between(&a, &a).unwrap();
+        assert_eq!((shift.distance, shift.p), (0.0, 1.0));
+        assert!(close(shift.slower, 0.5));
+        assert_eq!(shift.verdict(1), "same");
+        assert_eq!(Shift::between(&a, &[]), None);
+    }
+
+    #[test]
+    fn a_few_calls_prove_nothing_and_many_do() {
+        let few = Shift::between(&[(10, 3)], &[(20, 3)]).unwrap();
+        assert_eq!((few.distance, few.slower), (1.0, 1.0));
+        assert_eq!(few.verdict(1), "same");
+        let many = Shift::between(&[(10, 3_000)], &[(20, 3_000)]).unwrap();
+        assert_eq!(many.verdict(10_000), "slower");
+        assert_eq!(Shift::between(&[(20, 3_000)], &[(10, 3_000)]).unwrap().verdict(10_000), "faster");
+    }
+
+    #[test]
+    fn one_outlier_moves_a_mean_but_no_distribution() {
+        let shift = Shift::between(&[(10, 1_000)], &[(10, 999), (10_000_000, 1)]).unwrap();
+        assert_eq!(shift.verdict(1), "same");
+    }
+
+    #[test]
+    fn both_ends_moved_is_a_change_without_direction() {
+        let shift = Shift::between(&[(50, 1_000)], &[(10, 500), (90, 500)]).unwrap();
+        assert!(close(shift.slower, 0.5));
+        assert_eq!(shift.verdict(1), "changed");
+    }
+}
