@@ -11,7 +11,7 @@ use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
 use rtrace_model::{Call, Definition, Ending, LocationId, Region, RegionId, Sink, SymbolName, Timestamp};
 
 /// Calls on the first thread: an OTF2 file of them has several chunks.
-const MANY: u64 = 60_000;
+const MANY: u64 = 45_000;
 
 #[test]
 fn other_readers_find_every_call() {

@@ -15,9 +15,12 @@ pub const DEMO: &[&str] = &["libfftw3-dev"];
 /// What the tests trace, and the programs that judge the results.
 pub const TEST: &[&str] = &[
     "g++",
+    "graphviz",
     "libfftw3-dev",
     "libxml2-utils",
+    "otf2-tools",
     "python3",
+    "python3-otf2",
     "python3-venv",
     "qtbase5-dev",
     "sqlite3",

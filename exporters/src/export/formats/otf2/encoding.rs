@@ -88,11 +88,10 @@ impl Record {
         self
     }
 
-    /// The record as it stands in a file. Enters and leaves have no length.
+    /// The record as it stands in a file.
     fn put(&self, kind: u8, bytes: &mut Vec<u8>) {
         bytes.push(kind);
         match u8::try_from(self.0.len()) {
-            _ if matches!(kind, ENTER | LEAVE) => {}
             Ok(length) if length < u8::MAX => bytes.push(length),
             _ => {
                 bytes.push(u8::MAX);
@@ -141,7 +140,13 @@ impl Chunks {
         if let Some((kind, attributes)) = attributes {
             attributes.put(kind, &mut self.chunk);
         }
-        event.put(kind, &mut self.chunk);
+        match kind {
+            ENTER | LEAVE => {
+                self.chunk.push(kind);
+                self.chunk.extend(&event.0);
+            }
+            _ => event.put(kind, &mut self.chunk),
+        }
         Ok(())
     }
 

@@ -1,0 +1,88 @@
+//! Memory and time of every export of a long trace. Too slow for every day:
+//! `RTRACE_CALLS=50000000 cargo test --release -p rtrace-exporters --test scale -- --ignored --nocapture`
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use rtrace_exporters::{Destination, FORMATS, Selection, Trace, export};
+use rtrace_model::{Call, Definition, Ending, LocationId, RegionId, Sink, Summary, Timestamp};
+
+/// Most memory of an export, in KiB.
+const LIMIT: u64 = 500 << 10;
+
+const THREADS: u32 = 4;
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_export_has_bounded_memory() {
+    let number = std::env::var("RTRACE_CALLS").map_or(1_000_000, |number| number.parse().unwrap());
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let trace = Trace::open(&record(folder.path(), number)).unwrap();
+    for format in FORMATS {
+        let path = folder.path().join(format.extension);
+        // Resets the highest memory so far: see proc(5).
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let begun = Instant::now();
+        let destination = Destination::Path { path: path.clone(), force: false, owner: None };
+        let exported = export(&trace, format, &Selection::default(), &destination, &|_| {}).unwrap();
+        let (time, memory) = (begun.elapsed(), highest_memory());
+        println!("{:16} {time:8.1?} {:4} MiB, {} calls", format.name, memory >> 10, exported.calls);
+        assert!(memory < LIMIT, "{}: {memory} KiB", format.name);
+        if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }.unwrap();
+    }
+}
+
+fn highest_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// On each thread, a call that lasts as long as the trace makes all others, four deep, in rounds.
+fn record(folder: &Path, number: u64) -> std::path::PathBuf {
+    const DEPTH: u64 = 4;
+    let (mut writer, path) = common::begin(folder);
+    common::definitions().iter().for_each(|definition| writer.define(definition).unwrap());
+    (1..8).for_each(|id| writer.define(&Definition::Region(common::region(id))).unwrap());
+    (2..=THREADS).for_each(|id| writer.define(&Definition::Location(common::location(id))).unwrap());
+    let call = |location, id, parent, depth, start, duration, child| Call {
+        location: LocationId(location),
+        region: RegionId(depth as u32 + (id % 3) as u32),
+        id,
+        parent,
+        depth: depth as u32,
+        start: Timestamp(start),
+        duration,
+        child,
+        ending: Ending::Returned,
+    };
+    let rounds = number / (DEPTH * u64::from(THREADS));
+    let mut calls = Vec::new();
+    for round in 0..rounds {
+        let start = 2_000 + round * 1_000;
+        for location in 1..=THREADS {
+            // The innermost ends first.
+            for depth in (1..=DEPTH).rev() {
+                let (id, duration) = (1 + round * DEPTH + depth, 900 - depth * 100);
+                let (parent, child) = match depth {
+                    1 => (1, duration - 100),
+                    DEPTH => (id - 1, 0),
+                    _ => (id - 1, duration - 100),
+                };
+                calls.push(call(location, id, parent, depth, start + depth * 50, duration, child));
+            }
+        }
+        if calls.len() > 50_000 {
+            writer.calls(&std::mem::take(&mut calls).into()).unwrap();
+        }
+    }
+    let outer = (1..=THREADS).map(|location| call(location, 1, 0, 0, 1_500, rounds * 1_000 + 1_000, rounds * 800));
+    calls.extend(outer);
+    writer.calls(&calls.into()).unwrap();
+    writer.finish(&Summary { calls: number, ..common::summary() }).unwrap();
+    path
+}
