@@ -66,6 +66,8 @@ pub struct State {
     pub span: Span,
     /// Begin of the recording, or of the range.
     pub begin: Timestamp,
+    /// Whether calls are being recorded, or were.
+    pub is_armed: bool,
     /// The latest time heard of.
     pub now: Timestamp,
     /// Calls that ended.
@@ -119,6 +121,7 @@ impl State {
         State {
             span,
             begin,
+            is_armed: false,
             now,
             calls: 0,
             history: History::default(),
@@ -281,7 +284,10 @@ impl State {
     pub fn happened(&mut self, event: &Event) {
         self.log.add(event);
         match &event.kind {
-            EventKind::Armed => self.begin(event.time),
+            EventKind::Armed => {
+                self.is_armed = true;
+                self.begin(event.time);
+            }
             EventKind::Loss(Loss { region: Some(region), count, .. }) => {
                 if let Some(Some(function)) = self.functions.get_mut(region.index()) {
                     function.lost += count;
