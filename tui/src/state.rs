@@ -270,6 +270,7 @@ impl State {
         self.now = self.now.max(time);
         for thread in self.threads.values_mut() {
             thread.running.clear();
+            thread.glance = time;
         }
         for of_thread in calls.chunk_by(|a, b| a.location == b.location) {
             if let Some(thread) = self.threads.get_mut(&of_thread[0].location) {

@@ -24,8 +24,10 @@ pub struct Thread {
     pub calls: u64,
     /// Nanoseconds in traced calls that no traced function made.
     pub traced: u64,
-    /// What runs, callers before callees.
+    /// What ran at the last glance and has not ended since, callers before callees.
     pub running: Vec<Call>,
+    /// When that was.
+    pub glance: Timestamp,
     /// Its call paths.
     pub paths: Paths,
     /// Its last calls.
@@ -66,6 +68,7 @@ impl Thread {
             calls: 0,
             traced: 0,
             running: Vec::new(),
+            glance: Timestamp(0),
             paths: Paths::default(),
             lanes: Lanes::default(),
             pending: Vec::new(),
@@ -97,6 +100,10 @@ impl Thread {
             self.traced = self.traced.saturating_add(call.duration);
         }
         self.lanes.add(call, most);
+        // It ran at the last glance and has ended since.
+        if self.running.first().is_some_and(|outermost| outermost.start <= call.start && call.start <= self.glance) {
+            self.running.retain(|running| running.id != call.id);
+        }
         let place = (call.end(), Reverse(call.id));
         self.is_in_order &= place >= self.last;
         self.last = place;
