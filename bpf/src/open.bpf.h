@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Hands over the calls that are still running, after recording was switched off. */
+/*
+ * Hands over the calls that are running. After recording was switched off they stand still; before,
+ * frames change while they are copied: as many are written as the header says, whatever they hold.
+ */
 #ifndef RTRACE_OPEN_H
 #define RTRACE_OPEN_H
 
@@ -10,24 +13,24 @@ struct open_walk {
 	struct rt_thread *thread;
 	struct rt_far *far;
 	u32 first;
+	u32 frames;
 };
 
 static long write_open_step(u32 step, void *context)
 {
 	struct open_walk *walk = context;
 	u32 index = walk->first + step;
-	struct rt_frame *frame;
-	struct rt_call call;
+	struct rt_frame *frame = 0;
+	struct rt_call call = {};
 
-	if (index >= walk->thread->frames)
+	if (step >= walk->frames)
 		return 1;
 	if (index < RT_FRAMES_NEAR)
 		frame = &walk->thread->near[index];
 	else if (walk->far && index - RT_FRAMES_NEAR < RT_FRAMES_FAR)
 		frame = &walk->far->frame[index - RT_FRAMES_NEAR];
-	else
-		return 1;
-	fill_call(&call, walk->thread->location, frame, 0, RT_OPEN);
+	if (frame)
+		fill_call(&call, walk->thread->location, frame, 0, RT_OPEN);
 	bpf_seq_write(walk->seq, &call, sizeof(call));
 	return 0;
 }
@@ -38,11 +41,13 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
 	struct rt_open_thread open = {};
 	struct open_walk walk = { .seq = seq, .thread = thread, .first = open_first };
+	u32 frames;
 
 	if (!thread)
 		return;
-	if (thread->frames > walk.first)
-		open.frames = thread->frames - walk.first;
+	frames = *(volatile u32 *)&thread->frames;
+	if (frames > walk.first)
+		open.frames = frames - walk.first;
 	if (open.frames > RT_OPEN_CHUNK)
 		open.frames = RT_OPEN_CHUNK;
 	if (walk.first && !open.frames)
@@ -51,6 +56,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	open.location = thread->location;
 	BPF_CORE_READ_STR_INTO(&open.comm, task, comm);
 	bpf_seq_write(seq, &open, sizeof(open));
+	walk.frames = open.frames;
 	walk.far = bpf_map_lookup_elem(&far_frames, &open.location);
 	bpf_loop(RT_OPEN_CHUNK, write_open_step, &walk, 0);
 }
