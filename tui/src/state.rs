@@ -269,12 +269,11 @@ impl State {
     pub fn running(&mut self, time: Timestamp, calls: &[Call]) {
         self.now = self.now.max(time);
         for thread in self.threads.values_mut() {
-            thread.running.clear();
-            thread.glance = time;
+            thread.glance(time, &[]);
         }
         for of_thread in calls.chunk_by(|a, b| a.location == b.location) {
             if let Some(thread) = self.threads.get_mut(&of_thread[0].location) {
-                thread.running.extend_from_slice(of_thread);
+                thread.glance(time, of_thread);
             }
         }
         let before = |length| Timestamp(time.0.saturating_sub(length));
@@ -304,7 +303,8 @@ impl State {
         self.log.conclude(summary);
         self.summary = Some(summary.clone());
         if self.span == Span::Live {
-            self.threads.values_mut().for_each(|thread| thread.running.clear());
+            let now = self.now;
+            self.threads.values_mut().for_each(|thread| thread.glance(now, &[]));
         }
     }
 
