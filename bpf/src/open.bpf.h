@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Hands over the calls that are still running, after recording was switched off. */
+/*
+ * Hands over the calls that are running. After recording was switched off they stand still; before,
+ * frames change while they are copied: as many are written as the header says, whatever they hold.
+ */
 #ifndef RTRACE_OPEN_H
 #define RTRACE_OPEN_H
 
@@ -13,6 +16,7 @@ struct open_walk {
 	struct rt_counted *counted;
 	u64 now;
 	u32 first;
+	u32 frames;
 };
 
 /*
@@ -22,18 +26,20 @@ struct open_walk {
 static __always_inline void write_open_readings(struct open_walk *walk, u32 index)
 {
 	struct rt_hit hit = { .thread = walk->thread, .counted = walk->counted };
-	struct rt_reading reading;
-	struct rt_row *row;
+	struct rt_row *row = 0;
 	u64 count;
 	u32 i;
 
-	if (!rt_counters || !hit.counted)
-		return;
-	row = rt_row(&hit, index, 0);
+	if (rt_counters && hit.counted)
+		row = rt_row(&hit, index, 0);
 	rt_for_counters(i) {
-		count = count_elsewhere(walk->task, hit.counted, i, walk->now);
-		reading.inclusive = row && count > row->start[i] ? count - row->start[i] : 0;
-		reading.child = row ? row->child[i] : 0;
+		struct rt_reading reading = {};
+
+		if (row) {
+			count = count_elsewhere(walk->task, hit.counted, i, walk->now);
+			reading.inclusive = count > row->start[i] ? count - row->start[i] : 0;
+			reading.child = row->child[i];
+		}
 		bpf_seq_write(walk->seq, &reading, sizeof(reading));
 	}
 }
@@ -43,19 +49,19 @@ static long write_open_step(u32 step, void *context)
 	struct open_walk *walk = context;
 	u32 index = walk->first + step;
 	struct rt_open_call open = {};
-	struct rt_frame *frame;
+	struct rt_frame *frame = 0;
 
-	if (index >= walk->thread->frames)
+	if (step >= walk->frames)
 		return 1;
 	if (index < RT_FRAMES_NEAR)
 		frame = &walk->thread->near[index];
 	else if (walk->far && index - RT_FRAMES_NEAR < RT_FRAMES_FAR)
 		frame = &walk->far->frame[index - RT_FRAMES_NEAR];
-	else
-		return 1;
-	fill_call(&open.call, walk->thread->location, frame, 0, RT_OPEN);
-	open.path = frame->path;
-	open.is_written = is_written(frame, 0, RT_OPEN);
+	if (frame) {
+		fill_call(&open.call, walk->thread->location, frame, 0, RT_OPEN);
+		open.path = frame->path;
+		open.is_written = is_written(frame, 0, RT_OPEN);
+	}
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	write_open_readings(walk, index);
 	return 0;
@@ -67,11 +73,13 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
 	struct rt_open_thread open = {};
 	struct open_walk walk = { .seq = seq, .thread = thread, .task = task, .first = open_first };
+	u32 frames;
 
 	if (!thread)
 		return;
-	if (thread->frames > walk.first)
-		open.frames = thread->frames - walk.first;
+	frames = *(volatile u32 *)&thread->frames;
+	if (frames > walk.first)
+		open.frames = frames - walk.first;
 	if (open.frames > RT_OPEN_CHUNK)
 		open.frames = RT_OPEN_CHUNK;
 	if (walk.first && !open.frames)
@@ -84,6 +92,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 		walk.counted = bpf_task_storage_get(&counted_threads, task, 0, 0);
 		walk.now = bpf_ktime_get_ns();
 	}
+	walk.frames = open.frames;
 	walk.far = bpf_map_lookup_elem(&far_frames, &open.location);
 	bpf_loop(RT_OPEN_CHUNK, write_open_step, &walk, 0);
 }

@@ -308,7 +308,9 @@ impl App {
         match self.view {
             View::Functions => self.functions.key(),
             View::Tree => tree::chosen_function(self, state),
-            View::Threads | View::Timeline => state.thread(self.threads.key()?)?.running.last().map(|call| call.region),
+            View::Threads | View::Timeline => {
+                state.thread(self.threads.key()?)?.at_glance().last().map(|call| call.region)
+            }
             View::Plan => match self.plan.key()? {
                 plan::Row::Probed(region) => Some(region),
                 plan::Row::Refused(_) => None,

@@ -66,6 +66,8 @@ pub struct State {
     pub span: Span,
     /// Begin of the recording, or of the range.
     pub begin: Timestamp,
+    /// Whether calls are being recorded, or were.
+    pub is_armed: bool,
     /// The latest time heard of.
     pub now: Timestamp,
     /// Calls that ended.
@@ -119,6 +121,7 @@ impl State {
         State {
             span,
             begin,
+            is_armed: false,
             now,
             calls: 0,
             history: History::default(),
@@ -266,11 +269,11 @@ impl State {
     pub fn running(&mut self, time: Timestamp, calls: &[Call]) {
         self.now = self.now.max(time);
         for thread in self.threads.values_mut() {
-            thread.running.clear();
+            thread.glance(time, &[]);
         }
         for of_thread in calls.chunk_by(|a, b| a.location == b.location) {
             if let Some(thread) = self.threads.get_mut(&of_thread[0].location) {
-                thread.running.extend_from_slice(of_thread);
+                thread.glance(time, of_thread);
             }
         }
         let before = |length| Timestamp(time.0.saturating_sub(length));
@@ -281,7 +284,10 @@ impl State {
     pub fn happened(&mut self, event: &Event) {
         self.log.add(event);
         match &event.kind {
-            EventKind::Armed => self.begin(event.time),
+            EventKind::Armed => {
+                self.is_armed = true;
+                self.begin(event.time);
+            }
             EventKind::Loss(Loss { region: Some(region), count, .. }) => {
                 if let Some(Some(function)) = self.functions.get_mut(region.index()) {
                     function.lost += count;
@@ -297,7 +303,8 @@ impl State {
         self.log.conclude(summary);
         self.summary = Some(summary.clone());
         if self.span == Span::Live {
-            self.threads.values_mut().for_each(|thread| thread.running.clear());
+            let now = self.now;
+            self.threads.values_mut().for_each(|thread| thread.glance(now, &[]));
         }
     }
 

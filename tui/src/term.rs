@@ -14,6 +14,9 @@ use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_ra
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
+/// A frame is written at once, so that none is seen half drawn.
+const FRAME_BYTES: usize = 1 << 18;
+
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while the view has it; dropping it gives the terminal back.
@@ -57,7 +60,7 @@ impl Drop for Screen {
 fn take() -> io::Result<Screen> {
     enable_raw_mode()?;
     execute!(io::stderr(), EnterAlternateScreen, EnableMouseCapture)?;
-    Terminal::new(CrosstermBackend::new(BufWriter::new(io::stderr()))).map(Screen)
+    Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stderr()))).map(Screen)
 }
 
 /// Gives the terminal back once, however often it is called. What fails here fails because the

@@ -28,7 +28,7 @@ fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
     let attach = rtrace(&format!("attach -p {} {} -o {}", waiting.pid(), options.join(" "), quoted(&trace)));
     let Some(terminal) = Terminal::start(120, 40, &attach) else { return };
 
-    terminal.wait_for("0 calls");
+    terminal.wait_for("recording");
     waiting.go();
     let functions = terminal.wait_for("leaf");
     assert!(functions.contains(" 1 call ") && functions.contains("0 lost"), "{functions}");
@@ -67,7 +67,8 @@ fn a_stored_trace_has_the_same_views() {
     crate::common::rtrace::record(&target.selection(), &target.command("nested"), &trace);
     let recording = Recording::open(&trace);
     let Some(terminal) = Terminal::start(100, 30, &rtrace(&format!("tui {}", quoted(&trace)))) else { return };
-    terminal.wait_for(&format!(" {} calls", recording.summary().calls));
+    assert_eq!(recording.summary().calls, 5_000);
+    terminal.wait_for(" 5,000 calls");
     terminal.press("e");
     terminal.wait_for("trace.functions-1.csv");
     let shown = fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();

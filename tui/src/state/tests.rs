@@ -116,6 +116,7 @@ fn a_glance_at_what_runs_tells_callers_that_have_not_ended() {
     state.running(Timestamp(200 * MS), &[open]);
     assert_eq!(paths(&state), ["solve 0 0", "solve/step 2 14"]);
     state.add(&[call(1, 0, 0, (0, 300), 14)]);
+    assert_eq!(state.thread(LocationId(1)).unwrap().running().count(), 0, "it has ended since");
     state.running(Timestamp(400 * MS), &[]);
     assert_eq!(paths(&state), ["solve 1 300", "solve/step 2 14"]);
     assert_eq!(state.thread(LocationId(1)).unwrap().pending(), 0);

@@ -24,8 +24,12 @@ pub struct Thread {
     pub calls: u64,
     /// Nanoseconds in traced calls that no traced function made.
     pub traced: u64,
-    /// What runs, callers before callees.
-    pub running: Vec<Call>,
+    /// What ran at the last glance, callers before callees.
+    running: Vec<Call>,
+    /// When that was.
+    glance: Timestamp,
+    /// Calls that began before it and have ended since.
+    over: Vec<u64>,
     /// Its call paths.
     pub paths: Paths,
     /// Its last calls.
@@ -66,6 +70,8 @@ impl Thread {
             calls: 0,
             traced: 0,
             running: Vec::new(),
+            glance: Timestamp(0),
+            over: Vec::new(),
             paths: Paths::default(),
             lanes: Lanes::default(),
             pending: Vec::new(),
@@ -73,6 +79,24 @@ impl Thread {
             is_in_order: true,
             last: (Timestamp(0), Reverse(u64::MAX)),
         }
+    }
+
+    /// Takes in what runs at a time.
+    pub fn glance(&mut self, time: Timestamp, running: &[Call]) {
+        self.glance = time;
+        self.running.clear();
+        self.running.extend_from_slice(running);
+        self.over.clear();
+    }
+
+    /// What ran at the last glance, with the durations until then, callers before callees.
+    pub fn at_glance(&self) -> &[Call] {
+        &self.running
+    }
+
+    /// Of what ran at the last glance, what has not ended since.
+    pub fn running(&self) -> impl Iterator<Item = &Call> {
+        self.running.iter().filter(|call| !self.over.contains(&call.id))
     }
 
     /// Calls that wait for their callers.
@@ -97,6 +121,10 @@ impl Thread {
             self.traced = self.traced.saturating_add(call.duration);
         }
         self.lanes.add(call, most);
+        // It may have run at the last glance.
+        if self.running.first().is_some_and(|outermost| outermost.start <= call.start && call.start <= self.glance) {
+            self.over.push(call.id);
+        }
         let place = (call.end(), Reverse(call.id));
         self.is_in_order &= place >= self.last;
         self.last = place;

@@ -19,6 +19,7 @@ pub fn draw_title(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
     let mode = match (app.paused, state.span, &state.summary) {
         (true, _, _) => "PAUSED",
         (_, Span::Range { .. }, _) => app.stored.as_ref().map_or("", |stored| stored.status.as_str()),
+        (_, Span::Live, None) if !state.is_armed => "attaching",
         (_, Span::Live, None) => "recording",
         (_, Span::Live, Some(_)) => "finished",
     };

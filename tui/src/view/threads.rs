@@ -27,7 +27,7 @@ const GAUGE: u16 = 10;
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
     let passes = |thread: &&Thread| {
-        let running = thread.running.iter().filter_map(|call| state.function(call.region)).map(|of| &*of.name);
+        let running = thread.at_glance().iter().filter_map(|call| state.function(call.region)).map(|of| &*of.name);
         let names: Vec<&str> = running.chain([thread.location.name.as_str()]).collect();
         App::passes(&wanted, &names) || thread.location.tid.to_string() == wanted
     };
@@ -43,12 +43,10 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let Some(thread) = state.thread(id) else { return Vec::new() };
         let (traced, lived) = busy(thread, state);
         let share = traced as f64 / lived.max(1) as f64;
-        let (since, within, style) = match (thread.running.last(), thread.location.end) {
+        let (since, within, style) = match (thread.at_glance().last(), thread.location.end) {
             (_, Some(_)) => (String::new(), "ended".to_owned(), theme.dim()),
             (None, None) => (String::new(), "no traced call".to_owned(), theme.dim()),
-            (Some(call), None) => {
-                (short_ns(state.now.since(call.start)), chain(thread, state, theme.glyphs.within), Style::new())
-            }
+            (Some(call), None) => (short_ns(call.duration), chain(thread, state, theme.glyphs.within), Style::new()),
         };
         vec![
             thread.location.tid.to_string().into(),
@@ -68,14 +66,14 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
 fn busy(thread: &Thread, state: &State) -> (u64, u64) {
     let until = thread.location.end.unwrap_or(state.now).min(state.now);
     let lived = until.since(thread.location.start.max(state.begin));
-    let running = thread.running.iter().filter(|call| call.parent == 0).map(|call| state.now.since(call.start));
+    let running = thread.running().filter(|call| call.parent == 0).map(|call| state.now.since(call.start));
     ((thread.traced + running.sum::<u64>()).min(lived), lived)
 }
 
 /// The innermost call first: it is what the thread does.
 fn chain(thread: &Thread, state: &State, within: &str) -> String {
     let names = thread
-        .running
+        .at_glance()
         .iter()
         .rev()
         .map(|call| state.function(call.region).map_or("[unknown]", |function| &function.name));
