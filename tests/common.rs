@@ -9,6 +9,7 @@ pub mod rtrace;
 pub mod scenario;
 pub mod skip;
 pub mod target;
+pub mod terminal;
 pub mod text;
 pub mod tree;
 pub mod truth;

@@ -43,6 +43,12 @@ pub struct Probes {
     _links: Vec<Link>,
 }
 
+impl Probes {
+    pub(crate) fn of(link: Link) -> Probes {
+        Probes { _links: vec![link] }
+    }
+}
+
 impl Programs {
     /// Places probes of one role: all or none.
     ///

@@ -67,3 +67,10 @@ int count_single_return(struct pt_regs *ctx)
 	count(ctx, &returns);
 	return 0;
 }
+
+/* What a probe costs that does nothing. */
+SEC("?uprobe.session")
+int nothing(struct pt_regs *ctx)
+{
+	return 0;
+}

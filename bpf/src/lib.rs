@@ -8,6 +8,8 @@
 mod attach;
 mod calibration;
 mod error;
+mod floor;
+mod nops;
 mod profile;
 mod programs;
 mod reader;
@@ -28,6 +30,8 @@ pub fn set_verbose(verbose: bool) {
 pub use attach::{AttachTarget, Probes, Role, Site};
 pub use calibration::{CallCost, calibrate};
 pub use error::Error;
+pub use floor::attach_nothing;
+pub use nops::{Nops, nops};
 pub use profile::ProfileOptions;
 pub use programs::{Counter, LoadOptions, MAX_COUNTERS, Mechanism, OpenThread, Programs, online_cpus};
 pub use reader::{Reader, Records};

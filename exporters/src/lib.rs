@@ -1,13 +1,14 @@
-//! Where a trace goes: the trace directory, written and read.
+//! Where a trace goes: the trace directory, written and read, and the formats of other tools.
 //!
 //! A trace directory is a folder of Parquet files and one `trace.json` that any tool reads without
 //! rtrace; `SCHEMA.md` describes it. [`TraceWriter`] is the sink that fills it while a recording
 //! runs, [`Trace`] opens it again, whether the recording finished, still runs, or was killed, and
-//! [`TraceSet`] opens many as one.
+//! [`TraceSet`] opens many as one. [`export`] turns a stored trace into one of the [`FORMATS`].
 
 mod consumer;
 mod directory;
 mod error;
+mod export;
 mod file;
 mod manifest;
 mod reader;
@@ -21,6 +22,7 @@ mod writer;
 pub use consumer::{Consumer, Delivery};
 pub use directory::Owner;
 pub use error::Error;
+pub use export::{Destination, ExportError, Exported, FORMATS, Format, Selection, export};
 pub use reader::{Status, Trace, Warning};
 pub use schema::VERSION;
 pub use set::TraceSet;

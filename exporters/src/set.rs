@@ -149,9 +149,21 @@ impl TraceSet {
         self.parts.get(after.checked_sub(1)?)
     }
 
+    /// Number of batches of calls.
+    pub fn batches(&self) -> usize {
+        self.parts.iter().map(|part| part.trace.calls().size_hint().0).sum()
+    }
+
     /// The calls in batches, trace after trace, of each as [`Trace::calls`] gives them.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         self.parts.iter().flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))
+    }
+
+    /// The calls that are not in the [`profile`](TraceSet::profile): those of the traces that have
+    /// none.
+    pub fn unfolded_calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        let unfolded = self.parts.iter().filter(|part| part.trace.profile().is_empty());
+        unfolded.flat_map(|part| part.trace.calls().map(|batch| Ok(part.batch(batch?))))
     }
 
     /// The events in batches, trace after trace, by time within each.
@@ -284,6 +296,7 @@ fn summary(parts: &[Part]) -> Option<Summary> {
     for part in parts {
         let summary = part.trace.summary()?;
         total.calls += summary.calls;
+        total.folded += summary.folded;
         total.open += summary.open;
         total.unwound += summary.unwound;
         total.unseen += summary.unseen;

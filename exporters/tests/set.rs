@@ -6,10 +6,10 @@ mod common;
 use std::path::Path;
 
 use common::*;
-use rtrace_exporters::{TraceSet, TraceWriter};
+use rtrace_exporters::{Error, TraceSet, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, EventKind, Header, Library, LibraryId, LocationId, Loss, LossReason, Rank, Region,
-    RegionId, Sink, Summary, Timestamp,
+    Batch, Call, ClockAnchor, Definition, EventKind, HISTOGRAM_BUCKETS, Header, Library, LibraryId, LocationId, Loss,
+    LossReason, PathId, PathProfile, Rank, Region, RegionId, Sink, Summary, Timestamp,
 };
 
 fn built(id: u32, path: &str, build_id: &str) -> Library {
@@ -136,6 +136,42 @@ fn one_trace_keeps_its_ids() {
     );
     assert_eq!(set.calls().next().unwrap().unwrap()[..], calls);
     assert_eq!(set.header().rank.as_ref().unwrap().size, Some(2));
+}
+
+#[test]
+fn calls_of_a_trace_that_folds_are_in_its_profile_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    two_ranks(folder.path());
+    let mut writer = TraceWriter::create(&folder.path().join("c"), None).unwrap();
+    writer.begin(&header()).unwrap();
+    writer.define(&Definition::Location(location(1))).unwrap();
+    writer.calls(&vec![call(1, 1)].into()).unwrap();
+    let path = PathProfile {
+        path: PathId(1),
+        parent: None,
+        region: RegionId(0),
+        location: LocationId(1),
+        calls: 7,
+        timed: 0,
+        unwound: 0,
+        open: 0,
+        unseen: 7,
+        inclusive: 0,
+        exclusive: 0,
+        open_time: 0,
+        min: 0,
+        max: 0,
+        histogram: [0; HISTOGRAM_BUCKETS],
+    };
+    writer.profile(std::slice::from_ref(&path)).unwrap();
+    writer.finish(&Summary { calls: 7, folded: 6, ..summary() }).unwrap();
+
+    let set = TraceSet::open(folder.path()).unwrap();
+    assert_eq!(set.profile().iter().map(|path| (path.location.0, path.calls)).collect::<Vec<_>>(), [(5, 7)]);
+    let count = |calls: &mut dyn Iterator<Item = Result<Batch, Error>>| calls.map(|batch| batch.unwrap().len()).sum();
+    let (all, unfolded): (usize, usize) = (count(&mut set.calls()), count(&mut set.unfolded_calls()));
+    assert_eq!((all, unfolded), (4, 3));
+    assert_eq!(set.summary().unwrap().folded, 6);
 }
 
 #[test]

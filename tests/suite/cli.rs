@@ -23,7 +23,20 @@ fn stderr(output: &Output) -> String {
 fn version_and_help_are_data() {
     let version = rtrace(&["--version"]);
     assert_eq!(stdout(&version), format!("rtrace {}\n", env!("CARGO_PKG_VERSION")));
-    for verb in ["attach", "run", "plan", "report", "diff", "info", "doctor", "completions"] {
+    for verb in [
+        "attach",
+        "run",
+        "plan",
+        "report",
+        "tui",
+        "export",
+        "diff",
+        "info",
+        "counters",
+        "clean",
+        "doctor",
+        "completions",
+    ] {
         let help = rtrace(&[verb, "--help"]);
         assert!(help.status.success() && stdout(&help).contains("EXAMPLES:"), "{verb}: {}", stdout(&help));
         assert_eq!(stderr(&help), "");

@@ -2,6 +2,7 @@
 //! that it cannot trace.
 
 mod attach;
+mod dashboard;
 mod exceptions;
 mod exits;
 mod jumps;

@@ -5,11 +5,13 @@
 
 mod args;
 mod attach;
+mod beside;
 mod clean;
 mod completions;
 mod counters;
 mod diff;
 mod doctor;
+mod export;
 mod info;
 mod message;
 mod plan;
@@ -18,6 +20,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod tui;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -78,6 +81,8 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Run(options) => run::run(options, cli.verbose),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
+        Verb::Tui(options) => tui::tui(options),
+        Verb::Export(options) => export::export(options),
         Verb::Clean(options) => clean::clean(options),
         Verb::Counters(options) => counters::counters(options),
         Verb::Diff(options) => diff::diff(options),

@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct Info {
     /// The recordings of which it is made.
     pub recordings: Vec<Recording>,
-    /// Calls on record.
+    /// Calls on record, each or folded by call path.
     pub calls: u64,
     /// From the first begin to the last end in nanoseconds, once ended.
     pub duration_ns: Option<u64>,
@@ -104,7 +104,10 @@ impl Info {
         let trace = TraceSet::open(directory)?;
         let mut calls = 0;
         for member in trace.traces() {
-            calls += member.recorded_calls()?;
+            calls += match member.profile() {
+                [] => member.recorded_calls()?,
+                paths => paths.iter().map(|path| path.calls).sum(),
+            };
         }
         let (mut refused, mut blind_windows) = (0, Vec::new());
         for events in trace.events() {

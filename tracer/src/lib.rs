@@ -18,6 +18,7 @@ pub mod plan;
 pub mod privilege;
 pub mod rank;
 pub mod recorder;
+pub mod replay;
 pub mod report;
 pub mod source;
 pub mod target;

@@ -14,7 +14,7 @@
 //! - *lost* are calls known to be missing.
 //!
 //! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
-//! as from single calls, save that p50 and p99 are upper bounds, powers of two.
+//! as from single calls, save that percentiles are upper bounds, powers of two.
 
 mod chains;
 mod corrected;
@@ -265,12 +265,9 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
 
 fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error> {
     let mut walk = Walk::new(visitor);
-    if !trace.profile().is_empty() {
-        walk.paths(trace.profile());
-        return Ok(walk);
-    }
+    walk.paths(trace.profile());
     let mut calls = Vec::new();
-    for batch in trace.calls().rev() {
+    for batch in trace.unfolded_calls().rev() {
         calls.append(&mut batch?.into_calls());
         if calls.len() >= CHUNK {
             walk.chunk(&mut calls);
@@ -323,6 +320,50 @@ calls  inclusive  exclusive      mean       p50       p99       max  library    
 rows left out: 1
 3 calls of 6 regions on 2 threads; 2 lost (ring full: 2), 1 refused, 0 unfinished, 0 unwound, 0 without exit
 "
+        );
+    }
+
+    #[test]
+    fn rows_can_be_left_out_and_figures_chosen() {
+        let folder = finished();
+        let columns = ["p99.9", "calls"].map(str::to_owned).to_vec();
+        for min in [Min::Share(0.5), Min::Time(2_000)] {
+            let options = Options { min: Some(min), columns: columns.clone(), ..Options::default() };
+            let text = report(folder.path(), &options);
+            let (rows, notes) = text.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
+            assert_eq!(rows, "   p99.9  calls  library    function\n5.000 us      1  libone.so  a");
+            assert!(notes.starts_with("rows left out: 1\n"), "{notes}");
+        }
+        let options = Options { by: By::Tree, min: Some(Min::Time(101)), format: Format::Csv, ..Options::default() };
+        assert_eq!(report(folder.path(), &options).lines().count(), 3);
+    }
+
+    #[test]
+    fn histograms_are_of_the_first_rows() {
+        let folder = finished();
+        let options = Options { histogram: true, limit: Some(1), format: Format::Csv, ..Options::default() };
+        assert_eq!(
+            report(folder.path(), &options),
+            "\
+from_ns,below_ns,calls,share,region,file_offset,library,function
+4096,8192,1,1.000000,0,64,libone.so,a
+"
+        );
+    }
+
+    #[test]
+    fn what_a_tree_lacks_is_said() {
+        let folder = finished();
+        let error = |options: Options| run(folder.path(), &options, &mut Vec::new()).unwrap_err().to_string();
+        let tree = || Options { by: By::Tree, ..Options::default() };
+        let p50 = vec!["p50".to_owned()];
+        assert_eq!(
+            error(Options { columns: p50, ..tree() }),
+            "failed to show column `p50`: rows of this kind do not have it"
+        );
+        assert_eq!(
+            error(Options { histogram: true, ..tree() }),
+            "failed to show histograms of a call tree: choose --by callpath"
         );
     }
 

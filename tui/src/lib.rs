@@ -1,18 +1,26 @@
 //! The live view of rtrace in a terminal.
 //!
 //! [`live()`] gives two ends of one state: a [`LiveSink`] that the recording feeds, and a [`Handle`]
-//! that [`run()`] draws from. The recording never waits for the terminal, and only drawing knows
-//! what a screen is: `live` and `snapshot` hold state, `app` what the user has done to the view of
-//! it, `view` and `column` what that looks like, `term` the terminal.
+//! that [`run()`] draws from; [`stored()`] gives a handle into which a stored trace is replayed. The
+//! recording never waits for the terminal, and only drawing knows what a screen is: `state` is what
+//! is known, `app` what the user has done to the view of it, `key` the table of keys, `view` what
+//! that looks like on a `canvas`, `term` the terminal.
 
 mod app;
-mod column;
+mod canvas;
+#[cfg(test)]
+mod cost;
+mod export;
+mod key;
+mod list;
 mod live;
-mod rates;
 mod run;
-mod snapshot;
+mod state;
 mod term;
+mod text;
+mod theme;
 mod view;
 
-pub use live::{Handle, LiveSink, live};
-pub use run::{is_possible, run};
+pub use live::{Handle, LiveSink, Range, live, stored};
+pub use run::{Host, is_possible, run};
+pub use state::Costs;

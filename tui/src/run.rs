@@ -1,20 +1,43 @@
 //! The loop between keys, state and screen.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
+use rtrace_model::RegionId;
 
 use crate::app::{App, Flow};
+use crate::export;
+use crate::key::View;
 use crate::live::Handle;
+use crate::state::State;
 use crate::term::Screen;
+use crate::theme::Theme;
 use crate::view;
 
 /// Time from one look at the recording to the next.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(250);
 /// The least time from one drawing to the next, however fast keys come.
 const FRAME: Duration = Duration::from_millis(50);
+/// Time between two looks at the size of the recording.
+const SIZE_PERIOD: Duration = Duration::from_secs(2);
+
+/// What a view asks of those who show it.
+pub trait Host {
+    /// Size of the recording in bytes, where it is known.
+    fn size(&self) -> Option<u64>;
+
+    /// Keeps a text beside the trace in a file of its own; returns what it is called.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn save(&self, kind: &str, extension: &str, content: &str) -> io::Result<String>;
+
+    /// The functions that the user does not want to see.
+    fn muted(&self, regions: &BTreeSet<RegionId>);
+}
 
 /// Whether there is a terminal to draw on and to read keys from.
 pub fn is_possible() -> bool {
@@ -29,42 +52,116 @@ pub fn is_possible() -> bool {
 /// # Errors
 /// The terminal cannot be used, has gone, or was given back because another thread panicked.
 /// `stop` is then left as it is.
-pub fn run(handle: &Handle, stop: &AtomicBool) -> io::Result<()> {
+pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()> {
     let mut screen = Screen::take()?;
-    let mut app = App::new(handle.target());
-    let mut first_row = 0;
+    let theme = Theme::of_environment(|name| std::env::var(name).ok());
+    let mut show = Show { handle, host, app: App::new(handle.target(), theme), frozen: None, sized: None };
     let mut looked: Option<Instant> = None;
     while !stop.load(Ordering::Relaxed) {
         if screen.is_lost() {
             return Err(io::Error::other("the live view ended by a panic elsewhere"));
         }
-        if !app.paused() && looked.is_none_or(|then| then.elapsed() >= TICK) {
-            app.update(handle.snapshot(), handle.elapsed());
+        if looked.is_none_or(|then| then.elapsed() >= TICK) {
+            show.tick();
             looked = Some(Instant::now());
         }
-        screen.draw(|frame| view::draw(frame, &app, &mut first_row))?;
-        if wait(&mut app)? == Flow::Quit {
+        screen.draw(|frame| show.look(|app, state| view::draw(frame, app, state)))?;
+        let until = looked.map_or(TICK, |then| TICK.saturating_sub(then.elapsed()));
+        if show.wait(&mut screen, until)? == Flow::Quit {
             stop.store(true, Ordering::Relaxed);
         }
     }
     Ok(())
 }
 
-/// Takes keys until it is time to draw again: a tick after the last drawing, or a frame after it
-/// where a key or a new size changed what is seen.
-fn wait(app: &mut App) -> io::Result<Flow> {
-    let drawn = Instant::now();
-    let mut until = TICK;
-    while event::poll(until.saturating_sub(drawn.elapsed()))? {
-        until = FRAME;
-        if let Event::Key(key) = event::read()?
-            && app.press(key) == Flow::Quit
-        {
-            return Ok(Flow::Quit);
-        }
-        if drawn.elapsed() >= FRAME {
-            break;
+/// A view while it is shown.
+struct Show<'a> {
+    handle: &'a Handle,
+    host: &'a dyn Host,
+    app: App,
+    /// The state when the user paused.
+    frozen: Option<Box<State>>,
+    sized: Option<Instant>,
+}
+
+impl Show<'_> {
+    fn look<T>(&mut self, at: impl FnOnce(&mut App, &State) -> T) -> T {
+        match &self.frozen {
+            Some(state) => at(&mut self.app, state),
+            None => self.handle.look(|state| at(&mut self.app, state)),
         }
     }
-    Ok(Flow::Continue)
+
+    fn tick(&mut self) {
+        if self.sized.is_none_or(|then| then.elapsed() >= SIZE_PERIOD) {
+            self.app.size = self.host.size();
+            self.sized = Some(Instant::now());
+        }
+        self.app.set_stored(self.handle.stored());
+        if self.frozen.is_none() {
+            self.look(App::arrange);
+        }
+    }
+
+    /// Takes keys until it is time to draw again: a tick after the last one, or a frame after the
+    /// last drawing where a key or a new size changed what is seen.
+    fn wait(&mut self, screen: &mut Screen, tick: Duration) -> io::Result<Flow> {
+        let drawn = Instant::now();
+        let mut until = tick;
+        while event::poll(until.saturating_sub(drawn.elapsed()))? {
+            until = FRAME;
+            let event = event::read()?;
+            let flow = self.look(|app, state| match event {
+                Event::Key(key) => app.press(key, state),
+                Event::Mouse(mouse) => app.point(mouse, state),
+                _ => Flow::Continue,
+            });
+            match flow {
+                Flow::Quit => return Ok(Flow::Quit),
+                Flow::Pause => self.pause(),
+                Flow::Export => self.export(screen),
+                Flow::Mute => self.host.muted(&self.app.muted),
+                Flow::Look(range) => {
+                    self.handle.want(range);
+                    self.app.set_stored(self.handle.stored());
+                }
+                Flow::Continue => {}
+            }
+            if drawn.elapsed() >= FRAME {
+                break;
+            }
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn pause(&mut self) {
+        self.frozen = match self.frozen {
+            None => Some(Box::new(self.handle.look(State::clone))),
+            Some(_) => None,
+        };
+        self.app.paused = self.frozen.is_some();
+    }
+
+    /// The screen is drawn once more for that, since what was drawn last has been sent away.
+    fn export(&mut self, screen: &mut Screen) {
+        let mut text = String::new();
+        let drawn = screen.draw(|frame| {
+            self.look(|app, state| view::draw(frame, app, state));
+            text = export::screen(frame.buffer_mut());
+        });
+        let csv = self.look(|app, state| {
+            let shown = std::mem::replace(&mut app.view, View::Functions);
+            app.arrange(state);
+            app.view = shown;
+            export::functions(app, state)
+        });
+        let saved = drawn
+            .map(|_| ())
+            .and_then(|()| self.host.save("screen", "txt", &text))
+            .and_then(|screen| Ok((screen, self.host.save("functions", "csv", &csv)?)));
+        self.app.message = Some(match saved {
+            Ok((screen, functions)) => format!("wrote {screen} and {functions}"),
+            Err(error) => format!("failed to write this moment: {error}"),
+        });
+    }
 }

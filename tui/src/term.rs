@@ -8,6 +8,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::Show;
+use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Terminal;
@@ -55,7 +56,7 @@ impl Drop for Screen {
 
 fn take() -> io::Result<Screen> {
     enable_raw_mode()?;
-    execute!(io::stderr(), EnterAlternateScreen)?;
+    execute!(io::stderr(), EnterAlternateScreen, EnableMouseCapture)?;
     Terminal::new(CrosstermBackend::new(BufWriter::new(io::stderr()))).map(Screen)
 }
 
@@ -63,7 +64,7 @@ fn take() -> io::Result<Screen> {
 /// terminal has gone.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
+        let _ = execute!(io::stderr(), DisableMouseCapture, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }

@@ -1,5 +1,6 @@
 //! Everything a developer of rtrace runs: `cargo xtask <task>`.
 
+mod bench;
 mod counts;
 mod demo;
 mod fuzz;
@@ -43,6 +44,12 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Measure what tracing costs, beside bpftrace, and write docs/benchmarks.md
+    Bench {
+        /// Paired runs of each measurement
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+    },
     /// Run the tests that trace on kernels of other Debian releases, emulated
     Vm {
         /// Versions, as in tests/vm/kernels.toml; all if none is given
@@ -57,6 +64,7 @@ fn main() -> ExitCode {
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
+        Task::Bench { rounds } => bench::run(rounds),
         Task::Vm { kernels } => vm::run(&kernels),
     };
     match result {

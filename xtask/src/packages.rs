@@ -21,9 +21,13 @@ pub const TEST: &[&str] = &[
     "python3-venv",
     "qtbase5-dev",
     "sqlite3",
+    "tmux",
     "valgrind",
     "xz-utils",
 ];
+
+/// What the benchmarks trace, and what they compare with.
+pub const BENCH: &[&str] = &["bpftrace", "libfftw3-dev", "libgomp1", "libqt5widgets5", "python3", "sqlite3"];
 
 /// Whether this process may install packages and trace.
 pub fn is_root() -> bool {

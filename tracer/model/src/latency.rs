@@ -38,11 +38,13 @@ impl Latency {
         }
     }
 
-    /// Adds folded durations. What is there must be folded, too.
+    /// Adds folded durations; all are folded then.
     pub fn record_folded(&mut self, histogram: &[u64; HISTOGRAM_BUCKETS]) {
-        match &mut self.0 {
-            Durations::Folded(buckets) => buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls),
-            Durations::Few(_) | Durations::Many(_) => self.0 = Durations::Folded(Box::new(*histogram)),
+        if !self.is_folded() {
+            *self = self.folded();
+        }
+        if let Durations::Folded(buckets) = &mut self.0 {
+            buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls);
         }
     }
 
@@ -67,6 +69,13 @@ impl Latency {
             Durations::Folded(buckets) => buckets[histogram_bucket(duration)] += count,
             Durations::Few(_) => unreachable!("few have just become many"),
         }
+    }
+
+    /// The same durations, folded.
+    pub fn folded(&self) -> Latency {
+        let mut folded = Latency(Durations::Folded(Box::new([0; HISTOGRAM_BUCKETS])));
+        folded.merge(self);
+        folded
     }
 
     /// Whether percentiles are upper bounds.
@@ -194,6 +203,11 @@ mod tests {
             assert_eq!(few.counted()[0].0, many.counted()[0].0);
             few.merge(&many);
             assert_eq!(few.counted(), [(three_digits(duration), FEW as u64 + 2)]);
+            let mut folded = many.folded();
+            folded.merge(&few);
+            assert_eq!(folded.buckets(), [(histogram_bucket(duration), 2 * FEW as u64 + 3)]);
+            few.merge(&folded);
+            assert_eq!(few.buckets(), [(histogram_bucket(duration), 3 * FEW as u64 + 5)]);
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod choice;
 mod diff;
+mod export;
 mod info;
 mod names;
 mod quantity;
@@ -13,12 +14,14 @@ mod report;
 mod selection;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace::report::Format;
 
 use choice::{FORMAT, one_of};
 pub use diff::Diff;
+pub use export::Export;
 pub use info::Info;
 pub use recording::Recording;
 pub use report::Report;
@@ -69,14 +72,18 @@ pub enum Verb {
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
+    /// Look at a trace in the live view
+    Tui(Tui),
+    /// Write a trace in the format of another tool
+    Export(Export),
     /// Compare two traces
     Diff(Diff),
     /// Say what a trace holds, and what it lacks
     Info(Info),
-    /// Take out probes that a killed tracer left in programs
-    Clean(Clean),
     /// List what can be counted on every call here
     Counters(Counters),
+    /// Take out probes that a killed tracer left in programs
+    Clean(Clean),
     /// Say whether rtrace can trace on this machine, and what is missing
     Doctor(Doctor),
     /// Print the completions of a shell
@@ -222,6 +229,19 @@ EXAMPLES:
 
     # Use some
     rtrace run --lib libz.so --counters task-clock,page-faults -- gzip -k file";
+/// Options of `rtrace tui`.
+#[derive(Debug, Args)]
+#[command(after_long_help = TUI_EXAMPLES)]
+pub struct Tui {
+    /// Directory of the trace, finished or still growing
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+const TUI_EXAMPLES: &str = "\
+EXAMPLES:
+    # The views of a live recording, on a stored one; < > [ ] choose a part of its time
+    rtrace tui out.rtrace";
 
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
@@ -297,10 +317,12 @@ Commands:
   run          Run a command and trace it
   plan         Show what would be probed, without probing
   report       Summarise a trace
+  tui          Look at a trace in the live view
+  export       Write a trace in the format of another tool
   diff         Compare two traces
   info         Say what a trace holds, and what it lacks
-  clean        Take out probes that a killed tracer left in programs
   counters     List what can be counted on every call here
+  clean        Take out probes that a killed tracer left in programs
   doctor       Say whether rtrace can trace on this machine, and what is missing
   completions  Print the completions of a shell
   help         Print this message or the help of the given subcommand(s)
@@ -331,8 +353,10 @@ Options:
             RUN_EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
+            export::EXAMPLES,
             diff::EXAMPLES,
             info::EXAMPLES,
+            TUI_EXAMPLES,
             CLEAN_EXAMPLES,
             COUNTERS_EXAMPLES,
             DOCTOR_EXAMPLES,

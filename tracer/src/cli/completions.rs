@@ -30,7 +30,7 @@ mod tests {
     fn every_shell_learns_every_verb() {
         for &shell in clap_complete::Shell::value_variants() {
             let script = String::from_utf8(script(shell)).unwrap();
-            for verb in ["attach", "run", "plan", "report", "doctor", "completions"] {
+            for verb in ["attach", "run", "plan", "report", "export", "doctor", "completions"] {
                 assert!(script.contains(verb), "{shell}: {verb}");
             }
         }

@@ -267,7 +267,7 @@ fn exit_text(exit: &Exit) -> String {
 }
 
 /// What one call costs at most, in nanoseconds.
-fn cost(planned: &PlannedRegion) -> u64 {
+pub fn cost(planned: &PlannedRegion) -> u64 {
     let hit = |cost| match cost {
         SiteCost::Emulated => EMULATED,
         SiteCost::SingleStep => SINGLE_STEP,

@@ -14,21 +14,27 @@ use rtrace::target::Target;
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
 use rtrace_model::{RegionId, Sink, SinkError, Summary, escape};
+use rtrace_tui::Costs;
 
-use super::Outcome;
 use super::args::{Recording, Selection};
+use super::beside::Beside;
 use super::message::Hint as _;
 use super::progress::Progress;
+use super::{Outcome, plan_table};
 
 /// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
 /// those of the target are traced too.
 pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, children: bool) -> plan::Options {
+    let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
+        Some(Ok(nops)) => (plan::Emulation { long_nops: nops.long_ones_are_emulated }, !nops.children_survive),
+        _ => (plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()), true),
+    };
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
-        emulated: plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()),
-        nop5_kills_children: true,
+        emulated,
+        nop5_kills_children,
         can_refuse_hooks: mechanism == Some(Mechanism::Session),
         children,
     }
@@ -108,18 +114,24 @@ impl Session<'_> {
             }
             return recorded.map_err(explain);
         }
-        let (sink, handle) = rtrace_tui::live(self.target);
+        let (sink, handle) = rtrace_tui::live(self.target, costs(self.plan));
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
             let record = || recorder::record(self.plan, &self.options, newcomers, sinks, self.stop, armed);
             let recording = scope.spawn(record);
-            let shown = rtrace_tui::run(&handle, self.stop);
+            let shown = rtrace_tui::run(&handle, &Beside(self.directory), self.stop);
             self.stop.store(true, Ordering::Relaxed);
             let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             shown.context("failed to show the live view")?;
             recorded.map_err(explain)
         })
     }
+}
+
+/// What calls will cost, as far as that can be foreseen.
+fn costs(plan: &Plan) -> Costs {
+    let regions = plan.libraries.iter().flat_map(|library| &library.regions);
+    regions.map(|planned| (planned.region.id, plan_table::cost(planned))).collect()
 }
 
 /// A sink that fails has kept what it wrote.
@@ -135,7 +147,7 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
 pub fn conclude(summary: &Summary, directory: &Path) {
     eprintln!("rtrace: {summary}");
     let shown = shell_quote(&directory.display().to_string());
-    eprintln!("rtrace: trace in {shown}; see `rtrace report {shown}`");
+    eprintln!("rtrace: trace in {shown}; see `rtrace report {shown}` or `rtrace tui {shown}`");
 }
 
 /// The outcome of a recording under `--strict`.

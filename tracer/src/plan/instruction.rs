@@ -46,7 +46,7 @@ const NOPS: [&[u8]; 8] = [
 impl Emulation {
     /// What the kernel of this release (`6.18.2-rc1`) emulates.
     ///
-    /// The kernel cannot be asked short of probing such a nop and measuring; told wrongly, a call
+    /// For where the kernel cannot be asked, by probing such a nop and measuring; told wrongly, a call
     /// costs more than foreseen and nothing else.
     pub fn of_release(release: &str) -> Emulation {
         let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);

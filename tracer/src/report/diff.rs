@@ -148,7 +148,7 @@ struct Compared {
 
 impl Compared {
     fn new(row: Row, tests: usize) -> Compared {
-        let shift = Shift::between(&row.before.durations(), &row.after.durations());
+        let shift = Shift::of(row.before.latency(), row.after.latency());
         let verdict = match (row.before.calls(), row.after.calls()) {
             (0, _) => "new",
             (_, 0) => "gone",

@@ -49,7 +49,7 @@ impl<'a> Grouping<'a> {
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
-    /// The row that calls of a region on a location belong to.
+    /// The row that calls of a region on a location belong to, of that caller.
     pub(super) fn key(&mut self, region: RegionId, location: LocationId, caller: &Caller<'_, Key>) -> Key {
         match self {
             Grouping::Chain(chains) => chains.key(region, caller),

@@ -202,6 +202,56 @@ calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  process
     }
 
     #[test]
+    fn a_function_is_told_apart_by_its_caller_or_all_of_them() {
+        let calls = script(
+            "thread 1
+             a 0 100
+              b 10 60
+               c 20 50
+              c 70 80
+             b 100 130
+              c 110 120
+             thread 2
+             a 0 10
+              c 1 5",
+        );
+        assert_eq!(
+            table(By::Caller, &calls, Sort::Calls, &[]),
+            "\
+calls  inclusive  exclusive   mean    p50     p99     max  library    function  called by
+    2     110 ns      46 ns  55 ns  10 ns  100 ns  100 ns  libone.so  a         -
+    2      14 ns      14 ns   7 ns   4 ns   10 ns   10 ns  libone.so  c         a
+    2      40 ns      40 ns  20 ns  10 ns   30 ns   30 ns  libone.so  c         b
+    1      30 ns      20 ns  30 ns  30 ns   30 ns   30 ns  libone.so  b         -
+    1      50 ns      20 ns  50 ns  50 ns   50 ns   50 ns  libone.so  b         a
+"
+        );
+        let paths = table(By::Callpath, &calls, Sort::Calls, &[]);
+        let paths: Vec<(&str, &str)> = paths
+            .lines()
+            .skip(1)
+            .map(|line| (line.split_whitespace().next().unwrap(), line.split_once("libone.so  ").unwrap().1))
+            .collect();
+        let expected = [
+            ("2", "a         -"),
+            ("2", "c         a"),
+            ("1", "b         -"),
+            ("1", "b         a"),
+            ("1", "c         b"),
+        ];
+        assert_eq!(paths[..5], expected);
+        assert_eq!(paths[5], ("1", "c         b < a"));
+    }
+
+    #[test]
+    fn callees_of_lost_calls_have_a_lost_caller() {
+        let mut calls = script("thread 1\n a 0 100\n  b 10 60\n   c 20 50");
+        calls.retain(|call| call.depth != 1);
+        assert!(table(By::Callpath, &calls, Sort::Calls, &[]).contains("c         [lost caller]"));
+        assert!(table(By::Caller, &calls, Sort::Calls, &[]).contains("c         [lost caller]"));
+    }
+
+    #[test]
     fn losses_appear_with_their_function_even_without_calls() {
         let loss = |region| Loss { reason: LossReason::RingFull, region, count: 5 };
         let losses = [loss(Some(RegionId(2))), loss(None), loss(Some(RegionId(2)))];

@@ -49,7 +49,7 @@ pub(super) fn notes(
         }
     }
     if !trace.profile().is_empty() {
-        notes.push("calls were folded by call path: p50 and p99 are upper bounds, all else is exact".to_owned());
+        notes.push("calls were folded by call path: percentiles are upper bounds, all else is exact".to_owned());
     }
     if lost_callers > 0 {
         notes.push(format!("calls whose caller is not on record: {lost_callers}"));

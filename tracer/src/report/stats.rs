@@ -115,9 +115,8 @@ impl Stats {
         self.calls
     }
 
-    /// Known durations in ascending order, with how many calls took each.
-    pub(super) fn durations(&self) -> Vec<(u64, u64)> {
-        self.latency.counted()
+    pub(super) fn latency(&self) -> &Latency {
+        &self.latency
     }
 
     pub(super) fn inclusive(&self) -> u64 {

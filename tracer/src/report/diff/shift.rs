@@ -14,6 +14,8 @@
 //! Statistics", J. Educ. Behav. Stat. 25, 2000): ½ where neither is slower; they call differences
 //! below 0.06 small.
 
+use rtrace_model::Latency;
+
 /// Probability of an error in one of all comparisons (Bonferroni) below which a change is told.
 const ERROR: f64 = 0.01;
 
@@ -35,9 +37,17 @@ pub(super) struct Shift {
 }
 
 impl Shift {
+    /// Compares distributions, both as coarse as the coarser one.
+    pub(super) fn of(a: &Latency, b: &Latency) -> Option<Shift> {
+        if a.is_folded() || b.is_folded() {
+            return Shift::between(&a.folded().counted(), &b.folded().counted());
+        }
+        Shift::between(&a.counted(), &b.counted())
+    }
+
     /// Compares durations with their numbers, each in ascending order; absent where a side is
     /// empty.
-    pub(super) fn between(a: &[(u64, u64)], b: &[(u64, u64)]) -> Option<Shift> {
+    fn between(a: &[(u64, u64)], b: &[(u64, u64)]) -> Option<Shift> {
         let number = |side: &[(u64, u64)]| side.iter().map(|&(_, count)| count as f64).sum::<f64>();
         let (all_a, all_b) = (number(a), number(b));
         if all_a == 0.0 || all_b == 0.0 {
@@ -103,6 +113,17 @@ mod tests {
         }
         assert_eq!(kolmogorov(0.0), 1.0);
         assert_eq!(kolmogorov(50.0), 0.0);
+    }
+
+    #[test]
+    fn folded_calls_compare_with_single_ones() {
+        let mut single = Latency::default();
+        (0..2_000).for_each(|step| single.record(1_000 + step % 20));
+        let same = Shift::of(&single, &single.folded()).unwrap();
+        assert_eq!((same.distance, same.slower), (0.0, 0.5));
+        let mut slow = Latency::default();
+        (0..2_000).for_each(|_| slow.record(5_000));
+        assert_eq!(Shift::of(&single.folded(), &slow).unwrap().verdict(1), "slower");
     }
 
     #[test]

@@ -1,0 +1,20 @@
+//! Places probes that do nothing until standard input is closed: `nothing PID FILE OFFSET…`.
+//!
+//! `cargo xtask bench` measures with it what the kernel itself takes for a traced call.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use rtrace_bpf::{AttachTarget, Site, attach_nothing};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let pid: u32 = arguments.next().ok_or("a process id is missing")?.parse()?;
+    let path = PathBuf::from(arguments.next().ok_or("a file is missing")?);
+    let site = |offset: String| Ok::<_, std::num::ParseIntError>(Site { file_offset: offset.parse()?, cookie: 0 });
+    let sites: Vec<Site> = arguments.map(site).collect::<Result<_, _>>()?;
+    let _probes = attach_nothing(AttachTarget { path: &path, pid: Some(pid) }, &sites)?;
+    println!("ready");
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! What this kernel does with a probe on a nop: tried on functions of this program itself.
+//!
+//! Kernels differ in which nops they emulate. Some replace a five-byte nop by a call to a page that
+//! children do not get when the process forks, and these die at the nop.
+
+use std::arch::global_asm;
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+
+use crate::attach::{LinkKind, attach_sites};
+use crate::self_test::own_code;
+use crate::skeleton::features::FeaturesSkelBuilder;
+use crate::{AttachTarget, Error, Site};
+
+/// Timed loops per function, of which the fastest counts, and calls in each. A kernel that replaces
+/// the nop does so at the first hits.
+const LOOPS: usize = 8;
+const CALLS: u32 = 8;
+
+// Functions that begin with an instruction which every kernel emulates, one that every kernel
+// single-steps, and the nops in question.
+global_asm!(
+    ".pushsection .text.rtrace_nops, \"ax\", @progbits",
+    ".hidden rtrace_push, rtrace_xor, rtrace_nop3, rtrace_nop5",
+    ".global rtrace_push, rtrace_xor, rtrace_nop3, rtrace_nop5",
+    ".p2align 4",
+    "rtrace_push: push rbp",
+    "pop rbp",
+    "ret",
+    ".p2align 4",
+    "rtrace_xor: xor eax, eax",
+    "ret",
+    ".p2align 4",
+    "rtrace_nop3: .byte 0x0f, 0x1f, 0x00",
+    "ret",
+    ".p2align 4",
+    "rtrace_nop5: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
+    "ret",
+    ".popsection"
+);
+
+unsafe extern "C" {
+    safe fn rtrace_push();
+    safe fn rtrace_xor();
+    safe fn rtrace_nop3();
+    safe fn rtrace_nop5();
+}
+
+/// What the kernel does with a probe on a nop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nops {
+    /// Nops of more than two bytes are emulated, not single-stepped.
+    pub long_ones_are_emulated: bool,
+    /// A child that is forked with a probe on a five-byte nop lives.
+    pub children_survive: bool,
+}
+
+/// Tries them.
+///
+/// # Errors
+/// The kernel has no probes on many sites, or may not be used; the child cannot be made.
+pub fn nops() -> Result<Nops, Error> {
+    let action = "probe a nop of this program itself";
+    let functions: [extern "C" fn(); 4] = [rtrace_push, rtrace_xor, rtrace_nop3, rtrace_nop5];
+    let mut storage = MaybeUninit::uninit();
+    let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(Error::kernel(action))?;
+    let progs = &mut open.progs;
+    for program in [
+        &mut progs.count_session,
+        &mut progs.count_multi_return,
+        &mut progs.count_single_enter,
+        &mut progs.count_single_return,
+    ] {
+        program.set_autoload(false);
+    }
+    let skel = open.load().map_err(Error::kernel(action))?;
+    let codes = functions.map(|function| own_code(function as usize));
+    let [Some((path, _)), ..] = &codes else {
+        return Err(Error::Read { path: "/proc/self/maps".into(), source: io::ErrorKind::NotFound.into() });
+    };
+    let sites: Vec<Site> = codes.iter().flatten().map(|&(_, file_offset)| Site { file_offset, cookie: 0 }).collect();
+    let target = AttachTarget { path, pid: Some(std::process::id()) };
+    let link = attach_sites(&skel.progs.count_multi_enter, LinkKind::Enter, target, &sites);
+    let _link = link.map_err(Error::kernel(action))?;
+    let [push, xor, nop3, _] = functions.map(|function| fastest(function).as_secs_f64());
+    Ok(Nops {
+        // Nearer to the one than to the other, as a ratio.
+        long_ones_are_emulated: nop3 * nop3 < push * xor,
+        children_survive: child_survives(rtrace_nop5)?,
+    })
+}
+
+/// The time of [`CALLS`] calls where nothing else came between.
+fn fastest(function: extern "C" fn()) -> Duration {
+    let timed = || {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            function();
+        }
+        start.elapsed()
+    };
+    (0..LOOPS).map(|_| timed()).min().unwrap_or_default()
+}
+
+/// Whether a child lives to its end that calls the function.
+fn child_survives(function: extern "C" fn()) -> Result<bool, Error> {
+    let failed = || Error::Kernel { action: "try a nop in a child", source: io::Error::last_os_error().into() };
+    // SAFETY: the child makes system calls only and ends, whatever other threads held.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => Err(failed()),
+        0 => {
+            // SAFETY: as above. It may die, and that is no reason for a dump.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+            function();
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: `status` is ours.
+            match unsafe { libc::waitpid(child, &raw mut status, 0) } {
+                -1 => Err(failed()),
+                _ => Ok(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the answers are on this kernel, they stay the same.
+    #[test]
+    fn answers_are_stable() {
+        let start = Instant::now();
+        let Ok(first) = nops().map_err(|error| eprintln!("skipped: {error}")) else { return };
+        eprintln!("{first:?} after {:?}", start.elapsed());
+        for _ in 0..3 {
+            assert_eq!(nops().ok(), Some(first));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Event-flow graphs: what a thread calls after what, without times.
+//!
+//! Nodes are call paths. An edge leads from a call path to the one that the same caller entered next,
+//! with the executions of its source after which it was taken: the first, the last, and the stride
+//! between them where it is constant. A loop is an edge back to an earlier call path, so a program
+//! that iterates a million times has the graph of one that iterates twice, with other numbers.
+//!
+//! After X. Aguilar, K. Fürlinger, E. Laure: "MPI Trace Compression Using Event Flow Graphs",
+//! Euro-Par 2014.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rtrace_model::{LocationId, RegionId, Timestamp};
+
+use super::nesting::Visitor;
+use super::spool::Measured;
+use super::{ExportError, Source};
+
+/// A call path within a [`Flow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    /// The path of the caller; `None` at a root.
+    pub(super) parent: Option<usize>,
+    pub(super) region: RegionId,
+    pub(super) calls: u64,
+}
+
+/// An end of an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Place {
+    /// The begin of the caller, or of the thread.
+    Begin(Option<usize>),
+    /// A call.
+    Call(usize),
+    /// The end of the caller, or of the thread.
+    End(Option<usize>),
+}
+
+/// How often, and after which executions of its source, an edge was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Edge {
+    pub(super) count: u64,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// The difference between these executions where it is constant; else 0.
+    pub(super) stride: u64,
+}
+
+impl Edge {
+    fn take(&mut self, execution: u64) {
+        let step = execution - self.last;
+        match self.count {
+            0 => self.first = execution,
+            1 => self.stride = step,
+            _ if self.stride != step => self.stride = 0,
+            _ => {}
+        }
+        self.last = execution;
+        self.count += 1;
+    }
+}
+
+/// The event-flow graph of a thread; nodes in the order of their first calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Flow {
+    pub(super) nodes: Vec<Node>,
+    pub(super) edges: BTreeMap<(Place, Place), Edge>,
+}
+
+impl Flow {
+    /// The graphs of all threads, each with the threads that have it.
+    pub(super) fn collect(source: &Source<'_>) -> Result<Vec<(Flow, Vec<LocationId>)>, ExportError> {
+        let mut places: HashMap<Flow, usize> = HashMap::new();
+        let mut threads: Vec<Vec<LocationId>> = Vec::new();
+        let nested = source.nested()?;
+        for location in nested.locations() {
+            let mut following = Following::default();
+            nested.visit(location, &mut following)?;
+            let flow = following.finish();
+            let place = *places.entry(flow).or_insert(threads.len());
+            if place == threads.len() {
+                threads.push(Vec::new());
+            }
+            threads[place].push(location);
+        }
+        let mut flows: Vec<_> = places.into_iter().collect();
+        flows.sort_by_key(|&(_, place)| place);
+        Ok(flows.into_iter().map(|(flow, _)| flow).zip(threads).collect())
+    }
+}
+
+/// A thread's graph while its calls are followed.
+#[derive(Default)]
+struct Following {
+    flow: Flow,
+    places: HashMap<(Option<usize>, RegionId), usize>,
+    /// The open calls, each with its latest callee.
+    open: Vec<(usize, Option<usize>)>,
+    /// The latest call of the thread itself.
+    latest: Option<usize>,
+}
+
+impl Following {
+    fn finish(mut self) -> Flow {
+        self.ends(None, self.latest);
+        self.flow
+    }
+
+    /// A caller ends after its latest callee.
+    fn ends(&mut self, caller: Option<usize>, latest: Option<usize>) {
+        if let Some(latest) = latest {
+            self.edge(Place::Call(latest), Place::End(caller));
+        }
+    }
+
+    fn edge(&mut self, from: Place, to: Place) {
+        let execution = match from {
+            Place::Call(node) | Place::Begin(Some(node)) => self.flow.nodes[node].calls,
+            Place::Begin(None) | Place::End(_) => 1,
+        };
+        self.flow.edges.entry((from, to)).or_default().take(execution);
+    }
+}
+
+impl Visitor for Following {
+    fn enter(&mut self, _: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+        let region = measured.call.region;
+        let parent = self.open.last().map(|&(node, _)| node);
+        let node = *self.places.entry((parent, region)).or_insert_with(|| {
+            self.flow.nodes.push(Node { parent, region, calls: 0 });
+            self.flow.nodes.len() - 1
+        });
+        let latest = self.open.last_mut().map_or(&mut self.latest, |(_, latest)| latest);
+        let from = latest.replace(node).map_or(Place::Begin(parent), Place::Call);
+        self.edge(from, Place::Call(node));
+        self.flow.nodes[node].calls += 1;
+        self.open.push((node, None));
+        Ok(())
+    }
+
+    fn leave(&mut self, _: Timestamp, _: &Measured) -> Result<(), ExportError> {
+        let (node, latest) = self.open.pop().expect("a call is entered before it is left");
+        self.ends(Some(node), latest);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edge_keeps_first_last_and_stride() {
+        let taken = |executions: &[u64]| {
+            let mut edge = Edge::default();
+            executions.iter().for_each(|&execution| edge.take(execution));
+            edge
+        };
+        assert_eq!(taken(&[10, 20, 30]), Edge { count: 3, first: 10, last: 30, stride: 10 });
+        assert_eq!(taken(&[1, 2, 4, 5]), Edge { count: 4, first: 1, last: 5, stride: 0 });
+        assert_eq!(taken(&[7]), Edge { count: 1, first: 7, last: 7, stride: 0 });
+    }
+}

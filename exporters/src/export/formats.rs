@@ -1,0 +1,38 @@
+//! The list of formats. A new one is a new file, and a line here.
+
+mod arrow;
+mod callgrind;
+mod chrome;
+mod csv;
+mod dot;
+mod event_flow;
+mod event_flow_code;
+mod firefox;
+mod flamegraph;
+mod folded;
+mod jsonl;
+mod otf2;
+mod perfetto;
+mod pprof;
+mod speedscope;
+
+use super::Format;
+
+/// All formats, the most often wanted first.
+pub const FORMATS: &[Format] = &[
+    folded::FORMAT,
+    flamegraph::FORMAT,
+    perfetto::FORMAT,
+    chrome::FORMAT,
+    otf2::FORMAT,
+    csv::FORMAT,
+    jsonl::FORMAT,
+    arrow::FORMAT,
+    pprof::FORMAT,
+    speedscope::FORMAT,
+    firefox::FORMAT,
+    callgrind::FORMAT,
+    dot::FORMAT,
+    event_flow::FORMAT,
+    event_flow_code::FORMAT,
+];

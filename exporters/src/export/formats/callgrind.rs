@@ -1,0 +1,102 @@
+//! Callgrind's profile format: own time of every function, calls and inclusive time of every pair
+//! of caller and callee. See <https://valgrind.org/docs/manual/cl-format.html>.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use rtrace_model::{Reading, RegionId, escape};
+
+use super::super::format::{Form, Format};
+use super::super::paths::{Path, Paths, Roots, Step};
+use super::super::remarks::remarks;
+use super::super::{ExportError, Source};
+
+pub(super) const FORMAT: Format = Format {
+    name: "callgrind",
+    summary: "Callgrind's profile: functions with callers and callees",
+    extension: "callgrind",
+    opens_in: "KCachegrind, QCachegrind, callgrind_annotate, gprof2dot",
+    keeps: "number of calls, own and inclusive time in ns, and counters, by caller and callee; losses as remarks",
+    omits: "processes, threads, times of single calls, endings; a recursive call's inclusive time counts at each level",
+    unseen: "counted, no time",
+    form: Form::File(write),
+};
+
+/// Sums of a function or of a pair of functions; costs are time and one for each metric.
+#[derive(Default)]
+struct Sum {
+    calls: u64,
+    costs: Vec<u64>,
+}
+
+impl Sum {
+    fn add(&mut self, calls: u64, costs: impl IntoIterator<Item = u64>) {
+        self.calls += calls;
+        for (place, cost) in costs.into_iter().enumerate() {
+            match self.costs.get_mut(place) {
+                Some(sum) => *sum = sum.saturating_add(cost),
+                None => self.costs.push(cost),
+            }
+        }
+    }
+}
+
+fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let paths = Paths::collect(source, Roots::Nothing)?;
+    let mut functions: BTreeMap<RegionId, Sum> = BTreeMap::new();
+    let mut pairs: BTreeMap<(RegionId, RegionId), Sum> = BTreeMap::new();
+    for path in &paths.all {
+        let Step::Function(callee) = path.step else { continue };
+        functions.entry(callee).or_default().add(path.calls(), own(path));
+        if let Some(Step::Function(caller)) = path.parent.map(|parent| paths.all[parent].step) {
+            pairs.entry((caller, callee)).or_default().add(path.calls(), inclusive(path));
+        }
+    }
+
+    writeln!(output, "# callgrind format\nversion: 1\ncreator: rtrace {}", source.header().rtrace_version)?;
+    writeln!(output, "cmd: {}", escape(&source.header().command_line.join(" ")))?;
+    for (name, text) in remarks(source)? {
+        writeln!(output, "desc: {name}: {}", escape(&text))?;
+    }
+    writeln!(output, "positions: line")?;
+    write!(output, "event: ns : nanoseconds\nevents: ns")?;
+    for metric in source.call_metrics() {
+        write!(output, " {}", escape(&metric.name).replace(|c: char| !c.is_ascii_alphanumeric(), "_"))?;
+    }
+    writeln!(output)?;
+    for (&caller, sum) in &functions {
+        writeln!(output)?;
+        position(source, output, ["ob", "fl", "fn"], caller)?;
+        costs(output, sum)?;
+        for ((_, callee), sum) in pairs.range((caller, RegionId(0))..=(caller, RegionId(u32::MAX))) {
+            position(source, output, ["cob", "cfi", "cfn"], *callee)?;
+            writeln!(output, "calls={} 0", sum.calls)?;
+            costs(output, sum)?;
+        }
+    }
+    Ok(())
+}
+
+fn own(path: &Path) -> impl Iterator<Item = u64> {
+    std::iter::once(path.exclusive).chain(path.readings.iter().map(|reading| Reading::exclusive(*reading)))
+}
+
+fn inclusive(path: &Path) -> impl Iterator<Item = u64> {
+    std::iter::once(path.inclusive).chain(path.readings.iter().map(|reading| reading.inclusive))
+}
+
+/// Says which library and function the next costs are of. Functions of one name are told apart by
+/// their library; source files are not known.
+fn position(source: &Source<'_>, output: &mut dyn Write, keys: [&str; 3], region: RegionId) -> io::Result<()> {
+    let [library_key, file_key, function_key] = keys;
+    let (library, function) = (source.library_of(region), source.function(region));
+    writeln!(output, "{library_key}={}\n{file_key}=???\n{function_key}={}", escape(library), escape(function))
+}
+
+fn costs(output: &mut dyn Write, sum: &Sum) -> io::Result<()> {
+    write!(output, "0")?;
+    for cost in &sum.costs {
+        write!(output, " {cost}")?;
+    }
+    writeln!(output)
+}

@@ -1,0 +1,121 @@
+//! Chrome's JSON trace events: a complete event (`X`) per call, an instant one (`i`) where there is
+//! no duration. Times are microseconds since the recording began, with three decimals.
+//!
+//! The format: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
+//! Viewers keep the order of events of one instant, so callers come before their callees.
+
+use std::io::{self, Write};
+
+use rtrace_model::{Event, Reading, Timestamp};
+
+use super::super::format::{Form, Format};
+use super::super::json::{self, Commas};
+use super::super::nesting::Visitor;
+use super::super::remarks::remarks;
+use super::super::selection::is_timed;
+use super::super::spool::Measured;
+use super::super::threads::Thread;
+use super::super::{ExportError, Source};
+
+pub(super) const FORMAT: Format = Format {
+    name: "chrome",
+    summary: "Chrome's JSON trace events: a timeline",
+    extension: "trace.json",
+    opens_in: "ui.perfetto.dev, chrome://tracing, speedscope",
+    keeps: "every call on its process and thread, counters and endings as arguments, losses, events",
+    omits: "symbols, versions and aliases of functions",
+    unseen: "an instant event",
+    form: Form::File(write),
+};
+
+fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let remarks = remarks(source)?;
+    let remarks = json::object(remarks.iter().map(|(name, text)| (*name, text.as_str())));
+    write!(output, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{remarks},\"traceEvents\":[")?;
+    let nested = source.nested()?;
+    let mut events = Events { source, output, commas: Commas::default(), thread: None };
+    for location in nested.locations() {
+        let thread = source.threads.thread(location);
+        events.thread(thread)?;
+        nested.visit(location, &mut events)?;
+    }
+    for batch in source.events() {
+        for event in batch? {
+            events.event(&event)?;
+        }
+    }
+    writeln!(events.output, "\n]}}")?;
+    Ok(())
+}
+
+struct Events<'a> {
+    source: &'a Source<'a>,
+    output: &'a mut dyn Write,
+    commas: Commas,
+    thread: Option<&'a Thread>,
+}
+
+impl<'a> Events<'a> {
+    /// Begins a thread: its names come before its calls.
+    fn thread(&mut self, thread: &'a Thread) -> io::Result<()> {
+        let program = self.source.threads.program(thread);
+        self.thread = Some(thread);
+        for (kind, name) in [("process_name", &program.name), ("thread_name", &thread.name)] {
+            self.commas.next(self.output)?;
+            let (pid, tid, name) = (program.number, thread.number, json::text(name));
+            write!(self.output, r#"{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}"#)?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.commas.next(self.output)?;
+        let (name, at) = (event.kind.name(), micros(self.source.offset(event.time)));
+        let detail = serde_json::to_string(&event.kind)?;
+        let (pid, tid) = (event.pid.unwrap_or(0), event.tid.unwrap_or(0));
+        let scope = if event.tid.is_some() {
+            't'
+        } else if event.pid.is_some() {
+            'p'
+        } else {
+            'g'
+        };
+        write!(
+            self.output,
+            r#"{{"ph":"i","s":"{scope}","name":"{name}","cat":"rtrace","pid":{pid},"tid":{tid},"ts":{at},"args":{detail}}}"#
+        )
+    }
+}
+
+impl Visitor for Events<'_> {
+    fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+        let (call, source) = (&measured.call, self.source);
+        let thread = source.threads.thread(call.location);
+        let thread = self.thread.unwrap_or(thread);
+        self.commas.next(self.output)?;
+        let (name, library) = (json::text(source.function(call.region)), json::text(source.library_of(call.region)));
+        let (pid, tid, at) = (source.threads.program(thread).number, thread.number, micros(source.offset(time)));
+        let kind = if is_timed(call) {
+            format!(r#""ph":"X","dur":{}"#, micros(call.duration))
+        } else {
+            r#""ph":"i","s":"t""#.to_owned()
+        };
+        let (id, ending) = (call.id, call.ending.name());
+        write!(
+            self.output,
+            r#"{{{kind},"name":{name},"cat":{library},"pid":{pid},"tid":{tid},"ts":{at},"args":{{"call":{id},"ending":"{ending}""#
+        )?;
+        for (metric, Reading { inclusive, .. }) in source.call_metrics().iter().zip(&measured.readings) {
+            write!(self.output, ",{}:{inclusive}", json::text(&metric.name))?;
+        }
+        Ok(write!(self.output, "}}}}")?)
+    }
+
+    fn leave(&mut self, _: Timestamp, _: &Measured) -> Result<(), ExportError> {
+        Ok(())
+    }
+}
+
+fn micros(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1_000, ns % 1_000)
+}

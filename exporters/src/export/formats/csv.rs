@@ -1,0 +1,66 @@
+//! Comma-separated values: a line per call, names in place of ids (RFC 4180, with line feeds).
+
+use std::io::Write;
+
+use rtrace_model::escape;
+
+use super::super::format::{Form, Format};
+use super::super::{ExportError, Source};
+
+pub(super) const FORMAT: Format = Format {
+    name: "csv",
+    summary: "Comma-separated values: a line per call",
+    extension: "csv",
+    opens_in: "spreadsheets, pandas, R, any text tool",
+    keeps: "every call with all its columns, names in place of ids",
+    omits: "losses, events, versions and aliases of functions",
+    unseen: "`ending` is `unseen`, `duration_ns` 0",
+    form: Form::File(write),
+};
+
+fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let header = "pid,process,tid,thread,location,call,parent,depth,library,function,symbol,\
+                  start_ns,duration_ns,child_ns,ending";
+    write!(output, "{header}")?;
+    for metric in source.call_metrics() {
+        write!(output, ",{},{}", field(&metric.name), field(&format!("{} child", metric.name)))?;
+    }
+    writeln!(output)?;
+    for batch in source.batches() {
+        let batch = batch?;
+        for (index, call) in batch.iter().enumerate() {
+            let thread = source.threads.thread(call.location);
+            let program = source.threads.program(thread);
+            write!(
+                output,
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                program.pid,
+                field(&program.name),
+                thread.tid,
+                field(&thread.name),
+                call.location.0,
+                call.id,
+                call.parent,
+                call.depth,
+                field(source.library_of(call.region)),
+                field(source.function(call.region)),
+                field(source.symbol(call.region)),
+                call.start.0,
+                call.duration,
+                call.child,
+                call.ending.name(),
+            )?;
+            for reading in batch.readings(index) {
+                write!(output, ",{},{}", reading.inclusive, reading.child)?;
+            }
+            writeln!(output)?;
+        }
+    }
+    Ok(())
+}
+
+/// A text as a field: in quotes where it holds what separates fields.
+fn field(text: &str) -> String {
+    let text = escape(text);
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into_owned() }
+}

@@ -1,0 +1,86 @@
+//! The call graph in Graphviz' language: a node per function, an edge per pair of caller and callee.
+//! See <https://graphviz.org/doc/info/lang.html>.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use rtrace_model::{RegionId, escape, format_ns};
+
+use super::super::format::{Form, Format};
+use super::super::paths::{Paths, Roots, Step, remarkable};
+use super::super::remarks::remarks;
+use super::super::{ExportError, Source};
+
+pub(super) const FORMAT: Format = Format {
+    name: "dot",
+    summary: "Graphviz: the graph of callers and callees",
+    extension: "dot",
+    opens_in: "Graphviz' dot, xdot, Gephi",
+    keeps: "number of calls, own and inclusive time, endings, by caller and callee; losses as comments",
+    omits: "processes, threads, times of single calls, counters; a recursive call's inclusive time counts at each level",
+    unseen: "counted, no time",
+    form: Form::File(write),
+};
+
+/// Sums of a function or of a pair of functions.
+#[derive(Default)]
+struct Sum {
+    endings: [u64; 4],
+    inclusive: u64,
+    exclusive: u64,
+}
+
+fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let paths = Paths::collect(source, Roots::Nothing)?;
+    let mut nodes: BTreeMap<RegionId, Sum> = BTreeMap::new();
+    let mut edges: BTreeMap<(RegionId, RegionId), Sum> = BTreeMap::new();
+    for path in &paths.all {
+        let Step::Function(callee) = path.step else { continue };
+        let caller = path.parent.map(|parent| paths.all[parent].step);
+        let edge = match caller {
+            Some(Step::Function(caller)) => Some(edges.entry((caller, callee)).or_default()),
+            _ => None,
+        };
+        for sum in edge.into_iter().chain([nodes.entry(callee).or_default()]) {
+            sum.endings.iter_mut().zip(path.endings).for_each(|(sum, calls)| *sum += calls);
+            sum.inclusive = sum.inclusive.saturating_add(path.inclusive);
+            sum.exclusive = sum.exclusive.saturating_add(path.exclusive);
+        }
+    }
+
+    let whole = nodes.values().map(|sum| sum.exclusive).fold(0, u64::saturating_add).max(1);
+    writeln!(output, "digraph calls {{")?;
+    for (name, text) in remarks(source)? {
+        writeln!(output, "  // {name}: {}", escape(&text))?;
+    }
+    writeln!(output, "  node [shape=box, style=filled, fontname=monospace];")?;
+    for (region, sum) in &nodes {
+        let share = sum.exclusive as f64 / whole as f64;
+        let label = format!(
+            "{}\\n{}\\n{}\\n{} of {} own",
+            quoted(source.function(*region)),
+            quoted(source.library_of(*region)),
+            calls(sum.endings),
+            format_ns(sum.exclusive),
+            format_ns(sum.inclusive),
+        );
+        writeln!(output, "  f{} [label=\"{label}\", fillcolor=\"0.05 {share:.3} 1.0\"];", region.0)?;
+    }
+    for ((caller, callee), sum) in &edges {
+        let label = format!("{}\\n{}", calls(sum.endings), format_ns(sum.inclusive));
+        writeln!(output, "  f{} -> f{} [label=\"{label}\"];", caller.0, callee.0)?;
+    }
+    writeln!(output, "}}")?;
+    Ok(())
+}
+
+fn calls(endings: [u64; 4]) -> String {
+    let remarks: Vec<String> = remarkable(endings).map(|(ending, calls)| format!("{calls} {ending}")).collect();
+    let calls: u64 = endings.iter().sum();
+    if remarks.is_empty() { format!("{calls} calls") } else { format!("{calls} calls: {}", remarks.join(", ")) }
+}
+
+/// A name inside quotes.
+fn quoted(name: &str) -> String {
+    escape(name).replace('\\', "\\\\").replace('"', "\\\"")
+}

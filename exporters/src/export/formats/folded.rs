@@ -1,0 +1,40 @@
+//! Folded stacks: a line per call path, its steps separated by semicolons, then the nanoseconds
+//! spent there without callees. See <https://github.com/brendangregg/FlameGraph>.
+
+use std::io::Write;
+
+use rtrace_model::escape;
+
+use super::super::format::{Form, Format};
+use super::super::paths::{Paths, Roots, Step};
+use super::super::{ExportError, Source};
+
+pub(super) const FORMAT: Format = Format {
+    name: "folded",
+    summary: "Folded stacks: call paths with their own time",
+    extension: "folded",
+    opens_in: "flamegraph.pl, inferno, speedscope, any text tool",
+    keeps: "exclusive time in ns of every call path, by process and thread",
+    omits: "number and times of single calls, endings, losses, counters",
+    unseen: "left out: no time",
+    form: Form::File(write),
+};
+
+fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let paths = Paths::collect(source, Roots::Thread)?;
+    for place in 0..paths.all.len() {
+        let time = paths.all[place].exclusive;
+        if time == 0 {
+            continue;
+        }
+        let mut steps: Vec<String> = paths.upward(place).map(|path| step(source, path.step)).collect();
+        steps.reverse();
+        writeln!(output, "{} {time}", steps.join(";"))?;
+    }
+    Ok(())
+}
+
+/// The name of a step, without what separates steps.
+fn step(source: &Source<'_>, step: Step) -> String {
+    escape(&source.step(step)).replace(';', ":")
+}

@@ -1,0 +1,110 @@
+//! JSON lines: an object per line, its kind in `type`. First the recording, then calls as they are
+//! stored, then events. See <https://jsonlines.org>.
+
+use std::io::{self, Write};
+
+use rtrace_model::{Call, Event, Reading};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::format::{Form, Format};
+use super::super::json;
+use super::super::remarks::remarks;
+use super::super::{ExportError, Source};
+
+pub(super) const FORMAT: Format = Format {
+    name: "jsonl",
+    summary: "JSON lines: an object per call and per event",
+    extension: "jsonl",
+    opens_in: "jq, DuckDB, pandas, log pipelines",
+    keeps: "every call with all its columns, names in place of ids, counters, events, losses",
+    omits: "versions and aliases of functions",
+    unseen: "`ending` is `unseen`, `duration_ns` 0",
+    form: Form::File(write),
+};
+
+/// A line; the order of members is that of the lines.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line<'a> {
+    Recording {
+        remarks: Value,
+    },
+    Call {
+        process: &'a str,
+        pid: u32,
+        thread: &'a str,
+        tid: u32,
+        location: u32,
+        call: u64,
+        parent: u64,
+        depth: u32,
+        library: &'a str,
+        function: &'a str,
+        symbol: &'a str,
+        start_ns: u64,
+        duration_ns: u64,
+        child_ns: u64,
+        ending: &'static str,
+        #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+        counters: serde_json::Map<String, Value>,
+    },
+    Event {
+        time_ns: u64,
+        pid: Option<u32>,
+        tid: Option<u32>,
+        detail: &'a rtrace_model::EventKind,
+    },
+}
+
+impl Line<'_> {
+    fn write(&self, output: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *output, self)?;
+        output.write_all(b"\n")
+    }
+}
+
+fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let remarks = remarks(source)?;
+    let remarks = json::object(remarks.iter().map(|(name, text)| (*name, text.as_str())));
+    Line::Recording { remarks }.write(output)?;
+    for batch in source.batches() {
+        let batch = batch?;
+        for (index, call) in batch.iter().enumerate() {
+            line(source, call, batch.readings(index)).write(output)?;
+        }
+    }
+    for events in source.events() {
+        for Event { time, pid, tid, kind } in events? {
+            Line::Event { time_ns: time.0, pid, tid, detail: &kind }.write(output)?;
+        }
+    }
+    Ok(())
+}
+
+fn line<'a>(source: &'a Source<'_>, call: &Call, readings: &[Reading]) -> Line<'a> {
+    let thread = source.threads.thread(call.location);
+    let program = source.threads.program(thread);
+    let counters = source.call_metrics().iter().zip(readings).map(|(metric, reading)| {
+        let reading = serde_json::json!({ "inclusive": reading.inclusive, "child": reading.child });
+        (metric.name.clone(), reading)
+    });
+    Line::Call {
+        process: &program.name,
+        pid: program.pid,
+        thread: &thread.name,
+        tid: thread.tid,
+        location: call.location.0,
+        call: call.id,
+        parent: call.parent,
+        depth: call.depth,
+        library: source.library_of(call.region),
+        function: source.function(call.region),
+        symbol: source.symbol(call.region),
+        start_ns: call.start.0,
+        duration_ns: call.duration,
+        child_ns: call.child,
+        ending: call.ending.name(),
+        counters: counters.collect(),
+    }
+}

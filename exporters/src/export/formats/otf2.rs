@@ -1,0 +1,134 @@
+//! An OTF2 archive: what Vampir and Score-P's tools read.
+//!
+//! The archive is written natively, byte for byte as libotf2 3.0 would (`encoding` says how), so
+//! that neither building nor running rtrace needs the library. In the archive, a process is a
+//! location group and a thread a location, enters and exits stand in the order of their times.
+//!
+//! Counters: between an enter and its leave, a metric grows by exactly what the call counted.
+//! What a call counted outside its callees is added at its leave, as it is not known when before
+//! that it came.
+
+mod definitions;
+mod encoding;
+
+use std::path::Path;
+
+use rtrace_model::{Ending, Metric, Timestamp};
+
+use super::super::format::{Form, Format};
+use super::super::nesting::Visitor;
+use super::super::spool::Measured;
+use super::super::{ExportError, Source};
+use definitions::{ENDING, Gathered, METRICS, ending_string};
+use encoding::{Chunks, ENTER, LEAVE, METRIC, Record};
+
+pub(super) const FORMAT: Format = Format {
+    name: "otf2",
+    summary: "OTF2 archive: a directory for Vampir and Score-P's tools",
+    extension: "otf2",
+    opens_in: "Vampir, Scalasca, otf2-print, otf2-profile, python3-otf2 (file `traces.otf2` in it)",
+    keeps: "every call on its process and thread, mangled and demangled names, call paths, counters as metrics, \
+            endings as attributes, losses as properties, wall-clock time",
+    omits: "events beside the calls, versions and aliases of functions",
+    unseen: "enter and leave at one time, attribute `ending`",
+    form: Form::Directory { marker: ANCHOR, write },
+};
+
+const ANCHOR: &str = "traces.otf2";
+
+const ATTRIBUTE_LIST: u8 = 6;
+const TYPE_UINT64: u8 = 4;
+const TYPE_STRING: u8 = 11;
+
+fn write(source: &Source<'_>, directory: &Path) -> Result<(), ExportError> {
+    let streams = directory.join("traces");
+    std::fs::create_dir(&streams)?;
+    let mut gathered = Gathered::default();
+    let nested = source.nested()?;
+    for location in nested.locations() {
+        let file = Chunks::create(&streams.join(format!("{}.evt", location.0)), encoding::EVENT_CHUNK)?;
+        let (open, counters) = (Vec::new(), vec![0; metrics(source).len()]);
+        let mut events = Events { file, gathered: &mut gathered, counters, open, record: Record::default() };
+        nested.visit(location, &mut events)?;
+        let written = events.file.finish()?;
+        gathered.locations.push((location, written));
+        Chunks::create(&streams.join(format!("{}.def", location.0)), encoding::DEFINITION_CHUNK)?.finish()?;
+    }
+    let written = definitions::write(source, &gathered, &directory.join("traces.def"))?;
+    encoding::anchor(&directory.join(ANCHOR), &definitions::anchor(source, &gathered, written)?)?;
+    Ok(())
+}
+
+/// The metrics that the archive has: a class holds 255.
+fn metrics<'a>(source: &'a Source<'_>) -> &'a [Metric] {
+    let metrics = source.call_metrics();
+    &metrics[..metrics.len().min(usize::from(u8::MAX))]
+}
+
+/// The event stream of one location.
+struct Events<'a> {
+    file: Chunks,
+    gathered: &'a mut Gathered,
+    /// The metrics' values so far.
+    counters: Vec<u64>,
+    open: Vec<Open>,
+    record: Record,
+}
+
+/// An open call.
+struct Open {
+    path: usize,
+    /// The metrics' values at its enter; empty where the call has no readings.
+    counters: Box<[u64]>,
+}
+
+impl Events<'_> {
+    /// Writes the values of all metrics; the enter or leave that they belong to follows.
+    fn metrics(&mut self, time: Timestamp) -> std::io::Result<()> {
+        if self.counters.is_empty() {
+            return Ok(());
+        }
+        self.record.clear();
+        self.record.int(METRICS.into()).byte(self.counters.len() as u8);
+        for _ in &self.counters {
+            self.record.byte(TYPE_UINT64);
+        }
+        for &value in &self.counters {
+            self.record.long(value);
+        }
+        self.file.event(time, METRIC, &self.record, None)
+    }
+
+    fn event(&mut self, time: Timestamp, kind: u8, region: u32, ending: Ending) -> std::io::Result<()> {
+        self.record.clear();
+        self.record.int(region);
+        if kind == ENTER || ending == Ending::Returned {
+            return self.file.event(time, kind, &self.record, None);
+        }
+        let mut attributes = Record::default();
+        attributes.int(1).int(ENDING).byte(TYPE_STRING).int(ending_string(ending));
+        self.file.event(time, kind, &self.record, Some((ATTRIBUTE_LIST, &attributes)))
+    }
+}
+
+impl Visitor for Events<'_> {
+    fn enter(&mut self, time: Timestamp, Measured { call, .. }: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+        let path = self.gathered.path(self.open.last().map(|open| open.path), call.region);
+        self.open.push(Open { path, counters: self.counters.as_slice().into() });
+        self.gathered.at(time);
+        self.metrics(time)?;
+        let region = self.gathered.region(call.region);
+        Ok(self.event(time, ENTER, region, call.ending)?)
+    }
+
+    fn leave(&mut self, time: Timestamp, Measured { call, readings }: &Measured) -> Result<(), ExportError> {
+        let open = self.open.pop().expect("a call is entered before it is left");
+        for ((counter, at_enter), reading) in self.counters.iter_mut().zip(&open.counters).zip(readings) {
+            *counter = at_enter.saturating_add(reading.inclusive).max(*counter);
+        }
+        self.gathered.at(time);
+        self.metrics(time)?;
+        let region = self.gathered.region(call.region);
+        Ok(self.event(time, LEAVE, region, call.ending)?)
+    }
+}

@@ -1,0 +1,317 @@
+//! Perfetto's protobuf trace: a track per thread, a begin and an end event per call.
+//!
+//! The messages: <https://perfetto.dev/docs/reference/trace-packet-proto>. Each location is a packet
+//! sequence of its own, so that its track, its clock and its names are said once and every event
+//! takes about 20 bytes.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+use rtrace_model::{Ending, Event, RegionId, Timestamp};
+
+use super::super::format::{Form, Format};
+use super::super::nesting::Visitor;
+use super::super::protobuf::Message;
+use super::super::remarks::remarks;
+use super::super::selection::is_timed;
+use super::super::spool::Measured;
+use super::super::threads::Thread;
+use super::super::{ExportError, Source};
+
+pub(super) const FORMAT: Format = Format {
+    name: "perfetto",
+    summary: "Perfetto's trace: a timeline, and SQL over it",
+    extension: "pftrace",
+    opens_in: "ui.perfetto.dev, trace_processor",
+    keeps: "every call on its process and thread, counters and endings as arguments, losses, events, wall-clock time",
+    omits: "symbols, versions and aliases of functions",
+    unseen: "an instant event",
+    form: Form::File(write),
+};
+
+/// Fields of the messages, by the names that the schema gives them.
+mod field {
+    pub const TRACE_PACKET: u64 = 1;
+
+    pub mod packet {
+        pub const CLOCK_SNAPSHOT: u64 = 6;
+        pub const TIMESTAMP: u64 = 8;
+        pub const SEQUENCE_ID: u64 = 10;
+        pub const TRACK_EVENT: u64 = 11;
+        pub const INTERNED_DATA: u64 = 12;
+        pub const SEQUENCE_FLAGS: u64 = 13;
+        pub const DEFAULTS: u64 = 59;
+        pub const TRACK_DESCRIPTOR: u64 = 60;
+    }
+
+    pub mod clock_snapshot {
+        pub const CLOCKS: u64 = 1;
+        pub const PRIMARY_CLOCK: u64 = 2;
+        pub const CLOCK_ID: u64 = 1;
+        pub const CLOCK_TIMESTAMP: u64 = 2;
+    }
+
+    pub mod defaults {
+        pub const TRACK_EVENT: u64 = 11;
+        pub const CLOCK_ID: u64 = 58;
+    }
+
+    pub mod track {
+        pub const UUID: u64 = 1;
+        pub const NAME: u64 = 2;
+        pub const PROCESS: u64 = 3;
+        pub const THREAD: u64 = 4;
+        pub const PARENT: u64 = 5;
+        pub const PROCESS_PID: u64 = 1;
+        pub const PROCESS_COMMAND_LINE: u64 = 2;
+        pub const PROCESS_NAME: u64 = 6;
+        pub const THREAD_PID: u64 = 1;
+        pub const THREAD_TID: u64 = 2;
+        pub const THREAD_NAME: u64 = 5;
+    }
+
+    pub mod event {
+        pub const CATEGORY_IIDS: u64 = 3;
+        pub const ANNOTATION: u64 = 4;
+        pub const TYPE: u64 = 9;
+        pub const NAME_IID: u64 = 10;
+        pub const TRACK: u64 = 11;
+        pub const NAME: u64 = 23;
+        pub const ANNOTATION_UINT: u64 = 3;
+        pub const ANNOTATION_TEXT: u64 = 6;
+        pub const ANNOTATION_NAME: u64 = 10;
+    }
+
+    pub mod interned {
+        pub const CATEGORIES: u64 = 1;
+        pub const NAMES: u64 = 2;
+        pub const IID: u64 = 1;
+        pub const TEXT: u64 = 2;
+    }
+}
+
+const REALTIME: u64 = 1;
+const MONOTONIC: u64 = 3;
+
+const SLICE_BEGIN: u64 = 1;
+const SLICE_END: u64 = 2;
+const INSTANT: u64 = 3;
+
+const STATE_CLEARED: u64 = 1;
+const NEEDS_STATE: u64 = 2;
+
+/// The sequence and the track of what concerns the recording as a whole.
+const WHOLE: u64 = 1;
+
+fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
+    let mut packets = Packets { output, packet: Message::new() };
+    whole(source, &mut packets)?;
+    let nested = source.nested()?;
+    for (place, program) in source.threads.programs.iter().enumerate() {
+        let mut process = Message::new();
+        process.int(field::track::PROCESS_PID, program.number.into()).text(field::track::PROCESS_NAME, &program.name);
+        for argument in &program.command_line {
+            process.text(field::track::PROCESS_COMMAND_LINE, argument);
+        }
+        let mut track = Message::new();
+        track.int(field::track::UUID, program_track(place)).message(field::track::PROCESS, &process);
+        packets.packet.message(field::packet::TRACK_DESCRIPTOR, &track);
+        packets.end(WHOLE)?;
+    }
+    for (location, sequence) in nested.locations().zip(WHOLE + 1..) {
+        let thread = source.threads.thread(location);
+        begin_thread(source, thread, sequence, &mut packets)?;
+        let (named, event) = (HashSet::new(), Message::new());
+        nested.visit(location, &mut Events { source, packets: &mut packets, sequence, named, event })?;
+    }
+    Ok(())
+}
+
+/// Packets on their way out.
+struct Packets<'a> {
+    output: &'a mut dyn Write,
+    packet: Message,
+}
+
+impl Packets<'_> {
+    /// Completes a packet of that sequence and begins the next.
+    fn end(&mut self, sequence: u64) -> io::Result<()> {
+        self.packet.int(field::packet::SEQUENCE_ID, sequence);
+        let mut trace = Message::new();
+        trace.message(field::TRACE_PACKET, &self.packet);
+        self.packet.clear();
+        self.output.write_all(trace.bytes())
+    }
+
+    /// Completes the first packet of a sequence: what it says holds for all that follow.
+    fn begin_sequence(&mut self, sequence: u64) -> io::Result<()> {
+        let (mut event, mut defaults) = (Message::new(), Message::new());
+        event.int(field::event::TRACK, sequence);
+        defaults.message(field::defaults::TRACK_EVENT, &event).int(field::defaults::CLOCK_ID, MONOTONIC);
+        self.packet.message(field::packet::DEFAULTS, &defaults).int(field::packet::SEQUENCE_FLAGS, STATE_CLEARED);
+        self.end(sequence)
+    }
+
+    /// Completes a packet with an event.
+    fn event(&mut self, sequence: u64, time: Timestamp, event: &Message) -> io::Result<()> {
+        self.packet
+            .int(field::packet::TIMESTAMP, time.0)
+            .int(field::packet::SEQUENCE_FLAGS, NEEDS_STATE)
+            .message(field::packet::TRACK_EVENT, event);
+        self.end(sequence)
+    }
+}
+
+/// Clocks, remarks and events.
+fn whole(source: &Source<'_>, packets: &mut Packets<'_>) -> Result<(), ExportError> {
+    let begin = source.header().begin;
+    let mut snapshot = Message::new();
+    for (id, time) in [(MONOTONIC, begin.monotonic.0), (REALTIME, begin.realtime_ns)] {
+        let mut clock = Message::new();
+        clock.int(field::clock_snapshot::CLOCK_ID, id).int(field::clock_snapshot::CLOCK_TIMESTAMP, time);
+        snapshot.message(field::clock_snapshot::CLOCKS, &clock);
+    }
+    snapshot.int(field::clock_snapshot::PRIMARY_CLOCK, MONOTONIC);
+    packets.packet.message(field::packet::CLOCK_SNAPSHOT, &snapshot);
+    packets.end(WHOLE)?;
+
+    let mut track = Message::new();
+    track.int(field::track::UUID, WHOLE).text(field::track::NAME, "rtrace");
+    packets.packet.message(field::packet::TRACK_DESCRIPTOR, &track);
+    packets.begin_sequence(WHOLE)?;
+
+    let mut remark = Message::new();
+    remark.int(field::event::TYPE, INSTANT).text(field::event::NAME, "recording");
+    for (name, text) in remarks(source)? {
+        annotate(&mut remark, name, Value::Text(&text));
+    }
+    packets.event(WHOLE, begin.monotonic, &remark)?;
+    for events in source.events() {
+        for event in events? {
+            packets.event(WHOLE, event.time, &described(&event)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// What happened beside the calls.
+fn described(event: &Event) -> Result<Message, ExportError> {
+    let mut message = Message::new();
+    message.int(field::event::TYPE, INSTANT).text(field::event::NAME, event.kind.name());
+    let detail = serde_json::to_string(&event.kind).map_err(std::io::Error::from)?;
+    annotate(&mut message, "detail", Value::Text(&detail));
+    for (name, id) in [("pid", event.pid), ("tid", event.tid)] {
+        if let Some(id) = id {
+            annotate(&mut message, name, Value::Int(id.into()));
+        }
+    }
+    Ok(message)
+}
+
+/// Names the thread's track, and says what holds for all packets of its sequence.
+fn begin_thread(
+    source: &Source<'_>,
+    thread: &Thread,
+    sequence: u64,
+    packets: &mut Packets<'_>,
+) -> Result<(), ExportError> {
+    let mut descriptor = Message::new();
+    descriptor
+        .int(field::track::THREAD_PID, source.threads.program(thread).number.into())
+        .int(field::track::THREAD_TID, thread.number.into())
+        .text(field::track::THREAD_NAME, &thread.name);
+    let mut track = Message::new();
+    track
+        .int(field::track::UUID, sequence)
+        .int(field::track::PARENT, program_track(thread.program))
+        .message(field::track::THREAD, &descriptor);
+    packets.packet.message(field::packet::TRACK_DESCRIPTOR, &track);
+    Ok(packets.begin_sequence(sequence)?)
+}
+
+/// The track of a process, by its place; tracks of sequences count up from 1.
+fn program_track(place: usize) -> u64 {
+    1 << 32 | place as u64
+}
+
+enum Value<'a> {
+    Int(u64),
+    Text(&'a str),
+}
+
+fn annotate(event: &mut Message, name: &str, value: Value<'_>) {
+    let mut annotation = Message::new();
+    annotation.text(field::event::ANNOTATION_NAME, name);
+    match value {
+        Value::Int(value) => annotation.int(field::event::ANNOTATION_UINT, value),
+        Value::Text(text) => annotation.text(field::event::ANNOTATION_TEXT, text),
+    };
+    event.message(field::event::ANNOTATION, &annotation);
+}
+
+/// Enters and exits of one thread.
+struct Events<'a, 'o> {
+    source: &'a Source<'a>,
+    packets: &'a mut Packets<'o>,
+    sequence: u64,
+    /// Functions that the sequence has names for already; a name's number is its region's id + 1.
+    named: HashSet<RegionId>,
+    event: Message,
+}
+
+impl Events<'_, '_> {
+    /// Names a function where it is first called.
+    fn name(&mut self, region: RegionId) {
+        if !self.named.insert(region) {
+            return;
+        }
+        let mut interned = Message::new();
+        let texts = [
+            (field::interned::CATEGORIES, self.source.library_of(region)),
+            (field::interned::NAMES, self.source.function(region)),
+        ];
+        for (kind, text) in texts {
+            let mut entry = Message::new();
+            entry.int(field::interned::IID, iid(region)).text(field::interned::TEXT, text);
+            interned.message(kind, &entry);
+        }
+        self.packets.packet.message(field::packet::INTERNED_DATA, &interned);
+    }
+
+    fn emit(&mut self, time: Timestamp) -> Result<(), ExportError> {
+        self.packets.event(self.sequence, time, &self.event)?;
+        self.event.clear();
+        Ok(())
+    }
+}
+
+fn iid(region: RegionId) -> u64 {
+    u64::from(region.0) + 1
+}
+
+impl Visitor for Events<'_, '_> {
+    fn enter(&mut self, time: Timestamp, Measured { call, .. }: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+        self.name(call.region);
+        let kind = if is_timed(call) { SLICE_BEGIN } else { INSTANT };
+        self.event.int(field::event::TYPE, kind);
+        self.event.int(field::event::CATEGORY_IIDS, iid(call.region)).int(field::event::NAME_IID, iid(call.region));
+        if !is_timed(call) {
+            annotate(&mut self.event, "ending", Value::Text(call.ending.name()));
+        }
+        self.emit(time)
+    }
+
+    fn leave(&mut self, time: Timestamp, Measured { call, readings }: &Measured) -> Result<(), ExportError> {
+        if !is_timed(call) {
+            return Ok(());
+        }
+        self.event.int(field::event::TYPE, SLICE_END);
+        if call.ending != Ending::Returned {
+            annotate(&mut self.event, "ending", Value::Text(call.ending.name()));
+        }
+        for (metric, reading) in self.source.call_metrics().iter().zip(readings) {
+            annotate(&mut self.event, &metric.name, Value::Int(reading.inclusive));
+        }
+        self.emit(time)
+    }
+}

@@ -1,0 +1,133 @@
+//! The calls of a trace folded by call path.
+//!
+//! Memory grows with the number of distinct call paths, not with that of calls.
+
+use std::collections::HashMap;
+
+use rtrace_model::{Ending, LocationId, Reading, RegionId, Timestamp};
+
+use super::ExportError;
+use super::nesting::Visitor;
+use super::selection::is_timed;
+use super::source::Source;
+use super::spool::Measured;
+
+/// What stands above the root calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Roots {
+    /// Nothing: the threads' calls are folded together.
+    Nothing,
+    /// The process.
+    Process,
+    /// The process, and in it the thread.
+    Thread,
+}
+
+/// One step of a call path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Step {
+    /// A process, by its place among the programs.
+    Program(usize),
+    Thread(LocationId),
+    Function(RegionId),
+}
+
+/// A call path with the calls made on it.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// The path without its last step.
+    pub(super) parent: Option<usize>,
+    pub(super) step: Step,
+    /// Calls by ending, in the order of [`Ending::ALL`].
+    pub(super) endings: [u64; 4],
+    /// Nanoseconds with and without traced callees.
+    pub(super) inclusive: u64,
+    pub(super) exclusive: u64,
+    /// One per call metric.
+    pub(super) readings: Box<[Reading]>,
+}
+
+impl Path {
+    pub(super) fn calls(&self) -> u64 {
+        self.endings.iter().sum()
+    }
+}
+
+/// All call paths; those that a path begins with come before it.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    pub(super) all: Vec<Path>,
+    places: HashMap<(Option<usize>, Step), usize>,
+}
+
+impl Paths {
+    /// Folds the chosen calls.
+    pub(super) fn collect(source: &Source<'_>, roots: Roots) -> Result<Paths, ExportError> {
+        let mut paths = Paths::default();
+        let nested = source.nested()?;
+        for location in nested.locations() {
+            let program = Step::Program(source.threads.thread(location).program);
+            let root = match roots {
+                Roots::Nothing => None,
+                Roots::Process => Some(paths.place(None, program)),
+                Roots::Thread => {
+                    let program = paths.place(None, program);
+                    Some(paths.place(Some(program), Step::Thread(location)))
+                }
+            };
+            nested.visit(location, &mut Folding { paths: &mut paths, root, open: Vec::new() })?;
+        }
+        Ok(paths)
+    }
+
+    /// The steps of a path, the last first.
+    pub(super) fn upward(&self, place: usize) -> impl Iterator<Item = &Path> {
+        std::iter::successors(Some(&self.all[place]), |path| Some(&self.all[path.parent?]))
+    }
+
+    /// The place of the path that is `parent` and one step more.
+    pub(super) fn place(&mut self, parent: Option<usize>, step: Step) -> usize {
+        *self.places.entry((parent, step)).or_insert_with(|| {
+            self.all.push(Path { parent, step, endings: [0; 4], inclusive: 0, exclusive: 0, readings: Box::default() });
+            self.all.len() - 1
+        })
+    }
+}
+
+struct Folding<'p> {
+    paths: &'p mut Paths,
+    root: Option<usize>,
+    open: Vec<usize>,
+}
+
+impl Visitor for Folding<'_> {
+    fn enter(&mut self, _: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+        let parent = self.open.last().copied().or(self.root);
+        self.open.push(self.paths.place(parent, Step::Function(measured.call.region)));
+        Ok(())
+    }
+
+    fn leave(&mut self, _: Timestamp, Measured { call, readings }: &Measured) -> Result<(), ExportError> {
+        let place = self.open.pop().expect("a call is entered before it is left");
+        let path = &mut self.paths.all[place];
+        path.endings[call.ending as usize] += 1;
+        if is_timed(call) {
+            path.inclusive = path.inclusive.saturating_add(call.duration);
+            path.exclusive = path.exclusive.saturating_add(call.exclusive());
+        }
+        if path.readings.len() < readings.len() {
+            path.readings = vec![Reading::default(); readings.len()].into();
+        }
+        for (sum, reading) in path.readings.iter_mut().zip(readings) {
+            sum.inclusive = sum.inclusive.saturating_add(reading.inclusive);
+            sum.child = sum.child.saturating_add(reading.child);
+        }
+        Ok(())
+    }
+}
+
+/// Endings that say something beside the time, with the number of calls that ended so.
+pub(super) fn remarkable(endings: [u64; 4]) -> impl Iterator<Item = (&'static str, u64)> {
+    let remarkable = Ending::ALL.into_iter().zip(endings).filter(|&(ending, _)| ending != Ending::Returned);
+    remarkable.filter(|&(_, calls)| calls > 0).map(|(ending, calls)| (ending.name(), calls))
+}

@@ -1,0 +1,53 @@
+//! What is to be said of a trace as a whole, for formats that have room for it: who recorded what,
+//! what is missing, what was chosen.
+
+use rtrace_model::{EventKind, format_ns};
+
+use super::ExportError;
+use super::source::Source;
+
+/// Most blind windows that are told one by one.
+const MOST_WINDOWS: usize = 100;
+
+/// Remarks as names and texts; names may repeat. The texts are not escaped.
+pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>, ExportError> {
+    let header = source.header();
+    let mut remarks = vec![
+        ("recorder", format!("rtrace {}", header.rtrace_version)),
+        ("host", header.host.clone()),
+        ("kernel", header.kernel.clone()),
+        ("command", header.command_line.join(" ")),
+        ("begin_monotonic_ns", header.begin.monotonic.0.to_string()),
+        ("begin_realtime_ns", header.begin.realtime_ns.to_string()),
+    ];
+    remarks.push(match source.summary() {
+        Some(summary) => ("summary", summary.to_string()),
+        None => ("summary", "the recording did not end, or still runs: the last calls are missing".to_owned()),
+    });
+    for loss in source.losses()? {
+        let of = loss.region.map_or_else(String::new, |region| format!(" of {}", source.function(region)));
+        remarks.push(("loss", format!("{} calls{of}: {}", loss.count, loss.reason.name())));
+    }
+    let mut windows = 0;
+    for events in source.events() {
+        for event in events? {
+            if let EventKind::BlindWindow { library, since } = event.kind {
+                windows += 1;
+                let (from, length) = (source.offset(since), event.time.since(since));
+                if windows <= MOST_WINDOWS {
+                    remarks.push(("blind_window", format!("{library} for {} from {from} ns", format_ns(length))));
+                }
+            }
+        }
+    }
+    if windows > MOST_WINDOWS {
+        remarks.push(("blind_window", format!("and {} more", windows - MOST_WINDOWS)));
+    }
+    for warning in source.warnings() {
+        remarks.push(("warning", warning.to_string()));
+    }
+    if source.is_selection() {
+        remarks.push(("selection", "some calls were left out on export".to_owned()));
+    }
+    Ok(remarks)
+}

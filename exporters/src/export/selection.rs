@@ -1,0 +1,91 @@
+//! Which calls of a trace are exported.
+
+use std::collections::HashSet;
+
+use rtrace_model::{Batch, Call, Ending, LocationId, RegionId, Timestamp};
+
+/// Which calls of a trace are exported; the default is all.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Only calls that ran at this time or later.
+    pub from: Option<Timestamp>,
+    /// Only calls that ran before this time.
+    pub to: Option<Timestamp>,
+    /// Only calls on these locations.
+    pub locations: Option<HashSet<LocationId>>,
+    /// Only calls of these regions.
+    pub regions: Option<HashSet<RegionId>>,
+}
+
+impl Selection {
+    /// Whether the call is one of them; calls that reach into the time span are kept whole.
+    pub fn keeps(&self, call: &Call) -> bool {
+        self.from.is_none_or(|from| call.end() > from || call.start >= from)
+            && self.to.is_none_or(|to| call.start < to)
+            && self.locations.as_ref().is_none_or(|locations| locations.contains(&call.location))
+            && self.regions.as_ref().is_none_or(|regions| regions.contains(&call.region))
+    }
+
+    /// Whether a call may be kept and another that it made be left out, or the other way round.
+    pub(super) fn splits_trees(&self) -> bool {
+        self.regions.is_some() || self.from.is_some() || self.to.is_some()
+    }
+
+    /// Whether no call is left out.
+    pub fn is_all(&self) -> bool {
+        self.locations.is_none() && !self.splits_trees()
+    }
+
+    /// Leaves in a batch what is kept.
+    pub(super) fn apply(&self, batch: Batch) -> Batch {
+        if self.is_all() {
+            return batch;
+        }
+        let kept: Vec<usize> = (0..batch.len()).filter(|&index| self.keeps(&batch[index])).collect();
+        let readings = kept.iter().flat_map(|&index| batch.readings(index)).copied().collect();
+        Batch::measured(kept.iter().map(|&index| batch[index]).collect(), batch.metrics(), readings)
+    }
+}
+
+/// Whether the exit of the call was seen or noticed, so that its duration means something.
+pub(super) fn is_timed(call: &Call) -> bool {
+    call.ending != Ending::Unseen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(start: u64, duration: u64) -> Call {
+        Call {
+            location: LocationId(1),
+            region: RegionId(2),
+            id: 1,
+            parent: 0,
+            depth: 0,
+            start: Timestamp(start),
+            duration,
+            child: 0,
+            ending: Ending::Returned,
+        }
+    }
+
+    #[test]
+    fn calls_that_reach_into_the_span_are_kept() {
+        let span = Selection { from: Some(Timestamp(10)), to: Some(Timestamp(20)), ..Selection::default() };
+        let kept = [call(0, 11), call(10, 0), call(19, 1), call(15, 100), call(0, 100)];
+        let left_out = [call(0, 10), call(9, 1), call(20, 0), call(20, 5)];
+        assert!(kept.iter().all(|call| span.keeps(call)));
+        assert!(!left_out.iter().any(|call| span.keeps(call)));
+    }
+
+    #[test]
+    fn a_batch_keeps_the_readings_of_its_calls() {
+        use rtrace_model::Reading;
+        let reading = |inclusive| Reading { inclusive, child: 0 };
+        let batch = Batch::measured(vec![call(0, 1), call(50, 1)], 1, vec![reading(7), reading(8)]);
+        let late = Selection { from: Some(Timestamp(10)), ..Selection::default() };
+        let kept = late.apply(batch);
+        assert_eq!((kept.len(), kept.readings(0)), (1, [reading(8)].as_slice()));
+    }
+}

@@ -1,0 +1,173 @@
+//! A trace as a format sees it: the chosen calls, and the names of what they refer to.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use rtrace_model::{Batch, LocationId, Metric, Region, RegionId, Timestamp};
+
+use super::nesting::{self, Findings, Visitor};
+use super::paths::Step;
+use super::spool::{Measured, Spool, Spooler};
+use super::threads::{Program, Threads};
+use super::{ExportError, Exported, Selection};
+use crate::TraceSet;
+
+/// Calls between two words on the progress.
+const STEP: u64 = 1 << 16;
+
+/// A stored trace with a selection of its calls.
+///
+/// Derefs to the trace.
+pub(super) struct Source<'a> {
+    trace: &'a TraceSet,
+    pub(super) threads: Threads,
+    selection: &'a Selection,
+    progress: &'a dyn Fn(f64),
+    findings: RefCell<BTreeMap<LocationId, Findings>>,
+}
+
+impl Deref for Source<'_> {
+    type Target = TraceSet;
+
+    fn deref(&self) -> &TraceSet {
+        self.trace
+    }
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(trace: &'a TraceSet, selection: &'a Selection, progress: &'a dyn Fn(f64)) -> Source<'a> {
+        let findings = RefCell::default();
+        Source { trace, threads: Threads::of(trace), selection, progress, findings }
+    }
+
+    /// What was written so far.
+    pub(super) fn exported(&self) -> Exported {
+        self.findings.borrow().values().fold(Exported::default(), |sum, of_location| Exported {
+            calls: sum.calls + of_location.calls,
+            lost_callers: sum.lost_callers + of_location.lost_callers,
+            moved: sum.moved + of_location.moved,
+        })
+    }
+
+    /// Whether calls may be left out of the export.
+    pub(super) fn is_selection(&self) -> bool {
+        !self.selection.is_all()
+    }
+
+    /// The chosen calls as they are stored: roughly in the order of their ends.
+    pub(super) fn batches(&self) -> impl Iterator<Item = Result<Batch, ExportError>> {
+        self.read(1.0).inspect(|batch| {
+            let mut findings = self.findings.borrow_mut();
+            for call in batch.iter().flat_map(|batch| batch.iter()) {
+                findings.entry(call.location).or_default().calls += 1;
+            }
+        })
+    }
+
+    /// The chosen calls thread by thread, callers before callees.
+    pub(super) fn nested(&self) -> Result<Nested<'_>, ExportError> {
+        let mut batches = self.read(0.5).peekable();
+        let metrics = match batches.peek() {
+            Some(Ok(batch)) => batch.metrics(),
+            _ => 0,
+        };
+        let mut spooler = Spooler::new(metrics)?;
+        let mut calls = 0;
+        for batch in batches {
+            let batch = batch?;
+            calls += batch.len() as u64;
+            spooler.add(&batch)?;
+        }
+        Ok(Nested { source: self, spool: spooler.finish()?, calls, visited: Cell::new(0) })
+    }
+
+    /// `share` is the part of the whole work that reading is.
+    fn read(&self, share: f64) -> impl Iterator<Item = Result<Batch, ExportError>> {
+        let batches = self.trace.calls();
+        let whole = self.trace.batches().max(1) as f64;
+        batches.enumerate().map(move |(place, batch)| {
+            (self.progress)(share * place as f64 / whole);
+            Ok(self.selection.apply(batch?))
+        })
+    }
+
+    /// The region's name for people.
+    pub(super) fn function(&self, id: RegionId) -> &str {
+        self.region(id).map_or("not defined", |region| region.name.as_str())
+    }
+
+    /// The name that the linker knows the region by.
+    pub(super) fn symbol(&self, id: RegionId) -> &str {
+        let symbol = |region: &'a Region| Some(region.symbols.first()?.symbol.as_str());
+        self.trace.region(id).and_then(symbol).unwrap_or_else(|| self.function(id))
+    }
+
+    /// Name of the library that the region is in.
+    pub(super) fn library_of(&self, id: RegionId) -> &str {
+        let library = self.region(id).and_then(|region| self.library(region.library));
+        library.map_or("not defined", |library| library.name())
+    }
+
+    /// What a step of a call path is called.
+    pub(super) fn step(&self, step: Step) -> String {
+        let program = |program: &Program| format!("{} ({})", program.name, program.pid);
+        match step {
+            Step::Program(place) => program(&self.threads.programs[place]),
+            Step::Thread(location) => {
+                let thread = self.threads.thread(location);
+                format!("{} ({})", thread.name, thread.tid)
+            }
+            Step::Function(region) => self.function(region).to_owned(),
+        }
+    }
+
+    /// The metrics that calls have readings of, in the order of the readings.
+    pub(super) fn call_metrics(&self) -> &[Metric] {
+        &[]
+    }
+
+    /// Nanoseconds since the recording began.
+    pub(super) fn offset(&self, time: Timestamp) -> u64 {
+        time.since(self.header().begin.monotonic)
+    }
+}
+
+/// The chosen calls of a trace, thread by thread, with callers before callees.
+pub(super) struct Nested<'s> {
+    source: &'s Source<'s>,
+    spool: Spool,
+    calls: u64,
+    /// Calls read so far, for the progress; those read again count again.
+    visited: Cell<u64>,
+}
+
+impl Nested<'_> {
+    /// The locations with calls.
+    pub(super) fn locations(&self) -> impl Iterator<Item = LocationId> {
+        self.spool.locations()
+    }
+
+    /// Visits the enters and exits of one location in their order.
+    pub(super) fn visit<V: Visitor + ?Sized>(
+        &self,
+        location: LocationId,
+        visitor: &mut V,
+    ) -> Result<Findings, ExportError> {
+        let calls = self.calls(location);
+        let findings = nesting::visit(calls, self.source.selection.splits_trees(), visitor)?;
+        self.source.findings.borrow_mut().insert(location, findings);
+        Ok(findings)
+    }
+
+    /// The calls of one location in the order of their enters.
+    pub(super) fn calls(&self, location: LocationId) -> impl Iterator<Item = std::io::Result<Measured>> {
+        self.spool.calls(location).inspect(|_| {
+            let visited = self.visited.get();
+            if visited.is_multiple_of(STEP) {
+                (self.source.progress)(0.5 + 0.5 * (visited as f64 / self.calls as f64).min(1.0));
+            }
+            self.visited.set(visited + 1);
+        })
+    }
+}

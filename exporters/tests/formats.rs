@@ -1,0 +1,127 @@
+//! Every format of the registry on one small trace, compared with files that a person has read.
+//!
+//! The files are in `golden/`; `RTRACE_BLESS=1 cargo test -p rtrace-exporters --test formats` writes
+//! them anew. Binary formats are compared as text that says the same.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod golden;
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use rtrace_exporters::{Destination, ExportError, Exported, FORMATS, Format, Selection, TraceSet, export};
+use rtrace_model::{LocationId, RegionId, Timestamp};
+
+fn write(trace: &TraceSet, format: &Format, selection: &Selection, path: &Path) -> Result<Exported, ExportError> {
+    let destination = Destination::Path { path: path.to_owned(), force: false, owner: None };
+    export(trace, format, selection, &destination, &|part| assert!((0.0..=1.0).contains(&part)))
+}
+
+#[test]
+fn every_format_has_its_golden_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = golden::trace(folder.path());
+    let mut wrong = Vec::new();
+    for format in FORMATS {
+        let path = folder.path().join(format.extension);
+        let exported = write(&trace, format, &Selection::default(), &path).unwrap();
+        assert_eq!(exported.calls, golden::CALLS, "{}", format.name);
+        assert_eq!(exported.moved, 0, "{}", format.name);
+        if !golden::matches(format.name, &golden::readable(format.name, &path)) {
+            wrong.push(format.name);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?} are not as they were: read the difference, then bless it");
+}
+
+#[test]
+fn names_and_extensions_are_unique() {
+    let unique = |of: fn(&Format) -> &str| FORMATS.iter().map(of).collect::<HashSet<_>>().len();
+    assert_eq!(unique(|format| format.name), FORMATS.len());
+    assert_eq!(unique(|format| format.extension), FORMATS.len());
+}
+
+#[test]
+fn the_document_has_the_table_of_the_registry() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/formats.md");
+    let document = fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- table: begin -->\n", "<!-- table: end -->\n");
+    let (before, rest) = document.split_once(begin).unwrap();
+    let (table, after) = rest.split_once(end).unwrap();
+    let expected = golden::table();
+    if golden::blessing() {
+        fs::write(&path, format!("{before}{begin}{expected}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(table, expected, "RTRACE_BLESS=1 writes the table anew");
+    }
+}
+
+#[test]
+fn an_export_never_takes_the_place_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = golden::trace(folder.path());
+    for format in FORMATS {
+        let path = folder.path().join(format.extension);
+        write(&trace, format, &Selection::default(), &path).unwrap();
+        let error = write(&trace, format, &Selection::default(), &path).unwrap_err();
+        assert!(error.to_string().ends_with("it exists"), "{error}");
+        let destination = Destination::Path { path, force: true, owner: None };
+        export(&trace, format, &Selection::default(), &destination, &|_| {}).unwrap();
+    }
+}
+
+#[test]
+fn a_selection_is_kept_by_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = golden::trace(folder.path());
+    let chosen = Selection {
+        from: Some(Timestamp(1_150)),
+        to: Some(Timestamp(1_800)),
+        locations: Some([LocationId(1)].into()),
+        regions: Some([RegionId(0), RegionId(1)].into()),
+    };
+    let expected: u64 =
+        trace.calls().map(|batch| batch.unwrap().iter().filter(|call| chosen.keeps(call)).count() as u64).sum();
+    assert!(expected > 2 && expected < golden::CALLS / 2, "{expected}");
+    for format in FORMATS {
+        let path = folder.path().join(format.extension);
+        let exported = write(&trace, format, &chosen, &path).unwrap();
+        assert_eq!(exported.calls, expected, "{}", format.name);
+    }
+}
+
+#[test]
+fn a_trace_without_calls_can_be_exported() {
+    use rtrace_model::Sink;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, path) = common::begin(folder.path());
+    writer.finish(&common::summary()).unwrap();
+    let trace = TraceSet::open(&path).unwrap();
+    for format in FORMATS {
+        let exported = write(&trace, format, &Selection::default(), &folder.path().join(format.extension)).unwrap();
+        assert_eq!(exported, Exported::default(), "{}", format.name);
+    }
+}
+
+#[test]
+fn an_unfinished_trace_can_be_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = golden::unfinished_trace(folder.path());
+    assert!(trace.summary().is_none());
+    for format in FORMATS {
+        let exported = write(&trace, format, &Selection::default(), &folder.path().join(format.extension)).unwrap();
+        assert_eq!(exported.calls, golden::CALLS, "{}", format.name);
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_names_the_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = golden::trace(folder.path());
+    for format in FORMATS.iter().filter(|format| format.is_stream()) {
+        let error = write(&trace, format, &Selection::default(), Path::new("/dev/full")).unwrap_err();
+        assert!(error.to_string().contains("`/dev/full`: No space left on device"), "{}: {error}", format.name);
+    }
+}

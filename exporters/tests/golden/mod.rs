@@ -1,0 +1,281 @@
+//! The trace that the golden files show, and the comparison with them.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rtrace_exporters::{FORMATS, TraceSet};
+use rtrace_model::{
+    Call, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location, LocationId, Loss, LossReason,
+    Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
+};
+
+use super::common;
+
+/// Calls in the trace.
+pub const CALLS: u64 = 16;
+
+/// Two processes; in the first a thread with recursion and all endings, and a thread whose id is
+/// used again; names that try to break out of every format.
+pub fn trace(folder: &Path) -> TraceSet {
+    record(folder, true)
+}
+
+/// The same, of a recorder that was killed.
+pub fn unfinished_trace(folder: &Path) -> TraceSet {
+    record(folder, false)
+}
+
+fn record(folder: &Path, finish: bool) -> TraceSet {
+    let (mut writer, path) = common::begin(folder);
+    for definition in definitions() {
+        writer.define(&definition).unwrap();
+    }
+    writer.calls(&calls().into()).unwrap();
+    for (time, kind) in [
+        (1_000, EventKind::Armed),
+        (1_300, EventKind::BlindWindow { library: "/usr/lib/libone.so.1".into(), since: Timestamp(1_200) }),
+        (1_400, EventKind::Fork { child: 41 }),
+        (1_900, EventKind::Loss(loss())),
+    ] {
+        writer.event(&common::event(time, kind)).unwrap();
+    }
+    if finish {
+        let ended = |ending| calls().iter().filter(|call| call.ending == ending).count() as u64;
+        let summary = Summary {
+            calls: CALLS,
+            open: ended(Ending::Open),
+            unwound: ended(Ending::Unwound),
+            unseen: ended(Ending::Unseen),
+            locations: 4,
+            regions: 5,
+            blind_windows: 1,
+            losses: vec![loss()],
+            ..common::summary()
+        };
+        writer.finish(&summary).unwrap();
+    } else {
+        common::second();
+        writer.tick().unwrap();
+    }
+    drop(writer);
+    TraceSet::open(&path).unwrap()
+}
+
+fn loss() -> Loss {
+    Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count: 1 }
+}
+
+fn definitions() -> Vec<Definition> {
+    let library = |id, path: &str| {
+        let build_id = Some("c0ffee".into());
+        Definition::Library(Library { id: LibraryId(id), path: path.into(), build_id, device: 1, inode: 2 })
+    };
+    let region = |id, library, name: &str, symbol: &str| {
+        Definition::Region(Region {
+            id: RegionId(id),
+            library: LibraryId(library),
+            name: name.into(),
+            symbols: vec![SymbolName { symbol: symbol.into(), version: None }],
+            file_offset: 0x1000 + u64::from(id) * 16,
+            size: 16,
+            exit: ExitPolicy::RetSite,
+            single_stepped: false,
+        })
+    };
+    let process = |pid, executable: &str| Process { pid, exit_code: Some(0), ..common::process(executable) };
+    let location = |id, pid, tid, start, name: &str| {
+        let (id, start, name) = (LocationId(id), Timestamp(start), name.into());
+        Definition::Location(Location { id, pid, tid, start, end: None, name, calls_entered: Some(9) })
+    };
+    vec![
+        library(0, "/usr/lib/libone.so.1"),
+        library(1, "/opt/lib \"two\", <b>.so"),
+        region(0, 0, "one::outer(int)", "_ZN3one5outerEi"),
+        region(1, 0, "one::inner(std::string const&)", "_ZN3one5innerERKSs"),
+        region(2, 1, "evil;\u{1b}[31m\"name\", </title><b>&\\ {x}\nnext", "evil"),
+        region(3, 1, "recurse", "recurse"),
+        region(4, 1, "unseen_exit", "unseen_exit"),
+        Definition::Process(Process { start: Timestamp(400), ..process(40, "/usr/bin/first") }),
+        Definition::Process(Process {
+            parent: Some(40),
+            start: Timestamp(1_400),
+            ..process(41, "/usr/bin/se;cond \"2\"")
+        }),
+        location(1, 40, 40, 500, "main"),
+        location(2, 40, 44, 600, "work\u{1b}er, \"1\""),
+        location(3, 40, 44, 1_600, "worker again"),
+        location(4, 41, 41, 1_400, "main"),
+    ]
+}
+
+/// The calls in the order of their ends.
+fn calls() -> Vec<Call> {
+    use Ending::{Open, Returned, Unseen, Unwound};
+    let call = |location, id, parent, depth, region, start, end, child, ending| Call {
+        location: LocationId(location),
+        region: RegionId(region),
+        id,
+        parent,
+        depth,
+        start: Timestamp(start),
+        duration: end - start,
+        child,
+        ending,
+    };
+    let mut calls = vec![
+        // A loop, a call without exit, and an exception through two calls.
+        call(1, 1, 0, 0, 0, 1_100, 2_000, 700, Returned),
+        call(1, 2, 1, 1, 1, 1_150, 1_250, 0, Returned),
+        call(1, 3, 1, 1, 1, 1_250, 1_350, 0, Returned),
+        call(1, 4, 1, 1, 1, 1_400, 1_500, 0, Returned),
+        call(1, 5, 1, 1, 4, 1_500, 1_500, 0, Unseen),
+        call(1, 6, 1, 1, 2, 1_550, 1_750, 100, Unwound),
+        call(1, 7, 6, 2, 1, 1_600, 1_700, 0, Unwound),
+        // Recursion, open at the end; the innermost calls take no time at all.
+        call(2, 1, 0, 0, 3, 1_200, 9_000, 7_700, Open),
+        call(2, 2, 1, 1, 3, 1_300, 9_000, 7_600, Open),
+        call(2, 3, 2, 2, 3, 1_400, 9_000, 0, Open),
+        call(2, 4, 3, 3, 3, 1_400, 1_400, 0, Returned),
+        call(2, 5, 3, 3, 3, 1_400, 1_400, 0, Returned),
+        // A thread whose id was used before; call 2 of it was lost.
+        call(3, 1, 0, 0, 0, 1_700, 1_900, 150, Returned),
+        call(3, 3, 2, 2, 1, 1_750, 1_800, 0, Returned),
+        // Another process.
+        call(4, 1, 0, 0, 2, 1_500, 1_501, 0, Returned),
+        call(4, 2, 0, 0, 2, 1_501, 1_502, 0, Returned),
+    ];
+    assert_eq!(calls.len() as u64, CALLS);
+    calls.sort_by_key(|call| (call.end(), std::cmp::Reverse(call.id)));
+    calls
+}
+
+/// Whether golden files shall be written.
+pub fn blessing() -> bool {
+    std::env::var_os("RTRACE_BLESS").is_some()
+}
+
+/// Whether the text is that of the golden file; writes the file when blessing.
+pub fn matches(format: &str, text: &str) -> bool {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{format}.txt"));
+    if blessing() {
+        fs::write(&path, text).unwrap();
+        return true;
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    if expected != text {
+        let line = expected.lines().zip(text.lines()).position(|(expected, found)| expected != found);
+        eprintln!("{}: differs from line {:?} on:\n{text}", path.display(), line.map(|line| line + 1));
+    }
+    expected == text
+}
+
+/// An export as text.
+pub fn readable(format: &str, path: &Path) -> String {
+    match format {
+        "perfetto" => protobuf(&fs::read(path).unwrap()),
+        "pprof" => {
+            let mut profile = Vec::new();
+            flate2::read::GzDecoder::new(fs::File::open(path).unwrap()).read_to_end(&mut profile).unwrap();
+            protobuf(&profile)
+        }
+        "firefox" => {
+            let mut profile = String::new();
+            flate2::read::GzDecoder::new(fs::File::open(path).unwrap()).read_to_string(&mut profile).unwrap();
+            serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(&profile).unwrap()).unwrap()
+        }
+        "arrow" => arrow(path),
+        "otf2" => files(path).iter().fold(String::new(), |text, file| {
+            let name = file.strip_prefix(path).unwrap().display().to_string();
+            format!("{text}{name}\n{}", hexadecimal(&fs::read(file).unwrap()))
+        }),
+        _ => fs::read_to_string(path).unwrap(),
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for (place, line) in bytes.chunks(16).enumerate() {
+        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        let plain: String =
+            line.iter().map(|&byte| if (0x20..0x7f).contains(&byte) { byte as char } else { '.' }).collect();
+        writeln!(text, "  {:04x}: {:48} {plain}", place * 16, hex.join(" ")).unwrap();
+    }
+    text
+}
+
+fn arrow(path: &Path) -> String {
+    let stream = arrow_ipc::reader::StreamReader::try_new(fs::File::open(path).unwrap(), None).unwrap();
+    let schema = stream.schema();
+    let mut metadata: Vec<_> = schema.metadata().iter().collect();
+    metadata.sort();
+    let mut text = format!("{metadata:#?}\n");
+    for batch in stream {
+        let batch = batch.unwrap();
+        for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+            writeln!(text, "{} {:?}\n{column:?}", field.name(), field.data_type()).unwrap();
+        }
+    }
+    text
+}
+
+/// The fields of a message of unknown type: numbers, texts, and messages where bytes can be read as
+/// one.
+fn protobuf(bytes: &[u8]) -> String {
+    fn varint(bytes: &mut &[u8]) -> Option<u64> {
+        let end = bytes.iter().position(|byte| byte & 0x80 == 0)?;
+        let (number, rest) = bytes.split_at(end + 1);
+        *bytes = rest;
+        Some(number.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f)))
+    }
+    fn message(mut bytes: &[u8], indent: usize) -> Option<String> {
+        let mut text = String::new();
+        while !bytes.is_empty() {
+            let key = varint(&mut bytes)?;
+            let (field, pad) = (key >> 3, " ".repeat(indent));
+            match key & 7 {
+                0 => writeln!(text, "{pad}{field}: {}", varint(&mut bytes)?).unwrap(),
+                2 => {
+                    let length = usize::try_from(varint(&mut bytes)?).ok()?;
+                    let (content, rest) = bytes.split_at_checked(length)?;
+                    bytes = rest;
+                    let plain = std::str::from_utf8(content).ok().filter(|text| !text.starts_with(char::is_control));
+                    match (message(content, indent + 2), plain) {
+                        (Some(inner), _) if !inner.is_empty() => {
+                            write!(text, "{pad}{field} {{\n{inner}{pad}}}\n").unwrap()
+                        }
+                        (_, Some(plain)) => writeln!(text, "{pad}{field}: {plain:?}").unwrap(),
+                        _ => writeln!(text, "{pad}{field}: {content:?}").unwrap(),
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(text)
+    }
+    message(bytes, 0).expect("a message")
+}
+
+/// The table of the registry in Markdown.
+pub fn table() -> String {
+    let mut table = String::from(
+        "| format | file | opens in | keeps | leaves out | calls without exit |\n|---|---|---|---|---|---|\n",
+    );
+    for format in FORMATS {
+        let cells = [format.opens_in, format.keeps, format.omits, format.unseen].join(" | ");
+        writeln!(table, "| `{}` | `.{}` | {cells} |", format.name, format.extension).unwrap();
+    }
+    table
+}

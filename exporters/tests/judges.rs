@@ -1,0 +1,113 @@
+//! Other people's readers judge the exports: every call, or the sums of every call path, must be
+//! those of the trace's Parquet files.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
+use rtrace_model::{Call, Definition, Ending, LocationId, Region, RegionId, Sink, SymbolName, Timestamp};
+
+/// Calls on the first thread: an OTF2 file of them has several chunks.
+const MANY: u64 = 60_000;
+
+#[test]
+fn other_readers_find_every_call() {
+    let tests = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests"));
+    let python = tests.join("../target/venv/bin/python");
+    if !python.exists() {
+        println!("skipped: `target/venv` is missing; `cargo xtask test` makes it");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = record(folder.path());
+    let trace = TraceSet::open(&path).unwrap();
+    let exports = folder.path().join("exports");
+    std::fs::create_dir(&exports).unwrap();
+    for format in FORMATS {
+        let destination = Destination::Path { path: exports.join(format.name), force: false, owner: None };
+        let exported = export(&trace, format, &Selection::default(), &destination, &|_| {}).unwrap();
+        assert_eq!((exported.lost_callers, exported.moved), (0, 0), "{}", format.name);
+    }
+    let output =
+        Command::new(python).arg(tests.join("python/read_exports.py")).args([&path, &exports]).output().unwrap();
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Three threads: one makes many calls in loops and recursions, one few, one a call without end.
+fn record(folder: &Path) -> std::path::PathBuf {
+    let (mut writer, path) = common::begin(folder);
+    for definition in common::definitions() {
+        writer.define(&definition).unwrap();
+    }
+    for id in 0..7 {
+        let symbols = vec![SymbolName { symbol: format!("_Z8function{id}v"), version: None }];
+        let region = Region { symbols, name: format!("function{id}"), ..common::region(id) };
+        writer.define(&Definition::Region(region)).unwrap();
+    }
+    for id in 1..4 {
+        writer.define(&Definition::Location(common::location(id))).unwrap();
+    }
+    let mut calls = Vec::new();
+    for (location, number) in [(1, MANY), (2, 1_000), (3, 1)] {
+        calls.extend(nested(location, number));
+    }
+    calls.sort_by_key(|call| (call.end(), std::cmp::Reverse(call.id)));
+    for calls in calls.chunks(10_000) {
+        writer.calls(&calls.to_vec().into()).unwrap();
+    }
+    writer.finish(&rtrace_model::Summary { calls: calls.len() as u64, ..common::summary() }).unwrap();
+    path
+}
+
+/// Calls nested as a sequence of pseudo-random numbers has it, with all endings.
+fn nested(location: u32, number: u64) -> Vec<Call> {
+    let (mut calls, mut open): (Vec<Call>, Vec<usize>) = (Vec::new(), Vec::new());
+    let (mut clock, mut random) = (2_000 + u64::from(location), 88_172_645_463_325_252_u64);
+    let end = |calls: &mut Vec<Call>, open: &mut Vec<usize>, clock: u64| {
+        let Some(place) = open.pop() else { return };
+        calls[place].duration = clock - calls[place].start.0;
+        if let Some(&caller) = open.last() {
+            calls[caller].child += calls[place].duration;
+        }
+    };
+    for id in 1..=number {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        for _ in 0..(random % 7).saturating_sub(3) {
+            clock += random >> 56;
+            end(&mut calls, &mut open, clock);
+        }
+        clock += random >> 48 & 0xff;
+        let unseen = random.is_multiple_of(11);
+        calls.push(Call {
+            location: LocationId(location),
+            region: RegionId((random >> 20) as u32 % 7),
+            id,
+            parent: open.last().map_or(0, |&caller| calls[caller].id),
+            depth: open.len() as u32,
+            start: Timestamp(clock),
+            duration: 0,
+            child: 0,
+            ending: match random >> 32 & 0xf {
+                _ if unseen => Ending::Unseen,
+                0 => Ending::Unwound,
+                _ => Ending::Returned,
+            },
+        });
+        if !unseen && open.len() < 5 {
+            open.push(calls.len() - 1);
+        }
+    }
+    for &place in &open {
+        calls[place].ending = Ending::Open;
+    }
+    while !open.is_empty() {
+        end(&mut calls, &mut open, clock + 1_000);
+    }
+    calls
+}

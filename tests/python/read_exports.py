@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Reads the exports of a trace with other people's readers and compares every call, or every call path's sums, with
+the trace's Parquet files.
+
+usage: read_exports.py TRACE FOLDER
+
+FOLDER holds an export NAME of each format NAME. Prints a line for each reader that is not installed. The trace must
+have no losses.
+"""
+
+import csv
+import gzip
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree
+from collections import Counter
+from pathlib import Path
+
+import polars
+import pyarrow
+import pyarrow.dataset
+import pyarrow.parquet
+
+TRACE, EXPORTS = Path(sys.argv[1]), Path(sys.argv[2])
+READERS = {}
+
+
+def reader(name):
+    def register(read):
+        READERS[name] = read
+        return read
+
+    return register
+
+
+def rows(path):
+    return pyarrow.dataset.dataset(path).to_table().to_pylist()
+
+
+REGIONS = {row["region"]: row for row in rows(TRACE / "regions.parquet")}
+NAMES = {region: row["name"] for region, row in REGIONS.items()}
+SYMBOLS = {region: row["symbols"][0]["symbol"] for region, row in REGIONS.items()}
+LOCATIONS = {row["location"]: row for row in rows(TRACE / "locations.parquet")}
+PROCESSES = {row["pid"]: row for row in rows(TRACE / "processes.parquet")}
+CALLS = sorted(rows(TRACE / "calls"), key=lambda call: (call["location"], call["call"]))
+BEGIN = json.loads((TRACE / "trace.json").read_text())["header"]["begin"]["monotonic"]
+TIMED = [call for call in CALLS if call["ending"] != "unseen"]
+
+
+def end(call):
+    return call["start_ns"] + call["duration_ns"]
+
+
+def with_paths():
+    """Each call's path of functions, the root first."""
+    paths = {}
+    for call in CALLS:
+        above = paths[call["location"], call["parent"]] if call["parent"] else ()
+        paths[call["location"], call["call"]] = (*above, NAMES[call["region"]])
+    return paths
+
+
+PATHS = with_paths()
+COUNTS, TIMES, INCLUSIVE = Counter(), Counter(), Counter()
+for call in CALLS:
+    path = PATHS[call["location"], call["call"]]
+    COUNTS[path] += 1
+    TIMES[path] += call["duration_ns"] - call["child_ns"]
+    INCLUSIVE[path] += call["duration_ns"]
+TIMES = +TIMES
+
+
+def same(found, expected):
+    """Compares counters or lists and shows little of a difference."""
+    found, expected = Counter(found), Counter(expected)
+    if found != expected:
+        raise AssertionError(f"unexpected {list((found - expected).items())[:3]}, missing {list((expected - found).items())[:3]}")
+
+
+def intervals(calls=CALLS, offset=0):
+    """Thread, function, begin, end and depth of each call."""
+    for call in calls:
+        thread = LOCATIONS[call["location"]]["tid"]
+        yield thread, NAMES[call["region"]], call["start_ns"] - offset, end(call) - offset, call["depth"]
+
+
+@reader("otf2")
+def otf2(path):
+    output = subprocess.run(["otf2-print", path / "traces.otf2"], capture_output=True, text=True, check=True)
+    assert not output.stderr, output.stderr
+    events = Counter(line.split()[0] for line in output.stdout.splitlines() if line.startswith(("ENTER", "LEAVE")))
+    same(events, {"ENTER": len(CALLS), "LEAVE": len(CALLS)})
+    script = Path(__file__).with_name("read_otf2.py")
+    output = subprocess.run(["/usr/bin/python3", script, path / "traces.otf2"], capture_output=True, text=True, check=True)
+    assert not output.stderr, output.stderr
+    expected = (
+        (call["location"], NAMES[call["region"]], SYMBOLS[call["region"]], call["start_ns"], end(call), call["depth"], call["ending"])
+        for call in CALLS
+    )
+    same(map(tuple, json.loads(output.stdout)), expected)
+
+
+@reader("perfetto")
+def perfetto(path):
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
+
+    trace = proto.Trace.FromString(path.read_bytes())
+    threads, sequences, stacks, found = {}, {}, {}, []
+    for packet in trace.packet:
+        sequence = packet.trusted_packet_sequence_id
+        if packet.HasField("track_descriptor"):
+            threads[packet.track_descriptor.uuid] = packet.track_descriptor.thread.tid
+        if packet.HasField("trace_packet_defaults"):
+            assert packet.sequence_flags & 1 and packet.trace_packet_defaults.timestamp_clock_id == 3
+            sequences[sequence] = (packet.trace_packet_defaults.track_event_defaults.track_uuid, {})
+        if not packet.HasField("track_event") or packet.track_event.HasField("name"):
+            continue
+        track, names = sequences[sequence]
+        names.update({name.iid: name.name for name in packet.interned_data.event_names})
+        event, stack = packet.track_event, stacks.setdefault(track, [])
+        name = names.get(event.name_iid)
+        if event.type == event.TYPE_SLICE_BEGIN:
+            stack.append((name, packet.timestamp))
+        elif event.type == event.TYPE_SLICE_END:
+            name, begin = stack.pop()
+            found.append((threads[track], name, begin, packet.timestamp, len(stack)))
+        elif event.type == event.TYPE_INSTANT:
+            found.append((threads[track], name, packet.timestamp, packet.timestamp, len(stack)))
+    assert not any(stacks.values())
+    same(found, intervals())
+
+
+@reader("chrome")
+def chrome(path):
+    trace = json.loads(path.read_text())
+    nanoseconds = lambda micros: round(micros * 1000)
+    found = []
+    for event in trace["traceEvents"]:
+        if event["ph"] not in "Xi" or event["cat"] == "rtrace":
+            continue
+        begin = nanoseconds(event["ts"])
+        stop = begin + nanoseconds(event.get("dur", 0))
+        found.append((event["tid"], event["name"], begin, stop))
+    same(found, (interval[:4] for interval in intervals(offset=BEGIN)))
+
+
+@reader("speedscope")
+def speedscope(path):
+    profile = json.loads(path.read_text())
+    frames, found = profile["shared"]["frames"], []
+    for thread in profile["profiles"]:
+        assert thread["unit"] == "nanoseconds"
+        tid, stack, now = int(re.search(r"\((\d+)\)$", thread["name"])[1]), [], thread["startValue"]
+        for event in thread["events"]:
+            assert now <= event["at"] <= thread["endValue"]
+            now = event["at"]
+            if event["type"] == "O":
+                stack.append((event["frame"], now))
+            else:
+                frame, begin = stack.pop()
+                assert frame == event["frame"]
+                found.append((tid, frames[frame]["name"], begin, now, len(stack)))
+        assert not stack
+    same(found, intervals(offset=BEGIN))
+
+
+COLUMNS = ["location", "call", "parent", "depth", "start_ns", "duration_ns", "child_ns", "ending"]
+
+
+def columns(rows, convert=lambda name, value: value):
+    return ((*(convert(name, row[name]) for name in COLUMNS), row["tid"], row["function"]) for row in rows)
+
+
+def expected_columns():
+    for call in CALLS:
+        yield (*(call[name] for name in COLUMNS), LOCATIONS[call["location"]]["tid"], NAMES[call["region"]])
+
+
+@reader("csv")
+def comma_separated(path):
+    with path.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
+        line.update({name: int(line[name]) for name in [*COLUMNS[:-1], "tid"]})
+    same(columns(lines), expected_columns())
+    assert polars.read_csv(path).height == len(CALLS)
+
+
+@reader("jsonl")
+def json_lines(path):
+    lines = [json.loads(line) for line in path.open()]
+    assert lines[0]["type"] == "recording"
+    same(columns(line for line in lines if line["type"] == "call"), expected_columns())
+
+
+@reader("arrow")
+def arrow(path):
+    with pyarrow.ipc.open_stream(path) as stream:
+        same(columns(stream.read_all().to_pylist()), expected_columns())
+    same(columns(polars.read_ipc_stream(path).iter_rows(named=True)), expected_columns())
+
+
+@reader("folded")
+def folded(path):
+    found = Counter()
+    for line in path.open():
+        stack, time = line.rsplit(" ", 1)
+        _process, _thread, *functions = stack.split(";")
+        found[tuple(functions)] += int(time)
+    same(found, TIMES)
+
+
+@reader("pprof")
+def pprof(path):
+    """Decodes the few messages of profile.proto by their field numbers."""
+
+    def fields(data):
+        place = 0
+
+        def varint():
+            nonlocal place
+            value = shift = 0
+            while True:
+                byte = data[place]
+                place += 1
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80:
+                    return value
+
+        while place < len(data):
+            key = varint()
+            if key & 7 == 0:
+                yield key >> 3, varint()
+            else:
+                assert key & 7 == 2
+                length = varint()
+                place += length
+                yield key >> 3, data[place - length : place]
+
+    def numbers(data):
+        values, value, shift = [], 0, 0
+        for byte in data:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                values.append(value)
+                value = shift = 0
+        return values
+
+    profile = list(fields(gzip.decompress(path.read_bytes())))
+    of = lambda number: [value for field, value in profile if field == number]
+    texts = [text.decode() for text in of(6)]
+    assert [[texts[name] for _, name in fields(kind)] for kind in of(1)] == [["calls", "count"], ["time", "nanoseconds"]]
+    functions = {f[1]: texts[f[2]] for f in map(dict, map(fields, of(5)))}
+    lines = {location[1]: dict(fields(location[4]))[1] for location in map(dict, map(fields, of(4)))}
+    counts, times = Counter(), Counter()
+    for sample in map(dict, map(fields, of(2))):
+        stack = tuple(functions[lines[location]] for location in reversed(numbers(sample[1])))
+        calls, time = numbers(sample[2])
+        counts[stack] += calls
+        times[stack] += time
+    same(counts, COUNTS)
+    same(+times, TIMES)
+
+
+@reader("firefox")
+def firefox(path):
+    profile = json.loads(gzip.decompress(path.read_bytes()))
+    found = Counter()
+    for thread in profile["threads"]:
+        texts, stacks, paths = thread["stringArray"], thread["stackTable"], []
+        for frame, prefix in zip(stacks["frame"], stacks["prefix"], strict=True):
+            name = texts[thread["funcTable"]["name"][thread["frameTable"]["func"][frame]]]
+            paths.append((*(paths[prefix] if prefix is not None else ()), name))
+        samples = thread["samples"]
+        assert samples["time"] == sorted(samples["time"])
+        for stack, weight in zip(samples["stack"], samples["weight"], strict=True):
+            if stack is not None:
+                found[paths[stack]] += round(weight * 1_000_000)
+    same(+found, TIMES)
+
+
+@reader("callgrind")
+def callgrind(path):
+    output = subprocess.run(["callgrind_annotate", "--threshold=100", path], capture_output=True, text=True, check=True)
+    found = {}
+    for line in output.stdout.splitlines():
+        if match := re.match(r"\s*([\d,]+) .*PROGRAM TOTALS", line):
+            assert int(match[1].replace(",", "")) == sum(TIMES.values()), line
+        elif match := re.match(r"\s*([\d,]+) \(.*?\)\s+\?\?\?:(.*) \[", line):
+            found[match[2]] = int(match[1].replace(",", ""))
+    expected = Counter()
+    for functions, time in TIMES.items():
+        expected[functions[-1]] += time
+    same(found, expected)
+
+
+@reader("flamegraph")
+def flamegraph(path):
+    image = xml.etree.ElementTree.parse(path).getroot()
+    titles = [title.text for title in image.iter("{http://www.w3.org/2000/svg}title")]
+    # Boxes below a tenth of a pixel are left out.
+    whole = sum(TIMES.values())
+    times = Counter()
+    for functions, time in TIMES.items():
+        times.update({functions[:depth]: time for depth in range(1, len(functions) + 1)})
+    processes = len({LOCATIONS[call["location"]]["pid"] for call in CALLS})
+    assert processes == 1, "paths of several processes are drawn apart"
+    assert len(titles) == processes + sum(time * 1200 / whole >= 0.1 for time in times.values()), len(titles)
+
+
+@reader("dot")
+def dot(path):
+    output = subprocess.run(["dot", "-Tjson0", path], capture_output=True, text=True, check=True)
+    assert not output.stderr, output.stderr
+    graph = json.loads(output.stdout)
+    labels = [node["label"].split("\\n") for node in graph["objects"]]
+    found = {label[0]: int(label[2].split()[0]) for label in labels}
+    expected, pairs = Counter(), Counter()
+    for functions, calls in COUNTS.items():
+        expected[functions[-1]] += calls
+        if len(functions) > 1:
+            pairs[functions[-2:]] += calls
+    same(found, expected)
+    found = {
+        (labels[edge["tail"]][0], labels[edge["head"]][0]): int(edge["label"].split()[0]) for edge in graph["edges"]
+    }
+    same(found, pairs)
+
+
+@reader("event-flow")
+def event_flow(path):
+    output = subprocess.run(["dot", "-Tjson0", path], capture_output=True, text=True, check=True)
+    assert not output.stderr, output.stderr
+    graph = json.loads(output.stdout)
+    assert all(node.get("label") for node in graph["objects"])
+
+
+def main():
+    for name, read in READERS.items():
+        try:
+            read(EXPORTS / name)
+        except (FileNotFoundError, ModuleNotFoundError) as missing:
+            print(f"skipped: no reader of {name}: {missing}")
+        except Exception as error:
+            raise SystemExit(f"{name}: {error!r}") from error
+    unread = {path.name for path in EXPORTS.iterdir()} - set(READERS)
+    assert unread <= {"event-flow-code"}, unread
+
+
+main()

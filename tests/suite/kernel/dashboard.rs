@@ -1,0 +1,102 @@
+//! The live view on a terminal, as people use it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use rtrace_model::Ending;
+use tempfile::TempDir;
+
+use crate::common::recording::Recording;
+use crate::common::rtrace::Waiting;
+use crate::common::skip::Turn;
+use crate::common::target::{Flavour, Target};
+use crate::common::terminal::{Terminal, quoted};
+
+fn rtrace(arguments: &str) -> String {
+    format!("{} {arguments}", quoted(Path::new(env!("CARGO_BIN_EXE_rtrace"))))
+}
+
+#[test]
+fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("blocks"));
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("trace");
+    let options: Vec<String> = target.selection().iter().map(|word| quoted(Path::new(word))).collect();
+    let attach = rtrace(&format!("attach -p {} {} -o {}", waiting.pid(), options.join(" "), quoted(&trace)));
+    let Some(terminal) = Terminal::start(120, 40, &attach) else { return };
+
+    terminal.wait_for("0 calls");
+    waiting.go();
+    let functions = terminal.wait_for("leaf");
+    assert!(functions.contains(" 1 call ") && functions.contains("0 lost"), "{functions}");
+    terminal.press("3");
+    let threads = terminal.wait_for(" visit\n");
+    assert!(threads.contains("in right now"), "{threads}");
+
+    terminal.resize(20, 5);
+    terminal.press("1");
+    terminal.wait_for("leaf");
+    terminal.resize(120, 40);
+    for (key, text) in [("2", "call path"), ("4", "last 1.0 s"), ("5", "callers"), ("6", "probed"), ("7", "armed")] {
+        terminal.press(key);
+        terminal.wait_for(text);
+    }
+    terminal.press("e");
+    terminal.wait_for("trace.functions-1.csv");
+    terminal.press("q");
+    let end = terminal.wait_for("status 0");
+    assert!(end.contains("2 calls of") && end.contains("1 unfinished"), "{end}");
+
+    let told = waiting.finish();
+    assert!(told.status.success());
+    let recording = Recording::open(&trace);
+    assert_eq!(recording.calls().filter(|call| call.ending == Ending::Open).count(), 1);
+    let functions = fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();
+    assert!(functions.lines().any(|line| line.starts_with("1,") && line.ends_with(",leaf")), "{functions}");
+}
+
+#[test]
+fn a_stored_trace_has_the_same_views() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("trace");
+    crate::common::rtrace::record(&target.selection(), &target.command("nested"), &trace);
+    let recording = Recording::open(&trace);
+    let Some(terminal) = Terminal::start(100, 30, &rtrace(&format!("tui {}", quoted(&trace)))) else { return };
+    terminal.wait_for(&format!(" {} calls", recording.summary().calls));
+    terminal.press("e");
+    terminal.wait_for("trace.functions-1.csv");
+    let shown = fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();
+    let report = crate::common::rtrace::command().arg("report").arg(&trace).args(["--format", "csv"]).output().unwrap();
+    assert_same_figures(&shown, &String::from_utf8(report.stdout).unwrap());
+    terminal.press("2");
+    terminal.wait_for("call path, all threads");
+    terminal.press("]");
+    terminal.wait_for("to ");
+    terminal.press("q");
+    terminal.wait_for("status 0");
+}
+
+/// Every figure of the view is in the report, to the digit. No name in it holds a comma.
+fn assert_same_figures(shown: &str, report: &str) {
+    let rows = |text: &str| -> HashMap<String, HashMap<String, String>> {
+        let mut lines = text.lines();
+        let titles: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let row = |line: &str| -> HashMap<String, String> {
+            titles.iter().zip(line.split(',')).map(|(title, value)| (title.to_string(), value.to_owned())).collect()
+        };
+        lines.map(row).map(|row| (row["function"].clone(), row)).collect()
+    };
+    let (shown, report) = (rows(shown), rows(report));
+    assert_eq!(shown.len(), report.len());
+    assert!(!shown.is_empty());
+    for (function, figures) in &shown {
+        for (title, value) in figures {
+            assert_eq!(report[function].get(title), Some(value), "{title} of {function}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What the live view needs from outside: the size of a trace, and files beside it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::fchown;
+use std::path::{Path, PathBuf};
+
+use rtrace::privilege;
+use rtrace_model::RegionId;
+use rtrace_tui::Host;
+
+/// Files of one kind beside a trace, at the most.
+const MOST_FILES: u32 = 10_000;
+
+/// The place of a trace directory.
+pub struct Beside<'a>(pub &'a Path);
+
+impl Host for Beside<'_> {
+    fn size(&self) -> Option<u64> {
+        size(self.0).ok()
+    }
+
+    fn save(&self, kind: &str, extension: &str, content: &str) -> io::Result<String> {
+        let (path, mut file) = create(self.0, kind, extension)?;
+        if let Some(owner) = privilege::invoker() {
+            fchown(&file, Some(owner.uid), Some(owner.gid))?;
+        }
+        file.write_all(content.as_bytes())?;
+        Ok(path.display().to_string())
+    }
+
+    fn muted(&self, _: &BTreeSet<RegionId>) {}
+}
+
+/// The first free name; an existing file, or a link that somebody put there, is left alone.
+fn create(trace: &Path, kind: &str, extension: &str) -> io::Result<(PathBuf, fs::File)> {
+    let name = trace.file_name().unwrap_or(trace.as_os_str()).to_string_lossy();
+    for number in 1..MOST_FILES {
+        let path = trace.with_file_name(format!("{name}.{kind}-{number}.{extension}"));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created.map(|file| (path, file)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Bytes of the files in a folder and its folders.
+fn size(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // A file may have been renamed meanwhile.
+        let Ok(metadata) = entry.metadata() else { continue };
+        bytes += if metadata.is_dir() { size(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn files_beside_a_trace_do_not_replace_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("a.rtrace");
+        fs::create_dir_all(trace.join("calls")).unwrap();
+        fs::write(trace.join("calls/1"), "12345").unwrap();
+        let beside = Beside(&trace);
+        assert_eq!(beside.size(), Some(5));
+        let names = ["one", "two"].map(|content| beside.save("screen", "txt", content).unwrap());
+        assert!(names[0].ends_with("/a.rtrace.screen-1.txt") && names[1].ends_with("/a.rtrace.screen-2.txt"));
+        assert_eq!(names.map(|name| fs::read_to_string(name).unwrap()), ["one", "two"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! `rtrace tui`: the live view on a stored trace.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use rtrace::replay::{replay, whole};
+use rtrace_exporters::Trace;
+use rtrace_tui::{Handle, Range};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::Outcome;
+use super::args::Tui;
+use super::beside::Beside;
+use super::message::Hint as _;
+
+/// Time between two looks at what the user wants.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Time between two looks at whether a recording has grown, if reading it took no longer.
+const GROWTH_PERIOD: Duration = Duration::from_secs(2);
+
+/// Shows the trace until the user leaves.
+pub fn tui(options: &Tui) -> anyhow::Result<Outcome> {
+    let directory = &options.directory;
+    let trace = Trace::open(directory)?;
+    if !rtrace_tui::is_possible() {
+        let error = anyhow!("failed to show `{}`: there is no terminal to show it on", directory.display());
+        return Err(error).hint("rtrace report prints tables");
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
+    }
+    let handle = rtrace_tui::stored(directory.display().to_string(), range(&trace)?);
+    std::thread::scope(|scope| {
+        let player = scope.spawn(|| {
+            let played = play(directory, trace, &handle, &stop);
+            if played.is_err() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            played
+        });
+        let shown = rtrace_tui::run(&handle, &Beside(directory), &stop);
+        stop.store(true, Ordering::Relaxed);
+        let played = player.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        shown.context("failed to show the trace")?;
+        played
+    })?;
+    Ok(Outcome::Complete)
+}
+
+fn range(trace: &Trace) -> anyhow::Result<Range> {
+    let (from, to) = whole(trace)?;
+    Ok(Range { from, to })
+}
+
+/// Fills the view with the range that the user wants, again when that changes or the trace grows.
+fn play(directory: &Path, mut trace: Trace, handle: &Handle, stop: &AtomicBool) -> anyhow::Result<()> {
+    let mut shown = None;
+    let mut next_look = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        if trace.summary().is_none() && Instant::now() >= next_look {
+            trace = Trace::open(directory)?;
+            handle.grow(range(&trace)?);
+        }
+        let wanted = handle.wanted();
+        if wanted == shown {
+            std::thread::sleep(PERIOD);
+            continue;
+        }
+        let Some(range) = wanted else { return Ok(()) };
+        let begun = Instant::now();
+        let mut sink = handle.replay(range);
+        let goes_on = |share: f64| {
+            handle.say(format!("reading {:.0} %", share * 100.0));
+            !stop.load(Ordering::Relaxed) && handle.wanted() == wanted
+        };
+        if replay(&trace, (range.from, range.to), &mut sink, goes_on)? {
+            handle.show(&sink);
+            handle.say(if trace.summary().is_some() { "stored" } else { "growing" });
+            shown = wanted;
+        }
+        next_look = Instant::now() + GROWTH_PERIOD.max(2 * begun.elapsed());
+    }
+    Ok(())
+}

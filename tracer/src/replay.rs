@@ -1,0 +1,232 @@
+//! A stored trace, told again to a sink as if it happened now: calls in the order of their ends,
+//! and, at steps of time, those that ran then.
+
+use std::cmp::Reverse;
+
+use rtrace_exporters::{Error, Trace};
+use rtrace_model::{
+    Batch, Call, ClockAnchor, Definition, Ending, Event, EventKind, Sink, SinkError, Summary, Timestamp,
+};
+
+/// Steps that a range is told in, and the least length of one in nanoseconds.
+const STEPS: u64 = 400;
+const SHORTEST_STEP: u64 = 1_000_000;
+
+/// Why a trace could not be told to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Read(#[from] Error),
+    /// The sink could not go on.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+/// From the begin of the recording to its end, or to the last call of one that is not finished.
+///
+/// # Errors
+/// The last calls cannot be read.
+pub fn whole(trace: &Trace) -> Result<(Timestamp, Timestamp), Error> {
+    let begin = trace.header().begin.monotonic;
+    let end = match trace.summary() {
+        Some(summary) => summary.end.monotonic,
+        None => {
+            let last = trace.calls().next_back().transpose()?;
+            last.iter().flat_map(|batch| batch.iter()).map(Call::end).max().unwrap_or(begin)
+        }
+    };
+    Ok((begin, end.max(begin)))
+}
+
+/// Tells the calls that ended after `from` and until `to`. `goes_on` is asked now and then; `false`
+/// ends the telling. Returns whether it came to its end.
+///
+/// # Errors
+/// The trace cannot be read, or the sink fails.
+pub fn replay(
+    trace: &Trace,
+    (from, to): (Timestamp, Timestamp),
+    sink: &mut dyn Sink,
+    goes_on: impl Fn(f64) -> bool,
+) -> Result<bool, ReplayError> {
+    define(trace, sink)?;
+    for events in trace.events() {
+        for event in events?.iter().filter(|event| is_told(event, from, to)) {
+            sink.event(event)?;
+        }
+    }
+    let step = (to.since(from) / STEPS).max(SHORTEST_STEP);
+    // Looking for the calls of a range takes about as long as telling them.
+    let Some(long) = Long::find(trace, (from, to), step, |share| goes_on(share / 2.0))? else { return Ok(false) };
+    let mut told = from;
+    let batches = trace.calls().count().max(1);
+    for (number, batch) in trace.calls().enumerate() {
+        if !goes_on(0.5 + number as f64 / batches as f64 / 2.0) {
+            return Ok(false);
+        }
+        let mut calls = batch?.into_calls();
+        calls.retain(|call| call.end() > from && call.end() <= to);
+        calls.sort_unstable_by_key(|call| (call.end(), Reverse(call.id)));
+        let mut rest = calls.as_slice();
+        while let Some(first) = rest.first() {
+            if first.end().since(told) >= step {
+                told = Timestamp(first.end().0 - first.end().since(told) % step);
+                sink.running(told, &long.at(told))?;
+            }
+            let (now, later) = rest.split_at(rest.partition_point(|call| call.end().since(told) < step));
+            sink.calls(&Batch::from(now.to_vec()))?;
+            rest = later;
+        }
+    }
+    sink.running(to, &long.at(to))?;
+    sink.finish(&summary(trace, to)?)?;
+    Ok(true)
+}
+
+fn define(trace: &Trace, sink: &mut dyn Sink) -> Result<(), SinkError> {
+    sink.begin(trace.header())?;
+    trace.libraries().iter().try_for_each(|library| sink.define(&Definition::Library(library.clone())))?;
+    trace.regions().iter().try_for_each(|region| sink.define(&Definition::Region(region.clone())))?;
+    trace.processes().iter().try_for_each(|process| sink.define(&Definition::Process(process.clone())))?;
+    trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))
+}
+
+/// What was left out is true of every range.
+fn is_told(event: &Event, from: Timestamp, to: Timestamp) -> bool {
+    let is_lasting = matches!(event.kind, EventKind::Refused { .. } | EventKind::Attached { .. });
+    is_lasting || (event.time >= from && event.time <= to)
+}
+
+/// The summary, or what is known of a recording without one.
+fn summary(trace: &Trace, to: Timestamp) -> Result<Summary, Error> {
+    if let Some(summary) = trace.summary() {
+        return Ok(summary.clone());
+    }
+    let end = ClockAnchor { monotonic: to, ..ClockAnchor::default() };
+    Ok(Summary { losses: trace.losses()?, end, ..Summary::default() })
+}
+
+/// Calls that may run at a step, by location and begin.
+struct Long(Vec<Call>);
+
+impl Long {
+    /// Finds them; absent where that was not to go on.
+    fn find(
+        trace: &Trace,
+        (from, to): (Timestamp, Timestamp),
+        step: u64,
+        goes_on: impl Fn(f64) -> bool,
+    ) -> Result<Option<Long>, Error> {
+        let mut long: Vec<Call> = Vec::new();
+        let batches = trace.calls().count().max(1);
+        for (number, batch) in trace.calls().enumerate() {
+            if !goes_on(number as f64 / batches as f64) {
+                return Ok(None);
+            }
+            let runs =
+                |call: &&Call| call.start < to && call.end() > from && (call.duration >= step || call.end() > to);
+            long.extend(batch?.iter().filter(runs).copied());
+        }
+        long.sort_unstable_by_key(|call| (call.location, call.id));
+        Ok(Some(Long(long)))
+    }
+
+    /// Those that run at a time, as a live recording tells them. Callers come before their callees,
+    /// as they have lower ids.
+    fn at(&self, time: Timestamp) -> Vec<Call> {
+        let runs = |call: &&Call| call.start <= time && call.end() > time;
+        let open = |call: &Call| Call { duration: time.since(call.start), ending: Ending::Open, ..*call };
+        let mut running: Vec<Call> = self.0.iter().filter(runs).map(open).collect();
+        running.dedup_by_key(|call| (call.location, call.id));
+        running
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_exporters::TraceWriter;
+    use rtrace_model::{Header, Location, LocationId, RegionId};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[derive(Default)]
+    struct Told {
+        calls: Vec<u64>,
+        running: Vec<(u64, Vec<u64>)>,
+        finished: bool,
+    }
+
+    impl Sink for Told {
+        fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
+            self.calls.extend(batch.iter().map(|call| call.id));
+            Ok(())
+        }
+
+        fn running(&mut self, time: Timestamp, calls: &[Call]) -> Result<(), SinkError> {
+            self.running.push((time.0 / MS, calls.iter().map(|call| call.id).collect()));
+            Ok(())
+        }
+
+        fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
+            self.finished = true;
+            Ok(())
+        }
+    }
+
+    fn call(id: u64, parent: u64, start: u64, end: u64) -> Call {
+        Call {
+            location: LocationId(1),
+            region: RegionId(0),
+            id,
+            parent,
+            depth: u32::from(parent > 0),
+            start: Timestamp(start * MS),
+            duration: (end - start) * MS,
+            child: 0,
+            ending: Ending::Returned,
+        }
+    }
+
+    fn stored(folder: &TempDir) -> Trace {
+        let path = folder.path().join("trace");
+        let mut writer = TraceWriter::create(&path, None).unwrap();
+        writer.begin(&Header::default()).unwrap();
+        let (pid, tid, start, name) = (1, 1, Timestamp(0), String::new());
+        let location = Location { id: LocationId(1), pid, tid, start, end: None, name, calls_entered: None };
+        writer.define(&Definition::Location(location)).unwrap();
+        let calls = vec![call(2, 1, 10, 20), call(3, 1, 30, 180), call(1, 0, 0, 190), call(4, 0, 195, 200)];
+        writer.calls(&calls.into()).unwrap();
+        let end = ClockAnchor { monotonic: Timestamp(200 * MS), realtime_ns: 0 };
+        writer.finish(&Summary { end, ..Summary::default() }).unwrap();
+        Trace::open(&path).unwrap()
+    }
+
+    #[test]
+    fn calls_come_in_the_order_of_their_ends_with_what_runs_between() {
+        let folder = TempDir::new().unwrap();
+        let trace = stored(&folder);
+        let mut told = Told::default();
+        let range = whole(&trace).unwrap();
+        assert_eq!(range, (Timestamp(0), Timestamp(200 * MS)));
+        assert!(replay(&trace, range, &mut told, |_| true).unwrap() && told.finished);
+        assert_eq!(told.calls, [2, 3, 1, 4]);
+        assert_eq!(told.running, [(20, vec![1]), (180, vec![1]), (190, vec![]), (200, vec![]),]);
+    }
+
+    #[test]
+    fn a_range_has_what_ended_in_it_and_what_ran_at_its_end() {
+        let folder = TempDir::new().unwrap();
+        let trace = stored(&folder);
+        let mut told = Told::default();
+        replay(&trace, (Timestamp(15 * MS), Timestamp(100 * MS)), &mut told, |_| true).unwrap();
+        assert_eq!(told.calls, [2]);
+        assert_eq!(told.running.last(), Some(&(100, vec![1, 3])));
+        assert!(!replay(&trace, (Timestamp(0), Timestamp(1)), &mut told, |_| false).unwrap());
+    }
+}

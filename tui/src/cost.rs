@@ -1,0 +1,113 @@
+//! What the live view costs: a feed of a million calls a second from 1,000 threads and 13,000
+//! functions, and a frame of each view on it. Run with
+//! `cargo test --release -p rtrace-tui -- --ignored --nocapture cost`.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use rtrace_model::{Batch, Call, Ending, LocationId, RegionId, Sink as _, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::app::App;
+use crate::live::live;
+use crate::state::Costs;
+use crate::state::tests::{location, region};
+use crate::theme::Theme;
+use crate::view;
+
+const FUNCTIONS: u32 = 13_000;
+const THREADS: u32 = 1_000;
+/// Calls in 5 ms, the time between two readings of the rings.
+const BATCH: u64 = 5_000;
+const STEP: u64 = 5_000_000;
+
+/// Calls of one reading: four threads ran in it, each with trees of a root, ten callees and ten
+/// callees of each of these.
+fn batch(number: u64, ids: &mut [u64]) -> (Vec<Call>, Vec<Call>) {
+    let (mut calls, mut running) = (Vec::new(), Vec::new());
+    for turn in 0..4 {
+        let thread = (number * 4 + turn) as u32 % THREADS;
+        let id = &mut ids[thread as usize];
+        let mut time = number * STEP;
+        let call = |id: u64, parent: u64, depth: u32, kind: u64, start: u64, end: u64, child: u64| Call {
+            location: LocationId(thread + 1),
+            // Few functions are called often, all sometimes.
+            region: RegionId(((kind + u64::from(thread) * 13) % u64::from(FUNCTIONS)) as u32),
+            id,
+            parent,
+            depth,
+            start: Timestamp(start),
+            duration: end - start,
+            child,
+            ending: Ending::Returned,
+        };
+        while (calls.len() as u64) < BATCH * (turn + 1) / 4 {
+            *id += 1;
+            let (root, begin) = (*id, time);
+            for middle in 0..10 {
+                *id += 1;
+                let (caller, since) = (*id, time);
+                for leaf in 0..10 {
+                    *id += 1;
+                    time += 300 + leaf * 7;
+                    calls.push(call(*id, caller, 2, leaf + 2, time - 250, time, 0));
+                }
+                time += 100;
+                calls.push(call(caller, root, 1, middle % 3 + 20, since, time, 2_500));
+            }
+            time += 50;
+            calls.push(call(root, 0, 0, 1, begin, time, 30_000));
+        }
+        running.push(Call { ending: Ending::Open, ..call(*id + 1, 0, 0, 1, time, time + 1, 0) });
+    }
+    (calls, running)
+}
+
+/// CPU time of this thread: whatever else the machine does.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+}
+
+#[test]
+#[ignore = "a measurement, for a release build on an idle machine"]
+fn cost() {
+    let (mut sink, handle) = live("bench", Costs::default());
+    for id in 0..FUNCTIONS {
+        sink.define(&region(id, &format!("library_function_number_{id}"))).unwrap();
+    }
+    for id in 1..=THREADS {
+        sink.define(&location(id, "worker")).unwrap();
+    }
+    let mut ids = vec![0; THREADS as usize];
+    let (mut fed, mut fed_in) = (0, Duration::ZERO);
+    for number in 0..1_000 {
+        let (calls, running) = batch(number, &mut ids);
+        fed += calls.len() as u64;
+        let begun = cpu_time();
+        sink.calls(&Batch::from(calls)).unwrap();
+        if number % 50 == 49 {
+            sink.running(Timestamp((number + 1) * STEP), &running).unwrap();
+        }
+        fed_in += cpu_time() - begun;
+    }
+    println!("sink: {:.1} ns per call over {fed} calls", fed_in.as_nanos() as f64 / fed as f64);
+
+    let theme = Theme::of_environment(|_| Some("C.UTF-8".to_owned()));
+    let mut app = App::new("bench", theme);
+    let mut terminal = Terminal::new(TestBackend::new(200, 60)).unwrap();
+    for key in ['1', '2', '3', '4', '5', '6', '7'] {
+        handle.look(|state| app.press(KeyEvent::from(KeyCode::Char(key)), state));
+        let begun = cpu_time();
+        const TICKS: u32 = 20;
+        for _ in 0..TICKS {
+            handle.look(|state| app.arrange(state));
+            terminal.draw(|frame| handle.look(|state| view::draw(frame, &mut app, state))).unwrap();
+        }
+        let tick = (cpu_time() - begun) / TICKS;
+        // Four ticks a second.
+        println!("{:?}: {tick:?} per tick, {:.2} % of a core", app.view, tick.as_secs_f64() * 400.0);
+    }
+}

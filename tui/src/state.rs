@@ -1,0 +1,374 @@
+//! What is known of a recording at this moment. It knows no screen: views look at it.
+//!
+//! Everything is bounded, whatever the program does: functions by the plan, call paths and calls on
+//! the timeline by a number, threads by forgetting those that have ended, calls that wait for their
+//! callers by not waiting any longer.
+
+pub mod function;
+pub mod history;
+pub mod lanes;
+pub mod log;
+pub mod paths;
+pub mod thread;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use rtrace_model::{
+    Call, Definition, Event, EventKind, LibraryId, Location, LocationId, Loss, Region, RegionId, Summary, Timestamp,
+};
+
+use self::function::Function;
+use self::history::{History, SLOTS};
+use self::log::Log;
+use self::paths::{Figures, Paths};
+use self::thread::{Settle, Thread};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Call paths that are told apart, of all threads together.
+const MOST_PATHS: usize = 1 << 18;
+
+/// Threads that are kept while there are some that have ended.
+const MOST_THREADS: usize = 4096;
+
+/// Calls kept for the timelines of all threads together, of each class of durations.
+const MOST_BARS: usize = 1 << 16;
+
+/// Calls of a thread that may wait for their callers.
+const MOST_PENDING: usize = 1 << 20;
+
+/// How long after its end a call may arrive behind later ones: readings of two rings.
+const STRAGGLING: u64 = 20_000_000;
+
+/// After this time a caller that is not known is lost.
+const LOST_AFTER: u64 = SECOND;
+
+/// The time that a state is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// From the begin of a recording until now.
+    Live,
+    /// A part of a stored trace.
+    Range {
+        /// Its begin.
+        from: Timestamp,
+        /// Its end.
+        to: Timestamp,
+    },
+}
+
+/// What is known.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// What of the recording is looked at.
+    pub span: Span,
+    /// Begin of the recording, or of the range.
+    pub begin: Timestamp,
+    /// The latest time heard of.
+    pub now: Timestamp,
+    /// Calls that ended.
+    pub calls: u64,
+    /// Their last minute.
+    pub history: History,
+    /// Events, refusals, losses.
+    pub log: Log,
+    /// What is said at the end.
+    pub summary: Option<Summary>,
+    /// Nanoseconds that tracing has cost the program, about; absent where costs are not known.
+    pub overhead: Option<f64>,
+    functions: Vec<Option<Function>>,
+    libraries: BTreeMap<LibraryId, Arc<str>>,
+    threads: BTreeMap<LocationId, Thread>,
+    /// Threads that have ended, the first first: these may be forgotten.
+    ended: VecDeque<LocationId>,
+    threads_seen: u64,
+    merged: Paths,
+    room: usize,
+    bars: usize,
+    /// What a call of a region costs in nanoseconds, where that was foreseen.
+    costs: Costs,
+}
+
+/// A slot of time, by the time since the begin, and the calls met that ended in it.
+#[derive(Default)]
+struct SlotOfTime {
+    number: u64,
+    times: std::ops::Range<u64>,
+    calls: u64,
+}
+
+/// What calls cost the traced program, in nanoseconds, by region.
+#[derive(Clone, Debug, Default)]
+pub struct Costs(HashMap<RegionId, u64, FixedState>);
+
+impl FromIterator<(RegionId, u64)> for Costs {
+    fn from_iter<I: IntoIterator<Item = (RegionId, u64)>>(costs: I) -> Costs {
+        Costs(costs.into_iter().collect())
+    }
+}
+
+impl State {
+    /// Nothing is known yet.
+    pub fn new(span: Span, costs: Option<Costs>) -> State {
+        let (begin, now) = match span {
+            Span::Live => (Timestamp(0), Timestamp(0)),
+            Span::Range { from, to } => (from, to),
+        };
+        State {
+            span,
+            begin,
+            now,
+            calls: 0,
+            history: History::default(),
+            log: Log::default(),
+            summary: None,
+            overhead: costs.is_some().then_some(0.0),
+            functions: Vec::new(),
+            libraries: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            ended: VecDeque::new(),
+            threads_seen: 0,
+            merged: Paths::default(),
+            room: MOST_PATHS,
+            bars: MOST_BARS,
+            costs: costs.unwrap_or_default(),
+        }
+    }
+
+    /// The recording began.
+    pub fn begin(&mut self, time: Timestamp) {
+        if self.span == Span::Live {
+            (self.begin, self.now) = (time, time);
+        }
+    }
+
+    /// Takes in a definition.
+    pub fn define(&mut self, definition: &Definition) {
+        match definition {
+            Definition::Region(region) => self.define_region(region),
+            Definition::Library(library) => {
+                self.libraries.insert(library.id, Arc::from(library.name()));
+            }
+            Definition::Location(location) => self.define_location(location),
+            Definition::Process(_) | Definition::Metric(_) => {}
+        }
+    }
+
+    fn define_region(&mut self, region: &Region) {
+        let Region { id, library, exit, size, .. } = *region;
+        let index = id.index();
+        if self.functions.len() <= index {
+            self.functions.resize_with(index + 1, || None);
+        }
+        match &mut self.functions[index] {
+            Some(known) => known.name = Arc::from(region.name.as_str()),
+            none => {
+                let mut function = Function::new(id, &region.name, library, exit, size);
+                function.cost = self.costs.0.get(&id).copied().unwrap_or(0);
+                *none = Some(function);
+            }
+        }
+    }
+
+    fn define_location(&mut self, location: &Location) {
+        if location.end.is_some() {
+            self.ended.push_back(location.id);
+        }
+        match self.threads.get_mut(&location.id) {
+            Some(thread) => thread.location.clone_from(location),
+            None => {
+                self.threads_seen += 1;
+                self.threads.insert(location.id, Thread::new(location.clone()));
+                self.forget_threads();
+                self.bars = MOST_BARS / self.threads.len().max(1);
+            }
+        }
+    }
+
+    /// Of threads that have ended only the sums stay, where there are many.
+    fn forget_threads(&mut self) {
+        while self.threads.len() > MOST_THREADS {
+            let Some(id) = self.ended.pop_front() else { return };
+            self.settle_thread(id, Settle::ALL);
+            let Some(thread) = self.threads.remove(&id) else { continue };
+            for node in thread.paths.nodes() {
+                self.merged.figures(node.merged).add(node.figures);
+            }
+            self.room += thread.paths.nodes().len() - 1;
+        }
+    }
+
+    /// Takes in calls that ended.
+    pub fn add(&mut self, calls: &[Call]) {
+        let slot_length = self.slot_length();
+        let mut slot = SlotOfTime::default();
+        let mut cost = 0;
+        for of_thread in calls.chunk_by(|a, b| a.location == b.location) {
+            let location = of_thread[0].location;
+            if let Some(thread) = self.threads.get_mut(&location) {
+                of_thread.iter().for_each(|call| thread.add(call, self.bars));
+            }
+            for call in of_thread {
+                let end = call.end();
+                let since = end.since(self.begin);
+                if !slot.times.contains(&since) {
+                    self.history.add_calls(slot.number, slot.calls);
+                    let number = since / slot_length;
+                    slot = SlotOfTime { number, times: number * slot_length..(number + 1) * slot_length, calls: 0 };
+                }
+                slot.calls += 1;
+                self.now = self.now.max(end);
+                if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
+                    function.add(call, slot.number);
+                    cost += function.cost;
+                }
+            }
+            self.settle_crowd(location);
+        }
+        self.history.add_calls(slot.number, slot.calls);
+        self.calls += calls.len() as u64;
+        if let Some(overhead) = &mut self.overhead {
+            *overhead += cost as f64;
+        }
+    }
+
+    fn settle_crowd(&mut self, location: LocationId) {
+        let Some(thread) = self.threads.get(&location) else { return };
+        if thread.pending() >= MOST_PENDING {
+            self.settle_thread(location, Settle::ALL);
+        } else if thread.is_crowded() {
+            let before = Timestamp(self.now.0.saturating_sub(STRAGGLING));
+            self.settle_thread(location, Settle { before, lost_before: Timestamp(0) });
+        }
+    }
+
+    fn settle_thread(&mut self, location: LocationId, until: Settle) {
+        let Some(thread) = self.threads.get_mut(&location) else { return };
+        let functions = &mut self.functions;
+        thread.settle(until, &mut self.merged, &mut self.room, |region, inclusive| {
+            if let Some(Some(function)) = functions.get_mut(region.index()) {
+                function.inclusive = function.inclusive.saturating_add(inclusive);
+            }
+        });
+    }
+
+    fn settle(&mut self, until: Settle) {
+        let waiting: Vec<LocationId> =
+            self.threads.iter().filter(|(_, thread)| thread.is_unsettled()).map(|(&id, _)| id).collect();
+        for location in waiting {
+            self.settle_thread(location, until);
+        }
+    }
+
+    /// Takes in what runs at a time: calls whose callers are among it wait no longer.
+    pub fn running(&mut self, time: Timestamp, calls: &[Call]) {
+        self.now = self.now.max(time);
+        for thread in self.threads.values_mut() {
+            thread.running.clear();
+        }
+        for of_thread in calls.chunk_by(|a, b| a.location == b.location) {
+            if let Some(thread) = self.threads.get_mut(&of_thread[0].location) {
+                thread.running.extend_from_slice(of_thread);
+            }
+        }
+        let before = |length| Timestamp(time.0.saturating_sub(length));
+        self.settle(Settle { before: before(STRAGGLING), lost_before: before(LOST_AFTER) });
+    }
+
+    /// Takes in an event.
+    pub fn happened(&mut self, event: &Event) {
+        self.log.add(event);
+        match &event.kind {
+            EventKind::Armed => self.begin(event.time),
+            EventKind::Loss(Loss { region: Some(region), count, .. }) => {
+                if let Some(Some(function)) = self.functions.get_mut(region.index()) {
+                    function.lost += count;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The recording, or the replay of a range, has ended: nothing more will come.
+    pub fn finish(&mut self, summary: &Summary) {
+        self.settle(Settle::ALL);
+        self.log.conclude(summary);
+        self.summary = Some(summary.clone());
+        if self.span == Span::Live {
+            self.threads.values_mut().for_each(|thread| thread.running.clear());
+        }
+    }
+
+    /// Length of a slot of time in nanoseconds.
+    pub fn slot_length(&self) -> u64 {
+        match self.span {
+            Span::Live => SECOND,
+            Span::Range { from, to } => (to.since(from) / SLOTS + 1).max(1),
+        }
+    }
+
+    /// The slot that is not over yet.
+    pub fn slot(&self) -> u64 {
+        self.now.since(self.begin) / self.slot_length()
+    }
+
+    /// Nanoseconds from the begin until now.
+    pub fn elapsed(&self) -> u64 {
+        self.now.since(self.begin)
+    }
+
+    /// Calls per second: live in the last whole second, else on average.
+    pub fn rate(&self, calls: u64, history: &History) -> f64 {
+        match (self.span, self.slot().checked_sub(1)) {
+            (Span::Live, Some(last)) if self.summary.is_none() => history.calls(last) as f64,
+            (Span::Live, None) => 0.0,
+            _ => calls as f64 * SECOND as f64 / self.elapsed().max(1) as f64,
+        }
+    }
+
+    /// The functions with probes, by id.
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().flatten()
+    }
+
+    /// The function of that id.
+    pub fn function(&self, id: RegionId) -> Option<&Function> {
+        self.functions.get(id.index())?.as_ref()
+    }
+
+    /// The name of a library, not escaped; empty where it is not known.
+    pub fn library(&self, id: LibraryId) -> &str {
+        self.libraries.get(&id).map_or("", |name| name)
+    }
+
+    /// The threads that are kept, by id.
+    pub fn threads(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.values()
+    }
+
+    /// The thread of that id.
+    pub fn thread(&self, id: LocationId) -> Option<&Thread> {
+        self.threads.get(&id)
+    }
+
+    /// Threads with calls, also those that are forgotten.
+    pub fn threads_seen(&self) -> u64 {
+        self.threads_seen
+    }
+
+    /// The call paths of all threads together with their figures.
+    pub fn merged_paths(&self) -> (&Paths, Vec<Figures>) {
+        let mut figures: Vec<Figures> = self.merged.nodes().iter().map(|node| node.figures).collect();
+        for thread in self.threads.values() {
+            for node in thread.paths.nodes() {
+                figures[node.merged as usize].add(node.figures);
+            }
+        }
+        (&self.merged, figures)
+    }
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,179 @@
+//! What is known of one function.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use rtrace_model::{Call, Ending, ExitPolicy, Latency, LibraryId, LocationId, RegionId, Timestamp};
+
+use super::history::History;
+
+/// Slowest calls that are kept of each function.
+const SLOWEST: usize = 8;
+
+/// A region with its calls so far. Times in nanoseconds, as `rtrace report` defines them.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its id.
+    pub region: RegionId,
+    /// Its name, not escaped.
+    pub name: Arc<str>,
+    /// Its library.
+    pub library: LibraryId,
+    /// How its exits are seen.
+    pub exit: ExitPolicy,
+    /// Size of its code in bytes.
+    pub size: u64,
+    /// What a call costs the program in nanoseconds, about; 0 where that is not known.
+    pub cost: u64,
+    /// Calls of any ending.
+    pub calls: u64,
+    /// Calls whose exit could not be observed.
+    pub unseen: u64,
+    /// Calls that were left by an exception or a jump.
+    pub unwound: u64,
+    /// Time in its calls that are not nested in another one of them, as far as callers are known.
+    pub inclusive: u64,
+    /// Time in its calls without traced callees.
+    pub exclusive: u64,
+    /// Calls known to be lost.
+    pub lost: u64,
+    /// Its last minute.
+    pub history: History,
+    timed: u64,
+    sum: u64,
+    max: Option<u64>,
+    latency: Latency,
+    percentiles: Cell<Percentiles>,
+    slowest: Vec<Slow>,
+}
+
+/// A call worth to be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// Its duration in nanoseconds.
+    pub duration: u64,
+    /// Of it, time in traced callees.
+    pub child: u64,
+    /// Its begin.
+    pub start: Timestamp,
+    /// Its thread.
+    pub location: LocationId,
+    /// Its id on that thread.
+    pub call: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Percentiles {
+    /// Number of durations they are of.
+    timed: u64,
+    p50: u64,
+    p99: u64,
+}
+
+impl Function {
+    /// A region without calls.
+    pub fn new(region: RegionId, name: &str, library: LibraryId, exit: ExitPolicy, size: u64) -> Function {
+        Function {
+            region,
+            name: Arc::from(name),
+            library,
+            exit,
+            size,
+            cost: 0,
+            calls: 0,
+            unseen: 0,
+            unwound: 0,
+            inclusive: 0,
+            exclusive: 0,
+            lost: 0,
+            history: History::default(),
+            timed: 0,
+            sum: 0,
+            max: None,
+            latency: Latency::default(),
+            percentiles: Cell::default(),
+            slowest: Vec::new(),
+        }
+    }
+
+    /// Adds a call that ended in a slot of time; its inclusive time is added when its callers are
+    /// known.
+    pub fn add(&mut self, call: &Call, slot: u64) {
+        self.calls += 1;
+        if call.ending == Ending::Unseen {
+            self.unseen += 1;
+            self.history.add(slot, None);
+            return;
+        }
+        self.exclusive = self.exclusive.saturating_add(call.exclusive());
+        if call.ending == Ending::Open {
+            self.history.add(slot, None);
+            return;
+        }
+        self.unwound += u64::from(call.ending == Ending::Unwound);
+        self.history.add(slot, Some(call.duration));
+        self.timed += 1;
+        self.sum = self.sum.saturating_add(call.duration);
+        self.max = self.max.max(Some(call.duration));
+        self.latency.record(call.duration);
+        if self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|last| last.duration < call.duration) {
+            self.note_slow(call);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&mut self, call: &Call) {
+        let Call { duration, child, start, location, id, .. } = *call;
+        let place = self.slowest.partition_point(|slow| slow.duration >= duration);
+        self.slowest.insert(place, Slow { duration, child, start, location, call: id });
+        self.slowest.truncate(SLOWEST);
+    }
+
+    /// The mean duration.
+    pub fn mean(&self) -> Option<u64> {
+        self.sum.checked_div(self.timed)
+    }
+
+    /// The longest duration.
+    pub fn max(&self) -> Option<u64> {
+        self.max
+    }
+
+    /// The duration that half of the calls do not exceed.
+    pub fn p50(&self) -> Option<u64> {
+        self.percentiles(0).map(|of| of.p50)
+    }
+
+    /// The duration that one call in a hundred exceeds.
+    pub fn p99(&self) -> Option<u64> {
+        self.percentiles(0).map(|of| of.p99)
+    }
+
+    /// About [`p50`](Function::p50), to sort by: not computed anew for each call.
+    pub fn about_p50(&self) -> Option<u64> {
+        self.percentiles(self.timed / 32).map(|of| of.p50)
+    }
+
+    /// About [`p99`](Function::p99), to sort by: not computed anew for each call.
+    pub fn about_p99(&self) -> Option<u64> {
+        self.percentiles(self.timed / 32).map(|of| of.p99)
+    }
+
+    /// Percentiles that miss at most so many of the last durations.
+    fn percentiles(&self, missing: u64) -> Option<Percentiles> {
+        let max = self.max?;
+        let known = self.percentiles.get();
+        if self.timed - known.timed <= missing {
+            return Some(known);
+        }
+        let of = |percent| self.latency.percentile(percent).unwrap_or(max).min(max);
+        let fresh = Percentiles { timed: self.timed, p50: of(50.0), p99: of(99.0) };
+        self.percentiles.set(fresh);
+        Some(fresh)
+    }
+
+    /// The calls that took longest, the longest first.
+    pub fn slowest(&self) -> &[Slow] {
+        &self.slowest
+    }
+}

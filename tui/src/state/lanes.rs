@@ -1,0 +1,94 @@
+//! The last calls of a thread, for a timeline.
+//!
+//! A thread may end a million calls a second, and a picture of the last minute needs the few long
+//! ones among them. So calls are kept by how long they took, as many of each class: the longer, the
+//! further back.
+
+use std::collections::VecDeque;
+
+use rtrace_model::{Call, RegionId};
+
+/// Durations in nanoseconds at which the next class begins.
+const LIMITS: [u64; CLASSES - 1] = [10_000, 100_000, 1_000_000, 10_000_000];
+const CLASSES: usize = 5;
+
+/// A call as a bar of a timeline. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bar {
+    /// Its begin.
+    pub start: u64,
+    /// Its duration.
+    pub duration: u64,
+    /// The function.
+    pub region: RegionId,
+    /// Number of calls it is nested in.
+    pub depth: u32,
+}
+
+impl Bar {
+    /// Its end.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.duration)
+    }
+}
+
+impl From<&Call> for Bar {
+    fn from(call: &Call) -> Bar {
+        Bar { start: call.start.0, duration: call.duration, region: call.region, depth: call.depth }
+    }
+}
+
+/// The last calls of one thread.
+#[derive(Clone, Debug, Default)]
+pub struct Lanes([VecDeque<Bar>; CLASSES]);
+
+impl Lanes {
+    /// Adds a call that ended; `most` are kept of each class.
+    pub fn add(&mut self, call: &Call, most: usize) {
+        let class = LIMITS.iter().take_while(|&&limit| call.duration >= limit).count();
+        let bars = &mut self.0[class];
+        while bars.len() >= most.max(1) {
+            bars.pop_front();
+        }
+        bars.push_back(Bar::from(call));
+    }
+
+    /// The calls kept that touch a span of time, the longest classes first, each newest first.
+    pub fn within(&self, from: u64, to: u64) -> impl Iterator<Item = &Bar> {
+        self.0.iter().rev().flat_map(move |bars| {
+            // They are in the order of their ends, nearly: threads move between CPUs.
+            let newest = bars.iter().rev().take_while(move |bar| bar.end() >= from);
+            newest.filter(move |bar| bar.start <= to)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtrace_model::{Ending, LocationId, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn long_calls_are_kept_longer_than_short_ones() {
+        let mut lanes = Lanes::default();
+        let call = |start, duration| Call {
+            location: LocationId(1),
+            region: RegionId(0),
+            id: 1,
+            parent: 0,
+            depth: 0,
+            start: Timestamp(start),
+            duration,
+            child: 0,
+            ending: Ending::Returned,
+        };
+        lanes.add(&call(0, 50_000_000), 3);
+        for number in 0..10 {
+            lanes.add(&call(60_000_000 + number * 100, 50), 3);
+        }
+        let kept: Vec<u64> = lanes.within(0, u64::MAX).map(|bar| bar.start).collect();
+        assert_eq!(kept, [0, 60_000_900, 60_000_800, 60_000_700]);
+        assert_eq!(lanes.within(55_000_000, 60_000_750).count(), 1);
+    }
+}

@@ -1,0 +1,206 @@
+//! Whole states fed with scripted calls.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use rtrace_model::{Ending, ExitPolicy, Library, LossReason};
+
+use super::*;
+use crate::state::paths::{Label, PathIndex, ROOT};
+
+const MS: u64 = 1_000_000;
+
+pub fn region(id: u32, name: &str) -> Definition {
+    Definition::Region(Region {
+        id: RegionId(id),
+        library: LibraryId(0),
+        name: name.to_owned(),
+        symbols: Vec::new(),
+        file_offset: 0,
+        size: 64,
+        exit: ExitPolicy::Uretprobe,
+        single_stepped: false,
+    })
+}
+
+pub fn library(path: &str) -> Definition {
+    Definition::Library(Library { id: LibraryId(0), path: path.to_owned(), build_id: None, device: 0, inode: 0 })
+}
+
+pub fn location(id: u32, name: &str) -> Definition {
+    Definition::Location(Location {
+        id: LocationId(id),
+        pid: 4711,
+        tid: 4710 + id,
+        start: Timestamp(0),
+        end: None,
+        name: name.to_owned(),
+        calls_entered: None,
+    })
+}
+
+/// A call on thread 1: id, parent, region, begin and end in milliseconds, time in callees.
+pub fn call(id: u64, parent: u64, region: u32, (start, end): (u64, u64), child: u64) -> Call {
+    Call {
+        location: LocationId(1),
+        region: RegionId(region),
+        id,
+        parent,
+        depth: u32::from(parent > 0),
+        start: Timestamp(start * MS),
+        duration: (end - start) * MS,
+        child: child * MS,
+        ending: Ending::Returned,
+    }
+}
+
+fn state() -> State {
+    let mut state = State::new(Span::Live, None);
+    state.begin(Timestamp(0));
+    for definition in [library("/lib/libz.so.1"), region(0, "solve"), region(1, "step"), location(1, "main")] {
+        state.define(&definition);
+    }
+    state
+}
+
+fn inclusive(state: &State, region: u32) -> u64 {
+    state.function(RegionId(region)).unwrap().inclusive / MS
+}
+
+/// Paths as `caller/callee calls inclusive`, inclusive time in milliseconds.
+fn paths(state: &State) -> Vec<String> {
+    let (paths, figures) = state.merged_paths();
+    let name = |label: Label| match label {
+        Label::Region(region) => state.function(region).unwrap().name.to_string(),
+        other => format!("{other:?}"),
+    };
+    let path = |mut node: PathIndex| {
+        let mut names = Vec::new();
+        while node != ROOT {
+            names.push(name(paths.node(node).label));
+            node = paths.node(node).parent;
+        }
+        names.reverse();
+        names.join("/")
+    };
+    let mut lines: Vec<String> = (1..figures.len() as u32)
+        .map(|node| {
+            let of = figures[node as usize];
+            format!("{} {} {}", path(node), of.calls, of.inclusive / MS)
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn callees_find_their_callers_when_these_end() {
+    let mut state = state();
+    state.add(&[call(2, 1, 1, (10, 20), 0), call(4, 3, 0, (32, 38), 0), call(3, 1, 1, (30, 40), 6)]);
+    state.add(&[call(1, 0, 0, (0, 50), 20), call(5, 0, 1, (60, 61), 0)]);
+    assert_eq!(paths(&state), Vec::<String>::new());
+    state.finish(&Summary::default());
+    assert_eq!(paths(&state), ["solve 1 50", "solve/step 2 20", "solve/step/solve 1 6", "step 1 1"]);
+    // Nested in itself, time counts once.
+    assert_eq!((inclusive(&state, 0), inclusive(&state, 1)), (50, 21));
+    assert_eq!(state.function(RegionId(0)).unwrap().exclusive / MS, 36);
+    assert_eq!(state.thread(LocationId(1)).unwrap().traced / MS, 51);
+}
+
+#[test]
+fn a_glance_at_what_runs_tells_callers_that_have_not_ended() {
+    let mut state = state();
+    let open = Call { ending: Ending::Open, ..call(1, 0, 0, (0, 100), 0) };
+    state.add(&[call(2, 1, 1, (10, 20), 0), call(3, 1, 1, (95, 99), 0)]);
+    state.running(Timestamp(100 * MS), &[open]);
+    // What has just ended waits: an earlier call may be on its way.
+    assert_eq!(paths(&state), ["solve 0 0", "solve/step 1 10"]);
+    state.running(Timestamp(200 * MS), &[open]);
+    assert_eq!(paths(&state), ["solve 0 0", "solve/step 2 14"]);
+    state.add(&[call(1, 0, 0, (0, 300), 14)]);
+    state.running(Timestamp(400 * MS), &[]);
+    assert_eq!(paths(&state), ["solve 1 300", "solve/step 2 14"]);
+    assert_eq!(state.thread(LocationId(1)).unwrap().pending(), 0);
+}
+
+#[test]
+fn calls_around_a_move_to_another_cpu_may_change_places() {
+    let mut state = state();
+    state.add(&[call(1, 0, 0, (0, 50), 20), call(2, 1, 1, (10, 20), 0)]);
+    state.running(Timestamp(500 * MS), &[]);
+    assert_eq!(paths(&state), ["solve 1 50", "solve/step 1 10"]);
+}
+
+#[test]
+fn a_caller_that_never_comes_is_lost_after_a_while() {
+    let mut state = state();
+    state.add(&[call(3, 2, 1, (10, 20), 0)]);
+    state.running(Timestamp(500 * MS), &[]);
+    assert_eq!(paths(&state), Vec::<String>::new());
+    state.running(Timestamp(2_000 * MS), &[]);
+    assert_eq!(paths(&state), ["LostCaller 0 10", "LostCaller/step 1 10"]);
+    assert_eq!(inclusive(&state, 1), 10);
+}
+
+#[test]
+fn endings_count_as_in_a_report() {
+    let mut state = state();
+    let unseen = Call { ending: Ending::Unseen, ..call(1, 0, 0, (0, 0), 0) };
+    let unwound = Call { ending: Ending::Unwound, ..call(2, 0, 0, (1, 4), 0) };
+    let open = Call { ending: Ending::Open, ..call(3, 0, 0, (5, 9), 0) };
+    state.add(&[unseen, unwound, open]);
+    state.finish(&Summary::default());
+    let function = state.function(RegionId(0)).unwrap();
+    assert_eq!((function.calls, function.unseen, function.unwound), (3, 1, 1));
+    assert_eq!((function.inclusive / MS, function.exclusive / MS), (7, 7));
+    assert_eq!((function.mean(), function.p99(), function.max()), (Some(3 * MS), Some(3 * MS), Some(3 * MS)));
+}
+
+#[test]
+fn rates_are_of_the_last_whole_second_and_at_the_end_of_all() {
+    let mut state = state();
+    let calls: Vec<Call> = (0..30).map(|id| call(id + 1, 0, 0, (id * 100, id * 100 + 1), 0)).collect();
+    state.add(&calls);
+    let rate = |state: &State| state.rate(state.calls, &state.history);
+    assert_eq!(rate(&state), 10.0);
+    state.running(Timestamp(5_000 * MS), &[]);
+    assert_eq!(rate(&state), 0.0);
+    state.finish(&Summary::default());
+    assert_eq!(rate(&state), 6.0);
+}
+
+#[test]
+fn threads_that_have_ended_make_room() {
+    let mut state = state();
+    for id in 1..=(MOST_THREADS as u32 + 10) {
+        let Definition::Location(location) = location(id, "worker") else { unreachable!() };
+        state.define(&Definition::Location(location.clone()));
+        let mut calls = [call(1, 0, 0, (1, 2), 0)];
+        calls[0].location = LocationId(id);
+        state.add(&calls);
+        state.define(&Definition::Location(Location { end: Some(Timestamp(3 * MS)), ..location }));
+    }
+    assert_eq!(state.threads().count(), MOST_THREADS);
+    assert_eq!(state.threads_seen(), MOST_THREADS as u64 + 10);
+    state.finish(&Summary::default());
+    assert_eq!(paths(&state), [format!("solve {0} {0}", MOST_THREADS + 10)]);
+}
+
+#[test]
+fn losses_add_up_until_the_summary_says_them_all() {
+    let mut state = state();
+    let loss = |count| Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count };
+    for count in [3, 4] {
+        state.happened(&Event { time: Timestamp(0), pid: None, tid: None, kind: EventKind::Loss(loss(count)) });
+    }
+    assert_eq!((state.log.lost(), state.function(RegionId(1)).unwrap().lost), (7, 7));
+    let losses = vec![Loss { reason: LossReason::TooDeep, region: None, count: 9 }];
+    state.finish(&Summary { losses, ..Summary::default() });
+    assert_eq!(state.log.losses().collect::<Vec<_>>(), [(LossReason::TooDeep, 9)]);
+}
+
+#[test]
+fn what_is_not_defined_counts_in_the_total_only() {
+    let mut state = State::new(Span::Live, None);
+    state.add(&[call(1, 0, u32::MAX, (0, 1), 0)]);
+    state.finish(&Summary::default());
+    assert_eq!((state.calls, state.functions().count(), state.threads().count()), (1, 0, 0));
+}

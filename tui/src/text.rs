@@ -1,0 +1,122 @@
+//! Numbers and names as they fit a cell.
+
+use std::borrow::Cow;
+
+use rtrace_model::escape;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::theme::Glyphs;
+
+/// A number in at most eight cells: exact while it fits.
+pub fn count(number: u64) -> String {
+    match number {
+        0..100_000_000 => number.to_string(),
+        100_000_000..100_000_000_000 => format!("{:.1}M", number as f64 / 1e6),
+        _ => format!("{:.1}G", number as f64 / 1e9),
+    }
+}
+
+/// A number with its digits in groups.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A number of things.
+pub fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// A part of a whole, in percent.
+pub fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
+}
+
+/// A number of bytes.
+pub fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// Nanoseconds as hours, minutes and seconds.
+pub fn clock(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// A duration in few cells, such as `1.2 ms`.
+pub fn short_ns(ns: u64) -> String {
+    let with = |value: f64, unit: &str| match value {
+        0.0..9.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    };
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => with(ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => with(ns as f64 / 1e6, "ms"),
+        _ => with(ns as f64 / 1e9, "s"),
+    }
+}
+
+/// Cells that a text takes.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A name of a traced program, safe to show, and cut to a number of cells.
+pub fn fit<'a>(name: &'a str, cells: usize, glyphs: &Glyphs) -> Cow<'a, str> {
+    let name = escape(name);
+    if name.width() <= cells {
+        return name;
+    }
+    let mut cut = String::new();
+    let mut room = cells.saturating_sub(glyphs.more.width());
+    for c in name.chars() {
+        let taken = c.width().unwrap_or(0);
+        if taken > room {
+            break;
+        }
+        room -= taken;
+        cut.push(c);
+    }
+    if cells > 0 {
+        cut.push_str(glyphs.more);
+    }
+    Cow::Owned(cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::theme::Theme;
+
+    #[test]
+    fn numbers_are_exact_while_they_fit() {
+        assert_eq!([0, 99_999_999, 100_000_000].map(count), ["0", "99999999", "100.0M"]);
+        assert_eq!(count(1_234_567_890_123), "1234.6G");
+        assert_eq!([0, 999, 1_000, 278_126, 1_000_000].map(grouped), ["0", "999", "1,000", "278,126", "1,000,000"]);
+        assert_eq!(
+            [999, 1_234, 12_345, 9_960_000, 2_000_000_000].map(short_ns),
+            ["999 ns", "1.2 us", "12 us", "10 ms", "2.0 s"]
+        );
+    }
+
+    #[test]
+    fn names_are_safe_and_cut_by_cells() {
+        let glyphs = Theme::of_environment(|_| Some("C.UTF-8".to_owned())).glyphs;
+        assert_eq!(fit("a\u{1b}[31m", 20, glyphs), "a\\x1b[31m");
+        assert_eq!(fit("漢字漢字", 5, glyphs), "漢字…");
+        assert_eq!(fit("name", 4, glyphs), "name");
+        assert_eq!(fit("name", 0, glyphs), "");
+    }
+}

@@ -1,0 +1,172 @@
+//! The functions with their figures. A column is one entry: its title, width, text and order.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use ratatui::layout::Rect;
+use rtrace_model::{RegionId, format_ns};
+
+use crate::app::App;
+use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::state::State;
+use crate::state::function::Function;
+use crate::state::history::SLOTS;
+use crate::text::{count, percent};
+use crate::theme::Theme;
+
+/// What a column says of a function.
+#[derive(Debug)]
+pub struct Figure {
+    column: Column,
+    text: for<'a> fn(&'a Facts<'a>, &'a Function) -> Cell<'a>,
+    /// Largest numbers first, names from A to Z.
+    order: fn(&State, &Function, &Function) -> Ordering,
+}
+
+/// What the text of a cell may depend on.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    state: &'a State,
+    theme: Theme,
+    /// Sum of the exclusive times of all functions.
+    exclusive: u64,
+}
+
+const CURVE: u16 = 15;
+
+/// All columns from left to right.
+pub const COLUMNS: [Figure; 13] = [
+    Figure {
+        column: Column::number("calls", 8, 0),
+        text: |_, function| count(function.calls).into(),
+        order: |_, a, b| b.calls.cmp(&a.calls),
+    },
+    Figure {
+        column: Column::number("calls/s", 8, 54),
+        text: |facts, function| count(rate(facts.state, function).round() as u64).into(),
+        order: |state, a, b| rate(state, b).total_cmp(&rate(state, a)),
+    },
+    Figure {
+        column: Column::words("last minute", CURVE, 150),
+        text: |facts, function| Cell::from(curve(facts, function)).styled(facts.theme.accent()),
+        order: |state, a, b| rate(state, b).total_cmp(&rate(state, a)),
+    },
+    Figure {
+        column: Column::number("inclusive", 10, 66),
+        text: |_, function| timed(function, function.inclusive),
+        order: |_, a, b| b.inclusive.cmp(&a.inclusive),
+    },
+    Figure {
+        column: Column::number("exclusive", 10, 34),
+        text: |_, function| timed(function, function.exclusive),
+        order: |_, a, b| b.exclusive.cmp(&a.exclusive),
+    },
+    Figure {
+        column: Column::number("share", 7, 44),
+        text: |facts, function| percent(function.exclusive, facts.exclusive).into(),
+        order: |_, a, b| b.exclusive.cmp(&a.exclusive),
+    },
+    Figure {
+        column: Column::number("mean", 10, 110),
+        text: |_, function| known(function.mean()),
+        order: |_, a, b| b.mean().cmp(&a.mean()),
+    },
+    Figure {
+        column: Column::number("p50", 10, 140),
+        text: |_, function| known(function.p50()),
+        order: |_, a, b| b.about_p50().cmp(&a.about_p50()),
+    },
+    Figure {
+        column: Column::number("p99", 10, 100),
+        text: |_, function| known(function.p99()),
+        order: |_, a, b| b.about_p99().cmp(&a.about_p99()),
+    },
+    Figure {
+        column: Column::number("max", 10, 130),
+        text: |_, function| known(function.max()),
+        order: |_, a, b| b.max().cmp(&a.max()),
+    },
+    Figure {
+        column: Column::number("lost", 6, 210),
+        text: |facts, function| match function.lost {
+            0 => "0".into(),
+            lost => Cell::from(count(lost)).styled(facts.theme.bad()),
+        },
+        order: |_, a, b| b.lost.cmp(&a.lost),
+    },
+    Figure {
+        column: Column::rest("function"),
+        text: |_, function| (&*function.name).into(),
+        order: |_, a, b| a.name.cmp(&b.name),
+    },
+    Figure {
+        column: Column::words("library", 20, 170),
+        text: |facts, function| facts.state.library(function.library).into(),
+        order: |state, a, b| state.library(a.library).cmp(state.library(b.library)),
+    },
+];
+
+/// Index of the column by which the table is sorted at first.
+pub const FIRST_ORDER: usize = 4;
+
+/// Filters and sorts anew; rows of equal rank stay in the order of their ids.
+pub fn arrange(app: &mut App, state: &State) {
+    let wanted = app.filter.to_lowercase();
+    let shown = |function: &&Function| {
+        function.calls > 0
+            && !app.muted.contains(&function.region)
+            && App::passes(&wanted, &[&function.name, state.library(function.library)])
+    };
+    let mut rows: Vec<&Function> = state.functions().filter(shown).collect();
+    let order = COLUMNS[app.order].order;
+    rows.sort_by(|a, b| if app.reversed { order(state, b, a) } else { order(state, a, b) });
+    app.functions.set(rows.into_iter().map(|function| function.region).collect());
+}
+
+/// Draws the table.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+    let exclusive = state.functions().map(|function| function.exclusive).fold(0, u64::saturating_add);
+    let facts = Facts { state, theme: app.theme, exclusive };
+    let columns = COLUMNS.each_ref().map(|figure| figure.column);
+    let order = Some((app.order, app.theme.glyphs.orders[usize::from(app.reversed)]));
+    let row = |region: RegionId| match state.function(region) {
+        Some(function) => COLUMNS.iter().map(|figure| (figure.text)(&facts, function)).collect(),
+        None => Vec::new(),
+    };
+    app.targets.titles = canvas.table(Table { area, columns: &columns, order }, &mut app.functions, row);
+    if app.functions.rows().is_empty() && area.height > 2 {
+        let why = match (&app.stored, state.calls, app.filter.is_empty()) {
+            (Some(stored), 0, _) if state.summary.is_none() => stored.status.as_str(),
+            (Some(_), 0, _) => "no call ended in this part of the trace",
+            (None, 0, _) => "no call has ended yet",
+            (_, _, false) => "no function passes the filter; Esc clears it",
+            (_, _, true) => "",
+        };
+        canvas.put(area.x, area.y + 2, area.width, why, canvas.theme.dim());
+    }
+}
+
+fn rate(state: &State, function: &Function) -> f64 {
+    state.rate(function.calls, &function.history)
+}
+
+/// A time, where one was measured.
+fn timed(function: &Function, ns: u64) -> Cell<'static> {
+    if function.unseen == function.calls { "-".into() } else { format_ns(ns).into() }
+}
+
+fn known(ns: Option<u64>) -> Cell<'static> {
+    ns.map_or(Cell::from("-"), |ns| format_ns(ns).into())
+}
+
+/// Calls over the last minute, or over the range.
+fn curve<'a>(facts: &Facts<'_>, function: &Function) -> Cow<'a, str> {
+    let cells = u64::from(CURVE);
+    let oldest = (facts.state.slot() + 1).saturating_sub(SLOTS);
+    let mut values = [0; CURVE as usize];
+    for slot in function.history.slots().filter(|slot| slot.number >= oldest) {
+        let cell = (slot.number - oldest) * cells / SLOTS;
+        values[(cell as usize).min(usize::from(CURVE) - 1)] += slot.calls;
+    }
+    facts.theme.curve(&values).into()
+}

@@ -1,0 +1,148 @@
+//! The lines around a view: what is traced, how it goes, tabs, the part of a stored trace, keys.
+
+use std::borrow::Cow;
+
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use crate::app::App;
+use crate::canvas::{Align, Canvas};
+use crate::key::{BINDINGS, View};
+use crate::state::{Span, State};
+use crate::text::{bytes, clock, counted, grouped, short_ns};
+
+type Piece<'a> = (Cow<'a, str>, Style);
+
+/// What is traced, for how long, and whether it still is.
+pub fn draw_title(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
+    let theme = app.theme;
+    let mode = match (app.paused, state.span, &state.summary) {
+        (true, _, _) => "PAUSED",
+        (_, Span::Range { .. }, _) => app.stored.as_ref().map_or("", |stored| stored.status.as_str()),
+        (_, Span::Live, None) => "recording",
+        (_, Span::Live, Some(_)) => "finished",
+    };
+    let time = match state.span {
+        Span::Live => clock(state.elapsed()),
+        Span::Range { .. } => short_ns(state.elapsed()),
+    };
+    let right = if mode.is_empty() { time } else { format!("{mode}  {time}") };
+    canvas.put_aligned(area, &right, theme.title(), Align::Right);
+    let left = Rect { width: area.width.saturating_sub(u16::try_from(right.len()).unwrap_or(0) + 2), ..area };
+    canvas.put_all(
+        left,
+        [(Cow::from("rtrace  "), theme.title().patch(theme.accent())), (Cow::from(app.target.as_str()), theme.title())],
+    );
+}
+
+/// How much is recorded, and how well.
+pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
+    let theme = app.theme;
+    let rate = state.rate(state.calls, &state.history);
+    let gap = if area.width >= 100 { "   " } else { "  " };
+    let mut facts: Vec<Piece<'_>> = Vec::new();
+    let mut fact = |text: String, style| {
+        if !facts.is_empty() {
+            facts.push((Cow::from(gap), Style::new()));
+        }
+        facts.push((Cow::from(text), style));
+    };
+    fact(counted(state.calls, "call"), theme.title());
+    fact(format!("{}/s", grouped(rate.round() as u64)), Style::new());
+    let lost = state.log.lost();
+    if lost == 0 {
+        fact("0 lost".to_owned(), theme.good());
+    } else {
+        let reasons: Vec<String> =
+            state.log.losses().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
+        fact(format!("{} LOST ({})", grouped(lost), reasons.join(", ")), theme.bad());
+    }
+    fact(counted(state.threads_seen(), "thread"), Style::new());
+    if let Some(overhead) = state.overhead.filter(|_| state.calls > 0) {
+        // Nanoseconds of the program's time in each second.
+        let cpus = overhead / state.calls as f64 * rate / 1e9;
+        fact(format!("overhead ~{cpus:.2} CPU"), Style::new());
+    }
+    if let Some(size) = app.size {
+        fact(bytes(size), Style::new());
+    }
+    canvas.put_all(area, facts);
+}
+
+/// The views.
+pub fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, app: &mut App) {
+    if area.is_empty() {
+        return;
+    }
+    let mut x = area.x;
+    for (index, view) in View::ALL.into_iter().enumerate() {
+        let label = format!(" {} {} ", index + 1, view.title());
+        let style = if view == app.view { app.theme.chosen() } else { Style::new() };
+        let taken = canvas.put(x, area.y, area.right().saturating_sub(x), &label, style);
+        if taken > 0 {
+            app.targets.tabs.push((view, Rect { x, y: area.y, width: taken, height: 1 }));
+        }
+        x += taken;
+    }
+}
+
+/// Where in a stored trace the part that is shown lies.
+pub fn draw_slider(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
+    let Some(stored) = app.stored.as_ref().filter(|_| area.height > 0) else { return };
+    let (whole, wanted) = (stored.whole, stored.wanted);
+    let since = |time: rtrace_model::Timestamp| short_ns(time.since(whole.from));
+    let label = format!("{} to {} of {}", since(wanted.from), since(wanted.to), short_ns(whole.length()));
+    let track = area.width.saturating_sub(u16::try_from(label.len()).unwrap_or(0) + 2);
+    let place = |time: rtrace_model::Timestamp| {
+        (time.since(whole.from) as f64 / whole.length().max(1) as f64 * f64::from(track)) as u16
+    };
+    let (from, to) = (place(wanted.from), place(wanted.to));
+    let glyphs = app.theme.glyphs;
+    for cell in 0..track {
+        let inside = cell >= from && (cell < to || cell == from);
+        let (glyph, style) =
+            if inside { (glyphs.shades[3], app.theme.accent()) } else { (glyphs.line, app.theme.dim()) };
+        canvas.put(area.x + cell, area.y, 1, glyph, style);
+    }
+    canvas.put_aligned(area, &label, Style::new(), Align::Right);
+}
+
+/// The filter while it is typed, what was done last, or the keys of the view.
+pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
+    let theme = app.theme;
+    if app.typing {
+        canvas.put_all(
+            area,
+            [
+                (Cow::from("filter: "), theme.title()),
+                (Cow::from(app.filter.as_str()), Style::new()),
+                (Cow::from(" "), Style::new().add_modifier(Modifier::REVERSED)),
+                (Cow::from("  Enter keep  Esc clear"), theme.dim()),
+            ],
+        );
+        return;
+    }
+    if let Some(message) = &app.message {
+        canvas.put(area.x, area.y, area.width, message, theme.accent());
+        return;
+    }
+    let serves =
+        |binding: &&crate::key::Binding| !binding.hint.is_empty() && binding.serves(app.view, app.stored.is_some());
+    let mut notes = String::new();
+    if !app.filter.is_empty() {
+        notes.push_str(&format!("filter: {}  ", app.filter));
+    }
+    if !app.muted.is_empty() {
+        notes.push_str(&format!("{} hidden  ", app.muted.len()));
+    }
+    let mut x = area.x + canvas.put(area.x, area.y, area.width, &notes, theme.accent());
+    for binding in BINDINGS.iter().filter(serves) {
+        let key = binding.keys.split(' ').next().unwrap_or_default();
+        let hint = [(Cow::from(key), theme.title()), (Cow::from(format!(" {}", binding.hint)), theme.dim())];
+        let needed = u16::try_from(key.len() + 1 + binding.hint.len()).unwrap_or(u16::MAX);
+        if needed > area.right().saturating_sub(x) {
+            break;
+        }
+        x = canvas.put_all(Rect { x, width: needed, ..area }, hint) + 2;
+    }
+}

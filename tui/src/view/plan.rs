@@ -1,0 +1,79 @@
+//! What is probed and how its exits are seen; what is not probed, and why.
+
+use ratatui::layout::Rect;
+use rtrace_model::{ExitPolicy, RegionId};
+
+use crate::app::App;
+use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::state::State;
+use crate::text::count;
+
+/// A row of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    /// A function that was left out: its place in the log.
+    Refused(usize),
+    /// A function with probes.
+    Probed(RegionId),
+}
+
+const COLUMNS: [Column; 5] = [
+    Column::words("exit", 10, 0),
+    Column::number("bytes", 7, 70),
+    Column::number("calls", 8, 50),
+    Column::rest("function"),
+    Column::words("library, or why it is left out", 44, 120),
+];
+
+/// Lists what was left out, then what is probed.
+pub fn arrange(app: &mut App, state: &State) {
+    let wanted = app.filter.to_lowercase();
+    let refusals = state.log.refusals.iter().enumerate().filter(|(_, refusal)| {
+        App::passes(&wanted, &[&refusal.function, &refusal.library, &refusal.reason, "refused"])
+    });
+    let mut rows: Vec<Row> = refusals.map(|(place, _)| Row::Refused(place)).collect();
+    let passes = |names: &[&str]| App::passes(&wanted, names);
+    rows.extend(
+        state
+            .functions()
+            .filter(|function| passes(&[&function.name, state.library(function.library), function.exit.name()]))
+            .map(|function| Row::Probed(function.region)),
+    );
+    app.plan.set(rows);
+}
+
+/// Draws how many, and the table.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+    let theme = app.theme;
+    let with = |exit: ExitPolicy| state.functions().filter(|function| function.exit == exit).count();
+    let policies = ExitPolicy::ALL.map(|exit| format!("{} {}", with(exit), exit.name()));
+    let probed = state.functions().count();
+    let summary = format!("{probed} probed: {}; {} refused", policies.join(", "), state.log.refused);
+    canvas.put(area.x, area.y, area.width, &summary, theme.accent());
+    let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    app.targets.rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let row = |row: Row| match row {
+        Row::Refused(place) => {
+            let Some(refusal) = state.log.refusals.get(place) else { return Vec::new() };
+            vec![
+                Cell::from("refused").styled(theme.bad()),
+                Cell::default(),
+                Cell::default(),
+                refusal.function.as_str().into(),
+                refusal.reason.as_str().into(),
+            ]
+        }
+        Row::Probed(region) => {
+            let Some(function) = state.function(region) else { return Vec::new() };
+            let exit = Cell::from(function.exit.name());
+            vec![
+                if function.exit == ExitPolicy::EntryOnly { exit.styled(theme.accent()) } else { exit },
+                count(function.size).into(),
+                count(function.calls).into(),
+                (&*function.name).into(),
+                state.library(function.library).into(),
+            ]
+        }
+    };
+    canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.plan, row);
+}

@@ -1,0 +1,400 @@
+//! Screens of every view, on a terminal in memory and with a clock that stands still.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+use rtrace_model::{Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp};
+
+use super::*;
+use crate::app::Flow;
+use crate::export;
+use crate::live::{Range, Stored};
+use crate::state::tests::{call, library, location, region};
+use crate::state::{Costs, Span};
+use crate::theme::Theme;
+
+const MS: u64 = 1_000_000;
+
+fn happened(time: u64, kind: EventKind) -> Event {
+    Event { time: Timestamp(time * MS), pid: None, tid: None, kind }
+}
+
+/// Two threads for 10 s: `main` is in `fftw_plan_dft` since 2 s, `worker` has called `fftw_execute`.
+fn state() -> State {
+    let costs: Costs = (0..4).map(|id| (RegionId(id), 1_000)).collect();
+    let mut state = State::new(Span::Live, Some(costs));
+    let names = ["fftw_execute", "fftw_dft_solve", "fftw_plan_dft", "evil\u{1b}[31m"];
+    state.define(&library("/usr/lib/libfftw3.so.3"));
+    names.iter().zip(0..).for_each(|(name, id)| state.define(&region(id, name)));
+    state.define(&location(1, "worker"));
+    state.define(&location(2, "main"));
+    let refused = EventKind::Refused {
+        library: "/usr/lib/libfftw3.so.3".into(),
+        region: "fftw_tiny".into(),
+        reason: "too short".into(),
+    };
+    state.happened(&happened(0, refused));
+    state.happened(&happened(0, EventKind::Armed));
+    let mut calls = Vec::new();
+    for number in 0..99 {
+        let (start, id) = (number * 100, 2 * number + 1);
+        let end = start + 10 + number % 7;
+        calls.push(call(id + 1, id, 1, (start + 1, end - 2), 0));
+        calls.push(call(id, 0, 0, (start, end), end - start - 3));
+    }
+    calls.push(Call { ending: Ending::Unseen, ..call(199, 0, 3, (9_900, 9_900), 0) });
+    state.add(&calls);
+    let running = Call { location: LocationId(2), ending: Ending::Open, ..call(1, 0, 2, (8_000, 10_000), 0) };
+    state.running(Timestamp(10_000 * MS), &[running]);
+    state
+}
+
+fn theme(variables: &'static [(&str, &str)]) -> Theme {
+    Theme::of_environment(|name| variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned()))
+}
+
+fn app(state: &State) -> App {
+    let mut app = App::new("fft_demo (4711)", theme(&[("LANG", "C.UTF-8")]));
+    app.arrange(state);
+    app
+}
+
+fn press(app: &mut App, state: &State, keys: &str) {
+    for key in keys.chars() {
+        let code = match key {
+            '\n' => KeyCode::Enter,
+            key => KeyCode::Char(key),
+        };
+        assert_eq!(app.press(KeyEvent::from(code), state), Flow::Continue, "{key:?}");
+    }
+}
+
+fn terminal(app: &mut App, state: &State, width: u16, height: u16) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, app, state)).unwrap();
+    terminal
+}
+
+fn screen(app: &mut App, state: &State, width: u16, height: u16) -> Vec<String> {
+    let terminal = terminal(app, state, width, height);
+    export::screen(terminal.backend().buffer()).lines().map(str::to_owned).collect()
+}
+
+/// The screen of a view in 80 columns, without what is around it.
+fn view(keys: &str, height: u16) -> Vec<String> {
+    let state = state();
+    let mut app = app(&state);
+    press(&mut app, &state, keys);
+    let lines = screen(&mut app, &state, 80, height);
+    lines[3..lines.len() - 1].to_vec()
+}
+#[test]
+fn the_functions() {
+    let state = state();
+    let mut app = app(&state);
+    let expected = [
+        " rtrace  fft_demo (4711)                                    recording  00:00:10",
+        " 199 calls  19/s  0 lost  2 threads  overhead ~0.00 CPU",
+        "  1 functions  2 tree  3 threads  4 timeline  5 detail  6 plan  7 events",
+        "    calls   calls/s   inclusive  exclusive▼    share  function",
+        "       99         9  987.000 ms  987.000 ms   76.9 %  fftw_dft_solve",
+        "       99         9     1.284 s  297.000 ms   23.1 %  fftw_execute",
+        "        1         1           -           -    0.0 %  evil\\x1b[31m",
+        "",
+        " q quit  ? help  Tab view  Enter open  / filter  s sort  Space pause  m mute",
+    ];
+    assert_eq!(screen(&mut app, &state, 80, 9), expected);
+    let expected = [
+        "    calls   calls/s   inclusive  exclusive▼    share        mean         p50         p99         max  function",
+        "       99         9  987.000 ms  987.000 ms   76.9 %    9.970 ms   10.000 ms   13.000 ms   13.000 ms  fftw_dft_solve",
+        "       99         9     1.284 s  297.000 ms   23.1 %   12.970 ms   13.000 ms   16.000 ms   16.000 ms  fftw_execute",
+        "        1         1           -           -    0.0 %           -           -           -           -  evil\\x1b[31m",
+        "",
+    ];
+    assert_eq!(screen(&mut app, &state, 150, 8)[2..7], expected);
+}
+
+#[test]
+fn the_tree() {
+    assert_eq!(
+        view("2", 9),
+        [
+            "  inclusive    share   exclusive     calls  call path, all threads (● hot)",
+            "    1.284 s  100.0 %  297.000 ms        99  ▾ fftw_execute ●",
+            " 987.000 ms   76.9 %  987.000 ms        99      fftw_dft_solve ●",
+            "       0 ns    0.0 %        0 ns         1    evil\\x1b[31m",
+            "       0 ns    0.0 %        0 ns         0    fftw_plan_dft",
+        ]
+    );
+    assert_eq!(
+        view("2h", 9)[..3],
+        [
+            "  inclusive    share   exclusive     calls  call path, all threads (● hot)",
+            "    1.284 s  100.0 %  297.000 ms        99  ▸ fftw_execute ●",
+            "       0 ns    0.0 %        0 ns         1    evil\\x1b[31m",
+        ]
+    );
+    assert_eq!(
+        view("2t", 9)[..3],
+        [
+            "  inclusive    share   exclusive     calls  call path on thread 4711 worker",
+            "    1.284 s  100.0 %  297.000 ms        99  ▾ fftw_execute ●",
+            " 987.000 ms   76.9 %  987.000 ms        99      fftw_dft_solve ●",
+        ]
+    );
+}
+
+#[test]
+fn the_threads() {
+    assert_eq!(
+        view("3", 9),
+        [
+            "     tid  thread              calls  in calls      for  in right now",
+            "    4711  worker                199    12.8 %           no traced call",
+            "    4712  main                    0    20.0 %    2.0 s  fftw_plan_dft",
+            "",
+            "",
+        ]
+    );
+}
+
+#[test]
+fn the_timeline() {
+    assert_eq!(
+        view("4", 10),
+        [
+            " last 1.0 s        |-1.0 s         |-733 ms        |-467 ms                 now",
+            " 4711 worker       █     ▅     ▆     ▆     ▇     ▇     █     █     ▅     ▁",
+            "                   ▇     ▄     ▄     ▅     ▅     ▆     ▆     ▇     ▄",
+            " 4712 main         ▏fftw_plan_dft",
+            "",
+            "",
+        ]
+    );
+    assert_eq!(
+        view("4+++", 9)[..4],
+        [
+            " last 125 ms       |-125 ms        |-92 ms         |-58 ms                  now",
+            " 4711 worker                   ▁",
+            " 4712 main         ▏fftw_plan_dft",
+            "",
+        ]
+    );
+}
+
+#[test]
+fn one_function() {
+    assert_eq!(
+        view("j\n", 18),
+        [
+            " fftw_execute  libfftw3.so.3  exit: uretprobe",
+            " calls 99           calls/s 9          inclusive 1.284 s  exclusive 297.000 ms",
+            " mean 12.970 ms     p50 13.000 ms      p99 16.000 ms      max 16.000 ms",
+            " durations in the last minute",
+            "   10 ms ░░░░░░░                                               99 ████████████",
+            "         -1 min                 -30 s               now",
+            "",
+            "",
+            "",
+            "",
+            "",
+            " callees                                 slowest calls",
+            " 987.000 ms  fftw_dft_solve  99 calls     16.000 ms  at 600 ms, thread 4711, 1…",
+            "                                          16.000 ms  at 1.3 s, thread 4711, 18…",
+        ]
+    );
+}
+
+#[test]
+fn the_plan() {
+    assert_eq!(
+        view("6", 10),
+        [
+            " 4 probed: 4 uretprobe, 0 ret-site, 0 entry-only; 1 refused",
+            " exit          bytes     calls  function",
+            " refused                        fftw_tiny",
+            " uretprobe        64        99  fftw_execute",
+            " uretprobe        64        99  fftw_dft_solve",
+            " uretprobe        64         0  fftw_plan_dft",
+        ]
+    );
+}
+
+#[test]
+fn the_events() {
+    assert_eq!(
+        view("7", 9),
+        [
+            "        after      pid  event         what",
+            "         0 ns           armed         recording begins",
+            "",
+            "",
+            "",
+        ]
+    );
+}
+
+#[test]
+fn the_help_is_made_of_the_table_of_keys() {
+    let lines = view("?", 40).join("\n");
+    for binding in crate::key::BINDINGS.iter().filter(|binding| !binding.keys.is_empty()) {
+        assert!(lines.contains(binding.does), "{}", binding.does);
+    }
+}
+
+#[test]
+fn a_terminal_of_twenty_by_five_shows_what_it_can() {
+    let state = state();
+    let mut app = app(&state);
+    assert_eq!(
+        screen(&mut app, &state, 20, 5),
+        [
+            " recording  00:00:10",
+            "   calls  function",
+            "      99  fftw_dft_…",
+            "      99  fftw_exec…",
+            "q quit  ? help",
+        ]
+    );
+    for (width, height) in [(1, 1), (3, 2), (10, 3), (20, 6), (30, 9), (300, 80)] {
+        for view in View::ALL {
+            app.view = view;
+            app.arrange(&state);
+            screen(&mut app, &state, width, height);
+        }
+    }
+}
+
+#[test]
+fn without_colours_and_glyphs_all_is_said_in_ascii() {
+    let state = state();
+    let mut app = App::new("fft_demo (4711)", theme(&[("NO_COLOR", "1"), ("LANG", "C")]));
+    for view in View::ALL {
+        app.view = view;
+        app.arrange(&state);
+        let terminal = terminal(&mut app, &state, 120, 30);
+        let cells = terminal.backend().buffer().content();
+        assert!(cells.iter().all(|cell| cell.symbol().is_ascii()), "{view:?}");
+        assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset), "{view:?}");
+    }
+    press(&mut app, &state, "4");
+    assert_eq!(
+        screen(&mut app, &state, 80, 9)[6],
+        " 4712 main         [fftw_plan_dft---------------------------------------------]"
+    );
+}
+
+#[test]
+fn losses_stand_out_and_name_their_reason() {
+    let mut state = state();
+    let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 12 };
+    state.happened(&happened(5_000, EventKind::Loss(loss)));
+    let mut app = app(&state);
+    let terminal = terminal(&mut app, &state, 80, 9);
+    let lines = export::screen(terminal.backend().buffer());
+    assert!(lines.contains("12 LOST (ring full: 12)"), "{lines}");
+    let red = terminal.backend().buffer().content().iter().filter(|cell| cell.fg == Color::LightRed).count();
+    assert_eq!(red, "12 LOST (ring full: 12)".len());
+    press(&mut app, &state, "7");
+    assert!(screen(&mut app, &state, 80, 9)[4].contains("12 lost of fftw_execute: ring full"));
+}
+
+#[test]
+fn typing_filters_at_once_and_escape_clears() {
+    let state = state();
+    let mut app = app(&state);
+    press(&mut app, &state, "/SOLVE");
+    let lines = screen(&mut app, &state, 80, 9);
+    assert!(lines[4].ends_with("fftw_dft_solve") && lines[5].is_empty(), "{lines:?}");
+    assert_eq!(lines[8], " filter: SOLVE   Enter keep  Esc clear");
+    press(&mut app, &state, "\n2");
+    let lines = screen(&mut app, &state, 80, 9);
+    assert!(lines[8].starts_with(" filter: SOLVE  q quit"), "{lines:?}");
+    assert!(lines[5].contains("fftw_dft_solve") && lines[6].is_empty(), "a caller stays above it: {lines:?}");
+    app.press(KeyEvent::from(KeyCode::Esc), &state);
+    assert_eq!(app.tree.rows().len(), 4);
+}
+
+#[test]
+fn sorting_and_hiding() {
+    let state = state();
+    let mut app = app(&state);
+    let first = |app: &App| state.function(app.functions.rows()[0]).unwrap().name.to_string();
+    assert_eq!(first(&app), "fftw_dft_solve");
+    press(&mut app, &state, "r");
+    assert_eq!(first(&app), "evil\u{1b}[31m");
+    press(&mut app, &state, "rss");
+    assert_eq!((first(&app).as_str(), functions::COLUMNS.len()), ("fftw_execute", 13));
+    assert_eq!(app.press(KeyEvent::from(KeyCode::Char('m')), &state), Flow::Mute);
+    assert_eq!(first(&app), "fftw_dft_solve");
+    assert!(app.muted.contains(&RegionId(0)));
+    assert!(screen(&mut app, &state, 90, 9)[8].starts_with(" 1 hidden  q quit"));
+    assert_eq!(app.press(KeyEvent::from(KeyCode::Char('u')), &state), Flow::Mute);
+    assert_eq!(first(&app), "fftw_execute");
+}
+
+#[test]
+fn the_mouse_chooses_tabs_rows_and_columns() {
+    let state = state();
+    let mut app = app(&state);
+    let click = |app: &mut App, column, row| {
+        terminal(app, &state, 80, 12);
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        app.point(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }, &state)
+    };
+    click(&mut app, 4, 5);
+    assert_eq!((app.functions.place(), app.view), (1, View::Functions));
+    click(&mut app, 4, 5);
+    assert_eq!((app.focus, app.view), (Some(RegionId(0)), View::Detail));
+    click(&mut app, 3, 2);
+    assert_eq!(app.view, View::Functions);
+    click(&mut app, 6, 3);
+    assert_eq!((app.order, app.reversed), (0, false));
+    click(&mut app, 6, 3);
+    assert_eq!((app.order, app.reversed), (0, true));
+}
+
+#[test]
+fn a_stored_trace_has_a_slider() {
+    let mut state = state();
+    state.finish(&Summary::default());
+    let mut app = app(&state);
+    let at = |ms: u64| Timestamp(ms * MS);
+    let whole = Range { from: at(0), to: at(10_000) };
+    app.stored = Some(Stored { whole, wanted: Range { from: at(2_500), to: at(7_500) }, status: "stored".into() });
+    let lines = screen(&mut app, &state, 80, 12);
+    assert_eq!(lines[10], " ─────────────███████████████████████████──────────────  2.5 s to 7.5 s of 10 s");
+    let part = |from, to| Flow::Look(Range { from: at(from), to: at(to) });
+    let press = |app: &mut App, key| app.press(KeyEvent::from(KeyCode::Char(key)), &state);
+    assert_eq!(press(&mut app, '<'), part(0, 5_000));
+    assert_eq!(press(&mut app, '>'), part(5_000, 10_000));
+    assert_eq!(press(&mut app, ']'), part(3_750, 6_250));
+    assert_eq!(press(&mut app, '['), part(0, 10_000));
+    assert_eq!(press(&mut app, '0'), part(0, 10_000));
+}
+
+#[test]
+fn this_moment_as_a_table() {
+    let state = state();
+    let app = app(&state);
+    let csv = export::functions(&app, &state);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(
+        lines[1],
+        "99,987000000,987000000,9969696,10000000,13000000,13000000,0,0,0,libfftw3.so.3,fftw_dft_solve"
+    );
+    assert_eq!(lines[3], "1,0,0,,,,,0,0,1,libfftw3.so.3,evil\u{1b}[31m");
+}
+
+#[test]
+fn leaving_takes_q_or_control_c() {
+    let state = state();
+    let mut app = app(&state);
+    assert_eq!(app.press(KeyEvent::from(KeyCode::Char('q')), &state), Flow::Quit);
+    press(&mut app, &state, "/q");
+    assert_eq!(app.filter, "q");
+    let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(app.press(control, &state), Flow::Quit);
+}

@@ -1,0 +1,83 @@
+//! Threads, and what each is in right now.
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use rtrace_model::LocationId;
+
+use crate::app::App;
+use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::state::State;
+use crate::state::thread::Thread;
+use crate::text::{count, percent, short_ns};
+
+const COLUMNS: [Column; 8] = [
+    Column::number("tid", 7, 0),
+    Column::number("pid", 7, 110),
+    Column::words("thread", 15, 60),
+    Column::number("calls", 8, 46),
+    Column::number("in calls", 8, 36),
+    Column::words("", GAUGE, 130),
+    Column::number("for", 7, 0),
+    Column::rest("in right now"),
+];
+
+const GAUGE: u16 = 10;
+
+/// Lists the threads by process and thread id.
+pub fn arrange(app: &mut App, state: &State) {
+    let wanted = app.filter.to_lowercase();
+    let passes = |thread: &&Thread| {
+        let running = thread.running.iter().filter_map(|call| state.function(call.region)).map(|of| &*of.name);
+        let names: Vec<&str> = running.chain([thread.location.name.as_str()]).collect();
+        App::passes(&wanted, &names) || thread.location.tid.to_string() == wanted
+    };
+    let mut rows: Vec<&Thread> = state.threads().filter(passes).collect();
+    rows.sort_by_key(|thread| (thread.location.end.is_some(), thread.location.pid, thread.location.tid));
+    app.threads.set(rows.into_iter().map(|thread| thread.location.id).collect());
+}
+
+/// Draws the table.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+    let theme = app.theme;
+    let row = |id: LocationId| {
+        let Some(thread) = state.thread(id) else { return Vec::new() };
+        let (traced, lived) = busy(thread, state);
+        let share = traced as f64 / lived.max(1) as f64;
+        let (since, within, style) = match (thread.running.last(), thread.location.end) {
+            (_, Some(_)) => (String::new(), "ended".to_owned(), theme.dim()),
+            (None, None) => (String::new(), "no traced call".to_owned(), theme.dim()),
+            (Some(call), None) => {
+                (short_ns(state.now.since(call.start)), chain(thread, state, theme.glyphs.within), Style::new())
+            }
+        };
+        vec![
+            thread.location.tid.to_string().into(),
+            thread.location.pid.to_string().into(),
+            thread.location.name.as_str().into(),
+            count(thread.calls).into(),
+            percent(traced, lived).into(),
+            Cell::from(theme.gauge(share, usize::from(GAUGE))).styled(theme.heat(share)),
+            Cell::from(since).styled(theme.title()),
+            Cell::from(within).styled(style),
+        ]
+    };
+    canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.threads, row);
+}
+
+/// Nanoseconds in traced calls, and nanoseconds that were looked at.
+fn busy(thread: &Thread, state: &State) -> (u64, u64) {
+    let until = thread.location.end.unwrap_or(state.now).min(state.now);
+    let lived = until.since(thread.location.start.max(state.begin));
+    let running = thread.running.iter().filter(|call| call.parent == 0).map(|call| state.now.since(call.start));
+    ((thread.traced + running.sum::<u64>()).min(lived), lived)
+}
+
+/// The innermost call first: it is what the thread does.
+fn chain(thread: &Thread, state: &State, within: &str) -> String {
+    let names = thread
+        .running
+        .iter()
+        .rev()
+        .map(|call| state.function(call.region).map_or("[unknown]", |function| &function.name));
+    names.collect::<Vec<_>>().join(&format!(" {within} "))
+}

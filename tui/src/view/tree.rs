@@ -1,0 +1,213 @@
+//! The call tree: who called whom, of all threads or of one.
+
+use ratatui::layout::Rect;
+use rtrace_model::{RegionId, format_ns};
+
+use crate::app::App;
+use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::state::State;
+use crate::state::paths::{Figures, Label, PathIndex, Paths, ROOT};
+use crate::text::{count, percent};
+
+/// Nodes above this depth are unfolded at first.
+const UNFOLDED_DEPTH: usize = 2;
+
+/// The most cells that a name is moved to the right.
+const MOST_INDENT: usize = 60;
+
+const COLUMNS: [Column; 6] = [
+    Column::number("inclusive", 10, 0),
+    Column::number("share", 7, 40),
+    Column::words("", GAUGE, 100),
+    Column::number("exclusive", 10, 60),
+    Column::number("calls", 8, 50),
+    Column::rest("call path"),
+];
+
+const GAUGE: u16 = 10;
+
+/// A tree with its sums.
+struct Tree<'a> {
+    paths: &'a Paths,
+    figures: Vec<Figures>,
+    /// Inclusive time of all roots.
+    whole: u64,
+}
+
+impl<'a> Tree<'a> {
+    fn of(app: &App, state: &'a State) -> Tree<'a> {
+        let (paths, figures) = match app.tree_of.and_then(|location| state.thread(location)) {
+            Some(thread) => (&thread.paths, thread.paths.nodes().iter().map(|node| node.figures).collect()),
+            None => state.merged_paths(),
+        };
+        let whole = paths.children(ROOT).map(|root| figures[root as usize].inclusive).sum();
+        Tree { paths, figures, whole }
+    }
+
+    fn inclusive(&self, node: PathIndex) -> u64 {
+        self.figures[node as usize].inclusive
+    }
+
+    fn depth(&self, node: PathIndex) -> usize {
+        let above = std::iter::successors(Some(node), |&node| Some(self.paths.node(node).parent));
+        above.take_while(|&node| node != ROOT).count()
+    }
+
+    /// Whether it takes at least half of its caller's time, as all its callers do of theirs.
+    fn is_hot(&self, node: PathIndex) -> bool {
+        let mut at = node;
+        while at != ROOT {
+            let above = self.paths.node(at).parent;
+            let of = if above == ROOT { self.whole } else { self.inclusive(above) };
+            if self.inclusive(at) == 0 || self.inclusive(at) < of / 2 {
+                return false;
+            }
+            at = above;
+        }
+        true
+    }
+
+    /// The nodes below one, those that take most time first.
+    fn children(&self, node: PathIndex) -> Vec<PathIndex> {
+        let mut children: Vec<PathIndex> = self.paths.children(node).collect();
+        children.sort_by_key(|&child| (std::cmp::Reverse(self.inclusive(child)), child));
+        children
+    }
+
+    fn is_leaf(&self, node: PathIndex) -> bool {
+        self.paths.children(node).next().is_none()
+    }
+
+    fn is_unfolded(&self, app: &App, node: PathIndex, depth: usize) -> bool {
+        !app.filter.is_empty()
+            || app.unfolded.get(&node).copied().unwrap_or_else(|| depth < UNFOLDED_DEPTH || self.is_hot(node))
+    }
+}
+
+/// Lists the nodes that are unfolded; under a filter those that pass it, with their callers.
+pub fn arrange(app: &mut App, state: &State) {
+    let tree = Tree::of(app, state);
+    let passing = passing(app, state, &tree);
+    let mut rows = Vec::new();
+    let mut next: Vec<(PathIndex, usize)> = tree.children(ROOT).into_iter().rev().map(|root| (root, 0)).collect();
+    while let Some((node, depth)) = next.pop() {
+        if passing.as_ref().is_some_and(|passing| !passing[node as usize]) {
+            continue;
+        }
+        rows.push(node);
+        if tree.is_unfolded(app, node, depth) {
+            next.extend(tree.children(node).into_iter().rev().map(|child| (child, depth + 1)));
+        }
+    }
+    app.tree.set(rows);
+}
+
+/// Whether each node, or one below it, passes the filter; absent without one.
+fn passing(app: &App, state: &State, tree: &Tree<'_>) -> Option<Vec<bool>> {
+    if app.filter.is_empty() {
+        return None;
+    }
+    let wanted = app.filter.to_lowercase();
+    let nodes = tree.paths.nodes();
+    let mut passing: Vec<bool> = nodes.iter().map(|node| App::passes(&wanted, &[name(state, node.label)])).collect();
+    for index in (1..nodes.len()).rev() {
+        if passing[index] {
+            passing[nodes[index].parent as usize] = true;
+        }
+    }
+    Some(passing)
+}
+
+/// What a node is called; not escaped.
+pub fn name(state: &State, label: Label) -> &str {
+    match label {
+        Label::Root => "",
+        Label::LostCaller => "[lost caller]",
+        Label::MorePaths => "[more paths]",
+        Label::Region(region) => state.function(region).map_or("[unknown]", |function| &function.name),
+    }
+}
+
+/// Folds the node chosen, or else chooses its caller.
+pub fn fold(app: &mut App, state: &State) {
+    let Some(node) = app.tree.key() else { return };
+    let tree = Tree::of(app, state);
+    let depth = tree.depth(node) - 1;
+    if !tree.is_leaf(node) && tree.is_unfolded(app, node, depth) {
+        app.unfolded.insert(node, false);
+    } else {
+        app.tree.choose_key(tree.paths.node(node).parent);
+    }
+    arrange(app, state);
+}
+
+/// Unfolds the node chosen.
+pub fn unfold(app: &mut App, state: &State) {
+    if let Some(node) = app.tree.key() {
+        app.unfolded.insert(node, true);
+        arrange(app, state);
+    }
+}
+
+/// Changes between the tree of all threads and that of the thread chosen.
+pub fn switch_thread(app: &mut App, state: &State) {
+    app.tree_of = match app.tree_of {
+        Some(_) => None,
+        None => app.threads.key().or_else(|| state.threads().next().map(|thread| thread.location.id)),
+    };
+    app.unfolded.clear();
+    arrange(app, state);
+}
+
+/// The function of the node chosen.
+pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
+    let tree = Tree::of(app, state);
+    match tree.paths.nodes().get(app.tree.key()? as usize)?.label {
+        Label::Region(region) => Some(region),
+        _ => None,
+    }
+}
+
+/// Draws the tree.
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+    let tree = Tree::of(app, state);
+    let glyphs = app.theme.glyphs;
+    let mut list = std::mem::take(&mut app.tree);
+    let row = |node: PathIndex| -> Vec<Cell<'_>> {
+        let Some(figures) = tree.figures.get(node as usize) else { return Vec::new() };
+        let depth = tree.depth(node).saturating_sub(1);
+        let mark = match (tree.is_leaf(node), tree.is_unfolded(app, node, depth)) {
+            (true, _) => " ",
+            (_, true) => glyphs.expanded,
+            (_, false) => glyphs.collapsed,
+        };
+        let is_hot = tree.is_hot(node);
+        let hot = if is_hot { format!(" {}", glyphs.hot) } else { String::new() };
+        let name = name(state, tree.paths.node(node).label);
+        let path = format!("{:indent$}{mark} {name}{hot}", "", indent = (2 * depth).min(MOST_INDENT));
+        let style = if is_hot { app.theme.title() } else { ratatui::style::Style::new() };
+        let share = figures.inclusive as f64 / tree.whole.max(1) as f64;
+        vec![
+            Cell::from(format_ns(figures.inclusive)).styled(style),
+            Cell::from(percent(figures.inclusive, tree.whole)).styled(style),
+            Cell::from(app.theme.gauge(share, usize::from(GAUGE))).styled(app.theme.heat(share)),
+            format_ns(figures.exclusive).into(),
+            count(figures.calls).into(),
+            Cell::from(path).styled(style),
+        ]
+    };
+    let mut columns = COLUMNS;
+    let title;
+    if let Some(thread) = app.tree_of.and_then(|location| state.thread(location)) {
+        title = format!("call path on thread {} {}", thread.location.tid, thread.location.name);
+    } else {
+        title = format!("call path, all threads ({} hot)", glyphs.hot);
+    }
+    let last = columns.len() - 1;
+    columns[last].title = "";
+    let places = canvas.table(Table { area, columns: &columns, order: None }, &mut list, row);
+    if let Some((_, place)) = places.into_iter().find(|(index, _)| *index == last) {
+        canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());
+    }
+    app.tree = list;
+}

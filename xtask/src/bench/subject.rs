@@ -1,0 +1,77 @@
+//! A program that works when it is told to, and how much CPU time that takes it.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::process;
+
+/// A program that reads work from its standard input and says `done` after it.
+pub struct Subject {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// What makes it work once.
+    work: String,
+}
+
+impl Subject {
+    /// Starts it, and lets it work once to be warm. `work` ends in a line break.
+    pub fn start(command: &mut Command, work: &str) -> Result<Subject> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut subject = Subject { child, input, output, work: work.to_owned() };
+        subject.work()?;
+        Ok(subject)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// From now on it is to work so.
+    pub fn set_work(&mut self, work: &str) {
+        work.clone_into(&mut self.work);
+    }
+
+    /// Lets it work once; gives the CPU time of all its threads, in nanoseconds.
+    pub fn work(&mut self) -> Result<f64> {
+        let before = cpu_time(self.pid())?;
+        self.input.write_all(self.work.as_bytes()).and_then(|()| self.input.flush()).context("failed to give work")?;
+        let mut line = String::new();
+        while line.trim() != "done" {
+            line.clear();
+            if self.output.read_line(&mut line).context("failed to read the program's answer")? == 0 {
+                bail!("failed to let the program work: it has ended");
+            }
+        }
+        Ok(cpu_time(self.pid())? - before)
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // It may have ended by itself: then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// CPU time that a process has used, those of its threads that have ended included.
+fn cpu_time(pid: u32) -> Result<f64> {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both write to variables of ours.
+    let read = unsafe {
+        libc::clock_getcpuclockid(pid.cast_signed(), &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    if !read {
+        bail!("failed to read the CPU time of process {pid}");
+    }
+    Ok(time.tv_sec as f64 * 1e9 + time.tv_nsec as f64)
+}

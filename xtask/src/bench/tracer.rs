@@ -1,0 +1,182 @@
+//! The tracers that are compared, each attached to a program while it works.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::process;
+
+/// Longest time to wait for a tracer to be there or to go.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is traced of a program.
+#[derive(Clone, Default)]
+pub struct Selection {
+    /// Libraries, as one names them to rtrace.
+    pub libraries: Vec<String>,
+    /// The file of the library that bpftrace probes.
+    pub file: PathBuf,
+    /// Symbols of its functions; for rtrace all, where there is none.
+    pub functions: Vec<String>,
+}
+
+/// What rtrace recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recorded {
+    /// Calls in the trace.
+    pub calls: u64,
+    /// Calls that are known to be missing.
+    pub lost: u64,
+    /// Size of the files with the calls.
+    pub bytes: u64,
+}
+
+/// The programs that trace.
+pub struct Tools {
+    /// What is measured.
+    pub rtrace: PathBuf,
+    /// Places probes that do nothing.
+    pub nothing: PathBuf,
+    /// Where traces are written, one at a time.
+    pub trace: PathBuf,
+}
+
+/// A tracer at work.
+pub struct Attached {
+    child: Child,
+}
+
+impl Tools {
+    /// rtrace, recording to [`Tools::trace`].
+    pub fn rtrace(&self, pid: u32, selection: &Selection) -> Result<Attached> {
+        if self.trace.exists() {
+            fs::remove_dir_all(&self.trace).context("failed to remove the trace before")?;
+        }
+        let mut command = Command::new(&self.rtrace);
+        command.args(["attach", "--no-tui", "-p", &pid.to_string(), "-o"]).arg(&self.trace);
+        for library in &selection.libraries {
+            command.args(["--lib", library]);
+        }
+        for function in &selection.functions {
+            command.args(["--func", function]);
+        }
+        let mut attached = Attached::spawn(command.stderr(Stdio::piped()))?;
+        // That it records is the first event.
+        let first = self.trace.join("events/000001.parquet");
+        attached.wait_until(|| first.exists())?;
+        Ok(attached)
+    }
+
+    /// What rtrace has recorded, after its end.
+    pub fn recorded(&self, attached: Attached) -> Result<Recorded> {
+        let told = attached.end()?;
+        let number_before = |word: &str| {
+            let mut words = told.split_whitespace().zip(told.split_whitespace().skip(1));
+            words
+                .find(|(_, next)| next.trim_end_matches([',', ';']) == word)
+                .and_then(|(number, _)| number.parse().ok())
+        };
+        let (Some(calls), Some(lost)) = (number_before("calls"), number_before("lost")) else {
+            bail!("failed to understand what rtrace says: {told}");
+        };
+        let mut bytes = 0;
+        for entry in fs::read_dir(self.trace.join("calls")).context("failed to list the trace")? {
+            bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
+        }
+        Ok(Recorded { calls, lost, bytes })
+    }
+
+    /// A session program that does nothing, at these sites of a file.
+    pub fn nothing(&self, pid: u32, file: &Path, sites: &[u64]) -> Result<Attached> {
+        let mut command = Command::new(&self.nothing);
+        command.arg(pid.to_string()).arg(file).args(sites.iter().map(u64::to_string));
+        let mut attached = Attached::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+        attached.wait_for_line("ready")?;
+        Ok(attached)
+    }
+
+    /// bpftrace, counting calls and adding up times of each function.
+    pub fn bpftrace(&self, pid: u32, selection: &Selection) -> Result<Attached> {
+        let file = selection.file.display();
+        let mut program = String::new();
+        for (number, function) in selection.functions.iter().enumerate() {
+            let f = format!("f{number}");
+            write!(
+                program,
+                "uprobe:{file}:{function} {{ @{f}[tid] = nsecs; }} \
+                 uretprobe:{file}:{function} /@{f}[tid]/ {{ @n_{f} = count(); @t_{f} = sum(nsecs - @{f}[tid]); \
+                 delete(@{f}[tid]); }} "
+            )
+            .expect("a string takes everything");
+        }
+        // Nothing is printed before all probes are in.
+        program.push_str("interval:ms:100 { printf(\"ready\\n\"); }");
+        let mut command = Command::new("bpftrace");
+        command.env("BPFTRACE_MAX_PROBES", "4096").args(["-p", &pid.to_string(), "-e", &program]);
+        let mut attached = Attached::spawn(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
+        attached.wait_for_line("ready")?;
+        Ok(attached)
+    }
+}
+
+impl Attached {
+    fn spawn(command: &mut Command) -> Result<Attached> {
+        let child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
+        Ok(Attached { child })
+    }
+
+    fn wait_until(&mut self, there: impl Fn() -> bool) -> Result<()> {
+        let start = Instant::now();
+        while !there() {
+            if let Some(status) = self.child.try_wait().context("failed to look after the tracer")? {
+                bail!("failed to attach: the tracer ended with {status}");
+            }
+            if start.elapsed() > PATIENCE {
+                bail!("failed to attach within {PATIENCE:?}");
+            }
+            sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Waits for the line; what comes after it is read and thrown away, so that the tracer never
+    /// waits for us.
+    fn wait_for_line(&mut self, expected: &str) -> Result<()> {
+        let mut output = BufReader::new(self.child.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        while line.trim() != expected {
+            line.clear();
+            if output.read_line(&mut line).context("failed to read what the tracer says")? == 0 {
+                bail!("failed to attach: the tracer has ended");
+            }
+        }
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        Ok(())
+    }
+
+    /// Tells it to end, waits for that, and gives what it has said on standard error.
+    pub fn end(mut self) -> Result<String> {
+        kill_process(Pid::from_child(&self.child), Signal::INT).context("failed to end the tracer")?;
+        let mut told = String::new();
+        if let Some(mut error) = self.child.stderr.take() {
+            error.read_to_string(&mut told).context("failed to read what the tracer says")?;
+        }
+        self.child.wait().context("failed to wait for the tracer")?;
+        Ok(told)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // It may have ended by itself: then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
