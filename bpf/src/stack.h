@@ -3,10 +3,11 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one call is missing), rt_far()
- * (storage for deep frames), rt_now() (the time), rt_read_slot() (a word of the thread's memory), rt_trampoline() (where
- * the kernel's return trampoline is), rt_thread() (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat()
- * (bounded loop) and rt_rare (a function apart).
+ * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one
+ * call is missing), rt_far() (storage for deep frames), rt_now() (the time), rt_read_slot() (a word
+ * of the thread's memory), rt_trampoline() (where the kernel's return trampoline is), rt_thread()
+ * (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat() (bounded loop) and
+ * rt_rare (a function apart).
  *
  * A frame is known by its slot: the address of the word that holds its return address. Frames may
  * be dead without an exit: a longjmp or an exception has unwound them. On one stack, slots fall

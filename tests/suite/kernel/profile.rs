@@ -15,6 +15,11 @@ fn profiled(program: &'static str, scenario: &'static str) -> Scenario {
     Scenario::new(program, scenario).option("--mode").option("profile")
 }
 
+/// Calls are folded, and have a record of their own, too.
+fn all_recorded(program: &'static str, scenario: &'static str) -> Scenario {
+    Scenario::new(program, scenario).option("--fold").option("no_such_function")
+}
+
 fn has_no_records(directory: &Path) {
     assert_eq!(Trace::open(directory).unwrap().calls().map(|batch| batch.unwrap().len()).sum::<usize>(), 0);
 }
@@ -80,8 +85,7 @@ fn calls_by_more_paths_than_there_is_room_for_are_lost() {
 #[test]
 fn times_are_those_of_the_records() {
     for (program, scenario) in [("shapes", "nested"), ("threads", "parallel"), ("jumps", "long_jumps")] {
-        let scenario = Scenario::new(program, scenario).option("--min-duration").option("1ns");
-        scenario.run_folded(check_against_records);
+        all_recorded(program, scenario).run_folded(check_against_records);
     }
 }
 
@@ -92,7 +96,9 @@ fn report(directory: &Path, by: &str) -> Vec<Vec<String>> {
     let text = String::from_utf8(output.stdout).unwrap();
     let titles: Vec<&str> = text.lines().next().unwrap().split(',').collect();
     // Nodes of a tree are numbered as they are met.
-    let kept: Vec<bool> = titles.iter().map(|title| !["p50_ns", "p99_ns", "node", "parent"].contains(title)).collect();
+    let is_percentile = |title: &str| title.strip_prefix('p').is_some_and(|rest| rest.starts_with(char::is_numeric));
+    let kept: Vec<bool> =
+        titles.iter().map(|title| !(is_percentile(title) || ["node", "parent"].contains(title))).collect();
     let row = |line: &str| line.split(',').zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell.into()).collect();
     text.lines().map(row).collect()
 }
@@ -100,7 +106,7 @@ fn report(directory: &Path, by: &str) -> Vec<Vec<String>> {
 #[test]
 fn reports_are_those_of_the_records() {
     for (program, scenario) in [("shapes", "recursion"), ("threads", "parallel"), ("jumps", "long_jumps")] {
-        Scenario::new(program, scenario).option("--min-duration").option("1ns").run_folded(|directory| {
+        all_recorded(program, scenario).run_folded(|directory| {
             let reports = || ["function", "tree", "thread", "library", "process"].map(|by| report(directory, by));
             let folded = reports();
             std::fs::remove_file(directory.join("profile.parquet")).unwrap();

@@ -24,9 +24,10 @@ pub struct CallCost {
 }
 
 impl CallCost {
-    /// The cost of a call of `region` among `costs`; `is_seen`: its exit was observed.
-    pub fn of(costs: &[CallCost], region: &Region, is_seen: bool) -> Option<CallCost> {
-        let exit = if is_seen { region.exit } else { ExitPolicy::EntryOnly };
+    /// The cost of a call of `region` among `costs`; `is_timed`: its exit was observed, apart from
+    /// its enter.
+    pub fn of(costs: &[CallCost], region: &Region, is_timed: bool) -> Option<CallCost> {
+        let exit = if is_timed { region.exit } else { ExitPolicy::EntryOnly };
         costs.iter().find(|cost| cost.single_stepped == region.single_stepped && cost.exit == exit).copied()
     }
 }

@@ -422,6 +422,23 @@ Options:
     }
 
     #[test]
+    fn calls_are_folded_where_that_is_asked_for() {
+        let written_from = |options: &str| {
+            let Verb::Attach(attach) = parse(&format!("rtrace attach -p 1 -l z{options}")).unwrap() else {
+                panic!("another verb");
+            };
+            attach.recording.profile().map(|profile| (profile.written_from, profile.max_paths))
+        };
+        assert_eq!(written_from(""), None);
+        assert_eq!(written_from(" --mode profile --max-paths 9"), Some((None, 9)));
+        assert_eq!(written_from(" --min-duration 3us"), Some((Some(3_000), 1 << 16)));
+        assert_eq!(written_from(" --fold f"), Some((Some(0), 1 << 16)));
+        for options in ["--mode profile --min-duration 1s", "--mode profile --fold f"] {
+            assert_eq!(refusal(&format!("rtrace attach -p 1 -l z {options}")), ErrorKind::ArgumentConflict);
+        }
+    }
+
+    #[test]
     fn report_shows_functions_by_exclusive_time_unless_told() {
         use rtrace::report::{By, Format, Options, Sort};
         let options = |line: &str| {

@@ -60,9 +60,10 @@ impl Time {
 struct Calls {
     region: RegionId,
     location: LocationId,
-    /// Calls whose exit was seen, and others.
-    seen: u64,
-    unseen: u64,
+    /// Calls between two time stamps.
+    timed: u64,
+    /// Calls whose exit was not seen, or is the instruction at their entry: then it takes 0 ns.
+    untimed: u64,
     inclusive: u64,
     exclusive: u64,
 }
@@ -71,27 +72,28 @@ impl Visitor for Corrected<'_> {
     type Mark = RegionId;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, RegionId>) -> RegionId {
-        let is_seen = call.ending != Ending::Unseen;
+        let is_timed = call.ending != Ending::Unseen && call.duration > 0;
         self.add(
             &Calls {
                 region: call.region,
                 location: call.location,
-                seen: u64::from(is_seen),
-                unseen: u64::from(!is_seen),
-                inclusive: if is_seen { call.duration } else { 0 },
-                exclusive: if is_seen { call.exclusive() } else { 0 },
+                timed: u64::from(is_timed),
+                untimed: u64::from(!is_timed),
+                inclusive: if is_timed { call.duration } else { 0 },
+                exclusive: if is_timed { call.exclusive() } else { 0 },
             },
             &caller,
         )
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, RegionId>) -> RegionId {
+        let untimed = if path.inclusive == 0 { path.calls } else { path.unseen };
         self.add(
             &Calls {
                 region: path.region,
                 location: path.location,
-                seen: path.calls.saturating_sub(path.unseen),
-                unseen: path.unseen,
+                timed: path.calls.saturating_sub(untimed),
+                untimed,
                 inclusive: path.inclusive,
                 exclusive: path.exclusive,
             },
@@ -115,7 +117,7 @@ impl<'a> Corrected<'a> {
         self.visits += 1;
         let (inner, whole, spread) = self.cost(calls);
         let own = self.row(calls.region);
-        own.calls += calls.seen + calls.unseen;
+        own.calls += calls.timed + calls.untimed;
         own.exclusive.recorded = own.exclusive.recorded.saturating_add(calls.exclusive);
         own.exclusive.subtract(inner, spread);
         if let Caller::Known([.., direct]) = caller {
@@ -145,13 +147,12 @@ impl<'a> Corrected<'a> {
     fn cost(&self, calls: &Calls) -> (u64, u64, u64) {
         let Some(region) = self.trace.region(calls.region) else { return (0, 0, 0) };
         let costs = costs(self.trace, calls.location);
-        let of = |is_seen| CallCost::of(costs, region, is_seen);
+        let of = |is_timed| CallCost::of(costs, region, is_timed);
         let times = |cost: Option<CallCost>, count: u64| {
             cost.map_or((0, 0, 0), |cost| (cost.inner * count, cost.whole * count, cost.spread * count))
         };
-        let (seen, unseen) = (times(of(true), calls.seen), times(of(false), calls.unseen));
-        // Of an unseen call nothing was timed.
-        (seen.0, seen.1 + unseen.1, seen.2 + unseen.2)
+        let (timed, untimed) = (times(of(true), calls.timed), times(of(false), calls.untimed));
+        (timed.0, timed.1 + untimed.1, timed.2 + untimed.2)
     }
 
     /// The rows, sorted.
