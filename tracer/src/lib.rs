@@ -17,5 +17,6 @@ pub mod privilege;
 pub mod rank;
 pub mod recorder;
 pub mod report;
+pub mod sampling;
 pub mod source;
 pub mod target;
