@@ -21,5 +21,6 @@ pub mod recorder;
 pub mod replay;
 pub mod report;
 pub mod samples;
+pub mod sampling;
 pub mod source;
 pub mod target;

@@ -15,6 +15,7 @@ mod selection;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace::report::Format;
@@ -23,6 +24,7 @@ use choice::{FORMAT, one_of};
 pub use diff::Diff;
 pub use export::Export;
 pub use info::Info;
+use quantity::parse_duration;
 pub use recording::Recording;
 pub use report::Report;
 pub use selection::Selection;
@@ -162,6 +164,10 @@ pub struct Plan {
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
     pub format: Format,
 
+    /// Count the calls of the processes so long, and predict what tracing them would cost
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "pids")]
+    pub sample: Option<Duration>,
+
     /// Which functions.
     #[command(flatten)]
     pub selection: Selection,
@@ -187,6 +193,9 @@ EXAMPLES:
 
     # Every function of a command's library, not only the first
     rtrace plan --verbose --lib libz.so -- gzip
+
+    # What it would cost now: calls are counted for a second
+    rtrace plan -p 4711 --lib libfftw3.so --sample 1s
 
     # For a script
     rtrace plan -p 4711 --lib exe --format csv >plan.csv";

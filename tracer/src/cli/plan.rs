@@ -1,10 +1,10 @@
-//! `rtrace plan`: what would be probed, without probing.
+//! `rtrace plan`: what would be probed, without probing; with `--sample`, what it would cost.
 
 use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
 
 use anyhow::Context as _;
-use rtrace::target;
+use rtrace::{sampling, target};
 
 use super::plan_table::{self, View};
 use super::{Outcome, record, terminal_columns};
@@ -16,10 +16,31 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         [] => target::of_command(&options.target.command, patterns)?,
         pids => target::of_processes(pids, patterns)?,
     };
-    let children = options.target.pids.is_empty();
-    let plan = record::plan(target, &record::plan_options(&options.selection, record::mechanism().ok(), children));
+    let pids = options.target.pids.as_slice();
+    let mechanism = record::mechanism();
+    let usable = mechanism.as_ref().ok().copied();
+    let plan = record::plan(target, &record::plan_options(&options.selection, usable, pids.is_empty()));
+    let sampled = match options.sample {
+        Some(duration) => {
+            record::check_processes(pids)?;
+            Some(sampling::sample(&plan, pids, mechanism?, duration)?)
+        }
+        None => None,
+    };
+    // With process ids, probes are in these processes only.
+    let bystanders: Vec<usize> = match pids {
+        [] => plan.libraries.iter().map(|library| target::users(&library.library)).collect(),
+        _ => Vec::new(),
+    };
+    let view = View {
+        format: options.format,
+        verbose,
+        width: terminal_columns(),
+        bystanders: &bystanders,
+        sampled: sampled.as_ref(),
+    };
     let mut output = BufWriter::new(stdout().lock());
-    plan_table::render(&plan, View { format: options.format, verbose, width: terminal_columns() }, &mut output)
+    plan_table::render(&plan, view, &mut output)
         .and_then(|()| output.flush())
         .context("failed to write to standard output")?;
     Ok(Outcome::Complete)

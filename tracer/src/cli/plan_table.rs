@@ -2,14 +2,19 @@
 //!
 //! Names come from files and are escaped in every form.
 
+mod prediction;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
 use rtrace::plan::{Choice, Exit, Plan, PlannedLibrary, PlannedRegion, SiteCost};
 use rtrace::report::Format;
+use rtrace::sampling::Sampled;
 use rtrace_model::{ExitPolicy, escape};
 use serde_json::{Value, json};
+
+use self::prediction::Prediction;
 
 /// Functions that are listed unless all are asked for.
 const LISTED: usize = 20;
@@ -24,13 +29,17 @@ const URETPROBE: u64 = 500;
 
 /// How a plan is shown.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct View {
+pub struct View<'a> {
     /// How it is written.
     pub format: Format,
     /// List everything.
     pub verbose: bool,
     /// Columns of the terminal, if it is one: names are cut to fit.
     pub width: Option<u16>,
+    /// Of each library, how many processes beside the traced ones would meet its probes.
+    pub bystanders: &'a [usize],
+    /// How often functions were called meanwhile, if that was counted.
+    pub sampled: Option<&'a Sampled>,
 }
 
 /// Writes the plan.
@@ -38,20 +47,22 @@ pub struct View {
 /// # Errors
 /// Those of `out`.
 pub fn render(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
+    let prediction = view.sampled.map(|sampled| Prediction::of(plan, sampled));
     match view.format {
-        Format::Table => text(plan, view, out),
-        Format::Csv => csv(plan, out),
-        Format::Json => writeln!(out, "{:#}", json_plan(plan)),
+        Format::Table => text(plan, prediction.as_ref(), view, out),
+        Format::Csv => csv(plan, prediction.as_ref(), out),
+        Format::Json => writeln!(out, "{:#}", json_plan(plan, prediction.as_ref())),
     }
 }
 
-fn text(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
+fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn Write) -> io::Result<()> {
     for (number, library) in plan.libraries.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
         }
         header(library, out)?;
-        functions(library, view, out)?;
+        bystanders(view.bystanders.get(number).copied().unwrap_or(0), out)?;
+        functions(library, prediction, view, out)?;
         let unseen = library.regions.iter().filter_map(|planned| match &planned.exit {
             Exit::EntryOnly(reason) => Some((reason.as_str(), planned.region.name.as_str())),
             Exit::Uretprobe | Exit::RetSites(_) => None,
@@ -65,6 +76,9 @@ fn text(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
     }
     for hazard in plan.hazards.all() {
         writeln!(out, "\nno uretprobe by default: {hazard}")?;
+    }
+    if let Some(prediction) = prediction {
+        writeln!(out, "\n{}", prediction.summary(plan))?;
     }
     Ok(())
 }
@@ -87,7 +101,24 @@ fn header(library: &PlannedLibrary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "exits: {}", policies.join(", "))
 }
 
-fn functions(library: &PlannedLibrary, view: View, out: &mut dyn Write) -> io::Result<()> {
+fn bystanders(count: usize, out: &mut dyn Write) -> io::Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let [cheap, dear] = [SiteCost::Emulated, SiteCost::SingleStep].map(|cost| hit(cost) as f64 / 1e3);
+    writeln!(
+        out,
+        "while children are traced, probes are in all processes: {count} more map it, and pay {cheap:.1} to {dear:.1} \
+         us per site that they pass"
+    )
+}
+
+fn functions(
+    library: &PlannedLibrary,
+    prediction: Option<&Prediction>,
+    view: View,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if library.regions.is_empty() {
         return Ok(());
     }
@@ -97,14 +128,23 @@ fn functions(library: &PlannedLibrary, view: View, out: &mut dyn Write) -> io::R
     if let Some(width) = view.width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
-    table.set_header(["FUNCTION", "ENTRY", "EXIT", "PER CALL"]);
-    for planned in library.regions.iter().take(listed) {
+    let predicted: &[&str] = if prediction.is_some() { &["CALLS/S", "ADDS"] } else { &[] };
+    table.set_header(["FUNCTION", "ENTRY", "EXIT", "PER CALL"].iter().chain(predicted));
+    let mut regions: Vec<&PlannedRegion> = library.regions.iter().collect();
+    if let Some(prediction) = prediction {
+        regions.sort_by(|a, b| prediction.slowdown(b).total_cmp(&prediction.slowdown(a)));
+    }
+    for planned in regions.into_iter().take(listed) {
         let mut row = Row::from([
             escape(&planned.region.name).into_owned(),
             entry_text(planned),
             exit_text(&planned.exit),
             format!("about {:.1} us", cost(planned) as f64 / 1e3),
         ]);
+        if let Some(prediction) = prediction {
+            row.add_cell(format!("{:.0}", prediction.rate(planned)).into());
+            row.add_cell(format!("{:.1} %", prediction.slowdown(planned) * 100.0).into());
+        }
         row.max_height(1);
         table.add_row(row);
     }
@@ -113,7 +153,7 @@ fn functions(library: &PlannedLibrary, view: View, out: &mut dyn Write) -> io::R
         if place > 0 {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
-        if place == 3 {
+        if place >= 3 {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -150,8 +190,9 @@ fn reasons<'a>(
 }
 
 /// Writes a line per function, refused ones last.
-fn csv(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "library,function,symbol,file_offset,size,entry_site,entry,exit,exit_sites,cost_ns,reason")?;
+fn csv(plan: &Plan, prediction: Option<&Prediction>, out: &mut dyn Write) -> io::Result<()> {
+    let columns = "library,function,symbol,file_offset,size,entry_site,entry,exit,exit_sites,cost_ns,reason";
+    writeln!(out, "{columns},calls_per_s,slowdown")?;
     for library in &plan.libraries {
         let path = quoted(&library.library.path);
         for planned in &library.regions {
@@ -159,7 +200,7 @@ fn csv(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             let symbol = region.symbols.first().map_or("", |symbol| &symbol.symbol);
             writeln!(
                 out,
-                "{path},{},{},{},{},{},{},{},{},{},{}",
+                "{path},{},{},{},{},{},{},{},{},{},{},{},{}",
                 quoted(&region.name),
                 quoted(symbol),
                 region.file_offset,
@@ -170,10 +211,12 @@ fn csv(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
                 planned.exit.sites().len(),
                 cost(planned),
                 quoted(remark(planned).unwrap_or_default()),
+                prediction.map_or_else(String::new, |prediction| format!("{:.1}", prediction.rate(planned))),
+                prediction.map_or_else(String::new, |prediction| format!("{:.4}", prediction.slowdown(planned))),
             )?;
         }
         for refusal in &library.refused {
-            writeln!(out, "{path},{},,,,,,refused,,,{}", quoted(&refusal.name), quoted(&refusal.reason))?;
+            writeln!(out, "{path},{},,,,,,refused,,,{},,", quoted(&refusal.name), quoted(&refusal.reason))?;
         }
     }
     Ok(())
@@ -184,29 +227,29 @@ fn quoted(field: &str) -> String {
     if field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.into_owned() }
 }
 
-fn json_plan(plan: &Plan) -> Value {
+fn json_plan(plan: &Plan, prediction: Option<&Prediction>) -> Value {
     json!({
         "unwind_hazard": plan.hazards.unwind,
         "stack_hazard": plan.hazards.stacks,
         "signal_stack_hazard": plan.hazards.signal_stacks,
         "interrupt_hazard": plan.hazards.interrupts,
         "program_hazard": plan.hazards.programs,
-        "libraries": plan.libraries.iter().map(json_library).collect::<Vec<_>>(),
+        "libraries": plan.libraries.iter().map(|library| json_library(library, prediction)).collect::<Vec<_>>(),
     })
 }
 
-fn json_library(library: &PlannedLibrary) -> Value {
+fn json_library(library: &PlannedLibrary, prediction: Option<&Prediction>) -> Value {
     json!({
         "path": escape(&library.library.path),
         "build_id": library.library.build_id,
-        "functions": library.regions.iter().map(json_function).collect::<Vec<_>>(),
+        "functions": library.regions.iter().map(|planned| json_function(planned, prediction)).collect::<Vec<_>>(),
         "refused": library.refused.iter()
             .map(|refusal| json!({ "name": escape(&refusal.name), "reason": refusal.reason }))
             .collect::<Vec<_>>(),
     })
 }
 
-fn json_function(planned: &PlannedRegion) -> Value {
+fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>) -> Value {
     json!({
         "name": escape(&planned.region.name),
         "symbols": planned.region.symbols.iter().map(|symbol| escape(&symbol.symbol)).collect::<Vec<_>>(),
@@ -218,6 +261,8 @@ fn json_function(planned: &PlannedRegion) -> Value {
         "exit_sites": planned.exit.sites().iter().map(|site| site.file_offset).collect::<Vec<_>>(),
         "cost_ns": cost(planned),
         "reason": remark(planned),
+        "calls_per_s": prediction.map(|prediction| prediction.rate(planned)),
+        "slowdown": prediction.map(|prediction| prediction.slowdown(planned)),
     })
 }
 
@@ -266,23 +311,31 @@ fn exit_text(exit: &Exit) -> String {
     }
 }
 
-/// What one call costs at most, in nanoseconds.
-pub fn cost(planned: &PlannedRegion) -> u64 {
-    let hit = |cost| match cost {
+/// What a hit of a site costs, in nanoseconds.
+fn hit(cost: SiteCost) -> u64 {
+    match cost {
         SiteCost::Emulated => EMULATED,
         SiteCost::SingleStep => SINGLE_STEP,
-    };
+    }
+}
+
+/// What one call costs at most, in nanoseconds.
+pub fn cost(planned: &PlannedRegion) -> u64 {
     let exit = match &planned.exit {
+        _ if planned.is_left_at_once() => 0,
         Exit::Uretprobe => URETPROBE,
         Exit::RetSites(sites) => sites.iter().map(|site| hit(site.cost)).max().unwrap_or(0),
         Exit::EntryOnly(_) => 0,
     };
-    if planned.is_left_at_once() { hit(planned.entry.cost) } else { hit(planned.entry.cost) + exit }
+    hit(planned.entry.cost) + exit
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::HashMap;
+    use std::time::Duration;
 
     use rtrace::plan::{EntrySite, ExitSite, Hazards, Refusal};
     use rtrace_model::{Library, LibraryId, Region, RegionId, SymbolName};
@@ -381,9 +434,31 @@ no uretprobe by default: `/bin/x` imports `dlopen`
         assert_eq!(lines.len(), 6);
         let function = "/lib/libx.so,\"a(int, \\x1b[31m)\",s0,4096,16,4100,emulated,ret-site,1,11800";
         let remark = "\"it may call itself, and the kernel hooks only so many returns at a time\"";
-        assert_eq!(lines[1], format!("{function},{remark}"));
-        assert_eq!(lines[4], "/lib/libx.so,d,,,,,,refused,,,no size");
+        assert_eq!(lines[1], format!("{function},{remark},,"));
+        assert_eq!(lines[4], "/lib/libx.so,d,,,,,,refused,,,no size,,");
         assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
+    }
+
+    #[test]
+    fn bystanders_are_counted() {
+        let text = rendered(&sample(3), View { bystanders: &[4], ..View::default() });
+        assert!(text.contains("4 more map it, and pay 0.8 to 11.0 us"), "{text}");
+        assert!(!rendered(&sample(3), View::default()).contains("more map it"));
+    }
+
+    #[test]
+    fn a_sample_says_what_tracing_would_add() {
+        let calls = HashMap::from([(RegionId(0), 1000), (RegionId(2), 10_000)]);
+        let sampled = Sampled { time: Duration::from_secs(2), cpu: Duration::from_millis(1000 + 9), calls };
+        let text = rendered(&sample(3), View { sampled: Some(&sampled), ..View::default() });
+        // 10,000 hits of 0.8 us are left out; added are 10,000 times 1.3 us and 1,000 times 11.8 us.
+        assert!(
+            text.contains("5500 calls a second, 1.00 s of CPU time; tracing them would add about 2 % to it"),
+            "{text}"
+        );
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains(" us ")).collect();
+        assert!(rows[0].starts_with("c ") && rows[0].ends_with("5000  1.3 %"), "{text}");
+        assert!(rows[1].starts_with("a(") && rows[1].ends_with("500  1.2 %"), "{text}");
     }
 
     #[test]

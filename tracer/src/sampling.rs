@@ -1,0 +1,143 @@
+//! How often the functions of a plan are called, counted for a while, to tell beforehand what
+//! tracing them would cost.
+//!
+//! Only enters are probed, and the programs count them in the kernel: no exit is touched, and
+//! nothing is sent per call.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rtrace_bpf::{Mechanism, ProfileOptions};
+use rtrace_model::{
+    Batch, Event, EventKind, LocationId, PathId, PathProfile, RegionId, Sink, SinkError, Summary, Timestamp,
+};
+
+use crate::counters::Counters;
+use crate::newcomers::Newcomers;
+use crate::plan::{self, Exit, Plan};
+use crate::recorder::{self, Beside, Subject};
+use crate::samples::Samplers;
+
+/// Functions and threads are told apart; a row each.
+const MAX_ROWS: u32 = 1 << 16;
+/// Nothing is sent per call.
+const RING_BYTES: u32 = 1 << 16;
+
+/// What was counted.
+#[derive(Clone, Debug, Default)]
+pub struct Sampled {
+    /// How long.
+    pub time: Duration,
+    /// CPU time that the processes used meanwhile, the counting of their calls included.
+    pub cpu: Duration,
+    /// Calls of each region.
+    pub calls: HashMap<RegionId, u64>,
+}
+
+/// Counts the calls that these processes make of what the plan holds.
+///
+/// # Errors
+/// The kernel refuses programs or probes.
+pub fn sample(plan: &Plan, pids: &[u32], mechanism: Mechanism, duration: Duration) -> anyhow::Result<Sampled> {
+    let counting = enters_only(plan);
+    let (sender, receiver) = channel();
+    let sink = Count { pids: pids.to_vec(), rows: HashMap::new(), armed: None, disarmed: None, result: sender };
+    let counters = Counters::default();
+    let options = recorder::Options {
+        subject: Subject::Processes(pids),
+        mechanism,
+        ring_bytes: RING_BYTES,
+        follow: false,
+        profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),
+        fold: &[],
+        duration: Some(duration),
+        counters: &counters,
+    };
+    let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default());
+    let beside = Beside { newcomers, samplers: Samplers::default() };
+    recorder::record(&counting, &options, beside, vec![Box::new(sink)], &AtomicBool::new(false), || Ok(()))?;
+    receiver.recv().context("failed to count calls: the processes have ended")
+}
+
+fn enters_only(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for planned in plan.libraries.iter_mut().flat_map(|library| &mut library.regions) {
+        planned.exit = Exit::EntryOnly("calls are only counted".to_owned());
+        planned.region.exit = planned.exit.policy();
+    }
+    plan
+}
+
+/// A moment, with the CPU time that the processes had used until then.
+type Moment = (Timestamp, Duration);
+
+struct Count {
+    pids: Vec<u32>,
+    rows: HashMap<(LocationId, PathId), (RegionId, u64)>,
+    armed: Option<Moment>,
+    disarmed: Option<Moment>,
+    result: Sender<Sampled>,
+}
+
+impl Sink for Count {
+    fn calls(&mut self, _: &Batch) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
+        self.rows.extend(paths.iter().map(|path| ((path.location, path.path), (path.region, path.calls))));
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), SinkError> {
+        let moment = || Some((event.time, self.pids.iter().map(|&pid| cpu_time(pid)).sum()));
+        match event.kind {
+            EventKind::Armed => self.armed = moment(),
+            EventKind::Disarmed => self.disarmed = moment(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Summary) -> Result<(), SinkError> {
+        let (Some(from), Some(to)) = (self.armed, self.disarmed) else { return Ok(()) };
+        let mut calls = HashMap::new();
+        for &(region, count) in self.rows.values() {
+            *calls.entry(region).or_default() += count;
+        }
+        let time = Duration::from_nanos(to.0.since(from.0));
+        // Whoever asked waits for it.
+        let _ = self.result.send(Sampled { time, cpu: to.1.saturating_sub(from.1), calls });
+        Ok(())
+    }
+}
+
+/// CPU time that a process has used, to a hundredth of a second; none if it has ended.
+fn cpu_time(pid: u32) -> Duration {
+    let ticks = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is a name in brackets, in which anything may stand; times are fields 14 and 15.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+        Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+    };
+    Duration::from_secs(ticks().unwrap_or(0)) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_cpu_time_grows() {
+        let before = cpu_time(std::process::id());
+        let mut sum = 0_u64;
+        while cpu_time(std::process::id()) < before + Duration::from_millis(20) {
+            sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
+        }
+        assert_eq!(cpu_time(u32::MAX), Duration::ZERO);
+    }
+}
