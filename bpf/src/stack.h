@@ -163,28 +163,35 @@ static long rt_id_step(u32 step, void *context)
 	return 1;
 }
 
-/* Where the frame with this call id is among those below `index`; RT_NONE if it has ended. */
-static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
+/*
+ * The frame with this call id among those below `index`, and its place; null and RT_NONE if it has
+ * ended.
+ */
+static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32 index, u32 *place)
 {
 	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .id = id };
 	struct rt_frame *below;
 
+	*place = RT_NONE;
 	if (id == 0 || index == 0)
-		return RT_NONE;
+		return 0;
 	below = rt_frame(hit, index - 1);
 	if (!below)
-		return RT_NONE;
-	if (below->id == id)
-		return index - 1;
+		return 0;
+	if (below->id == id) {
+		*place = index - 1;
+		return below;
+	}
 	rt_repeat(RT_FRAMES, rt_id_step, &walk);
-	return walk.found;
+	*place = walk.found;
+	return walk.found == RT_NONE ? 0 : rt_frame(hit, walk.found);
 }
 
 /* Ends one frame: its record leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
-	u32 parent_index = rt_older(hit, frame->parent, index);
-	struct rt_frame *parent = rt_frame(hit, parent_index);
+	u32 parent_index;
+	struct rt_frame *parent = rt_older(hit, frame->parent, index, &parent_index);
 	u64 duration = hit->now - frame->start;
 
 	if (parent)
