@@ -189,17 +189,23 @@ static __noinline u32 rt_search_older(struct rt_hit *hit, u64 id, u32 index)
 	return walk.found;
 }
 
-/* The same; mostly it is the frame right below. */
-static __always_inline u32 rt_older(struct rt_hit *hit, u64 id, u32 index)
+/* The same, and the frame itself or null; mostly it is the one right below. */
+static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32 index, u32 *place)
 {
 	struct rt_frame *below;
 
+	*place = RT_NONE;
 	if (id == 0 || index == 0)
-		return RT_NONE;
+		return 0;
 	below = rt_frame(hit, index - 1);
 	if (!below)
-		return RT_NONE;
-	return below->id == id ? index - 1 : rt_search_older(hit, id, index);
+		return 0;
+	if (below->id == id) {
+		*place = index - 1;
+		return below;
+	}
+	*place = rt_search_older(hit, id, index);
+	return rt_frame(hit, *place);
 }
 
 /* A call leaves, its caller is still there or null. Who reads its record will look for its caller's. */
@@ -213,8 +219,8 @@ static __always_inline void rt_leave(const struct rt_hit *hit, const struct rt_f
 /* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
-	u32 parent_index = rt_older(hit, frame->parent, index);
-	struct rt_frame *parent = rt_frame(hit, parent_index);
+	u32 parent_index;
+	struct rt_frame *parent = rt_older(hit, frame->parent, index, &parent_index);
 	u64 duration = hit->now - frame->start;
 
 	if (parent)

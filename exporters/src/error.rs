@@ -47,6 +47,14 @@ pub enum Error {
         /// Where and why.
         source: serde_json::Error,
     },
+    /// Calls come with other readings than the metrics that were defined before the first of them.
+    #[error("failed to write calls: they have {found} readings each, and {defined} metrics of calls are defined")]
+    Readings {
+        /// Metrics whose scope is the call.
+        defined: usize,
+        /// Readings of each call.
+        found: usize,
+    },
     /// A Parquet file could not be encoded or decoded.
     #[error("failed to {action} `{}`: {source}", path.display())]
     Parquet {

@@ -50,10 +50,18 @@ impl<T: Stream> Segments<T> {
         })
     }
 
-    /// Gives rows further columns of 64-bit integers. Only before the first row.
+    /// Gives rows further columns of 64-bit integers; rows that are there already have none.
     pub(crate) fn set_further(&mut self, columns: Vec<String>) {
-        self.dirty |= self.further != columns;
-        self.further = columns;
+        let has_rows = self.encoder.is_some() || !self.rows.is_empty() || self.number > 1;
+        if self.further != columns && !has_rows {
+            self.further = columns;
+            self.dirty = true;
+        }
+    }
+
+    /// Number of further columns.
+    pub(crate) fn further(&self) -> usize {
+        self.further.len()
     }
 
     pub(crate) fn push(&mut self, rows: &[T]) -> Result<(), Error> {

@@ -99,6 +99,16 @@ impl TraceWriter {
         Ok(())
     }
 
+    fn push_calls(&mut self, batch: &Batch) -> Result<(), Error> {
+        let defined = self.calls.further() / 2;
+        if batch.metrics() != defined {
+            return Err(Error::Readings { defined, found: batch.metrics() });
+        }
+        let readings = (0..batch.len()).flat_map(|index| batch.readings(index));
+        let values: Vec<u64> = readings.flat_map(|reading| [reading.inclusive, reading.child]).collect();
+        self.calls.push_further(batch, &values)
+    }
+
     fn named<T>(&self, result: Result<T, Error>) -> Result<T, SinkError> {
         result.map_err(|error| SinkError::new(format!("record into `{}`", self.directory.path().display()), error))
     }
@@ -136,9 +146,7 @@ impl Sink for TraceWriter {
     }
 
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        let readings = (0..batch.len()).flat_map(|index| batch.readings(index));
-        let values: Vec<u64> = readings.flat_map(|reading| [reading.inclusive, reading.child]).collect();
-        let mut result = self.calls.push_further(batch, &values);
+        let mut result = self.push_calls(batch);
         if self.calls.is_full() {
             result = result.and_then(|()| self.publish());
         }

@@ -7,8 +7,8 @@ use common::*;
 use proptest::prelude::*;
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Call, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, PathId, PathProfile,
-    RegionId, Sink, Summary, Timestamp,
+    Base, Batch, Call, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, Metric,
+    MetricId, PathId, PathProfile, Reading, RegionId, Sample, Scope, Sink, Span, Summary, Timestamp,
 };
 
 #[test]
@@ -26,7 +26,9 @@ fn a_whole_recording() {
         event(2_003, EventKind::Attached { library: "/l".into(), regions: 7 }),
         event(2_004, EventKind::BlindWindow { library: "/l".into(), since: Timestamp(3) }),
         event(2_005, EventKind::Refused { library: "/l".into(), region: "f".into(), reason: "no \"way\"".into() }),
-        event(2_006, EventKind::Loss(Loss { reason: LossReason::TooDeep, region: Some(RegionId(0)), count: 2 })),
+        event(2_006, EventKind::Estimated { metric: "cycles".into() }),
+        event(2_007, EventKind::Plugin { command: "c".into(), problem: "p".into() }),
+        event(2_008, EventKind::Loss(Loss { reason: LossReason::TooDeep, region: Some(RegionId(0)), count: 2 })),
         event(9_000, EventKind::Disarmed),
     ];
     for event in &events {
@@ -47,6 +49,59 @@ fn a_whole_recording() {
     assert_eq!(calls(&trace).unwrap(), [call(1, 1), call(1, 2), call(2, 1)]);
     assert_eq!(trace.events().collect::<Result<Vec<_>, _>>().unwrap().concat(), events);
     assert!(trace.warnings().is_empty());
+}
+
+#[test]
+fn readings_stay_with_their_calls_and_samples_beside_them() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    let metrics = [metric(0, "msr/tsc/", Scope::Call), metric(1, "page-faults", Scope::Call)];
+    let resident = metric(2, "process/resident", Scope::Process);
+    for metric in metrics.iter().chain([&resident]) {
+        writer.define(&Definition::Metric(metric.clone())).unwrap();
+    }
+    let reading = |inclusive| Reading { inclusive, child: inclusive / 2 };
+    let readings = [31, 32, 21, 22, 11, 12].map(reading).to_vec();
+    writer.calls(&Batch::measured(vec![call(2, 1), call(1, 2), call(1, 1)], 2, readings)).unwrap();
+    let sample = |time, value| Sample { metric: MetricId(2), time: Timestamp(time), instance: 40, value };
+    writer.samples(&[sample(2_000, -0.5)]).unwrap();
+    writer.samples(&[sample(1_500, 4096.0)]).unwrap();
+    let error = writer.calls(&vec![call(3, 1)].into()).unwrap_err();
+    assert!(error.to_string().ends_with("they have 0 readings each, and 2 metrics of calls are defined"), "{error}");
+    writer.finish(&summary()).unwrap();
+
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.metrics(), [metrics[0].clone(), metrics[1].clone(), resident]);
+    let batches: Vec<Batch> = trace.calls().collect::<Result<_, _>>().unwrap();
+    let readings = [11, 12, 21, 22, 31, 32].map(reading).to_vec();
+    assert_eq!(batches, [Batch::measured(vec![call(1, 1), call(1, 2), call(2, 1)], 2, readings)]);
+    let samples = trace.samples().collect::<Result<Vec<_>, _>>().unwrap().concat();
+    assert_eq!(samples, [sample(1_500, 4096.0), sample(2_000, -0.5)]);
+}
+
+fn metric(id: u32, name: &str, scope: Scope) -> Metric {
+    Metric {
+        id: MetricId(id),
+        name: name.to_owned(),
+        unit: "B".to_owned(),
+        base: Base::Binary,
+        exponent: -3,
+        scope,
+        span: Span::Point,
+    }
+}
+
+#[test]
+fn a_trace_without_metrics_and_samples_is_read() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    writer.calls(&vec![call(1, 1)].into()).unwrap();
+    writer.finish(&summary()).unwrap();
+    std::fs::remove_dir_all(path.join("samples")).unwrap();
+    std::fs::remove_file(path.join("metrics.parquet")).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!((trace.metrics().len(), trace.samples().count()), (0, 0));
+    assert_eq!(calls(&trace).unwrap(), [call(1, 1)]);
 }
 
 #[test]

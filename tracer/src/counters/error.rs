@@ -40,8 +40,8 @@ pub enum Error {
         name: String,
         /// What stands in the way.
         cause: String,
-        /// What the kernel said.
-        source: io::Error,
+        /// What the kernel said; the cause explains it.
+        kernel: io::Error,
     },
 }
 
@@ -50,8 +50,8 @@ impl Error {
         Error::Unknown { name: name.to_owned(), cause }
     }
 
-    pub(super) fn refused(name: &str, event: EventCode, source: io::Error) -> Error {
-        Error::Refused { name: name.to_owned(), cause: cause(event, &source), source }
+    pub(super) fn refused(name: &str, event: EventCode, kernel: io::Error) -> Error {
+        Error::Refused { name: name.to_owned(), cause: cause(event, &kernel), kernel }
     }
 
     /// The step that helps.

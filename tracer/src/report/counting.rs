@@ -152,3 +152,76 @@ fn value(metric: &Metric, sum: u64) -> Value {
     let is_nanoseconds = (metric.unit.as_str(), metric.base, metric.exponent) == ("s", Base::Decimal, -9);
     if is_nanoseconds { Value::Time(sum) } else { Value::Count(sum) }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{Definition, MetricId, Sink, Span, Summary};
+
+    use super::*;
+    use crate::report::testing::{script, writer};
+    use crate::report::{Format, Options, run};
+
+    fn metric(id: u32, name: &str, unit: &str, exponent: i32) -> Metric {
+        Metric {
+            id: MetricId(id),
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            base: Base::Decimal,
+            exponent,
+            scope: Scope::Call,
+            span: Span::SinceStart,
+        }
+    }
+
+    /// Half of all time is on a CPU, and the faults are the hundredth part of it.
+    fn counted() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        for metric in [metric(0, "task-clock", "s", -9), metric(1, "page-faults", "#", 0)] {
+            writer.define(&Definition::Metric(metric)).unwrap();
+        }
+        let calls = script("thread 1\n a 0 4000\n  b 1000 3000\n   a 1200 1400\n a 5000 6000");
+        let part = |call: &Call, by| Reading { inclusive: call.duration / by, child: call.child / by };
+        let readings = calls.iter().flat_map(|call| [part(call, 2), part(call, 200)]).collect();
+        writer.calls(&Batch::measured(calls, 2, readings)).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        folder
+    }
+
+    fn report(by: By, format: Format) -> String {
+        let mut out = Vec::new();
+        run(counted().path(), &Options { by, format, ..Options::default() }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn column(csv: &str, name: &str) -> Vec<String> {
+        let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let place = lines.next().unwrap().iter().position(|column| *column == name).unwrap();
+        lines.map(|line| line[place].to_owned()).collect()
+    }
+
+    #[test]
+    fn functions_have_sums_that_count_recursion_once_and_derived_figures() {
+        let csv = report(By::Function, Format::Csv);
+        assert_eq!(column(&csv, "function"), ["a", "b"]);
+        assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", "1000"]);
+        assert_eq!(column(&csv, "task-clock_exclusive"), ["1600", "900"]);
+        assert_eq!(column(&csv, "page-faults_inclusive"), ["25", "10"]);
+        assert_eq!(column(&csv, "page-faults_per_call"), ["5.333333", "9.000000"]);
+        assert_eq!(column(&csv, "cpus_used"), ["0.500000", "0.500000"]);
+        let table = report(By::Function, Format::Table);
+        assert!(table.contains("  2.500 us         1.600 us           25                16      0.500"), "{table}");
+    }
+
+    #[test]
+    fn paths_and_threads_have_them_too() {
+        let csv = report(By::Tree, Format::Csv);
+        assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", "1000", "100"]);
+        assert_eq!(column(&csv, "page-faults_exclusive"), ["15", "9", "1"]);
+        let csv = report(By::Thread, Format::Csv);
+        assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", "0"], "the other thread's calls are lost");
+        assert!(!report(By::Library, Format::Csv).contains("task-clock"));
+    }
+}
