@@ -79,7 +79,9 @@ pub fn replay(
             rest = later;
         }
     }
-    sink.running(to, &long.at(to))?;
+    if told < to {
+        sink.running(to, &long.at(to))?;
+    }
     sink.finish(&summary(trace, to)?)?;
     Ok(true)
 }
