@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use rtrace_exporters::{Destination, FORMATS, Selection, Trace, export};
+use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
 use rtrace_model::{Call, Definition, Ending, LocationId, RegionId, Sink, Summary, Timestamp};
 
 /// Most memory of an export, in KiB.
@@ -21,7 +21,7 @@ const THREADS: u32 = 4;
 fn every_export_has_bounded_memory() {
     let number = std::env::var("RTRACE_CALLS").map_or(1_000_000, |number| number.parse().unwrap());
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    let trace = Trace::open(&record(folder.path(), number)).unwrap();
+    let trace = TraceSet::open(&record(folder.path(), number)).unwrap();
     for format in FORMATS {
         let path = folder.path().join(format.extension);
         // Resets the highest memory so far: see proc(5).
