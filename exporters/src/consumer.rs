@@ -13,7 +13,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rtrace_model::{Batch, Definition, Header, Sink, SinkError, Summary};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -111,6 +110,10 @@ impl Consumer {
         if self.delivery.end().is_some() {
             return;
         }
+        if let (Some(queue), Some(encoder)) = (&self.queue, &mut self.encoder) {
+            // A stream without calls is a stream, too. Where the queue is full there are calls.
+            let _ = queue.try_send(encoder.batch(&Batch::default()));
+        }
         self.queue = None;
         self.input = None;
         let end = self.wait(GRACE).unwrap_or_else(|| {
@@ -156,12 +159,8 @@ impl Sink for Consumer {
         let encoder = Encoder::new(header);
         let (queue, batches) = bounded(WAITING_BATCHES);
         let input = self.input.take().expect("a recording begins once");
-        let feed = Feed {
-            schema: encoder.schema(),
-            waiting: Arc::clone(&self.waiting),
-            gone: Arc::clone(&self.gone),
-            delivery: self.delivery.clone(),
-        };
+        let feed =
+            Feed { waiting: Arc::clone(&self.waiting), gone: Arc::clone(&self.gone), delivery: self.delivery.clone() };
         self.writer = Some(std::thread::spawn(move || feed.run(input, &batches)));
         self.queue = Some(queue);
         self.encoder = Some(encoder);
@@ -194,7 +193,6 @@ impl Drop for Consumer {
 
 /// What the writing thread needs.
 struct Feed {
-    schema: SchemaRef,
     waiting: Arc<AtomicU64>,
     gone: Arc<AtomicBool>,
     delivery: Delivery,
@@ -202,9 +200,13 @@ struct Feed {
 
 impl Feed {
     fn run(self, input: ChildStdin, batches: &Receiver<RecordBatch>) {
-        let mut writer = Writer::begin(input, &self.schema).ok();
+        let mut input = Some(input);
+        let mut writer = None;
         for batch in batches {
             let calls = batch.num_rows() as u64;
+            if let Some(input) = input.take() {
+                writer = Writer::begin(input, &batch.schema()).ok();
+            }
             if writer.as_mut().is_none_or(|writer| writer.write(&batch).is_err()) {
                 writer = None;
                 self.gone.store(true, Ordering::Relaxed);

@@ -4,21 +4,24 @@
 //! Names are dictionary-encoded. A dictionary is sent again when it has grown, which is seldom: a
 //! library's functions are all defined when its probes are placed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, Schema, SchemaRef};
-use rtrace_model::{Call, Definition, Header, LibraryId, Location, LocationId, RegionId};
+use arrow_schema::{ArrowError, Schema};
+use rtrace_model::{
+    Batch, Call, Definition, Header, LibraryId, Location, LocationId, Metric, MetricId, Reading, RegionId,
+};
 
-use crate::schema::{Row, column};
+use crate::schema::{Row, call_columns, column, with_further};
 
 /// Makes batches of the stream from calls.
 pub(crate) struct Encoder {
-    schema: SchemaRef,
+    metadata: HashMap<String, String>,
+    metrics: BTreeMap<MetricId, Metric>,
     functions: Names<RegionId>,
     libraries: Names<LibraryId>,
     threads: Names<LocationId>,
@@ -34,23 +37,15 @@ impl Encoder {
             ("rtrace.begin.monotonic_ns", header.begin.monotonic.0.to_string()),
             ("rtrace.begin.realtime_ns", header.begin.realtime_ns.to_string()),
         ];
-        let mut encoder = Encoder {
-            schema: Arc::new(Schema::empty()),
+        Encoder {
+            metadata: metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            metrics: BTreeMap::new(),
             functions: Names::default(),
             libraries: Names::default(),
             threads: Names::default(),
             library_of: HashMap::new(),
             locations: HashMap::new(),
-        };
-        let columns = encoder.columns(&[]).schema();
-        let metadata: HashMap<String, String> =
-            metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        encoder.schema = Arc::new(Schema::clone(&columns).with_metadata(metadata));
-        encoder
-    }
-
-    pub(crate) fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        }
     }
 
     pub(crate) fn define(&mut self, definition: &Definition) {
@@ -64,13 +59,25 @@ impl Encoder {
                 self.threads.put(location.id, &location.name);
                 self.locations.insert(location.id, location.clone());
             }
-            Definition::Process(_) | Definition::Metric(_) => {}
+            Definition::Metric(metric) => {
+                self.metrics.insert(metric.id, metric.clone());
+            }
+            Definition::Process(_) => {}
         }
     }
 
-    pub(crate) fn batch(&mut self, calls: &[Call]) -> RecordBatch {
-        let batch = self.columns(calls);
-        batch.with_schema(self.schema()).expect("only what is said about the stream differs")
+    /// The calls with all that is known of them. Metrics must be defined before the first batch, as
+    /// all batches of a stream have the same columns.
+    pub(crate) fn batch(&mut self, batch: &Batch) -> RecordBatch {
+        let names = call_columns(self.metrics.values());
+        let readings = |place: usize| {
+            let value = |reading: Reading| if place.is_multiple_of(2) { reading.inclusive } else { reading.child };
+            let of = |call| batch.readings(call).get(place / 2).copied().unwrap_or_default();
+            column::int64((0..batch.len()).map(|call| value(of(call))))
+        };
+        let columns = with_further(&self.columns(batch), &names, (0..names.len()).map(readings).collect());
+        let schema = Schema::clone(&columns.schema()).with_metadata(self.metadata.clone());
+        columns.with_schema(Arc::new(schema)).expect("only what is said about the stream differs")
     }
 
     fn columns(&mut self, calls: &[Call]) -> RecordBatch {
@@ -165,7 +172,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_ipc::reader::StreamReader;
-    use rtrace_model::{Ending, ExitPolicy, Library, Region, Timestamp};
+    use rtrace_model::{Base, Ending, ExitPolicy, Library, Region, Scope, Span, Timestamp};
 
     use super::*;
 
@@ -197,6 +204,22 @@ mod tests {
     }
 
     #[test]
+    fn readings_are_columns() {
+        let mut encoder = Encoder::new(&Header::default());
+        let metric = |id, name: &str, scope| {
+            let (name, unit) = (name.to_owned(), "#".to_owned());
+            Metric { id: MetricId(id), name, unit, base: Base::Decimal, exponent: 0, scope, span: Span::SinceLast }
+        };
+        encoder.define(&Definition::Metric(metric(1, "page-faults", Scope::Call)));
+        encoder.define(&Definition::Metric(metric(2, "memory", Scope::Process)));
+        let readings = vec![Reading { inclusive: 7, child: 3 }, Reading { inclusive: 9, child: 0 }];
+        let batch = encoder.batch(&Batch::measured(vec![call(1, 0), call(2, 0)], 1, readings));
+        let values = |column: &str| batch[column].as_primitive::<Int64Type>().values().to_vec();
+        assert_eq!((values("page_faults"), values("page_faults_child")), (vec![7, 9], vec![3, 0]));
+        assert!(batch.column_by_name("memory").is_none());
+    }
+
+    #[test]
     fn names_travel_with_the_calls_and_may_come_later() {
         let mut encoder = Encoder::new(&Header { host: "box".into(), ..Header::default() });
         let path = "/usr/lib/libone.so".to_owned();
@@ -214,11 +237,12 @@ mod tests {
         encoder.define(&Definition::Location(location.clone()));
         encoder.define(&region(0, "first"));
         let mut bytes = Vec::new();
-        let mut writer = Writer::begin(&mut bytes, &encoder.schema()).unwrap();
-        writer.write(&encoder.batch(&[call(1, 0), call(2, 9)])).unwrap();
+        let first = encoder.batch(&vec![call(1, 0), call(2, 9)].into());
+        let mut writer = Writer::begin(&mut bytes, &first.schema()).unwrap();
+        writer.write(&first).unwrap();
         encoder.define(&region(9, "later"));
         encoder.define(&Definition::Location(Location { name: "renamed".into(), ..location }));
-        writer.write(&encoder.batch(&[call(3, 9), call(4, 0)])).unwrap();
+        writer.write(&encoder.batch(&vec![call(3, 9), call(4, 0)].into())).unwrap();
         writer.finish().unwrap();
 
         let reader = StreamReader::try_new(bytes.as_slice(), None).unwrap();
