@@ -13,7 +13,7 @@ use crate::export;
 use crate::key::View;
 use crate::live::Handle;
 use crate::state::State;
-use crate::term::Screen;
+use crate::term::{self, Screen};
 use crate::theme::Theme;
 use crate::view;
 
@@ -108,7 +108,7 @@ impl Show<'_> {
     fn wait(&mut self, screen: &mut Screen, tick: Duration) -> io::Result<Flow> {
         let drawn = Instant::now();
         let mut until = tick;
-        while event::poll(until.saturating_sub(drawn.elapsed()))? {
+        while term::has_event(until.saturating_sub(drawn.elapsed()))? {
             until = FRAME;
             let event = event::read()?;
             let flow = self.look(|app, state| match event {

@@ -6,13 +6,16 @@ use std::io::{self, BufWriter, Stderr};
 use std::ops::{Deref, DerefMut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crossterm::cursor::Show;
-use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
+use crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// A frame is written at once, so that none is seen half drawn.
 const FRAME_BYTES: usize = 1 << 18;
@@ -61,6 +64,31 @@ fn take() -> io::Result<Screen> {
     enable_raw_mode()?;
     execute!(io::stderr(), EnterAlternateScreen, EnableMouseCapture)?;
     Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, io::stderr()))).map(Screen)
+}
+
+/// Waits for a key or the like for so long; a new size of the terminal may be told at the end only.
+///
+/// # Errors
+/// The terminal has gone. The library that reads events would read its end for ever, so it is asked
+/// only while there is a terminal.
+pub fn has_event(timeout: Duration) -> io::Result<bool> {
+    let wait = |timeout: Duration| -> io::Result<()> {
+        let stdin = io::stdin();
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let gone = fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+        if gone { Err(io::Error::other("the terminal has gone")) } else { Ok(()) }
+    };
+    wait(Duration::ZERO)?;
+    if event::poll(Duration::ZERO)? {
+        return Ok(true);
+    }
+    wait(timeout)?;
+    event::poll(Duration::ZERO)
 }
 
 /// Gives the terminal back once, however often it is called. What fails here fails because the

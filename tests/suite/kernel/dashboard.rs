@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+use rtrace_exporters::Trace;
 use rtrace_model::Ending;
 use tempfile::TempDir;
 
@@ -100,4 +103,28 @@ fn assert_same_figures(shown: &str, report: &str) {
             assert_eq!(report[function].get(title), Some(value), "{title} of {function}");
         }
     }
+}
+
+#[test]
+fn a_terminal_that_goes_ends_the_recording_well() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("calls_on"));
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("trace");
+    let options: Vec<String> = target.selection().iter().map(|word| quoted(Path::new(word))).collect();
+    let attach = rtrace(&format!("attach -p {} {} -o {}", waiting.pid(), options.join(" "), quoted(&trace)));
+    let Some(terminal) = Terminal::start(80, 24, &attach) else { return };
+    terminal.wait_for("recording");
+    waiting.go();
+    waiting.feed(&[b'x'; 100]);
+    terminal.wait_for("500 calls");
+    drop(terminal);
+    let start = Instant::now();
+    while Trace::open(&trace).unwrap().summary().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(30), "the recording goes on without a terminal");
+        sleep(Duration::from_millis(50));
+    }
+    assert_eq!(Recording::open(&trace).calls().count(), 500);
+    assert!(waiting.finish().status.success());
 }
