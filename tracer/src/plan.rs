@@ -180,6 +180,8 @@ pub struct Options {
     pub nop5_kills_children: bool,
     /// The kernel side can refuse to hook the return of a single call.
     pub can_refuse_hooks: bool,
+    /// Why this kernel may end programs at hooked returns, if it does.
+    pub kernel_hazard: Option<String>,
     /// Children are traced too, whatever programs they run.
     pub children: bool,
 }
@@ -203,6 +205,7 @@ pub struct LibrarySource {
 
 /// Plans all probes. Region ids count up from `first_region`.
 pub fn plan(sources: Vec<LibrarySource>, mut hazards: Hazards, options: &Options, first_region: RegionId) -> Plan {
+    hazards.kernel.clone_from(&options.kernel_hazard);
     if !options.children {
         hazards.programs = None;
     }

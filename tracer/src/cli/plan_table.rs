@@ -229,6 +229,7 @@ fn quoted(field: &str) -> String {
 
 fn json_plan(plan: &Plan, prediction: Option<&Prediction>) -> Value {
     json!({
+        "kernel_hazard": plan.hazards.kernel,
         "unwind_hazard": plan.hazards.unwind,
         "stack_hazard": plan.hazards.stacks,
         "signal_stack_hazard": plan.hazards.signal_stacks,

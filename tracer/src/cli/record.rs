@@ -26,9 +26,11 @@ use super::{Outcome, plan_table};
 /// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
 /// those of the target are traced too.
 pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, children: bool) -> plan::Options {
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
     let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
         Some(Ok(nops)) => (plan::Emulation { long_nops: nops.long_ones_are_emulated }, !nops.children_survive),
-        _ => (plan::Emulation::of_release(&rustix::system::uname().release().to_string_lossy()), true),
+        _ => (plan::Emulation::of_release(&release), true),
     };
     plan::Options {
         include: selection.functions.clone(),
@@ -37,6 +39,7 @@ pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, childre
         emulated,
         nop5_kills_children,
         can_refuse_hooks: mechanism == Some(Mechanism::Session),
+        kernel_hazard: plan::hazards::of_kernel(&release),
         children,
     }
 }

@@ -12,6 +12,8 @@ use rtrace_symbolizer::Image;
 /// Why return addresses must not be replaced in a program; none where nothing speaks against it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hazards {
+    /// The kernel itself may end a program at a hooked return.
+    pub kernel: Option<String>,
     /// Something can unwind the stack, or can be loaded later and do so.
     pub unwind: Option<String>,
     /// Something can run code on other stacks.
@@ -96,14 +98,25 @@ impl Hazards {
 
     /// All hazards.
     pub fn all(&self) -> impl Iterator<Item = &str> {
-        let Hazards { unwind, stacks, signal_stacks, interrupts, programs } = self;
-        [unwind, stacks, signal_stacks, interrupts, programs].into_iter().filter_map(Option::as_deref)
+        let Hazards { kernel, unwind, stacks, signal_stacks, interrupts, programs } = self;
+        [kernel, unwind, stacks, signal_stacks, interrupts, programs].into_iter().filter_map(Option::as_deref)
     }
 
     /// Whether the return of a closed function may be hooked all the same, and would be seen.
     pub fn spare_closed_functions(&self) -> bool {
-        self.stacks.is_none() && self.interrupts.is_none() && self.programs.is_none()
+        self.kernel.is_none() && self.stacks.is_none() && self.interrupts.is_none() && self.programs.is_none()
     }
+}
+
+/// The hazard of a kernel of this release: the system call by which it takes a hooked return met
+/// seccomp filters that did not know it, and the program was killed (CVE-2025-21834). To try it would
+/// take a program with such a filter, and any traced program may install one at any time.
+pub fn of_kernel(release: &str) -> Option<String> {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().ok());
+    let mut number = || numbers.next().flatten().unwrap_or(0);
+    let version: [u32; 3] = [number(), number(), number()];
+    let kills = ([6, 11, 0]..=[6, 12, 13]).contains(&version) || ([6, 13, 0]..=[6, 13, 2]).contains(&version);
+    kills.then(|| format!("Linux {release} ends programs with a seccomp filter at a hooked return"))
 }
 
 /// The hazards of the modules of one program, or of several: its executable and all libraries, by
@@ -116,7 +129,7 @@ pub fn of_images<'a>(images: impl Iterator<Item = (&'a str, &'a Image)>) -> Haza
             continue;
         }
         let module = Module { path, name, image, imports: image.imports() };
-        let Hazards { unwind, stacks, signal_stacks, interrupts, programs } = &mut hazards;
+        let Hazards { kernel: _, unwind, stacks, signal_stacks, interrupts, programs } = &mut hazards;
         *unwind = unwind.take().or_else(|| module.unwinds());
         *stacks = stacks.take().or_else(|| module.switches_stacks());
         *signal_stacks = signal_stacks.take().or_else(|| module.gives_handlers_a_stack());
@@ -212,6 +225,17 @@ mod tests {
     fn of_program(source: &str, flags: &[&str]) -> Option<Hazards> {
         let image = testing::compile("c", source, flags)?;
         Some(of_images([("/opt/program", &image)].into_iter()))
+    }
+
+    #[test]
+    fn kernels_that_kill_filtered_programs() {
+        for release in ["6.11.0", "6.12-rc1", "6.12.13", "6.13.2-generic"] {
+            assert!(of_kernel(release).is_some_and(|hazard| hazard.contains(release)), "{release}");
+        }
+        for release in ["6.1.0-42-amd64", "6.10.9", "6.12.14", "6.12.41+deb13-amd64", "6.13.3", "6.18.44", "7.2.0", ""]
+        {
+            assert_eq!(of_kernel(release), None, "{release}");
+        }
     }
 
     #[test]
