@@ -114,7 +114,11 @@ impl Placing<'_> {
     /// Places sites in every process of the scope; returns what the kernel refuses.
     fn place(&mut self, role: Role, sites: &[RegionSite]) -> Result<HashMap<RegionId, String>, Error> {
         let mut refused = HashMap::new();
-        for &pid in self.pids {
+        // A link that the kernel filters by process says nothing in other processes, and there the
+        // kernel takes that for the wish to hook the return: it would, wherever somebody else has a
+        // probe at the same place. Only our program can refuse.
+        let pids = if role == Role::EnterAndReturn { &[None][..] } else { self.pids };
+        for &pid in pids {
             self.place_some(role, pid, sites, &mut refused)?;
         }
         Ok(refused)

@@ -6,6 +6,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::common::rtrace::{Attached, Waiting};
+use crate::common::scenario::Scenario;
 use crate::common::skip::Turn;
 use crate::common::target::{Flavour, Target};
 use crate::common::truth;
@@ -81,4 +82,19 @@ fn two_recorders_at_once() {
     for recorder in recorders {
         assert_eq!(recorder.finish().1.trees(), told);
     }
+}
+
+#[test]
+fn hooks_in_one_program_leave_others_alone() {
+    let Some(turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("nested"));
+    let attached = Attached::start(waiting.pid(), &target.selection());
+    // They have probes of their own on the same functions, and a hooked return would kill them.
+    drop(turn);
+    Scenario::new("jumps", "signals_above").run();
+    Scenario::new("exceptions", "caught_inside").run();
+    waiting.go();
+    let output = waiting.finish();
+    assert_eq!(attached.finish().1.trees(), truth::trees(&output.stdout));
 }

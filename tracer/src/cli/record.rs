@@ -39,7 +39,7 @@ pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, childre
         emulated,
         nop5_kills_children,
         can_refuse_hooks: mechanism == Some(Mechanism::Session),
-        kernel_hazard: plan::hazards::of_kernel(&release),
+        kernel_hazard: plan::hazards::of_kernel(&release).or_else(|| mechanism.and_then(plan::hazards::of_mechanism)),
         children,
     }
 }

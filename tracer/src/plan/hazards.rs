@@ -6,6 +6,7 @@
 //! for everybody make none by being there: the C library has `dlopen` and `swapcontext` in every
 //! program, and it matters who calls them.
 
+use rtrace_bpf::Mechanism;
 use rtrace_model::escape;
 use rtrace_symbolizer::Image;
 
@@ -117,6 +118,13 @@ pub fn of_kernel(release: &str) -> Option<String> {
     let version: [u32; 3] = [number(), number(), number()];
     let kills = ([6, 11, 0]..=[6, 12, 13]).contains(&version) || ([6, 13, 0]..=[6, 13, 2]).contains(&version);
     kills.then(|| format!("Linux {release} ends programs with a seccomp filter at a hooked return"))
+}
+
+/// The hazard of a mechanism that cannot refuse the hook of a single call: it hooks the returns of
+/// every program that maps the library, or in which somebody else has a probe at the same place.
+pub fn of_mechanism(mechanism: Mechanism) -> Option<String> {
+    let refuses = mechanism == Mechanism::Session;
+    (!refuses).then(|| format!("`{}` hooks returns in other programs, too", mechanism.name()))
 }
 
 /// The hazards of the modules of one program, or of several: its executable and all libraries, by
