@@ -2,9 +2,9 @@
 //!
 //! A file is a sequence of chunks of one size, of which the last may be shorter. A chunk begins with
 //! a header: identifier, byte order, numbers of its first and last event. Records follow: identifier,
-//! length (which enters and leaves have not), data; then zeros up to the chunk's end. Times are records of their own and hold for the
-//! events after them. Integers are a byte that counts the bytes that follow, least significant
-//! first; 0 and the largest value are one byte, 0x00 and 0xff.
+//! length (which enters and leaves have not), data; then zeros up to the chunk's end. Times are
+//! records of their own and hold for the events after them. Integers are a byte that counts the
+//! bytes that follow, least significant first; 0 and the largest value are one byte, 0x00 and 0xff.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -71,8 +71,8 @@ impl Record {
     /// Appends a text with the zero that ends it, without control characters.
     pub(super) fn text(&mut self, text: &str) -> &mut Record {
         let text = rtrace_model::escape(text);
-        let end = text.floor_char_boundary(LONGEST_TEXT);
-        self.0.extend(&text.as_bytes()[..end]);
+        let end = (0..=LONGEST_TEXT.min(text.len())).rfind(|&end| text.is_char_boundary(end));
+        self.0.extend(&text.as_bytes()[..end.unwrap_or(0)]);
         self.byte(0)
     }
 
