@@ -1,6 +1,6 @@
 //! Counters on every call: from the names that a user gives to what the programs read.
 //!
-//! [`table`] knows the counters by name, `pmu` what the machine's performance monitoring units
+//! `table` knows the counters by name, `pmu` what the machine's performance monitoring units
 //! offer, `name` turns a name into one of them, and [`open`] makes all of them ready or none.
 
 mod cache;

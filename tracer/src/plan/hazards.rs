@@ -147,7 +147,7 @@ pub fn of_images<'a>(images: impl Iterator<Item = (&'a str, &'a Image)>) -> Haza
     hazards
 }
 
-/// Whether this is `libc.so.6`, `libc-2.31.so` or another of the [`PROVIDERS`].
+/// Whether this is `libc.so.6`, `libc-2.31.so` or another library that defines the means.
 pub fn is_provider(file_name: &str) -> bool {
     let stem = file_name.split(".so").next().unwrap_or(file_name);
     let unversioned = stem.split_once("-2.").map_or(stem, |(name, _)| name);

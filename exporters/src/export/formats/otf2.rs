@@ -89,7 +89,7 @@ impl Events<'_> {
             return Ok(());
         }
         self.record.clear();
-        self.record.int(METRICS.into()).byte(self.counters.len() as u8);
+        self.record.int(METRICS).byte(self.counters.len() as u8);
         for _ in &self.counters {
             self.record.byte(TYPE_UINT64);
         }
