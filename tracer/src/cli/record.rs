@@ -125,7 +125,7 @@ impl Session<'_> {
             }
             return recorded.map_err(explain);
         }
-        let (sink, handle) = rtrace_tui::live(self.target, costs(self.plan));
+        let (sink, handle) = rtrace_tui::live(self.target, self.options.profile.is_some(), costs(self.plan));
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
             let record = || recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed);
