@@ -81,7 +81,7 @@ pub struct Beside {
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
-/// named has ended, or a sink fails. `stop` is set when it returns.
+/// named has ended, or a sink fails.
 ///
 /// `armed` is called once calls are being recorded.
 ///
@@ -121,7 +121,6 @@ pub fn record(
         recording.read_until_stopped(&pipeline, &watch, &mut samplers, stop, armed)
     });
     recording.attachments.clear();
-    stop.store(true, Ordering::Relaxed);
 
     let Recording { regions, refused, blind_windows, .. } = recording;
     let summary = Summary { regions, refused, blind_windows, ..drained? };

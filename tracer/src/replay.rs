@@ -23,7 +23,7 @@ pub enum ReplayError {
     Sink(#[from] SinkError),
 }
 
-/// From the begin of the recording to its end, or to the last call of one that is not finished.
+/// From the begin of the recording to its end, or to the last that is known of one that is not finished.
 ///
 /// # Errors
 /// The last calls cannot be read.
@@ -33,13 +33,26 @@ pub fn whole(trace: &Trace) -> Result<(Timestamp, Timestamp), Error> {
         Some(summary) => summary.end.monotonic,
         None => {
             let last = trace.calls().next_back().transpose()?;
-            last.iter().flat_map(|batch| batch.iter()).map(Call::end).max().unwrap_or(begin)
+            let call = last.iter().flat_map(|batch| batch.iter()).map(Call::end).max();
+            call.max(last_sample(trace)?).unwrap_or(begin)
         }
     };
     Ok((begin, end.max(begin)))
 }
 
-/// Tells the calls that ended after `from` and until `to`. `goes_on` is asked now and then; `false`
+/// Where calls are folded there may be none with a time, but what is measured beside them has one.
+fn last_sample(trace: &Trace) -> Result<Option<Timestamp>, Error> {
+    let mut last = None;
+    if !trace.profile().is_empty() {
+        for samples in trace.samples() {
+            last = last.max(samples?.iter().map(|sample| sample.time).max());
+        }
+    }
+    Ok(last)
+}
+
+/// Tells the calls that ended after `from` and until `to`, and the call-path profile, which is of the
+/// whole recording. `goes_on` is asked now and then; `false`
 /// ends the telling. Returns whether it came to its end.
 ///
 /// # Errors
@@ -56,6 +69,7 @@ pub fn replay(
             sink.event(event)?;
         }
     }
+    sink.profile(trace.profile())?;
     let step = (to.since(from) / STEPS).max(SHORTEST_STEP);
     // Looking for the calls of a range takes about as long as telling them.
     let Some(long) = Long::find(trace, (from, to), step, |share| goes_on(share / 2.0))? else { return Ok(false) };

@@ -285,7 +285,7 @@ impl App {
             Action::ZoomOut => self.window.zoom(self.window.length.saturating_mul(2)),
             Action::Follow => self.window.end = None,
             Action::Earlier | Action::Later | Action::Narrower | Action::Wider | Action::Whole => {
-                return self.other_range(action);
+                return self.other_range(action, state);
             }
         }
         Flow::Continue
@@ -369,7 +369,11 @@ impl App {
         }
     }
 
-    fn other_range(&self, action: Action) -> Flow {
+    fn other_range(&mut self, action: Action, state: &State) -> Flow {
+        if state.is_folded {
+            self.message = Some("calls are folded, so not known by time: this is the whole recording".to_owned());
+            return Flow::Continue;
+        }
         let Some(Stored { whole, wanted, .. }) = self.stored else { return Flow::Continue };
         let length = wanted.length();
         let (from, length) = match action {

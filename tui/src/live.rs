@@ -5,21 +5,22 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rtrace_model::{Batch, Call, Definition, Event, Header, Sink, SinkError, Summary, Timestamp};
+use rtrace_model::{Batch, Call, Definition, Event, Header, PathProfile, Sink, SinkError, Summary, Timestamp};
 
 use crate::state::{Costs, Span, State};
 
 /// Makes the two ends of a live view of `target`, which is a description for people. `costs` are
-/// what calls cost the program in nanoseconds, as far as the plan foresees it.
-pub fn live(target: impl Into<String>, costs: Costs) -> (LiveSink, Handle) {
-    let state = Arc::new(Mutex::new(State::new(Span::Live, Some(costs))));
+/// what calls cost the program in nanoseconds, as far as the plan foresees it. Where `is_folded`,
+/// figures are those of the call-path profile, which then has all calls.
+pub fn live(target: impl Into<String>, is_folded: bool, costs: Costs) -> (LiveSink, Handle) {
+    let state = Arc::new(Mutex::new(State::new(Span::Live, is_folded, Some(costs))));
     let sink = LiveSink { state: Arc::clone(&state) };
     (sink, Handle { target: target.into(), current: Mutex::new(state), stored: None })
 }
 
 /// A view of the stored recording of `target`; [`Handle::replay`] fills it.
 pub fn stored(target: impl Into<String>, whole: Range) -> Handle {
-    let state = State::new(Span::Range { from: whole.from, to: whole.to }, None);
+    let state = State::new(Span::Range { from: whole.from, to: whole.to }, false, None);
     let stored = Stored { whole, wanted: whole, status: String::new() };
     Handle { target: target.into(), current: Mutex::new(Arc::new(Mutex::new(state))), stored: Some(Mutex::new(stored)) }
 }
@@ -115,9 +116,9 @@ impl Handle {
     }
 
     /// Begins to show a range of a stored recording: the sink that takes its calls, in the order of
-    /// their ends.
-    pub fn replay(&self, range: Range) -> LiveSink {
-        let state = State::new(Span::Range { from: range.from, to: range.to }, None);
+    /// their ends, and the call-path profile where it `is_folded`.
+    pub fn replay(&self, range: Range, is_folded: bool) -> LiveSink {
+        let state = State::new(Span::Range { from: range.from, to: range.to }, is_folded, None);
         LiveSink { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -145,6 +146,11 @@ impl Sink for LiveSink {
 
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
         lock(&self.state).add(batch);
+        Ok(())
+    }
+
+    fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
+        lock(&self.state).fold(paths);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use crate::view;
 
 /// Time from one look at the recording to the next.
 const TICK: Duration = Duration::from_millis(250);
-/// The least time from one drawing to the next, however fast keys come.
+/// The least time from one answer to keys to the next, however fast they come.
 const FRAME: Duration = Duration::from_millis(50);
 /// Time between two looks at the size of the recording.
 const SIZE_PERIOD: Duration = Duration::from_secs(2);
@@ -55,7 +55,8 @@ pub fn is_possible() -> bool {
 pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()> {
     let mut screen = Screen::take()?;
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
-    let mut show = Show { handle, host, app: App::new(handle.target(), theme), frozen: None, sized: None };
+    let mut show =
+        Show { handle, host, app: App::new(handle.target(), theme), frozen: None, sized: None, answered: None };
     let mut looked: Option<Instant> = None;
     while !stop.load(Ordering::Relaxed) {
         if screen.is_lost() {
@@ -82,6 +83,8 @@ struct Show<'a> {
     /// The state when the user paused.
     frozen: Option<Box<State>>,
     sized: Option<Instant>,
+    /// When keys were last drawn.
+    answered: Option<Instant>,
 }
 
 impl Show<'_> {
@@ -103,13 +106,15 @@ impl Show<'_> {
         }
     }
 
-    /// Takes keys until it is time to draw again: a tick after the last one, or a frame after the
-    /// last drawing where a key or a new size changed what is seen.
+    /// Takes keys until it is time to draw again: a tick after the last one, or at once where a key
+    /// or a new size changed what is seen, but a frame after the last time.
     fn wait(&mut self, screen: &mut Screen, tick: Duration) -> io::Result<Flow> {
         let drawn = Instant::now();
-        let mut until = tick;
-        while term::has_event(until.saturating_sub(drawn.elapsed()))? {
-            until = FRAME;
+        let mut until = drawn + tick;
+        let mut is_asked = false;
+        while term::has_event(until.saturating_duration_since(Instant::now()))? {
+            is_asked = true;
+            until = self.answered.map_or(drawn, |then| then + FRAME);
             let event = event::read()?;
             let flow = self.look(|app, state| match event {
                 Event::Key(key) => app.press(key, state),
@@ -130,6 +135,9 @@ impl Show<'_> {
             if drawn.elapsed() >= FRAME {
                 break;
             }
+        }
+        if is_asked {
+            self.answered = Some(Instant::now());
         }
         Ok(Flow::Continue)
     }

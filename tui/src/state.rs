@@ -4,6 +4,7 @@
 //! the timeline by a number, threads by forgetting those that have ended, calls that wait for their
 //! callers by not waiting any longer.
 
+pub mod folded;
 pub mod function;
 pub mod history;
 pub mod lanes;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use rtrace_model::{
-    Call, Definition, Event, EventKind, LibraryId, Location, LocationId, Loss, Region, RegionId, Summary, Timestamp,
+    Call, Definition, Event, EventKind, LibraryId, Location, LocationId, Loss, PathProfile, Region, RegionId, Summary,
+    Timestamp,
 };
 
 use self::function::Function;
@@ -64,6 +66,9 @@ pub enum Span {
 pub struct State {
     /// What of the recording is looked at.
     pub span: Span,
+    /// Whether calls are folded by call path: then all figures come from there, and single calls
+    /// are but shown.
+    pub is_folded: bool,
     /// Begin of the recording, or of the range.
     pub begin: Timestamp,
     /// Whether calls are being recorded, or were.
@@ -113,13 +118,14 @@ impl FromIterator<(RegionId, u64)> for Costs {
 
 impl State {
     /// Nothing is known yet.
-    pub fn new(span: Span, costs: Option<Costs>) -> State {
+    pub fn new(span: Span, is_folded: bool, costs: Option<Costs>) -> State {
         let (begin, now) = match span {
             Span::Live => (Timestamp(0), Timestamp(0)),
             Span::Range { from, to } => (from, to),
         };
         State {
             span,
+            is_folded,
             begin,
             is_armed: false,
             now,
@@ -184,7 +190,9 @@ impl State {
             None => {
                 self.threads_seen += 1;
                 self.threads.insert(location.id, Thread::new(location.clone()));
-                self.forget_threads();
+                if !self.is_folded {
+                    self.forget_threads();
+                }
                 self.bars = MOST_BARS / self.threads.len().max(1);
             }
         }
@@ -195,6 +203,7 @@ impl State {
         while self.threads.len() > MOST_THREADS {
             let Some(id) = self.ended.pop_front() else { return };
             self.settle_thread(id, Settle::ALL);
+            self.fold_thread(id, &[], true);
             let Some(thread) = self.threads.remove(&id) else { continue };
             for node in thread.paths.nodes() {
                 self.merged.figures(node.merged).add(node.figures);
@@ -205,6 +214,10 @@ impl State {
 
     /// Takes in calls that ended.
     pub fn add(&mut self, calls: &[Call]) {
+        if self.is_folded {
+            self.show(calls);
+            return;
+        }
         let slot_length = self.slot_length();
         let mut slot = SlotOfTime::default();
         let mut cost = 0;
@@ -232,6 +245,52 @@ impl State {
         }
         self.history.add_calls(slot.number, slot.calls);
         self.calls += calls.len() as u64;
+        if let Some(overhead) = &mut self.overhead {
+            *overhead += cost as f64;
+        }
+    }
+
+    /// Takes in calls that ended and are counted elsewhere.
+    fn show(&mut self, calls: &[Call]) {
+        for call in calls {
+            self.now = self.now.max(call.end());
+            if let Some(thread) = self.threads.get_mut(&call.location) {
+                thread.show(call, self.bars);
+            }
+            if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
+                function.note(call);
+            }
+        }
+    }
+
+    /// Takes in call paths, which replace what was known of them. After the last rows of threads
+    /// that have ended nothing more comes of these, so they may be forgotten.
+    pub fn fold(&mut self, rows: &[PathProfile]) {
+        let mut of_threads: BTreeMap<LocationId, Vec<PathProfile>> = BTreeMap::new();
+        for row in rows {
+            of_threads.entry(row.location).or_default().push(row.clone());
+        }
+        for (location, rows) in of_threads {
+            self.fold_thread(location, &rows, false);
+        }
+        self.forget_threads();
+    }
+
+    fn fold_thread(&mut self, location: LocationId, rows: &[PathProfile], are_last: bool) {
+        let Some(thread) = self.threads.get_mut(&location) else { return };
+        // Rows come once a second, around its end, and are about the second before.
+        let slot = (self.span == Span::Live).then(|| self.now.since(Timestamp(self.begin.0 + SECOND / 2)) / SECOND);
+        let (functions, history, calls, mut cost) = (&mut self.functions, &mut self.history, &mut self.calls, 0);
+        thread.fold(rows, are_last, &mut self.merged, &mut self.room, |more, is_outermost| {
+            *calls += more.calls;
+            if let Some(slot) = slot {
+                history.add_calls(slot, more.calls);
+            }
+            if let Some(Some(function)) = functions.get_mut(more.region.index()) {
+                function.fold(more, is_outermost, slot);
+                cost += function.cost.saturating_mul(more.calls);
+            }
+        });
         if let Some(overhead) = &mut self.overhead {
             *overhead += cost as f64;
         }
@@ -300,6 +359,10 @@ impl State {
     /// The recording, or the replay of a range, has ended: nothing more will come.
     pub fn finish(&mut self, summary: &Summary) {
         self.settle(Settle::ALL);
+        let threads: Vec<LocationId> = self.threads.keys().copied().collect();
+        for location in threads {
+            self.fold_thread(location, &[], true);
+        }
         self.log.conclude(summary);
         self.summary = Some(summary.clone());
         if self.span == Span::Live {

@@ -128,10 +128,17 @@ impl Session<'_> {
             }
             return recorded.map_err(explain);
         }
-        let (sink, handle) = rtrace_tui::live(self.target, costs(self.plan));
+        let (sink, handle) = rtrace_tui::live(self.target, self.options.profile.is_some(), costs(self.plan));
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
-            let record = || recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed);
+            let record = || {
+                let recorded = recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed);
+                // A target that has ended can still be looked at.
+                if recorded.is_err() || self.options.duration.is_some() {
+                    self.stop.store(true, Ordering::Relaxed);
+                }
+                recorded
+            };
             let recording = scope.spawn(record);
             let shown = rtrace_tui::run(&handle, &Beside(self.directory), self.stop);
             self.stop.store(true, Ordering::Relaxed);

@@ -73,7 +73,7 @@ fn play(directory: &Path, mut trace: Trace, handle: &Handle, stop: &AtomicBool) 
         }
         let Some(range) = wanted else { return Ok(()) };
         let begun = Instant::now();
-        let mut sink = handle.replay(range);
+        let mut sink = handle.replay(range, !trace.profile().is_empty());
         let goes_on = |share: f64| {
             handle.say(format!("reading {:.0} %", share * 100.0));
             !stop.load(Ordering::Relaxed) && handle.wanted() == wanted

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use rtrace_model::{Call, Ending, ExitPolicy, Latency, LibraryId, LocationId, RegionId, Timestamp};
+use rtrace_model::{Call, Ending, ExitPolicy, Latency, LibraryId, LocationId, PathProfile, RegionId, Timestamp};
 
-use super::history::History;
+use super::history::{CLASSES, History, class_of_bucket};
 
 /// Slowest calls that are kept of each function.
 const SLOWEST: usize = 8;
@@ -116,7 +116,36 @@ impl Function {
         self.sum = self.sum.saturating_add(call.duration);
         self.max = self.max.max(Some(call.duration));
         self.latency.record(call.duration);
-        if self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|last| last.duration < call.duration) {
+        self.note(call);
+    }
+
+    /// Adds calls that were folded, in a slot of time if that is known; `is_outermost` unless they
+    /// are nested in other calls of this function.
+    pub fn fold(&mut self, more: &PathProfile, is_outermost: bool, slot: Option<u64>) {
+        self.calls += more.calls;
+        self.unseen += more.unseen;
+        self.unwound += more.unwound;
+        if is_outermost {
+            self.inclusive = self.inclusive.saturating_add(more.inclusive);
+        }
+        self.exclusive = self.exclusive.saturating_add(more.exclusive);
+        if let Some(slot) = slot {
+            self.history.fold(slot, more.calls, &more.histogram);
+        }
+        if more.timed > 0 {
+            self.timed += more.timed;
+            self.sum = self.sum.saturating_add(more.inclusive.saturating_sub(more.open_time));
+            self.max = self.max.max(Some(more.max));
+            self.latency.record_folded(&more.histogram);
+        }
+    }
+
+    /// Keeps a call if it is among the slowest, without counting it.
+    pub fn note(&mut self, call: &Call) {
+        let is_timed = matches!(call.ending, Ending::Returned | Ending::Unwound);
+        let is_slow =
+            self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|last| last.duration < call.duration);
+        if is_timed && is_slow {
             self.note_slow(call);
         }
     }
@@ -137,6 +166,20 @@ impl Function {
     /// The longest duration.
     pub fn max(&self) -> Option<u64> {
         self.max
+    }
+
+    /// Whether percentiles are upper bounds, as durations are known to a power of two.
+    pub fn has_bounds(&self) -> bool {
+        self.latency.is_folded()
+    }
+
+    /// Calls with a duration, by class of durations.
+    pub fn durations(&self) -> [u64; CLASSES] {
+        let mut classes = [0; CLASSES];
+        for (bucket, calls) in self.latency.buckets() {
+            classes[class_of_bucket(bucket)] += calls;
+        }
+        classes
     }
 
     /// The duration that half of the calls do not exceed.

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use rtrace_model::HISTOGRAM_BUCKETS;
+
 /// Slots that are kept.
 pub const SLOTS: u64 = 60;
 
@@ -18,6 +20,11 @@ pub fn class(duration: u64) -> usize {
         Some(&half) => 2 * decade + usize::from(duration >= half),
         None => CLASSES - 1,
     }
+}
+
+/// The class of the middle of a bucket of folded calls, see [`rtrace_model::histogram_bucket`].
+pub fn class_of_bucket(bucket: usize) -> usize {
+    class((0.75 * 2_f64.powi(bucket as i32)) as u64)
 }
 
 /// The calls that ended in one slot of time.
@@ -51,6 +58,19 @@ impl History {
             && let Some(slot) = self.slot(number)
         {
             slot.calls += calls;
+        }
+    }
+
+    /// Counts folded calls, those with a duration by [`rtrace_model::histogram_bucket`].
+    pub fn fold(&mut self, number: u64, calls: u64, histogram: &[u64; HISTOGRAM_BUCKETS]) {
+        if calls > 0
+            && let Some(slot) = self.slot(number)
+        {
+            slot.calls += calls;
+            for (bucket, &calls) in histogram.iter().enumerate().filter(|&(_, &calls)| calls > 0) {
+                let sum = &mut slot.classes[class_of_bucket(bucket)];
+                *sum = sum.saturating_add(u32::try_from(calls).unwrap_or(u32::MAX));
+            }
         }
     }
 

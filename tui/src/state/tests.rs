@@ -1,7 +1,7 @@
 //! Whole states fed with scripted calls.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use rtrace_model::{Ending, ExitPolicy, Library, LossReason};
+use rtrace_model::{Ending, ExitPolicy, HISTOGRAM_BUCKETS, Library, LossReason, PathId, histogram_bucket};
 
 use super::*;
 use crate::state::paths::{Label, PathIndex, ROOT};
@@ -52,8 +52,35 @@ pub fn call(id: u64, parent: u64, region: u32, (start, end): (u64, u64), child: 
     }
 }
 
+/// A call path of thread 1: id, parent, region, calls of so many milliseconds each, time of its own.
+pub fn path(id: u32, parent: u32, region: u32, (calls, each): (u64, u64), own: u64) -> PathProfile {
+    let mut histogram = [0; HISTOGRAM_BUCKETS];
+    histogram[histogram_bucket(each * MS)] = calls;
+    PathProfile {
+        path: PathId(id),
+        parent: (parent > 0).then_some(PathId(parent)),
+        region: RegionId(region),
+        location: LocationId(1),
+        calls,
+        timed: calls,
+        unwound: 0,
+        open: 0,
+        unseen: 0,
+        inclusive: calls * each * MS,
+        exclusive: own * MS,
+        open_time: 0,
+        min: each * MS,
+        max: each * MS,
+        histogram,
+    }
+}
+
 fn state() -> State {
-    let mut state = State::new(Span::Live, None);
+    state_of(false)
+}
+
+fn state_of(is_folded: bool) -> State {
+    let mut state = State::new(Span::Live, is_folded, None);
     state.begin(Timestamp(0));
     for definition in [library("/lib/libz.so.1"), region(0, "solve"), region(1, "step"), location(1, "main")] {
         state.define(&definition);
@@ -200,8 +227,68 @@ fn losses_add_up_until_the_summary_says_them_all() {
 
 #[test]
 fn what_is_not_defined_counts_in_the_total_only() {
-    let mut state = State::new(Span::Live, None);
+    let mut state = State::new(Span::Live, false, None);
     state.add(&[call(1, 0, u32::MAX, (0, 1), 0)]);
     state.finish(&Summary::default());
     assert_eq!((state.calls, state.functions().count(), state.threads().count()), (1, 0, 0));
+}
+
+#[test]
+fn folded_calls_replace_what_was_told_of_their_path() {
+    let mut state = state_of(true);
+    state.fold(&[path(7, 9, 1, (4, 1), 4), path(9, 0, 0, (1, 10), 6)]);
+    state.fold(&[path(9, 0, 0, (3, 10), 18), path(12, 7, 0, (2, 0), 0)]);
+    state.fold(&[]);
+    assert_eq!(paths(&state), ["solve 3 30", "solve/step 4 4", "solve/step/solve 2 0"]);
+    assert_eq!((state.calls, inclusive(&state, 0), inclusive(&state, 1)), (9, 30, 4));
+    let solve = state.function(RegionId(0)).unwrap();
+    assert_eq!((solve.calls, solve.exclusive / MS, solve.mean()), (5, 18, Some(6 * MS)));
+    assert!(solve.has_bounds());
+    assert_eq!((solve.p50(), solve.p99()), (Some(10 * MS), Some(10 * MS)), "no more than the longest");
+    assert_eq!(state.function(RegionId(1)).unwrap().p50(), Some(MS));
+    let thread = state.thread(LocationId(1)).unwrap();
+    assert_eq!((thread.calls, thread.traced / MS), (9, 30));
+}
+
+#[test]
+fn single_calls_beside_folded_ones_do_not_count_twice() {
+    let mut state = state_of(true);
+    state.add(&[call(1, 0, 0, (0, 10), 4), call(2, 0, 0, (20, 25), 0)]);
+    assert_eq!((state.calls, state.function(RegionId(0)).unwrap().calls), (0, 0));
+    state.fold(&[path(1, 0, 0, (3, 5), 11)]);
+    state.finish(&Summary::default());
+    let solve = state.function(RegionId(0)).unwrap();
+    assert_eq!((state.calls, solve.calls, inclusive(&state, 0)), (3, 3, 15));
+    assert_eq!(solve.slowest().iter().map(|slow| slow.call).collect::<Vec<_>>(), [1, 2]);
+    let thread = state.thread(LocationId(1)).unwrap();
+    assert_eq!((thread.pending(), thread.lanes.within(0, u64::MAX).count()), (0, 2));
+}
+
+#[test]
+fn rates_of_folded_calls_are_of_the_second_before_they_are_told() {
+    let mut state = state_of(true);
+    for second in 1..=3 {
+        // Rows come around the end of the second.
+        state.running(Timestamp((second * 1_000 + 20 * second - 60) * MS), &[]);
+        state.fold(&[path(1, 0, 0, (second * 100, 0), 0)]);
+    }
+    state.running(Timestamp(3_100 * MS), &[]);
+    let slots: Vec<_> = state.history.slots().map(|slot| (slot.number, slot.calls)).collect();
+    assert_eq!(slots, [(0, 100), (1, 100), (2, 100)]);
+    assert_eq!(state.rate(state.calls, &state.history), 100.0);
+    let step = state.function(RegionId(0)).unwrap();
+    assert_eq!(state.rate(step.calls, &step.history), 100.0);
+}
+
+#[test]
+fn folded_calls_wait_for_their_callers_until_the_end() {
+    let mut state = state_of(true);
+    state.fold(&[path(2, 1, 1, (1, 3), 3), path(5, 6, 0, (1, 1), 1), path(6, 5, 1, (1, 1), 1)]);
+    assert_eq!((state.calls, paths(&state)), (0, Vec::new()));
+    state.fold(&[path(1, 0, 0, (1, 4), 1)]);
+    assert_eq!(paths(&state), ["solve 1 4", "solve/step 1 3"]);
+    state.finish(&Summary::default());
+    assert_eq!(state.calls, 4);
+    let lost = ["LostCaller 0 1", "LostCaller/step 1 1", "LostCaller/step/solve 1 1"];
+    assert_eq!(paths(&state)[..3], lost, "what is below itself has lost its caller");
 }

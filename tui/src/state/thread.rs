@@ -7,8 +7,9 @@
 
 use std::cmp::Reverse;
 
-use rtrace_model::{Call, Ending, Location, RegionId, Timestamp};
+use rtrace_model::{Call, Ending, Location, PathProfile, RegionId, Timestamp};
 
+use super::folded::Folded;
 use super::lanes::Lanes;
 use super::paths::{Figures, Label, PathIndex, Paths, ROOT};
 
@@ -34,6 +35,7 @@ pub struct Thread {
     pub paths: Paths,
     /// Its last calls.
     pub lanes: Lanes,
+    folded: Folded,
     pending: Vec<Call>,
     /// Number of pending calls that is worth a look at them.
     crowd: usize,
@@ -74,6 +76,7 @@ impl Thread {
             over: Vec::new(),
             paths: Paths::default(),
             lanes: Lanes::default(),
+            folded: Folded::default(),
             pending: Vec::new(),
             crowd: CROWD,
             is_in_order: true,
@@ -120,15 +123,67 @@ impl Thread {
         if call.parent == 0 && call.ending != Ending::Unseen {
             self.traced = self.traced.saturating_add(call.duration);
         }
+        self.show(call, most);
+        let place = (call.end(), Reverse(call.id));
+        self.is_in_order &= place >= self.last;
+        self.last = place;
+        self.pending.push(*call);
+    }
+
+    /// Shows a call that ended on the timeline, without counting it.
+    pub fn show(&mut self, call: &Call, most: usize) {
         self.lanes.add(call, most);
         // It may have run at the last glance.
         if self.running.first().is_some_and(|outermost| outermost.start <= call.start && call.start <= self.glance) {
             self.over.push(call.id);
         }
-        let place = (call.end(), Reverse(call.id));
-        self.is_in_order &= place >= self.last;
-        self.last = place;
-        self.pending.push(*call);
+    }
+
+    /// Takes in calls that are folded by call path; of callers that are not known after the last
+    /// ones nothing is to come. `told` gets what is new, and whether it is nested in no call of the
+    /// same function.
+    pub fn fold(
+        &mut self,
+        rows: &[PathProfile],
+        are_last: bool,
+        merged: &mut Paths,
+        room: &mut usize,
+        mut told: impl FnMut(&PathProfile, bool),
+    ) {
+        let mut folded = std::mem::take(&mut self.folded);
+        folded.take(rows, are_last, |caller, row| {
+            let parent = caller.unwrap_or_else(|| self.paths.child(ROOT, Label::LostCaller, merged, room));
+            self.calls += row.calls;
+            if row.parent.is_none() {
+                self.traced = self.traced.saturating_add(row.inclusive);
+            }
+            let PathProfile { calls, inclusive, exclusive, .. } = *row;
+            let (path, is_outermost) =
+                self.put(parent, row.region, Figures { calls, inclusive, exclusive }, merged, room);
+            told(row, is_outermost);
+            path
+        });
+        self.folded = folded;
+    }
+
+    /// Adds calls of a function to the path below `parent`, and tells whether they are nested in no
+    /// call of the same function.
+    fn put(
+        &mut self,
+        parent: PathIndex,
+        region: RegionId,
+        figures: Figures,
+        merged: &mut Paths,
+        room: &mut usize,
+    ) -> (PathIndex, bool) {
+        let path = self.paths.child(parent, Label::Region(region), merged, room);
+        // Within paths that are not told apart, time counts once.
+        let inclusive = if path == parent { 0 } else { figures.inclusive };
+        self.paths.figures(path).add(Figures { inclusive, ..figures });
+        if self.paths.node(parent).label == Label::LostCaller {
+            self.paths.figures(parent).inclusive += figures.inclusive;
+        }
+        (path, self.is_outermost(path, parent, region))
     }
 
     /// Puts calls whose callers are known on their paths. `outer` is told the inclusive time of
@@ -166,18 +221,11 @@ impl Thread {
             if call.parent == 0 {
                 around.clear();
             }
-            let path = self.paths.child(parent, Label::Region(call.region), merged, room);
             let (inclusive, exclusive) =
                 if call.ending == Ending::Unseen { (0, 0) } else { (call.duration, call.exclusive()) };
-            if path != parent {
-                self.paths.figures(path).add(Figures { calls: 1, inclusive, exclusive });
-            } else {
-                self.paths.figures(path).add(Figures { calls: 1, inclusive: 0, exclusive });
-            }
-            if self.paths.node(parent).label == Label::LostCaller {
-                self.paths.figures(parent).inclusive += inclusive;
-            }
-            if self.is_outermost(path, parent, call.region) {
+            let figures = Figures { calls: 1, inclusive, exclusive };
+            let (path, is_outermost) = self.put(parent, call.region, figures, merged, room);
+            if is_outermost {
                 outer(call.region, inclusive);
             }
             around.push(Known { id: call.id, path });

@@ -10,12 +10,12 @@ use rtrace_model::format_ns;
 
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
-use crate::state::State;
 use crate::state::function::Function;
 use crate::state::history::{CLASSES, SLOTS, Slot};
 use crate::state::paths::{Figures, Label, ROOT};
+use crate::state::{Span, State};
 use crate::text::{count, counted, grouped, percent, short_ns};
-use crate::view::tree;
+use crate::view::{functions, tree};
 
 /// Cells for the labels of durations.
 const LABELS: u16 = 8;
@@ -25,6 +25,9 @@ const SUMS: u16 = 24;
 
 /// Width from which the three lists stand beside each other.
 const WIDE: u16 = 110;
+
+/// What is said in place of an empty list.
+const NONE: &str = "none is traced";
 
 /// Values, each with what it is the value of.
 type Rows = Vec<(String, String)>;
@@ -71,8 +74,8 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
         ],
         [
             ("mean", known(function.mean())),
-            ("p50", known(function.p50())),
-            ("p99", known(function.p99())),
+            ("p50", functions::percentile(function, function.p50())),
+            ("p99", functions::percentile(function, function.p99())),
             ("max", known(function.max())),
         ],
     ];
@@ -89,12 +92,9 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
 
 /// Durations over time: a line for each class, the long ones above, and their sums beside them.
 fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State, origin: u64) {
-    let mut sums = [0_u64; CLASSES];
-    for slot in function.history.slots() {
-        for (sum, &calls) in sums.iter_mut().zip(&slot.classes) {
-            *sum += u64::from(calls);
-        }
-    }
+    // Of folded calls that are stored it is not known when they were.
+    let has_times = state.span == Span::Live || !function.has_bounds();
+    let sums = if has_times { in_sight(function) } else { function.durations() };
     let used = || (0..CLASSES).filter(|&class| sums[class] > 0);
     let (Some(shortest), Some(longest)) = (used().next(), used().next_back()) else {
         canvas.put(area.x, area.y, area.width, "no call has ended in sight within the last minute", canvas.theme.dim());
@@ -110,9 +110,11 @@ fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, stat
         width: area.width.saturating_sub(LABELS + sums_width),
         height: area.height - 2,
     };
-    let title = match state.span {
-        crate::state::Span::Live => "durations in the last minute",
-        crate::state::Span::Range { .. } => "durations over the range",
+    let title = match (state.span, function.has_bounds()) {
+        (Span::Live, false) => "durations in the last minute",
+        (Span::Live, true) => "durations in the last minute, known to a power of two",
+        (Span::Range { .. }, false) => "durations over the range",
+        (Span::Range { .. }, true) => "durations, known to a power of two; calls are folded, so not when",
     };
     canvas.put(area.x, area.y, area.width, title, canvas.theme.title());
     let lines = usize::from(picture.height);
@@ -133,8 +135,22 @@ fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, stat
             canvas.put(x + 10, y, sums_width - 11, &gauge, canvas.theme.accent());
         }
     }
+    if !has_times {
+        return;
+    }
     let shown = u16::try_from((longest - shortest + 1).div_ceil(per_line)).unwrap_or(picture.height);
     draw_times(canvas, Rect { y: picture.y + shown, height: 1, ..picture }, state, (oldest, origin));
+}
+
+/// Calls by class of durations, of all slots of time.
+fn in_sight(function: &Function) -> [u64; CLASSES] {
+    let mut sums = [0; CLASSES];
+    for slot in function.history.slots() {
+        for (sum, &calls) in sums.iter_mut().zip(&slot.classes) {
+            *sum += u64::from(calls);
+        }
+    }
+    sums
 }
 
 /// The least duration of a class, in nanoseconds.
@@ -177,8 +193,8 @@ fn draw_cells(canvas: &mut Canvas<'_>, area: Rect, cells: &[u64]) {
 fn draw_times(canvas: &mut Canvas<'_>, area: Rect, state: &State, (oldest, origin): (u64, u64)) {
     let (dim, length, begin) = (canvas.theme.dim(), state.slot_length(), state.begin.0 - origin.min(state.begin.0));
     let ago = match state.span {
-        crate::state::Span::Live => ("-1 min".to_owned(), "-30 s".to_owned(), "now".to_owned()),
-        crate::state::Span::Range { .. } => {
+        Span::Live => ("-1 min".to_owned(), "-30 s".to_owned(), "now".to_owned()),
+        Span::Range { .. } => {
             let at = |slots: u64| short_ns(begin + (oldest + slots) * length);
             (at(0), at(SLOTS / 2), at(SLOTS))
         }
@@ -202,18 +218,20 @@ fn draw_lists(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
         let at = short_ns(slow.start.0.saturating_sub(origin));
         (format_ns(slow.duration), format!("at {at}, thread {tid}, {own} own"))
     });
-    let lists: [(&str, Rows); 3] = [("callers", callers), ("callees", callees), ("slowest calls", slowest.collect())];
+    let no_slowest = if state.is_folded { "calls are folded: none has a record of its own" } else { NONE };
+    let lists: [(&str, Rows, &str); 3] =
+        [("callers", callers, NONE), ("callees", callees, NONE), ("slowest calls", slowest.collect(), no_slowest)];
     // Where there is not room for all, those that say something.
-    let mut shown: Vec<&(&str, Rows)> = lists.iter().collect();
+    let mut shown: Vec<&(&str, Rows, &str)> = lists.iter().collect();
     if area.width < WIDE {
-        shown.sort_by_key(|(_, rows)| rows.is_empty());
+        shown.sort_by_key(|(_, rows, _)| rows.is_empty());
     }
-    for ((title, rows), place) in shown.into_iter().zip(&areas) {
-        draw_list(canvas, *place, title, rows);
+    for ((title, rows, none), place) in shown.into_iter().zip(&areas) {
+        draw_list(canvas, *place, title, rows, none);
     }
 }
 
-fn draw_list(canvas: &mut Canvas<'_>, area: Rect, title: &str, rows: &[(String, String)]) {
+fn draw_list(canvas: &mut Canvas<'_>, area: Rect, title: &str, rows: &[(String, String)], none: &str) {
     const VALUES: u16 = 10;
     canvas.put(area.x, area.y, area.width, title, canvas.theme.title());
     for ((value, name), y) in rows.iter().zip(area.y + 1..area.bottom()) {
@@ -221,7 +239,7 @@ fn draw_list(canvas: &mut Canvas<'_>, area: Rect, title: &str, rows: &[(String, 
         canvas.put(area.x + VALUES + 2, y, area.width.saturating_sub(VALUES + 2), name, Style::new());
     }
     if rows.is_empty() {
-        canvas.put(area.x, area.y + 1, area.width, "none is traced", canvas.theme.dim());
+        canvas.put(area.x, area.y + 1, area.width, none, canvas.theme.dim());
     }
 }
 

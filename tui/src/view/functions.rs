@@ -72,13 +72,13 @@ pub const COLUMNS: [Figure; 13] = [
         order: |_, a, b| b.mean().cmp(&a.mean()),
     },
     Figure {
-        column: Column::number("p50", 10, 140),
-        text: |_, function| known(function.p50()),
+        column: Column::number("p50", 12, 140),
+        text: |_, function| percentile(function, function.p50()).into(),
         order: |_, a, b| b.about_p50().cmp(&a.about_p50()),
     },
     Figure {
-        column: Column::number("p99", 10, 100),
-        text: |_, function| known(function.p99()),
+        column: Column::number("p99", 12, 100),
+        text: |_, function| percentile(function, function.p99()).into(),
         order: |_, a, b| b.about_p99().cmp(&a.about_p99()),
     },
     Figure {
@@ -153,6 +153,12 @@ fn rate(state: &State, function: &Function) -> f64 {
 /// A time, where one was measured.
 fn timed(function: &Function, ns: u64) -> Cell<'static> {
     if function.unseen == function.calls { "-".into() } else { format_ns(ns).into() }
+}
+
+/// A percentile, or a duration that it does not exceed.
+pub fn percentile(function: &Function, ns: Option<u64>) -> String {
+    let bound = if function.has_bounds() { "<=" } else { "" };
+    ns.map_or_else(|| "-".to_owned(), |ns| format!("{bound}{}", format_ns(ns)))
 }
 
 fn known(ns: Option<u64>) -> Cell<'static> {

@@ -11,7 +11,7 @@ use super::*;
 use crate::app::Flow;
 use crate::export;
 use crate::live::{Range, Stored};
-use crate::state::tests::{call, library, location, region};
+use crate::state::tests::{call, library, location, path, region};
 use crate::state::{Costs, Span};
 use crate::theme::Theme;
 
@@ -24,7 +24,7 @@ fn happened(time: u64, kind: EventKind) -> Event {
 /// Two threads for 10 s: `main` is in `fftw_plan_dft` since 2 s, `worker` has called `fftw_execute`.
 fn state() -> State {
     let costs: Costs = (0..4).map(|id| (RegionId(id), 1_000)).collect();
-    let mut state = State::new(Span::Live, Some(costs));
+    let mut state = State::new(Span::Live, false, Some(costs));
     let names = ["fftw_execute", "fftw_dft_solve", "fftw_plan_dft", "evil\u{1b}[31m"];
     state.define(&library("/usr/lib/libfftw3.so.3"));
     names.iter().zip(0..).for_each(|(name, id)| state.define(&region(id, name)));
@@ -107,10 +107,10 @@ fn the_functions() {
     ];
     assert_eq!(screen(&mut app, &state, 80, 9), expected);
     let expected = [
-        "    calls   calls/s   inclusive  exclusive▼    share        mean         p50         p99         max  function",
-        "       99         9  987.000 ms  987.000 ms   76.9 %    9.970 ms   10.000 ms   13.000 ms   13.000 ms  fftw_dft_solve",
-        "       99         9     1.284 s  297.000 ms   23.1 %   12.970 ms   13.000 ms   16.000 ms   16.000 ms  fftw_execute",
-        "        1         1           -           -    0.0 %           -           -           -           -  evil\\x1b[31m",
+        "    calls   calls/s   inclusive  exclusive▼    share        mean           p50           p99         max  function",
+        "       99         9  987.000 ms  987.000 ms   76.9 %    9.970 ms     10.000 ms     13.000 ms   13.000 ms  fftw_dft_solve",
+        "       99         9     1.284 s  297.000 ms   23.1 %   12.970 ms     13.000 ms     16.000 ms   16.000 ms  fftw_execute",
+        "        1         1           -           -    0.0 %           -             -             -           -  evil\\x1b[31m",
         "",
     ];
     assert_eq!(screen(&mut app, &state, 150, 8)[2..7], expected);
@@ -397,4 +397,39 @@ fn leaving_takes_q_or_control_c() {
     assert_eq!(app.filter, "q");
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(app.press(control, &state), Flow::Quit);
+}
+
+#[test]
+fn folded_calls_show_all_but_single_ones() {
+    let mut state = State::new(Span::Live, true, None);
+    state.define(&library("/lib/libz.so.1"));
+    state.define(&region(0, "solve"));
+    state.define(&region(1, "step"));
+    state.define(&location(1, "main"));
+    state.happened(&happened(0, EventKind::Armed));
+    state.running(Timestamp(990 * MS), &[]);
+    state.fold(&[path(1, 0, 0, (90, 10), 360), path(2, 1, 1, (180, 3), 540)]);
+    let running = Call { ending: Ending::Open, ..call(271, 0, 0, (900, 1_010), 0) };
+    state.running(Timestamp(1_010 * MS), &[running]);
+    let mut app = app(&state);
+    let lines = screen(&mut app, &state, 150, 8);
+    assert_eq!(lines[1], " 270 calls   270/s   0 lost   1 thread");
+    assert_eq!(
+        lines[2..5],
+        [
+            "    calls   calls/s   inclusive  exclusive▼    share        mean           p50           p99         max  function",
+            "      180       180  540.000 ms  540.000 ms   60.0 %    3.000 ms    <=3.000 ms    <=3.000 ms    3.000 ms  step",
+            "       90        90  900.000 ms  360.000 ms   40.0 %   10.000 ms   <=10.000 ms   <=10.000 ms   10.000 ms  solve",
+        ]
+    );
+    for (key, said) in [
+        ("2", "▾ solve ●"),
+        ("3", "solve"),
+        ("4", "calls are folded: only those that run"),
+        ("5", "calls are folded: none has a record"),
+    ] {
+        press(&mut app, &state, key);
+        let lines = screen(&mut app, &state, 120, 20).join("\n");
+        assert!(lines.contains(said), "{lines}");
+    }
 }

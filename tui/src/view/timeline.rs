@@ -63,7 +63,7 @@ impl Scale {
 }
 
 /// Draws the axis and as many lanes as fit from the chosen thread on.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+pub fn draw(canvas: &mut Canvas<'_>, mut area: Rect, app: &mut App, state: &State) {
     let to = app.window.end(state.now.0);
     let from = to.saturating_sub(app.window.length);
     let names = if area.width >= 4 * NAMES { NAMES } else { FEW_NAMES.min(area.width) };
@@ -79,6 +79,11 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let label = if follows(app, state) { label } else { short_ns(app.window.length) };
     canvas.put(area.x, area.y, names.saturating_sub(1), &label, canvas.theme.title());
 
+    if state.is_folded && area.height > 2 {
+        area.height -= 1;
+        let why = "calls are folded: only those that run, and those with a record of their own, are here";
+        canvas.put(area.x, area.bottom(), area.width, why, canvas.theme.dim());
+    }
     let mut y = area.y + 1;
     let height = usize::from(area.height.saturating_sub(1));
     let threads: Vec<(usize, LocationId)> = app.threads.on_screen(height.max(1));

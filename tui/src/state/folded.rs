@@ -1,0 +1,85 @@
+//! What the call paths of a thread had when last told, so that what is new is known.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::FixedState;
+use rtrace_model::{PathId, PathProfile};
+
+use super::paths::{PathIndex, ROOT};
+
+/// The rows told of one thread.
+#[derive(Clone, Debug, Default)]
+pub struct Folded {
+    known: HashMap<PathId, (PathIndex, PathProfile), FixedState>,
+    /// Rows of callers that are not known yet: the kernel's table grows while it is read.
+    waiting: Vec<PathProfile>,
+}
+
+impl Folded {
+    /// Takes in rows. `place` is told what each has more than before, callers before callees, with
+    /// the node of its caller, and gives its own.
+    ///
+    /// Rows whose callers are not known wait, unless nothing is to come: then their caller is `None`.
+    pub fn take(
+        &mut self,
+        rows: &[PathProfile],
+        are_last: bool,
+        mut place: impl FnMut(Option<PathIndex>, &PathProfile) -> PathIndex,
+    ) {
+        let waited = std::mem::take(&mut self.waiting);
+        let mut left: BTreeMap<PathId, PathProfile> =
+            waited.into_iter().chain(rows.iter().cloned()).map(|row| (row.path, row)).collect();
+        while let Some((_, row)) = left.pop_first() {
+            let (mut chain, mut node) = self.callers(row, &mut left);
+            if node.is_none() && !are_last {
+                self.waiting.extend(chain);
+                continue;
+            }
+            while let Some(row) = chain.pop() {
+                let before = self.known.get(&row.path).map(|(_, before)| before);
+                let own = place(node, &since(&row, before));
+                self.known.insert(row.path, (own, row));
+                node = Some(own);
+            }
+        }
+    }
+
+    /// A path with its callers, the outermost last, up to the first that has a node, and that node.
+    fn callers(
+        &self,
+        row: PathProfile,
+        left: &mut BTreeMap<PathId, PathProfile>,
+    ) -> (Vec<PathProfile>, Option<PathIndex>) {
+        let mut parent = row.parent;
+        let mut chain = vec![row];
+        while let Some(caller) = parent {
+            if let Some(&(node, _)) = self.known.get(&caller) {
+                return (chain, Some(node));
+            }
+            let Some(row) = left.remove(&caller) else { return (chain, None) };
+            parent = row.parent;
+            chain.push(row);
+        }
+        (chain, Some(ROOT))
+    }
+}
+
+/// What a path has more than before; of `min` and `max`, those of all.
+fn since(row: &PathProfile, before: Option<&PathProfile>) -> PathProfile {
+    let mut more = row.clone();
+    let Some(before) = before else { return more };
+    let sums = [
+        (&mut more.calls, before.calls),
+        (&mut more.timed, before.timed),
+        (&mut more.unwound, before.unwound),
+        (&mut more.open, before.open),
+        (&mut more.unseen, before.unseen),
+        (&mut more.inclusive, before.inclusive),
+        (&mut more.exclusive, before.exclusive),
+        (&mut more.open_time, before.open_time),
+    ];
+    for (sum, before) in sums.into_iter().chain(more.histogram.iter_mut().zip(before.histogram)) {
+        *sum = sum.saturating_sub(before);
+    }
+    more
+}
