@@ -13,6 +13,7 @@ mod nesting;
 mod paths;
 mod protobuf;
 mod remarks;
+mod samples;
 mod selection;
 mod source;
 mod spool;

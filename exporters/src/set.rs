@@ -188,14 +188,20 @@ impl TraceSet {
         !self.metrics().is_empty()
     }
 
-    /// The samples in batches, trace after trace, by time within each; of metrics that all have.
+    /// The samples in batches, trace after trace, by metric, instance and time within each batch; of
+    /// metrics that all have.
     pub fn samples(&self) -> impl Iterator<Item = Result<Vec<Sample>, Error>> {
+        (0..self.parts.len()).flat_map(|place| self.samples_of(place))
+    }
+
+    /// The samples of one of the [`traces`](TraceSet::traces), by its place.
+    pub fn samples_of(&self, place: usize) -> impl Iterator<Item = Result<Vec<Sample>, Error>> {
         let has_metrics = self.is_counted();
         let shifted = |part: &Part, samples: Vec<Sample>| {
             samples.into_iter().map(|sample| Sample { time: part.time(sample.time), ..sample }).collect()
         };
-        let parts = self.parts.iter().filter(move |_| has_metrics);
-        parts.flat_map(move |part| part.trace.samples().map(move |samples| Ok(shifted(part, samples?))))
+        let part = self.parts.get(place).filter(|_| has_metrics);
+        part.into_iter().flat_map(move |part| part.trace.samples().map(move |samples| Ok(shifted(part, samples?))))
     }
 
     /// The call-path profile, by location and path; empty where calls were not folded.

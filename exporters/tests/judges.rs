@@ -8,7 +8,10 @@ use std::path::Path;
 use std::process::Command;
 
 use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
-use rtrace_model::{Call, Definition, Ending, LocationId, Region, RegionId, Sink, SymbolName, Timestamp};
+use rtrace_model::{
+    Base, Batch, Call, Definition, Ending, LocationId, Metric, MetricId, Reading, Region, RegionId, Sample, Scope,
+    Sink, Span, SymbolName, Timestamp,
+};
 
 /// Calls on the first thread: an OTF2 file of them has several chunks.
 const MANY: u64 = 45_000;
@@ -37,6 +40,25 @@ fn other_readers_find_every_call() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Each call with counters that grow as fast as its time, and 7 times as fast.
+fn counted(calls: &[Call]) -> Batch {
+    let reading = |call: &Call, factor| Reading { inclusive: factor * call.duration, child: factor * call.child };
+    let readings = calls.iter().flat_map(|call| [reading(call, 1), reading(call, 7)]);
+    Batch::measured(calls.to_vec(), 2, readings.collect())
+}
+
+/// More series than are written at once, of threads, processes, sockets and the machine.
+fn samples() -> Vec<Sample> {
+    let sample = |metric, instance: u32, step: u32| Sample {
+        metric: MetricId(metric),
+        time: Timestamp(2_000 + u64::from(step * 100 + instance)),
+        instance,
+        value: f64::from(step) * 0.1 - f64::from(instance),
+    };
+    let series = [(2, 41), (2, 42), (3, 40), (5, 0)].into_iter().chain((0..70).map(|socket| (4, socket)));
+    series.flat_map(|(metric, instance)| (0..50).map(move |step| sample(metric, instance, step))).collect()
+}
+
 /// Three threads: one makes many calls in loops and recursions, one few, one a call without end.
 fn record(folder: &Path) -> std::path::PathBuf {
     let (mut writer, path) = common::begin(folder);
@@ -48,6 +70,19 @@ fn record(folder: &Path) -> std::path::PathBuf {
         let region = Region { symbols, name: format!("function{id}"), ..common::region(id) };
         writer.define(&Definition::Region(region)).unwrap();
     }
+    for (id, name, scope, span) in [
+        (0, "task-clock", Scope::Call, Span::SinceStart),
+        (1, "seven", Scope::Call, Span::SinceStart),
+        (2, "thread/wait", Scope::Thread, Span::SinceLast),
+        (3, "process/resident", Scope::Process, Span::Point),
+        (4, "socket/energy", Scope::Socket, Span::SinceStart),
+        (5, "node/limit", Scope::Node, Span::UntilNext),
+    ] {
+        let (id, name, unit) = (MetricId(id), name.into(), "s".into());
+        writer
+            .define(&Definition::Metric(Metric { id, name, unit, base: Base::Decimal, exponent: -9, scope, span }))
+            .unwrap();
+    }
     for id in 1..4 {
         writer.define(&Definition::Location(common::location(id))).unwrap();
     }
@@ -57,8 +92,9 @@ fn record(folder: &Path) -> std::path::PathBuf {
     }
     calls.sort_by_key(|call| (call.end(), std::cmp::Reverse(call.id)));
     for calls in calls.chunks(10_000) {
-        writer.calls(&calls.to_vec().into()).unwrap();
+        writer.calls(&counted(calls)).unwrap();
     }
+    writer.samples(&samples()).unwrap();
     writer.finish(&rtrace_model::Summary { calls: calls.len() as u64, ..common::summary() }).unwrap();
     path
 }

@@ -62,13 +62,18 @@ def with_paths():
     return paths
 
 
+METRICS = {row["metric"]: row for row in rows(TRACE / "metrics.parquet")}
+COUNTERS = [row for row in METRICS.values() if row["scope"] == "call"]
+SAMPLES = [{**row, **METRICS[row["metric"]]} for row in rows(TRACE / "samples")]
 PATHS = with_paths()
-COUNTS, TIMES, INCLUSIVE = Counter(), Counter(), Counter()
+COUNTS, TIMES, INCLUSIVE, READINGS = Counter(), Counter(), Counter(), Counter()
 for call in CALLS:
     path = PATHS[call["location"], call["call"]]
     COUNTS[path] += 1
     TIMES[path] += call["duration_ns"] - call["child_ns"]
     INCLUSIVE[path] += call["duration_ns"]
+    for counter in COUNTERS:
+        READINGS[path, counter["name"]] += call[counter["column"]] - call[f"{counter['column']}_child"]
 TIMES = +TIMES
 
 
@@ -86,6 +91,16 @@ def intervals(calls=CALLS, offset=0):
         yield thread, NAMES[call["region"]], call["start_ns"] - offset, end(call) - offset, call["depth"]
 
 
+def readings(call):
+    return tuple(call[counter["column"]] for counter in COUNTERS)
+
+
+def sampled(row):
+    """A sample as timelines name it."""
+    name = row["name"] if row["scope"] == "node" else f"{row['name']} ({row['instance']})"
+    return name, f"10^-9*{row['unit']}", row["time_ns"], row["value"]
+
+
 @reader("otf2")
 def otf2(path):
     output = subprocess.run(["otf2-print", path / "traces.otf2"], capture_output=True, text=True, check=True)
@@ -96,10 +111,29 @@ def otf2(path):
     output = subprocess.run(["/usr/bin/python3", script, path / "traces.otf2"], capture_output=True, text=True, check=True)
     assert not output.stderr, output.stderr
     expected = (
-        (call["location"], NAMES[call["region"]], SYMBOLS[call["region"]], call["start_ns"], end(call), call["depth"], call["ending"])
+        (call["location"], NAMES[call["region"]], SYMBOLS[call["region"]], call["start_ns"], end(call), call["depth"], call["ending"], readings(call))
         for call in CALLS
     )
-    same(map(tuple, json.loads(output.stdout)), expected)
+    found = json.loads(output.stdout)
+    same(((*call, tuple(grown)) for *call, grown in found["calls"]), expected)
+    modes = {"since_start": "ACCUMULATED_START", "since_last": "ABSOLUTE_LAST", "point": "ABSOLUTE_POINT", "until_next": "ABSOLUTE_NEXT"}
+    kinds = {"thread": "LOCATION", "process": "LOCATION_GROUP", "socket": "SYSTEM_TREE_NODE", "node": "SYSTEM_TREE_NODE"}
+    host = json.loads((TRACE / "trace.json").read_text())["header"]["host"]
+
+    def owner(scope, instance):
+        if scope == "thread":
+            name = next(row["name"] for row in LOCATIONS.values() if row["tid"] == instance)
+            name = re.sub(r"[\x00-\x1f]", lambda control: f"\\x{ord(control[0]):02x}", name)
+            return f"{name} ({instance})"
+        if scope == "process":
+            return f"{Path(PROCESSES[instance]['executable']).name} ({instance})"
+        return f"socket {instance}" if scope == "socket" else host
+
+    expected = (
+        (row["name"], modes[row["span"]], kinds[row["scope"]], owner(row["scope"], row["instance"]), row["time_ns"], row["value"])
+        for row in SAMPLES
+    )
+    same(map(tuple, found["samples"]), expected)
 
 
 @reader("perfetto")
@@ -107,15 +141,22 @@ def perfetto(path):
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
     trace = proto.Trace.FromString(path.read_bytes())
-    threads, sequences, stacks, found = {}, {}, {}, []
+    threads, sequences, stacks, found, counters, samples, counts = {}, {}, {}, [], {}, [], []
     for packet in trace.packet:
         sequence = packet.trusted_packet_sequence_id
         if packet.HasField("track_descriptor"):
             threads[packet.track_descriptor.uuid] = packet.track_descriptor.thread.tid
+        if packet.track_descriptor.HasField("counter"):
+            track = packet.track_descriptor
+            counters[track.uuid] = (track.name, track.counter.unit_name)
         if packet.HasField("trace_packet_defaults"):
             assert packet.sequence_flags & 1 and packet.trace_packet_defaults.timestamp_clock_id == 3
             sequences[sequence] = (packet.trace_packet_defaults.track_event_defaults.track_uuid, {})
         if not packet.HasField("track_event") or packet.track_event.HasField("name"):
+            continue
+        if packet.track_event.type == packet.track_event.TYPE_COUNTER:
+            event = packet.track_event
+            samples.append((*counters[event.track_uuid], packet.timestamp, event.double_counter_value))
             continue
         track, names = sequences[sequence]
         names.update({name.iid: name.name for name in packet.interned_data.event_names})
@@ -126,24 +167,34 @@ def perfetto(path):
         elif event.type == event.TYPE_SLICE_END:
             name, begin = stack.pop()
             found.append((threads[track], name, begin, packet.timestamp, len(stack)))
+            arguments = {note.name: note.uint_value for note in event.debug_annotations}
+            counts.append((name, begin, *(arguments[counter["name"]] for counter in COUNTERS)))
         elif event.type == event.TYPE_INSTANT:
             found.append((threads[track], name, packet.timestamp, packet.timestamp, len(stack)))
     assert not any(stacks.values())
     same(found, intervals())
+    same(counts, ((NAMES[call["region"]], call["start_ns"], *readings(call)) for call in TIMED))
+    same(samples, map(sampled, SAMPLES))
 
 
 @reader("chrome")
 def chrome(path):
     trace = json.loads(path.read_text())
     nanoseconds = lambda micros: round(micros * 1000)
-    found = []
+    found, samples, counts = [], [], []
     for event in trace["traceEvents"]:
+        if event["ph"] == "C":
+            [(unit, value)] = event["args"].items()
+            samples.append((event["name"], unit, nanoseconds(event["ts"]) + BEGIN, value))
         if event["ph"] not in "Xi" or event["cat"] == "rtrace":
             continue
         begin = nanoseconds(event["ts"])
         stop = begin + nanoseconds(event.get("dur", 0))
         found.append((event["tid"], event["name"], begin, stop))
+        counts.append((event["name"], begin + BEGIN, *(event["args"][counter["name"]] for counter in COUNTERS)))
     same(found, (interval[:4] for interval in intervals(offset=BEGIN)))
+    same(counts, ((NAMES[call["region"]], call["start_ns"], *readings(call)) for call in CALLS))
+    same(samples, ((row["name"], *sampled(row)[1:]) for row in SAMPLES))
 
 
 @reader("speedscope")
@@ -169,13 +220,14 @@ def speedscope(path):
 COLUMNS = ["location", "call", "parent", "depth", "start_ns", "duration_ns", "child_ns", "ending"]
 
 
-def columns(rows, convert=lambda name, value: value):
-    return ((*(convert(name, row[name]) for name in COLUMNS), row["tid"], row["function"]) for row in rows)
+def columns(rows, readings=readings):
+    return ((*(row[name] for name in COLUMNS), row["tid"], row["function"], *readings(row)) for row in rows)
 
 
 def expected_columns():
     for call in CALLS:
-        yield (*(call[name] for name in COLUMNS), LOCATIONS[call["location"]]["tid"], NAMES[call["region"]])
+        place = (LOCATIONS[call["location"]]["tid"], NAMES[call["region"]])
+        yield (*(call[name] for name in COLUMNS), *place, *readings(call))
 
 
 @reader("csv")
@@ -184,7 +236,8 @@ def comma_separated(path):
         lines = list(csv.DictReader(file))
     for line in lines:
         line.update({name: int(line[name]) for name in [*COLUMNS[:-1], "tid"]})
-    same(columns(lines), expected_columns())
+    counted = lambda line: (int(line[counter["name"]]) for counter in COUNTERS)
+    same(columns(lines, counted), expected_columns())
     assert polars.read_csv(path).height == len(CALLS)
 
 
@@ -192,14 +245,16 @@ def comma_separated(path):
 def json_lines(path):
     lines = [json.loads(line) for line in path.open()]
     assert lines[0]["type"] == "recording"
-    same(columns(line for line in lines if line["type"] == "call"), expected_columns())
+    counted = lambda line: (line["counters"][counter["name"]]["inclusive"] for counter in COUNTERS)
+    same(columns((line for line in lines if line["type"] == "call"), counted), expected_columns())
 
 
 @reader("arrow")
 def arrow(path):
+    counted = lambda row: (row[counter["name"]] for counter in COUNTERS)
     with pyarrow.ipc.open_stream(path) as stream:
-        same(columns(stream.read_all().to_pylist()), expected_columns())
-    same(columns(polars.read_ipc_stream(path).iter_rows(named=True)), expected_columns())
+        same(columns(stream.read_all().to_pylist(), counted), expected_columns())
+    same(columns(polars.read_ipc_stream(path).iter_rows(named=True), counted), expected_columns())
 
 
 @reader("folded")
@@ -253,17 +308,22 @@ def pprof(path):
     profile = list(fields(gzip.decompress(path.read_bytes())))
     of = lambda number: [value for field, value in profile if field == number]
     texts = [text.decode() for text in of(6)]
-    assert [[texts[name] for _, name in fields(kind)] for kind in of(1)] == [["calls", "count"], ["time", "nanoseconds"]]
+    counters = [[counter["name"], counter["unit"]] for counter in COUNTERS]
+    kinds = [[texts[name] for _, name in fields(kind)] for kind in of(1)]
+    assert kinds == [["calls", "count"], ["time", "nanoseconds"], *counters], kinds
     functions = {f[1]: texts[f[2]] for f in map(dict, map(fields, of(5)))}
     lines = {location[1]: dict(fields(location[4]))[1] for location in map(dict, map(fields, of(4)))}
-    counts, times = Counter(), Counter()
+    counts, times, readings = Counter(), Counter(), Counter()
     for sample in map(dict, map(fields, of(2))):
         stack = tuple(functions[lines[location]] for location in reversed(numbers(sample[1])))
-        calls, time = numbers(sample[2])
+        calls, time, *counted = numbers(sample[2])
         counts[stack] += calls
         times[stack] += time
+        for counter, count in zip(COUNTERS, counted, strict=True):
+            readings[stack, counter["name"]] += count
     same(counts, COUNTS)
     same(+times, TIMES)
+    same(+readings, +READINGS)
 
 
 @reader("firefox")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Prints the calls of an OTF2 archive as JSON: lists of location, function, canonical name, enter, leave, depth, ending.
+"""Prints the calls and samples of an OTF2 archive as JSON. Of each call: location, function, canonical name, enter,
+leave, depth, ending, and how much each counter grew between. Of each sample: metric, mode, kind and name of what it
+belongs to, time, value.
 
 usage: read_otf2.py ARCHIVE/traces.otf2
 """
@@ -8,25 +10,42 @@ import json
 import sys
 
 import otf2
-from otf2.events import Enter, Leave
+from otf2.definitions import MetricInstance
+from otf2.enums import LocationType, MetricOccurrence
+from otf2.events import Enter, Leave, Metric
 
-calls = []
+calls, samples = [], []
 with otf2.reader.open(sys.argv[1]) as trace:
     resolution = trace.definitions.clock_properties.timer_resolution
     assert resolution == 1_000_000_000, resolution
     for location in trace.definitions.locations:
         assert location.group.name and location.group.system_tree_parent.class_name == "node"
-    stacks = {}
+    stacks, counters = {}, {}
     for location, event in trace.events:
         place = int(location._ref)
         stack = stacks.setdefault(place, [])
-        if isinstance(event, Enter):
-            stack.append(event)
+        if isinstance(event, Metric) and isinstance(event.metric, MetricInstance):
+            instance, [value] = event.metric, event.values
+            assert instance.recorder._ref == place and location.type == LocationType.METRIC
+            metric_class = instance.metric_class
+            [member] = metric_class.members
+            assert metric_class.occurrence == MetricOccurrence.ASYNCHRONOUS
+            mode, scope = (str(kind).split(".")[-1] for kind in (member.metric_mode, instance.metric_scope))
+            samples.append([member.name, mode, scope, instance.scope.name, event.time, value])
+        elif isinstance(event, Metric):
+            assert event.metric.occurrence == MetricOccurrence.SYNCHRONOUS_STRICT
+            counters[place] = (event.time, event.values)
+        elif isinstance(event, Enter):
+            stack.append((event, counters.get(place)))
         elif isinstance(event, Leave):
-            enter = stack.pop()
+            enter, at_enter = stack.pop()
+            grown = []
+            if at_enter:
+                assert at_enter[0] == enter.time and counters[place][0] == event.time
+                grown = [after - before for before, after in zip(at_enter[1], counters[place][1], strict=True)]
             assert enter.region == event.region
             endings = [value for attribute, value in (event.attributes or {}).items() if attribute.name == "ending"]
             names = (event.region.name, event.region.canonical_name)
-            calls.append([place, *names, enter.time, event.time, len(stack), endings[0] if endings else "returned"])
+            calls.append([place, *names, enter.time, event.time, len(stack), endings[0] if endings else "returned", grown])
     assert not any(stacks.values()), "calls without leave"
-json.dump(calls, sys.stdout)
+json.dump({"calls": calls, "samples": samples}, sys.stdout)

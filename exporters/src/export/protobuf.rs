@@ -4,6 +4,7 @@
 use super::varint;
 
 const VARINT: u64 = 0;
+const FIXED_64: u64 = 1;
 const LENGTH_DELIMITED: u64 = 2;
 
 /// A message under construction: its fields, encoded.
@@ -27,6 +28,12 @@ impl Message {
     pub(super) fn int(&mut self, field: u64, value: u64) -> &mut Message {
         varint::put(&mut self.0, field << 3 | VARINT);
         varint::put(&mut self.0, value);
+        self
+    }
+
+    pub(super) fn double(&mut self, field: u64, value: f64) -> &mut Message {
+        varint::put(&mut self.0, field << 3 | FIXED_64);
+        self.0.extend(value.to_le_bytes());
         self
     }
 

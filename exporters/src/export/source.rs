@@ -23,6 +23,7 @@ pub(super) struct Source<'a> {
     trace: &'a TraceSet,
     pub(super) threads: Threads,
     call_metrics: Vec<Metric>,
+    sampled_metrics: Vec<Metric>,
     selection: &'a Selection,
     progress: &'a dyn Fn(f64),
     findings: RefCell<BTreeMap<LocationId, Findings>>,
@@ -38,8 +39,10 @@ impl Deref for Source<'_> {
 
 impl<'a> Source<'a> {
     pub(super) fn new(trace: &'a TraceSet, selection: &'a Selection, progress: &'a dyn Fn(f64)) -> Source<'a> {
-        let call_metrics = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call).cloned().collect();
-        Source { trace, threads: Threads::of(trace), call_metrics, selection, progress, findings: RefCell::default() }
+        let (call_metrics, sampled_metrics) =
+            trace.metrics().iter().cloned().partition(|metric| metric.scope == Scope::Call);
+        let threads = Threads::of(trace);
+        Source { trace, threads, call_metrics, sampled_metrics, selection, progress, findings: RefCell::default() }
     }
 
     /// What was written so far.
@@ -126,6 +129,11 @@ impl<'a> Source<'a> {
     /// The metrics that calls have readings of, in the order of the readings.
     pub(super) fn call_metrics(&self) -> &[Metric] {
         &self.call_metrics
+    }
+
+    /// The metrics that have values beside the calls.
+    pub(super) fn sampled_metrics(&self) -> &[Metric] {
+        &self.sampled_metrics
     }
 
     /// Nanoseconds since the recording began.

@@ -58,6 +58,12 @@ impl Threads {
             let taken = !numbers.insert((program, location.tid));
             threads.insert(location.id, thread_of(location, program, taken));
         }
+        for process in trace.processes() {
+            places.entry((process.pid, Some(process.start))).or_insert_with(|| {
+                programs.push(program_of(process.pid, Some(process)));
+                programs.len() - 1
+            });
+        }
         let mut pids = HashSet::new();
         for (place, program) in programs.iter_mut().enumerate() {
             program.number = if pids.insert(program.pid) { program.pid } else { FIRST_NUMBER + place as u32 };

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{FORMATS, TraceSet};
 use rtrace_model::{
-    Call, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location, LocationId, Loss, LossReason,
-    Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
+    Base, Batch, Call, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location, LocationId, Loss,
+    LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink, Span, Summary, SymbolName,
+    Timestamp,
 };
 
 use super::common;
@@ -33,7 +34,8 @@ fn record(folder: &Path, finish: bool) -> TraceSet {
     for definition in definitions() {
         writer.define(&definition).unwrap();
     }
-    writer.calls(&calls().into()).unwrap();
+    writer.calls(&counted(calls())).unwrap();
+    writer.samples(&samples()).unwrap();
     for (time, kind) in [
         (1_000, EventKind::Armed),
         (1_300, EventKind::BlindWindow { library: "/usr/lib/libone.so.1".into(), since: Timestamp(1_200) }),
@@ -85,6 +87,10 @@ fn definitions() -> Vec<Definition> {
             single_stepped: false,
         })
     };
+    let metric = |id, name: &str, unit: &str, exponent, scope, span| {
+        let (id, name, unit) = (MetricId(id), name.into(), unit.into());
+        Definition::Metric(Metric { id, name, unit, base: Base::Decimal, exponent, scope, span })
+    };
     let process = |pid, executable: &str| Process { pid, exit_code: Some(0), ..common::process(executable) };
     let location = |id, pid, tid, start, name: &str| {
         let (id, start, name) = (LocationId(id), Timestamp(start), name.into());
@@ -108,6 +114,33 @@ fn definitions() -> Vec<Definition> {
         location(2, 40, 44, 600, "work\u{1b}er, \"1\""),
         location(3, 40, 44, 1_600, "worker again"),
         location(4, 41, 41, 1_400, "main"),
+        metric(0, "page-faults", "#", 0, Scope::Call, Span::SinceStart),
+        metric(1, "process/resident", "B", 0, Scope::Process, Span::Point),
+        metric(2, "thread/\"wait\"", "s", -9, Scope::Thread, Span::SinceLast),
+        metric(3, "socket/energy", "J", -6, Scope::Socket, Span::SinceStart),
+        metric(4, "node/limit", "W", 3, Scope::Node, Span::UntilNext),
+    ]
+}
+
+/// Each call with a counter that grows by 2 per nanosecond.
+fn counted(calls: Vec<Call>) -> Batch {
+    let readings = calls.iter().map(|call| Reading { inclusive: 2 * call.duration, child: 2 * call.child }).collect();
+    Batch::measured(calls, 1, readings)
+}
+
+/// Values of metrics beside the calls; no process has the number 99.
+fn samples() -> Vec<Sample> {
+    let sample =
+        |metric, instance, time, value| Sample { metric: MetricId(metric), time: Timestamp(time), instance, value };
+    vec![
+        sample(1, 40, 1_050, 4096.0),
+        sample(1, 41, 1_450, 0.0),
+        sample(1, 40, 2_050, 8192.0),
+        sample(1, 99, 2_050, 1.0),
+        sample(2, 44, 1_350, 0.1),
+        sample(3, 1, 1_000, 1e300),
+        sample(3, 0, 1_000, 7.0),
+        sample(4, 0, 1_700, -1.5),
     ]
 }
 
@@ -234,6 +267,8 @@ fn arrow(path: &Path) -> String {
 /// The fields of a message of unknown type: numbers, texts, and messages where bytes can be read as
 /// one.
 fn protobuf(bytes: &[u8]) -> String {
+    /// The one field of a fixed size, in Perfetto's events.
+    const COUNTER_VALUE: u64 = 44;
     fn varint(bytes: &mut &[u8]) -> Option<u64> {
         let end = bytes.iter().position(|byte| byte & 0x80 == 0)?;
         let (number, rest) = bytes.split_at(end + 1);
@@ -259,6 +294,11 @@ fn protobuf(bytes: &[u8]) -> String {
                         (_, Some(plain)) => writeln!(text, "{pad}{field}: {plain:?}").unwrap(),
                         _ => writeln!(text, "{pad}{field}: {content:?}").unwrap(),
                     }
+                }
+                1 if field == COUNTER_VALUE => {
+                    let (number, rest) = bytes.split_first_chunk()?;
+                    bytes = rest;
+                    writeln!(text, "{pad}{field}: {:?}", f64::from_le_bytes(*number)).unwrap()
                 }
                 _ => return None,
             }

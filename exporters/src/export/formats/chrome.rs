@@ -6,12 +6,13 @@
 
 use std::io::{self, Write};
 
-use rtrace_model::{Event, Reading, Timestamp};
+use rtrace_model::{Event, Reading, Sample, Timestamp};
 
 use super::super::format::{Form, Format};
 use super::super::json::{self, Commas};
 use super::super::nesting::Visitor;
 use super::super::remarks::remarks;
+use super::super::samples::{self, Owner, Series};
 use super::super::selection::is_timed;
 use super::super::spool::Measured;
 use super::super::threads::Thread;
@@ -22,7 +23,8 @@ pub(super) const FORMAT: Format = Format {
     summary: "Chrome's JSON trace events: a timeline",
     extension: "trace.json",
     opens_in: "ui.perfetto.dev, chrome://tracing, speedscope",
-    keeps: "every call on its process and thread, counters and endings as arguments, losses, events",
+    keeps: "every call on its process and thread, counters and endings as arguments, samples as counters, losses, \
+            events",
     omits: "symbols, versions and aliases of functions",
     unseen: "an instant event",
     form: Form::File(write),
@@ -44,6 +46,8 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
             events.event(&event)?;
         }
     }
+    let series = samples::series(source)?;
+    samples::visit(source, &series, |place, sample| Ok(events.sample(&series[place], sample)?))?;
     writeln!(events.output, "\n]}}")?;
     Ok(())
 }
@@ -83,6 +87,26 @@ impl<'a> Events<'a> {
         write!(
             self.output,
             r#"{{"ph":"i","s":"{scope}","name":"{name}","cat":"rtrace","pid":{pid},"tid":{tid},"ts":{at},"args":{detail}}}"#
+        )
+    }
+}
+
+impl Events<'_> {
+    /// A value of a counter; viewers tell counters apart by process, name and id.
+    fn sample(&mut self, series: &Series, sample: &Sample) -> io::Result<()> {
+        self.commas.next(self.output)?;
+        let metric = &self.source.sampled_metrics()[series.metric()];
+        let (threads, instance) = (&self.source.threads, series.instance());
+        let (pid, id) = match series.owner {
+            Owner::Thread(location) => (threads.program(threads.thread(location)).number, instance),
+            Owner::Program(program) => (threads.programs[program].number, 0),
+            Owner::Socket(_) | Owner::Node => (0, instance),
+        };
+        let (name, unit) = (json::text(&metric.name), json::text(&samples::unit(metric)));
+        let (at, value) = (micros(self.source.offset(sample.time)), serde_json::Value::from(sample.value));
+        write!(
+            self.output,
+            r#"{{"ph":"C","name":{name},"cat":"rtrace","pid":{pid},"id":"{id}","ts":{at},"args":{{{unit}:{value}}}}}"#
         )
     }
 }

@@ -1,7 +1,7 @@
 //! An OTF2 archive: what Vampir and Score-P's tools read.
 //!
-//! The archive is written natively, byte for byte as libotf2 3.0 would (`encoding` says how), so
-//! that neither building nor running rtrace needs the library. In the archive, a process is a
+//! The archive is written natively, in the layout of libotf2 3.0 (`encoding` says how), so that
+//! neither building nor running rtrace needs the library. In the archive, a process is a
 //! location group and a thread a location, enters and exits stand in the order of their times.
 //!
 //! Counters: between an enter and its leave, a metric grows by exactly what the call counted.
@@ -10,6 +10,7 @@
 
 mod definitions;
 mod encoding;
+mod samples;
 
 use std::path::Path;
 
@@ -27,8 +28,8 @@ pub(super) const FORMAT: Format = Format {
     summary: "OTF2 archive: a directory for Vampir and Score-P's tools",
     extension: "otf2",
     opens_in: "Vampir, Scalasca, otf2-print, otf2-profile, python3-otf2 (file `traces.otf2` in it)",
-    keeps: "every call on its process and thread, mangled and demangled names, call paths, counters as metrics, \
-            endings as attributes, losses as properties, wall-clock time",
+    keeps: "every call on its process and thread, mangled and demangled names, call paths, counters and samples as \
+            metrics, endings as attributes, losses as properties, wall-clock time",
     omits: "events beside the calls, versions and aliases of functions",
     unseen: "enter and leave at one time, attribute `ending`",
     form: Form::Directory { marker: ANCHOR, write },
@@ -38,6 +39,7 @@ const ANCHOR: &str = "traces.otf2";
 
 const ATTRIBUTE_LIST: u8 = 6;
 const TYPE_UINT64: u8 = 4;
+const TYPE_DOUBLE: u8 = 10;
 const TYPE_STRING: u8 = 11;
 
 fn write(source: &Source<'_>, directory: &Path) -> Result<(), ExportError> {
@@ -52,14 +54,21 @@ fn write(source: &Source<'_>, directory: &Path) -> Result<(), ExportError> {
         nested.visit(location, &mut events)?;
         let written = events.file.finish()?;
         gathered.locations.push((location, written));
-        Chunks::create(&streams.join(format!("{}.def", location.0)), encoding::DEFINITION_CHUNK)?.finish()?;
+        local_definitions(&streams, location.0.into())?;
     }
+    samples::write(source, &streams, &mut gathered)?;
     let written = definitions::write(source, &gathered, &directory.join("traces.def"))?;
     encoding::anchor(&directory.join(ANCHOR), &definitions::anchor(source, &gathered, written)?)?;
     Ok(())
 }
 
-/// The metrics that the archive has: a class holds 255.
+/// Writes the file of a location's own definitions: it has none.
+fn local_definitions(streams: &Path, location: u64) -> std::io::Result<()> {
+    Chunks::create(&streams.join(format!("{location}.def")), encoding::DEFINITION_CHUNK)?.finish()?;
+    Ok(())
+}
+
+/// The metrics of calls that the archive has: a class holds 255.
 fn metrics<'a>(source: &'a Source<'_>) -> &'a [Metric] {
     let metrics = source.call_metrics();
     &metrics[..metrics.len().min(usize::from(u8::MAX))]
@@ -90,11 +99,8 @@ impl Events<'_> {
         }
         self.record.clear();
         self.record.int(METRICS).byte(self.counters.len() as u8);
-        for _ in &self.counters {
-            self.record.byte(TYPE_UINT64);
-        }
         for &value in &self.counters {
-            self.record.long(value);
+            self.record.byte(TYPE_UINT64).long(value);
         }
         self.file.event(time, METRIC, &self.record, None)
     }

@@ -13,6 +13,7 @@ use super::super::format::{Form, Format};
 use super::super::nesting::Visitor;
 use super::super::protobuf::Message;
 use super::super::remarks::remarks;
+use super::super::samples::{self, Owner};
 use super::super::selection::is_timed;
 use super::super::spool::Measured;
 use super::super::threads::Thread;
@@ -23,7 +24,8 @@ pub(super) const FORMAT: Format = Format {
     summary: "Perfetto's trace: a timeline, and SQL over it",
     extension: "pftrace",
     opens_in: "ui.perfetto.dev, trace_processor",
-    keeps: "every call on its process and thread, counters and endings as arguments, losses, events, wall-clock time",
+    keeps: "every call on its process and thread, counters and endings as arguments, samples as counters, losses, \
+            events, wall-clock time",
     omits: "symbols, versions and aliases of functions",
     unseen: "an instant event",
     form: Form::File(write),
@@ -62,6 +64,8 @@ mod field {
         pub const PROCESS: u64 = 3;
         pub const THREAD: u64 = 4;
         pub const PARENT: u64 = 5;
+        pub const COUNTER: u64 = 8;
+        pub const COUNTER_UNIT: u64 = 6;
         pub const PROCESS_PID: u64 = 1;
         pub const PROCESS_COMMAND_LINE: u64 = 2;
         pub const PROCESS_NAME: u64 = 6;
@@ -77,6 +81,7 @@ mod field {
         pub const NAME_IID: u64 = 10;
         pub const TRACK: u64 = 11;
         pub const NAME: u64 = 23;
+        pub const DOUBLE: u64 = 44;
         pub const ANNOTATION_UINT: u64 = 3;
         pub const ANNOTATION_TEXT: u64 = 6;
         pub const ANNOTATION_NAME: u64 = 10;
@@ -96,6 +101,7 @@ const MONOTONIC: u64 = 3;
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
 
 const STATE_CLEARED: u64 = 1;
 const NEEDS_STATE: u64 = 2;
@@ -124,7 +130,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         let (named, event) = (HashSet::new(), Message::new());
         nested.visit(location, &mut Events { source, packets: &mut packets, sequence, named, event })?;
     }
-    Ok(())
+    counters(source, &mut packets)
 }
 
 /// Packets on their way out.
@@ -232,6 +238,36 @@ fn begin_thread(
 /// The track of a process, by its place; tracks of sequences count up from 1.
 fn program_track(place: usize) -> u64 {
     1 << 32 | place as u64
+}
+
+/// The track of a series of samples, by its place.
+fn series_track(place: usize) -> u64 {
+    2 << 32 | place as u64
+}
+
+/// A track for each series of samples.
+fn counters(source: &Source<'_>, packets: &mut Packets<'_>) -> Result<(), ExportError> {
+    let all = samples::series(source)?;
+    for (place, series) in all.iter().enumerate() {
+        let metric = &source.sampled_metrics()[series.metric()];
+        let parent = match series.owner {
+            Owner::Thread(location) => program_track(source.threads.thread(location).program),
+            Owner::Program(program) => program_track(program),
+            Owner::Socket(_) | Owner::Node => WHOLE,
+        };
+        let (mut counter, mut track) = (Message::new(), Message::new());
+        counter.text(field::track::COUNTER_UNIT, &samples::unit(metric));
+        track.int(field::track::UUID, series_track(place)).text(field::track::NAME, &series.name(source));
+        track.int(field::track::PARENT, parent).message(field::track::COUNTER, &counter);
+        packets.packet.message(field::packet::TRACK_DESCRIPTOR, &track);
+        packets.end(WHOLE)?;
+    }
+    samples::visit(source, &all, |place, sample| {
+        let mut event = Message::new();
+        event.int(field::event::TYPE, COUNTER).int(field::event::TRACK, series_track(place));
+        event.double(field::event::DOUBLE, sample.value);
+        Ok(packets.event(WHOLE, sample.time, &event)?)
+    })
 }
 
 enum Value<'a> {

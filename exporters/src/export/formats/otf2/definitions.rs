@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use rtrace_model::{Base, Ending, LocationId, RegionId, Timestamp};
+use rtrace_model::{Base, Ending, LocationId, Metric, RegionId, Span, Timestamp};
 
 use super::super::super::paths::{Paths, Step};
 use super::super::super::remarks::remarks;
+use super::super::super::samples::{Owner, Series};
 use super::super::super::{ExportError, Source};
 use super::encoding::{Anchor, Chunks, DEFINITION_CHUNK, Record};
+use super::samples;
 
 /// Identifiers of definition records.
 mod kind {
@@ -23,11 +25,32 @@ mod kind {
     pub const CALLPATH: u8 = 17;
     pub const METRIC_MEMBER: u8 = 19;
     pub const METRIC_CLASS: u8 = 20;
+    pub const METRIC_INSTANCE: u8 = 21;
     pub const SYSTEM_TREE_NODE_PROPERTY: u8 = 26;
     pub const SYSTEM_TREE_NODE_DOMAIN: u8 = 27;
     pub const LOCATION_GROUP_PROPERTY: u8 = 28;
     pub const LOCATION_PROPERTY: u8 = 29;
 }
+
+/// What nodes of the system tree are.
+mod domain {
+    pub const MACHINE: u8 = 0;
+    pub const SHARED_MEMORY: u8 = 1;
+    pub const SOCKET: u8 = 3;
+}
+
+/// The nodes of the system tree that every archive has.
+const MACHINE: u32 = 0;
+const NODE: u32 = 1;
+
+const LOCATION_CPU_THREAD: u8 = 1;
+const LOCATION_METRIC: u8 = 3;
+
+/// Modes of metrics: what values are, and the span of time that they speak of.
+const ACCUMULATED_SINCE_START: u8 = 0;
+const ABSOLUTE_POINT: u8 = 0x11;
+const ABSOLUTE_SINCE_LAST: u8 = 0x21;
+const ABSOLUTE_UNTIL_NEXT: u8 = 0x31;
 
 const UNDEFINED: u32 = u32::MAX;
 
@@ -49,6 +72,8 @@ pub(super) fn ending_string(ending: Ending) -> u32 {
 pub(super) struct Gathered {
     /// The locations with the number of their events.
     pub(super) locations: Vec<(LocationId, u64)>,
+    /// The series of samples with the number of their values.
+    pub(super) series: Vec<(Series, u64)>,
     regions: Vec<RegionId>,
     places: HashMap<RegionId, u32>,
     paths: Paths,
@@ -89,7 +114,7 @@ pub(super) fn anchor(source: &Source<'_>, gathered: &Gathered, definitions: u64)
         creator: format!("rtrace {}", header.rtrace_version),
         description: header.command_line.join(" "),
         properties,
-        locations: gathered.locations.len() as u64,
+        locations: (gathered.locations.len() + gathered.series.len()) as u64,
         definitions,
         id: header.begin.realtime_ns ^ header.begin.monotonic.0.rotate_left(32),
     })
@@ -98,7 +123,8 @@ pub(super) fn anchor(source: &Source<'_>, gathered: &Gathered, definitions: u64)
 /// Writes the file; returns the number of definitions.
 pub(super) fn write(source: &Source<'_>, gathered: &Gathered, path: &Path) -> Result<u64, ExportError> {
     let file = Chunks::create(path, DEFINITION_CHUNK)?;
-    let mut definitions = Definitions { file, written: 0, strings: HashMap::new() };
+    let mut definitions =
+        Definitions { file, written: 0, strings: HashMap::new(), groups: HashMap::new(), sockets: HashMap::new() };
     definitions.clock(source, gathered)?;
     definitions.string("")?;
     for ending in Ending::ALL {
@@ -118,7 +144,8 @@ pub(super) fn write(source: &Source<'_>, gathered: &Gathered, path: &Path) -> Re
         record.int(place).int(parent).int(gathered.places[&region]);
         definitions.put(kind::CALLPATH, &record)?;
     }
-    definitions.metrics(source)?;
+    definitions.call_metrics(source)?;
+    definitions.sampled_metrics(source, gathered)?;
     definitions.file.finish()?;
     Ok(definitions.written)
 }
@@ -127,6 +154,10 @@ struct Definitions {
     file: Chunks,
     written: u64,
     strings: HashMap<String, u32>,
+    /// Location groups: one for each program, and one, `None`, for what belongs to no process.
+    groups: HashMap<Option<usize>, u32>,
+    /// System tree nodes of sockets.
+    sockets: HashMap<u32, u32>,
 }
 
 impl Definitions {
@@ -167,56 +198,43 @@ impl Definitions {
 
     /// The machine, and its one node.
     fn system_tree(&mut self, source: &Source<'_>) -> io::Result<()> {
-        const MACHINE: (u32, u8) = (0, 0);
-        const SHARED_MEMORY: (u32, u8) = (1, 1);
         let header = source.header();
-        let host = self.string(&header.host)?;
-        for ((node, domain), class, parent) in [(MACHINE, "machine", UNDEFINED), (SHARED_MEMORY, "node", MACHINE.0)] {
-            let class = self.string(class)?;
-            let mut record = Record::default();
-            record.int(node).int(host).int(class).int(parent);
-            self.put(kind::SYSTEM_TREE_NODE, &record)?;
-            record.clear();
-            record.int(node).byte(domain);
-            self.put(kind::SYSTEM_TREE_NODE_DOMAIN, &record)?;
-        }
+        self.node(MACHINE, &header.host, "machine", UNDEFINED, domain::MACHINE)?;
+        self.node(NODE, &header.host, "node", MACHINE, domain::SHARED_MEMORY)?;
         for (name, value) in [("kernel", &header.kernel), ("cpus", &header.cpus.to_string())] {
-            self.property(kind::SYSTEM_TREE_NODE_PROPERTY, SHARED_MEMORY.0.into(), name, value)?;
+            self.property(kind::SYSTEM_TREE_NODE_PROPERTY, NODE.into(), name, value)?;
         }
         Ok(())
     }
 
+    fn node(&mut self, node: u32, name: &str, class: &str, parent: u32, domain: u8) -> io::Result<()> {
+        let (name, class) = (self.string(name)?, self.string(class)?);
+        let mut record = Record::default();
+        record.int(node).int(name).int(class).int(parent);
+        self.put(kind::SYSTEM_TREE_NODE, &record)?;
+        record.clear();
+        record.int(node).byte(domain);
+        self.put(kind::SYSTEM_TREE_NODE_DOMAIN, &record)
+    }
+
+    /// The node of a socket, which is defined where it was not.
+    fn socket(&mut self, socket: u32) -> io::Result<u32> {
+        if let Some(&node) = self.sockets.get(&socket) {
+            return Ok(node);
+        }
+        let node = NODE + 1 + self.sockets.len() as u32;
+        self.sockets.insert(socket, node);
+        self.node(node, &format!("socket {socket}"), "socket", NODE, domain::SOCKET)?;
+        Ok(node)
+    }
+
     /// Processes as location groups, threads as locations.
     fn threads(&mut self, source: &Source<'_>, gathered: &Gathered) -> io::Result<()> {
-        const PROCESS: u8 = 1;
-        const CPU_THREAD: u8 = 1;
-        const NODE: u32 = 1;
-        let mut groups: HashMap<usize, u32> = HashMap::new();
         for &(location, events) in &gathered.locations {
             let thread = source.threads.thread(location);
-            let mut record = Record::default();
-            let group = match groups.get(&thread.program) {
-                Some(&group) => group,
-                None => {
-                    let group = groups.len() as u32;
-                    groups.insert(thread.program, group);
-                    let program = source.threads.program(thread);
-                    let name = self.string(&source.step(Step::Program(thread.program)))?;
-                    record.int(group).int(name).byte(PROCESS).int(NODE).int(UNDEFINED);
-                    self.put(kind::LOCATION_GROUP, &record)?;
-                    let property = kind::LOCATION_GROUP_PROPERTY;
-                    self.property(property, group.into(), "pid", &program.pid.to_string())?;
-                    if let Some(parent) = program.parent {
-                        self.property(property, group.into(), "parent", &parent.to_string())?;
-                    }
-                    self.property(property, group.into(), "command line", &program.command_line.join(" "))?;
-                    group
-                }
-            };
-            let name = self.string(&source.step(Step::Thread(location)))?;
-            record.clear();
-            record.long(location.0.into()).int(name).byte(CPU_THREAD).long(events).int(group);
-            self.put(kind::LOCATION, &record)?;
+            let group = self.group(source, Some(thread.program))?;
+            let name = source.step(Step::Thread(location));
+            self.location(location.0.into(), &name, LOCATION_CPU_THREAD, events, group)?;
             self.property(kind::LOCATION_PROPERTY, location.0.into(), "tid", &thread.tid.to_string())?;
             if let Some(entered) = source.location(location).and_then(|location| location.calls_entered) {
                 let entered = entered.to_string();
@@ -224,6 +242,37 @@ impl Definitions {
             }
         }
         Ok(())
+    }
+
+    fn location(&mut self, location: u64, name: &str, of: u8, events: u64, group: u32) -> io::Result<()> {
+        let name = self.string(name)?;
+        let mut record = Record::default();
+        record.long(location).int(name).byte(of).long(events).int(group);
+        self.put(kind::LOCATION, &record)
+    }
+
+    /// The location group of a program, or of what belongs to none; it is defined where it was not.
+    fn group(&mut self, source: &Source<'_>, program: Option<usize>) -> io::Result<u32> {
+        const PROCESS: u8 = 1;
+        if let Some(&group) = self.groups.get(&program) {
+            return Ok(group);
+        }
+        let group = self.groups.len() as u32;
+        self.groups.insert(program, group);
+        let name = program.map_or("rtrace".to_owned(), |program| source.step(Step::Program(program)));
+        let name = self.string(&name)?;
+        let mut record = Record::default();
+        record.int(group).int(name).byte(PROCESS).int(NODE).int(UNDEFINED);
+        self.put(kind::LOCATION_GROUP, &record)?;
+        if let Some(program) = program.map(|program| &source.threads.programs[program]) {
+            let property = kind::LOCATION_GROUP_PROPERTY;
+            self.property(property, group.into(), "pid", &program.pid.to_string())?;
+            if let Some(parent) = program.parent {
+                self.property(property, group.into(), "parent", &parent.to_string())?;
+            }
+            self.property(property, group.into(), "command line", &program.command_line.join(" "))?;
+        }
+        Ok(group)
     }
 
     /// A text about a location, a group of them, or a node.
@@ -251,9 +300,7 @@ impl Definitions {
     }
 
     /// What calls have readings of, as one class.
-    fn metrics(&mut self, source: &Source<'_>) -> io::Result<()> {
-        const TYPE_OTHER: u8 = 0;
-        const ACCUMULATED_SINCE_START: u8 = 0;
+    fn call_metrics(&mut self, source: &Source<'_>) -> io::Result<()> {
         const SYNCHRONOUS_STRICT: u8 = 0;
         const RECORDED_BY_CPU: u8 = 2;
         let metrics = super::metrics(source);
@@ -263,15 +310,73 @@ impl Definitions {
         let mut class = Record::default();
         class.int(METRICS).byte(metrics.len() as u8);
         for (place, metric) in (0..).zip(metrics) {
-            let (name, unit) = (self.string(&metric.name)?, self.string(&metric.unit)?);
-            let mut member = Record::default();
-            member.int(place).int(name).int(name).byte(TYPE_OTHER).byte(ACCUMULATED_SINCE_START);
-            member.byte(super::TYPE_UINT64).byte(u8::from(metric.base == Base::Decimal));
-            member.signed(metric.exponent.into()).int(unit);
-            self.put(kind::METRIC_MEMBER, &member)?;
+            self.member(place, metric, super::TYPE_UINT64, ACCUMULATED_SINCE_START)?;
             class.int(place);
         }
         class.byte(SYNCHRONOUS_STRICT).byte(RECORDED_BY_CPU);
         self.put(kind::METRIC_CLASS, &class)
+    }
+
+    /// A class for each metric beside the calls; an instance and a recorder for each series.
+    fn sampled_metrics(&mut self, source: &Source<'_>, gathered: &Gathered) -> io::Result<()> {
+        const ASYNCHRONOUS: u8 = 2;
+        const RECORDED_BY_METRIC_LOCATION: u8 = 1;
+        for (place, metric) in source.sampled_metrics().iter().enumerate() {
+            let member = (source.call_metrics().len() + place) as u32;
+            let mode = match metric.span {
+                Span::SinceStart => ACCUMULATED_SINCE_START,
+                Span::Point => ABSOLUTE_POINT,
+                Span::SinceLast => ABSOLUTE_SINCE_LAST,
+                Span::UntilNext => ABSOLUTE_UNTIL_NEXT,
+            };
+            self.member(member, metric, super::TYPE_DOUBLE, mode)?;
+            let mut class = Record::default();
+            class.int(samples::class(place)).byte(1).int(member);
+            class.byte(ASYNCHRONOUS).byte(RECORDED_BY_METRIC_LOCATION);
+            self.put(kind::METRIC_CLASS, &class)?;
+        }
+        for (place, &(series, values)) in gathered.series.iter().enumerate() {
+            let (group, (scope, of)) = self.scope(source, gathered, series.owner)?;
+            let (metric, recorder) = (series.metric(), samples::recorder(place));
+            self.location(recorder, &series.name(source), LOCATION_METRIC, values, group)?;
+            let mut instance = Record::default();
+            instance.int(samples::instance(source, place)).int(samples::class(metric));
+            instance.long(recorder).byte(scope).long(of);
+            self.put(kind::METRIC_INSTANCE, &instance)?;
+        }
+        Ok(())
+    }
+
+    /// The group of the recorder of what belongs to the owner, and the scope of its values: the kind
+    /// and number of a definition.
+    fn scope(&mut self, source: &Source<'_>, gathered: &Gathered, owner: Owner) -> io::Result<(u32, (u8, u64))> {
+        const LOCATION: u8 = 0;
+        const LOCATION_GROUP: u8 = 1;
+        const SYSTEM_TREE_NODE: u8 = 2;
+        match owner {
+            Owner::Thread(location) => {
+                let group = self.group(source, Some(source.threads.thread(location).program))?;
+                // A thread without calls is no location of the archive.
+                let is_defined = gathered.locations.iter().any(|&(defined, _)| defined == location);
+                let scope = if is_defined { (LOCATION, location.0.into()) } else { (LOCATION_GROUP, group.into()) };
+                Ok((group, scope))
+            }
+            Owner::Program(program) => {
+                let group = self.group(source, Some(program))?;
+                Ok((group, (LOCATION_GROUP, group.into())))
+            }
+            Owner::Socket(socket) => Ok((self.group(source, None)?, (SYSTEM_TREE_NODE, self.socket(socket)?.into()))),
+            Owner::Node => Ok((self.group(source, None)?, (SYSTEM_TREE_NODE, NODE.into()))),
+        }
+    }
+
+    fn member(&mut self, member: u32, metric: &Metric, value: u8, mode: u8) -> io::Result<()> {
+        const TYPE_OTHER: u8 = 0;
+        let (name, unit) = (self.string(&metric.name)?, self.string(&metric.unit)?);
+        let mut record = Record::default();
+        record.int(member).int(name).int(name).byte(TYPE_OTHER).byte(mode);
+        record.byte(value).byte(u8::from(metric.base == Base::Decimal));
+        record.signed(metric.exponent.into()).int(unit);
+        self.put(kind::METRIC_MEMBER, &record)
     }
 }
