@@ -4,7 +4,9 @@ use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
 
 use anyhow::Context as _;
+use rtrace::plan::PlannedLibrary;
 use rtrace::{sampling, target};
+use rtrace_model::ExitPolicy;
 
 use super::plan_table::{self, View};
 use super::{Outcome, record, terminal_columns};
@@ -27,11 +29,15 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         }
         None => None,
     };
-    // With process ids, probes are in these processes only.
-    let bystanders: Vec<usize> = match pids {
-        [] => plan.libraries.iter().map(|library| target::users(&library.library)).collect(),
-        _ => Vec::new(),
+    // With process ids, probes are in these processes only, but for those that hook a return.
+    let is_everywhere = |library: &PlannedLibrary| {
+        pids.is_empty() || library.regions.iter().any(|planned| planned.exit.policy() == ExitPolicy::Uretprobe)
     };
+    let others = |library: &PlannedLibrary| match is_everywhere(library) {
+        true => target::users(&library.library).saturating_sub(pids.len()),
+        false => 0,
+    };
+    let bystanders: Vec<usize> = plan.libraries.iter().map(others).collect();
     let view = View {
         format: options.format,
         verbose,

@@ -108,8 +108,8 @@ fn bystanders(count: usize, out: &mut dyn Write) -> io::Result<()> {
     let [cheap, dear] = [SiteCost::Emulated, SiteCost::SingleStep].map(|cost| hit(cost) as f64 / 1e3);
     writeln!(
         out,
-        "while children are traced, probes are in all processes: {count} more map it, and pay {cheap:.1} to {dear:.1} \
-         us per site that they pass"
+        "{count} more processes map it: where a return is hooked, and everywhere while children are traced, they pay \
+         {cheap:.1} to {dear:.1} us per site that they pass"
     )
 }
 
@@ -443,8 +443,8 @@ no uretprobe by default: `/bin/x` imports `dlopen`
     #[test]
     fn bystanders_are_counted() {
         let text = rendered(&sample(3), View { bystanders: &[4], ..View::default() });
-        assert!(text.contains("4 more map it, and pay 0.8 to 11.0 us"), "{text}");
-        assert!(!rendered(&sample(3), View::default()).contains("more map it"));
+        assert!(text.contains("they pay 0.8 to 11.0 us per site"), "{text}");
+        assert!(!rendered(&sample(3), View::default()).contains("more processes"));
     }
 
     #[test]
