@@ -107,7 +107,11 @@ impl Attached {
     fn wait_until_armed(&mut self) {
         let start = Instant::now();
         while !armed(&trace_directory(&self.folder)) {
-            if self.rtrace.try_wait().unwrap().is_some() || start.elapsed() > PATIENCE {
+            let has_ended = self.rtrace.try_wait().unwrap().is_some();
+            if has_ended && armed(&trace_directory(&self.folder)) {
+                return;
+            }
+            if has_ended || start.elapsed() > PATIENCE {
                 let _ = self.rtrace.kill();
                 let mut complaint = String::new();
                 self.rtrace.stderr.take().expect("it is piped").read_to_string(&mut complaint).unwrap();
