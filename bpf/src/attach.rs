@@ -19,7 +19,16 @@ pub enum Role {
     Exit,
 }
 
-/// Where to place probes.
+/// Whose calls probes are for. A library that a process maps later gets its probes then.
+#[derive(Clone, Copy, Debug)]
+pub enum Scope<'a> {
+    /// Those of these processes.
+    Processes(&'a [u32]),
+    /// Those of every process that maps the file.
+    All,
+}
+
+/// Where to place probes by one link.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachTarget<'a> {
     /// The file, by a path that rtrace can open.
@@ -52,15 +61,30 @@ impl Probes {
 impl Programs {
     /// Places probes of one role: all or none.
     ///
+    /// A session that hooks returns is placed in every process, whatever the scope, and the program
+    /// refuses the calls of others: a link that the kernel filters by process says nothing in other
+    /// processes, and there the kernel takes that for the wish to hook the return. It would, wherever
+    /// somebody else has a probe at the same place.
+    ///
     /// # Errors
     /// [`Error::Attach`] if the kernel refuses one of the sites, with its cause.
-    pub fn attach(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> Result<Probes, Error> {
-        let error = |source| Error::Attach { path: target.path.to_owned(), sites: sites.len(), source };
-        let links = match self.mechanism() {
-            Mechanism::Session | Mechanism::Multi => self.attach_multi(role, target, sites),
-            Mechanism::Single => self.attach_single(role, target, sites),
+    pub fn attach(&self, role: Role, path: &Path, scope: Scope<'_>, sites: &[Site]) -> Result<Probes, Error> {
+        let hooks_by_session = role == Role::EnterAndReturn && self.mechanism() == Mechanism::Session;
+        let pids: Vec<Option<u32>> = match scope {
+            Scope::Processes(pids) if !hooks_by_session => pids.iter().copied().map(Some).collect(),
+            Scope::Processes(_) | Scope::All => vec![None],
         };
-        Ok(Probes { _links: links.map_err(error)? })
+        let mut links = Vec::new();
+        for pid in pids {
+            let target = AttachTarget { path, pid };
+            let placed = match self.mechanism() {
+                Mechanism::Session | Mechanism::Multi => self.attach_multi(role, target, sites),
+                Mechanism::Single => self.attach_single(role, target, sites),
+            };
+            let error = |source| Error::Attach { path: path.to_owned(), sites: sites.len(), source };
+            links.extend(placed.map_err(error)?);
+        }
+        Ok(Probes { _links: links })
     }
 
     fn attach_multi(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Vec<Link>> {

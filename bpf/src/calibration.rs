@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::self_test::own_code;
 use crate::wire::{PolicyCode, entry_cookie, exit_cookie};
-use crate::{AttachTarget, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Site};
+use crate::{Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
 
 /// Loops per kind of site and caller, and calls in each.
 const LOOPS: usize = 50;
@@ -157,8 +157,7 @@ fn place(programs: &Programs, subject: &Subject, policy: PolicyCode) -> Result<V
 fn attach(programs: &Programs, role: Role, code: *const (), cookie: u64) -> Result<Probes, Error> {
     let own = own_code(code as usize);
     let (path, file_offset) = own.ok_or(Error::Decode { what: "the mapping of rtrace's own code", bytes: 0 })?;
-    let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
-    programs.attach(role, target, &[Site { file_offset, cookie }])
+    programs.attach(role, &path, Scope::Processes(&[std::process::id()]), &[Site { file_offset, cookie }])
 }
 
 /// Nanoseconds of a call from a caller without probes, in each of some loops.

@@ -27,7 +27,7 @@ pub fn set_verbose(verbose: bool) {
     }
 }
 
-pub use attach::{AttachTarget, Probes, Role, Site};
+pub use attach::{AttachTarget, Probes, Role, Scope, Site};
 pub use calibration::{CallCost, calibrate};
 pub use error::Error;
 pub use floor::attach_nothing;

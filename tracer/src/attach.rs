@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use rtrace_bpf::wire::{PolicyCode, entry_cookie, exit_cookie};
-use rtrace_bpf::{AttachTarget, Error, Probes, Programs, Role, Site};
+use rtrace_bpf::{Error, Probes, Programs, Role, Scope, Site};
 use rtrace_model::{ExitPolicy, Region, RegionId};
 
 use crate::plan::{Plan, PlannedLibrary, PlannedRegion, Refusal};
@@ -22,27 +22,14 @@ pub struct Attachment {
     _probes: Vec<Probes>,
 }
 
-/// Where probes go. A library that a process maps later gets its probes then.
-#[derive(Clone, Copy, Debug)]
-pub enum Scope<'a> {
-    /// Only into these processes.
-    Processes(&'a [u32]),
-    /// Into every process that maps the file.
-    All,
-}
-
 /// Places the probes of a plan.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single site.
 pub fn attach(programs: &Programs, plan: &Plan, scope: Scope<'_>) -> Result<Attachment, Error> {
     let mut attachment = Attachment { regions: Vec::new(), refused: Vec::new(), _probes: Vec::new() };
-    let pids: Vec<Option<u32>> = match scope {
-        Scope::Processes(pids) => pids.iter().copied().map(Some).collect(),
-        Scope::All => vec![None],
-    };
     for (index, library) in plan.libraries.iter().enumerate() {
-        let mut placing = Placing { programs, library, pids: &pids, probes: Vec::new() };
+        let mut placing = Placing { programs, library, scope, probes: Vec::new() };
         let unseen_exits = placing.exits()?;
         let refused = placing.entries(&unseen_exits)?;
         for planned in &library.regions {
@@ -69,7 +56,7 @@ fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPoli
 struct Placing<'a> {
     programs: &'a Programs,
     library: &'a PlannedLibrary,
-    pids: &'a [Option<u32>],
+    scope: Scope<'a>,
     probes: Vec<Probes>,
 }
 
@@ -111,32 +98,24 @@ impl Placing<'_> {
         Ok(refused)
     }
 
-    /// Places sites in every process of the scope; returns what the kernel refuses.
+    /// Places sites; returns what the kernel refuses.
     fn place(&mut self, role: Role, sites: &[RegionSite]) -> Result<HashMap<RegionId, String>, Error> {
         let mut refused = HashMap::new();
-        // A link that the kernel filters by process says nothing in other processes, and there the
-        // kernel takes that for the wish to hook the return: it would, wherever somebody else has a
-        // probe at the same place. Only our program can refuse.
-        let pids = if role == Role::EnterAndReturn { &[None][..] } else { self.pids };
-        for &pid in pids {
-            self.place_some(role, pid, sites, &mut refused)?;
-        }
+        self.place_some(role, sites, &mut refused)?;
         Ok(refused)
     }
 
     fn place_some(
         &mut self,
         role: Role,
-        pid: Option<u32>,
         sites: &[RegionSite],
         refused: &mut HashMap<RegionId, String>,
     ) -> Result<(), Error> {
         if sites.is_empty() {
             return Ok(());
         }
-        let target = AttachTarget { path: &self.library.attach_path, pid };
         let bare: Vec<Site> = sites.iter().map(|&(_, site)| site).collect();
-        match self.programs.attach(role, target, &bare) {
+        match self.programs.attach(role, &self.library.attach_path, self.scope, &bare) {
             Ok(probes) => self.probes.push(probes),
             Err(error) if !error.is_about_a_site() => return Err(error),
             Err(error) => match sites {
@@ -145,8 +124,8 @@ impl Placing<'_> {
                 }
                 _ => {
                     let (left, right) = sites.split_at(sites.len() / 2);
-                    self.place_some(role, pid, left, refused)?;
-                    self.place_some(role, pid, right, refused)?;
+                    self.place_some(role, left, refused)?;
+                    self.place_some(role, right, refused)?;
                 }
             },
         }

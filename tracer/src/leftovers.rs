@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use rtrace_bpf::wire::{PolicyCode, entry_cookie};
-use rtrace_bpf::{AttachTarget, Error as BpfError, Programs, Role, Site};
+use rtrace_bpf::{Error as BpfError, Programs, Role, Scope, Site};
 use rtrace_symbolizer::Error;
 use rtrace_symbolizer::modules::{self, Mapping, Module};
 
@@ -54,8 +54,7 @@ pub fn remove(programs: &Programs, breakpoints: &Breakpoints) -> Result<(), BpfE
     let path = breakpoints.module.open_path();
     let cookie = entry_cookie(0, PolicyCode::RT_POLICY_ENTRY_ONLY);
     let sites: Vec<Site> = breakpoints.offsets.iter().map(|&file_offset| Site { file_offset, cookie }).collect();
-    let target = AttachTarget { path: &path, pid: None };
-    let place = |sites: &[Site]| match programs.attach(Role::Enter, target, sites) {
+    let place = |sites: &[Site]| match programs.attach(Role::Enter, &path, Scope::All, sites) {
         Err(error) if !error.is_about_a_site() => Err(error),
         placed => Ok(placed.is_ok()),
     };

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
+use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs, Scope};
 use rtrace_model::{Definition, Event, EventKind, Header, Region, Sink, Summary};
 
-use crate::attach::{self, Attachment, Scope};
+use crate::attach::{self, Attachment};
 use crate::calibration::Calibration;
 use crate::counters::Counters;
 use crate::host;

@@ -1,12 +1,10 @@
 //! The loop between keys, state and screen.
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
-use rtrace_model::RegionId;
 
 use crate::app::{App, Flow};
 use crate::export;
@@ -34,9 +32,6 @@ pub trait Host {
     /// # Errors
     /// It cannot be written.
     fn save(&self, kind: &str, extension: &str, content: &str) -> io::Result<String>;
-
-    /// The functions that the user does not want to see.
-    fn muted(&self, regions: &BTreeSet<RegionId>);
 }
 
 /// Whether there is a terminal to draw on and to read keys from.
@@ -125,12 +120,11 @@ impl Show<'_> {
                 Flow::Quit => return Ok(Flow::Quit),
                 Flow::Pause => self.pause(),
                 Flow::Export => self.export(screen),
-                Flow::Mute => self.host.muted(&self.app.muted),
                 Flow::Look(range) => {
                     self.handle.want(range);
                     self.app.set_stored(self.handle.stored());
                 }
-                Flow::Continue => {}
+                Flow::Mute | Flow::Continue => {}
             }
             if drawn.elapsed() >= FRAME {
                 break;

@@ -1,13 +1,11 @@
 //! What the live view needs from outside: the size of a trace, and files beside it.
 
-use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 
 use rtrace::privilege;
-use rtrace_model::RegionId;
 use rtrace_tui::Host;
 
 /// Files of one kind beside a trace, at the most.
@@ -29,8 +27,6 @@ impl Host for Beside<'_> {
         file.write_all(content.as_bytes())?;
         Ok(path.display().to_string())
     }
-
-    fn muted(&self, _: &BTreeSet<RegionId>) {}
 }
 
 /// The first free name; an existing file, or a link that somebody put there, is left alone.
