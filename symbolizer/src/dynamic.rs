@@ -88,7 +88,7 @@ impl Image {
     }
 
     /// A program rather than a library, though it may be loaded at any address.
-    pub(crate) fn is_executable(&self) -> bool {
+    pub fn is_executable(&self) -> bool {
         let is_pie = || self.dynamic_value(elf::DT_FLAGS_1).is_some_and(|flags| flags & elf::DF_1_PIE.0 != 0);
         // Some libraries, libc among them, have an interpreter so that they can be run.
         let is_program = || self.interpreter().is_some() && self.soname().is_none();

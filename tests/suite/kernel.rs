@@ -19,5 +19,6 @@ mod readers;
 mod real_programs;
 mod shapes;
 mod sinks;
+mod stubs;
 mod surroundings;
 mod threads;

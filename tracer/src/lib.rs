@@ -23,4 +23,5 @@ pub mod report;
 pub mod samples;
 pub mod sampling;
 pub mod source;
+pub mod stubs;
 pub mod target;

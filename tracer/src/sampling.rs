@@ -56,6 +56,7 @@ pub fn sample(plan: &Plan, pids: &[u32], mechanism: Mechanism, duration: Duratio
         fold: &[],
         duration: Some(duration),
         counters: &counters,
+        stubs: None,
     };
     let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default());
     let beside = Beside { newcomers, samplers: Samplers::default() };

@@ -43,6 +43,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             fold: &recording.fold,
             duration: recording.duration,
             counters: &counters,
+            stubs: None,
         },
         samplers: samplers(recording, &counters)?,
         directory: &directory,

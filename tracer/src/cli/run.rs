@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use rtrace::command::{Waiting, shell_status};
+use rtrace::plan::{self, Plan};
 use rtrace::recorder::{Options, Subject};
+use rtrace::stubs::{Reach, Stubs};
 use rtrace::target;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
 use super::record::{
-    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers,
+    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers, stub_reach,
 };
 use super::{Outcome, message};
 
@@ -26,11 +28,15 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let counters = counters(recording)?;
     let mechanism = mechanism()?;
     let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(true));
-    let plan = plan(target, &plan_options);
+    let reach = stub_reach(options.stubs.reach, &options.command);
+    let plan = plan(target, &plan::Options { stubs: reach.is_some(), ..plan_options.clone() });
+    let stubs = reach.and_then(|reach| write_stubs(&plan, reach));
     let samplers = samplers(recording, &counters)?;
 
     let name = program(options);
-    let waiting = Waiting::spawn(&options.command).with_context(|| format!("failed to run `{name}`"))?;
+    let environment = stubs.as_ref().map(Stubs::environment);
+    let waiting =
+        Waiting::spawn(&options.command, environment.as_deref()).with_context(|| format!("failed to run `{name}`"))?;
     let pid = waiting.pid();
     let stop = Arc::new(AtomicBool::new(false));
     let signals = Interrupts::handle(pid, Arc::clone(&stop))?;
@@ -49,6 +55,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             fold: &recording.fold,
             duration: recording.duration,
             counters: &counters,
+            stubs: stubs.as_ref(),
         },
         samplers,
         directory: &directory,
@@ -75,6 +82,20 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         (_, Some(status)) => Outcome::Command(status),
         (_, None) => Outcome::Command(128 + SIGINT as u8),
     })
+}
+
+/// The stubs of a plan on disk; `None`, with a word on why, where there are none.
+fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
+    let written = Stubs::write(plan, reach);
+    let reason = match &written {
+        Ok(Some(_)) => None,
+        Ok(None) => Some("no function needs one, or none can have one".to_owned()),
+        Err(error) => Some(format!("no folder for temporary files takes a library that every user can load: {error}")),
+    };
+    if let Some(reason) = reason {
+        eprintln!("rtrace: no stubs: {reason}");
+    }
+    written.ok().flatten()
 }
 
 fn program(options: &Run) -> String {
