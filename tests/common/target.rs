@@ -98,6 +98,11 @@ fn build_with_library_inside(name: &str, flavour: Flavour, link: &[&str]) -> Tar
     Target { program: compile(&format!("{flavour:?}"), name, &format!("{name}.c"), &flags), library: None }
 }
 
+/// A library that defines `malloc` and has thread storage.
+pub fn allocator() -> PathBuf {
+    compile("Tools", "liballocator.so", "liballocator.c", &["-shared", "-fPIC", "-fno-builtin"])
+}
+
 /// The oracle program.
 pub fn count_calls() -> PathBuf {
     compile("Tools", "count_calls", "count_calls.c", &[])

@@ -75,6 +75,18 @@ static void environment(void)
 	truth("step");
 }
 
+// The program break must be where malloc takes memory from, as ever.
+static void memory(void)
+{
+	char *end = sbrk(0);
+
+	for (int i = 0; i < 1000; i++)
+		if (!malloc(step(1000)))
+			exit(1);
+	dprintf(STDOUT_FILENO, "by brk %d\n", (char *)sbrk(0) > end);
+	truth("step*1000");
+}
+
 static jmp_buf back;
 
 static void jump_back(int n)
@@ -154,6 +166,7 @@ static const struct scenario scenarios[] = {
 	{ "pointers", pointers },
 	{ "differing_pointers", differing_pointers },
 	{ "environment", environment },
+	{ "memory", memory },
 	{ "jumps", jumps },
 	{ "profiled", profiled },
 	{ "runs_itself", runs_itself },

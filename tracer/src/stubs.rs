@@ -31,14 +31,11 @@ use crate::plan::{Plan, PlannedRegion};
 const VARIABLE: &str = "LD_AUDIT";
 const FILE_NAME: &str = "rtrace-stubs.so";
 
-/// What stubs reach beyond the calls that the command itself makes through the dynamic linker. Each
-/// can be noticed by the program.
+/// What stubs reach beyond the calls that the dynamic linker binds. The program can notice it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// What `dlsym` finds is a stub: another address than that of the function.
     pub dlsym: bool,
-    /// Programs that the command runs have stubs, too: `LD_AUDIT` stays in the environment.
-    pub children: bool,
 }
 
 /// An audit library on disk. Dropping it removes it.
@@ -66,7 +63,7 @@ impl Stubs {
         if regions.is_empty() {
             return Ok(None);
         }
-        let flags = if reach.dlsym { audit::DLSYM } else { 0 } | if reach.children { audit::CHILDREN } else { 0 };
+        let flags = if reach.dlsym { audit::DLSYM } else { 0 };
         let own = own_libraries().map_or(0, |value| (VARIABLE.len() + 1 + value.len()) as u64);
         let file = elf::write(&libraries, flags, own);
         let mut offsets: Vec<(RegionId, u64)> = regions.into_iter().zip(file.offsets.into_iter().flatten()).collect();

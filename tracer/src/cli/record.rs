@@ -50,7 +50,7 @@ pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, childre
 /// How far the stubs of a command may reach; `None`, with a word on why, where it can have none.
 pub fn stub_reach(wanted: Option<Reach>, command: &[OsString]) -> Option<Reach> {
     let reach = wanted?;
-    stubs::check(command, reach.children)
+    stubs::check(command)
         .inspect_err(|obstacle| eprintln!("rtrace: no stubs, so single-stepped functions stay dear: {obstacle}"))
         .ok()
         .map(|()| reach)

@@ -92,8 +92,12 @@ fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
         Ok(None) => Some("no function needs one, or none can have one".to_owned()),
         Err(error) => Some(format!("no folder for temporary files takes a library that every user can load: {error}")),
     };
-    if let Some(reason) = reason {
-        eprintln!("rtrace: no stubs: {reason}");
+    match reason {
+        Some(reason) => eprintln!("rtrace: no stubs: {reason}"),
+        None if plan.hazards.programs.is_some() => {
+            eprintln!("rtrace: programs that the command runs have no stubs: their calls are recorded, and cost more");
+        }
+        None => {}
     }
     written.ok().flatten()
 }

@@ -13,8 +13,14 @@
 //! - `la_symbind64` finds the function by its address, so whatever name and version led to it, tells
 //!   its stub where the function goes on, and binds to the stub. An address that it does not know is
 //!   left as it is.
-//! - `init` makes `LD_AUDIT` in the environment what it would be without rtrace, unless children are
-//!   to have stubs, too.
+//! - `la_preinit` notes that the program itself begins.
+//!
+//! Where names are audited, glibc's linker allocates memory for a table of its own as soon as it has
+//! found the program's `calloc`, before the C library is ready: `malloc` then does without `brk` for
+//! ever, and an allocator of the program's would be called before it can work. So until the program
+//! begins, the linker (nobody else asks for `calloc` then) gets its memory from the state.
+//!
+//! - `init` makes `LD_AUDIT` in the environment what it would be without rtrace.
 //!
 //! # State
 //! A header, the libraries, and for each library its functions sorted by address.
@@ -24,13 +30,13 @@ use std::arch::global_asm;
 /// Bytes from the code to the state.
 pub const STATE: u64 = 4096;
 
-/// Header: bit 0 of `FLAGS` binds what `dlsym` finds, bit 1 leaves the environment alone; the number
-/// of libraries; length of `LD_AUDIT=` and the user's own value, 0 where there is none.
-pub const HEADER: Header = Header { flags: 0, libraries: 8, own: 16, size: 24 };
+/// Header: flags, see [`DLSYM`]; the number of libraries; length of `LD_AUDIT=` and the user's
+/// own value, 0 where there is none; whether the program has begun, its `calloc`, how much of the
+/// memory was given to the linker, and that memory.
+pub const HEADER: Header =
+    Header { flags: 0, libraries: 8, own: 16, begun: 24, calloc: 32, given: 40, memory: 48, size: 2048 };
 /// Bit of the flags: bind what `dlsym` finds.
 pub const DLSYM: u64 = 1;
-/// Bit of the flags: leave the environment alone.
-pub const CHILDREN: u64 = 2;
 /// Size of a library: device, inode, whether it is mapped, where to, where its functions begin
 /// (from the state), how many there are.
 pub const LIBRARY_SIZE: u64 = 48;
@@ -48,6 +54,10 @@ pub struct Header {
     pub libraries: u64,
     /// Of the length of the user's own part.
     pub own: u64,
+    begun: u64,
+    calloc: u64,
+    given: u64,
+    memory: u64,
     /// Where the libraries begin.
     pub size: u64,
 }
@@ -55,15 +65,13 @@ pub struct Header {
 global_asm!(
     ".pushsection .text.rtrace_audit, \"ax\", @progbits",
     ".hidden rtrace_audit, rtrace_audit_version, rtrace_audit_open, rtrace_audit_close, rtrace_audit_bind",
-    ".hidden rtrace_audit_end",
+    ".hidden rtrace_audit_begin, rtrace_audit_end",
     ".global rtrace_audit, rtrace_audit_version, rtrace_audit_open, rtrace_audit_close, rtrace_audit_bind",
-    ".global rtrace_audit_end",
+    ".global rtrace_audit_begin, rtrace_audit_end",
     ".p2align 6",
     // init(argc, argv, envp): envp is what the program itself will get.
     "rtrace_audit:",
     "endbr64",
-    "test qword ptr [rip + rtrace_audit + {state} + {flags}], {children}",
-    "jnz 6f",
     "movabs rcx, 0x54494455415f444c", // LD_AUDIT
     "2: mov rax, [rdx]",
     "test rax, rax",
@@ -154,6 +162,8 @@ global_asm!(
     "mov rax, [rdi + 8]",
     "test dword ptr [r8], 8", // dlsym asks
     "jz 2f",
+    "cmp qword ptr [rip + rtrace_audit + {state} + {begun}], 0",
+    "je 6f",
     "test qword ptr [rip + rtrace_audit + {state} + {flags}], {dlsym}",
     "jz 5f",
     "2: mov rcx, [rcx]", // not every defining object is one of ours
@@ -188,14 +198,53 @@ global_asm!(
     "mov rax, r8",
     "add rax, [rdi + 8]",
     "5: ret",
+    "6: cmp dword ptr [r9], 0x6c6c6163", // calloc
+    "jne 5b",
+    "cmp word ptr [r9 + 4], 0x636f",
+    "jne 5b",
+    "cmp byte ptr [r9 + 6], 0",
+    "jne 5b",
+    "mov [rip + rtrace_audit + {state} + {calloc}], rax",
+    "lea rax, [rip + 7f]",
+    "ret",
+    // calloc(count, size)
+    ".p2align 4",
+    "7: endbr64",
+    "cmp qword ptr [rip + rtrace_audit + {state} + {begun}], 0",
+    "jne 8f",
+    "mov rax, rdi",
+    "mul rsi",
+    "jo 8f",
+    "mov rcx, {memory_size}",
+    "sub rcx, [rip + rtrace_audit + {state} + {given}]",
+    "cmp rax, rcx",
+    "ja 8f",
+    "add rax, 15",
+    "and rax, -16",
+    "mov rcx, [rip + rtrace_audit + {state} + {given}]",
+    "add [rip + rtrace_audit + {state} + {given}], rax",
+    "lea rax, [rip + rtrace_audit + {state} + {memory}]",
+    "add rax, rcx",
+    "ret",
+    "8: notrack jmp [rip + rtrace_audit + {state} + {calloc}]",
+    // la_preinit(cookie)
+    ".p2align 4",
+    "rtrace_audit_begin:",
+    "endbr64",
+    "mov qword ptr [rip + rtrace_audit + {state} + {begun}], 1",
+    "ret",
     "rtrace_audit_end:",
     ".popsection",
     state = const STATE,
     flags = const HEADER.flags,
     libraries = const HEADER.libraries,
     own = const HEADER.own,
+    begun = const HEADER.begun,
+    calloc = const HEADER.calloc,
+    given = const HEADER.given,
+    memory = const HEADER.memory,
+    memory_size = const HEADER.size - HEADER.memory,
     header = const HEADER.size,
-    children = const CHILDREN,
     dlsym = const DLSYM,
     library_size = const LIBRARY_SIZE,
     function_size = const FUNCTION_SIZE,
@@ -208,6 +257,7 @@ unsafe extern "C" {
     static rtrace_audit_open: u8;
     static rtrace_audit_close: u8;
     static rtrace_audit_bind: u8;
+    static rtrace_audit_begin: u8;
     static rtrace_audit_end: u8;
 }
 
@@ -219,13 +269,14 @@ pub fn code() -> &'static [u8] {
 }
 
 /// Where in the code the functions stand for which the linker asks by name.
-pub fn functions() -> [(&'static str, u64); 4] {
+pub fn functions() -> [(&'static str, u64); 5] {
     let begin = (&raw const rtrace_audit).addr();
     [
         ("la_version", &raw const rtrace_audit_version),
         ("la_objopen", &raw const rtrace_audit_open),
         ("la_objclose", &raw const rtrace_audit_close),
         ("la_symbind64", &raw const rtrace_audit_bind),
+        ("la_preinit", &raw const rtrace_audit_begin),
     ]
     .map(|(name, function)| (name, (function.addr() - begin) as u64))
 }

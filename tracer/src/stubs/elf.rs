@@ -27,6 +27,7 @@ const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PT_GNU_STACK: u32 = 0x6474_e551;
+const PT_GNU_PROPERTY: u32 = 0x6474_e553;
 
 /// The stubs for one library.
 pub struct Library<'a> {
@@ -55,6 +56,7 @@ pub fn write(libraries: &[Library], flags: u64, own: u64) -> AuditLibrary {
     let stubs_begin = data_end.next_multiple_of(PAGE);
 
     let mut state = words(&[flags, libraries.len() as u64, own]);
+    state.resize(audit::HEADER.size as usize, 0);
     let mut table = Vec::new();
     let mut code = StubCode::new(stubs_begin);
     let mut offsets = Vec::new();
@@ -84,11 +86,13 @@ pub fn write(libraries: &[Library], flags: u64, own: u64) -> AuditLibrary {
         (PT_DYNAMIC, READ | WRITE, dynamic, data_end, 8),
         (PT_GNU_EH_FRAME, READ, unwind, file_end, 4),
         (PT_GNU_STACK, READ | WRITE, 0, 0, 16),
+        (PT_GNU_PROPERTY, READ, PROPERTY, SYMBOLS, 8),
     ];
     let mut file = File(Vec::new());
     file.put(0, &header(segments.len() as u16));
     let segments: Vec<u8> = segments.into_iter().flat_map(segment).collect();
     file.put(HEADER_SIZE, &segments);
+    file.put(PROPERTY, &property());
     file.put(SYMBOLS, &symbols.bytes());
     file.put(CODE, audit::code());
     file.put(STATE, &state);
@@ -133,7 +137,17 @@ fn segment((kind, flags, begin, end, alignment): (u32, u32, u64, u64, u64)) -> V
     segment
 }
 
-/// Where the symbols are: behind as many program headers as there is room for.
+/// Where the property of the file is: behind as many program headers as there is room for.
+const PROPERTY: u64 = SYMBOLS - 32;
+
+/// The note that says that nothing here minds shadow stacks (`NT_GNU_PROPERTY_TYPE_0`, x86 feature
+/// `SHSTK`), so that the linker does not refuse it where they are on.
+fn property() -> Vec<u8> {
+    let note: [u32; 8] = [4, 16, 5, u32::from_le_bytes(*b"GNU\0"), 0xc000_0002, 4, 2, 0];
+    note.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// Where the symbols are.
 const SYMBOLS: u64 = 1024;
 const SYMBOL_SIZE: u64 = 24;
 const DYNAMIC_SIZE: u64 = 7 * 16;

@@ -2,17 +2,28 @@
 //!
 //! If it would not, probes are where they always are: nothing is missed, only dearer. To know it
 //! before means that no variable is set in vain.
+//!
+//! glibc sets up thread storage before it loads the program's libraries when there is an audit library.
+//! What libraries need of it then comes out of a small reserve, or is allocated at first use; a program
+//! that starts without one may not start with one. Such programs get none, and neither do programs that
+//! the command runs, of which nothing is known.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rtrace_symbolizer::linker::Environment;
 use rtrace_symbolizer::{Image, linker};
+
+use crate::plan::hazards::is_provider;
 
 /// What glibc's dynamic linker exports since the release (2.35) in which audit libraries are told of
 /// all calls, and cost nothing where they do not ask to see each.
 const SIGN_OF_AUDITING: &str = "__rseq_size";
+
+/// The reserve is of 1,664 bytes, and libraries that are loaded later want some of it, too.
+const MOST_FIXED_STORAGE: u64 = 256;
 
 /// Why a command can have no stubs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,8 +46,14 @@ pub enum Obstacle {
     /// The program gets rights that its caller does not have.
     #[error("`{0}` runs with rights of its own, and the dynamic linker is careful then")]
     Privileged(String),
-    /// A launcher stands between, which passes on the environment.
-    #[error("`{launcher}` starts `{program}`, and the variable ends with the first program; --stubs=children keeps it")]
+    /// A library allocates memory, and needs some for that.
+    #[error("`{0}` defines `malloc` and has thread storage, which must be allocated when there is an audit library")]
+    Allocator(String),
+    /// Libraries need more thread storage in a fixed place than is reserved.
+    #[error("its libraries need {0} bytes of thread storage in a fixed place, for which there may be no room")]
+    ThreadStorage(u64),
+    /// A launcher stands between; only the first program has stubs.
+    #[error("`{launcher}` starts `{program}`, and only the first program has stubs; name `{program}` as the command")]
     Launched {
         /// The program that runs first.
         launcher: String,
@@ -45,24 +62,23 @@ pub enum Obstacle {
     },
 }
 
-/// Whether a command can have stubs; `children`: programs that it runs have them, too.
+/// Whether a command can have stubs.
 ///
 /// # Errors
 /// Why it cannot.
-pub fn check(command: &[OsString], children: bool) -> Result<(), Obstacle> {
+pub fn check(command: &[OsString]) -> Result<(), Obstacle> {
     let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let path = std::env::var_os("PATH");
     let chain = linker::resolve_command(&name, path.as_deref()).map_err(|_| Obstacle::Unreadable(name.clone()))?;
     let programs: Vec<(PathBuf, Image)> =
         chain.into_iter().filter_map(|path| Image::open(&path).ok().map(|image| (path, image))).collect();
     match programs.as_slice() {
-        [] => return Err(Obstacle::Unreadable(name)),
-        [(launcher, _), .., (program, _)] if !children => {
-            return Err(Obstacle::Launched { launcher: text(launcher), program: text(program) });
+        [] => Err(Obstacle::Unreadable(name)),
+        [(path, image)] => check_program(path, image),
+        [(launcher, _), .., (program, _)] => {
+            Err(Obstacle::Launched { launcher: text(launcher), program: text(program) })
         }
-        _ => {}
     }
-    programs.iter().try_for_each(|(path, image)| check_program(path, image))
 }
 
 fn check_program(path: &Path, image: &Image) -> Result<(), Obstacle> {
@@ -71,7 +87,35 @@ fn check_program(path: &Path, image: &Image) -> Result<(), Obstacle> {
     if !audits {
         return Err(Obstacle::Linker { program: text(path), interpreter: interpreter.to_owned() });
     }
-    if gains_rights(path) { Err(Obstacle::Privileged(text(path))) } else { Ok(()) }
+    if gains_rights(path) {
+        return Err(Obstacle::Privileged(text(path)));
+    }
+    check_thread_storage(path)
+}
+
+/// Looks at the libraries that the program loads at its start; its own thread storage is set up before.
+fn check_thread_storage(program: &Path) -> Result<(), Obstacle> {
+    let environment = Environment {
+        library_path: std::env::var_os("LD_LIBRARY_PATH"),
+        preload: std::env::var_os("LD_PRELOAD"),
+        path: None,
+    };
+    let loaded = linker::closure(program, &environment).map_err(|_| Obstacle::Unreadable(text(program)))?;
+    let mut fixed = 0;
+    for path in loaded.iter().skip(1) {
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Ok(image) = Image::open(path) else { continue };
+        if is_provider(&file_name) || image.thread_storage() == 0 {
+            continue;
+        }
+        if image.defines("malloc") {
+            return Err(Obstacle::Allocator(text(path)));
+        }
+        if image.needs_static_storage() {
+            fixed += image.thread_storage();
+        }
+    }
+    if fixed > MOST_FIXED_STORAGE { Err(Obstacle::ThreadStorage(fixed)) } else { Ok(()) }
 }
 
 /// Whether the kernel gives the program rights that its caller does not have.

@@ -11,13 +11,12 @@ pub struct Stubs {
     ///
     /// The dynamic linker (glibc 2.35 or newer) binds calls to the stubs, by an audit library that
     /// the command gets. Calls by other ways (within a library, through pointers) cost what they
-    /// always do; none is missed. MORE is a list of what the program may notice:
-    /// `dlsym`: what dlsym finds is a stub, so not the address that a pointer to the function has;
-    /// `children`: programs that the command runs have stubs, too, and LD_AUDIT stays in the
-    /// environment.
+    /// always do, and so do those of programs that the command runs; none is missed. With `dlsym`,
+    /// what dlsym finds is a stub, too: not the address that a pointer to the function has, which the
+    /// program may notice.
     #[arg(
         long = "stubs",
-        value_name = "MORE",
+        value_name = "dlsym",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "",
@@ -26,16 +25,12 @@ pub struct Stubs {
     pub reach: Option<Reach>,
 }
 
-fn parse_reach(list: &str) -> Result<Reach, String> {
-    let mut reach = Reach::default();
-    for word in list.split(',').filter(|word| !word.is_empty()) {
-        match word {
-            "dlsym" => reach.dlsym = true,
-            "children" => reach.children = true,
-            _ => return Err(format!("`{word}` is neither `dlsym` nor `children`")),
-        }
+fn parse_reach(word: &str) -> Result<Reach, String> {
+    match word {
+        "" => Ok(Reach::default()),
+        "dlsym" => Ok(Reach { dlsym: true }),
+        _ => Err(format!("`{word}` is not `dlsym`")),
     }
-    Ok(reach)
 }
 
 #[cfg(test)]
@@ -45,8 +40,7 @@ mod tests {
     #[test]
     fn stubs_reach_as_far_as_is_said() {
         assert_eq!(parse_reach(""), Ok(Reach::default()));
-        assert_eq!(parse_reach("dlsym"), Ok(Reach { dlsym: true, children: false }));
-        assert_eq!(parse_reach("children,dlsym"), Ok(Reach { dlsym: true, children: true }));
+        assert_eq!(parse_reach("dlsym"), Ok(Reach { dlsym: true }));
         assert!(parse_reach("plt").is_err_and(|message| message.contains("`plt`")));
     }
 }
