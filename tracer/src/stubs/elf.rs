@@ -321,3 +321,43 @@ fn uleb128(mut value: u32) -> Vec<u8> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn stub(address: u64, code: &[u8], returns: bool) -> Stub {
+        Stub { address, code: code.to_vec(), depths: Vec::new(), returns, has_other_callers: false }
+    }
+
+    #[test]
+    fn stubs_go_on_at_words_of_a_sorted_table() {
+        let stubs = [stub(0x2000, &[0x89, 0xf2], false), stub(0x1000, &[0x90, 0xc3], true)];
+        let library = Library { device: 5, inode: 6, stubs: stubs.iter().collect() };
+        let AuditLibrary { bytes, offsets } = write(&[library], 0, 0);
+        let word = |place: u64| u64::from_le_bytes(bytes[place as usize..][..8].try_into().unwrap());
+        let table = STATE + audit::HEADER.size + audit::LIBRARY_SIZE;
+        let entries = [0, 1].map(|index| table + index * audit::FUNCTION_SIZE);
+        assert_eq!(entries.map(word), [0x1000, 0x2000]);
+        for (entry, (stub, &offset)) in entries.iter().rev().zip(stubs.iter().zip(&offsets[0])) {
+            assert_eq!((word(entry + 8) + STATE, word(entry + 16)), (offset, stub.code.len() as u64));
+            assert_eq!(bytes[offset as usize], NOP);
+            assert_eq!(bytes[offset as usize + 1..][..stub.code.len()], stub.code);
+        }
+        let jump = offsets[0][0] as usize + 3;
+        assert_eq!(bytes[jump..][..3], NOTRACK_JUMP);
+        let away = i32::from_le_bytes(bytes[jump + 3..][..4].try_into().unwrap());
+        assert_eq!((jump as u64 + 7).wrapping_add_signed(away.into()), entries[1] + audit::GOES_ON);
+        assert_eq!(bytes[offsets[0][1] as usize + 3], FILLING);
+    }
+
+    #[test]
+    fn numbers_are_those_of_dwarf() {
+        assert_eq!(uleb128(2), [2]);
+        assert_eq!(uleb128(127), [127]);
+        assert_eq!(uleb128(128), [0x80, 1]);
+        assert_eq!(uleb128(12_857), [0xb9, 0x64]);
+    }
+}
