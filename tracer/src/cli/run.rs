@@ -48,6 +48,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             profile: recording.profile(),
             fold: &recording.fold,
             duration: recording.duration,
+            budget: recording.budget,
             counters: &counters,
         },
         samplers,
