@@ -28,6 +28,9 @@ const AGREEMENT: f64 = 0.15;
 /// The scheduler's account of a thread's time is so many nanoseconds old at the most.
 const ACCOUNT_AGE: f64 = 4e6;
 
+/// After so many windows in a row that showed nothing, calls are taken to have ended.
+const LONG_SILENCE: u32 = 4;
+
 /// A window, in which calls are counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
@@ -122,6 +125,9 @@ struct Site {
     /// The rate by the caller's own count that was last trusted.
     trusted: Option<f64>,
     settled: [f64; 3],
+    /// Windows in a row that showed nothing, and the nanoseconds from the last one that did.
+    silent: u32,
+    unheard: f64,
 }
 
 /// What one window showed of a place.
@@ -140,6 +146,14 @@ impl Site {
     /// A window has ended; absent `counted`: nothing was ever seen of it in this window.
     fn add(&mut self, counted: &Counted, window: Window, cost: f64) {
         let is_seen = counted.calls.window == window.number;
+        let is_bridged = |before: &Seen| !is_seen && before.sightings.len() >= ENOUGH;
+        if let Some(before) = self.before.as_ref().filter(|before| is_bridged(before)) {
+            // Its thread may only not have run: the next window that shows something tells.
+            self.silent += 1;
+            self.unheard = window.to.saturating_sub(before.to) as f64;
+            return;
+        }
+        (self.silent, self.unheard) = (0, 0.0);
         let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
         let hits = if is_seen { counted.calls.calls - counted.calls.before } else { 0 };
         let to = if is_seen { window.to.max(counted.calls.last) } else { window.to };
@@ -176,11 +190,21 @@ impl Site {
         self.settled.iter_mut().zip(calls).for_each(|(sum, calls)| *sum += calls);
     }
 
+    /// About and at most so many calls in so many nanoseconds of which nothing is known, as far as it
+    /// went on as before; after some silence that is not likely.
+    fn since_silent(&self, time: f64) -> [f64; 2] {
+        let Some(before) = self.before.as_ref().filter(|_| time > 0.0) else { return [0.0; 2] };
+        let [about, _, most] = self.trusted.map_or(before.rate, |rate| [rate, rate, rate * (1.0 + AGREEMENT)]);
+        [if self.silent < LONG_SILENCE { about * time } else { 0.0 }, most * (time + 2.0 * ACCOUNT_AGE)]
+    }
+
     /// About, at least, at most so many calls without probes so far.
     fn unseen(&self) -> [f64; 3] {
         let near: Vec<f64> = self.trusted.into_iter().collect();
         let waiting = self.waiting.map_or([0.0; 3], |gap| gap.settle(&near));
-        [0, 1, 2].map(|bound| self.settled[bound] + waiting[bound])
+        let [about, most] = self.since_silent(self.unheard);
+        let silent = [about, 0.0, most];
+        [0, 1, 2].map(|bound| self.settled[bound] + waiting[bound] + silent[bound])
     }
 }
 
@@ -296,7 +320,7 @@ impl Estimator {
     /// A thread has ended. It may have called on until then, or no more.
     pub fn end(&mut self, ended: &Ended) {
         for (_, site) in self.sites.iter_mut().filter(|((of, _, _), _)| *of == ended.location.0) {
-            let Some(last) = site.before.take() else { continue };
+            let Some(last) = site.before.clone() else { continue };
             let wall = ended.time.0.saturating_sub(last.to) as f64;
             let on_cpu = |sighting: &SightingRecord| ended.cpu_time.saturating_sub(sighting.cpu_time) as f64;
             let time = last.sightings.first().map_or(wall, |sighting| on_cpu(sighting).min(wall));
@@ -306,9 +330,11 @@ impl Estimator {
                 }
                 site.settle(waiting, None);
             }
-            let [about, _, most] = site.trusted.map_or(last.rate, |rate| [rate, rate, rate * (1.0 + AGREEMENT)]);
-            site.settled[0] += about * time;
-            site.settled[2] += most * time;
+            let [about, most] = site.since_silent(time);
+            site.settled[0] += about;
+            site.settled[2] += most;
+            site.before = None;
+            site.unheard = 0.0;
         }
     }
 
@@ -333,6 +359,10 @@ impl Estimator {
     /// From now on calls of the region are seen: the next window is not compared with the last.
     pub fn is_seen_again(&mut self, region: RegionId) {
         for (_, site) in self.sites.iter_mut().filter(|((_, of, _), _)| *of == region.0) {
+            let [about, most] = site.since_silent(site.unheard);
+            site.settled[0] += about;
+            site.settled[2] += most;
+            site.unheard = 0.0;
             site.before = None;
         }
     }
@@ -345,6 +375,9 @@ impl Estimator {
     pub fn rate(&self, region: RegionId) -> Option<f64> {
         let of_region = self.sites.iter().filter(|((_, of, _), _)| *of == region.0);
         let rate = |site: &Site| {
+            if site.silent >= LONG_SILENCE {
+                return Some(0.0);
+            }
             let gap = site.waiting?;
             Some(gap.progress_rate().or(site.trusted.filter(|rate| gap.allows(*rate))).unwrap_or(gap.rate[0]) * 1e9)
         };
