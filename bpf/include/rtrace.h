@@ -30,6 +30,11 @@ enum rt_limit {
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
 	RT_BUCKETS = 48,
 	RT_COUNTERS = 8, /* counters of a recording, at the most */
+	/* What is looked at of a thread where calls are only counted, see struct rt_sighting. */
+	RT_SIGHTINGS = 8, /* hits in a row */
+	RT_SIGHTED_REGISTERS = 6, /* those that a callee saves: rbx, rbp, r12 to r15 */
+	RT_SIGHTED_STACK = 12, /* words above the return address */
+	RT_SIGHTED = 18, /* both */
 };
 
 /* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
@@ -49,6 +54,7 @@ enum rt_limit {
  */
 enum rt_cookie {
 	RT_COOKIE_POLICY = 32, /* 2 bits, enum rt_policy */
+	RT_COOKIE_COUNT = 36, /* an entry at which calls are only counted */
 	RT_COOKIE_CONDITIONAL = 37,
 	RT_COOKIE_CONDITION = 40, /* 4 bits */
 };
@@ -120,6 +126,37 @@ struct rt_path_key {
 	u32 region;
 };
 
+/* How calls of a region are recorded now, where that may change. */
+struct rt_state {
+	u64 blind_since; /* exits of calls that began before may have been missed */
+	u32 is_counted; /* calls are only counted */
+	u32 reserved;
+};
+
+/* Key of the table of calls that were only counted. */
+struct rt_counted_key {
+	u32 location;
+	u32 region;
+	u64 site; /* the return address */
+};
+
+/* One call that was only counted: what its caller keeps over calls, such as the number of a loop's pass. */
+struct rt_sighting {
+	u64 time;
+	u64 cpu_time; /* of its thread, as of the scheduler's last look */
+	u64 words[RT_SIGHTED];
+};
+
+/* Calls that were only counted, written by their thread alone. */
+struct rt_counted_calls {
+	u64 calls;
+	u64 last; /* time of the last one */
+	u64 before; /* `calls` at the first sighting */
+	u32 window; /* the sightings are of the first calls in this window */
+	u32 sightings;
+	struct rt_sighting sighting[RT_SIGHTINGS];
+};
+
 /* What one counter counted during a call; a record of a call ends in one of each counter. */
 struct rt_reading {
 	u64 inclusive;
@@ -166,6 +203,7 @@ struct rt_location {
 	u64 start; /* when the thread began */
 	u64 end; /* when it ended; 0: it has not */
 	u64 calls; /* enters given an id, known at its end */
+	u64 cpu_time; /* what it had used at its end */
 	u32 pid;
 	u32 tid;
 	char comm[RT_COMM_LEN];
@@ -194,9 +232,13 @@ struct rt_open_call {
 _Static_assert(sizeof(struct rt_call) == 56, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
-_Static_assert(sizeof(struct rt_location) == 48, "location");
+_Static_assert(sizeof(struct rt_location) == 56, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
 _Static_assert(sizeof(struct rt_open_call) == 64, "open call");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
+_Static_assert(sizeof(struct rt_state) == 16, "state of a region");
+_Static_assert(sizeof(struct rt_counted_key) == 16, "key of counted calls");
+_Static_assert(sizeof(struct rt_counted_calls) == 32 + 8 * 160, "counted calls");
+_Static_assert(RT_SIGHTED == RT_SIGHTED_REGISTERS + RT_SIGHTED_STACK, "words of a sighting");
 
 #endif

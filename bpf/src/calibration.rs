@@ -147,8 +147,14 @@ impl Subject {
 /// # Errors
 /// The kernel refuses programs or probes, or this program's code is not found.
 pub fn calibrate(mechanism: Mechanism) -> Result<Calibration, Error> {
-    let options =
-        LoadOptions { mechanism, ring_bytes: RING_BYTES, follow_children: false, profile: None, counters: &[] };
+    let options = LoadOptions {
+        mechanism,
+        ring_bytes: RING_BYTES,
+        follow_children: false,
+        profile: None,
+        counters: &[],
+        is_governed: false,
+    };
     let programs = Programs::load(&options)?;
     programs.trace(std::process::id())?;
     let subjects = Subject::all();

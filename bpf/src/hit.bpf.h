@@ -4,6 +4,7 @@
 #define RTRACE_HIT_H
 
 #include "counter.bpf.h"
+#include "governed.bpf.h"
 
 #define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
 /* Not static: the verifier looks at such a function once. */
@@ -170,6 +171,8 @@ static __noinline bool on_enter(struct pt_regs *ctx)
 			return false;
 	}
 	cookie = bpf_get_attach_cookie(ctx);
+	if (governed && !is_recorded(ctx, cookie, thread->location))
+		return false;
 	hit.thread = thread;
 	hit.slot = ctx->sp;
 	hit.stack = stack_key(thread, task, ctx->sp);

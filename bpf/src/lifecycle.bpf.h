@@ -67,6 +67,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 		location = bpf_map_lookup_elem(&locations, &id);
 		if (location) {
 			location->calls = thread->calls;
+			location->cpu_time = task->se.sum_exec_runtime;
 			bpf_get_current_comm(location->comm, sizeof(location->comm));
 			location->end = bpf_ktime_get_ns();
 		}

@@ -47,7 +47,7 @@ static __always_inline void write_open_readings(struct open_walk *walk, u32 inde
 static long write_open_step(u32 step, void *context)
 {
 	struct open_walk *walk = context;
-	u32 index = walk->first + step;
+	u32 index = walk->first + step, far = index - RT_FRAMES_NEAR;
 	struct rt_open_call open = {};
 	struct rt_frame *frame = 0;
 
@@ -55,10 +55,15 @@ static long write_open_step(u32 step, void *context)
 		return 1;
 	if (index < RT_FRAMES_NEAR)
 		frame = &walk->thread->near[index];
-	else if (walk->far && index - RT_FRAMES_NEAR < RT_FRAMES_FAR)
-		frame = &walk->far->frame[index - RT_FRAMES_NEAR];
+	else if (walk->far && far < RT_FRAMES_FAR) {
+		/* Else clang computes the address before the test, which the verifier refuses. */
+		rt_apart(far);
+		frame = &walk->far->frame[far];
+	}
 	if (frame) {
-		fill_call(&open.call, walk->thread->location, frame, 0, RT_OPEN);
+		u32 is_blind = rt_is_blind(frame->region, frame->start);
+
+		fill_call(&open.call, walk->thread->location, frame, 0, is_blind ? RT_UNSEEN : RT_OPEN);
 		open.path = frame->path;
 		open.is_written = is_written(frame, 0, RT_OPEN);
 	}

@@ -12,6 +12,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::Error;
+use crate::governed;
 use crate::profile::ProfileOptions;
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::wire::{
@@ -77,6 +78,8 @@ pub struct LoadOptions<'a> {
     pub profile: Option<ProfileOptions>,
     /// What is counted on every call, [`MAX_COUNTERS`] at the most.
     pub counters: &'a [Counter],
+    /// Whether regions can be [counted](Programs::set_counted) instead of recorded.
+    pub is_governed: bool,
 }
 
 /// The calls that were running on one thread when recording was switched off.
@@ -96,14 +99,15 @@ pub struct Programs {
     pub(crate) rings: Vec<MapHandle>,
     mechanism: Mechanism,
     counters: usize,
-    shared: Shared,
+    pub(crate) shared: Shared,
     _lifecycle: Vec<Link>,
 }
 
 /// Variables in the memory that the programs and user space share. It is mapped for as long as the
 /// programs are loaded, so these must not leave [`Programs`].
-struct Shared {
+pub(crate) struct Shared {
     armed: &'static AtomicU32,
+    pub(crate) window: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
     last_path: &'static AtomicU32,
@@ -118,6 +122,7 @@ impl Shared {
         unsafe {
             Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
+                window: AtomicU32::from_ptr(&raw mut bss.window),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 last_path: AtomicU32::from_ptr(&raw mut bss.last_path),
@@ -142,6 +147,9 @@ impl Programs {
         select_programs(&mut open, options.mechanism);
         if let Some(profile) = &options.profile {
             profile.configure(&mut open).map_err(load_error)?;
+        }
+        if options.is_governed {
+            governed::configure(&mut open).map_err(load_error)?;
         }
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
@@ -393,9 +401,16 @@ mod tests {
         let codes = (1..=6).map(CountCode);
         let kernel = codes.cycle().take(MAX_COUNTERS).map(Counter::Kernel);
         let events = std::iter::repeat_with(|| Counter::Event(Vec::new())).take(MAX_COUNTERS);
-        for counters in [Vec::new(), kernel.collect(), events.collect()] {
-            let options =
-                LoadOptions { mechanism, ring_bytes: 4096, follow_children: false, profile: None, counters: &counters };
+        let counters = [Vec::new(), kernel.collect(), events.collect()];
+        for (counters, is_governed) in counters.iter().flat_map(|counters| [(counters, false), (counters, true)]) {
+            let options = LoadOptions {
+                mechanism,
+                ring_bytes: 4096,
+                follow_children: false,
+                profile: None,
+                counters,
+                is_governed,
+            };
             let loaded = Programs::load(&options).map(|programs| programs.counters());
             assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
         }

@@ -156,4 +156,5 @@ struct {
 	enum rt_traced traced;
 	enum rt_count count;
 	struct rt_reading reading;
+	struct rt_counted_key counted_key;
 } unused_types SEC(".data.types");

@@ -3,8 +3,8 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_lost() (one
- * call is missing), rt_far() (storage for deep frames), rt_now() (the time), rt_read_slot() (a word
+ * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_is_blind() (the
+ * exit of a call may have been missed), rt_lost() (one call is missing), rt_far() (storage for deep frames), rt_now() (the time), rt_read_slot() (a word
  * of the thread's memory), rt_trampoline() (where the kernel's return trampoline is), rt_thread()
  * (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat() (bounded loop) and
  * rt_rare (a function apart).
@@ -35,6 +35,8 @@
 /* Returns whether there is a record of the call. */
 static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending);
 static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
+/* Whether the probes at the exits of the region were taken out after that time. */
+static u32 rt_is_blind(u32 region, u64 start);
 static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
@@ -87,9 +89,11 @@ static __always_inline int rt_is_intact(const struct rt_frame *frame)
 	return word == frame->word || word == rt_trampoline();
 }
 
-/* Whether the hit proves that a frame can no longer be running. */
+/* Whether a frame can no longer be the caller of anything: the hit proves that it is not running, or nobody would see its exit. */
 static __always_inline int rt_is_dead(const struct rt_hit *hit, const struct rt_frame *frame)
 {
+	if (rt_is_blind(frame->region, frame->start))
+		return 1;
 	if (frame->slot == hit->slot)
 		return hit->word && hit->word != rt_trampoline();
 	if (frame->stack != hit->stack) {
@@ -224,9 +228,16 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	struct rt_frame *parent = rt_older(hit, frame->parent, index, &parent_index);
 	u64 duration = hit->now - frame->start;
 
-	if (parent)
-		parent->child += duration;
-	rt_measure(hit, index, parent_index);
+	if (rt_is_blind(frame->region, frame->start)) {
+		frame->child = 0;
+		duration = 0;
+		ending = RT_UNSEEN;
+		rt_measure_nothing(hit);
+	} else {
+		if (parent)
+			parent->child += duration;
+		rt_measure(hit, index, parent_index);
+	}
 	rt_leave(hit, frame, parent, duration, ending);
 	rt_remove(hit, frame, index);
 }

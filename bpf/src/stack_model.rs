@@ -42,6 +42,7 @@ unsafe extern "C" {
         trampoline: u64,
     ) -> *mut RawThread;
     fn rt_test_fold(test: *mut RawThread, region: u32);
+    fn rt_test_blind(test: *mut RawThread, region: u32, since: u64);
     fn rt_test_free(test: *mut RawThread);
     fn rt_test_enter(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32, policy: u32) -> i32;
     fn rt_test_exit(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> i32;
@@ -98,6 +99,12 @@ impl Thread {
     fn fold(&mut self, region: u32) {
         // SAFETY: the thread lives as long as `self`.
         unsafe { rt_test_fold(self.raw, region) }
+    }
+
+    /// Exits of the region are no longer seen: those of calls that began before are missing.
+    fn blind(&mut self, region: u32, since: u64) {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_blind(self.raw, region, since) }
     }
 
     /// A call enters. Returns whether its exit is waited for.

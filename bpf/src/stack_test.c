@@ -36,6 +36,8 @@ struct rt_test {
 	u32 memory_is_short;
 	u32 has_folded;
 	u32 folded; /* region whose calls leave without a record */
+	u32 blind; /* region whose exits are no longer seen */
+	u64 blind_since;
 	const void *memory; /* for read_word */
 	read_word *read_word;
 	u64 trampoline;
@@ -120,6 +122,11 @@ static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 
 	return 0;
 }
 
+static u32 rt_is_blind(u32 region, u64 start)
+{
+	return region == current->blind && start < current->blind_since;
+}
+
 static void rt_lost(u32 region, u32 reason)
 {
 	(void)region;
@@ -176,6 +183,12 @@ void rt_test_fold(struct rt_test *test, u32 region)
 {
 	test->has_folded = 1;
 	test->folded = region;
+}
+
+void rt_test_blind(struct rt_test *test, u32 region, u64 since)
+{
+	test->blind = region;
+	test->blind_since = since;
 }
 
 void rt_test_free(struct rt_test *test)

@@ -5,10 +5,11 @@
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
-    rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode, rt_ending as EndingCode,
-    rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord,
-    rt_loss as LossCode, rt_loss_key as LossKey, rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord,
-    rt_path as PathRecord, rt_path_key as PathKey, rt_policy as PolicyCode, rt_reading as ReadingRecord,
+    rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode, rt_counted_calls as CountedCallsRecord,
+    rt_counted_key as CountedKey, rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode,
+    rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey,
+    rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord, rt_path as PathRecord, rt_path_key as PathKey,
+    rt_policy as PolicyCode, rt_reading as ReadingRecord, rt_sighting as SightingRecord, rt_state as StateRecord,
     rt_traced as TracedCode,
 };
 
@@ -37,6 +38,8 @@ macro_rules! records {
 
 records! {
     CallRecord => "a call",
+    CountedCallsRecord => "counted calls",
+    CountedKey => "a key of the counted calls",
     EventRecord => "an event",
     LocationRecord => "a location",
     LossKey => "a key of the losses",
@@ -45,6 +48,8 @@ records! {
     PathKey => "a key of the call paths",
     PathRecord => "a call path",
     ReadingRecord => "a reading",
+    SightingRecord => "a sighting",
+    StateRecord => "the state of a region",
 }
 
 /// Reads a record from the front of `bytes` and returns it with the rest.
@@ -104,6 +109,11 @@ pub fn comm(bytes: &[i8]) -> String {
 /// The attach cookie of an entry site.
 pub fn entry_cookie(region: u32, policy: PolicyCode) -> u64 {
     u64::from(region) | u64::from(policy.0) << CookieBit::RT_COOKIE_POLICY.0
+}
+
+/// The attach cookie of an entry site at which calls are only counted.
+pub fn count_cookie(region: u32) -> u64 {
+    entry_cookie(region, PolicyCode::RT_POLICY_ENTRY_ONLY) | 1 << CookieBit::RT_COOKIE_COUNT.0
 }
 
 /// The attach cookie of an exit site, with the x86 condition code of a conditional jump.

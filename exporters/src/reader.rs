@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile,
-    Process, Reading, Region, RegionId, Sample, Summary,
+    Batch, Call, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric,
+    PathProfile, Process, Reading, Region, RegionId, Sample, Summary,
 };
 
 use crate::file::Decoder;
@@ -33,6 +33,7 @@ pub struct Trace {
     readings: Vec<String>,
     events: Vec<RowGroup>,
     profile: Vec<PathProfile>,
+    estimates: Vec<Estimate>,
     samples: Vec<RowGroup>,
     warnings: Vec<Warning>,
 }
@@ -111,6 +112,7 @@ impl Trace {
             calls,
             events,
             profile: read_optional_table(path)?,
+            estimates: read_optional_table(path)?,
             samples,
             warnings,
         };
@@ -175,6 +177,11 @@ impl Trace {
     /// its own; else all calls are here.
     pub fn profile(&self) -> &[PathProfile] {
         &self.profile
+    }
+
+    /// The calls without a record, by location and region. Empty without a budget.
+    pub fn estimates(&self) -> &[Estimate] {
+        &self.estimates
     }
 
     /// All metrics, by id; those whose scope is the call are in the order of readings.

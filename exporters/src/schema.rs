@@ -6,6 +6,7 @@
 mod call;
 pub(crate) mod column;
 mod definition;
+mod estimate;
 mod event;
 mod metric;
 mod profile;

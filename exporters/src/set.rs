@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, ClockAnchor, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile,
-    Process, Region, RegionId, Sample, Summary, Timestamp,
+    Batch, ClockAnchor, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric,
+    PathProfile, Process, Region, RegionId, Sample, Summary, Timestamp,
 };
 
 use crate::reader::find;
@@ -209,6 +209,11 @@ impl TraceSet {
         &self.definitions.profile
     }
 
+    /// The calls without a record, trace after trace.
+    pub fn estimates(&self) -> impl Iterator<Item = Estimate> {
+        self.parts.iter().flat_map(|part| part.trace.estimates().iter().map(|estimate| part.estimate(*estimate)))
+    }
+
     /// What is known to be missing, of all traces.
     ///
     /// # Errors
@@ -236,6 +241,11 @@ impl Part {
         self.regions.get(&id).copied().unwrap_or(RegionId(u32::MAX))
     }
 
+    fn estimate(&self, estimate: Estimate) -> Estimate {
+        let location = LocationId(estimate.location.0.saturating_add(self.locations_before));
+        Estimate { location, region: self.region(estimate.region), ..estimate }
+    }
+
     fn batch(&self, mut batch: Batch, is_counted: bool) -> Batch {
         for call in batch.calls_mut() {
             call.location.0 = call.location.0.saturating_add(self.locations_before);
@@ -249,6 +259,9 @@ impl Part {
         let kind = match event.kind {
             EventKind::Loss(loss) => EventKind::Loss(self.loss(loss)),
             EventKind::BlindWindow { library, since } => EventKind::BlindWindow { library, since: self.time(since) },
+            EventKind::Level { region, name, from, to } => {
+                EventKind::Level { region: self.region(region), name, from, to }
+            }
             kind => kind,
         };
         Event { time: self.time(event.time), kind, ..event }
@@ -332,6 +345,10 @@ fn summary(parts: &[Part]) -> Option<Summary> {
         total.open += summary.open;
         total.unwound += summary.unwound;
         total.unseen += summary.unseen;
+        total.counted += summary.counted;
+        total.estimated += summary.estimated;
+        total.estimated_range.0 += summary.estimated_range.0;
+        total.estimated_range.1 += summary.estimated_range.1;
         total.locations += summary.locations;
         total.refused += summary.refused;
         total.blind_windows += summary.blind_windows;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, Definition, Event, Header, Library, LibraryId, Location, LocationId, Metric, MetricId, PathId,
-    PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
+    Batch, Call, Definition, Estimate, Event, Header, Library, LibraryId, Location, LocationId, Metric, MetricId,
+    PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
 };
 
 use crate::directory::{Directory, Lock};
@@ -39,6 +39,8 @@ pub struct TraceWriter {
     events: Segments<Event>,
     /// Present once there is a profile: recordings without have no such file.
     profile: Option<Table<(LocationId, PathId), PathProfile>>,
+    /// Present where a budget has taken probes out.
+    estimates: Option<Table<(LocationId, RegionId), Estimate>>,
     samples: Segments<Sample>,
     published: Instant,
     lock: Option<Lock>,
@@ -64,6 +66,7 @@ impl TraceWriter {
             calls: Segments::create(&directory)?,
             events: Segments::create(&directory)?,
             profile: None,
+            estimates: None,
             samples: Segments::create(&directory)?,
             published: Instant::now(),
             lock: Some(directory.lock()),
@@ -94,6 +97,9 @@ impl TraceWriter {
         self.calls.publish()?;
         if let Some(profile) = &mut self.profile {
             profile.publish(&self.directory)?;
+        }
+        if let Some(estimates) = &mut self.estimates {
+            estimates.publish(&self.directory)?;
         }
         self.published = Instant::now();
         Ok(())
@@ -157,6 +163,14 @@ impl Sink for TraceWriter {
         let profile = self.profile.get_or_insert_with(Table::new);
         for path in paths {
             profile.put((path.location, path.path), path);
+        }
+        Ok(())
+    }
+
+    fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
+        let table = self.estimates.get_or_insert_with(Table::new);
+        for estimate in estimates {
+            table.put((estimate.location, estimate.region), estimate);
         }
         Ok(())
     }

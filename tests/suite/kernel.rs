@@ -2,6 +2,7 @@
 //! that it cannot trace.
 
 mod attach;
+mod budget;
 mod counters;
 mod dashboard;
 mod exceptions;

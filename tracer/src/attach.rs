@@ -6,14 +6,23 @@
 //! enter without its exit would be a call that never ends.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
 
-use rtrace_bpf::wire::{PolicyCode, entry_cookie, exit_cookie};
+use rtrace_bpf::wire::{PolicyCode, count_cookie, entry_cookie, exit_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Scope, Site};
 use rtrace_model::{ExitPolicy, Region, RegionId};
 
-use crate::plan::{Plan, PlannedLibrary, PlannedRegion, Refusal};
+use crate::governor::Placed;
+use crate::plan::{Plan, PlannedRegion, Refusal};
 use crate::stubs::Stubs;
+
+/// Regions whose probes can be taken out alone, at the most. The kernel needs some milliseconds for
+/// each of their links when all go.
+pub const MOST_APART: usize = 1024;
+
+/// Links that are closed at a time: each waits for the kernel, and they can wait together.
+const CLOSED_TOGETHER: usize = 64;
 
 /// Probes in place. Dropping them takes them out.
 pub struct Attachment {
@@ -21,42 +30,123 @@ pub struct Attachment {
     pub regions: Vec<Region>,
     /// Regions that the kernel refused, by index of the library in the plan.
     pub refused: Vec<(usize, Refusal)>,
-    _probes: Vec<Probes>,
+    /// Regions whose probes can be taken out alone.
+    pub apart: Vec<Apart>,
+    /// The probes of the others.
+    probes: Vec<Probes>,
 }
 
-/// Places the probes of a plan, those on its stubs too.
+/// A region whose probes can be taken out and placed again without touching others.
+pub struct Apart {
+    /// The region, with the exit policy that came about.
+    pub region: Region,
+    /// As it was planned.
+    pub planned: PlannedRegion,
+    /// The file, by a path that rtrace can open.
+    pub path: PathBuf,
+    /// Its probes.
+    pub probes: Vec<Probes>,
+}
+
+impl Apart {
+    /// Places the region's probes.
+    ///
+    /// # Errors
+    /// The kernel refuses probes for a reason that has nothing to do with a single site.
+    pub fn place(&self, programs: &Programs, scope: Scope<'_>) -> Result<Vec<Probes>, Error> {
+        let mut placing = Placing { programs, path: &self.path, regions: &[&self.planned], scope, probes: Vec::new() };
+        let unseen_exits = placing.exits()?;
+        placing.entries(&unseen_exits)?;
+        Ok(placing.probes)
+    }
+
+    /// The site at which its calls are only counted.
+    pub fn counting_site(&self) -> Site {
+        Site { file_offset: self.planned.entry.file_offset, cookie: count_cookie(self.region.id.0) }
+    }
+}
+
+impl Attachment {
+    /// Gives those that can be taken out alone to the governor, and tells it of the others.
+    pub fn hand_over(&mut self) -> Placed {
+        let apart = std::mem::take(&mut self.apart);
+        let is_apart: HashSet<RegionId> = apart.iter().map(|apart| apart.region.id).collect();
+        let others = self.regions.iter().filter(|region| !is_apart.contains(&region.id));
+        Placed { fixed: others.cloned().collect(), apart }
+    }
+
+    /// Takes the probes out.
+    pub fn detach(self) {
+        detach(self.probes.into_iter().chain(self.apart.into_iter().flat_map(|apart| apart.probes)).collect());
+    }
+}
+
+/// Takes probes out, those of many links together.
+pub fn detach(mut probes: Vec<Probes>) {
+    let share = probes.len().div_ceil(CLOSED_TOGETHER).max(1);
+    thread::scope(|scope| {
+        while !probes.is_empty() {
+            let some = probes.split_off(probes.len().saturating_sub(share));
+            scope.spawn(move || drop(some));
+        }
+    });
+}
+
+/// Places the probes of a plan, those on its stubs too; where regions are wanted `apart`, those of small
+/// functions, which are called most, so that they can be taken out alone. A region with a stub cannot.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single site.
-pub fn attach(programs: &Programs, plan: &Plan, scope: Scope<'_>, stubs: Option<&Stubs>) -> Result<Attachment, Error> {
-    let mut attachment = Attachment { regions: Vec::new(), refused: Vec::new(), _probes: Vec::new() };
+pub fn attach(
+    programs: &Programs,
+    plan: &Plan,
+    scope: Scope<'_>,
+    stubs: Option<&Stubs>,
+    apart: bool,
+) -> Result<Attachment, Error> {
+    let mut attachment = Attachment { regions: Vec::new(), refused: Vec::new(), apart: Vec::new(), probes: Vec::new() };
+    let alone = if apart && stubs.is_none() { smallest(plan) } else { HashSet::new() };
     for (index, library) in plan.libraries.iter().enumerate() {
-        let mut placing = Placing { programs, library, scope, probes: Vec::new() };
-        let unseen_exits = placing.exits()?;
-        let refused = placing.entries(&unseen_exits)?;
-        let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
-            true => None,
-            false => stubs?.offset(planned.region.id),
-        };
-        if let Some(stubs) = stubs {
-            placing.stubs(&stubs.path(), stub_of, &unseen_exits)?;
-        }
-        for planned in &library.regions {
-            match refused.get(&planned.region.id) {
-                Some(cause) => {
-                    let reason = format!("refused by the kernel: {cause}");
-                    attachment.refused.push((index, Refusal { name: planned.region.name.clone(), reason }));
-                }
-                None => {
-                    let exit = policy(planned, &unseen_exits);
-                    let stub = stub_of(planned).is_some();
-                    attachment.regions.push(Region { exit, stub, ..planned.region.clone() });
-                }
+        let (single, together): (Vec<&PlannedRegion>, Vec<&PlannedRegion>) =
+            library.regions.iter().partition(|planned| alone.contains(&planned.region.id));
+        for regions in single.chunks(1).chain([together.as_slice()]) {
+            let mut placing = Placing { programs, path: &library.attach_path, regions, scope, probes: Vec::new() };
+            let unseen_exits = placing.exits()?;
+            let refused = placing.entries(&unseen_exits)?;
+            let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
+                true => None,
+                false => stubs?.offset(planned.region.id),
+            };
+            if let Some(stubs) = stubs {
+                placing.stubs(&stubs.path(), stub_of, &unseen_exits)?;
             }
+            for &planned in regions {
+                let Some(cause) = refused.get(&planned.region.id) else {
+                    let (exit, stub) = (policy(planned, &unseen_exits), stub_of(planned).is_some());
+                    let region = Region { exit, stub, ..planned.region.clone() };
+                    if alone.contains(&region.id) {
+                        let (planned, path) = (planned.clone(), library.attach_path.clone());
+                        let probes = std::mem::take(&mut placing.probes);
+                        attachment.apart.push(Apart { region: region.clone(), planned, path, probes });
+                    }
+                    attachment.regions.push(region);
+                    continue;
+                };
+                let reason = format!("refused by the kernel: {cause}");
+                attachment.refused.push((index, Refusal { name: planned.region.name.clone(), reason }));
+            }
+            attachment.probes.append(&mut placing.probes);
         }
-        attachment._probes.append(&mut placing.probes);
     }
     Ok(attachment)
+}
+
+/// The smallest functions of a plan.
+fn smallest(plan: &Plan) -> HashSet<RegionId> {
+    let regions = plan.libraries.iter().flat_map(|library| &library.regions);
+    let mut sizes: Vec<(u64, RegionId)> = regions.map(|planned| (planned.region.size, planned.region.id)).collect();
+    sizes.sort_unstable();
+    sizes.into_iter().take(MOST_APART).map(|(_, id)| id).collect()
 }
 
 fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPolicy {
@@ -65,7 +155,8 @@ fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPoli
 
 struct Placing<'a> {
     programs: &'a Programs,
-    library: &'a PlannedLibrary,
+    path: &'a Path,
+    regions: &'a [&'a PlannedRegion],
     scope: Scope<'a>,
     probes: Vec<Probes>,
 }
@@ -77,7 +168,7 @@ impl Placing<'_> {
     /// Places the exit sites; returns the regions that have one the kernel refuses.
     fn exits(&mut self) -> Result<HashSet<RegionId>, Error> {
         let mut sites = Vec::new();
-        for planned in &self.library.regions {
+        for &planned in self.regions {
             if planned.is_left_at_once() {
                 continue;
             }
@@ -122,7 +213,7 @@ impl Placing<'_> {
         unseen_exits: &HashSet<RegionId>,
     ) -> [(Role, Vec<RegionSite>); 2] {
         let (mut hooked, mut plain) = (Vec::new(), Vec::new());
-        for planned in &self.library.regions {
+        for &planned in self.regions {
             let id = planned.region.id;
             let (list, code) = match policy(planned, unseen_exits) {
                 ExitPolicy::Uretprobe => (&mut hooked, PolicyCode::RT_POLICY_URETPROBE),
@@ -153,7 +244,7 @@ impl Placing<'_> {
             return Ok(());
         }
         let bare: Vec<Site> = sites.iter().map(|&(_, site)| site).collect();
-        match self.programs.attach(role, &self.library.attach_path, self.scope, &bare) {
+        match self.programs.attach(role, self.path, self.scope, &bare) {
             Ok(probes) => self.probes.push(probes),
             Err(error) if !error.is_about_a_site() => return Err(error),
             Err(error) => match sites {

@@ -25,6 +25,7 @@ pub fn clock_anchor() -> ClockAnchor {
 pub fn header(mechanism: &str) -> Header {
     let system = rustix::system::uname();
     Header {
+        budget: None,
         rtrace_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
         kernel: system.release().to_string_lossy().into_owned(),

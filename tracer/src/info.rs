@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
-use rtrace_model::{EventKind, Loss, escape, format_ns};
+use rtrace_model::{Estimate, EventKind, Loss, escape, format_ns};
 use serde::Serialize;
 
 /// What there is to know about a trace, or several as one.
@@ -23,6 +23,12 @@ pub struct Info {
     pub threads: usize,
     /// The libraries.
     pub libraries: Vec<Library>,
+    /// Calls beside these that a budget left without a record: counted exactly.
+    pub counted: u64,
+    /// And not seen: about so many.
+    pub estimated: u64,
+    /// At least and at most so many.
+    pub estimated_range: (u64, u64),
     /// Functions that were left out.
     pub refused: usize,
     /// Calls and events known to be missing.
@@ -58,6 +64,8 @@ pub struct Recording {
     pub command_line: Vec<String>,
     /// How probes were attached.
     pub mechanism: String,
+    /// The part of the programs' CPU time that tracing was to take at most, in percent.
+    pub budget: Option<f64>,
     /// The rank in a parallel job.
     pub rank: Option<u32>,
 }
@@ -124,9 +132,13 @@ impl Info {
             }
         }
         let bytes = size_of(directory);
+        let sum = |of: fn(&Estimate) -> u64| trace.estimates().map(|estimate| of(&estimate)).sum();
         Ok(Info {
             recordings: trace.traces().map(Recording::of).collect(),
             calls,
+            counted: sum(|estimate| estimate.counted),
+            estimated: sum(|estimate| estimate.estimated),
+            estimated_range: (sum(|estimate| estimate.least), sum(|estimate| estimate.most)),
             duration_ns: trace.summary().map(|summary| summary.end.monotonic.since(trace.header().begin.monotonic)),
             processes: processes(&trace),
             threads: trace.locations().len(),
@@ -154,6 +166,7 @@ impl Recording {
             rtrace_version: header.rtrace_version,
             command_line: header.command_line,
             mechanism: header.mechanism,
+            budget: header.budget.map(|budget| budget.share() * 100.0),
             rank: header.rank.map(|rank| rank.rank),
         }
     }
@@ -231,6 +244,13 @@ impl fmt::Display for Info {
             line(f, "library", &format!("{}, build id {build_id}, {functions}", library.path))?;
         }
         line(f, "calls", &format!("{} on {}", self.calls, counted(self.threads, "thread")))?;
+        if self.counted > 0 {
+            line(f, "counted", &format!("{} more, exactly, without a record", self.counted))?;
+        }
+        if self.estimated_range.1 > 0 {
+            let (least, most) = self.estimated_range;
+            line(f, "estimated", &format!("about {} more ({least} to {most}), without probes", self.estimated))?;
+        }
         let per_call = self.bytes_per_call.map_or_else(String::new, |bytes| format!(", {bytes:.1} per call"));
         line(f, "size", &format!("{} bytes{per_call}", self.bytes))?;
         let lost: u64 = self.losses.iter().map(|loss| loss.count).sum();
@@ -257,6 +277,9 @@ impl fmt::Display for Recording {
             line(f, "rank", &rank.to_string())?;
         }
         line(f, "recorded by", &format!("rtrace {}, {}", self.rtrace_version, self.mechanism))?;
+        if let Some(budget) = self.budget {
+            line(f, "budget", &format!("{budget} % of the programs' CPU time"))?;
+        }
         line(f, "command", &self.command_line.join(" "))
     }
 }

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Sender, bounded};
-use rtrace_model::{Batch, Call, Definition, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp};
+use rtrace_model::{
+    Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp,
+};
 
 /// Messages that may wait in front of a sink.
 const WAITING: usize = 16;
@@ -20,6 +22,7 @@ enum Message {
     Define(Arc<Definition>),
     Calls(Arc<Batch>),
     Profile(Arc<Vec<PathProfile>>),
+    Estimates(Arc<[Estimate]>),
     Running(Timestamp, Arc<[Call]>),
     Samples(Arc<[Sample]>),
     Event(Arc<Event>),
@@ -74,6 +77,13 @@ impl Pipeline {
     pub fn profile(&self, paths: Vec<PathProfile>) {
         if !paths.is_empty() {
             self.send(Message::Profile(Arc::new(paths)));
+        }
+    }
+
+    /// Calls without a record.
+    pub fn estimates(&self, estimates: Vec<Estimate>) {
+        if !estimates.is_empty() {
+            self.send(Message::Estimates(estimates.into()));
         }
     }
 
@@ -137,6 +147,7 @@ impl Stage {
                     Message::Define(definition) => sink.define(&definition),
                     Message::Calls(batch) => sink.calls(&batch),
                     Message::Profile(paths) => sink.profile(&paths),
+                    Message::Estimates(estimates) => sink.estimates(&estimates),
                     Message::Running(time, calls) => sink.running(time, &calls),
                     Message::Samples(samples) => sink.samples(&samples),
                     Message::Event(event) => sink.event(&event),

@@ -5,16 +5,24 @@
 //! is read last is all there is. Probes are gone before the sinks finish: a full disk does not keep
 //! them in the traced program.
 
+mod governing;
+mod notice;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs, Scope};
-use rtrace_model::{Definition, Event, EventKind, Header, Region, Sink, Summary};
+use rtrace_model::{CallCost, Definition, Event, EventKind, Header, MetricId, Percent, Region, Sink, Summary};
 
-use crate::attach::{self, Attachment};
+use self::governing::Governing;
+use self::notice::Notice;
+use crate::attach::{self, Attachment, detach};
 use crate::calibration::Calibration;
 use crate::counters::Counters;
+use crate::governor::{Given, Governor, Left};
 use crate::host;
 use crate::newcomers::{Newcomer, Newcomers, Watch};
 use crate::pipeline::Pipeline;
@@ -67,6 +75,8 @@ pub struct Options<'a> {
     pub profile: Option<ProfileOptions>,
     /// Functions whose calls have no record of their own, unless they made one that has.
     pub fold: &'a [Pattern],
+    /// The part of the programs' CPU time that tracing may take.
+    pub budget: Option<Percent>,
     /// When to stop, from arming on.
     pub duration: Option<Duration>,
     /// What is counted on every call.
@@ -104,26 +114,47 @@ pub fn record(
         follow_children: options.follow,
         profile: options.profile,
         counters: &options.counters.sources,
+        is_governed: options.budget.is_some(),
     };
     let calibration = Calibration::start(options.mechanism);
     let programs = Programs::load(&load)?;
-    let mut recording =
-        Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0, blind_windows: 0 };
+    let Beside { newcomers, mut samplers } = beside;
+    let mut metrics: Vec<_> = options.counters.metrics.iter().chain(samplers.metrics()).cloned().collect();
+    let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
+    let (governing, inbox, outbox) = Governing::new(next_metric, options.subject.pids());
+    let mut recording = Recording {
+        programs: &programs,
+        options,
+        attachments: Vec::new(),
+        regions: 0,
+        refused: 0,
+        blind_windows: 0,
+        costs: Vec::new(),
+        notice: Notice::default(),
+        governing: options.budget.map(|_| &governing),
+    };
     recording.choose_processes()?;
     let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
-    pipeline.begin(Header { calibration: calibration.finish(), ..host::header(options.mechanism.name()) });
-    let Beside { newcomers, mut samplers } = beside;
-    for metric in options.counters.metrics.iter().chain(samplers.metrics()) {
-        pipeline.define(Definition::Metric(metric.clone()));
+    recording.costs = calibration.finish();
+    let (calibration, budget) = (recording.costs.clone(), options.budget);
+    pipeline.begin(Header { calibration: calibration.clone(), budget, ..host::header(options.mechanism.name()) });
+    metrics.extend(recording.governing.map(Governing::metric));
+    for metric in metrics {
+        pipeline.define(Definition::Metric(metric));
     }
     recording.announce(&pipeline, plan, attachment);
 
+    let governor = options.budget.map(|budget| {
+        let (programs, scope, costs, living) = (&programs, recording.scope(), &calibration, &governing.living);
+        Governor::new(Given { programs, scope, costs, budget, inbox, outbox, living })
+    });
     let drained = std::thread::scope(|scope| {
         let watch = newcomers.watch(scope, options.subject.pids()).context("failed to watch for new libraries")?;
-        recording.read_until_stopped(&pipeline, &watch, &mut samplers, stop, armed)
+        let govern = |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)));
+        recording.read_until_stopped(&pipeline, &watch, govern, &mut samplers, stop, armed)
     });
-    recording.attachments.clear();
+    std::mem::take(&mut recording.attachments).into_iter().for_each(Attachment::detach);
 
     let Recording { regions, refused, blind_windows, .. } = recording;
     let summary = Summary { regions, refused, blind_windows, ..drained? };
@@ -139,9 +170,14 @@ struct Recording<'a> {
     regions: u64,
     refused: u64,
     blind_windows: u64,
+    /// What calls cost here.
+    costs: Vec<CallCost>,
+    notice: Notice,
+    /// Present where there is a budget.
+    governing: Option<&'a Governing>,
 }
 
-impl Recording<'_> {
+impl<'a> Recording<'a> {
     fn choose_processes(&self) -> anyhow::Result<()> {
         match self.options.subject {
             Subject::Processes(pids) => pids.iter().try_for_each(|&pid| self.programs.trace(pid))?,
@@ -150,12 +186,17 @@ impl Recording<'_> {
         Ok(())
     }
 
-    fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
-        let scope = match self.options.subject {
+    fn scope(&self) -> Scope<'a> {
+        match self.options.subject {
             Subject::Processes(pids) if !self.options.follow => Scope::Processes(pids),
             _ => Scope::All,
-        };
-        let attachment = attach::attach(self.programs, plan, scope, stubs).context("failed to attach")?;
+        }
+    }
+
+    fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
+        let is_governed = self.governing.is_some();
+        let attachment =
+            attach::attach(self.programs, plan, self.scope(), stubs, is_governed).context("failed to attach")?;
         for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
             self.programs.set_level(region.id.0, None)?;
         }
@@ -168,7 +209,7 @@ impl Recording<'_> {
     }
 
     /// Tells the sinks what calls will refer to, and what was left out.
-    fn announce(&mut self, pipeline: &Pipeline, plan: &Plan, attachment: Attachment) {
+    fn announce(&mut self, pipeline: &Pipeline, plan: &Plan, mut attachment: Attachment) {
         for library in &plan.libraries {
             pipeline.define(Definition::Library(library.library.clone()));
         }
@@ -187,13 +228,18 @@ impl Recording<'_> {
                 happened(pipeline, EventKind::Refused { library, region, reason: refusal.reason.clone() });
             }
         }
+        match self.governing {
+            Some(governing) => governing.adopt(attachment.hand_over()),
+            None => self.notice.learn(&self.costs, &attachment.regions),
+        }
         self.attachments.push(attachment);
     }
 
-    fn read_until_stopped(
+    fn read_until_stopped<'scope>(
         &mut self,
         pipeline: &Pipeline,
         watch: &Watch,
+        govern: impl FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
         samplers: &mut Samplers,
         stop: &AtomicBool,
         armed: impl FnOnce() -> anyhow::Result<()>,
@@ -203,12 +249,54 @@ impl Recording<'_> {
         let mut source = Source::new(self.programs, &counters.metrics, profile.is_some(), pipeline, pids)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
-        let begin = Instant::now();
         let released = armed();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let governor = govern(Arc::clone(&is_over));
+        let read = self.read(pipeline, &mut source, watch, samplers, &|| {
+            released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
+        });
+        is_over.store(true, Ordering::Relaxed);
+        let mut left = None;
+        if let Some(governor) = governor {
+            while !governor.is_finished() {
+                thread::sleep(READ_PERIOD);
+                source.pass()?;
+                let (living, ended) = (source.living(), source.take_ended());
+                self.governing.inspect(|governing| governing.tell(living, ended));
+            }
+            left = Some(governor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        read?;
+        self.programs.disarm();
+        let time = left.as_ref().map_or_else(host::now, |left| left.disarmed);
+        pipeline.event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed });
+        left.into_iter().for_each(|left| detach(left.probes));
+        if let Some(governing) = self.governing {
+            governing.hear(pipeline, &mut source)?;
+        }
+        pipeline.samples(samplers.sample(&source.living()));
+        samplers.stop();
+        listen(pipeline, samplers);
+        let summary = source.drain()?;
+        released?;
+        Ok(summary)
+    }
+
+    /// Hands on what happens until it `is_over`, or nothing more can happen.
+    fn read(
+        &mut self,
+        pipeline: &Pipeline,
+        source: &mut Source<'_>,
+        watch: &Watch,
+        samplers: &mut Samplers,
+        is_over: &dyn Fn() -> bool,
+    ) -> anyhow::Result<()> {
+        let pids = self.options.subject.pids();
+        let begin = Instant::now();
         pipeline.samples(samplers.sample(pids));
         let (mut ticks, mut glances) = (0, 0);
-        while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
-            std::thread::sleep(READ_PERIOD);
+        while !is_over() {
+            thread::sleep(READ_PERIOD);
             source.pass()?;
             listen(pipeline, samplers);
             if source.has_other_processes() {
@@ -221,24 +309,27 @@ impl Recording<'_> {
                 ticks += 1;
                 pipeline.samples(samplers.sample(&source.living()));
                 source.tick()?;
+                if self.governing.is_none()
+                    && let Some(percent) = self.notice.look(source.calls_by_region(), &source.living())
+                {
+                    happened(pipeline, EventKind::Slowdown { percent });
+                }
+            }
+            let ended = source.take_ended();
+            if let Some(governing) = self.governing {
+                governing.tell(source.living(), ended);
+                governing.hear(pipeline, source)?;
             }
             if pipeline.wants_running() && begin.elapsed() >= GLANCE_PERIOD * (glances + 1) {
                 glances += 1;
                 source.glance()?;
             }
-            let is_over = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
-            if is_over || pids.iter().all(|&pid| source.has_ended(pid)) {
+            let has_ended = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
+            if has_ended || pids.iter().all(|&pid| source.has_ended(pid)) {
                 break;
             }
         }
-        self.programs.disarm();
-        happened(pipeline, EventKind::Disarmed);
-        pipeline.samples(samplers.sample(&source.living()));
-        samplers.stop();
-        listen(pipeline, samplers);
-        let summary = source.drain()?;
-        released?;
-        Ok(summary)
+        Ok(())
     }
 
     /// Places probes in libraries that were loaded meanwhile. What they were called until now is

@@ -12,6 +12,8 @@
 //!   and unwound, not open. Percentiles have three digits.
 //! - *unseen* calls have no duration and are in no time.
 //! - *lost* are calls known to be missing.
+//! - *counted* and *estimated* are calls beside these that a budget left without a record: the ones
+//!   exact, the others between *at least* and *at most*.
 //!
 //! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
 //! as from single calls, save that percentiles are upper bounds, powers of two. Where calls were
@@ -234,6 +236,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         Some(grouping) => {
             let mut walk = walk(trace, Counting::around(Groups::new(grouping), trace))?;
             let groups = &mut walk.visitor.inside;
+            groups.add_estimates(trace.estimates());
             if matches!(options.by, By::Thread | By::Process) {
                 imbalance = groups.imbalance();
             }
@@ -383,10 +386,10 @@ from_ns,below_ns,calls,share,region,file_offset,library,function
         assert_eq!(
             report(folder.path(), &Options { format: Format::Csv, sort: Sort::Calls, ..Options::default() }),
             "\
-calls,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,returned,unwound,open,unseen,\
+calls,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,counted,estimated,estimated_least,estimated_most,returned,unwound,open,unseen,\
 region,file_offset,library,function
-2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,2,0,0,0,1,64,libone.so,b
-1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,1,0,0,0,0,64,libone.so,a
+2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,0,2,0,0,0,1,64,libone.so,b
+1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,0,1,0,0,0,0,64,libone.so,a
 "
         );
         assert_eq!(

@@ -55,6 +55,7 @@ pub fn sample(plan: &Plan, pids: &[u32], mechanism: Mechanism, duration: Duratio
         profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),
         fold: &[],
         duration: Some(duration),
+        budget: None,
         counters: &counters,
         stubs: None,
     };

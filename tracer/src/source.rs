@@ -14,13 +14,14 @@ use rtrace_bpf::wire::{
 };
 use rtrace_bpf::{Error, Programs, Reader, Records};
 use rtrace_model::{
-    Batch, Call, Definition, Ending, Event, EventKind, Location, LocationId, Loss, LossReason, Metric, Reading,
-    RegionId, Summary, Timestamp,
+    Batch, Call, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason, Metric,
+    Reading, RegionId, Summary, Timestamp,
 };
 
 use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
+use crate::governor::Ended;
 use crate::host;
 use crate::pipeline::Pipeline;
 
@@ -44,6 +45,10 @@ pub struct Source<'a> {
     other_processes: bool,
     /// Where calls are folded.
     paths: Option<Paths>,
+    /// Threads that have ended of late.
+    ended: Vec<Ended>,
+    /// Calls with a record by region.
+    by_region: HashMap<RegionId, u64>,
     summary: Summary,
 }
 
@@ -72,6 +77,8 @@ impl<'a> Source<'a> {
             estimated: HashSet::new(),
             other_processes: false,
             paths: is_folded.then(Paths::default),
+            ended: Vec::new(),
+            by_region: HashMap::new(),
             summary: Summary::default(),
         };
         for &pid in pids {
@@ -83,6 +90,32 @@ impl<'a> Source<'a> {
     /// Calls recorded so far.
     pub fn recorded(&self) -> u64 {
         self.summary.calls
+    }
+
+    /// Calls by region so far: those with a record, or where calls are folded, all.
+    pub fn calls_by_region(&self) -> &HashMap<RegionId, u64> {
+        self.paths.as_ref().map_or(&self.by_region, Paths::by_region)
+    }
+
+    /// The threads that have ended since the last call.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Hands calls without a record to the sinks.
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    pub fn estimated(&mut self, estimates: Vec<Estimate>) -> Result<(), Error> {
+        let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
+        self.summary.counted = sum(|estimate| estimate.counted);
+        self.summary.estimated = sum(|estimate| estimate.estimated);
+        self.summary.estimated_range = (sum(|estimate| estimate.least), sum(|estimate| estimate.most));
+        for estimate in &estimates {
+            self.discover(estimate.location.0)?;
+        }
+        self.pipeline.estimates(estimates);
+        Ok(())
     }
 
     /// Whether a process of that id has ended.
@@ -197,6 +230,7 @@ impl<'a> Source<'a> {
     fn hand_over(&mut self, batch: Batch) {
         self.summary.calls += batch.len() as u64;
         for call in &*batch {
+            *self.by_region.entry(call.region).or_default() += 1;
             match call.ending {
                 Ending::Returned => {}
                 Ending::Unwound => self.summary.unwound += 1,
@@ -277,6 +311,8 @@ impl<'a> Source<'a> {
             self.pipeline.define(Definition::Location(location.clone()));
             self.locations.insert(id, location);
             self.programs.forget_location(id)?;
+            let (time, cpu_time) = (Timestamp(record.end), record.cpu_time);
+            self.ended.push(Ended { location: LocationId(id), time, cpu_time });
             if let Some(paths) = &mut self.paths {
                 paths.location_ended(id);
             }

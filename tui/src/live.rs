@@ -5,7 +5,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rtrace_model::{Batch, Call, Definition, Event, Header, PathProfile, Sink, SinkError, Summary, Timestamp};
+use rtrace_model::{
+    Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp,
+};
 
 use crate::state::{Costs, Span, State};
 
@@ -135,7 +137,9 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Sink for LiveSink {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
-        lock(&self.state).begin(header.begin.monotonic);
+        let mut state = lock(&self.state);
+        state.begin(header.begin.monotonic);
+        state.budget = header.budget;
         Ok(())
     }
 
@@ -151,6 +155,16 @@ impl Sink for LiveSink {
 
     fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
         lock(&self.state).fold(paths);
+        Ok(())
+    }
+
+    fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
+        lock(&self.state).estimate(estimates);
+        Ok(())
+    }
+
+    fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
+        lock(&self.state).sampled(samples);
         Ok(())
     }
 

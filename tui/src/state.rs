@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use rtrace_model::{
-    Call, Definition, Event, EventKind, LibraryId, Location, LocationId, Loss, PathProfile, Region, RegionId, Summary,
-    Timestamp,
+    Call, Definition, Estimate, Event, EventKind, LibraryId, Location, LocationId, Loss, MetricId, PathProfile,
+    Percent, Region, RegionId, Sample, Summary, Timestamp,
 };
 
 use self::function::Function;
@@ -85,6 +85,13 @@ pub struct State {
     pub summary: Option<Summary>,
     /// Nanoseconds that tracing has cost the program, about; absent where costs are not known.
     pub overhead: Option<f64>,
+    /// The part of the programs' CPU time that tracing may take.
+    pub budget: Option<Percent>,
+    /// What it takes, in percent, as last measured where there is a budget.
+    pub share: Option<f64>,
+    overhead_metric: Option<MetricId>,
+    /// Calls without a record: counted, and about so many not seen.
+    pub without_record: (u64, u64),
     functions: Vec<Option<Function>>,
     libraries: BTreeMap<LibraryId, Arc<str>>,
     threads: BTreeMap<LocationId, Thread>,
@@ -134,6 +141,10 @@ impl State {
             log: Log::default(),
             summary: None,
             overhead: costs.is_some().then_some(0.0),
+            budget: None,
+            share: None,
+            overhead_metric: None,
+            without_record: (0, 0),
             functions: Vec::new(),
             libraries: BTreeMap::new(),
             threads: BTreeMap::new(),
@@ -161,6 +172,7 @@ impl State {
                 self.libraries.insert(library.id, Arc::from(library.name()));
             }
             Definition::Location(location) => self.define_location(location),
+            Definition::Metric(metric) if metric.name == "rtrace/overhead" => self.overhead_metric = Some(metric.id),
             Definition::Process(_) | Definition::Metric(_) => {}
         }
     }
@@ -210,6 +222,25 @@ impl State {
             }
             self.room += thread.paths.nodes().len() - 1;
         }
+    }
+
+    /// Takes in the calls without a record: all there are.
+    pub fn estimate(&mut self, estimates: &[Estimate]) {
+        let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
+        self.without_record = (sum(|estimate| estimate.counted), sum(|estimate| estimate.estimated));
+        self.functions.iter_mut().flatten().for_each(|function| function.without_record = (0, 0));
+        for estimate in estimates {
+            if let Some(Some(function)) = self.functions.get_mut(estimate.region.index()) {
+                function.without_record.0 += estimate.counted;
+                function.without_record.1 += estimate.estimated;
+            }
+        }
+    }
+
+    /// Takes in values of metrics beside the calls.
+    pub fn sampled(&mut self, samples: &[Sample]) {
+        let overhead = samples.iter().rfind(|sample| Some(sample.metric) == self.overhead_metric);
+        self.share = overhead.map(|sample| sample.value).or(self.share);
     }
 
     /// Takes in calls that ended.

@@ -118,6 +118,30 @@ fn a_folded_call_has_a_record_if_one_that_it_made_has() {
     );
 }
 
+/// `b` loses its probes while a call of it runs, at 30, and may have ended when others are hit.
+#[test]
+fn a_call_whose_exit_goes_unseen_is_nobodys_caller_and_says_so() {
+    let run = |text: &str| {
+        let mut thread = Thread::new();
+        thread.blind(u32::from(b'b'), 25);
+        let script = Script::run_on(thread, text);
+        assert!(script.thread.counts_well());
+        let records = script.thread.records().iter().map(line).collect::<Vec<_>>();
+        (records, script.exits_without_enter)
+    };
+    // Its slot is as it was: it could still be running.
+    let expected = ["b 2<1 1 unseen 0/0", "c 3<1 1 returned 10/0", "a 1<0 0 returned 40/10"];
+    assert_eq!(run("a+100 b+80 c+60 c-60 a-100"), (expected.map(str::to_owned).to_vec(), 0));
+    // Its exit comes after all, or that of a later call.
+    let (records, _) = run("a+100 b+80 b-80 a-100");
+    assert_eq!(records, ["b 2<1 1 unseen 0/0", "a 1<0 0 returned 30/0"]);
+    // Later calls of it are seen.
+    let (records, exits) = run("b+80 c+60 b+40 d+20 d-20 b-40 c-60 b-80 end");
+    let expected = ["b 1<0 0 unseen 0/0", "d 4<3 2 returned 10/0", "b 3<2 1 returned 30/10", "c 2<0 0 returned 50/30"];
+    assert_eq!((records, exits), (expected.map(str::to_owned).to_vec(), 1));
+    assert_eq!(run("b+80 end").0, ["b 1<0 0 unseen 0/0"]);
+}
+
 /// Enters `depth` calls of `policy` in each other, then leaves those that wait for an exit.
 fn recurse(thread: &mut Thread, depth: u64, policy: PolicyCode) {
     let hit = |level: u64, now| Hit { slot: 1_000_000 - 16 * level, stack: OWN, now };

@@ -1,7 +1,7 @@
 //! What is to be said of a trace as a whole, for formats that have room for it: who recorded what,
 //! what is missing, what was chosen.
 
-use rtrace_model::{EventKind, format_ns};
+use rtrace_model::{Estimate, EventKind, format_ns};
 
 use super::ExportError;
 use super::source::Source;
@@ -27,6 +27,19 @@ pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>
     for loss in source.losses()? {
         let of = loss.region.map_or_else(String::new, |region| format!(" of {}", source.function(region)));
         remarks.push(("loss", format!("{} calls{of}: {}", loss.count, loss.reason.name())));
+    }
+    if let Some(budget) = header.budget {
+        remarks.push(("budget", format!("{budget} of the programs' CPU time")));
+    }
+    for estimate in source.estimates() {
+        let function = source.function(estimate.region);
+        let Estimate { counted, estimated, least, most, location, .. } = estimate;
+        let text = format!(
+            "calls of {function} on location {} that are not in here: {counted} counted, about {estimated} estimated \
+             ({least} to {most})",
+            location.0
+        );
+        remarks.push(("estimate", text));
     }
     let mut windows = 0;
     for events in source.events() {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Loss, Timestamp};
+use crate::{Level, Loss, RegionId, Timestamp};
 
 /// Something that happened at one time, to one process or to the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +76,22 @@ pub enum EventKind {
         /// What came of it.
         problem: String,
     },
+    /// The budget makes calls of a region be recorded otherwise from here on.
+    Level {
+        /// The region.
+        region: RegionId,
+        /// Its preferred name.
+        name: String,
+        /// How they were.
+        from: Level,
+        /// How they are.
+        to: Level,
+    },
+    /// Tracing slows the program down more than most would want, and no budget was given.
+    Slowdown {
+        /// By how much its time is longer, in percent, as estimated.
+        percent: u32,
+    },
     /// More calls or events are missing: their number since the last event of this reason and region.
     Loss(Loss),
 }
@@ -94,6 +110,8 @@ impl EventKind {
             EventKind::Disarmed => "disarmed",
             EventKind::Estimated { .. } => "estimated",
             EventKind::Plugin { .. } => "plugin",
+            EventKind::Level { .. } => "level",
+            EventKind::Slowdown { .. } => "slowdown",
             EventKind::Loss(_) => "loss",
         }
     }

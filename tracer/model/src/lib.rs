@@ -16,6 +16,7 @@
 //! | site | – | the instruction at which a probe sits |
 //! | [`ExitPolicy`] | – | how a region's exit is seen |
 //! | [`Ending`] | – | how a call ended, or why that is not known |
+//! | [`Level`] | – | how the calls of a region are recorded now, where a budget decides |
 //! | [`Loss`] | – | calls or events known to be missing, with the reason |
 //! | [`Metric`] | Metric | something counted on every call, or sampled beside the calls |
 //! | [`Reading`] | – | what one metric counted during one call |
@@ -27,6 +28,7 @@ mod batch;
 mod calibration;
 mod call;
 mod definition;
+mod estimate;
 mod event;
 mod latency;
 mod loss;
@@ -44,12 +46,13 @@ pub use definition::{
     Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,
     SymbolName,
 };
+pub use estimate::{Estimate, Level};
 pub use event::{Event, EventKind};
 pub use latency::Latency;
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span};
 pub use profile::{HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
-pub use summary::{Header, Rank, Summary};
+pub use summary::{Header, Percent, Rank, Summary};
 pub use text::escape;
 pub use time::{ClockAnchor, Timestamp, format_ns};

@@ -1,6 +1,6 @@
 //! Consumers of calls.
 
-use crate::{Batch, Call, Definition, Event, Header, PathProfile, Sample, Summary, Timestamp};
+use crate::{Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Summary, Timestamp};
 
 /// Why a sink could not go on; names the object and the cause.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ impl SinkError {
 
 /// A consumer of a recording, live or stored.
 ///
-/// Called in this order: `begin`, then any mix of `define`, `calls`, `profile`, `samples`,
+/// Called in this order: `begin`, then any mix of `define`, `calls`, `profile`, `estimates`, `samples`,
 /// `running`, `event` and `tick`, then `finish`. A definition comes before the first call that refers to it. The first
 /// error ends the sink: nothing but drop follows.
 pub trait Sink: Send {
@@ -43,6 +43,12 @@ pub trait Sink: Send {
     /// The call-path profile so far. Rows replace earlier ones of the same location and path.
     fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
         let _ = paths;
+        Ok(())
+    }
+
+    /// The calls without a record so far. Rows replace earlier ones of the same location and region.
+    fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
+        let _ = estimates;
         Ok(())
     }
 

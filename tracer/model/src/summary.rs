@@ -29,9 +29,30 @@ pub struct Header {
     /// The part in a parallel job, where a launcher started rtrace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Rank>,
+    /// The part of the programs' CPU time that tracing was to take at most, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Percent>,
     /// What tracing costs on this machine, by kind of site; empty where it was not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calibration: Vec<CallCost>,
+}
+
+/// A part of a whole, in thousandths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Percent(pub u32);
+
+impl Percent {
+    /// As a part of 1.
+    pub fn share(self) -> f64 {
+        f64::from(self.0) / 100_000.0
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", f64::from(self.0) / 1_000.0)
+    }
 }
 
 /// One of the processes that a launcher such as `mpirun` or `srun` started together.
@@ -59,6 +80,15 @@ pub struct Summary {
     pub unwound: u64,
     /// Of these, calls whose exit could not be observed.
     pub unseen: u64,
+    /// Beside all these, calls that were only counted, because of the budget.
+    #[serde(default)]
+    pub counted: u64,
+    /// Beside all these, calls that were not seen because of the budget: about so many,
+    #[serde(default)]
+    pub estimated: u64,
+    /// at least and at most.
+    #[serde(default)]
+    pub estimated_range: (u64, u64),
     /// Locations with calls.
     pub locations: u64,
     /// Regions with probes.
@@ -109,7 +139,15 @@ impl fmt::Display for Summary {
         if self.folded > 0 {
             write!(f, " ({} only in the profile)", self.folded)?;
         }
-        write!(f, " of {regions} on {}; {} lost", counted(self.locations, "thread"), self.lost())?;
+        write!(f, " of {regions} on {}", counted(self.locations, "thread"))?;
+        if self.counted > 0 {
+            write!(f, "; {} more counted", self.counted)?;
+        }
+        if self.estimated > 0 || self.estimated_range.1 > 0 {
+            let (least, most) = self.estimated_range;
+            write!(f, "; about {} more estimated ({least} to {most})", self.estimated)?;
+        }
+        write!(f, "; {} lost", self.lost())?;
         let reasons = self.lost_by_reason();
         if !reasons.is_empty() {
             let list: Vec<String> =

@@ -42,6 +42,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             profile: recording.profile(),
             fold: &recording.fold,
             duration: recording.duration,
+            budget: recording.budget,
             counters: &counters,
             stubs: None,
         },

@@ -29,6 +29,7 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
         follow_children: false,
         profile: None,
         counters: &[],
+        is_governed: false,
     };
     let programs = Programs::load(&load)?;
     let mut text = String::new();

@@ -49,6 +49,11 @@ impl Sink for Progress {
         match &event.kind {
             EventKind::Loss(loss) => self.lost += loss.count,
             EventKind::Armed => self.show(),
+            EventKind::Slowdown { percent } => self.bar.suspend(|| {
+                eprintln!(
+                    "rtrace: tracing slows the program down by about {percent} %; --budget 5% would keep that low"
+                );
+            }),
             _ => {}
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
+use rtrace::attach::MOST_APART;
 use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
@@ -120,12 +121,23 @@ impl Session<'_> {
         }
     }
 
+    /// A budget has no hold over functions whose probes cannot be taken out alone.
+    fn say_what_stays(&self) {
+        let regions: usize = self.plan.libraries.iter().map(|library| library.regions.len()).sum();
+        if self.options.budget.is_some() && regions > MOST_APART {
+            eprintln!(
+                "rtrace: --budget can lower the {MOST_APART} smallest of these {regions} functions; choose others with --func"
+            );
+        }
+    }
+
     /// Records; the live view, if there is one, runs on this thread.
     pub fn record(self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
         if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
             return Err(anyhow::anyhow!("failed to find a function to probe in {}", self.target))
                 .hint("rtrace plan says why each function is left out");
         }
+        self.say_what_stays();
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;
         let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();

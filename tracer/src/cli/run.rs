@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
+use super::message::Hint as _;
 use super::record::{
     Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers, stub_reach,
 };
@@ -25,6 +26,12 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
     let target = target::of_command(&options.command, &options.selection.libraries)?;
     let recording = &options.recording;
+    if options.stubs.reach.is_some() && recording.budget.is_some() {
+        return Err(anyhow::anyhow!(
+            "failed to combine --stubs and --budget: probes on stubs cannot be taken out alone"
+        ))
+        .hint("leave one of them out");
+    }
     let counters = counters(recording)?;
     let mechanism = mechanism()?;
     let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(true));
@@ -54,6 +61,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             profile: recording.profile(),
             fold: &recording.fold,
             duration: recording.duration,
+            budget: recording.budget,
             counters: &counters,
             stubs: stubs.as_ref(),
         },

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, LocationId, Loss, PathProfile, RegionId};
+use rtrace_model::{Call, Estimate, LocationId, Loss, PathProfile, RegionId};
 
 use super::grouping::{Grouping, Key};
 use super::histogram;
@@ -52,6 +52,14 @@ impl<'a> Groups<'a> {
         let outermost = !caller.enclosing().iter().rev().any(|open| open.mark == key);
         *self.recorded.entry(location).or_default() += calls;
         (key, self.groups.entry(key).or_default(), outermost)
+    }
+
+    /// Adds calls without a record, of which the callers are not known.
+    pub(super) fn add_estimates(&mut self, estimates: impl Iterator<Item = Estimate>) {
+        for estimate in estimates {
+            let key = self.grouping.key(estimate.region, estimate.location, &Caller::Lost(&[]));
+            self.groups.entry(key).or_default().add_estimate(&estimate);
+        }
     }
 
     /// The rows, sorted.

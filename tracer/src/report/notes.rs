@@ -1,5 +1,7 @@
 //! What is said around a report's rows: of which recording it is, and what is missing from it.
 
+use std::collections::BTreeSet;
+
 use rtrace_exporters::TraceSet;
 use rtrace_model::{EventKind, Loss, LossReason, Process, escape, format_ns};
 
@@ -51,12 +53,25 @@ pub(super) fn notes(
     if !trace.profile().is_empty() {
         notes.push("calls were folded by call path: percentiles are upper bounds, all else is exact".to_owned());
     }
+    notes.extend(without_record(trace));
     if lost_callers > 0 {
         notes.push(format!("calls whose caller is not on record: {lost_callers}"));
     }
     notes.extend(blind_windows(trace)?);
     notes.extend(trace.warnings().iter().map(ToString::to_string));
     Ok(notes)
+}
+
+/// Which counts are exact and which are not, where a budget left calls without a record.
+fn without_record(trace: &TraceSet) -> Option<String> {
+    let regions: BTreeSet<_> = trace.estimates().map(|estimate| estimate.region).collect();
+    (!regions.is_empty()).then(|| {
+        format!(
+            "functions that the budget left without probes or times for a while: {}; calls and counted are exact, \
+             estimated is not, and their time is in that of their callers",
+            regions.len()
+        )
+    })
 }
 
 /// How well the rows share the time: the largest over the mean, which 1 says is even.

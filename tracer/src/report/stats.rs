@@ -1,6 +1,6 @@
 //! The figures of one row: of a function, library, thread or process.
 
-use rtrace_model::{Call, Ending, Latency, PathProfile};
+use rtrace_model::{Call, Ending, Estimate, Latency, PathProfile};
 
 use super::Sort;
 use super::table::{Column, Shown, Value};
@@ -14,6 +14,11 @@ pub(super) struct Stats {
     exclusive: u64,
     /// Calls known to be missing.
     pub(super) lost: u64,
+    /// Calls without a record that were counted, and about so many that were not seen.
+    counted: u64,
+    estimated: u64,
+    least: u64,
+    most: u64,
     /// Number and sum of the durations in `latency`.
     timed: u64,
     sum: u64,
@@ -63,6 +68,14 @@ impl Stats {
         self.latency.record_folded(&path.histogram);
     }
 
+    /// Adds calls without a record.
+    pub(super) fn add_estimate(&mut self, estimate: &Estimate) {
+        self.counted += estimate.counted;
+        self.estimated += estimate.estimated;
+        self.least += estimate.least;
+        self.most += estimate.most;
+    }
+
     fn mean(&self) -> Option<u64> {
         self.sum.checked_div(self.timed)
     }
@@ -81,7 +94,7 @@ impl Stats {
     /// What rows are sorted by; absent where it is the name.
     pub(super) fn figure(&self, sort: Sort) -> Option<u64> {
         match sort {
-            Sort::Calls => Some(self.calls),
+            Sort::Calls => Some(self.calls + self.counted + self.estimated),
             Sort::Inclusive => Some(self.inclusive),
             Sort::Exclusive => Some(self.exclusive),
             Sort::Mean => self.mean(),
@@ -104,6 +117,10 @@ impl Stats {
         self.inclusive = self.inclusive.saturating_add(other.inclusive);
         self.exclusive = self.exclusive.saturating_add(other.exclusive);
         self.lost += other.lost;
+        self.counted += other.counted;
+        self.estimated += other.estimated;
+        self.least += other.least;
+        self.most += other.most;
         self.timed += other.timed;
         self.sum = self.sum.saturating_add(other.sum);
         self.min = self.min.into_iter().chain(other.min).min();
@@ -153,6 +170,10 @@ impl Stats {
             self.shown_percentile(99.9),
             self.max.into(),
             Value::Count(self.lost),
+            Value::Count(self.counted),
+            Value::Count(self.estimated),
+            Value::Count(self.least),
+            Value::Count(self.most),
             returned,
             unwound,
             open,
@@ -162,7 +183,7 @@ impl Stats {
 }
 
 /// The columns of figures.
-pub(super) const FIGURES: [Column; 16] = [
+pub(super) const FIGURES: [Column; 20] = [
     Column::new("calls", "calls"),
     Column::new("share", "share").shown(Shown::Never),
     Column::new("inclusive_ns", "inclusive"),
@@ -175,6 +196,10 @@ pub(super) const FIGURES: [Column; 16] = [
     Column::new("p999_ns", "p99.9").shown(Shown::Never),
     Column::new("max_ns", "max"),
     Column::new("lost", "lost").shown(Shown::IfNotZero),
+    Column::new("counted", "counted").shown(Shown::IfNotZero),
+    Column::new("estimated", "estimated").shown(Shown::IfNotZero),
+    Column::new("estimated_least", "at least").shown(Shown::IfNotZero),
+    Column::new("estimated_most", "at most").shown(Shown::IfNotZero),
     Column::new("returned", "returned").shown(Shown::Never),
     Column::new("unwound", "unwound").shown(Shown::IfNotZero),
     Column::new("open", "open").shown(Shown::IfNotZero),

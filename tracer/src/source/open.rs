@@ -1,7 +1,7 @@
 //! The calls that still ran when recording was switched off, and those that run while it is on.
 
 use rtrace_bpf::OpenThread;
-use rtrace_model::{Batch, Call, Reading, Timestamp};
+use rtrace_model::{Batch, Call, Ending, Reading, Timestamp};
 
 use super::{call_of, reading_of};
 
@@ -20,14 +20,18 @@ impl OpenCalls {
     pub fn of(thread: &OpenThread, counters: usize, end: Timestamp) -> OpenCalls {
         let mut calls: Vec<Call> = thread.calls.iter().map(|open| call_of(&open.call)).collect();
         for call in &mut calls {
-            call.duration = end.since(call.start);
+            // It may have ended unseen, and what it called with it.
+            call.duration = if call.ending == Ending::Unseen { 0 } else { end.since(call.start) };
+            call.child = if call.ending == Ending::Unseen { 0 } else { call.child };
         }
         let mut readings: Vec<Reading> = thread.readings.iter().map(reading_of).collect();
         let mut is_written: Vec<bool> = thread.calls.iter().map(|open| open.is_written != 0).collect();
         for index in (0..calls.len()).rev() {
             let Call { parent, duration, .. } = calls[index];
             let Some(caller) = calls[..index].iter().rposition(|caller| caller.id == parent) else { continue };
-            calls[caller].child += duration;
+            if calls[caller].ending != Ending::Unseen {
+                calls[caller].child += duration;
+            }
             is_written[caller] |= is_written[index];
             for counter in 0..counters {
                 readings[caller * counters + counter].child += readings[index * counters + counter].inclusive;
@@ -66,7 +70,11 @@ pub fn running_of(thread: &OpenThread, now: Timestamp) -> Vec<Call> {
             0 => Some(0),
             parent => running.iter().rev().find(|caller| caller.id == parent).map(|caller| caller.depth + 1),
         };
-        let is_whole = above && call.id <= thread.thread.calls && call.start <= now && depth == Some(call.depth);
+        let is_whole = call.ending == Ending::Open
+            && above
+            && call.id <= thread.thread.calls
+            && call.start <= now
+            && depth == Some(call.depth);
         if is_whole && call.location.0 == thread.thread.location {
             running.push(Call { duration: now.since(call.start), ..call });
         }

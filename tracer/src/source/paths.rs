@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use rtrace_bpf::wire::{EndingCode, PathRecord};
 use rtrace_bpf::{Error, Programs};
-use rtrace_model::{Call, LocationId, PathId, PathProfile, RegionId, Summary};
+use rtrace_model::{Call, Ending, LocationId, PathId, PathProfile, RegionId, Summary};
 
 /// The place of a path: its location and its id there.
 type Place = (u32, u32);
@@ -19,9 +19,12 @@ pub struct Paths {
     told: HashMap<Place, Endings>,
     /// Of all paths, those given back included.
     total: Endings,
+    /// Calls of all paths by region.
+    by_region: HashMap<RegionId, u64>,
     ended: HashSet<u32>,
-    /// Calls that still ran at the end: number, inclusive and exclusive time.
-    open: HashMap<Place, [u64; 3]>,
+    /// Calls that still ran at the end: number, inclusive and exclusive time, and of those that may
+    /// have ended unseen the number.
+    open: HashMap<Place, [u64; 4]>,
 }
 
 /// Calls by ending.
@@ -36,7 +39,8 @@ impl Paths {
     /// Adds a call that still runs at the end to its path.
     pub fn add_open(&mut self, path: u32, call: &Call) {
         let sums = self.open.entry((call.location.0, path)).or_default();
-        for (sum, value) in sums.iter_mut().zip([1, call.duration, call.exclusive()]) {
+        let is_open = u64::from(call.ending == Ending::Open);
+        for (sum, value) in sums.iter_mut().zip([is_open, call.duration, call.exclusive(), 1 - is_open]) {
             *sum += value;
         }
     }
@@ -50,8 +54,9 @@ impl Paths {
         let mut given_back = Vec::new();
         for (id, mut record) in programs.paths()? {
             let place = (record.location, id);
-            if let Some([calls, inclusive, exclusive]) = self.open.get(&place) {
+            if let Some([calls, inclusive, exclusive, unseen]) = self.open.get(&place) {
                 record.endings[EndingCode::RT_OPEN.0 as usize] += calls;
+                record.endings[EndingCode::RT_UNSEEN.0 as usize] += unseen;
                 record.inclusive += inclusive;
                 record.exclusive += exclusive;
                 record.open += inclusive;
@@ -60,8 +65,11 @@ impl Paths {
             if before != Some(record.endings) {
                 changed.push(profile_of(id, &record));
             }
-            let more = record.endings.iter().zip(before.unwrap_or_default());
+            let before = before.unwrap_or_default();
+            let more = record.endings.iter().zip(before);
             self.total.iter_mut().zip(more).for_each(|(total, (now, before))| *total += now - before);
+            *self.by_region.entry(RegionId(record.region)).or_default() +=
+                record.endings.iter().sum::<u64>() - before.iter().sum::<u64>();
             if self.ended.contains(&record.location) {
                 given_back.push((id, record));
             }
@@ -72,6 +80,11 @@ impl Paths {
         }
         self.ended.clear();
         Ok(changed)
+    }
+
+    /// Calls by region, of all paths as last read.
+    pub fn by_region(&self) -> &HashMap<RegionId, u64> {
+        &self.by_region
     }
 
     /// Counts the calls of all paths.

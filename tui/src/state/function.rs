@@ -27,6 +27,8 @@ pub struct Function {
     pub cost: u64,
     /// Calls of any ending.
     pub calls: u64,
+    /// Calls without a record, beside these: counted, and about so many not seen.
+    pub without_record: (u64, u64),
     /// Calls whose exit could not be observed.
     pub unseen: u64,
     /// Calls that were left by an exception or a jump.
@@ -71,6 +73,12 @@ struct Percentiles {
 }
 
 impl Function {
+    /// Calls with and without a record, and whether that is exact.
+    pub fn all_calls(&self) -> (u64, bool) {
+        let (counted, estimated) = self.without_record;
+        (self.calls + counted + estimated, estimated == 0)
+    }
+
     /// A region without calls.
     pub fn new(region: RegionId, name: &str, library: LibraryId, exit: ExitPolicy, size: u64) -> Function {
         Function {
@@ -81,6 +89,7 @@ impl Function {
             size,
             cost: 0,
             calls: 0,
+            without_record: (0, 0),
             unseen: 0,
             unwound: 0,
             inclusive: 0,

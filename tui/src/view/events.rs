@@ -26,7 +26,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let row = |place: usize| {
         let Some(event) = state.log.events.get(place) else { return Vec::new() };
         let style = match event.kind {
-            EventKind::Loss(_) | EventKind::BlindWindow { .. } => theme.bad(),
+            EventKind::Loss(_) | EventKind::BlindWindow { .. } | EventKind::Slowdown { .. } => theme.bad(),
             EventKind::Attached { .. } | EventKind::Armed | EventKind::Disarmed => theme.good(),
             _ => Style::new(),
         };
@@ -66,6 +66,10 @@ fn text(event: &Event, state: &State) -> String {
         EventKind::Disarmed => "recording ends".to_owned(),
         EventKind::Estimated { metric } => format!("{metric} is an estimate from here on"),
         EventKind::Plugin { command, problem } => format!("{command}: {problem}"),
+        EventKind::Level { name, from, to, .. } => format!("{name}: {} to {}, for the budget", from.name(), to.name()),
+        EventKind::Slowdown { percent } => {
+            format!("tracing slows the program down by about {percent} %; --budget 5% would keep that low")
+        }
         EventKind::Loss(Loss { reason, region, count }) => {
             let function = region.and_then(|region| state.function(region));
             let of = function.map(|function| format!(" of {}", function.name)).unwrap_or_default();

@@ -38,8 +38,11 @@ const CURVE: u16 = 15;
 pub const COLUMNS: [Figure; 13] = [
     Figure {
         column: Column::number("calls", 8, 0),
-        text: |_, function| count(function.calls).into(),
-        order: |_, a, b| b.calls.cmp(&a.calls),
+        text: |facts, function| match function.all_calls() {
+            (calls, true) => count(calls).into(),
+            (calls, false) => Cell::from(format!("~{}", count(calls))).styled(facts.theme.bad()),
+        },
+        order: |_, a, b| b.all_calls().0.cmp(&a.all_calls().0),
     },
     Figure {
         column: Column::number("calls/s", 8, 54),

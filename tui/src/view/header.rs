@@ -49,6 +49,13 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         facts.push((Cow::from(text), style));
     };
     fact(counted(state.calls, "call"), theme.title());
+    let (counted_only, estimated) = state.without_record;
+    if counted_only > 0 {
+        fact(format!("+{} counted", grouped(counted_only)), Style::new());
+    }
+    if estimated > 0 {
+        fact(format!("+~{} estimated", grouped(estimated)), theme.bad());
+    }
     fact(format!("{}/s", grouped(rate.round() as u64)), Style::new());
     let lost = state.log.lost();
     if lost == 0 {
@@ -59,7 +66,10 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         fact(format!("{} LOST ({})", grouped(lost), reasons.join(", ")), theme.bad());
     }
     fact(counted(state.threads_seen(), "thread"), Style::new());
-    if let Some(overhead) = state.overhead.filter(|_| state.calls > 0) {
+    if let Some(budget) = state.budget {
+        let share = state.share.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}"));
+        fact(format!("overhead {share} of {budget}"), Style::new());
+    } else if let Some(overhead) = state.overhead.filter(|_| state.calls > 0) {
         // Nanoseconds of the program's time in each second.
         let cpus = overhead / state.calls as f64 * rate / 1e9;
         fact(format!("overhead ~{cpus:.2} CPU"), Style::new());

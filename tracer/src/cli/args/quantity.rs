@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rtrace::report::Min;
+use rtrace_model::Percent;
 
 const LONGEST_HOURS: u64 = 24 * 365;
 const SMALLEST_BUFFER: u64 = 64 << 10;
@@ -30,6 +31,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         return Err(format!("must be at most {LONGEST_HOURS}h"));
     }
     Ok(duration)
+}
+
+/// Reads a part of the CPU time in `%`.
+pub fn parse_budget(text: &str) -> Result<Percent, String> {
+    let number = text.strip_suffix('%').ok_or("expected a part of the CPU time, as in `5%`")?;
+    let percent: f64 = number.parse().map_err(|_| "expected a number and `%`, as in `5%`".to_owned())?;
+    if !(0.1..=90.0).contains(&percent) {
+        return Err("must be from 0.1% to 90%".to_owned());
+    }
+    Ok(Percent((percent * 1_000.0).round() as u32))
 }
 
 /// Reads the size of a ring buffer in bytes, with `K`, `M` or `G` for powers of 1024.

@@ -7,10 +7,11 @@ use clap::{Args, value_parser};
 use rtrace::plan::Pattern;
 use rtrace::rank;
 use rtrace_bpf::ProfileOptions;
+use rtrace_model::Percent;
 
 use super::choice::{MODE, one_of};
 use super::names::{Names, parse_counters};
-use super::quantity::{parse_buffer_size, parse_duration};
+use super::quantity::{parse_budget, parse_buffer_size, parse_duration};
 
 /// What is recorded of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +58,14 @@ pub struct Recording {
     /// exact. A call that made a recorded one is recorded, too.
     #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
     pub fold: Vec<Pattern>,
+
+    /// Keep what tracing takes below this part of the programs' CPU time, such as 5%
+    ///
+    /// Functions that cost most are then only counted, or probed for a thousandth of a second now
+    /// and then, from which their calls are estimated; the others stay exact. Every change is an
+    /// event of the trace, and what is estimated is marked.
+    #[arg(long, value_name = "PERCENT", value_parser = parse_budget)]
+    pub budget: Option<Percent>,
 
     /// Call paths that a profile tells apart at a time, counted per thread
     ///
@@ -116,6 +125,8 @@ pub struct Recording {
     pub sinks: Vec<String>,
 
     /// Exit with status 3 when calls were lost, or may be missing
+    ///
+    /// Calls that --budget leaves without a record are not lost.
     #[arg(long)]
     pub strict: bool,
 }

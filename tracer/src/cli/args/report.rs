@@ -94,7 +94,7 @@ const SORT: [Choice<Sort>; 11] = [
 ];
 
 /// The headings of figures.
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 20] = [
     "calls",
     "share",
     "inclusive",
@@ -107,6 +107,10 @@ const COLUMNS: [&str; 16] = [
     "p99.9",
     "max",
     "lost",
+    "counted",
+    "estimated",
+    "at least",
+    "at most",
     "returned",
     "unwound",
     "open",

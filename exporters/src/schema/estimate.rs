@@ -1,0 +1,41 @@
+//! `estimates.parquet`: a row per region of a location, of the calls without a record.
+
+use arrow_array::RecordBatch;
+use rtrace_model::{Estimate, LocationId, RegionId};
+
+use super::Row;
+use super::column::{self, ColumnError, Columns};
+
+impl Row for Estimate {
+    const PLACE: &'static str = "estimates.parquet";
+
+    fn encode<'a>(rows: impl Iterator<Item = &'a Estimate> + Clone) -> RecordBatch {
+        let rows = || rows.clone();
+        column::batch([
+            ("location", column::int32(rows().map(|row| row.location.0)), false),
+            ("region", column::int32(rows().map(|row| row.region.0)), false),
+            ("counted", column::int64(rows().map(|row| row.counted)), false),
+            ("estimated", column::int64(rows().map(|row| row.estimated)), false),
+            ("least", column::int64(rows().map(|row| row.least)), false),
+            ("most", column::int64(rows().map(|row| row.most)), false),
+        ])
+    }
+
+    fn decode(columns: &Columns<'_>) -> Result<Vec<Estimate>, ColumnError> {
+        let location = columns.int32("location")?;
+        let region = columns.int32("region")?;
+        let counted = columns.int64("counted")?;
+        let estimated = columns.int64("estimated")?;
+        let least = columns.int64("least")?;
+        let most = columns.int64("most")?;
+        let estimate = |row: usize| Estimate {
+            location: LocationId(location[row]),
+            region: RegionId(region[row]),
+            counted: counted[row],
+            estimated: estimated[row],
+            least: least[row],
+            most: most[row],
+        };
+        Ok((0..columns.rows()).map(estimate).collect())
+    }
+}

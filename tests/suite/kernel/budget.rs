@@ -1,0 +1,119 @@
+//! A budget: what is hot is estimated, what is rare stays exact, and both are said.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rtrace_exporters::Trace;
+use rtrace_model::{Ending, EventKind, Level};
+
+use crate::common::rtrace::{self, Attached, Waiting};
+use crate::common::skip::Turn;
+use crate::common::target::{Flavour, Target};
+
+/// Calls of a function: with a record, counted, estimated, at least and at most.
+type Calls = [u64; 5];
+
+fn options(budget: Option<&str>) -> Vec<String> {
+    let functions = ["--lib", "exe", "--func", "hot", "--func", "rare*"].into_iter();
+    functions.chain(budget.into_iter().flat_map(|budget| ["--budget", budget])).map(str::to_owned).collect()
+}
+
+/// What the program says it did, by function.
+fn truth(stdout: &[u8]) -> BTreeMap<String, u64> {
+    let text = String::from_utf8_lossy(stdout).into_owned();
+    let pair = |line: &str| {
+        let (name, calls) = line.strip_prefix("truth ")?.split_once(' ')?;
+        Some((name.to_owned(), calls.parse().unwrap()))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+fn calls(trace: &Trace) -> BTreeMap<String, Calls> {
+    let name = |region| trace.region(region).unwrap().name.clone();
+    let mut calls: BTreeMap<String, Calls> = BTreeMap::new();
+    for call in trace.calls().flat_map(|batch| batch.unwrap().into_calls()) {
+        calls.entry(name(call.region)).or_default()[0] += 1;
+    }
+    for estimate in trace.estimates() {
+        let more = [0, estimate.counted, estimate.estimated, estimate.least, estimate.most];
+        let sums = calls.entry(name(estimate.region)).or_default();
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    }
+    calls
+}
+
+fn record(threads: &str, budget: &str) -> Option<(BTreeMap<String, u64>, tempfile::TempDir)> {
+    let _turn = Turn::take()?;
+    let target = Target::build("budget", Flavour::Exporting);
+    let mut command = target.command(threads);
+    command.arg("4");
+    let mut waiting = Waiting::start(&mut command);
+    let attached = Attached::start(waiting.pid(), &options(Some(budget)));
+    waiting.go();
+    let output = waiting.finish();
+    Some((truth(&output.stdout), attached.leave()))
+}
+
+fn open(folder: &Path) -> Trace {
+    Trace::open(&folder.join("trace")).unwrap()
+}
+
+#[test]
+fn a_hot_function_is_estimated_and_rare_ones_stay_exact() {
+    for threads in ["1", "2"] {
+        let Some((truth, folder)) = record(threads, "5%") else { return };
+        let trace = open(folder.path());
+        let calls = calls(&trace);
+        for rare in ["rare", "rare_inner"] {
+            assert_eq!(calls[rare], [truth[rare], 0, 0, 0, 0], "{calls:?}");
+        }
+        let endings = trace.calls().flat_map(|batch| batch.unwrap().into_calls());
+        let is_rare = |region| trace.region(region).unwrap().name.starts_with("rare");
+        assert!(endings.filter(|call| is_rare(call.region)).all(|call| call.ending == Ending::Returned));
+        let [recorded, counted, estimated, ..] = calls["hot"];
+        let (all, told) = (recorded + counted + estimated, truth["hot"]);
+        assert!(estimated > 0 && all.abs_diff(told) < told / 10, "{all} of {told}: {calls:?}");
+        let level = |kind: &EventKind| match kind {
+            EventKind::Level { name, from: Level::Full, to, .. } if name == "hot" => Some(*to),
+            _ => None,
+        };
+        let levels: Vec<Level> =
+            trace.events().flat_map(Result::unwrap).filter_map(|event| level(&event.kind)).collect();
+        assert!(levels.contains(&Level::Off) || levels.contains(&Level::Count), "{levels:?}");
+        let summary = trace.summary().unwrap();
+        assert_eq!((summary.lost(), summary.estimated), (0, estimated), "{summary}");
+    }
+}
+
+/// A budget that is never reached changes nothing.
+#[test]
+fn within_the_budget_all_is_exact() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("pauses"));
+    let attached =
+        Attached::start(waiting.pid(), &[target.selection(), vec!["--budget".into(), "90%".into()]].concat());
+    waiting.go();
+    let output = waiting.finish();
+    let (_, recording) = attached.finish();
+    assert_eq!(recording.trees(), crate::common::truth::trees(&output.stdout));
+}
+
+#[test]
+fn without_a_budget_a_slowdown_is_said_once() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("budget", Flavour::Exporting);
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = target.command("1");
+    command.arg("3");
+    let directory = folder.path().join("trace");
+    let mut rtrace = rtrace::command();
+    rtrace.args(["run", "--no-tui"]).args(options(None)).arg("-o").arg(&directory).arg("--");
+    rtrace.arg(command.get_program()).args(command.get_args()).stdin(std::process::Stdio::piped());
+    let mut child = rtrace.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(talk.matches("--budget 5%").count(), 1, "{talk}");
+    assert!(Trace::open(&directory).unwrap().estimates().is_empty());
+}

@@ -1,0 +1,504 @@
+//! How many calls were made while no probe was in place, from the windows before and after.
+//!
+//! Two ways. A caller in a loop keeps a number over its calls, in a register that callees save or on
+//! its stack, that goes up by the same step with each: its difference from window to window, divided
+//! by the step, is the number of calls. It is taken only if it is possible at all by the time that
+//! went by, and if the rate that follows agrees with the one before or after, because a loop may have
+//! begun anew. Else the rate in the windows, less what the probe cost, is taken to go on: of a
+//! function of some nanoseconds that says little, and the bounds say so.
+
+use std::collections::HashMap;
+
+use rtrace_bpf::Counted;
+use rtrace_bpf::wire::{Limit, SightingRecord};
+use rtrace_model::{Estimate, LocationId, RegionId, Timestamp};
+
+/// How far the cost of a hit may be from what was measured, as a part of it.
+const COST_ERROR: f64 = 0.3;
+
+/// A call takes so many nanoseconds at least.
+const SHORTEST_CALL: f64 = 1.0;
+
+/// Sightings that it takes to trust a step.
+const ENOUGH: usize = 4;
+
+/// How far rates may be apart that agree, as a part.
+const AGREEMENT: f64 = 0.15;
+
+/// The scheduler's account of a thread's time is so many nanoseconds old at the most.
+const ACCOUNT_AGE: f64 = 4e6;
+
+/// After so many windows in a row that showed nothing, calls are taken to have ended.
+const LONG_SILENCE: u32 = 4;
+
+/// A window, in which calls are counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Its number.
+    pub number: u32,
+    /// When its probes were in place, and when they went, in ns of `CLOCK_MONOTONIC`.
+    pub from: u64,
+    /// Its end.
+    pub to: u64,
+}
+
+/// A thread that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Which.
+    pub location: LocationId,
+    /// When.
+    pub time: Timestamp,
+    /// The CPU time that it had used, in nanoseconds.
+    pub cpu_time: u64,
+}
+
+/// What the estimate of a time without probes is made of.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    /// When it began, and the CPU time of its thread then, where that is known.
+    since: u64,
+    since_cpu: Option<u64>,
+    /// Nanoseconds without probes, of which its thread ran.
+    time: f64,
+    /// Calls by the caller's own count.
+    progress: Option<f64>,
+    /// Calls per nanosecond: about, at least, at most.
+    rate: [f64; 3],
+    /// Calls per nanosecond that calls in a row show at least, while their thread runs.
+    slowest: f64,
+}
+
+impl Gap {
+    /// Its thread had ended before the window after it.
+    fn cut(&mut self, ended: &Ended) {
+        let wall = ended.time.0.saturating_sub(self.since) as f64;
+        let on_cpu = self.since_cpu.map_or(wall, |since| ended.cpu_time.saturating_sub(since) as f64);
+        self.time = self.time.min(wall).min(on_cpu);
+        self.rate[1] = 0.0;
+    }
+
+    /// The rate that follows from the caller's own count.
+    fn progress_rate(&self) -> Option<f64> {
+        self.progress.map(|calls| calls / self.time.max(1.0))
+    }
+
+    /// About, at least, at most so many calls; `near` are rates by callers' own counts, before and after.
+    fn settle(&self, near: &[f64]) -> [f64; 3] {
+        if let (Some(calls), Some(rate)) = (self.progress, self.progress_rate())
+            && self.is_believed(rate, near)
+        {
+            return [calls; 3];
+        }
+        match near.iter().copied().filter(|rate| self.allows(*rate)).reduce(f64::max) {
+            Some(most) => {
+                let least = near.iter().copied().filter(|rate| self.allows(*rate)).fold(most, f64::min);
+                [f64::midpoint(least, most), least * (1.0 - AGREEMENT), most * (1.0 + AGREEMENT)]
+                    .map(|rate| rate * self.time)
+            }
+            None => self.rate.map(|rate| rate * self.time),
+        }
+    }
+
+    /// Whether a caller's own count is: those before and after agree, as far as there are any.
+    fn is_believed(&self, rate: f64, near: &[f64]) -> bool {
+        let apart = (AGREEMENT + ACCOUNT_AGE / self.time.max(1.0)).min(0.5);
+        !near.is_empty() && near.iter().all(|&other| (rate - other).abs() <= apart * rate.max(other))
+    }
+
+    fn allows(&self, rate: f64) -> bool {
+        self.rate[1] / 2.0 <= rate && rate <= self.rate[2] * 2.0 && rate >= self.slowest
+    }
+}
+
+fn agree(a: f64, b: f64) -> bool {
+    (a - b).abs() <= AGREEMENT * a.max(b)
+}
+
+/// The calls made from one place.
+#[derive(Clone, Debug, Default)]
+struct Site {
+    calls: u64,
+    before: Option<Seen>,
+    /// The last gap, which waits for the next to agree.
+    waiting: Option<Gap>,
+    /// The rate by the caller's own count that was last trusted.
+    trusted: Option<f64>,
+    settled: [f64; 3],
+    /// Windows in a row that showed nothing, and the nanoseconds from the last one that did.
+    silent: u32,
+    unheard: f64,
+}
+
+/// What one window showed of a place.
+#[derive(Clone, Debug)]
+struct Seen {
+    to: u64,
+    /// Calls counted before the first sighting.
+    before: u64,
+    /// Calls in the window, per nanosecond without the probe.
+    rate: [f64; 3],
+    slowest: f64,
+    sightings: Vec<SightingRecord>,
+}
+
+impl Site {
+    /// A window has ended; absent `counted`: nothing was ever seen of it in this window.
+    fn add(&mut self, counted: &Counted, window: Window, cost: f64) {
+        let is_seen = counted.calls.window == window.number;
+        let is_bridged = |before: &Seen| !is_seen && before.sightings.len() >= ENOUGH;
+        if let Some(before) = self.before.as_ref().filter(|before| is_bridged(before)) {
+            // Its thread may only not have run: the next window that shows something tells.
+            self.silent += 1;
+            self.unheard = window.to.saturating_sub(before.to) as f64;
+            return;
+        }
+        (self.silent, self.unheard) = (0, 0.0);
+        let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
+        let hits = if is_seen { counted.calls.calls - counted.calls.before } else { 0 };
+        let to = if is_seen { window.to.max(counted.calls.last) } else { window.to };
+        let before = if is_seen { counted.calls.before } else { counted.calls.calls };
+        // Many calls tell better than the clock when the probes were there.
+        let first = sightings.first().filter(|_| sightings.len() >= ENOUGH).map(|sighting| sighting.time);
+        let from = first.unwrap_or(window.from);
+        let distance = typical_distance(&sightings);
+        let rate = rate(hits, to.saturating_sub(from) as f64, distance, cost);
+        let own = |distance: f64| (distance - cost * (1.0 - COST_ERROR)).max(SHORTEST_CALL);
+        let slowest = distance.map_or(0.0, |distance| 1.0 / own(distance));
+        let seen = Seen { to, before, rate, slowest, sightings };
+        self.calls = counted.calls.calls;
+        if let Some(last) = self.before.take() {
+            self.push(gap(&last, &seen, from));
+        }
+        self.before = Some(seen);
+    }
+
+    fn push(&mut self, gap: Gap) {
+        if let Some(waiting) = self.waiting.replace(gap) {
+            self.settle(waiting, gap.progress_rate());
+        }
+    }
+
+    fn settle(&mut self, gap: Gap, next: Option<f64>) {
+        let near: Vec<f64> = self.trusted.into_iter().chain(next).collect();
+        let calls = gap.settle(&near);
+        if let Some(rate) = gap.progress_rate()
+            && gap.is_believed(rate, &near)
+        {
+            self.trusted = Some(rate);
+        }
+        self.settled.iter_mut().zip(calls).for_each(|(sum, calls)| *sum += calls);
+    }
+
+    /// About and at most so many calls in so many nanoseconds of which nothing is known, as far as it
+    /// went on as before; after some silence that is not likely.
+    fn since_silent(&self, time: f64) -> [f64; 2] {
+        let Some(before) = self.before.as_ref().filter(|_| time > 0.0) else { return [0.0; 2] };
+        let [about, _, most] = self.trusted.map_or(before.rate, |rate| [rate, rate, rate * (1.0 + AGREEMENT)]);
+        [if self.silent < LONG_SILENCE { about * time } else { 0.0 }, most * (time + 2.0 * ACCOUNT_AGE)]
+    }
+
+    /// About, at least, at most so many calls without probes so far.
+    fn unseen(&self) -> [f64; 3] {
+        let near: Vec<f64> = self.trusted.into_iter().collect();
+        let waiting = self.waiting.map_or([0.0; 3], |gap| gap.settle(&near));
+        let [about, most] = self.since_silent(self.unheard);
+        let silent = [about, 0.0, most];
+        [0, 1, 2].map(|bound| self.settled[bound] + waiting[bound] + silent[bound])
+    }
+}
+
+fn sightings(counted: &Counted) -> usize {
+    (counted.calls.sightings as usize).min(Limit::RT_SIGHTINGS.0 as usize)
+}
+
+/// Nanoseconds between two calls in a row, mostly.
+fn typical_distance(sightings: &[SightingRecord]) -> Option<f64> {
+    let mut distances: Vec<u64> = sightings.windows(2).map(|pair| pair[1].time.saturating_sub(pair[0].time)).collect();
+    distances.sort_unstable();
+    distances.get(distances.len() / 2).filter(|_| sightings.len() >= ENOUGH).map(|&distance| distance as f64)
+}
+
+/// Calls per nanosecond without probes, about, at least and at most, from so many in a window. Its
+/// thread may not have run in all of it, so that calls may have been `distance` apart all the time.
+fn rate(hits: u64, length: f64, distance: Option<f64>, cost: f64) -> [f64; 3] {
+    let hits = hits as f64;
+    let running = distance.map_or(length, |distance| (hits * distance).min(length));
+    let own_of = |length: f64, cost: f64| (length - hits * cost).max(hits * SHORTEST_CALL).max(1.0);
+    let own = |cost: f64| own_of(running, cost);
+    // A number of chance events is off by twice its root at most, nearly always.
+    let chance = 2.0 * hits.sqrt();
+    let least = (hits - chance).max(0.0) / own_of(length, cost * (1.0 - COST_ERROR));
+    let most = (hits + chance + 3.0) / own(cost * (1.0 + COST_ERROR));
+    [(hits / own(cost)).clamp(least, most), least, most]
+}
+
+fn gap(last: &Seen, seen: &Seen, from: u64) -> Gap {
+    let wall = from.saturating_sub(last.to) as f64;
+    let on_cpu = match (last.sightings.first(), seen.sightings.first()) {
+        (Some(a), Some(b)) => (b.cpu_time.saturating_sub(a.cpu_time) as f64).min(wall),
+        _ => wall,
+    };
+    let rate =
+        [f64::midpoint(last.rate[0], seen.rate[0]), last.rate[1].min(seen.rate[1]), last.rate[2].max(seen.rate[2])];
+    let since_cpu = last.sightings.first().map(|sighting| sighting.cpu_time);
+    let slowest = last.slowest.min(seen.slowest);
+    let mut gap = Gap { since: last.to, since_cpu, time: on_cpu, progress: None, rate, slowest };
+    gap.progress = progress(last, seen).filter(|calls| gap.allows(calls / gap.time.max(1.0)));
+    gap
+}
+
+/// Calls between two windows by the caller's own count: those of all words that count must agree.
+fn progress(last: &Seen, seen: &Seen) -> Option<f64> {
+    let counted = seen.before.checked_sub(last.before)?;
+    let mut found: Option<u64> = None;
+    for lane in Lane::all() {
+        let (Some(step), Some(again)) = (lane.step(&last.sightings), lane.step(&seen.sightings)) else { continue };
+        let passed = lane.difference(&last.sightings[0], &seen.sightings[0]);
+        if step != again || passed % step != 0 || passed / step < 0 {
+            continue;
+        }
+        let Some(unseen) = (passed / step).cast_unsigned().checked_sub(counted) else { continue };
+        if found.is_some_and(|other| !agree(other as f64, unseen as f64)) {
+            return None;
+        }
+        found = Some(found.map_or(unseen, |other| other.max(unseen)));
+    }
+    found.map(|calls| calls as f64)
+}
+
+/// A number in a sighting: a word, or either half of one.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    word: usize,
+    /// Bits from its end, and its length.
+    shift: u32,
+    bits: u32,
+}
+
+impl Lane {
+    fn all() -> impl Iterator<Item = Lane> {
+        let words = 0..Limit::RT_SIGHTED.0 as usize;
+        words.flat_map(|word| [(0, 64), (0, 32), (32, 32)].map(|(shift, bits)| Lane { word, shift, bits }))
+    }
+
+    fn difference(self, from: &SightingRecord, to: &SightingRecord) -> i64 {
+        let of = |sighting: &SightingRecord| sighting.words[self.word] >> self.shift;
+        let difference = of(to).wrapping_sub(of(from)).cast_signed();
+        let unused = 64 - self.bits;
+        difference << unused >> unused
+    }
+
+    /// What it goes up or down by with each call, if it is the same each time.
+    fn step(self, sightings: &[SightingRecord]) -> Option<i64> {
+        if sightings.len() < ENOUGH {
+            return None;
+        }
+        let mut steps = sightings.windows(2).map(|pair| self.difference(&pair[0], &pair[1]));
+        let first = steps.next().filter(|&step| step != 0)?;
+        steps.all(|step| step == first).then_some(first)
+    }
+}
+
+/// Estimates for all regions without probes.
+#[derive(Debug, Default)]
+pub struct Estimator {
+    sites: HashMap<(u32, u32, u64), Site>,
+}
+
+impl Estimator {
+    /// Takes in what was counted so far, at the end of a window in which probes of the regions for
+    /// which `cost_of` gives the cost of a hit, in nanoseconds, were in place.
+    pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) {
+        for place in counted {
+            if let Some(cost) = cost_of(RegionId(place.key.region)) {
+                self.site(place).add(place, window, cost);
+            }
+        }
+    }
+
+    /// A thread has ended. It may have called on until then, or no more.
+    pub fn end(&mut self, ended: &Ended) {
+        for (_, site) in self.sites.iter_mut().filter(|((of, _, _), _)| *of == ended.location.0) {
+            let Some(last) = site.before.clone() else { continue };
+            let wall = ended.time.0.saturating_sub(last.to) as f64;
+            let on_cpu = |sighting: &SightingRecord| ended.cpu_time.saturating_sub(sighting.cpu_time) as f64;
+            let time = last.sightings.first().map_or(wall, |sighting| on_cpu(sighting).min(wall));
+            if let Some(mut waiting) = site.waiting.take() {
+                if last.to > ended.time.0 {
+                    waiting.cut(ended);
+                }
+                site.settle(waiting, None);
+            }
+            let [about, most] = site.since_silent(time);
+            site.settled[0] += about;
+            site.settled[2] += most;
+            site.before = None;
+            site.unheard = 0.0;
+        }
+    }
+
+    /// Whether a place at which the window before had enough calls to tell a step has fewer in this
+    /// one: its thread may have been kept from running.
+    pub fn waits_for(&self, counted: &[Counted], window: u32, is_of_window: impl Fn(RegionId) -> bool) -> bool {
+        counted.iter().filter(|place| is_of_window(RegionId(place.key.region))).any(|place| {
+            let key = (place.key.location, place.key.region, place.key.site);
+            let before = self.sites.get(&key).and_then(|site| site.before.as_ref());
+            let had_enough = before.is_some_and(|before| before.sightings.len() >= ENOUGH);
+            had_enough && (place.calls.window != window || sightings(place) < ENOUGH)
+        })
+    }
+
+    /// Takes in what was counted where nothing goes unseen.
+    pub fn count(&mut self, counted: &[Counted]) {
+        for place in counted {
+            self.site(place).calls = place.calls.calls;
+        }
+    }
+
+    /// From now on calls of the region are seen: the next window is not compared with the last.
+    pub fn is_seen_again(&mut self, region: RegionId) {
+        for (_, site) in self.sites.iter_mut().filter(|((_, of, _), _)| *of == region.0) {
+            let [about, most] = site.since_silent(site.unheard);
+            site.settled[0] += about;
+            site.settled[2] += most;
+            site.unheard = 0.0;
+            site.before = None;
+        }
+    }
+
+    fn site(&mut self, place: &Counted) -> &mut Site {
+        self.sites.entry((place.key.location, place.key.region, place.key.site)).or_default()
+    }
+
+    /// Calls per second of the region without probes, as of the last gap; `None` before there is one.
+    pub fn rate(&self, region: RegionId) -> Option<f64> {
+        let of_region = self.sites.iter().filter(|((_, of, _), _)| *of == region.0);
+        let rate = |site: &Site| {
+            if site.silent >= LONG_SILENCE {
+                return Some(0.0);
+            }
+            let gap = site.waiting?;
+            Some(gap.progress_rate().or(site.trusted.filter(|rate| gap.allows(*rate))).unwrap_or(gap.rate[0]) * 1e9)
+        };
+        of_region.filter_map(|(_, site)| rate(site)).reduce(|a, b| a + b)
+    }
+
+    /// All estimates so far, by location and region.
+    pub fn estimates(&self) -> Vec<Estimate> {
+        let mut sums: HashMap<(u32, u32), (u64, [f64; 3])> = HashMap::new();
+        for (&(location, region, _), site) in &self.sites {
+            let sum = sums.entry((location, region)).or_default();
+            sum.0 += site.calls;
+            sum.1.iter_mut().zip(site.unseen()).for_each(|(sum, calls)| *sum += calls);
+        }
+        let estimate = |((location, region), (counted, calls)): ((u32, u32), (u64, [f64; 3]))| {
+            let [estimated, least, most] = calls.map(|calls| calls.round() as u64);
+            Estimate { location: LocationId(location), region: RegionId(region), counted, estimated, least, most }
+        };
+        sums.into_iter().map(estimate).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtrace_bpf::wire::{CountedCallsRecord, CountedKey};
+
+    use super::*;
+
+    const COST: f64 = 700.0;
+    const PERIOD: u64 = 200_000_000;
+
+    /// A loop that calls a function each 50 ns, and 750 ns in windows of 1 ms; its pass counter is in
+    /// the upper half of a word of its stack and begins anew each `passes`.
+    struct Loop {
+        passes: u64,
+        calls: u64,
+        counted: u64,
+        unseen: u64,
+        now: u64,
+        estimator: Estimator,
+    }
+
+    impl Loop {
+        fn new(passes: u64) -> Loop {
+            Loop { passes, calls: 0, counted: 0, unseen: 0, now: 0, estimator: Estimator::default() }
+        }
+
+        fn sighting(&self, number: u64) -> SightingRecord {
+            let mut words = [7; Limit::RT_SIGHTED.0 as usize];
+            let call = self.calls + number;
+            words[9] = ((call % self.passes) << 32) | (call * 77 % 31);
+            words[2] = call * call;
+            let time = self.now + number * 750;
+            SightingRecord { time, cpu_time: time, words }
+        }
+
+        fn run(&mut self, windows: u32) {
+            for number in 1..=windows {
+                let hits = 1_333;
+                let mut calls = CountedCallsRecord {
+                    calls: self.counted + hits,
+                    before: self.counted,
+                    last: self.now + 999_750,
+                    window: number,
+                    sightings: Limit::RT_SIGHTINGS.0,
+                    ..CountedCallsRecord::default()
+                };
+                for (place, sighting) in (0..).zip(&mut calls.sighting) {
+                    *sighting = self.sighting(place);
+                }
+                let key = CountedKey { location: 1, region: 2, site: 3 };
+                let window = Window { number, from: self.now, to: self.now + 1_000_000 };
+                self.estimator.add(&[Counted { key, calls }], window, |_| Some(COST));
+                self.counted += hits;
+                if number < windows {
+                    let period = PERIOD / 1_000 * (700 + u64::from(number) * 371 % 600);
+                    self.calls += hits + period / 50;
+                    self.now += 1_000_000 + period;
+                    self.unseen += period / 50;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_callers_own_count_tells_the_number_of_calls() {
+        let mut target = Loop::new(u64::MAX);
+        target.passes = 1 << 31;
+        target.run(10);
+        let [estimate] = target.estimator.estimates()[..] else { panic!("one row") };
+        assert_eq!((estimate.counted, estimate.estimated), (13_330, target.unseen));
+        assert_eq!(estimate.least, estimate.most);
+        let rate = target.estimator.rate(RegionId(2)).unwrap_or_default();
+        assert!(agree(rate, 20e6), "{rate}");
+    }
+
+    /// Its own count says less than was called: by chance it may agree with itself once or twice.
+    #[test]
+    fn a_loop_that_begins_anew_is_not_believed() {
+        for passes in [1_000, 1_234_567, 3_333_333, 9_000_000, 20_000_000] {
+            let mut target = Loop::new(passes);
+            target.run(20);
+            let [estimate] = target.estimator.estimates()[..] else { panic!("one row") };
+            let truth = target.unseen;
+            assert!(estimate.least <= truth && truth <= estimate.most, "{passes}: {estimate:?}, {truth}");
+        }
+    }
+
+    #[test]
+    fn the_range_of_a_rate_holds_the_truth() {
+        for (hits, gap) in [(1_333, 50.0), (660, 815.0), (100, 9_300.0), (1, 1e6)] {
+            let [about, least, most] = rate(hits, 1e6, None, COST);
+            let truth = 1.0 / gap;
+            assert!(
+                least <= truth && truth <= most && least <= about && about <= most,
+                "{hits}: {least} {about} {most}"
+            );
+        }
+        assert_eq!(rate(0, 1e6, None, COST)[..2], [0.0, 0.0]);
+        // The thread ran for a tenth of the window.
+        let [about, _, most] = rate(133, 1e6, Some(750.0), COST);
+        assert!(about > 0.01 && most >= 1.0 / 50.0, "{about} {most}");
+    }
+}

@@ -1,0 +1,78 @@
+//! The recorder's end of the governor: what it hands to it, and what becomes of what it tells.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+
+use rtrace_bpf::Error;
+use rtrace_model::{Base, Event, EventKind, Metric, MetricId, Sample, Scope, Span};
+
+use crate::governor::{Ended, Living, Placed, Told};
+use crate::host;
+use crate::pipeline::Pipeline;
+use crate::source::Source;
+
+/// The ends that the recorder holds.
+pub struct Governing {
+    adopt: Sender<Placed>,
+    told: Receiver<Told>,
+    metric: MetricId,
+    /// What runs now.
+    pub living: Mutex<Living>,
+}
+
+impl Governing {
+    /// Both pairs of ends; the id of its metric follows those of the others.
+    pub fn new(metric: MetricId, pids: &[u32]) -> (Governing, Receiver<Placed>, Sender<Told>) {
+        let (adopt, inbox) = channel();
+        let (outbox, told) = channel();
+        let living = Living { pids: pids.to_vec(), ended: Vec::new() };
+        (Governing { adopt, told, metric, living: Mutex::new(living) }, inbox, outbox)
+    }
+
+    /// What tracing takes of the programs' CPU time.
+    pub fn metric(&self) -> Metric {
+        Metric {
+            id: self.metric,
+            name: "rtrace/overhead".to_owned(),
+            unit: "#".to_owned(),
+            base: Base::Decimal,
+            exponent: -2,
+            scope: Scope::Node,
+            span: Span::Point,
+        }
+    }
+
+    /// Puts regions under the governor's control.
+    pub fn adopt(&self, placed: Placed) {
+        // Its end is there as long as the recording goes on.
+        let _ = self.adopt.send(placed);
+    }
+
+    /// Lets the governor know what runs.
+    pub fn tell(&self, pids: Vec<u32>, mut ended: Vec<Ended>) {
+        let mut living = self.living.lock().unwrap_or_else(PoisonError::into_inner);
+        living.pids = pids;
+        living.ended.append(&mut ended);
+    }
+
+    /// Hands on what the governor tells.
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    pub fn hear(&self, pipeline: &Pipeline, source: &mut Source<'_>) -> Result<(), Error> {
+        for told in self.told.try_iter() {
+            match told {
+                Told::Level { time, region, name, from, to } => {
+                    let kind = EventKind::Level { region, name, from, to };
+                    pipeline.event(Event { time, pid: None, tid: None, kind });
+                }
+                Told::Estimates(estimates) => source.estimated(estimates)?,
+                Told::Overhead(share) => {
+                    let value = share * 100.0;
+                    pipeline.samples(vec![Sample { metric: self.metric, time: host::now(), instance: 0, value }]);
+                }
+            }
+        }
+        Ok(())
+    }
+}

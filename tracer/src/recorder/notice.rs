@@ -1,0 +1,66 @@
+//! Says once, where no budget was given, that tracing slows a program down more than most would want.
+
+use std::collections::HashMap;
+
+use rtrace_model::{CallCost, Region, RegionId};
+
+use crate::overhead::{self, CpuMeter};
+
+/// Percent by which the program's time is longer.
+const WORTH_SAYING: f64 = 20.0;
+
+/// What is known of the cost so far.
+#[derive(Default)]
+pub struct Notice {
+    /// Nanoseconds of a call.
+    costs: HashMap<RegionId, f64>,
+    /// Calls as of the last look.
+    before: HashMap<RegionId, u64>,
+    meter: CpuMeter,
+    is_said: bool,
+}
+
+impl Notice {
+    /// Learns what calls of these regions cost.
+    pub fn learn(&mut self, costs: &[CallCost], regions: &[Region]) {
+        self.costs.extend(regions.iter().map(|region| (region.id, overhead::of_call(costs, region, true))));
+    }
+
+    /// The slowdown in percent, the first time that it is worth saying. `calls` are those so far.
+    pub fn look(&mut self, calls: &HashMap<RegionId, u64>, pids: &[u32]) -> Option<u32> {
+        if self.is_said {
+            return None;
+        }
+        let cpu = self.meter.since_last(pids) as f64;
+        let percent = self.slowdown(calls, cpu)?;
+        self.is_said = percent > WORTH_SAYING;
+        self.is_said.then_some(percent.round() as u32)
+    }
+
+    fn slowdown(&mut self, calls: &HashMap<RegionId, u64>, cpu: f64) -> Option<f64> {
+        let mut cost = 0.0;
+        for (region, &count) in calls {
+            let before = self.before.insert(*region, count).unwrap_or(0);
+            cost += (count - before) as f64 * self.costs.get(region).copied().unwrap_or(0.0);
+        }
+        // The estimate may come to more than there was: then hardly any time was the program's own.
+        let own = (cpu - cost).max(cpu / 100.0);
+        (cpu > 0.0).then(|| cost / own * 100.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowdown_is_that_of_the_time_since_the_last_look() {
+        let region = RegionId(3);
+        let mut notice = Notice { costs: HashMap::from([(region, 1_000.0)]), ..Notice::default() };
+        let calls = |count| HashMap::from([(region, count)]);
+        assert_eq!(notice.slowdown(&calls(100_000), 1.1e9), Some(10.0));
+        assert_eq!(notice.slowdown(&calls(100_000), 1e9), Some(0.0));
+        assert_eq!(notice.slowdown(&calls(2_100_000), 1e9), Some(200.0 * 100.0));
+        assert_eq!(notice.slowdown(&calls(2_100_000), 0.0), None);
+    }
+}
