@@ -30,6 +30,7 @@ enum rt_limit {
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
 	RT_BUCKETS = 48,
 	RT_COUNTERS = 8, /* counters of a recording, at the most */
+	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
 };
 
 /* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
@@ -75,7 +76,9 @@ enum rt_loss {
 	RT_LOSS_TOO_MANY_LOCATIONS = 3,
 	RT_LOSS_EVENT = 4,
 	RT_LOSS_TOO_MANY_PATHS = 5,
-	RT_LOSSES = 6,
+	RT_LOSS_ACCESS = 6, /* an access to a watched variable was not counted */
+	RT_LOSS_VALUE = 7, /* the value of one was not recorded */
+	RT_LOSSES = 8,
 };
 
 /* One finished call: complete by itself. Times in ns of CLOCK_MONOTONIC. */
@@ -130,11 +133,12 @@ struct rt_reading {
 enum rt_count {
 	RT_COUNT_EVENT = 0, /* a performance event of each CPU */
 	RT_COUNT_CPU_TIME = 1, /* ns on a CPU */
-	RT_COUNT_PAGE_FAULTS = 2, /* this and all that follow: what the kernel counts for a task */
+	RT_COUNT_PAGE_FAULTS = 2, /* this and those up to the migrations: what the kernel counts for a task */
 	RT_COUNT_MINOR_FAULTS = 3,
 	RT_COUNT_MAJOR_FAULTS = 4,
 	RT_COUNT_CONTEXT_SWITCHES = 5,
 	RT_COUNT_MIGRATIONS = 6,
+	RT_COUNT_ACCESSES = 7, /* accesses to a variable, as a breakpoint in the hardware tells */
 };
 
 /* Value of the table of traced processes. */
@@ -159,6 +163,14 @@ struct rt_event {
 	u32 pid;
 	u32 tid;
 	u32 value; /* fork: the child's pid; exit: the wait status; thread end: its location */
+};
+
+/* What a watched variable held after a write. */
+struct rt_access {
+	u64 time;
+	u64 value; /* its bytes, the others are 0 */
+	u32 tid;
+	u32 watch;
 };
 
 /* One thread lifetime, keyed by its location id. */
@@ -194,6 +206,7 @@ struct rt_open_call {
 _Static_assert(sizeof(struct rt_call) == 56, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
+_Static_assert(sizeof(struct rt_access) == 24, "record of an access");
 _Static_assert(sizeof(struct rt_location) == 48, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
 _Static_assert(sizeof(struct rt_open_call) == 64, "open call");

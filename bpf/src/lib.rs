@@ -15,6 +15,7 @@ mod programs;
 mod reader;
 mod self_test;
 mod skeleton;
+mod watch;
 pub mod wire;
 
 #[cfg(test)]
@@ -33,6 +34,6 @@ pub use error::Error;
 pub use floor::attach_nothing;
 pub use nops::{Nops, nops};
 pub use profile::ProfileOptions;
-pub use programs::{Counter, LoadOptions, MAX_COUNTERS, Mechanism, OpenThread, Programs, online_cpus};
+pub use programs::{Counter, LoadOptions, MAX_COUNTERS, MAX_WATCHES, Mechanism, OpenThread, Programs, online_cpus};
 pub use reader::{Reader, Records};
 pub use self_test::{Abilities, best_mechanism, probe};

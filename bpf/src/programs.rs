@@ -14,6 +14,7 @@ use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
 use crate::Error;
 use crate::profile::ProfileOptions;
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
+use crate::watch;
 use crate::wire::{
     self, CountCode, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ReadingRecord, TracedCode,
 };
@@ -46,6 +47,9 @@ impl Mechanism {
 /// Counters that a recording may have.
 pub const MAX_COUNTERS: usize = Limit::RT_COUNTERS.0 as usize;
 
+/// Variables that a recording may watch.
+pub const MAX_WATCHES: usize = Limit::RT_WATCHES.0 as usize;
+
 /// Where a counter is read at each enter and exit.
 #[derive(Debug)]
 pub enum Counter {
@@ -53,6 +57,14 @@ pub enum Counter {
     Event(Vec<(u32, OwnedFd)>),
     /// What the kernel knows of a thread without an event.
     Kernel(CountCode),
+    /// Accesses to a variable, [`MAX_WATCHES`] at the most, behind all other counters; see
+    /// [`Programs::watch`].
+    Accesses {
+        /// The variable's size in bytes: 1, 2, 4 or 8.
+        size: u8,
+        /// Whether its value after each access is recorded; the accesses must be writes then.
+        values: bool,
+    },
 }
 
 impl Counter {
@@ -60,6 +72,7 @@ impl Counter {
         match self {
             Counter::Event(_) => CountCode::RT_COUNT_EVENT,
             Counter::Kernel(code) => *code,
+            Counter::Accesses { .. } => CountCode::RT_COUNT_ACCESSES,
         }
     }
 }
@@ -108,6 +121,7 @@ struct Shared {
     exits_without_enter: &'static AtomicU64,
     last_path: &'static AtomicU32,
     estimates: [&'static AtomicU64; MAX_COUNTERS],
+    accesses_seen: [&'static AtomicU64; MAX_WATCHES],
 }
 
 impl Shared {
@@ -122,6 +136,7 @@ impl Shared {
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 last_path: AtomicU32::from_ptr(&raw mut bss.last_path),
                 estimates: bss.estimates.each_mut().map(|count| AtomicU64::from_ptr(count)),
+                accesses_seen: bss.accesses_seen.each_mut().map(|count| AtomicU64::from_ptr(count)),
             }
         }
     }
@@ -149,6 +164,7 @@ impl Programs {
         for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
             *source = counter.code().0;
         }
+        watch::configure(&mut open, options.counters).map_err(load_error)?;
         let counts_per_cpu =
             |counter: &Counter| matches!(counter.code(), CountCode::RT_COUNT_EVENT | CountCode::RT_COUNT_CPU_TIME);
         let needs_switches = options.counters.iter().any(counts_per_cpu);
@@ -275,6 +291,12 @@ impl Programs {
         Ok(losses)
     }
 
+    /// How often the variable at this place among the watched ones was seen to be accessed, by any
+    /// thread, whether it counted or not.
+    pub fn accesses_seen(&self, watch: usize) -> u64 {
+        self.shared.accesses_seen.get(watch).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
     /// Number of entries of the table of call paths that are or were in use.
     pub(crate) fn paths_used(&self) -> u32 {
         self.shared.last_path.load(Ordering::Relaxed)
@@ -393,7 +415,10 @@ mod tests {
         let codes = (1..=6).map(CountCode);
         let kernel = codes.cycle().take(MAX_COUNTERS).map(Counter::Kernel);
         let events = std::iter::repeat_with(|| Counter::Event(Vec::new())).take(MAX_COUNTERS);
-        for counters in [Vec::new(), kernel.collect(), events.collect()] {
+        let variables = std::iter::repeat_with(|| Counter::Accesses { size: 8, values: true }).take(MAX_WATCHES);
+        let mixed = [Counter::Kernel(CountCode::RT_COUNT_CPU_TIME), Counter::Event(Vec::new())];
+        let mixed = mixed.into_iter().chain(variables);
+        for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
             let options =
                 LoadOptions { mechanism, ring_bytes: 4096, follow_children: false, profile: None, counters: &counters };
             let loaded = Programs::load(&options).map(|programs| programs.counters());

@@ -27,6 +27,8 @@ fn a_whole_recording() {
         event(2_004, EventKind::BlindWindow { library: "/l".into(), since: Timestamp(3) }),
         event(2_005, EventKind::Refused { library: "/l".into(), region: "f".into(), reason: "no \"way\"".into() }),
         event(2_006, EventKind::Estimated { metric: "cycles".into() }),
+        event(2_007, EventKind::Watched { variable: "v:w".into(), since: Timestamp(5) }),
+        event(2_007, EventKind::Unwatched { variable: "v:w".into(), reason: "r".into() }),
         event(2_007, EventKind::Plugin { command: "c".into(), problem: "p".into() }),
         event(2_008, EventKind::Loss(Loss { reason: LossReason::TooDeep, region: Some(RegionId(0)), count: 2 })),
         event(9_000, EventKind::Disarmed),

@@ -21,3 +21,4 @@ mod shapes;
 mod sinks;
 mod surroundings;
 mod threads;
+mod watch;

@@ -184,6 +184,8 @@ pub struct Options {
     pub kernel_hazard: Option<String>,
     /// Children are traced too, whatever programs they run.
     pub children: bool,
+    /// Accesses to variables are counted: none may come before the site of its call's enter.
+    pub keeps_accesses: bool,
 }
 
 /// A library to plan for.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs, Scope};
-use rtrace_model::{Definition, Event, EventKind, Header, Region, Sink, Summary};
+use rtrace_model::{Definition, Event, EventKind, Header, Region, Sink, Summary, Timestamp};
 
 use crate::attach::{self, Attachment};
 use crate::calibration::Calibration;
@@ -21,7 +21,8 @@ use crate::pipeline::Pipeline;
 use crate::plan::{Pattern, Plan};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
-use crate::source::Source;
+use crate::source::{Change, Source};
+use crate::watch::{self, Held, Watches, Watching};
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
 /// as a thread can fill in it.
@@ -70,6 +71,8 @@ pub struct Options<'a> {
     pub duration: Option<Duration>,
     /// What is counted on every call.
     pub counters: &'a Counters,
+    /// The variables that are watched, whose accesses are the last of the counters.
+    pub watches: &'a Watches,
 }
 
 /// What goes on beside the calls.
@@ -111,7 +114,8 @@ pub fn record(
     let pipeline = Pipeline::start(sinks);
     pipeline.begin(Header { calibration: calibration.finish(), ..host::header(options.mechanism.name()) });
     let Beside { newcomers, mut samplers } = beside;
-    for metric in options.counters.metrics.iter().chain(samplers.metrics()) {
+    let metrics = options.counters.metrics.iter().chain(options.watches.metrics()).chain(samplers.metrics());
+    for metric in metrics {
         pipeline.define(Definition::Metric(metric.clone()));
     }
     recording.announce(&pipeline, plan, attachment);
@@ -196,12 +200,17 @@ impl Recording<'_> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let Options { counters, profile, .. } = self.options;
-        let mut source = Source::new(self.programs, &counters.metrics, profile.is_some(), pipeline, pids)?;
+        let Options { counters, profile, watches, .. } = self.options;
+        let mut source = Source::new(self.programs, &counters.metrics, watches, profile.is_some(), pipeline, pids)?;
+        let mut watching = Watching::new(self.programs, watches, self.options.follow);
+        let held = self.begin_watching(&mut watching)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let begin = Instant::now();
-        let released = armed();
+        let released = armed().and_then(|()| match held {
+            Some(held) => watching.begin_held(held).map_err(anyhow::Error::from),
+            None => Ok(()),
+        });
         pipeline.samples(samplers.sample(pids));
         let (mut ticks, mut glances) = (0, 0);
         while released.is_ok() && !stop.load(Ordering::Relaxed) && !pipeline.has_failed() {
@@ -214,6 +223,7 @@ impl Recording<'_> {
             for newcomer in watch.found() {
                 self.join(pipeline, &newcomer)?;
             }
+            follow(pipeline, &mut watching, source.changes(), watch.mapped());
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 pipeline.samples(samplers.sample(&source.living()));
@@ -230,12 +240,24 @@ impl Recording<'_> {
         }
         self.programs.disarm();
         happened(pipeline, EventKind::Disarmed);
+        for kind in watching.finish()? {
+            happened(pipeline, kind);
+        }
         pipeline.samples(samplers.sample(&source.living()));
         samplers.stop();
         listen(pipeline, samplers);
         let summary = source.drain()?;
         released?;
         Ok(summary)
+    }
+
+    /// Watches the variables of running processes, or takes hold of the command that will have them.
+    fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
+        match self.options.subject {
+            Subject::Processes(pids) if watching.is_wanted() => watching.begin(pids).map(|()| None),
+            Subject::Command(pid) if watching.is_wanted() => Held::take(pid).map(Some).map_err(watch::Error::Hold),
+            _ => Ok(None),
+        }
     }
 
     /// Places probes in libraries that were loaded meanwhile. What they were called until now is
@@ -249,6 +271,32 @@ impl Recording<'_> {
         }
         self.announce(pipeline, &newcomer.plan, attachment);
         Ok(())
+    }
+}
+
+/// Watches variables where the processes' memory has become another.
+fn follow(
+    pipeline: &Pipeline,
+    watching: &mut Watching<'_>,
+    changes: Vec<(u32, Timestamp, Change)>,
+    mapped: impl Iterator<Item = (u32, Timestamp)>,
+) {
+    if !watching.is_wanted() {
+        return;
+    }
+    let tell = |pid: u32, told: Vec<EventKind>| {
+        for kind in told {
+            pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
+        }
+    };
+    for (pid, time, change) in changes {
+        match change {
+            Change::Forked { child } => tell(child, watching.forked(pid, child, time)),
+            Change::Executed => tell(pid, watching.executed(pid, time)),
+        }
+    }
+    for (pid, time) in mapped {
+        tell(pid, watching.mapped(pid, time));
     }
 }
 

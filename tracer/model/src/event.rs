@@ -76,6 +76,20 @@ pub enum EventKind {
         /// What came of it.
         problem: String,
     },
+    /// A variable is watched in the process from here on, but could be accessed since an earlier time.
+    Watched {
+        /// The counter's name.
+        variable: String,
+        /// When the process had the variable.
+        since: Timestamp,
+    },
+    /// Accesses to a variable are not counted, in one process or, if none is named, at all.
+    Unwatched {
+        /// The counter's name.
+        variable: String,
+        /// Why.
+        reason: String,
+    },
     /// More calls or events are missing: their number since the last event of this reason and region.
     Loss(Loss),
 }
@@ -94,6 +108,8 @@ impl EventKind {
             EventKind::Disarmed => "disarmed",
             EventKind::Estimated { .. } => "estimated",
             EventKind::Plugin { .. } => "plugin",
+            EventKind::Watched { .. } => "watched",
+            EventKind::Unwatched { .. } => "unwatched",
             EventKind::Loss(_) => "loss",
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use rtrace::command::{Waiting, shell_status};
 use rtrace::recorder::{Options, Subject};
-use rtrace::target;
+use rtrace::{plan as planning, target, watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -23,11 +23,15 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
     let target = target::of_command(&options.command, &options.selection.libraries)?;
     let recording = &options.recording;
-    let counters = counters(recording)?;
+    let watches = watch::of_command(&recording.watches, &options.selection.libraries, &options.command)?;
+    let (counters, watches) = counters(recording, &options.selection, watches)?;
     let mechanism = mechanism()?;
-    let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(true));
+    let plan_options = planning::Options {
+        keeps_accesses: !watches.watches.is_empty(),
+        ..plan_options(&options.selection, Some(mechanism), recording.follow(true))
+    };
     let plan = plan(target, &plan_options);
-    let samplers = samplers(recording, &counters)?;
+    let samplers = samplers(recording, &counters, &watches)?;
 
     let name = program(options);
     let waiting = Waiting::spawn(&options.command).with_context(|| format!("failed to run `{name}`"))?;
@@ -49,6 +53,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             fold: &recording.fold,
             duration: recording.duration,
             counters: &counters,
+            watches: &watches,
         },
         samplers,
         directory: &directory,

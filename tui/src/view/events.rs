@@ -66,6 +66,10 @@ fn text(event: &Event, state: &State) -> String {
         EventKind::Disarmed => "recording ends".to_owned(),
         EventKind::Estimated { metric } => format!("{metric} is an estimate from here on"),
         EventKind::Plugin { command, problem } => format!("{command}: {problem}"),
+        EventKind::Watched { variable, since } => {
+            format!("{variable} is watched after {}", short_ns(event.time.since(*since)))
+        }
+        EventKind::Unwatched { variable, reason } => format!("{variable} is not watched: {reason}"),
         EventKind::Loss(Loss { reason, region, count }) => {
             let function = region.and_then(|region| state.function(region));
             let of = function.map(|function| format!(" of {}", function.name)).unwrap_or_default();
