@@ -129,6 +129,16 @@ struct rt_reading {
 	u64 child; /* part of it counted in traced callees */
 };
 
+/* What one counter counted in all calls of a call path, folded; a path has one of each counter. */
+struct rt_count_sum {
+	u64 inclusive;
+	u64 exclusive; /* the same without traced callees */
+};
+
+struct rt_path_counts {
+	struct rt_count_sum sum[RT_COUNTERS];
+};
+
 /* Where a counter is read. */
 enum rt_count {
 	RT_COUNT_EVENT = 0, /* a performance event of each CPU */
@@ -210,6 +220,7 @@ _Static_assert(sizeof(struct rt_access) == 24, "record of an access");
 _Static_assert(sizeof(struct rt_location) == 48, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
 _Static_assert(sizeof(struct rt_open_call) == 64, "open call");
+_Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 
 #endif

@@ -145,6 +145,14 @@ struct {
 	__type(value, struct rt_path);
 } paths SEC(".maps");
 
+/* By path id, where calls are counted, too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_path_counts);
+} path_counts SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);

@@ -156,7 +156,7 @@ impl Programs {
         let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
         select_programs(&mut open, options.mechanism);
         if let Some(profile) = &options.profile {
-            profile.configure(&mut open).map_err(load_error)?;
+            profile.configure(&mut open, !options.counters.is_empty()).map_err(load_error)?;
         }
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
@@ -419,10 +419,12 @@ mod tests {
         let mixed = [Counter::Kernel(CountCode::RT_COUNT_CPU_TIME), Counter::Event(Vec::new())];
         let mixed = mixed.into_iter().chain(variables);
         for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
-            let options =
-                LoadOptions { mechanism, ring_bytes: 4096, follow_children: false, profile: None, counters: &counters };
-            let loaded = Programs::load(&options).map(|programs| programs.counters());
-            assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
+            for profile in [None, Some(ProfileOptions { max_paths: 16, written_from: Some(1) })] {
+                let options =
+                    LoadOptions { mechanism, ring_bytes: 4096, follow_children: false, profile, counters: &counters };
+                let loaded = Programs::load(&options).map(|programs| programs.counters());
+                assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
+            }
         }
     }
 

@@ -8,8 +8,8 @@ pub use crate::skeleton::rtrace::types::{
     rt_access as AccessRecord, rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode,
     rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit,
     rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey, rt_open_call as OpenCallRecord,
-    rt_open_thread as OpenThreadRecord, rt_path as PathRecord, rt_path_key as PathKey, rt_policy as PolicyCode,
-    rt_reading as ReadingRecord, rt_traced as TracedCode,
+    rt_open_thread as OpenThreadRecord, rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey,
+    rt_policy as PolicyCode, rt_reading as ReadingRecord, rt_traced as TracedCode,
 };
 
 /// The region of a loss whose region is not known.
@@ -44,6 +44,7 @@ records! {
     OpenCallRecord => "a call that still runs",
     OpenThreadRecord => "a thread with open calls",
     PathKey => "a key of the call paths",
+    PathCounts => "the counts of a call path",
     PathRecord => "a call path",
     ReadingRecord => "a reading",
 }

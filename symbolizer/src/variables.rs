@@ -25,13 +25,15 @@ impl Image {
     /// # Errors
     /// [`Error::Malformed`].
     pub fn variables(&self, name: &str) -> Result<Vec<Variable>, Error> {
+        let last_part = name.rsplit("::").next().unwrap_or(name);
+        let is_mangled_form =
+            |symbol: &str| symbol.starts_with('_') && symbol.contains(last_part) && demangle(symbol) == name;
         let mut found: Vec<Variable> = Vec::new();
         for (table, is_exported) in [(SymbolTable::dynamic(self)?, true), (SymbolTable::full(self)?, false)] {
             let Some(table) = table else { continue };
             for entry in table.entries().filter(|entry| is_variable(*entry)) {
-                let is_named = table.name(entry).and_then(|bytes| str::from_utf8(bytes).ok()).is_some_and(|symbol| {
-                    symbol == name || (symbol.starts_with("_") && name.contains("::") && demangle(symbol) == name)
-                });
+                let symbol = table.name(entry).and_then(|bytes| str::from_utf8(bytes).ok());
+                let is_named = symbol.is_some_and(|symbol| symbol == name || is_mangled_form(symbol));
                 if is_named && found.iter().all(|known| known.address != entry.address()) {
                     let is_thread_local = entry.kind() == STT_TLS;
                     let (address, size) = (entry.address(), entry.size());

@@ -90,7 +90,7 @@ impl<'a> Source<'a> {
             estimated: HashSet::new(),
             other_processes: false,
             changes: Vec::new(),
-            paths: is_folded.then(Paths::default),
+            paths: is_folded.then(|| Paths::new(metrics.len())),
             summary: Summary::default(),
         };
         for &pid in pids {
@@ -199,7 +199,7 @@ impl<'a> Source<'a> {
             self.discover(id)?;
             let open = OpenCalls::of(&thread, self.metrics.len(), end.monotonic);
             if let Some(known) = &mut self.paths {
-                open.with_paths().for_each(|(call, path)| known.add_open(path, call));
+                open.with_paths().for_each(|(call, readings, path)| known.add_open(path, call, readings));
             }
             self.hand_over(open.recorded());
             if let Some(location) = self.locations.get_mut(&id) {

@@ -74,17 +74,23 @@ fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
     })
 }
 
-/// What was used before it was probed or watched, or never watched.
+/// What was used before it was probed or watched, or never watched, and what was counted in part.
 fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
     let (mut libraries, mut variables) = (Gaps::default(), Gaps::default());
-    let mut unwatched = BTreeSet::new();
+    let mut of_counters = BTreeSet::new();
     for events in trace.events() {
         for event in events? {
             match event.kind {
                 EventKind::BlindWindow { since, .. } => libraries.add(event.time.since(since)),
                 EventKind::Watched { since, .. } => variables.add(event.time.since(since)),
                 EventKind::Unwatched { variable, reason } => {
-                    unwatched.insert(format!("{} was not watched: {}", escape(&variable), escape(&reason)));
+                    of_counters.insert(format!("{} was not watched: {}", escape(&variable), escape(&reason)));
+                }
+                EventKind::Estimated { metric } => {
+                    of_counters.insert(format!(
+                        "{} is estimated: it shared its hardware with other counters, and was scaled up",
+                        escape(&metric)
+                    ));
                 }
                 _ => {}
             }
@@ -92,7 +98,7 @@ fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
     }
     let libraries = libraries.note("libraries that ran before their probes were placed", "calls");
     let variables = variables.note("variables that were there before they were watched", "accesses");
-    Ok(libraries.into_iter().chain(variables).chain(unwatched).collect())
+    Ok(libraries.into_iter().chain(variables).chain(of_counters).collect())
 }
 
 /// Times without observation.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use rtrace_bpf::wire::{EndingCode, PathRecord};
 use rtrace_bpf::{Error, Programs};
-use rtrace_model::{Call, LocationId, PathId, PathProfile, RegionId, Summary};
+use rtrace_model::{Call, Count, LocationId, PathId, PathProfile, Reading, RegionId, Summary};
 
 /// The place of a path: its location and its id there.
 type Place = (u32, u32);
@@ -20,8 +20,19 @@ pub struct Paths {
     /// Of all paths, those given back included.
     total: Endings,
     ended: HashSet<u32>,
-    /// Calls that still ran at the end: number, inclusive and exclusive time.
-    open: HashMap<Place, [u64; 3]>,
+    /// Calls that still ran at the end.
+    open: HashMap<Place, Open>,
+    /// Metrics of calls.
+    metrics: usize,
+}
+
+/// Calls that still run at the end.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    calls: u64,
+    inclusive: u64,
+    exclusive: u64,
+    counts: Vec<Count>,
 }
 
 /// Calls by ending.
@@ -33,11 +44,21 @@ impl Paths {
         self.ended.insert(location);
     }
 
+    /// None yet, of calls with so many metrics.
+    pub fn new(metrics: usize) -> Paths {
+        Paths { metrics, ..Paths::default() }
+    }
+
     /// Adds a call that still runs at the end to its path.
-    pub fn add_open(&mut self, path: u32, call: &Call) {
-        let sums = self.open.entry((call.location.0, path)).or_default();
-        for (sum, value) in sums.iter_mut().zip([1, call.duration, call.exclusive()]) {
-            *sum += value;
+    pub fn add_open(&mut self, path: u32, call: &Call, readings: &[Reading]) {
+        let open = self.open.entry((call.location.0, path)).or_default();
+        open.calls += 1;
+        open.inclusive += call.duration;
+        open.exclusive += call.exclusive();
+        open.counts.resize(readings.len(), Count::default());
+        for (count, reading) in open.counts.iter_mut().zip(readings) {
+            count.inclusive += reading.inclusive;
+            count.exclusive += reading.exclusive();
         }
     }
 
@@ -48,17 +69,24 @@ impl Paths {
     pub fn read(&mut self, programs: &Programs) -> Result<Vec<PathProfile>, Error> {
         let mut changed = Vec::new();
         let mut given_back = Vec::new();
-        for (id, mut record) in programs.paths()? {
+        for (id, mut record, counts) in programs.paths()? {
             let place = (record.location, id);
-            if let Some([calls, inclusive, exclusive]) = self.open.get(&place) {
-                record.endings[EndingCode::RT_OPEN.0 as usize] += calls;
-                record.inclusive += inclusive;
-                record.exclusive += exclusive;
-                record.open += inclusive;
+            let folded = counts.sum.iter().take(self.metrics);
+            let mut counts: Vec<Count> =
+                folded.map(|sum| Count { inclusive: sum.inclusive, exclusive: sum.exclusive }).collect();
+            if let Some(open) = self.open.get(&place) {
+                record.endings[EndingCode::RT_OPEN.0 as usize] += open.calls;
+                record.inclusive += open.inclusive;
+                record.exclusive += open.exclusive;
+                record.open += open.inclusive;
+                for (count, open) in counts.iter_mut().zip(&open.counts) {
+                    count.inclusive += open.inclusive;
+                    count.exclusive += open.exclusive;
+                }
             }
             let before = self.told.insert(place, record.endings);
             if before != Some(record.endings) {
-                changed.push(profile_of(id, &record));
+                changed.push(profile_of(id, &record, counts));
             }
             let more = record.endings.iter().zip(before.unwrap_or_default());
             self.total.iter_mut().zip(more).for_each(|(total, (now, before))| *total += now - before);
@@ -82,7 +110,7 @@ impl Paths {
     }
 }
 
-fn profile_of(id: u32, record: &PathRecord) -> PathProfile {
+fn profile_of(id: u32, record: &PathRecord, counts: Vec<Count>) -> PathProfile {
     let [returned, unwound, open, unseen] = record.endings;
     PathProfile {
         path: PathId(id),
@@ -100,6 +128,7 @@ fn profile_of(id: u32, record: &PathRecord) -> PathProfile {
         min: record.min,
         max: record.max,
         histogram: record.histogram,
+        counts,
     }
 }
 
