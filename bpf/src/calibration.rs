@@ -20,28 +20,42 @@ use crate::{Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scop
 const LOOPS: usize = 50;
 const CALLS: u64 = 10;
 
-/// Regions of the functions.
-const MEASURED: u32 = 0;
-const CALLER: u32 = 1;
-
 /// Room for the records of all loops.
 const RING_BYTES: u32 = 1 << 18;
 
-// Functions of which each instruction is known: entries that kernels emulate and single-step.
+const POLICIES: [PolicyCode; 3] =
+    [PolicyCode::RT_POLICY_URETPROBE, PolicyCode::RT_POLICY_RET_SITE, PolicyCode::RT_POLICY_ENTRY_ONLY];
+
+/// Region of the caller with a probe, after those of the functions.
+const CALLER: u32 = 2 * POLICIES.len() as u32;
+
+/// Bytes from one copy of a function to the next.
+const COPY: usize = 64;
+
+// Functions of which each instruction is known: entries that kernels emulate and single-step, one
+// copy for each policy, and callers, of which the second gets a probe.
 global_asm!(
     ".pushsection .text.rtrace_calibration, \"ax\", @progbits",
+    ".hidden rtrace_emulated, rtrace_stepped, rtrace_caller",
+    ".global rtrace_emulated, rtrace_stepped, rtrace_caller",
     ".p2align 6",
-    ".hidden rtrace_emulated, rtrace_emulated_exit, rtrace_stepped, rtrace_stepped_exit, rtrace_caller",
-    ".global rtrace_emulated, rtrace_emulated_exit, rtrace_stepped, rtrace_stepped_exit, rtrace_caller",
-    "rtrace_emulated: push rbp",
+    "rtrace_emulated:",
+    ".rept 3",
+    "push rbp",
     "pop rbp",
-    "rtrace_emulated_exit: ret",
+    "ret",
     ".p2align 6",
-    "rtrace_stepped: xor eax, eax",
+    ".endr",
+    "rtrace_stepped:",
+    ".rept 3",
+    "xor eax, eax",
     "test eax, eax",
-    "rtrace_stepped_exit: ret",
+    "ret",
     ".p2align 6",
-    "rtrace_caller: push rbx",
+    ".endr",
+    "rtrace_caller:",
+    ".rept 2",
+    "push rbx",
     "push r12",
     "push r13",
     "mov rbx, rdi",
@@ -53,16 +67,25 @@ global_asm!(
     "pop r12",
     "pop rbx",
     "ret",
+    ".p2align 6",
+    ".endr",
     ".popsection"
 );
 
 unsafe extern "C" {
     safe fn rtrace_emulated();
-    safe fn rtrace_emulated_exit();
     safe fn rtrace_stepped();
-    safe fn rtrace_stepped_exit();
-    /// Calls the function so many times, at least once.
-    safe fn rtrace_caller(function: extern "C" fn(), times: u64);
+    safe fn rtrace_caller();
+}
+
+/// A loop that calls a function so many times, at least once.
+type Caller = extern "C" fn(function: usize, times: u64);
+
+/// The callers without and with a probe.
+fn callers() -> [Caller; 2] {
+    let bare = rtrace_caller as *const () as usize;
+    // SAFETY: both copies take a function and a number.
+    [bare, bare + COPY].map(|code| unsafe { std::mem::transmute::<usize, Caller>(code) })
 }
 
 /// What tracing one call costs, in nanoseconds.
@@ -81,90 +104,118 @@ pub struct CallCost {
     pub spread: u64,
 }
 
+/// What was measured, and the probes that it was measured with: to take them out takes a while.
+pub struct Calibration {
+    /// What calls cost, by kind of site.
+    pub costs: Vec<CallCost>,
+    _probes: Vec<Probes>,
+    _programs: Programs,
+}
+
 /// A function to probe.
 struct Subject {
-    function: extern "C" fn(),
-    exit: extern "C" fn(),
+    region: u32,
+    function: usize,
+    exit: usize,
     single_stepped: bool,
+    policy: PolicyCode,
+}
+
+impl Subject {
+    fn all() -> Vec<Subject> {
+        let emulated = rtrace_emulated as *const () as usize;
+        let stepped = rtrace_stepped as *const () as usize;
+        let copies = [(emulated, 2, false), (stepped, 4, true)];
+        let subjects = copies.into_iter().flat_map(|(first, exit, single_stepped)| {
+            let functions = (first..).step_by(COPY).zip(POLICIES);
+            functions.map(move |(function, policy)| (function, function + exit, single_stepped, policy))
+        });
+        let numbered = (0..).zip(subjects);
+        let subject = |(region, (function, exit, single_stepped, policy))| Subject {
+            region,
+            function,
+            exit,
+            single_stepped,
+            policy,
+        };
+        numbered.map(subject).collect()
+    }
 }
 
 /// Measures all kinds of sites.
 ///
 /// # Errors
 /// The kernel refuses programs or probes, or this program's code is not found.
-pub fn calibrate(mechanism: Mechanism) -> Result<Vec<CallCost>, Error> {
+pub fn calibrate(mechanism: Mechanism) -> Result<Calibration, Error> {
     let options =
         LoadOptions { mechanism, ring_bytes: RING_BYTES, follow_children: false, profile: None, counters: &[] };
     let programs = Programs::load(&options)?;
     programs.trace(std::process::id())?;
-    let subjects = [
-        Subject { function: rtrace_emulated, exit: rtrace_emulated_exit, single_stepped: false },
-        Subject { function: rtrace_stepped, exit: rtrace_stepped_exit, single_stepped: true },
-    ];
-    let policies = [PolicyCode::RT_POLICY_URETPROBE, PolicyCode::RT_POLICY_RET_SITE, PolicyCode::RT_POLICY_ENTRY_ONLY];
-    let mut costs = Vec::new();
-    for subject in &subjects {
-        let bare = median(time_loops(subject.function));
-        for policy in policies {
-            costs.push(measure(&programs, subject, policy, bare)?);
-        }
-    }
-    Ok(costs)
+    let subjects = Subject::all();
+    let bare: Vec<u64> = subjects.iter().map(|subject| median(time_loops(subject.function))).collect();
+    let probes = place(&programs, &subjects)?;
+    programs.arm();
+    let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare));
+    let costs = costs.collect::<Result<_, _>>()?;
+    Ok(Calibration { costs, _probes: probes, _programs: programs })
 }
 
-fn measure(programs: &Programs, subject: &Subject, policy: PolicyCode, bare: u64) -> Result<CallCost, Error> {
-    let mut reader = programs.reader()?;
-    let probes = place(programs, subject, policy)?;
-    programs.arm();
+fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost, Error> {
+    let [_, caller] = callers();
     let alone = median(time_loops(subject.function)).saturating_sub(bare);
-    let hooked = entry_cookie(CALLER, PolicyCode::RT_POLICY_URETPROBE);
-    let caller = attach(programs, Role::EnterAndReturn, rtrace_caller as *const (), hooked)?;
+    let mut reader = programs.reader()?;
+    reader.read(&mut Records::default())?;
     for _ in 0..LOOPS {
-        rtrace_caller(subject.function, CALLS);
+        caller(subject.function, CALLS);
     }
-    programs.disarm();
-    drop((probes, caller));
     let mut records = Records::default();
     reader.read(&mut records)?;
     let of = |region| records.calls.iter().filter(move |call| call.region == region);
-    let inner = median(of(MEASURED).map(|call| call.duration.saturating_sub(bare)).collect());
+    let inner = median(of(subject.region).map(|call| call.duration.saturating_sub(bare)).collect());
     let outer = median(of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect());
     // An enter alone has no time stamps that the function itself lies between.
-    let outside = if policy == PolicyCode::RT_POLICY_ENTRY_ONLY { bare } else { 0 };
+    let outside = if subject.policy == PolicyCode::RT_POLICY_ENTRY_ONLY { bare } else { 0 };
     let nested = inner + outer.saturating_sub(outside);
     Ok(CallCost {
         single_stepped: subject.single_stepped,
-        policy,
+        policy: subject.policy,
         inner,
         whole: alone.midpoint(nested),
         spread: alone.abs_diff(nested).div_ceil(2),
     })
 }
 
-fn place(programs: &Programs, subject: &Subject, policy: PolicyCode) -> Result<Vec<Probes>, Error> {
-    let (function, exit) = (subject.function as *const (), subject.exit as *const ());
-    let entry = entry_cookie(MEASURED, policy);
-    match policy {
-        PolicyCode::RT_POLICY_URETPROBE => Ok(vec![attach(programs, Role::EnterAndReturn, function, entry)?]),
-        PolicyCode::RT_POLICY_RET_SITE => {
-            let exit = attach(programs, Role::Exit, exit, exit_cookie(MEASURED, None))?;
-            Ok(vec![exit, attach(programs, Role::Enter, function, entry)?])
-        }
-        _ => Ok(vec![attach(programs, Role::Enter, function, entry)?]),
-    }
-}
+/// Places all probes: exits first, and few links, since each takes the kernel a while to remove.
+fn place(programs: &Programs, subjects: &[Subject]) -> Result<Vec<Probes>, Error> {
+    let no_code = || Error::Decode { what: "the mapping of rtrace's own code", bytes: 0 };
+    let (path, _) = own_code(rtrace_caller as *const () as usize).ok_or_else(no_code)?;
+    let site = |code: usize, cookie: u64| {
+        own_code(code).map(|(_, file_offset)| Site { file_offset, cookie }).ok_or_else(no_code)
+    };
+    let entry = |subject: &Subject| site(subject.function, entry_cookie(subject.region, subject.policy));
+    let exit = |subject: &Subject| site(subject.exit, exit_cookie(subject.region, None));
+    let is_hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;
+    let has_exit = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_RET_SITE;
+    let [_, caller] = callers();
+    let caller = site(caller as *const () as usize, entry_cookie(CALLER, PolicyCode::RT_POLICY_URETPROBE));
 
-fn attach(programs: &Programs, role: Role, code: *const (), cookie: u64) -> Result<Probes, Error> {
-    let own = own_code(code as usize);
-    let (path, file_offset) = own.ok_or(Error::Decode { what: "the mapping of rtrace's own code", bytes: 0 })?;
-    programs.attach(role, &path, Scope::Processes(&[std::process::id()]), &[Site { file_offset, cookie }])
+    let exits: Vec<Site> = subjects.iter().filter(has_exit).map(exit).collect::<Result<_, _>>()?;
+    let hooked: Vec<Site> = subjects.iter().filter(is_hooked).map(entry).chain([caller]).collect::<Result<_, _>>()?;
+    let others: Vec<Site> =
+        subjects.iter().filter(|subject| !is_hooked(subject)).map(entry).collect::<Result<_, _>>()?;
+    let scope = Scope::Processes(&[std::process::id()]);
+    [(Role::Exit, exits), (Role::EnterAndReturn, hooked), (Role::Enter, others)]
+        .into_iter()
+        .map(|(role, sites)| programs.attach(role, &path, scope, &sites))
+        .collect()
 }
 
 /// Nanoseconds of a call from a caller without probes, in each of some loops.
-fn time_loops(function: extern "C" fn()) -> Vec<u64> {
+fn time_loops(function: usize) -> Vec<u64> {
+    let [caller, _] = callers();
     let time_loop = |_| {
         let begin = Instant::now();
-        rtrace_caller(function, CALLS);
+        caller(function, CALLS);
         begin.elapsed().as_nanos() as u64 / CALLS
     };
     (0..LOOPS).map(time_loop).collect()

@@ -86,6 +86,18 @@ static __always_inline u64 count_elsewhere(struct task_struct *task, struct rt_c
 	return count_now(task, counted, i, now);
 }
 
+/*
+ * The CPU time of a thread that the scheduler accounts for. It leaves out what interrupts and the
+ * host of a virtual machine took, which our own clock went on through: a count never falls, and the
+ * scheduler's comes up to it.
+ */
+static __always_inline u64 scheduled_count(struct task_struct *task, const struct rt_counted *counted, u32 i)
+{
+	u64 count = task->se.sum_exec_runtime - counted->scheduled_zero, seen = counted->now[i];
+
+	return (__s64)(count - seen) > 0 ? count : seen;
+}
+
 /* The thread comes to this CPU. */
 static __always_inline void come(struct task_struct *task, struct rt_counted *counted)
 {
@@ -97,7 +109,7 @@ static __always_inline void come(struct task_struct *task, struct rt_counted *co
 		if (counter_sources[i] == RT_COUNT_EVENT)
 			read_cpu(i, &counted->came[i]);
 		else if (counter_sources[i] == RT_COUNT_CPU_TIME && counted->scheduled_zero)
-			counted->total[i] = task->se.sum_exec_runtime - counted->scheduled_zero;
+			counted->total[i] = scheduled_count(task, counted, i);
 	}
 }
 
@@ -107,7 +119,7 @@ static __always_inline void come(struct task_struct *task, struct rt_counted *co
  */
 static __always_inline void leave(struct task_struct *task, struct rt_counted *counted)
 {
-	u64 now = bpf_ktime_get_ns(), scheduled = task->se.sum_exec_runtime;
+	u64 now = bpf_ktime_get_ns();
 	/* Not every kernel tells of every switch. */
 	bool was_told = counted->switches + 1 == switches_of(task);
 	u32 i;
@@ -120,8 +132,9 @@ static __always_inline void leave(struct task_struct *task, struct rt_counted *c
 				estimates[i]++;
 		} else if (counter_sources[i] == RT_COUNT_CPU_TIME) {
 			if (!counted->scheduled_zero)
-				counted->scheduled_zero = scheduled - (counted->total[i] + now - counted->came_at);
-			counted->total[i] = scheduled - counted->scheduled_zero;
+				counted->scheduled_zero =
+					task->se.sum_exec_runtime - (counted->total[i] + now - counted->came_at);
+			counted->total[i] = scheduled_count(task, counted, i);
 		}
 	}
 }

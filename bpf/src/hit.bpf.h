@@ -47,7 +47,7 @@ static __always_inline u64 rt_now(void)
  * The return trampoline is the start of an area that the kernel makes in the process when it first
  * needs it; until then a null pointer is read through, which gives 0.
  */
-static __always_inline u64 rt_trampoline(void)
+rt_rare u64 rt_trampoline(void)
 {
 	return bpf_get_current_task_btf()->mm->uprobes_state.xol_area->vaddr;
 }

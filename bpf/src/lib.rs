@@ -29,7 +29,7 @@ pub fn set_verbose(verbose: bool) {
 }
 
 pub use attach::{AttachTarget, Probes, Role, Scope, Site};
-pub use calibration::{CallCost, calibrate};
+pub use calibration::{Calibration, CallCost, calibrate};
 pub use error::Error;
 pub use floor::attach_nothing;
 pub use nops::{Nops, nops};

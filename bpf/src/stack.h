@@ -39,11 +39,12 @@ static void rt_lost(u32 region, u32 reason);
 static struct rt_far *rt_far(u32 create);
 static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
 static u64 rt_now(void);
-static u64 rt_trampoline(void); /* 0: there is none */
+rt_rare u64 rt_trampoline(void); /* 0: there is none */
 static struct rt_thread *rt_thread(const struct rt_hit *hit);
 static struct rt_counted *rt_counted(const struct rt_hit *hit); /* null while nothing is counted */
 
 #define RT_NONE 0xffffffffu
+#define RT_DEAD 0x80000000u
 
 /* Keeps clang from merging two tests into one that the verifier does not understand. */
 #define rt_apart(variable) asm volatile("" : "+r"(variable))
@@ -230,6 +231,40 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	rt_remove(hit, frame, index);
 }
 
+/*
+ * The hit inside a rare function. The verifier looks at such a function once, on its own, and not
+ * again for each caller, but there it does not know what the pointers in its argument point to, and
+ * its caller no longer does afterwards.
+ */
+static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *given)
+{
+	if (!given)
+		return 0;
+	*hit = *given;
+	hit->thread = rt_thread(given);
+	hit->far = 0;
+	hit->counted = rt_counted(given);
+	return hit->thread && (hit->counted || !rt_counters);
+}
+
+/*
+ * Ends the frame at this place; by a return only if it lies where the hit does, since functions that
+ * share a slot end in the same return.
+ */
+rt_rare int rt_finish(const struct rt_hit *given, u32 index, u32 ending)
+{
+	struct rt_frame *frame;
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	frame = rt_frame(&hit, index);
+	if (!frame || (ending == RT_RETURNED && frame->slot != hit.slot))
+		return 0;
+	rt_close(&hit, frame, index, ending);
+	return 1;
+}
+
 /* Whether the hit decides about the frame, whatever stack it looks for callers on. */
 static __always_inline int rt_is_concerned(const struct rt_hit *hit, const struct rt_frame *frame)
 {
@@ -271,63 +306,55 @@ static long rt_next_above_step(u32 step, void *context)
 	return 0;
 }
 
-static long rt_caller_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-	struct rt_hit *hit = walk->hit;
-	struct rt_frame *frame;
-
-	walk->start = hit->thread->frames;
-	walk->found = RT_NONE;
-	walk->slot = ~0ull;
-	walk->stack = hit->stack;
-	frame = rt_frame(hit, walk->start - 1);
-	if (!frame)
-		return 1;
-	/* The first frame on the signal stack: the signal interrupted one on the stack of the last hit. */
-	if (hit->stack == RT_STACK_SIGNAL && frame->stack != RT_STACK_SIGNAL)
-		walk->stack = hit->thread->stack_key;
-	if (rt_is_ordered(hit->stack))
-		rt_repeat(RT_FRAMES, rt_youngest_step, walk);
-	else
-		rt_repeat(RT_FRAMES, rt_next_above_step, walk);
-	frame = rt_frame(hit, walk->found);
-	if (!frame || !rt_is_dead(hit, frame))
-		return 1;
-	rt_close(hit, frame, walk->found, RT_UNWOUND);
-	walk->found = RT_NONE;
-	return 0;
-}
-
-/*
- * The hit inside a rare function. The verifier looks at such a function once, on its own, and not
- * again for each caller, but there it does not know what the pointers in its argument point to, and
- * its caller no longer does afterwards.
- */
-static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *given)
-{
-	if (!given)
-		return 0;
-	*hit = *given;
-	hit->thread = rt_thread(given);
-	hit->far = 0;
-	hit->counted = rt_counted(given);
-	return hit->thread && (hit->counted || !rt_counters);
-}
-
-/* The place of the frame that calls the function which is hit; dead ones in the way are closed. */
+/* The place of the frame that calls the function which is hit, with RT_DEAD if that is dead. */
 rt_rare u32 rt_search_caller(const struct rt_hit *given)
 {
-	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_walk walk = { .found = RT_NONE, .slot = ~0ull };
+	struct rt_frame *frame;
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
-	if (!hit.now)
-		hit.now = rt_now();
 	walk.hit = &hit;
-	rt_repeat(RT_FRAMES, rt_caller_step, &walk);
-	return walk.found;
+	walk.start = hit.thread->frames;
+	walk.stack = hit.stack;
+	frame = rt_frame(&hit, walk.start - 1);
+	if (!frame)
+		return RT_NONE;
+	/* The first frame on the signal stack: the signal interrupted one on the stack of the last hit. */
+	if (hit.stack == RT_STACK_SIGNAL && frame->stack != RT_STACK_SIGNAL)
+		walk.stack = hit.thread->stack_key;
+	if (rt_is_ordered(hit.stack))
+		rt_repeat(RT_FRAMES, rt_youngest_step, &walk);
+	else
+		rt_repeat(RT_FRAMES, rt_next_above_step, &walk);
+	frame = rt_frame(&hit, walk.found);
+	if (!frame)
+		return RT_NONE;
+	return rt_is_dead(&hit, frame) ? walk.found | RT_DEAD : walk.found;
+}
+
+static long rt_caller_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 found = rt_search_caller(walk->hit);
+
+	if (found == RT_NONE || !(found & RT_DEAD)) {
+		walk->found = found;
+		return 1;
+	}
+	rt_finish(walk->hit, found & ~RT_DEAD, RT_UNWOUND);
+	return 0;
+}
+
+/*
+ * Finds the frame that calls the function which is hit; dead ones in the way are closed. The verifier
+ * does not know the pointers of the hit any more afterwards.
+ */
+static __always_inline void rt_clear_way(struct rt_walk *walk)
+{
+	walk->found = RT_NONE;
+	rt_repeat(RT_FRAMES, rt_caller_step, walk);
 }
 
 /* The frame that calls the function which is hit. */
@@ -335,19 +362,21 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 {
 	struct rt_counted *counted = hit->counted;
 	struct rt_thread *thread = hit->thread;
+	struct rt_walk walk = { .hit = hit };
 	struct rt_frame *top;
-	u32 found;
 
 	if (thread->frames == 0)
 		return 0;
 	top = rt_frame(hit, thread->frames - 1);
 	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && !rt_is_dead(hit, top))
 		return top;
-	found = rt_search_caller(hit);
+	if (!hit->now)
+		hit->now = rt_now();
+	rt_clear_way(&walk);
 	hit->thread = thread;
 	hit->counted = counted;
 	hit->far = 0;
-	return rt_frame(hit, found);
+	return rt_frame(hit, walk.found);
 }
 
 /* What is known of a call when it enters; its caller may be null. */
@@ -431,37 +460,43 @@ static long rt_find_step(u32 step, void *context)
 	return 0;
 }
 
-static long rt_close_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-	struct rt_hit *hit = walk->hit;
-	struct rt_frame *frame;
-	u32 index;
-
-	frame = rt_step_down(walk, step, &index);
-	if (!frame || index < walk->found)
-		return 1;
-	/* Functions that share the slot end in the same return. */
-	if (frame->slot == hit->slot)
-		rt_close(hit, frame, index, RT_RETURNED);
-	return 0;
-}
-
-/* An exit of another frame than the youngest. Those that the hit proves dead are closed already. */
-rt_rare int rt_exit_below(const struct rt_hit *given, u32 region)
+/* The place of the youngest frame of this region where the hit is. */
+rt_rare u32 rt_search_exit(const struct rt_hit *given, u32 region)
 {
 	struct rt_walk walk = { .region = region, .found = RT_NONE };
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given))
-		return 0;
+		return RT_NONE;
 	walk.hit = &hit;
 	walk.start = hit.thread->frames;
 	rt_repeat(RT_FRAMES, rt_find_step, &walk);
+	return walk.found;
+}
+
+static long rt_return_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 index = walk->start - 1 - step;
+
+	if (step >= walk->start || index < walk->found)
+		return 1;
+	rt_finish(walk->hit, index, RT_RETURNED);
+	return 0;
+}
+
+/* An exit of another frame than the youngest. */
+static __always_inline int rt_exit_below(struct rt_hit *hit, u32 region)
+{
+	struct rt_thread *thread = hit->thread;
+	struct rt_walk walk = { .hit = hit };
+
+	rt_clear_way(&walk);
+	walk.start = thread->frames;
+	walk.found = rt_search_exit(hit, region);
 	if (walk.found == RT_NONE)
 		return 0;
-	walk.start = hit.thread->frames;
-	rt_repeat(RT_FRAMES, rt_close_step, &walk);
+	rt_repeat(RT_FRAMES, rt_return_step, &walk);
 	return 1;
 }
 
@@ -479,34 +514,28 @@ static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
 	top = rt_frame(hit, frames - 1);
 	if (!top)
 		return 0;
-	if (top->slot != hit->slot || top->region != region) {
-		/* For the dead frames that it closes. */
-		rt_search_caller(hit);
+	if (top->slot != hit->slot || top->region != region)
 		return rt_exit_below(hit, region);
-	}
 	rt_close(hit, top, frames - 1, RT_RETURNED);
 	return 1;
 }
 
 static long rt_abandon_step(u32 step, void *context)
 {
-	struct rt_hit *hit = context;
-	struct rt_frame *frame;
-	u32 frames = hit->thread->frames;
+	struct rt_walk *walk = context;
 
-	if (frames == 0)
+	if (step >= walk->start)
 		return 1;
-	frame = rt_frame(hit, frames - 1);
-	if (!frame)
-		return 1;
-	rt_close(hit, frame, frames - 1, RT_OPEN);
+	rt_finish(walk->hit, walk->start - 1 - step, RT_OPEN);
 	return 0;
 }
 
 /* The thread or its program ends: what still runs is closed as open. */
 static __always_inline void rt_abandon(struct rt_hit *hit)
 {
-	rt_repeat(RT_FRAMES, rt_abandon_step, hit);
+	struct rt_walk walk = { .hit = hit, .start = hit->thread->frames };
+
+	rt_repeat(RT_FRAMES, rt_abandon_step, &walk);
 }
 
 #endif

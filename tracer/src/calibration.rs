@@ -1,29 +1,35 @@
 //! What tracing a call costs on this machine, measured while the recording is prepared.
 
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
 use rtrace_bpf::Mechanism;
 use rtrace_bpf::wire::PolicyCode;
 use rtrace_model::{CallCost, ExitPolicy};
 
 /// A measurement on a thread of its own.
-pub struct Calibration(JoinHandle<Vec<CallCost>>);
+pub struct Calibration(Receiver<Vec<CallCost>>);
 
 impl Calibration {
     /// Begins to measure.
     pub fn start(mechanism: Mechanism) -> Calibration {
-        Calibration(thread::spawn(move || costs(mechanism)))
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            // A trace is complete without it: reports then say that times cannot be corrected.
+            let Ok(calibration) = rtrace_bpf::calibrate(mechanism) else { return };
+            // Nobody waits for it where the recording has failed. Nobody has to wait for its end.
+            let _ = sender.send(costs(&calibration.costs));
+        });
+        Calibration(receiver)
     }
 
     /// Waits for the result; empty where the kernel does not let rtrace probe itself.
     pub fn finish(self) -> Vec<CallCost> {
-        self.0.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.0.recv().unwrap_or_default()
     }
 }
 
-fn costs(mechanism: Mechanism) -> Vec<CallCost> {
-    // A trace is complete without it: reports then say that times cannot be corrected.
-    let measured = rtrace_bpf::calibrate(mechanism).unwrap_or_default();
+fn costs(measured: &[rtrace_bpf::CallCost]) -> Vec<CallCost> {
     let cost = |cost: &rtrace_bpf::CallCost| CallCost {
         single_stepped: cost.single_stepped,
         exit: match cost.policy {

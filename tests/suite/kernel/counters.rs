@@ -48,6 +48,7 @@ fn calls_count_what_the_kernel_tells_the_thread() {
         assert_eq!(calls.len(), costs[thread].len());
         // The first call also faults code in.
         for (cost, (call, readings)) in costs[thread].iter().zip(calls).skip(1) {
+            assert!(readings.iter().all(|reading| reading.child <= reading.inclusive), "{readings:?} {call:?}");
             let [clock, faults, switches] = readings.iter().map(|reading| reading.inclusive).collect::<Vec<_>>()[..]
             else {
                 panic!("{readings:?}")
