@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use perf_event_open_sys::bindings::{HW_BREAKPOINT_R, HW_BREAKPOINT_W, PERF_TYPE_BREAKPOINT, perf_event_attr};
 use perf_event_open_sys::ioctls;
+use rtrace_bpf::MAX_WATCHES;
 
-use super::Access;
+use super::{Access, Error, Watch};
 use crate::perf::{self, Subject};
 
 /// Tells of accesses to some bytes of a thread's memory.
@@ -56,6 +57,23 @@ impl Breakpoint {
         rustix::io::read(&self.0, &mut count)?;
         Ok(u64::from_ne_bytes(count))
     }
+}
+
+/// Opens all of them at once, in our own thread and for memory of ours: what cannot work is refused
+/// before a command runs.
+///
+/// # Errors
+/// [`Error::Refused`] names the first that the kernel does not have.
+pub fn try_out(watches: &[Watch]) -> Result<(), Error> {
+    const CALLER: u32 = 0;
+    let memory = [0_u64; MAX_WATCHES];
+    let mut opened = Vec::new();
+    for (place, Watch { name, size }) in memory.iter().zip(watches) {
+        let address = std::ptr::from_ref(place) as u64;
+        let refused = |kernel| Error::Refused { name: name.to_string(), kernel };
+        opened.push(Breakpoint::open(CALLER, address, *size, name.access, false).map_err(refused)?);
+    }
+    Ok(())
 }
 
 impl AsFd for Breakpoint {

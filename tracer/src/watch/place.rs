@@ -15,7 +15,7 @@ use rtrace_symbolizer::linker;
 use rtrace_symbolizer::modules;
 use rtrace_symbolizer::{Image, Variable, select};
 
-use super::{Error, Name, Watch};
+use super::{Error, Name, Watch, breakpoint};
 use crate::target::{self, EXECUTABLE};
 
 /// A file that may have the variable.
@@ -174,6 +174,7 @@ fn sized(names: &[Name], libraries: &[String], processes: &[Vec<File>]) -> Resul
         let size = u8::try_from(variable.size).expect("it is 8 at the most");
         watches.push(Watch { name: name.clone(), size });
     }
+    breakpoint::try_out(&watches)?;
     Ok(watches)
 }
 
