@@ -7,7 +7,7 @@ use common::*;
 use proptest::prelude::*;
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Base, Batch, Call, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, Metric,
+    Base, Batch, Call, Count, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, Metric,
     MetricId, PathId, PathProfile, Reading, RegionId, Sample, Scope, Sink, Span, Summary, Timestamp,
 };
 
@@ -139,6 +139,7 @@ fn a_profile() {
         min: 4,
         max: 1 << 58,
         histogram,
+        counts: vec![Count { inclusive: 9, exclusive: 4 }, Count { inclusive: 1 << 60, exclusive: 0 }],
     };
     writer.profile(&[row(2, 1, 10), row(1, 7, 10)]).unwrap();
     writer.profile(&[row(1, 1, 10), row(1, 7, 11)]).unwrap();
