@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn check(image: &Image, bytes: &[u8], hazards: Hazards, exit: Option<ExitPolicy>) {
     let Some(source) = source(bytes) else { return };
-    let options = Options { exit, emulated: Emulation { long_nops: true }, can_refuse_hooks: true, ..Options::default() };
+    let options = Options { exit, emulated: Emulation { long_nops: true }, can_refuse_hooks: true, stubs: true, ..Options::default() };
     let Plan { libraries, .. } = plan(vec![source], hazards, &options, FIRST);
     let regions = &libraries[0].regions;
     assert!(regions.is_sorted_by(|a, b| a.region.file_offset < b.region.file_offset));

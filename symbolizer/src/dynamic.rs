@@ -12,6 +12,8 @@ use crate::Image;
 use crate::image::{ENDIAN, string_at};
 use crate::symtab::SymbolTable;
 
+/// The flag of files whose code finds thread storage without asking the dynamic linker.
+const DF_STATIC_TLS: u64 = 0x10;
 /// Note segments are few; each may claim the whole file.
 const MAX_NOTE_SEGMENTS: usize = 8;
 /// No file needs more libraries than this.
@@ -87,8 +89,19 @@ impl Image {
             .any(|table| table.entries().any(|entry| entry.is_defined() && table.name(entry) == Some(name.as_bytes())))
     }
 
+    /// Bytes that each thread has of its own for this file (`PT_TLS`).
+    pub fn thread_storage(&self) -> u64 {
+        let headers = self.program_headers().iter().filter(|header| header.p_type(ENDIAN) == elf::PT_TLS);
+        headers.map(|header| header.p_memsz(ENDIAN)).fold(0, u64::saturating_add)
+    }
+
+    /// Whether that must be next to the thread control block (`DF_STATIC_TLS`), where room is scarce.
+    pub fn needs_static_storage(&self) -> bool {
+        self.dynamic_value(elf::DT_FLAGS).is_some_and(|flags| flags & DF_STATIC_TLS != 0)
+    }
+
     /// A program rather than a library, though it may be loaded at any address.
-    pub(crate) fn is_executable(&self) -> bool {
+    pub fn is_executable(&self) -> bool {
         let is_pie = || self.dynamic_value(elf::DT_FLAGS_1).is_some_and(|flags| flags & elf::DF_1_PIE.0 != 0);
         // Some libraries, libc among them, have an interpreter so that they can be run.
         let is_program = || self.interpreter().is_some() && self.soname().is_none();

@@ -43,19 +43,24 @@ impl Target {
         let folder = format!("{flavour:?}");
         let library = match name {
             "names" => compile(&folder, "libnames.so", "libnames.c", &[flags, NAMES_FLAGS].concat()),
+            "stubs" => compile(&folder, "libstepped.so", "libstepped.c", &[flags, TRUTH_FLAGS].concat()),
             _ => compile(&folder, "libtruth.so", "truth.c", &[flags, TRUTH_FLAGS].concat()),
         };
-        let link = format!("-l{}", if name == "names" { "names" } else { "truth" });
+        let link = match name {
+            "names" => "-lnames",
+            "stubs" => "-lstepped",
+            _ => "-ltruth",
+        };
         let search = format!("-L{}", library.parent().expect("it lies in a folder").display());
         let program = match name {
-            "exceptions" => compile(&folder, name, "exceptions.cpp", &[&search, &link, ORIGIN]),
+            "exceptions" => compile(&folder, name, "exceptions.cpp", &[&search, link, ORIGIN]),
             "panic" => {
                 compile(&folder, name, "panic.rs", &["-O", "--edition=2024", &search, "-Clink-arg=-Wl,-rpath,$ORIGIN"])
             }
             "loading" => compile(&folder, name, "loading.c", &[]),
             // Bound at its start, so that a recorder that attaches finds the IFUNC resolved.
-            "names" => compile(&folder, name, "names.c", &[&search, &link, ORIGIN, "-Wl,-z,now"]),
-            _ => compile(&folder, name, &format!("{name}.c"), &[&search, &link, "-pthread", ORIGIN]),
+            "names" => compile(&folder, name, "names.c", &[&search, link, ORIGIN, "-Wl,-z,now"]),
+            _ => compile(&folder, name, &format!("{name}.c"), &[&search, link, "-pthread", ORIGIN]),
         };
         Target { program, library: Some(library) }
     }
@@ -91,6 +96,11 @@ fn build_with_library_inside(name: &str, flavour: Flavour, link: &[&str]) -> Tar
     // Code that could be in a library calls its functions as it would there: not inlined.
     let flags = [&["truth.c", "-fPIC", "-fno-inline", "-pthread"], link].concat();
     Target { program: compile(&format!("{flavour:?}"), name, &format!("{name}.c"), &flags), library: None }
+}
+
+/// A library that defines `malloc` and has thread storage.
+pub fn allocator() -> PathBuf {
+    compile("Tools", "liballocator.so", "liballocator.c", &["-shared", "-fPIC", "-fno-builtin"])
 }
 
 /// The oracle program.

@@ -19,6 +19,7 @@ mod readers;
 mod real_programs;
 mod shapes;
 mod sinks;
+mod stubs;
 mod surroundings;
 mod threads;
 mod watch;

@@ -6,12 +6,14 @@
 //! enter without its exit would be a call that never ends.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use rtrace_bpf::wire::{PolicyCode, entry_cookie, exit_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Scope, Site};
 use rtrace_model::{ExitPolicy, Region, RegionId};
 
 use crate::plan::{Plan, PlannedLibrary, PlannedRegion, Refusal};
+use crate::stubs::Stubs;
 
 /// Probes in place. Dropping them takes them out.
 pub struct Attachment {
@@ -22,16 +24,23 @@ pub struct Attachment {
     _probes: Vec<Probes>,
 }
 
-/// Places the probes of a plan.
+/// Places the probes of a plan, those on its stubs too.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single site.
-pub fn attach(programs: &Programs, plan: &Plan, scope: Scope<'_>) -> Result<Attachment, Error> {
+pub fn attach(programs: &Programs, plan: &Plan, scope: Scope<'_>, stubs: Option<&Stubs>) -> Result<Attachment, Error> {
     let mut attachment = Attachment { regions: Vec::new(), refused: Vec::new(), _probes: Vec::new() };
     for (index, library) in plan.libraries.iter().enumerate() {
         let mut placing = Placing { programs, library, scope, probes: Vec::new() };
         let unseen_exits = placing.exits()?;
         let refused = placing.entries(&unseen_exits)?;
+        let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
+            true => None,
+            false => stubs?.offset(planned.region.id),
+        };
+        if let Some(stubs) = stubs {
+            placing.stubs(&stubs.path(), stub_of, &unseen_exits)?;
+        }
         for planned in &library.regions {
             match refused.get(&planned.region.id) {
                 Some(cause) => {
@@ -40,7 +49,8 @@ pub fn attach(programs: &Programs, plan: &Plan, scope: Scope<'_>) -> Result<Atta
                 }
                 None => {
                     let exit = policy(planned, &unseen_exits);
-                    attachment.regions.push(Region { exit, ..planned.region.clone() });
+                    let stub = stub_of(planned).is_some();
+                    attachment.regions.push(Region { exit, stub, ..planned.region.clone() });
                 }
             }
         }
@@ -82,6 +92,35 @@ impl Placing<'_> {
 
     /// Places the entry sites; returns the regions that the kernel refuses, with its reason.
     fn entries(&mut self, unseen_exits: &HashSet<RegionId>) -> Result<HashMap<RegionId, String>, Error> {
+        let mut refused = HashMap::new();
+        for (role, sites) in self.enters(|planned| Some(planned.entry.file_offset), unseen_exits) {
+            refused.extend(self.place(role, &sites)?);
+        }
+        Ok(refused)
+    }
+
+    /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
+    fn stubs(
+        &mut self,
+        path: &Path,
+        stub_of: impl Fn(&PlannedRegion) -> Option<u64>,
+        unseen_exits: &HashSet<RegionId>,
+    ) -> Result<(), Error> {
+        for (role, sites) in self.enters(stub_of, unseen_exits) {
+            let sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
+            if !sites.is_empty() {
+                self.probes.push(self.programs.attach(role, path, self.scope, &sites)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The sites of enters, by their role, with the file offset that each region has.
+    fn enters(
+        &self,
+        file_offset: impl Fn(&PlannedRegion) -> Option<u64>,
+        unseen_exits: &HashSet<RegionId>,
+    ) -> [(Role, Vec<RegionSite>); 2] {
         let (mut hooked, mut plain) = (Vec::new(), Vec::new());
         for planned in &self.library.regions {
             let id = planned.region.id;
@@ -91,11 +130,10 @@ impl Placing<'_> {
                 ExitPolicy::RetSite => (&mut plain, PolicyCode::RT_POLICY_RET_SITE),
                 ExitPolicy::EntryOnly => (&mut plain, PolicyCode::RT_POLICY_ENTRY_ONLY),
             };
-            list.push((id, Site { file_offset: planned.entry.file_offset, cookie: entry_cookie(id.0, code) }));
+            let site = |file_offset| (id, Site { file_offset, cookie: entry_cookie(id.0, code) });
+            list.extend(file_offset(planned).map(site));
         }
-        let mut refused = self.place(Role::EnterAndReturn, &hooked)?;
-        refused.extend(self.place(Role::Enter, &plain)?);
-        Ok(refused)
+        [(Role::EnterAndReturn, hooked), (Role::Enter, plain)]
     }
 
     /// Places sites; returns what the kernel refuses.

@@ -4,9 +4,10 @@
 //! it does; it then waits on a pipe. If rtrace goes away meanwhile, the pipe closes and the child
 //! ends without having run anything.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString, c_char};
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
@@ -19,16 +20,19 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Makes the child process.
+    /// Makes the child process; it executes the command in `environment`, by default in our own.
     ///
     /// # Errors
     /// The system refuses a process or a pipe.
-    pub fn spawn(words: &[OsString]) -> io::Result<Waiting> {
+    pub fn spawn(words: &[OsString], environment: Option<&[CString]>) -> io::Result<Waiting> {
         let (mut tell, told) = pipe()?;
         let (wait, go) = pipe()?;
         let mut command = Command::new(words.first().map(OsString::as_os_str).unwrap_or_default());
         command.args(words.iter().skip(1));
         hold_before_exec(&mut command, told, wait, go.as_raw_fd());
+        if let Some(environment) = environment {
+            execute_in(&mut command, words, environment)?;
+        }
         // `Command::spawn` returns only once the command is executed.
         let spawning = std::thread::spawn(move || command.spawn());
         let mut pid = [0; 4];
@@ -70,6 +74,43 @@ fn hold_before_exec(command: &mut Command, mut told: PipeWriter, mut wait: PipeR
     unsafe { command.pre_exec(hold) };
 }
 
+/// Executes the command itself, since `Command` would sort the variables by name.
+fn execute_in(command: &mut Command, words: &[OsString], environment: &[CString]) -> io::Result<()> {
+    let words: Vec<CString> = words.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
+    let (words, environment) = (Strings::of(words), Strings::of(environment.to_vec()));
+    let execute = move || {
+        let words = words.pointers();
+        // SAFETY: both lists end in null and hold strings that live as long as the closure.
+        unsafe { libc::execvpe(*words, words, environment.pointers()) };
+        Err(io::Error::last_os_error())
+    };
+    // SAFETY: between fork and exec the closure makes a system call on memory that is ready.
+    unsafe { command.pre_exec(execute) };
+    Ok(())
+}
+
+/// A list of strings as the system takes it.
+struct Strings {
+    pointers: Vec<*const c_char>,
+    _strings: Vec<CString>,
+}
+
+// SAFETY: the pointers lead to strings that go with them.
+unsafe impl Send for Strings {}
+// SAFETY: as above, and nothing changes them.
+unsafe impl Sync for Strings {}
+
+impl Strings {
+    fn of(strings: Vec<CString>) -> Strings {
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect();
+        Strings { pointers, _strings: strings }
+    }
+
+    fn pointers(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+}
+
 /// The status of a command in the form that shells use: its exit code, or 128 + signal.
 pub fn shell_status(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
@@ -90,7 +131,7 @@ mod tests {
     fn nothing_runs_before_the_release() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let waiting = Waiting::spawn(&words(&["touch", file.to_str().unwrap()])).unwrap();
+        let waiting = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(!file.exists());
         let pid = waiting.pid();
@@ -104,7 +145,7 @@ mod tests {
     fn a_child_that_is_never_released_runs_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let Waiting { go, spawning, .. } = Waiting::spawn(&words(&["touch", file.to_str().unwrap()])).unwrap();
+        let Waiting { go, spawning, .. } = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None).unwrap();
         drop(go);
         assert!(join(spawning).is_err());
         assert!(!file.exists());
@@ -113,7 +154,7 @@ mod tests {
     #[test]
     fn statuses_are_those_of_shells() {
         let status = |script: &str| {
-            let mut child = Waiting::spawn(&words(&["sh", "-c", script])).unwrap().release().unwrap();
+            let mut child = Waiting::spawn(&words(&["sh", "-c", script]), None).unwrap().release().unwrap();
             shell_status(child.wait().unwrap())
         };
         assert_eq!(status("exit 3"), 3);
@@ -122,7 +163,21 @@ mod tests {
 
     #[test]
     fn a_command_that_does_not_exist_is_an_error() {
-        let waiting = Waiting::spawn(&words(&["/no/such/command"])).unwrap();
+        let waiting = Waiting::spawn(&words(&["/no/such/command"]), None).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
+        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(&[])).unwrap();
+        assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn an_environment_is_that_of_the_command_alone_in_its_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("environment");
+        let script = format!("tr '\\0' ' ' </proc/self/environ >{}", file.display());
+        let environment = [c"B=2".to_owned(), c"PATH=/usr/bin:/bin".to_owned(), c"A=1".to_owned()];
+        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(&environment)).unwrap();
+        assert!(waiting.release().unwrap().wait().unwrap().success());
+        let told = std::fs::read_to_string(file).unwrap();
+        assert!(told.starts_with("B=2 PATH=/usr/bin:/bin A=1"), "{told}");
     }
 }

@@ -84,6 +84,8 @@ pub struct Library {
     pub build_id: Option<String>,
     /// Functions with probes.
     pub regions: usize,
+    /// Of these, functions with a stub.
+    pub stubs: usize,
 }
 
 /// A time in which calls of a library may be missing.
@@ -174,10 +176,15 @@ fn processes(trace: &TraceSet) -> Vec<Process> {
 }
 
 fn libraries(trace: &TraceSet) -> Vec<Library> {
+    let regions_of = |library: &rtrace_model::Library| {
+        let id = library.id;
+        trace.regions().iter().filter(move |region| region.library == id)
+    };
     let describe = |library: &rtrace_model::Library| Library {
         path: library.path.clone(),
         build_id: library.build_id.clone(),
-        regions: trace.regions().iter().filter(|region| region.library == library.id).count(),
+        regions: regions_of(library).count(),
+        stubs: regions_of(library).filter(|region| region.stub).count(),
     };
     trace.libraries().iter().map(describe).collect()
 }
@@ -217,7 +224,10 @@ impl fmt::Display for Info {
         }
         for library in &self.libraries {
             let build_id = library.build_id.as_deref().unwrap_or("none");
-            let functions = counted(library.regions, "function");
+            let mut functions = counted(library.regions, "function");
+            if library.stubs > 0 {
+                functions.push_str(&format!(", {} of them with a stub", library.stubs));
+            }
             line(f, "library", &format!("{}, build id {build_id}, {functions}", library.path))?;
         }
         line(f, "calls", &format!("{} on {}", self.calls, counted(self.threads, "thread")))?;

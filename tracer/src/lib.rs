@@ -24,5 +24,6 @@ pub mod report;
 pub mod samples;
 pub mod sampling;
 pub mod source;
+pub mod stubs;
 pub mod target;
 pub mod watch;

@@ -14,6 +14,7 @@ mod instruction;
 pub mod pattern;
 mod planner;
 mod recursion;
+pub mod stub;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use self::hazards::Hazards;
 pub use self::instruction::Emulation;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
+use self::stub::Stub;
 
 /// What is probed.
 #[derive(Clone, Debug)]
@@ -65,6 +67,9 @@ pub struct PlannedRegion {
     pub exit: Exit,
     /// What decided that.
     pub choice: Choice,
+    /// The stub at which calls may be seen instead, or why there can be none; `None` where no stubs
+    /// are asked for, and where the entry site is cheap anyway.
+    pub stub: Option<Result<Stub, &'static str>>,
 }
 
 /// What decides how the exit of a region is seen.
@@ -80,6 +85,11 @@ pub enum Choice {
 }
 
 impl PlannedRegion {
+    /// Its stub, if it has one.
+    pub fn stub(&self) -> Option<&Stub> {
+        self.stub.as_ref()?.as_ref().ok()
+    }
+
     /// Whether its enter is seen at its only exit: one site sees its calls begin and end.
     pub fn is_left_at_once(&self) -> bool {
         let own = |site: &ExitSite| site.file_offset == self.entry.file_offset && site.condition.is_none();
@@ -186,6 +196,8 @@ pub struct Options {
     pub children: bool,
     /// Accesses to variables are counted: none may come before the site of its call's enter.
     pub keeps_accesses: bool,
+    /// Stubs are made for functions that must be single-stepped.
+    pub stubs: bool,
 }
 
 /// A library to plan for.

@@ -22,6 +22,7 @@ use crate::plan::{Pattern, Plan};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Source};
+use crate::stubs::Stubs;
 use crate::watch::{self, Held, Watches, Watching};
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
@@ -73,6 +74,8 @@ pub struct Options<'a> {
     pub counters: &'a Counters,
     /// The variables that are watched, whose accesses are the last of the counters.
     pub watches: &'a Watches,
+    /// The stubs that the command gets; their sites are of the plan's regions.
+    pub stubs: Option<&'a Stubs>,
 }
 
 /// What goes on beside the calls.
@@ -110,7 +113,7 @@ pub fn record(
     let mut recording =
         Recording { programs: &programs, options, attachments: Vec::new(), regions: 0, refused: 0, blind_windows: 0 };
     recording.choose_processes()?;
-    let attachment = recording.attach(plan)?;
+    let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
     pipeline.begin(Header { calibration: calibration.finish(), ..host::header(options.mechanism.name()) });
     let Beside { newcomers, mut samplers } = beside;
@@ -151,12 +154,12 @@ impl Recording<'_> {
         Ok(())
     }
 
-    fn attach(&self, plan: &Plan) -> anyhow::Result<Attachment> {
+    fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
         let scope = match self.options.subject {
             Subject::Processes(pids) if !self.options.follow => Scope::Processes(pids),
             _ => Scope::All,
         };
-        let attachment = attach::attach(self.programs, plan, scope).context("failed to attach")?;
+        let attachment = attach::attach(self.programs, plan, scope, stubs).context("failed to attach")?;
         for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
             self.programs.set_level(region.id.0, None)?;
         }
@@ -263,7 +266,7 @@ impl Recording<'_> {
     /// Places probes in libraries that were loaded meanwhile. What they were called until now is
     /// not on record.
     fn join(&mut self, pipeline: &Pipeline, newcomer: &Newcomer) -> anyhow::Result<()> {
-        let attachment = self.attach(&newcomer.plan)?;
+        let attachment = self.attach(&newcomer.plan, None)?;
         for planned in &newcomer.plan.libraries {
             let library = planned.library.path.clone();
             self.blind_windows += 1;

@@ -58,6 +58,7 @@ pub fn sample(plan: &Plan, pids: &[u32], mechanism: Mechanism, duration: Duratio
         duration: Some(duration),
         counters: &counters,
         watches: &watches,
+        stubs: None,
     };
     let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default(), false);
     let beside = Beside { newcomers, samplers: Samplers::default() };

@@ -54,6 +54,9 @@ enum Task {
     Vm {
         /// Versions, as in tests/vm/kernels.toml; all if none is given
         kernels: Vec<String>,
+        /// Part of the names of the tests to run; may be repeated [default: those of the list]
+        #[arg(long = "test", value_name = "NAME")]
+        tests: Vec<String>,
     },
 }
 
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Bench { rounds } => bench::run(rounds),
-        Task::Vm { kernels } => vm::run(&kernels),
+        Task::Vm { kernels, tests } => vm::run(&kernels, &tests),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -63,6 +63,7 @@ impl Row for Region {
             ("size", column::int64(regions().map(|region| region.size)), false),
             ("exit", column::text(regions().map(|region| region.exit.name())), false),
             ("single_stepped", column::boolean(regions().map(|region| region.single_stepped)), false),
+            ("stub", column::boolean(regions().map(|region| region.stub)), false),
         ])
     }
 
@@ -74,6 +75,7 @@ impl Row for Region {
         let size = columns.int64("size")?;
         let exit = columns.words("exit", ExitPolicy::from_name)?;
         let single_stepped = columns.added_boolean("single_stepped")?;
+        let stub = columns.added_boolean("stub")?;
         let region = |(row, symbols): (usize, ArrayRef)| {
             Ok(Region {
                 id: RegionId(id[row]),
@@ -84,6 +86,7 @@ impl Row for Region {
                 size: size[row],
                 exit: exit[row],
                 single_stepped: single_stepped[row],
+                stub: stub[row],
             })
         };
         columns.lists("symbols")?.into_iter().enumerate().map(region).collect()

@@ -85,6 +85,7 @@ fn definitions() -> Vec<Definition> {
             size: 16,
             exit: ExitPolicy::RetSite,
             single_stepped: false,
+            stub: false,
         })
     };
     let metric = |id, name: &str, unit: &str, exponent, scope, span| {

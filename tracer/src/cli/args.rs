@@ -12,6 +12,7 @@ mod quantity;
 mod recording;
 mod report;
 mod selection;
+mod stubs;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use quantity::parse_duration;
 pub use recording::Recording;
 pub use report::Report;
 pub use selection::Selection;
+pub use stubs::Stubs;
 
 /// Width of help texts in columns.
 const HELP_WIDTH: usize = 100;
@@ -132,6 +134,10 @@ pub struct Run {
     #[command(flatten)]
     pub selection: Selection,
 
+    /// Which calls are seen at stubs.
+    #[command(flatten)]
+    pub stubs: Stubs,
+
     /// How to record.
     #[command(flatten)]
     pub recording: Recording,
@@ -144,6 +150,9 @@ EXAMPLES:
 
     # The program's own exported functions
     rtrace run --lib exe -- ./simulation input.dat
+
+    # Functions that begin with `sub` or `mov` at the price of others
+    rtrace run --lib libz.so --stubs -- ./compress file
 
     # Fail when the record is not complete
     rtrace run --lib liblzma.so --strict --buffer 64M -- xz -k file
@@ -165,12 +174,16 @@ pub struct Plan {
     pub format: Format,
 
     /// Count the calls of the processes so long, and predict what tracing them would cost
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "pids")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "pids", conflicts_with = "reach")]
     pub sample: Option<Duration>,
 
     /// Which functions.
     #[command(flatten)]
     pub selection: Selection,
+
+    /// Which calls `run` would see at stubs.
+    #[command(flatten)]
+    pub stubs: Stubs,
 }
 
 /// Running processes, or a command that is not run.

@@ -48,6 +48,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             duration: recording.duration,
             counters: &counters,
             watches: &watches,
+            stubs: None,
         },
         samplers: samplers(recording, &counters, &watches)?,
         directory: &directory,

@@ -4,7 +4,7 @@ use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
 
 use anyhow::Context as _;
-use rtrace::plan::PlannedLibrary;
+use rtrace::plan::{self, PlannedLibrary};
 use rtrace::{sampling, target};
 use rtrace_model::ExitPolicy;
 
@@ -21,7 +21,11 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     let pids = options.target.pids.as_slice();
     let mechanism = record::mechanism();
     let usable = mechanism.as_ref().ok().copied();
-    let plan = record::plan(target, &record::plan_options(&options.selection, usable, pids.is_empty()));
+    let plan_options = plan::Options {
+        stubs: record::stub_reach(options.stubs.reach, &options.target.command).is_some(),
+        ..record::plan_options(&options.selection, usable, pids.is_empty())
+    };
+    let plan = record::plan(target, &plan_options);
     let sampled = match options.sample {
         Some(duration) => {
             record::check_processes(pids)?;

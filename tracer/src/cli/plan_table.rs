@@ -68,6 +68,7 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
             Exit::Uretprobe | Exit::RetSites(_) => None,
         });
         reasons("Exit not observed:", unseen, view, out)?;
+        reasons("Single-stepped:", stepped(library), view, out)?;
         let chosen = library.regions.iter().filter(|planned| planned.choice != Choice::Common);
         let chosen = chosen.filter_map(|planned| Some((remark(planned)?, planned.region.name.as_str())));
         reasons("Exit chosen for the function itself:", chosen, view, out)?;
@@ -97,7 +98,9 @@ fn header(library: &PlannedLibrary, out: &mut dyn Write) -> io::Result<()> {
         library.regions.len(),
         library.refused.len()
     )?;
-    writeln!(out, "entries: {stepped} single-stepped, {slid} moved past the first instruction")?;
+    let with_stub = library.regions.iter().filter(|planned| planned.stub().is_some()).count();
+    let stubs = if with_stub > 0 { format!(" ({with_stub} with a stub)") } else { String::new() };
+    writeln!(out, "entries: {stepped} single-stepped{stubs}, {slid} moved past the first instruction")?;
     writeln!(out, "exits: {}", policies.join(", "))
 }
 
@@ -192,7 +195,7 @@ fn reasons<'a>(
 /// Writes a line per function, refused ones last.
 fn csv(plan: &Plan, prediction: Option<&Prediction>, out: &mut dyn Write) -> io::Result<()> {
     let columns = "library,function,symbol,file_offset,size,entry_site,entry,exit,exit_sites,cost_ns,reason";
-    writeln!(out, "{columns},calls_per_s,slowdown")?;
+    writeln!(out, "{columns},calls_per_s,slowdown,stub")?;
     for library in &plan.libraries {
         let path = quoted(&library.library.path);
         for planned in &library.regions {
@@ -200,7 +203,7 @@ fn csv(plan: &Plan, prediction: Option<&Prediction>, out: &mut dyn Write) -> io:
             let symbol = region.symbols.first().map_or("", |symbol| &symbol.symbol);
             writeln!(
                 out,
-                "{path},{},{},{},{},{},{},{},{},{},{},{},{}",
+                "{path},{},{},{},{},{},{},{},{},{},{},{},{},{}",
                 quoted(&region.name),
                 quoted(symbol),
                 region.file_offset,
@@ -213,10 +216,11 @@ fn csv(plan: &Plan, prediction: Option<&Prediction>, out: &mut dyn Write) -> io:
                 quoted(remark(planned).unwrap_or_default()),
                 prediction.map_or_else(String::new, |prediction| format!("{:.1}", prediction.rate(planned))),
                 prediction.map_or_else(String::new, |prediction| format!("{:.4}", prediction.slowdown(planned))),
+                quoted(stub_remark(planned).unwrap_or_default()),
             )?;
         }
         for refusal in &library.refused {
-            writeln!(out, "{path},{},,,,,,refused,,,{},,", quoted(&refusal.name), quoted(&refusal.reason))?;
+            writeln!(out, "{path},{},,,,,,refused,,,{},,,", quoted(&refusal.name), quoted(&refusal.reason))?;
         }
     }
     Ok(())
@@ -264,6 +268,8 @@ fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>) -> Va
         "reason": remark(planned),
         "calls_per_s": prediction.map(|prediction| prediction.rate(planned)),
         "slowdown": prediction.map(|prediction| prediction.slowdown(planned)),
+        "stub": planned.stub.as_ref().map(Result::is_ok),
+        "stub_remark": stub_remark(planned),
     })
 }
 
@@ -282,15 +288,33 @@ fn remark(planned: &PlannedRegion) -> Option<&str> {
     }
 }
 
+/// What a stub means for a function that must be single-stepped, or why it has none.
+fn stub_remark(planned: &PlannedRegion) -> Option<&str> {
+    Some(match planned.stub.as_ref()? {
+        Ok(stub) if stub.has_other_callers => {
+            "cheap through the dynamic linker, dear from within its library or through pointers"
+        }
+        Ok(_) => "cheap through the dynamic linker, dear by other ways, of which its library has none",
+        Err(reason) => reason,
+    })
+}
+
+/// The functions for which it was asked whether they can have a stub, with the answer.
+fn stepped(library: &PlannedLibrary) -> impl Iterator<Item = (&str, &str)> {
+    let remark = |planned| Some((stub_remark(planned)?, planned.region.name.as_str()));
+    library.regions.iter().filter_map(remark)
+}
+
 /// Bytes from a function's first instruction to the site of its enter.
 fn skipped(planned: &PlannedRegion) -> u64 {
     planned.entry.file_offset.saturating_sub(planned.region.file_offset)
 }
 
 fn entry_text(planned: &PlannedRegion) -> String {
+    let stub = if planned.stub().is_some() { ", stub" } else { "" };
     match skipped(planned) {
-        0 => cost_name(planned.entry.cost).to_owned(),
-        bytes => format!("{} at +{bytes}", cost_name(planned.entry.cost)),
+        0 => format!("{}{stub}", cost_name(planned.entry.cost)),
+        bytes => format!("{} at +{bytes}{stub}", cost_name(planned.entry.cost)),
     }
 }
 
@@ -320,7 +344,7 @@ fn hit(cost: SiteCost) -> u64 {
     }
 }
 
-/// What one call costs at most, in nanoseconds.
+/// What one call costs at most, in nanoseconds; through the dynamic linker, where there is a stub.
 pub fn cost(planned: &PlannedRegion) -> u64 {
     let exit = match &planned.exit {
         _ if planned.is_left_at_once() => 0,
@@ -328,7 +352,8 @@ pub fn cost(planned: &PlannedRegion) -> u64 {
         Exit::RetSites(sites) => sites.iter().map(|site| hit(site.cost)).max().unwrap_or(0),
         Exit::EntryOnly(_) => 0,
     };
-    hit(planned.entry.cost) + exit
+    let entry = if planned.stub().is_some() { SiteCost::Emulated } else { planned.entry.cost };
+    hit(entry) + exit
 }
 
 #[cfg(test)]
@@ -353,12 +378,14 @@ mod tests {
             size: 16,
             exit: exit.policy(),
             single_stepped: false,
+            stub: false,
         };
         PlannedRegion {
             entry: EntrySite { file_offset: region.file_offset, cost: SiteCost::Emulated },
             region,
             exit,
             choice: Choice::Common,
+            stub: None,
         }
     }
 
@@ -435,8 +462,8 @@ no uretprobe by default: `/bin/x` imports `dlopen`
         assert_eq!(lines.len(), 6);
         let function = "/lib/libx.so,\"a(int, \\x1b[31m)\",s0,4096,16,4100,emulated,ret-site,1,11800";
         let remark = "\"it may call itself, and the kernel hooks only so many returns at a time\"";
-        assert_eq!(lines[1], format!("{function},{remark},,"));
-        assert_eq!(lines[4], "/lib/libx.so,d,,,,,,refused,,,no size,,");
+        assert_eq!(lines[1], format!("{function},{remark},,,"));
+        assert_eq!(lines[4], "/lib/libx.so,d,,,,,,refused,,,no size,,,");
         assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
     }
 

@@ -1,5 +1,6 @@
 //! What `attach` and `run` share: from what the user named to a recording on disk.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +12,7 @@ use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
 use rtrace::recorder;
 use rtrace::samples::Samplers;
+use rtrace::stubs::{self, Reach};
 use rtrace::target::Target;
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
@@ -43,7 +45,17 @@ pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, childre
         kernel_hazard: plan::hazards::of_kernel(&release).or_else(|| mechanism.and_then(plan::hazards::of_mechanism)),
         children,
         keeps_accesses: false,
+        stubs: false,
     }
+}
+
+/// How far the stubs of a command may reach; `None`, with a word on why, where it can have none.
+pub fn stub_reach(wanted: Option<Reach>, command: &[OsString]) -> Option<Reach> {
+    let reach = wanted?;
+    stubs::check(command)
+        .inspect_err(|obstacle| eprintln!("rtrace: no stubs, so single-stepped functions stay dear: {obstacle}"))
+        .ok()
+        .map(|()| reach)
 }
 
 /// Plans the probes of a target.

@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use rtrace::command::{Waiting, shell_status};
+use rtrace::plan::{self, Plan};
 use rtrace::recorder::{Options, Subject};
-use rtrace::{plan as planning, target, watch};
+use rtrace::stubs::{Reach, Stubs};
+use rtrace::{target, watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
 use super::record::{
-    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers,
+    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers, stub_reach,
 };
 use super::{Outcome, message};
 
@@ -26,15 +28,19 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let watches = watch::of_command(&recording.watches, &options.selection.libraries, &options.command)?;
     let (counters, watches) = counters(recording, &options.selection, watches)?;
     let mechanism = mechanism()?;
-    let plan_options = planning::Options {
+    let plan_options = plan::Options {
         keeps_accesses: !watches.watches.is_empty(),
         ..plan_options(&options.selection, Some(mechanism), recording.follow(true))
     };
-    let plan = plan(target, &plan_options);
+    let reach = stub_reach(options.stubs.reach, &options.command);
+    let plan = plan(target, &plan::Options { stubs: reach.is_some(), ..plan_options.clone() });
+    let stubs = reach.and_then(|reach| write_stubs(&plan, reach));
     let samplers = samplers(recording, &counters, &watches)?;
 
     let name = program(options);
-    let waiting = Waiting::spawn(&options.command).with_context(|| format!("failed to run `{name}`"))?;
+    let environment = stubs.as_ref().map(Stubs::environment);
+    let waiting =
+        Waiting::spawn(&options.command, environment.as_deref()).with_context(|| format!("failed to run `{name}`"))?;
     let pid = waiting.pid();
     let stop = Arc::new(AtomicBool::new(false));
     let signals = Interrupts::handle(pid, Arc::clone(&stop))?;
@@ -54,6 +60,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             duration: recording.duration,
             counters: &counters,
             watches: &watches,
+            stubs: stubs.as_ref(),
         },
         samplers,
         directory: &directory,
@@ -80,6 +87,24 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         (_, Some(status)) => Outcome::Command(status),
         (_, None) => Outcome::Command(128 + SIGINT as u8),
     })
+}
+
+/// The stubs of a plan on disk; `None`, with a word on why, where there are none.
+fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
+    let written = Stubs::write(plan, reach);
+    let reason = match &written {
+        Ok(Some(_)) => None,
+        Ok(None) => Some("no function needs one, or none can have one".to_owned()),
+        Err(error) => Some(format!("no folder for temporary files takes a library that every user can load: {error}")),
+    };
+    match reason {
+        Some(reason) => eprintln!("rtrace: no stubs: {reason}"),
+        None if plan.hazards.programs.is_some() => {
+            eprintln!("rtrace: programs that the command runs have no stubs: their calls are recorded, and cost more");
+        }
+        None => {}
+    }
+    written.ok().flatten()
 }
 
 fn program(options: &Run) -> String {

@@ -12,6 +12,7 @@ use super::entries::{self, Entries};
 use super::exits::{self, FunctionCode};
 use super::instruction::Handling;
 use super::recursion::Recursion;
+use super::stub;
 use super::text::Text;
 use super::{
     Choice, Condition, EntrySite, Exit, ExitSite, Hazards, LibrarySource, Options, Pattern, PlannedRegion, Refusal,
@@ -83,13 +84,35 @@ impl<'a> Planner<'a> {
                 Ok(entry) => {
                     let id = RegionId(first.0 + regions.len() as u32);
                     let region = self.region(id, candidate, file_offset, exit.policy(), entry.cost);
-                    regions.push(PlannedRegion { region, entry, exit, choice });
+                    regions.push(PlannedRegion { region, entry, exit, choice, stub: None });
                 }
                 Err(reason) => self.refuse(candidate.name, reason),
             }
         }
         separate(&mut regions);
+        if self.options.stubs {
+            self.add_stubs(&mut regions);
+        }
         (regions, self.refused)
+    }
+
+    /// Gives stubs to the functions that must be single-stepped. The program's own functions are not
+    /// called through the dynamic linker.
+    fn add_stubs(&self, regions: &mut [PlannedRegion]) {
+        let image = &self.source.image;
+        let stepped = regions.iter_mut().filter(|planned| planned.entry.cost == SiteCost::SingleStep);
+        for planned in stepped {
+            let addresses = image.address(planned.region.file_offset).zip(image.address(planned.entry.file_offset));
+            planned.stub = addresses.map(|(entry, site)| match image.is_executable() {
+                true => Err("it is the program's own, and not called through the dynamic linker"),
+                false => stub::of(&self.text, entry, site),
+            });
+        }
+        let functions = regions.iter().filter_map(|planned| Some(planned.stub()?.address)).collect();
+        let reached = stub::reached_directly(&self.text, &functions);
+        for stub in regions.iter_mut().filter_map(|planned| planned.stub.as_mut()?.as_mut().ok()) {
+            stub.has_other_callers = reached.contains(&stub.address);
+        }
     }
 
     fn refuse(&mut self, name: String, reason: impl Into<String>) {
@@ -263,6 +286,7 @@ impl<'a> Planner<'a> {
             size: candidate.size,
             exit,
             single_stepped: entry_cost == SiteCost::SingleStep,
+            stub: false,
         }
     }
 }
