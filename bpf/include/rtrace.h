@@ -35,6 +35,7 @@ enum rt_limit {
 	RT_SIGHTED_REGISTERS = 6, /* those that a callee saves: rbx, rbp, r12 to r15 */
 	RT_SIGHTED_STACK = 12, /* words above the return address */
 	RT_SIGHTED = 18, /* both */
+	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
 };
 
 /* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
@@ -81,7 +82,9 @@ enum rt_loss {
 	RT_LOSS_TOO_MANY_LOCATIONS = 3,
 	RT_LOSS_EVENT = 4,
 	RT_LOSS_TOO_MANY_PATHS = 5,
-	RT_LOSSES = 6,
+	RT_LOSS_ACCESS = 6, /* an access to a watched variable was not counted */
+	RT_LOSS_VALUE = 7, /* the value of one was not recorded */
+	RT_LOSSES = 8,
 };
 
 /* One finished call: complete by itself. Times in ns of CLOCK_MONOTONIC. */
@@ -163,15 +166,26 @@ struct rt_reading {
 	u64 child; /* part of it counted in traced callees */
 };
 
+/* What one counter counted in all calls of a call path, folded; a path has one of each counter. */
+struct rt_count_sum {
+	u64 inclusive;
+	u64 exclusive; /* the same without traced callees */
+};
+
+struct rt_path_counts {
+	struct rt_count_sum sum[RT_COUNTERS];
+};
+
 /* Where a counter is read. */
 enum rt_count {
 	RT_COUNT_EVENT = 0, /* a performance event of each CPU */
 	RT_COUNT_CPU_TIME = 1, /* ns on a CPU */
-	RT_COUNT_PAGE_FAULTS = 2, /* this and all that follow: what the kernel counts for a task */
+	RT_COUNT_PAGE_FAULTS = 2, /* this and those up to the migrations: what the kernel counts for a task */
 	RT_COUNT_MINOR_FAULTS = 3,
 	RT_COUNT_MAJOR_FAULTS = 4,
 	RT_COUNT_CONTEXT_SWITCHES = 5,
 	RT_COUNT_MIGRATIONS = 6,
+	RT_COUNT_ACCESSES = 7, /* accesses to a variable, as a breakpoint in the hardware tells */
 };
 
 /* Value of the table of traced processes. */
@@ -196,6 +210,14 @@ struct rt_event {
 	u32 pid;
 	u32 tid;
 	u32 value; /* fork: the child's pid; exit: the wait status; thread end: its location */
+};
+
+/* What a watched variable held after a write. */
+struct rt_access {
+	u64 time;
+	u64 value; /* its bytes, the others are 0 */
+	u32 tid;
+	u32 watch;
 };
 
 /* One thread lifetime, keyed by its location id. */
@@ -232,9 +254,11 @@ struct rt_open_call {
 _Static_assert(sizeof(struct rt_call) == 56, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
+_Static_assert(sizeof(struct rt_access) == 24, "record of an access");
 _Static_assert(sizeof(struct rt_location) == 56, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
 _Static_assert(sizeof(struct rt_open_call) == 64, "open call");
+_Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_state) == 16, "state of a region");
 _Static_assert(sizeof(struct rt_counted_key) == 16, "key of counted calls");

@@ -69,6 +69,8 @@ static __always_inline u64 count_now(struct task_struct *task, struct rt_counted
 		return counted->total[i] + (now > counted->came_at ? now - counted->came_at : 0);
 	case RT_COUNT_EVENT:
 		return counted->total[i] + since_it_came(counted, i);
+	case RT_COUNT_ACCESSES:
+		return counted->total[i];
 	default:
 		return count_of_task(task, counter_sources[i]);
 	}

@@ -44,10 +44,29 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
 }
 
+/* What a call counted, to the sums of its path. */
+static __noinline void fold_counts(u32 id, const struct rt_counted *counted)
+{
+	struct rt_path_counts *counts = bpf_map_lookup_elem(&path_counts, &id);
+	u64 inclusive, child;
+	u32 i;
+
+	if (!counts || !counted)
+		return;
+	rt_for_counters(i) {
+		inclusive = counted->readings[i].inclusive;
+		child = counted->readings[i].child;
+		counts->sum[i].inclusive += inclusive;
+		counts->sum[i].exclusive += inclusive > child ? inclusive - child : 0;
+	}
+}
+
 static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
 {
 	if (profiled)
 		fold_call(frame->path, frame->region, duration, frame->child, ending);
+	if (profiled && rt_counters)
+		fold_counts(frame->path, hit->counted);
 	if (!is_written(frame, duration, ending))
 		return 0;
 	write_call(hit, frame, duration, ending);

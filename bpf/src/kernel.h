@@ -55,6 +55,13 @@ struct bpf_perf_event_value {
 	u64 running;
 };
 
+/* What a program of a performance event is given; the kernel translates accesses to it. */
+struct bpf_perf_event_data {
+	struct pt_regs regs;
+	u64 sample_period;
+	u64 addr;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct xol_area {
@@ -109,6 +116,15 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct thread_struct thread;
 	char comm[RT_COMM_LEN];
+};
+
+struct perf_event {
+	struct perf_event *parent;
+};
+
+/* What the kernel has in place of struct bpf_perf_event_data. */
+struct bpf_perf_event_data_kern {
+	struct perf_event *event;
 };
 
 struct seq_file;

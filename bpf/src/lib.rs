@@ -16,6 +16,7 @@ mod programs;
 mod reader;
 mod self_test;
 mod skeleton;
+mod watch;
 pub mod wire;
 
 #[cfg(test)]
@@ -35,6 +36,6 @@ pub use floor::attach_nothing;
 pub use governed::Counted;
 pub use nops::{Nops, nops};
 pub use profile::ProfileOptions;
-pub use programs::{Counter, LoadOptions, MAX_COUNTERS, Mechanism, OpenThread, Programs, online_cpus};
+pub use programs::{Counter, LoadOptions, MAX_COUNTERS, MAX_WATCHES, Mechanism, OpenThread, Programs, online_cpus};
 pub use reader::{Reader, Records};
 pub use self_test::{Abilities, best_mechanism, probe};

@@ -4,6 +4,7 @@
 #define RTRACE_LIFECYCLE_H
 
 #include "hit.bpf.h"
+#include "watch.bpf.h"
 
 static __always_inline void on_fork(struct task_struct *parent, struct task_struct *child)
 {
@@ -48,6 +49,7 @@ static __always_inline void on_exec(struct task_struct *task)
 		return;
 	*state = *state == RT_TRACED_FROM_EXEC ? RT_TRACED : RT_TRACED_UNHOOKED;
 	thread = abandon_calls(bpf_get_current_task_btf());
+	forget_watchers(bpf_get_current_task_btf());
 	if (thread)
 		thread->unhooked = *state == RT_TRACED_UNHOOKED;
 	emit_event(RT_EVENT_EXEC, pid, task->pid, 0);

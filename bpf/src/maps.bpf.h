@@ -10,6 +10,11 @@ const volatile bool follow_children;
 const volatile u32 rt_counters;
 const volatile u32 counter_sources[RT_COUNTERS]; /* enum rt_count */
 
+/* Counters of this place and after are of watched variables. */
+const volatile u32 first_watch;
+const volatile u32 watch_sizes[RT_WATCHES]; /* bytes: 1, 2, 4 or 8 */
+const volatile bool watch_values[RT_WATCHES]; /* whether values are recorded */
+
 /* Whether calls are folded by call path. */
 const volatile bool profiled;
 
@@ -37,6 +42,9 @@ u32 last_location;
 u32 last_path;
 /* How often a counter could not be read, or had not run all the time that it was wanted. */
 volatile u64 estimates[RT_COUNTERS];
+
+/* How often each watched variable was seen to be accessed, by whatever thread. */
+volatile u64 accesses_seen[RT_WATCHES];
 
 /* Process ids that are traced, with an enum rt_traced. */
 struct {
@@ -175,6 +183,14 @@ struct {
 	__type(value, struct rt_path);
 } paths SEC(".maps");
 
+/* By path id, where calls are counted, too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_path_counts);
+} path_counts SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -207,5 +223,28 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } events SEC(".maps");
+
+/* The performance event by which a thread reports its accesses to a variable, or its parent. */
+struct watcher {
+	u64 address; /* of the variable */
+	u64 event;
+};
+
+struct watchers {
+	struct watcher of[RT_WATCHES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct watchers);
+} watching SEC(".maps");
+
+/* Its size is set before loading where values are recorded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} accesses SEC(".maps");
 
 #endif

@@ -3,10 +3,10 @@
 //! Each entry of the table has one writer, its thread, so it can be read at any time; what is read
 //! while the thread runs may lack its last call in some of the sums.
 
-use libbpf_rs::{MapCore as _, MapFlags};
+use libbpf_rs::{MapCore, MapFlags};
 
 use crate::skeleton::rtrace::OpenRtraceSkel;
-use crate::wire::{self, PathKey, PathRecord, bytes_of};
+use crate::wire::{self, PathCounts, PathKey, PathRecord, bytes_of};
 use crate::{Error, Programs};
 
 /// Regions whose calls can be folded apart from the others'. Eight bytes each.
@@ -27,12 +27,15 @@ pub struct ProfileOptions {
 }
 
 impl ProfileOptions {
-    pub(crate) fn configure(&self, open: &mut OpenRtraceSkel) -> libbpf_rs::Result<()> {
+    pub(crate) fn configure(&self, open: &mut OpenRtraceSkel, is_counted: bool) -> libbpf_rs::Result<()> {
         let data = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         data.profiled = true;
         data.written_from = self.written_from.unwrap_or(u64::MAX);
         // The first entry of the table is not in use.
         open.maps.paths.set_max_entries(self.max_paths.saturating_add(1))?;
+        if is_counted {
+            open.maps.path_counts.set_max_entries(self.max_paths.saturating_add(1))?;
+        }
         open.maps.levels.set_max_entries(LEVELS)?;
         open.maps.path_ids.set_max_entries(self.max_paths)?;
         open.maps.free_paths.set_max_entries(self.max_paths)
@@ -52,24 +55,27 @@ impl Programs {
         updated.map_err(Error::kernel("set the level of a region"))
     }
 
-    /// All call paths with their ids; ids are used again once [forgotten](Programs::forget_path).
+    /// All call paths with their ids, and what their calls counted; ids are used again once [forgotten](Programs::forget_path).
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].
-    pub fn paths(&self) -> Result<Vec<(u32, PathRecord)>, Error> {
+    pub fn paths(&self) -> Result<Vec<(u32, PathRecord, PathCounts)>, Error> {
         let used = self.paths_used();
         if used == 0 {
             return Ok(Vec::new());
         }
-        let map = &self.skel.maps.paths;
-        let entries = map
-            .lookup_batch(BATCH.min(map.max_entries()), MapFlags::ANY, MapFlags::ANY)
-            .map_err(Error::kernel("read the call paths"))?;
+        let maps = &self.skel.maps;
+        let mut counts = Vec::new();
+        if self.counters() > 0 {
+            for (_, (_, value)) in (0..=used).zip(all_of(&maps.path_counts)?) {
+                counts.push(wire::decode(&value)?);
+            }
+        }
         let mut paths = Vec::new();
-        for (id, (_, value)) in (0..=used).zip(entries) {
+        for (id, (_, value)) in (0..=used).zip(all_of(&maps.paths)?) {
             let path: PathRecord = wire::decode(&value)?;
             if path.location != 0 {
-                paths.push((id, path));
+                paths.push((id, path, counts.get(id as usize).copied().unwrap_or_default()));
             }
         }
         Ok(paths)
@@ -85,7 +91,17 @@ impl Programs {
         let key = PathKey { location: path.location, parent: path.parent, region: path.region };
         let empty = PathRecord::default();
         maps.path_ids.delete(bytes_of(&key)).map_err(error)?;
+        if self.counters() > 0 {
+            let nothing = PathCounts::default();
+            maps.path_counts.update(&id.to_ne_bytes(), bytes_of(&nothing), MapFlags::ANY).map_err(error)?;
+        }
         maps.paths.update(&id.to_ne_bytes(), bytes_of(&empty), MapFlags::ANY).map_err(error)?;
         maps.free_paths.update(&[], &id.to_ne_bytes(), MapFlags::ANY).map_err(error)
     }
+}
+
+/// The entries of an array, in order.
+fn all_of<M: MapCore>(map: &M) -> Result<impl Iterator<Item = (Vec<u8>, Vec<u8>)>, Error> {
+    map.lookup_batch(BATCH.min(map.max_entries()), MapFlags::ANY, MapFlags::ANY)
+        .map_err(Error::kernel("read the call paths"))
 }

@@ -15,6 +15,7 @@ use crate::Error;
 use crate::governed;
 use crate::profile::ProfileOptions;
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
+use crate::watch;
 use crate::wire::{
     self, CountCode, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ReadingRecord, TracedCode,
 };
@@ -47,6 +48,9 @@ impl Mechanism {
 /// Counters that a recording may have.
 pub const MAX_COUNTERS: usize = Limit::RT_COUNTERS.0 as usize;
 
+/// Variables that a recording may watch.
+pub const MAX_WATCHES: usize = Limit::RT_WATCHES.0 as usize;
+
 /// Where a counter is read at each enter and exit.
 #[derive(Debug)]
 pub enum Counter {
@@ -54,6 +58,14 @@ pub enum Counter {
     Event(Vec<(u32, OwnedFd)>),
     /// What the kernel knows of a thread without an event.
     Kernel(CountCode),
+    /// Accesses to a variable, [`MAX_WATCHES`] at the most, behind all other counters; see
+    /// [`Programs::watch`].
+    Accesses {
+        /// The variable's size in bytes: 1, 2, 4 or 8.
+        size: u8,
+        /// Whether its value after each access is recorded; the accesses must be writes then.
+        values: bool,
+    },
 }
 
 impl Counter {
@@ -61,6 +73,7 @@ impl Counter {
         match self {
             Counter::Event(_) => CountCode::RT_COUNT_EVENT,
             Counter::Kernel(code) => *code,
+            Counter::Accesses { .. } => CountCode::RT_COUNT_ACCESSES,
         }
     }
 }
@@ -112,6 +125,7 @@ pub(crate) struct Shared {
     exits_without_enter: &'static AtomicU64,
     last_path: &'static AtomicU32,
     estimates: [&'static AtomicU64; MAX_COUNTERS],
+    accesses_seen: [&'static AtomicU64; MAX_WATCHES],
 }
 
 impl Shared {
@@ -127,6 +141,7 @@ impl Shared {
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 last_path: AtomicU32::from_ptr(&raw mut bss.last_path),
                 estimates: bss.estimates.each_mut().map(|count| AtomicU64::from_ptr(count)),
+                accesses_seen: bss.accesses_seen.each_mut().map(|count| AtomicU64::from_ptr(count)),
             }
         }
     }
@@ -146,7 +161,7 @@ impl Programs {
         let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
         select_programs(&mut open, options.mechanism);
         if let Some(profile) = &options.profile {
-            profile.configure(&mut open).map_err(load_error)?;
+            profile.configure(&mut open, !options.counters.is_empty()).map_err(load_error)?;
         }
         if options.is_governed {
             governed::configure(&mut open).map_err(load_error)?;
@@ -157,6 +172,7 @@ impl Programs {
         for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
             *source = counter.code().0;
         }
+        watch::configure(&mut open, options.counters).map_err(load_error)?;
         let counts_per_cpu =
             |counter: &Counter| matches!(counter.code(), CountCode::RT_COUNT_EVENT | CountCode::RT_COUNT_CPU_TIME);
         let needs_switches = options.counters.iter().any(counts_per_cpu);
@@ -283,6 +299,12 @@ impl Programs {
         Ok(losses)
     }
 
+    /// How often the variable at this place among the watched ones was seen to be accessed, by any
+    /// thread, whether it counted or not.
+    pub fn accesses_seen(&self, watch: usize) -> u64 {
+        self.shared.accesses_seen.get(watch).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
     /// Number of entries of the table of call paths that are or were in use.
     pub(crate) fn paths_used(&self) -> u32 {
         self.shared.last_path.load(Ordering::Relaxed)
@@ -401,18 +423,23 @@ mod tests {
         let codes = (1..=6).map(CountCode);
         let kernel = codes.cycle().take(MAX_COUNTERS).map(Counter::Kernel);
         let events = std::iter::repeat_with(|| Counter::Event(Vec::new())).take(MAX_COUNTERS);
-        let counters = [Vec::new(), kernel.collect(), events.collect()];
-        for (counters, is_governed) in counters.iter().flat_map(|counters| [(counters, false), (counters, true)]) {
-            let options = LoadOptions {
-                mechanism,
-                ring_bytes: 4096,
-                follow_children: false,
-                profile: None,
-                counters,
-                is_governed,
-            };
-            let loaded = Programs::load(&options).map(|programs| programs.counters());
-            assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
+        let variables = std::iter::repeat_with(|| Counter::Accesses { size: 8, values: true }).take(MAX_WATCHES);
+        let mixed = [Counter::Kernel(CountCode::RT_COUNT_CPU_TIME), Counter::Event(Vec::new())];
+        let mixed = mixed.into_iter().chain(variables);
+        let folding = Some(ProfileOptions { max_paths: 16, written_from: Some(1) });
+        for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
+            for (profile, is_governed) in [(None, false), (folding, false), (None, true), (folding, true)] {
+                let options = LoadOptions {
+                    mechanism,
+                    ring_bytes: 4096,
+                    follow_children: false,
+                    profile,
+                    counters: &counters,
+                    is_governed,
+                };
+                let loaded = Programs::load(&options).map(|programs| programs.counters());
+                assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
+            }
         }
     }
 

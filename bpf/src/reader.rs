@@ -6,9 +6,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
-use crate::wire::{self, CallRecord, EventRecord, ReadingRecord};
+use crate::wire::{self, AccessRecord, CallRecord, EventRecord, ReadingRecord, Record};
 use crate::{Error, Programs};
 
 /// What the rings held.
@@ -20,6 +20,8 @@ pub struct Records {
     pub readings: Vec<ReadingRecord>,
     /// What happened beside them.
     pub events: Vec<EventRecord>,
+    /// What watched variables held after accesses.
+    pub accesses: Vec<AccessRecord>,
     /// Number of records that could not be understood.
     pub bad_records: u64,
 }
@@ -39,6 +41,7 @@ impl Records {
         self.calls.clear();
         self.readings.clear();
         self.events.clear();
+        self.accesses.clear();
         self.bad_records = 0;
     }
 }
@@ -47,6 +50,7 @@ impl Records {
 pub struct Reader<'a> {
     calls: RingBuffer<'a>,
     events: RingBuffer<'a>,
+    accesses: RingBuffer<'a>,
     pass: Rc<RefCell<Records>>,
 }
 
@@ -69,23 +73,35 @@ impl Programs {
             };
             calls.add(ring, take).map_err(error("map a ring of calls"))?;
         }
-        let mut events = RingBufferBuilder::new();
-        let event_pass = Rc::clone(&pass);
-        let take = move |bytes: &[u8]| {
-            let pass = &mut *event_pass.borrow_mut();
-            match wire::decode(bytes) {
-                Ok(event) => pass.events.push(event),
-                Err(_) => pass.bad_records += 1,
-            }
-            0
-        };
-        events.add(&self.skel.maps.events, take).map_err(error("map the ring of events"))?;
+        let events = single(&self.skel.maps.events, &pass, |pass| &mut pass.events);
+        let accesses = single(&self.skel.maps.accesses, &pass, |pass| &mut pass.accesses);
         Ok(Reader {
             calls: calls.build().map_err(error("map the rings of calls"))?,
-            events: events.build().map_err(error("map the ring of events"))?,
+            events: events.map_err(error("map the ring of events"))?,
+            accesses: accesses.map_err(error("map the ring of values"))?,
             pass,
         })
     }
+}
+
+/// A ring of records of one kind.
+fn single<'a, T: Record + 'a>(
+    ring: &'a dyn MapCore,
+    pass: &Rc<RefCell<Records>>,
+    place: fn(&mut Records) -> &mut Vec<T>,
+) -> libbpf_rs::Result<RingBuffer<'a>> {
+    let pass = Rc::clone(pass);
+    let take = move |bytes: &[u8]| {
+        let pass = &mut *pass.borrow_mut();
+        match wire::decode(bytes) {
+            Ok(record) => place(pass).push(record),
+            Err(_) => pass.bad_records += 1,
+        }
+        0
+    };
+    let mut builder = RingBufferBuilder::new();
+    builder.add(ring, take)?;
+    builder.build()
 }
 
 impl Reader<'_> {
@@ -96,6 +112,7 @@ impl Reader<'_> {
     pub fn read(&mut self, records: &mut Records) -> Result<(), Error> {
         records.clear();
         self.events.consume().map_err(Error::kernel("read the ring of events"))?;
+        self.accesses.consume().map_err(Error::kernel("read the ring of values"))?;
         self.calls.consume().map_err(Error::kernel("read the rings of calls"))?;
         std::mem::swap(records, &mut self.pass.borrow_mut());
         Ok(())

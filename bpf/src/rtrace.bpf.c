@@ -131,6 +131,20 @@ int BPF_PROG(rt_switch, bool preempt, struct task_struct *leaving, struct task_s
 	return 0;
 }
 
+/* One for each variable: which one it is must be known in threads that inherited the event, too. */
+#define WATCH(number)                                     \
+	SEC("perf_event")                                 \
+	int rt_access_##number(struct bpf_perf_event_data *ctx) \
+	{                                                 \
+		on_access(ctx, number);                   \
+		return 0;                                 \
+	}
+
+WATCH(0)
+WATCH(1)
+WATCH(2)
+WATCH(3)
+
 SEC("iter/task")
 int rt_open_calls(struct bpf_iter__task *ctx)
 {
@@ -157,4 +171,5 @@ struct {
 	enum rt_count count;
 	struct rt_reading reading;
 	struct rt_counted_key counted_key;
+	struct rt_access access;
 } unused_types SEC(".data.types");

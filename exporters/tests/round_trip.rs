@@ -7,7 +7,7 @@ use common::*;
 use proptest::prelude::*;
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Base, Batch, Call, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, Metric,
+    Base, Batch, Call, Count, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, Metric,
     MetricId, PathId, PathProfile, Reading, RegionId, Sample, Scope, Sink, Span, Summary, Timestamp,
 };
 
@@ -27,6 +27,8 @@ fn a_whole_recording() {
         event(2_004, EventKind::BlindWindow { library: "/l".into(), since: Timestamp(3) }),
         event(2_005, EventKind::Refused { library: "/l".into(), region: "f".into(), reason: "no \"way\"".into() }),
         event(2_006, EventKind::Estimated { metric: "cycles".into() }),
+        event(2_007, EventKind::Watched { variable: "v:w".into(), since: Timestamp(5) }),
+        event(2_007, EventKind::Unwatched { variable: "v:w".into(), reason: "r".into() }),
         event(2_007, EventKind::Plugin { command: "c".into(), problem: "p".into() }),
         event(2_008, EventKind::Loss(Loss { reason: LossReason::TooDeep, region: Some(RegionId(0)), count: 2 })),
         event(9_000, EventKind::Disarmed),
@@ -137,6 +139,7 @@ fn a_profile() {
         min: 4,
         max: 1 << 58,
         histogram,
+        counts: vec![Count { inclusive: 9, exclusive: 4 }, Count { inclusive: 1 << 60, exclusive: 0 }],
     };
     writer.profile(&[row(2, 1, 10), row(1, 7, 10)]).unwrap();
     writer.profile(&[row(1, 1, 10), row(1, 7, 11)]).unwrap();

@@ -162,6 +162,7 @@ fn calls_of_a_trace_that_folds_are_in_its_profile_alone() {
         min: 0,
         max: 0,
         histogram: [0; HISTOGRAM_BUCKETS],
+        counts: Vec::new(),
     };
     writer.profile(std::slice::from_ref(&path)).unwrap();
     writer.finish(&Summary { calls: 7, folded: 6, ..summary() }).unwrap();

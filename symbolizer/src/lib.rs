@@ -5,7 +5,7 @@
 //! without a bound that the input's own size sets. Names are returned as they are; whoever prints
 //! them escapes them.
 //!
-//! - [`Image`]: one x86-64 ELF file: its exported functions, unwind ranges and linkage
+//! - [`Image`]: one x86-64 ELF file: its exported functions, variables, unwind ranges and linkage
 //! - [`modules`]: what a live process maps
 //! - [`linker`]: what a program that does not run yet will load
 //! - [`select`]: library names as people type them
@@ -25,6 +25,7 @@ pub mod modules;
 pub mod select;
 mod slots;
 mod symtab;
+mod variables;
 
 pub use demangle::demangle;
 pub use error::Error;
@@ -32,3 +33,4 @@ pub use exports::{Exports, Function, Refused, RefusedReason, Symbol};
 pub use frames::FrameRange;
 pub use image::Image;
 pub use slots::Slot;
+pub use variables::Variable;

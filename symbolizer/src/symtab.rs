@@ -84,6 +84,10 @@ impl Entry<'_> {
         matches!(self.symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC)
     }
 
+    pub(crate) fn kind(self) -> elf::SymbolType {
+        self.symbol.st_type()
+    }
+
     pub(crate) fn is_ifunc(self) -> bool {
         self.symbol.st_type() == elf::STT_GNU_IFUNC
     }

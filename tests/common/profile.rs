@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Ending, LocationId, PathId, PathProfile, histogram_bucket};
+use rtrace_model::{Call, Count, Ending, LocationId, PathId, PathProfile, Reading, histogram_bucket};
 
 use super::recording::names;
 use super::tree::Paths;
@@ -73,17 +73,20 @@ fn full_names(trace: &Trace) -> HashMap<(LocationId, PathId), String> {
 /// Checks that the records of all calls, folded here, give the profile that was folded in the kernel.
 pub fn check_against_records(directory: &Path) {
     let trace = Trace::open(directory).unwrap_or_else(|error| panic!("{error}"));
-    let mut calls: Vec<Call> = trace.calls().flat_map(|batch| batch.unwrap().into_calls()).collect();
-    calls.sort_unstable_by_key(|call| (call.location, call.id));
+    let mut calls: Vec<(Call, Vec<Reading>)> = Vec::new();
+    for batch in trace.calls().map(Result::unwrap) {
+        calls.extend(batch.iter().enumerate().map(|(index, call)| (*call, batch.readings(index).to_vec())));
+    }
+    calls.sort_unstable_by_key(|(call, _)| (call.location, call.id));
     let ids: HashMap<_, _> =
         trace.profile().iter().map(|path| ((path.location, path.parent, path.region), path.path)).collect();
     let mut paths: HashMap<(LocationId, u64), PathId> = HashMap::new();
     let mut folded: HashMap<(LocationId, PathId), PathProfile> = HashMap::new();
-    for call in &calls {
+    for (call, readings) in &calls {
         let parent = (call.parent != 0).then(|| paths[&(call.location, call.parent)]);
         let id = ids[&(call.location, parent, call.region)];
         paths.insert((call.location, call.id), id);
-        fold(folded.entry((call.location, id)).or_insert_with(|| empty(call, id, parent)), call);
+        fold(folded.entry((call.location, id)).or_insert_with(|| empty(call, id, parent)), call, readings);
     }
     let stored: HashMap<_, _> = trace.profile().iter().map(|path| ((path.location, path.path), path.clone())).collect();
     assert_eq!(folded, stored);
@@ -106,11 +109,17 @@ fn empty(call: &Call, path: PathId, parent: Option<PathId>) -> PathProfile {
         min: 0,
         max: 0,
         histogram: [0; rtrace_model::HISTOGRAM_BUCKETS],
+        counts: Vec::new(),
     }
 }
 
-fn fold(path: &mut PathProfile, call: &Call) {
+fn fold(path: &mut PathProfile, call: &Call, readings: &[Reading]) {
     path.calls += 1;
+    path.counts.resize(readings.len(), Count::default());
+    for (count, reading) in path.counts.iter_mut().zip(readings) {
+        count.inclusive += reading.inclusive;
+        count.exclusive += reading.exclusive();
+    }
     match call.ending {
         Ending::Returned => {}
         Ending::Unwound => path.unwound += 1,

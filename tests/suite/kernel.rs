@@ -23,3 +23,4 @@ mod sinks;
 mod stubs;
 mod surroundings;
 mod threads;
+mod watch;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 #include "truth.h"
 
+volatile long noted;
+
 // Hides a value from the optimizer, so that calls stay calls.
 #define OPAQUE(value) ({ int opaque = (value); __asm__ volatile("" : "+r"(opaque)); opaque; })
 

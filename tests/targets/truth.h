@@ -7,6 +7,8 @@
 extern "C" {
 #endif
 
+extern volatile long noted; // written by programs, never by the functions
+
 int leaf(int n);		  // leaf
 int middle(int n);		  // middle(leaf*2)
 int outer(int n);		  // outer(middle(leaf*2) leaf)

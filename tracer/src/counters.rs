@@ -17,6 +17,7 @@ use rtrace_bpf::{Counter, MAX_COUNTERS};
 use rtrace_model::{Base, Metric, MetricId, Scope, Span};
 
 use crate::perf;
+use crate::watch::Watch;
 pub use error::Error;
 pub use survey::{Finding, Group, survey};
 
@@ -67,7 +68,7 @@ impl EventCode {
         attributes.__bindgen_anon_4.config2 = self.config2;
         attributes.set_exclude_user(self.exclude_user.into());
         attributes.set_exclude_kernel(self.exclude_kernel.into());
-        perf::open(attributes, Some(cpu))
+        perf::open(attributes, perf::Subject::Cpu(cpu))
     }
 }
 
@@ -110,6 +111,24 @@ pub fn open(names: &[String], cpus: &[u32]) -> Result<Counters, Error> {
         });
     }
     Ok(counters)
+}
+
+impl Counters {
+    /// Counts accesses to these variables, too.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`].
+    pub fn watch(&mut self, watches: &[Watch]) -> Result<(), Error> {
+        let count = self.sources.len() + watches.len();
+        if count > MAX_COUNTERS {
+            return Err(Error::TooMany { count });
+        }
+        for (id, watch) in (self.metrics.len()..).zip(watches) {
+            self.sources.push(watch.counter());
+            self.metrics.push(watch.metric(MetricId(u32::try_from(id).expect("there are few"))));
+        }
+        Ok(())
+    }
 }
 
 fn open_everywhere(name: &str, event: EventCode, cpus: &[u32]) -> Result<Vec<(u32, std::os::fd::OwnedFd)>, Error> {

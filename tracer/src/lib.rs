@@ -1,7 +1,8 @@
 //! rtrace: exact, live, out-of-process tracing of library calls on Linux.
 //!
 //! `target` finds what the user named, [`plan`] decides what is probed and how, [`attach`] places
-//! the probes, [`counters`] makes ready what is counted, [`source`] turns the kernel's records into calls, [`pipeline`] hands them to sinks;
+//! the probes, [`counters`] and [`watch`] make ready what is counted,
+//! [`source`] turns the kernel's records into calls, [`pipeline`] hands them to sinks;
 //! [`recorder`] is the order in which this happens. The binary adds the command line.
 
 pub mod attach;
@@ -27,3 +28,4 @@ pub mod sampling;
 pub mod source;
 pub mod stubs;
 pub mod target;
+pub mod watch;

@@ -36,6 +36,8 @@ pub struct Newcomer {
 /// Knows which libraries are wanted and which are known.
 pub struct Newcomers {
     patterns: Vec<String>,
+    /// Whether every mapping of the processes is told.
+    tells_mappings: bool,
     options: plan::Options,
     known: HashSet<(u64, u64)>,
     next_library: LibraryId,
@@ -43,11 +45,13 @@ pub struct Newcomers {
 }
 
 impl Newcomers {
-    /// Whatever the patterns name and `plan` does not have yet.
-    pub fn beyond(plan: &Plan, patterns: &[String], options: plan::Options) -> Newcomers {
+    /// Whatever the patterns name and `plan` does not have yet; `tells_mappings`: all that is mapped
+    /// executable is [told](Watch::mapped), too.
+    pub fn beyond(plan: &Plan, patterns: &[String], options: plan::Options, tells_mappings: bool) -> Newcomers {
         let regions: usize = plan.libraries.iter().map(|library| library.regions.len()).sum();
         Newcomers {
             patterns: patterns.to_vec(),
+            tells_mappings,
             options,
             known: plan.libraries.iter().map(|library| (library.library.device, library.library.inode)).collect(),
             next_library: LibraryId(plan.libraries.len() as u32),
@@ -63,9 +67,10 @@ impl Newcomers {
         let mappings = Mappings::open(&rtrace_bpf::online_cpus().map_err(io::Error::other)?)?;
         let (found, receiver) = unbounded();
         let (processes, changes) = unbounded();
+        let (mapping, mapped) = unbounded();
         let pids = pids.to_vec();
-        scope.spawn(move || self.look_until_closed(pids, mappings, &changes, &found));
-        Ok(Watch { found: receiver, processes })
+        scope.spawn(move || self.look_until_closed(pids, mappings, &changes, &found, &mapping));
+        Ok(Watch { found: receiver, mapped, processes })
     }
 
     fn look_until_closed(
@@ -74,6 +79,7 @@ impl Newcomers {
         mut mappings: Mappings,
         changes: &Receiver<Vec<u32>>,
         found: &Sender<Newcomer>,
+        mapped: &Sender<(u32, Timestamp)>,
     ) {
         // What was loaded after the plan was made and before the kernel was listened to.
         let mut looked = host::now();
@@ -89,13 +95,17 @@ impl Newcomers {
             let (seen, lost) = mappings.read();
             if lost > 0 {
                 self.look(&pids, looked, found);
+                self.tell_mapped(pids.iter().map(|&pid| (pid, looked)), mapped);
             }
             looked = now;
-            waiting.extend(seen.into_iter().filter(|mapping| self.is_named(mapping)));
+            waiting.extend(seen.into_iter().filter(|mapping| self.tells_mappings || self.is_named(mapping)));
             waiting.retain(|mapping: &Mapping| {
                 if pids.contains(&mapping.pid) {
-                    let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
-                    self.tell(target, mapping.time, found);
+                    if self.is_named(mapping) {
+                        let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
+                        self.tell(target, mapping.time, found);
+                    }
+                    self.tell_mapped([(mapping.pid, mapping.time)], mapped);
                     return false;
                 }
                 now.since(mapping.time) < UNTIL_KNOWN_NS
@@ -113,6 +123,12 @@ impl Newcomers {
         self.patterns.iter().any(|pattern| select::matches(pattern, &mapping.path))
     }
 
+    fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, mapped: &Sender<(u32, Timestamp)>) {
+        // As with newcomers, nobody may listen any more.
+        let mut mappings = mappings.into_iter().take_while(|_| self.tells_mappings);
+        let _ = mappings.try_for_each(|mapping| mapped.send(mapping));
+    }
+
     fn tell(&mut self, target: Target, since: Timestamp, found: &Sender<Newcomer>) {
         if target.libraries.is_empty() {
             return;
@@ -128,6 +144,7 @@ impl Newcomers {
 /// The recorder's end of the thread that looks.
 pub struct Watch {
     found: Receiver<Newcomer>,
+    mapped: Receiver<(u32, Timestamp)>,
     processes: Sender<Vec<u32>>,
 }
 
@@ -135,6 +152,11 @@ impl Watch {
     /// What was found since the last call.
     pub fn found(&self) -> impl Iterator<Item = Newcomer> {
         self.found.try_iter()
+    }
+
+    /// Which processes have mapped something since the last call, and when.
+    pub fn mapped(&self) -> impl Iterator<Item = (u32, Timestamp)> {
+        self.mapped.try_iter()
     }
 
     /// The processes to look at from now on.

@@ -7,15 +7,27 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 
 use perf_event_open_sys::bindings::{PERF_FLAG_FD_CLOEXEC, perf_event_attr};
 
-/// Opens an event of this thread (`cpu` is `None`), or of everybody on one CPU.
+/// Whose events are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Those of the calling thread.
+    Caller,
+    /// Those of a thread, by its id.
+    Thread(u32),
+    /// Those of everybody on one CPU.
+    Cpu(u32),
+}
+
+/// Opens an event.
 ///
 /// # Errors
 /// The kernel does not know the event, or does not permit it.
-pub fn open(mut attributes: perf_event_attr, cpu: Option<u32>) -> io::Result<OwnedFd> {
+pub fn open(mut attributes: perf_event_attr, subject: Subject) -> io::Result<OwnedFd> {
     attributes.size = u32::try_from(size_of::<perf_event_attr>()).expect("the structure is small");
-    let (pid, cpu) = match cpu {
-        None => (0, -1),
-        Some(cpu) => (-1, cpu.cast_signed()),
+    let (pid, cpu) = match subject {
+        Subject::Caller => (0, -1),
+        Subject::Thread(tid) => (tid.cast_signed(), -1),
+        Subject::Cpu(cpu) => (-1, cpu.cast_signed()),
     };
     let flags = u64::from(PERF_FLAG_FD_CLOEXEC);
     // SAFETY: the attributes outlive the call, and their size is set.

@@ -194,6 +194,8 @@ pub struct Options {
     pub kernel_hazard: Option<String>,
     /// Children are traced too, whatever programs they run.
     pub children: bool,
+    /// Accesses to variables are counted: none may come before the site of its call's enter.
+    pub keeps_accesses: bool,
     /// Stubs are made for functions that must be single-stepped.
     pub stubs: bool,
 }

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs, Scope};
-use rtrace_model::{CallCost, Definition, Event, EventKind, Header, MetricId, Percent, Region, Sink, Summary};
+use rtrace_model::{
+    CallCost, Definition, Event, EventKind, Header, MetricId, Percent, Region, Sink, Summary, Timestamp,
+};
 
 use self::governing::Governing;
 use self::notice::Notice;
@@ -29,8 +31,9 @@ use crate::pipeline::Pipeline;
 use crate::plan::{Pattern, Plan};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
-use crate::source::Source;
+use crate::source::{Change, Source};
 use crate::stubs::Stubs;
+use crate::watch::{self, Held, Watches, Watching};
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
 /// as a thread can fill in it.
@@ -81,6 +84,8 @@ pub struct Options<'a> {
     pub duration: Option<Duration>,
     /// What is counted on every call.
     pub counters: &'a Counters,
+    /// The variables that are watched, whose accesses are the last of the counters.
+    pub watches: &'a Watches,
     /// The stubs that the command gets; their sites are of the plan's regions.
     pub stubs: Option<&'a Stubs>,
 }
@@ -119,7 +124,8 @@ pub fn record(
     let calibration = Calibration::start(options.mechanism);
     let programs = Programs::load(&load)?;
     let Beside { newcomers, mut samplers } = beside;
-    let mut metrics: Vec<_> = options.counters.metrics.iter().chain(samplers.metrics()).cloned().collect();
+    let of_calls = options.counters.metrics.iter().chain(options.watches.metrics());
+    let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
     let (governing, inbox, outbox) = Governing::new(next_metric, options.subject.pids());
     let mut recording = Recording {
@@ -245,14 +251,19 @@ impl<'a> Recording<'a> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         let pids = self.options.subject.pids();
-        let Options { counters, profile, .. } = self.options;
-        let mut source = Source::new(self.programs, &counters.metrics, profile.is_some(), pipeline, pids)?;
+        let Options { counters, profile, watches, .. } = self.options;
+        let mut source = Source::new(self.programs, &counters.metrics, watches, profile.is_some(), pipeline, pids)?;
+        let mut watching = Watching::new(self.programs, watches, self.options.follow);
+        let held = self.begin_watching(&mut watching)?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
-        let released = armed();
+        let released = armed().and_then(|()| match held {
+            Some(held) => watching.begin_held(held).map_err(anyhow::Error::from),
+            None => Ok(()),
+        });
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
-        let read = self.read(pipeline, &mut source, watch, samplers, &|| {
+        let read = self.read(pipeline, &mut source, watch, &mut watching, samplers, &|| {
             released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
         });
         is_over.store(true, Ordering::Relaxed);
@@ -270,6 +281,9 @@ impl<'a> Recording<'a> {
         self.programs.disarm();
         let time = left.as_ref().map_or_else(host::now, |left| left.disarmed);
         pipeline.event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed });
+        for kind in watching.finish()? {
+            happened(pipeline, kind);
+        }
         left.into_iter().for_each(|left| detach(left.probes));
         if let Some(governing) = self.governing {
             governing.hear(pipeline, &mut source)?;
@@ -288,6 +302,7 @@ impl<'a> Recording<'a> {
         pipeline: &Pipeline,
         source: &mut Source<'_>,
         watch: &Watch,
+        watching: &mut Watching<'_>,
         samplers: &mut Samplers,
         is_over: &dyn Fn() -> bool,
     ) -> anyhow::Result<()> {
@@ -305,6 +320,7 @@ impl<'a> Recording<'a> {
             for newcomer in watch.found() {
                 self.join(pipeline, &newcomer)?;
             }
+            follow(pipeline, watching, source.changes(), watch.mapped());
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 pipeline.samples(samplers.sample(&source.living()));
@@ -332,6 +348,15 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
+    /// Watches the variables of running processes, or takes hold of the command that will have them.
+    fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
+        match self.options.subject {
+            Subject::Processes(pids) if watching.is_wanted() => watching.begin(pids).map(|()| None),
+            Subject::Command(pid) if watching.is_wanted() => Held::take(pid).map(Some).map_err(watch::Error::Hold),
+            _ => Ok(None),
+        }
+    }
+
     /// Places probes in libraries that were loaded meanwhile. What they were called until now is
     /// not on record.
     fn join(&mut self, pipeline: &Pipeline, newcomer: &Newcomer) -> anyhow::Result<()> {
@@ -343,6 +368,32 @@ impl<'a> Recording<'a> {
         }
         self.announce(pipeline, &newcomer.plan, attachment);
         Ok(())
+    }
+}
+
+/// Watches variables where the processes' memory has become another.
+fn follow(
+    pipeline: &Pipeline,
+    watching: &mut Watching<'_>,
+    changes: Vec<(u32, Timestamp, Change)>,
+    mapped: impl Iterator<Item = (u32, Timestamp)>,
+) {
+    if !watching.is_wanted() {
+        return;
+    }
+    let tell = |pid: u32, told: Vec<EventKind>| {
+        for kind in told {
+            pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
+        }
+    };
+    for (pid, time, change) in changes {
+        match change {
+            Change::Forked { child } => tell(child, watching.forked(pid, child, time)),
+            Change::Executed => tell(pid, watching.executed(pid, time)),
+        }
+    }
+    for (pid, time) in mapped {
+        tell(pid, watching.mapped(pid, time));
     }
 }
 

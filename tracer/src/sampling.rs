@@ -21,6 +21,7 @@ use crate::newcomers::Newcomers;
 use crate::plan::{self, Exit, Plan};
 use crate::recorder::{self, Beside, Subject};
 use crate::samples::Samplers;
+use crate::watch::Watches;
 
 /// Functions and threads are told apart; a row each.
 const MAX_ROWS: u32 = 1 << 16;
@@ -46,7 +47,7 @@ pub fn sample(plan: &Plan, pids: &[u32], mechanism: Mechanism, duration: Duratio
     let counting = enters_only(plan);
     let (sender, receiver) = channel();
     let sink = Count { pids: pids.to_vec(), rows: HashMap::new(), armed: None, disarmed: None, result: sender };
-    let counters = Counters::default();
+    let (counters, watches) = (Counters::default(), Watches::default());
     let options = recorder::Options {
         subject: Subject::Processes(pids),
         mechanism,
@@ -57,9 +58,10 @@ pub fn sample(plan: &Plan, pids: &[u32], mechanism: Mechanism, duration: Duratio
         duration: Some(duration),
         budget: None,
         counters: &counters,
+        watches: &watches,
         stubs: None,
     };
-    let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default());
+    let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default(), false);
     let beside = Beside { newcomers, samplers: Samplers::default() };
     recorder::record(&counting, &options, beside, vec![Box::new(sink)], &AtomicBool::new(false), || Ok(()))?;
     receiver.recv().context("failed to count calls: the processes have ended")

@@ -9,13 +9,13 @@ mod processes;
 use std::collections::{HashMap, HashSet};
 
 use rtrace_bpf::wire::{
-    CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION, ReadingRecord,
-    comm,
+    AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION,
+    ReadingRecord, comm,
 };
 use rtrace_bpf::{Error, Programs, Reader, Records};
 use rtrace_model::{
     Batch, Call, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason, Metric,
-    Reading, RegionId, Summary, Timestamp,
+    Reading, RegionId, Sample, Summary, Timestamp,
 };
 
 use self::open::OpenCalls;
@@ -24,9 +24,22 @@ use self::processes::Processes;
 use crate::governor::Ended;
 use crate::host;
 use crate::pipeline::Pipeline;
+use crate::watch::Watches;
 
 /// Calls handed to the sinks at a time, at the most.
 const BATCH: usize = 16 * 1024;
+
+/// What becomes of a process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A child has a copy of it.
+    Forked {
+        /// The child.
+        child: u32,
+    },
+    /// Another program has replaced it.
+    Executed,
+}
 
 /// A recording as it is read from the kernel.
 pub struct Source<'a> {
@@ -35,6 +48,7 @@ pub struct Source<'a> {
     reader: Reader<'a>,
     /// What is counted on every call.
     metrics: &'a [Metric],
+    watches: &'a Watches,
     records: Records,
     locations: HashMap<u32, Location>,
     processes: Processes,
@@ -43,6 +57,8 @@ pub struct Source<'a> {
     /// Metrics known to be estimates.
     estimated: HashSet<usize>,
     other_processes: bool,
+    /// With process and time.
+    changes: Vec<(u32, Timestamp, Change)>,
     /// Where calls are folded.
     paths: Option<Paths>,
     /// Threads that have ended of late.
@@ -60,6 +76,7 @@ impl<'a> Source<'a> {
     pub fn new(
         programs: &'a Programs,
         metrics: &'a [Metric],
+        watches: &'a Watches,
         is_folded: bool,
         pipeline: &'a Pipeline,
         pids: &[u32],
@@ -69,6 +86,7 @@ impl<'a> Source<'a> {
             pipeline,
             reader: programs.reader()?,
             metrics,
+            watches,
             records: Records::default(),
             locations: HashMap::new(),
             processes: Processes::default(),
@@ -76,7 +94,8 @@ impl<'a> Source<'a> {
             reported: HashMap::new(),
             estimated: HashSet::new(),
             other_processes: false,
-            paths: is_folded.then(Paths::default),
+            changes: Vec::new(),
+            paths: is_folded.then(|| Paths::new(metrics.len())),
             ended: Vec::new(),
             by_region: HashMap::new(),
             summary: Summary::default(),
@@ -128,6 +147,11 @@ impl<'a> Source<'a> {
         std::mem::take(&mut self.other_processes)
     }
 
+    /// What has become of processes since the last call, each with its id and the time.
+    pub fn changes(&mut self) -> Vec<(u32, Timestamp, Change)> {
+        std::mem::take(&mut self.changes)
+    }
+
     /// The processes that have not ended.
     pub fn living(&self) -> Vec<u32> {
         self.processes.living()
@@ -154,7 +178,12 @@ impl<'a> Source<'a> {
         for event in &records.events {
             self.happened(event)?;
         }
-        let count = records.calls.len() + records.events.len();
+        let samples: Vec<Sample> =
+            records.accesses.iter().filter_map(|access| sample_of(self.watches, access)).collect();
+        if !samples.is_empty() {
+            self.pipeline.samples(samples);
+        }
+        let count = records.calls.len() + records.events.len() + records.accesses.len();
         self.records = records;
         Ok(count)
     }
@@ -203,7 +232,7 @@ impl<'a> Source<'a> {
             self.discover(id)?;
             let open = OpenCalls::of(&thread, self.metrics.len(), end.monotonic);
             if let Some(known) = &mut self.paths {
-                open.with_paths().for_each(|(call, path)| known.add_open(path, call));
+                open.with_paths().for_each(|(call, readings, path)| known.add_open(path, call, readings));
             }
             self.hand_over(open.recorded());
             if let Some(location) = self.locations.get_mut(&id) {
@@ -278,10 +307,12 @@ impl<'a> Source<'a> {
         let kind = match event.kind {
             EventKindCode::RT_EVENT_FORK => {
                 self.other_processes = true;
+                self.changes.push((pid, time, Change::Forked { child: value }));
                 self.pipeline.define(Definition::Process(self.processes.forked(pid, value, time)));
                 EventKind::Fork { child: value }
             }
             EventKindCode::RT_EVENT_EXEC => {
+                self.changes.push((pid, time, Change::Executed));
                 let process = self.processes.executes(pid);
                 let executable = process.executable.clone();
                 self.pipeline.define(Definition::Process(process));
@@ -376,6 +407,12 @@ fn reading_of(record: &ReadingRecord) -> Reading {
     Reading { inclusive: record.inclusive, child: record.child }
 }
 
+/// The value of a watched variable, by the thread that accessed it.
+fn sample_of(watches: &Watches, access: &AccessRecord) -> Option<Sample> {
+    let (metric, value) = watches.value(access.watch as usize, access.value)?;
+    Some(Sample { metric, time: Timestamp(access.time), instance: access.tid, value })
+}
+
 fn location_of(id: u32, record: &LocationRecord) -> Location {
     let has_ended = record.end != 0;
     Location {
@@ -397,6 +434,8 @@ fn loss_of(key: &LossKey, count: u64) -> Loss {
         LossCode::RT_LOSS_TOO_MANY_LOCATIONS => LossReason::TooManyLocations,
         LossCode::RT_LOSS_EVENT => LossReason::EventLost,
         LossCode::RT_LOSS_TOO_MANY_PATHS => LossReason::TooManyPaths,
+        LossCode::RT_LOSS_ACCESS => LossReason::AccessUncounted,
+        LossCode::RT_LOSS_VALUE => LossReason::ValueLost,
         _ => LossReason::BadRecord,
     };
     Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }

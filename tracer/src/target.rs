@@ -19,7 +19,7 @@ use crate::perf::mappings::Mapping;
 use crate::plan::{Binding, Hazards, LibrarySource, hazards};
 
 /// The word that names the program itself instead of a library.
-const EXECUTABLE: &str = "exe";
+pub(crate) const EXECUTABLE: &str = "exe";
 
 /// What is to be traced.
 pub struct Target {
@@ -213,11 +213,7 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
 /// # Errors
 /// The command cannot be found, or a pattern names no library on this machine.
 pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, Error> {
-    let environment = Environment {
-        library_path: std::env::var_os("LD_LIBRARY_PATH"),
-        preload: std::env::var_os("LD_PRELOAD"),
-        path: std::env::var_os("PATH"),
-    };
+    let environment = environment();
     let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let executables = linker::resolve_command(&name, environment.path.as_deref())?;
 
@@ -255,6 +251,15 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         libraries.push(images.source(id, library, &path, &path, module)?);
     }
     Ok(Target { libraries, hazards })
+}
+
+/// What a command inherits from us that decides which files it loads.
+pub(crate) fn environment() -> Environment {
+    Environment {
+        library_path: std::env::var_os("LD_LIBRARY_PATH"),
+        preload: std::env::var_os("LD_PRELOAD"),
+        path: std::env::var_os("PATH"),
+    }
 }
 
 fn identity(path: &Path) -> Result<(u64, u64), Error> {

@@ -56,6 +56,7 @@ pub fn run(rounds: u32) -> Result<()> {
     };
     let start = Instant::now();
     let mut lines = bench.tight_loop()?;
+    lines.extend(bench.counters()?);
     for library in LIBRARIES {
         lines.extend(bench.library(library)?);
     }
@@ -124,6 +125,18 @@ for line in sys.stdin:
         zlib.adler32(zlib.decompress(packed))
     print('done', flush=True)";
 
+/// Kinds of counters, with some that every machine has.
+const COUNTERS: &[(&str, &str)] = &[
+    ("a counter that the kernel keeps for a thread", "page-faults"),
+    ("the time on a CPU", "task-clock"),
+    ("an event of each CPU", "cpu-clock"),
+    ("two events of each CPU", "cpu-clock,alignment-faults"),
+    (
+        "eight counters",
+        "task-clock,page-faults,minor-faults,major-faults,context-switches,cpu-migrations,cpu-clock,alignment-faults",
+    ),
+];
+
 struct Bench {
     tools: Tools,
     program: PathBuf,
@@ -141,6 +154,7 @@ impl Bench {
             libraries: vec!["exe".to_owned()],
             file: self.program.clone(),
             functions: vec!["pushes".to_owned()],
+            ..Selection::default()
         };
         let sites = self.entry_sites(pid, &selection)?;
         let (mut floor, mut peer, mut two, mut many) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -186,6 +200,39 @@ impl Bench {
             ),
             line("64 threads in a tight loop", "one thread", many, Some(1.1), String::new()),
         ])
+    }
+
+    /// What each kind of counter adds to a call.
+    fn counters(&self) -> Result<Vec<Line>> {
+        const CALLS: f64 = 200_000.0;
+        let mut subject = Subject::start(&mut Command::new(&self.program), "loop 1 200000\n")?;
+        let mut selection = Selection {
+            libraries: vec!["exe".to_owned()],
+            functions: vec!["pushes".to_owned()],
+            ..Selection::default()
+        };
+        let mut traced = |counters: &str| -> Result<f64> {
+            counters.clone_into(&mut selection.counters);
+            let rtrace = self.tools.rtrace(subject.pid(), &selection)?;
+            let time = subject.work()?;
+            self.tools.recorded(rtrace)?;
+            Ok(time / CALLS)
+        };
+        let mut added = vec![Vec::new(); COUNTERS.len()];
+        for _ in 0..self.rounds {
+            let without = traced("")?;
+            for (rounds, (_, names)) in added.iter_mut().zip(COUNTERS) {
+                rounds.push(traced(names)? - without);
+            }
+        }
+        let line = |(rounds, (what, names)): (Vec<f64>, &(&str, &str))| Line {
+            what: format!("added to a call by {what}"),
+            against: "a nanosecond",
+            ratios: Ratios(rounds),
+            goal: None,
+            remark: format!("`--counters {names}`"),
+        };
+        Ok(added.into_iter().zip(COUNTERS).map(line).collect())
     }
 
     /// The functions of a library in a program that uses it.

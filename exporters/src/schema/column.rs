@@ -197,6 +197,11 @@ impl<'a> Columns<'a> {
         Ok((0..lists.len()).map(|row| lists.value(row)).collect())
     }
 
+    /// A column of lists that the first traces of this version do not have: there, no rows.
+    pub(crate) fn added_lists(&self, name: &str) -> Result<Vec<ArrayRef>, ColumnError> {
+        if self.0.column_by_name(name).is_some() { self.lists(name) } else { Ok(Vec::new()) }
+    }
+
     /// A column of lists of texts.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<Vec<String>>, ColumnError> {
         let owned = |list: ArrayRef| {

@@ -6,7 +6,7 @@ use arrow_array::builder::{Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use rtrace_model::{HISTOGRAM_BUCKETS, LocationId, PathId, PathProfile, RegionId};
+use rtrace_model::{Count, HISTOGRAM_BUCKETS, LocationId, PathId, PathProfile, RegionId};
 
 use super::Row;
 use super::column::{self, ColumnError, Columns};
@@ -32,7 +32,9 @@ impl Row for PathProfile {
             ("open_ns", column::int64(paths().map(|path| path.open_time)), false),
             ("min_ns", column::int64(paths().map(|path| path.min)), false),
             ("max_ns", column::int64(paths().map(|path| path.max)), false),
-            ("histogram", histograms(paths().map(|path| &path.histogram)), false),
+            ("histogram", lists(paths().map(used_buckets)), false),
+            ("counts", lists(paths().map(|path| path.counts.iter().map(|count| count.inclusive))), false),
+            ("counts_exclusive", lists(paths().map(|path| path.counts.iter().map(|count| count.exclusive))), false),
         ])
     }
 
@@ -51,6 +53,8 @@ impl Row for PathProfile {
         let open_time = columns.int64("open_ns")?;
         let min = columns.int64("min_ns")?;
         let max = columns.int64("max_ns")?;
+        let inclusive_counts = columns.added_lists("counts")?;
+        let exclusive_counts = columns.added_lists("counts_exclusive")?;
         let path = |(row, list): (usize, ArrayRef)| {
             Ok(PathProfile {
                 location: LocationId(location[row]),
@@ -68,29 +72,45 @@ impl Row for PathProfile {
                 min: min[row],
                 max: max[row],
                 histogram: histogram(&list)?,
+                counts: match (inclusive_counts.get(row), exclusive_counts.get(row)) {
+                    (Some(inclusive), Some(exclusive)) => counts(inclusive, exclusive)?,
+                    _ => Vec::new(),
+                },
             })
         };
         columns.lists("histogram")?.into_iter().enumerate().map(path).collect()
     }
 }
 
-/// Lists that end with the last bucket that is not empty.
-fn histograms<'a>(values: impl Iterator<Item = &'a [u64; HISTOGRAM_BUCKETS]>) -> ArrayRef {
+/// The buckets up to the last one that is not empty.
+fn used_buckets(path: &PathProfile) -> impl Iterator<Item = u64> {
+    let used = path.histogram.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+    path.histogram[..used].iter().copied()
+}
+
+fn lists<L: IntoIterator<Item = u64>>(values: impl Iterator<Item = L>) -> ArrayRef {
     let mut lists = ListBuilder::new(Int64Builder::new());
-    for histogram in values {
-        let used = histogram.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
-        let counts = histogram[..used].iter().map(|&count| Some(i64::try_from(count).unwrap_or(i64::MAX)));
-        lists.append_value(counts);
+    for list in values {
+        lists.append_value(list.into_iter().map(|value| Some(i64::try_from(value).unwrap_or(i64::MAX))));
     }
     Arc::new(lists.finish())
 }
 
+fn numbers(column: &str, list: &ArrayRef) -> Result<Vec<u64>, ColumnError> {
+    let type_error = || ColumnError::Type { column: column.to_owned(), found: list.data_type().to_string() };
+    let numbers = list.as_primitive_opt::<Int64Type>().ok_or_else(type_error)?;
+    Ok(numbers.iter().flatten().map(|number| u64::try_from(number).unwrap_or(0)).collect())
+}
+
 fn histogram(list: &ArrayRef) -> Result<[u64; HISTOGRAM_BUCKETS], ColumnError> {
-    let type_error = || ColumnError::Type { column: "histogram".to_owned(), found: list.data_type().to_string() };
-    let counts = list.as_primitive_opt::<Int64Type>().ok_or_else(type_error)?;
     let mut histogram = [0; HISTOGRAM_BUCKETS];
-    for (bucket, count) in histogram.iter_mut().zip(counts.iter().flatten()) {
-        *bucket = u64::try_from(count).unwrap_or(0);
+    for (bucket, count) in histogram.iter_mut().zip(numbers("histogram", list)?) {
+        *bucket = count;
     }
     Ok(histogram)
+}
+
+fn counts(inclusive: &ArrayRef, exclusive: &ArrayRef) -> Result<Vec<Count>, ColumnError> {
+    let (inclusive, exclusive) = (numbers("counts", inclusive)?, numbers("counts_exclusive", exclusive)?);
+    Ok(inclusive.into_iter().zip(exclusive).map(|(inclusive, exclusive)| Count { inclusive, exclusive }).collect())
 }

@@ -89,6 +89,26 @@ fn times_are_those_of_the_records() {
     }
 }
 
+#[test]
+fn counts_are_those_of_the_records() {
+    let counters = "page-faults,context-switches,task-clock,cpu-clock";
+    for (program, scenario) in [("shapes", "nested"), ("threads", "parallel"), ("jumps", "long_jumps")] {
+        all_recorded(program, scenario).option("--counters").option(counters).run_folded(check_against_records);
+    }
+}
+
+#[test]
+fn counted_without_records() {
+    profiled("shapes", "nested").option("--counters").option("page-faults,task-clock").run_folded(|directory| {
+        has_no_records(directory);
+        let trace = Trace::open(directory).unwrap();
+        assert!(trace.profile().iter().all(|path| path.counts.len() == 2));
+        let on_cpu: u64 = trace.profile().iter().map(|path| path.counts[1].exclusive).sum();
+        let time: u64 = trace.profile().iter().map(|path| path.exclusive).sum();
+        assert!(on_cpu > 0 && on_cpu <= time, "{on_cpu} of {time}");
+    });
+}
+
 /// The rows of a report; of those by function, thread, library or process without the percentiles.
 fn report(directory: &Path, by: &str) -> Vec<Vec<String>> {
     let output = rtrace::command().arg("report").arg(directory).args(["--by", by, "--format", "csv"]).output().unwrap();

@@ -92,6 +92,20 @@ pub enum EventKind {
         /// By how much its time is longer, in percent, as estimated.
         percent: u32,
     },
+    /// A variable is watched in the process from here on, but could be accessed since an earlier time.
+    Watched {
+        /// The counter's name.
+        variable: String,
+        /// When the process had the variable.
+        since: Timestamp,
+    },
+    /// Accesses to a variable are not counted, in one process or, if none is named, at all.
+    Unwatched {
+        /// The counter's name.
+        variable: String,
+        /// Why.
+        reason: String,
+    },
     /// More calls or events are missing: their number since the last event of this reason and region.
     Loss(Loss),
 }
@@ -112,6 +126,8 @@ impl EventKind {
             EventKind::Plugin { .. } => "plugin",
             EventKind::Level { .. } => "level",
             EventKind::Slowdown { .. } => "slowdown",
+            EventKind::Watched { .. } => "watched",
+            EventKind::Unwatched { .. } => "unwatched",
             EventKind::Loss(_) => "loss",
         }
     }

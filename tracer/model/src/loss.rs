@@ -22,11 +22,15 @@ pub enum LossReason {
     EventLost,
     /// The table of call paths was full: the call is not in the profile.
     TooManyPaths,
+    /// An access to a watched variable was not counted.
+    AccessUncounted,
+    /// The value after an access to a watched variable was not recorded.
+    ValueLost,
 }
 
 impl LossReason {
     /// All reasons, the order is that of reports.
-    pub const ALL: [LossReason; 7] = [
+    pub const ALL: [LossReason; 9] = [
         LossReason::RingFull,
         LossReason::TooDeep,
         LossReason::NoMemory,
@@ -34,6 +38,8 @@ impl LossReason {
         LossReason::BadRecord,
         LossReason::EventLost,
         LossReason::TooManyPaths,
+        LossReason::AccessUncounted,
+        LossReason::ValueLost,
     ];
 
     /// The word used in columns and reports.
@@ -46,6 +52,8 @@ impl LossReason {
             LossReason::BadRecord => "bad record",
             LossReason::EventLost => "event lost",
             LossReason::TooManyPaths => "too many call paths",
+            LossReason::AccessUncounted => "access uncounted",
+            LossReason::ValueLost => "value lost",
         }
     }
 

@@ -12,6 +12,15 @@ pub const fn histogram_bucket(duration: u64) -> usize {
     if bucket < HISTOGRAM_BUCKETS { bucket } else { HISTOGRAM_BUCKETS - 1 }
 }
 
+/// What one metric counted in all calls of a call path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// The sum over the calls, in the metric's unit with its base and exponent.
+    pub inclusive: u64,
+    /// The same without traced callees.
+    pub exclusive: u64,
+}
+
 /// All calls of one call path on one location, folded. Times in nanoseconds.
 ///
 /// A recording that folds has all of its calls here, those with a record of their own, too.
@@ -47,4 +56,6 @@ pub struct PathProfile {
     pub max: u64,
     /// Timed calls by duration, see [`histogram_bucket`].
     pub histogram: [u64; HISTOGRAM_BUCKETS],
+    /// What the calls counted, by metric of scope `call`; empty where that is not known.
+    pub counts: Vec<Count>,
 }

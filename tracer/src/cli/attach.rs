@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use rtrace::recorder::{Options, Subject};
-use rtrace::target;
+use rtrace::{plan as planning, target, watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
@@ -23,9 +23,13 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     }
     let target = target::of_processes(&options.pids, &options.selection.libraries)?;
     let recording = &options.recording;
-    let counters = counters(recording)?;
+    let watches = watch::of_processes(&recording.watches, &options.selection.libraries, &options.pids)?;
+    let (counters, watches) = counters(recording, &options.selection, watches)?;
     let mechanism = mechanism()?;
-    let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(false));
+    let plan_options = planning::Options {
+        keeps_accesses: !watches.watches.is_empty(),
+        ..plan_options(&options.selection, Some(mechanism), recording.follow(false))
+    };
     let plan = plan(target, &plan_options);
     let pid = options.pids.first().copied().unwrap_or_default();
     let name = program(pid);
@@ -44,9 +48,10 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             duration: recording.duration,
             budget: recording.budget,
             counters: &counters,
+            watches: &watches,
             stubs: None,
         },
-        samplers: samplers(recording, &counters)?,
+        samplers: samplers(recording, &counters, &watches)?,
         directory: &directory,
         sinks: &recording.sinks,
         target: &describe(&name, &options.pids),

@@ -5,7 +5,7 @@
 use std::fmt::{self, Display};
 use std::io::{ErrorKind, Write};
 
-use rtrace::{counters, privilege, target};
+use rtrace::{counters, privilege, target, watch};
 use rtrace_model::escape;
 
 /// An error with the step that helps.
@@ -82,6 +82,7 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
             .or_else(|| cause.downcast_ref::<privilege::Error>()?.hint())
             .or_else(|| cause.downcast_ref::<target::Error>()?.hint())
             .or_else(|| cause.downcast_ref::<counters::Error>()?.hint())
+            .or_else(|| cause.downcast_ref::<watch::Error>()?.hint().map(str::to_owned))
     })
 }
 

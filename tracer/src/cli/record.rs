@@ -15,6 +15,7 @@ use rtrace::recorder;
 use rtrace::samples::Samplers;
 use rtrace::stubs::{self, Reach};
 use rtrace::target::Target;
+use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
 use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
@@ -44,6 +45,7 @@ pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, childre
         can_refuse_hooks: mechanism == Some(Mechanism::Session),
         kernel_hazard: plan::hazards::of_kernel(&release).or_else(|| mechanism.and_then(plan::hazards::of_mechanism)),
         children,
+        keeps_accesses: false,
         stubs: false,
     }
 }
@@ -67,14 +69,26 @@ pub fn mechanism() -> anyhow::Result<Mechanism> {
     rtrace_bpf::best_mechanism().map_err(anyhow::Error::msg).hint("rtrace doctor")
 }
 
-/// What is to be counted on every call, ready to be read.
-pub fn counters(recording: &Recording) -> anyhow::Result<Counters> {
-    Ok(counters::open(&recording.counters.0, &rtrace_bpf::online_cpus()?)?)
+/// What is to be counted on every call, ready to be read; of the variables among it the ids of their
+/// values follow.
+pub fn counters(
+    recording: &Recording,
+    selection: &Selection,
+    watches: Vec<Watch>,
+) -> anyhow::Result<(Counters, Watches)> {
+    let mut counters = counters::open(&recording.counters.0, &rtrace_bpf::online_cpus()?)?;
+    counters.watch(&watches)?;
+    let watches = Watches::new(watches, selection.libraries.clone(), metric_id(counters.metrics.len()));
+    Ok((counters, watches))
 }
 
-/// What measures beside the calls; ids of its metrics follow those of the counters.
-pub fn samplers(recording: &Recording, counters: &Counters) -> anyhow::Result<Samplers> {
-    let first = MetricId(u32::try_from(counters.metrics.len()).expect("counters are few"));
+fn metric_id(place: usize) -> MetricId {
+    MetricId(u32::try_from(place).expect("metrics are few"))
+}
+
+/// What measures beside the calls; ids of its metrics follow those of the counters and values.
+pub fn samplers(recording: &Recording, counters: &Counters, watches: &Watches) -> anyhow::Result<Samplers> {
+    let first = metric_id(counters.metrics.len() + watches.metrics().count());
     Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins)
         .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
 }
@@ -141,7 +155,8 @@ impl Session<'_> {
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;
         let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
-        let newcomers = Newcomers::beyond(self.plan, self.libraries, self.plan_options);
+        let newcomers =
+            Newcomers::beyond(self.plan, self.libraries, self.plan_options, !self.options.watches.watches.is_empty());
         let beside = recorder::Beside { newcomers, samplers: self.samplers };
         if !(self.live && consumers.is_empty() && rtrace_tui::is_possible()) {
             let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];

@@ -10,7 +10,7 @@ use rtrace::command::{Waiting, shell_status};
 use rtrace::plan::{self, Plan};
 use rtrace::recorder::{Options, Subject};
 use rtrace::stubs::{Reach, Stubs};
-use rtrace::target;
+use rtrace::{target, watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,13 +32,17 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         ))
         .hint("leave one of them out");
     }
-    let counters = counters(recording)?;
+    let watches = watch::of_command(&recording.watches, &options.selection.libraries, &options.command)?;
+    let (counters, watches) = counters(recording, &options.selection, watches)?;
     let mechanism = mechanism()?;
-    let plan_options = plan_options(&options.selection, Some(mechanism), recording.follow(true));
+    let plan_options = plan::Options {
+        keeps_accesses: !watches.watches.is_empty(),
+        ..plan_options(&options.selection, Some(mechanism), recording.follow(true))
+    };
     let reach = stub_reach(options.stubs.reach, &options.command);
     let plan = plan(target, &plan::Options { stubs: reach.is_some(), ..plan_options.clone() });
     let stubs = reach.and_then(|reach| write_stubs(&plan, reach));
-    let samplers = samplers(recording, &counters)?;
+    let samplers = samplers(recording, &counters, &watches)?;
 
     let name = program(options);
     let environment = stubs.as_ref().map(Stubs::environment);
@@ -63,6 +67,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             duration: recording.duration,
             budget: recording.budget,
             counters: &counters,
+            watches: &watches,
             stubs: stubs.as_ref(),
         },
         samplers,

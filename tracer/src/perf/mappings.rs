@@ -119,7 +119,7 @@ impl Ring {
         attributes.set_mmap2(1);
         attributes.set_sample_id_all(1);
         attributes.set_use_clockid(1);
-        let event = super::open(attributes, Some(cpu))?;
+        let event = super::open(attributes, super::Subject::Cpu(cpu))?;
         let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address that the kernel chooses.
         let pages = unsafe { mmap(ptr::null_mut(), PAGE_BYTES + RING_BYTES, flags.0, flags.1, event.as_fd(), 0)? };

@@ -42,6 +42,8 @@ pub struct Entries<'a> {
     pub emulated: Emulation,
     /// On this kernel a probe on a five-byte nop kills forked children.
     pub nop5_kills_children: bool,
+    /// No instruction before a site may access a variable.
+    pub keeps_accesses: bool,
     /// File offsets of the sites at which exits are seen.
     pub exits: HashSet<u64>,
 }
@@ -63,7 +65,7 @@ impl Entries<'_> {
     fn slide<'a>(&self, function: &Function<'a>) -> Option<Slide<'a>> {
         let Function { code, only_exit } = *function;
         let extent = self.text.extent(code.entry, code.size)?;
-        let line = line::from_entry(self.text, &extent);
+        let line = line::from_entry(self.text, &extent, self.keeps_accesses);
         let find = |handling| line.iter().copied().find(|&site| self.handling(site) == handling && !self.is_exit(site));
         let at_exit = only_exit.filter(|exit| line.contains(exit));
         let better = match self.handling(code.entry) {

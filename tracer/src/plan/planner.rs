@@ -167,6 +167,7 @@ impl<'a> Planner<'a> {
             text: &self.text,
             emulated: self.options.emulated,
             nop5_kills_children: self.options.nop5_kills_children,
+            keeps_accesses: self.options.keeps_accesses,
             exits: exits.collect(),
         };
         let function = |draft: &Draft| {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Base, Batch, Call, Ending, LocationId, Metric, PathProfile, Reading, Scope};
+use rtrace_model::{Base, Batch, Call, Count, Ending, LocationId, Metric, PathProfile, Reading, Scope};
 
 use super::By;
 use super::table::{Column, Shown, Table, Value};
@@ -51,27 +51,35 @@ impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
             return mark;
         }
         let is_outermost = !enclosing.iter().any(|open| open.mark == mark);
-        self.sums.entry(mark).or_default().add(call, &readings, is_outermost);
+        let count = |reading: &Reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() };
+        self.sums.entry(mark).or_default().add(1, call.exclusive(), readings.iter().map(count), is_outermost);
         mark
     }
 
-    /// Folded calls are not counted.
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
-        self.inside.visit_path(path, caller)
+        let enclosing = caller.enclosing();
+        let mark = self.inside.visit_path(path, caller);
+        let is_outermost = !enclosing.iter().any(|open| open.mark == mark);
+        if self.metrics.len() == path.counts.len() {
+            let calls = path.calls.saturating_sub(path.unseen);
+            let sums = self.sums.entry(mark).or_default();
+            sums.add(calls, path.exclusive, path.counts.iter().copied(), is_outermost);
+        }
+        mark
     }
 }
 
 impl Sums {
-    fn add(&mut self, call: &Call, readings: &[Reading], is_outermost: bool) {
-        self.calls += 1;
-        self.duration = self.duration.saturating_add(call.exclusive());
-        self.inclusive.resize(readings.len(), 0);
-        self.exclusive.resize(readings.len(), 0);
-        for (index, reading) in readings.iter().enumerate() {
+    fn add(&mut self, calls: u64, exclusive: u64, counts: impl ExactSizeIterator<Item = Count>, is_outermost: bool) {
+        self.calls = self.calls.saturating_add(calls);
+        self.duration = self.duration.saturating_add(exclusive);
+        self.inclusive.resize(counts.len(), 0);
+        self.exclusive.resize(counts.len(), 0);
+        for (index, count) in counts.enumerate() {
             if is_outermost {
-                self.inclusive[index] = self.inclusive[index].saturating_add(reading.inclusive);
+                self.inclusive[index] = self.inclusive[index].saturating_add(count.inclusive);
             }
-            self.exclusive[index] = self.exclusive[index].saturating_add(reading.exclusive());
+            self.exclusive[index] = self.exclusive[index].saturating_add(count.exclusive);
         }
     }
 
@@ -157,7 +165,7 @@ fn value(metric: &Metric, sum: u64) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{Definition, MetricId, Sink, Span, Summary};
+    use rtrace_model::{Definition, Event, EventKind, MetricId, Sink, Span, Summary, Timestamp};
 
     use super::*;
     use crate::report::testing::{script, writer};
@@ -188,6 +196,34 @@ mod tests {
         writer.calls(&Batch::measured(calls, 2, readings)).unwrap();
         writer.finish(&Summary::default()).unwrap();
         folder
+    }
+
+    #[test]
+    fn what_was_counted_in_part_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.define(&Definition::Metric(metric(0, "cycles", "#", 0))).unwrap();
+        let calls = script("thread 1\n a 0 4000");
+        writer.calls(&Batch::measured(calls, 1, vec![Reading { inclusive: 7, child: 0 }])).unwrap();
+        let (metric, variable, reason) = ("cycles".to_owned(), "x:w".to_owned(), "no process had it".to_owned());
+        for (time, kind) in [
+            (10, EventKind::Estimated { metric }),
+            (1_005, EventKind::Watched { variable: variable.clone(), since: Timestamp(5) }),
+            (2_000, EventKind::Unwatched { variable, reason }),
+        ] {
+            writer.event(&Event { time: Timestamp(time), pid: None, tid: None, kind }).unwrap();
+        }
+        writer.finish(&Summary::default()).unwrap();
+        let mut out = Vec::new();
+        run(folder.path(), &Options::default(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for line in [
+            "cycles is estimated: it shared its hardware with other counters, and was scaled up",
+            "variables that were there before they were watched: 1, for up to 1.000 us; accesses may be missing",
+            "x:w was not watched: no process had it",
+        ] {
+            assert!(text.lines().any(|of| of == line), "{text}");
+        }
     }
 
     fn report(by: By, format: Format) -> String {

@@ -57,7 +57,7 @@ pub(super) fn notes(
     if lost_callers > 0 {
         notes.push(format!("calls whose caller is not on record: {lost_callers}"));
     }
-    notes.extend(blind_windows(trace)?);
+    notes.extend(gaps(trace)?);
     notes.extend(trace.warnings().iter().map(ToString::to_string));
     Ok(notes)
 }
@@ -87,22 +87,48 @@ fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
     })
 }
 
-fn blind_windows(trace: &TraceSet) -> Result<Option<String>, Error> {
-    let mut windows = 0_u64;
-    let mut longest = 0;
+/// What was used before it was probed or watched, or never watched, and what was counted in part.
+fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
+    let (mut libraries, mut variables) = (Gaps::default(), Gaps::default());
+    let mut of_counters = BTreeSet::new();
     for events in trace.events() {
         for event in events? {
-            if let EventKind::BlindWindow { since, .. } = event.kind {
-                windows += 1;
-                longest = longest.max(event.time.since(since));
+            match event.kind {
+                EventKind::BlindWindow { since, .. } => libraries.add(event.time.since(since)),
+                EventKind::Watched { since, .. } => variables.add(event.time.since(since)),
+                EventKind::Unwatched { variable, reason } => {
+                    of_counters.insert(format!("{} was not watched: {}", escape(&variable), escape(&reason)));
+                }
+                EventKind::Estimated { metric } => {
+                    of_counters.insert(format!(
+                        "{} is estimated: it shared its hardware with other counters, and was scaled up",
+                        escape(&metric)
+                    ));
+                }
+                _ => {}
             }
         }
     }
-    let note = || {
-        let longest = format_ns(longest);
-        format!(
-            "libraries that ran before their probes were placed: {windows}, for up to {longest}; calls may be missing"
-        )
-    };
-    Ok((windows > 0).then(note))
+    let libraries = libraries.note("libraries that ran before their probes were placed", "calls");
+    let variables = variables.note("variables that were there before they were watched", "accesses");
+    Ok(libraries.into_iter().chain(variables).chain(of_counters).collect())
+}
+
+/// Times without observation.
+#[derive(Default)]
+struct Gaps {
+    count: u64,
+    longest: u64,
+}
+
+impl Gaps {
+    fn add(&mut self, length: u64) {
+        self.count += 1;
+        self.longest = self.longest.max(length);
+    }
+
+    fn note(&self, what: &str, missing: &str) -> Option<String> {
+        let longest = format_ns(self.longest);
+        (self.count > 0).then(|| format!("{what}: {}, for up to {longest}; {missing} may be missing", self.count))
+    }
 }

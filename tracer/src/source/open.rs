@@ -44,9 +44,10 @@ impl OpenCalls {
         OpenCalls { calls: Batch::measured(calls, counters, readings), paths, is_written }
     }
 
-    /// The calls with the ids of their paths.
-    pub fn with_paths(&self) -> impl Iterator<Item = (&Call, u32)> {
-        self.calls.iter().zip(self.paths.iter().copied())
+    /// The calls with what they counted and the ids of their paths.
+    pub fn with_paths(&self) -> impl Iterator<Item = (&Call, &[Reading], u32)> {
+        let calls = self.calls.iter().enumerate().zip(&self.paths);
+        calls.map(|((index, call), &path)| (call, self.calls.readings(index), path))
     }
 
     /// Those that have a record of their own.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use rtrace_bpf::wire::{EndingCode, PathRecord};
 use rtrace_bpf::{Error, Programs};
-use rtrace_model::{Call, Ending, LocationId, PathId, PathProfile, RegionId, Summary};
+use rtrace_model::{Call, Count, Ending, LocationId, PathId, PathProfile, Reading, RegionId, Summary};
 
 /// The place of a path: its location and its id there.
 type Place = (u32, u32);
@@ -22,9 +22,20 @@ pub struct Paths {
     /// Calls of all paths by region.
     by_region: HashMap<RegionId, u64>,
     ended: HashSet<u32>,
-    /// Calls that still ran at the end: number, inclusive and exclusive time, and of those that may
-    /// have ended unseen the number.
-    open: HashMap<Place, [u64; 4]>,
+    /// Calls that still ran at the end, and those that may have ended unseen.
+    open: HashMap<Place, Open>,
+    /// Metrics of calls.
+    metrics: usize,
+}
+
+/// Calls that still run at the end, or may have ended unseen.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    calls: u64,
+    unseen: u64,
+    inclusive: u64,
+    exclusive: u64,
+    counts: Vec<Count>,
 }
 
 /// Calls by ending.
@@ -36,12 +47,25 @@ impl Paths {
         self.ended.insert(location);
     }
 
+    /// None yet, of calls with so many metrics.
+    pub fn new(metrics: usize) -> Paths {
+        Paths { metrics, ..Paths::default() }
+    }
+
     /// Adds a call that still runs at the end to its path.
-    pub fn add_open(&mut self, path: u32, call: &Call) {
-        let sums = self.open.entry((call.location.0, path)).or_default();
-        let is_open = u64::from(call.ending == Ending::Open);
-        for (sum, value) in sums.iter_mut().zip([is_open, call.duration, call.exclusive(), 1 - is_open]) {
-            *sum += value;
+    pub fn add_open(&mut self, path: u32, call: &Call, readings: &[Reading]) {
+        let open = self.open.entry((call.location.0, path)).or_default();
+        if call.ending == Ending::Open {
+            open.calls += 1;
+        } else {
+            open.unseen += 1;
+        }
+        open.inclusive += call.duration;
+        open.exclusive += call.exclusive();
+        open.counts.resize(readings.len(), Count::default());
+        for (count, reading) in open.counts.iter_mut().zip(readings) {
+            count.inclusive += reading.inclusive;
+            count.exclusive += reading.exclusive();
         }
     }
 
@@ -52,18 +76,25 @@ impl Paths {
     pub fn read(&mut self, programs: &Programs) -> Result<Vec<PathProfile>, Error> {
         let mut changed = Vec::new();
         let mut given_back = Vec::new();
-        for (id, mut record) in programs.paths()? {
+        for (id, mut record, counts) in programs.paths()? {
             let place = (record.location, id);
-            if let Some([calls, inclusive, exclusive, unseen]) = self.open.get(&place) {
-                record.endings[EndingCode::RT_OPEN.0 as usize] += calls;
-                record.endings[EndingCode::RT_UNSEEN.0 as usize] += unseen;
-                record.inclusive += inclusive;
-                record.exclusive += exclusive;
-                record.open += inclusive;
+            let folded = counts.sum.iter().take(self.metrics);
+            let mut counts: Vec<Count> =
+                folded.map(|sum| Count { inclusive: sum.inclusive, exclusive: sum.exclusive }).collect();
+            if let Some(open) = self.open.get(&place) {
+                record.endings[EndingCode::RT_OPEN.0 as usize] += open.calls;
+                record.endings[EndingCode::RT_UNSEEN.0 as usize] += open.unseen;
+                record.inclusive += open.inclusive;
+                record.exclusive += open.exclusive;
+                record.open += open.inclusive;
+                for (count, open) in counts.iter_mut().zip(&open.counts) {
+                    count.inclusive += open.inclusive;
+                    count.exclusive += open.exclusive;
+                }
             }
             let before = self.told.insert(place, record.endings);
             if before != Some(record.endings) {
-                changed.push(profile_of(id, &record));
+                changed.push(profile_of(id, &record, counts));
             }
             let before = before.unwrap_or_default();
             let more = record.endings.iter().zip(before);
@@ -95,7 +126,7 @@ impl Paths {
     }
 }
 
-fn profile_of(id: u32, record: &PathRecord) -> PathProfile {
+fn profile_of(id: u32, record: &PathRecord, counts: Vec<Count>) -> PathProfile {
     let [returned, unwound, open, unseen] = record.endings;
     PathProfile {
         path: PathId(id),
@@ -113,6 +144,7 @@ fn profile_of(id: u32, record: &PathRecord) -> PathProfile {
         min: record.min,
         max: record.max,
         histogram: record.histogram,
+        counts,
     }
 }
 

@@ -81,5 +81,9 @@ fn since(row: &PathProfile, before: Option<&PathProfile>) -> PathProfile {
     for (sum, before) in sums.into_iter().chain(more.histogram.iter_mut().zip(before.histogram)) {
         *sum = sum.saturating_sub(before);
     }
+    for (count, before) in more.counts.iter_mut().zip(&before.counts) {
+        count.inclusive = count.inclusive.saturating_sub(before.inclusive);
+        count.exclusive = count.exclusive.saturating_sub(before.exclusive);
+    }
     more
 }

@@ -73,6 +73,7 @@ pub fn path(id: u32, parent: u32, region: u32, (calls, each): (u64, u64), own: u
         min: each * MS,
         max: each * MS,
         histogram,
+        counts: Vec::new(),
     }
 }
 

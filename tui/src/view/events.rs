@@ -70,6 +70,10 @@ fn text(event: &Event, state: &State) -> String {
         EventKind::Slowdown { percent } => {
             format!("tracing slows the program down by about {percent} %; --budget 5% would keep that low")
         }
+        EventKind::Watched { variable, since } => {
+            format!("{variable} is watched after {}", short_ns(event.time.since(*since)))
+        }
+        EventKind::Unwatched { variable, reason } => format!("{variable} is not watched: {reason}"),
         EventKind::Loss(Loss { reason, region, count }) => {
             let function = region.and_then(|region| state.function(region));
             let of = function.map(|function| format!(" of {}", function.name)).unwrap_or_default();

@@ -25,6 +25,8 @@ pub struct Selection {
     pub file: PathBuf,
     /// Symbols of its functions; for rtrace all, where there is none.
     pub functions: Vec<String>,
+    /// What rtrace counts on every call, as its `--counters` wants it.
+    pub counters: String,
 }
 
 /// What rtrace recorded.
@@ -67,6 +69,7 @@ impl Tools {
         for function in &selection.functions {
             command.args(["--func", function]);
         }
+        command.args(["--counters", &selection.counters]);
         let mut attached = Attached::spawn(command.stderr(Stdio::piped()))?;
         // That it records is the first event.
         let first = self.trace.join("events/000001.parquet");

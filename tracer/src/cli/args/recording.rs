@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, value_parser};
 use rtrace::plan::Pattern;
 use rtrace::rank;
+use rtrace::watch;
 use rtrace_bpf::ProfileOptions;
 use rtrace_model::Percent;
 
@@ -93,6 +94,15 @@ pub struct Recording {
     /// sched:sched_switch; `rtrace counters` lists what works here.
     #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
     pub counters: Names,
+
+    /// Count accesses to this global variable on every call; up to 4 times
+    ///
+    /// [LIB:]SYMBOL[:w|rw][:unsigned|signed|float], of the program or of a traced library: writes, or
+    /// with `rw` reads and writes. Such as `errors`, `libz.so:errors:rw`, `exe:ns::total:w:float`. With
+    /// its type named, its value after each write is recorded, too. The hardware's breakpoints
+    /// tell: an access costs the program some microseconds, and the variable has 1, 2, 4 or 8 bytes.
+    #[arg(long = "watch", value_name = "VARIABLE")]
+    pub watches: Vec<watch::Name>,
 
     /// Measure memory, CPU time and I/O of the processes once a second [default]
     ///

@@ -167,7 +167,7 @@ fn open_cycle_counter() -> io::Result<OwnedFd> {
     };
     attributes.set_disabled(1);
     attributes.set_exclude_kernel(1);
-    rtrace::perf::open(attributes, None)
+    rtrace::perf::open(attributes, rtrace::perf::Subject::Caller)
 }
 
 fn read_setting(path: &str) -> io::Result<String> {

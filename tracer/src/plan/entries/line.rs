@@ -18,8 +18,9 @@ const LONGEST: usize = 32;
 /// Bytes of the return address.
 const SLOT: i64 = 8;
 
-/// The instructions of the line after the first one.
-pub fn from_entry(text: &Text, extent: &Range<u64>) -> Vec<u64> {
+/// The instructions of the line after the first one; with `keeps_accesses` it ends at an access to
+/// memory beside the stack.
+pub fn from_entry(text: &Text, extent: &Range<u64>, keeps_accesses: bool) -> Vec<u64> {
     let mut info = InstructionInfoFactory::new();
     let mut line = Vec::new();
     let mut address = extent.start;
@@ -32,7 +33,8 @@ pub fn from_entry(text: &Text, extent: &Range<u64>) -> Vec<u64> {
         address = instruction.next_ip();
         // Code may begin in the middle of an instruction, too.
         let is_entered = behind.into_iter().any(|address| text.is_start(address));
-        if !continues(&mut info, &instruction, stack_copied) || !extent.contains(&address) || is_entered {
+        let is_kept = keeps_accesses && accesses_beside_stack(&mut info, &instruction);
+        if is_kept || !continues(&mut info, &instruction, stack_copied) || !extent.contains(&address) || is_entered {
             break;
         }
         line.push(address);
@@ -52,6 +54,11 @@ fn continues(info: &mut InstructionInfoFactory, instruction: &Instruction, stack
         .any(|used| used.register().full_register() == Register::RSP && writes(used.access()));
     let stores = info.used_memory().iter().filter(|memory| writes(memory.access()));
     !moves_stack && stores.into_iter().all(|store| spares_slot(store, stack_copied))
+}
+
+fn accesses_beside_stack(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    let mut used = info.info(instruction).used_memory().iter();
+    used.any(|memory| memory.base().full_register() != Register::RSP)
 }
 
 /// Whether a store does not meet the return address.

@@ -19,6 +19,7 @@ struct Case<'a> {
     /// Offset of the function's only exit.
     only_exit: Option<u64>,
     nop5_kills_children: bool,
+    keeps_accesses: bool,
 }
 
 impl Case<'_> {
@@ -31,6 +32,7 @@ impl Case<'_> {
             text: &text,
             emulated: Emulation { long_nops: true },
             nop5_kills_children: self.nop5_kills_children,
+            keeps_accesses: self.keeps_accesses,
             exits: self.exit.into_iter().map(|offset| BASE + offset).collect(),
         };
         let code = FunctionCode { text: &text, entry: BASE, size: self.body.len() as u64 };
@@ -227,4 +229,15 @@ fn what_enters_the_line_rules_out_the_exit_and_not_what_stands_before() {
     let case = Case { body: &body, exit: Some(5), only_exit: Some(5), ..Case::default() };
     assert_eq!(case.site(), Ok((5, STEPPED)));
     assert_eq!(Case { behind: &[0xeb, 0xfb], ..case }.site(), Ok((2, EMULATED))); // jmp 3
+}
+
+#[test]
+fn no_access_comes_before_a_site_where_they_count() {
+    // mov rax,[rdi]; push rbx; ret, and mov rax,[rsp+16]; push rbx; ret
+    let body = |load: &[u8]| [load, &[0x53, 0xc3]].concat();
+    let (beside, stack) = (body(&[0x48, 0x8b, 0x07]), body(&[0x48, 0x8b, 0x44, 0x24, 0x10]));
+    let site = |body, keeps_accesses| Case { body, keeps_accesses, ..Case::default() }.site();
+    assert_eq!(site(&beside, false), Ok((3, EMULATED)));
+    assert_eq!(site(&beside, true), Ok((0, STEPPED)));
+    assert_eq!(site(&stack, true), Ok((5, EMULATED)));
 }

@@ -113,6 +113,7 @@ mod tests {
             min: 1,
             max: 1,
             histogram: [0; HISTOGRAM_BUCKETS],
+            counts: Vec::new(),
         }
     }
 

@@ -1,0 +1,190 @@
+//! Where a variable is: in which file, and at which address of it.
+//!
+//! A library's exported variable may have its live place in the program: the linker makes a copy
+//! there for programs that refer to it directly (a copy relocation), and all use that one. Whatever
+//! the program exports under a name comes before what its libraries do.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rtrace_bpf::MAX_WATCHES;
+use rtrace_symbolizer::linker;
+use rtrace_symbolizer::modules;
+use rtrace_symbolizer::{Image, Variable, select};
+
+use super::{Error, Name, Watch, breakpoint};
+use crate::target::{self, EXECUTABLE};
+
+/// A file that may have the variable.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its path, as the process sees it.
+    pub path: PathBuf,
+    /// It is the program, not a library.
+    pub is_program: bool,
+    /// What is in it.
+    pub image: Arc<Image>,
+}
+
+impl File {
+    /// Whether a variable of that name is looked for in it; `libraries`: those that are traced.
+    fn is_asked(&self, name: &Name, libraries: &[String]) -> bool {
+        let is_named = |pattern: &String| match pattern.as_str() {
+            EXECUTABLE => self.is_program,
+            _ => select::matches(pattern, &self.path),
+        };
+        match &name.library {
+            Some(library) => is_named(library),
+            None => self.is_program || libraries.iter().any(is_named),
+        }
+    }
+}
+
+/// The variable of that name and the place of its file; `None` where no file has it.
+///
+/// # Errors
+/// The name stands for several, or for one that cannot be watched.
+pub fn locate(name: &Name, libraries: &[String], files: &[File]) -> Result<Option<(usize, Variable)>, Error> {
+    let mut found: Vec<(usize, Variable)> = Vec::new();
+    for (place, file) in files.iter().enumerate().filter(|(_, file)| file.is_asked(name, libraries)) {
+        let variables = file.image.variables(&name.symbol)?;
+        if let [_, _, ..] = variables[..] {
+            let (name, file) = (name.to_string(), file.path.display().to_string());
+            return Err(Error::Several { name, file, count: variables.len() });
+        }
+        found.extend(variables.iter().map(|&variable| (place, variable)));
+    }
+    if found.iter().any(|(_, variable)| variable.is_exported) {
+        let live = live_in_program(name, files)?;
+        if let Some(live) = live {
+            found.retain(|(_, variable)| !variable.is_exported);
+            found.push(live);
+        }
+    }
+    match found[..] {
+        [] => Ok(None),
+        [(place, variable)] => fit(name, variable).map(|()| Some((place, variable))),
+        _ => {
+            let places: Vec<_> = found.iter().map(|&(place, _)| files[place].path.display().to_string()).collect();
+            Err(Error::Ambiguous { name: name.to_string(), places: places.join(", ") })
+        }
+    }
+}
+
+/// What the program itself exports under the name.
+fn live_in_program(name: &Name, files: &[File]) -> Result<Option<(usize, Variable)>, Error> {
+    for (place, file) in files.iter().enumerate().filter(|(_, file)| file.is_program) {
+        let exported = file.image.variables(&name.symbol)?.into_iter().find(|variable| variable.is_exported);
+        if let Some(variable) = exported {
+            return Ok(Some((place, variable)));
+        }
+    }
+    Ok(None)
+}
+
+fn fit(name: &Name, variable: Variable) -> Result<(), Error> {
+    let unfit = |cause| Err(Error::Unfit { name: name.to_string(), cause });
+    let Variable { address, size, is_thread_local, .. } = variable;
+    if is_thread_local {
+        return unfit("each thread has its own".to_owned());
+    }
+    if !matches!(size, 1 | 2 | 4 | 8) {
+        return unfit(format!("it has {size} bytes, and the hardware watches 1, 2, 4 or 8"));
+    }
+    if address % size != 0 {
+        return unfit(format!("it is not aligned to its {size} bytes"));
+    }
+    if name.values == Some(super::Number::Float) && size < 4 {
+        return unfit(format!("it has {size} bytes, which is no floating-point number"));
+    }
+    Ok(())
+}
+
+/// What is to be watched in running processes.
+///
+/// # Errors
+/// [`Error`] names the first variable that cannot be watched, and why.
+pub fn of_processes(names: &[Name], libraries: &[String], pids: &[u32]) -> Result<Vec<Watch>, Error> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let of_process = |&pid: &u32| -> Result<Vec<File>, Error> {
+        let program = modules::executable(pid)?;
+        let files = modules::of_process(pid)?.into_iter().filter_map(|module| {
+            let is_program = (module.device, module.inode) == (program.device, program.inode);
+            // What cannot be read is no file that a variable could be found in.
+            let image = Image::open(&module.open_path()).ok()?;
+            Some(File { path: module.path, is_program, image: Arc::new(image) })
+        });
+        Ok(files.collect())
+    };
+    sized(names, libraries, &pids.iter().map(of_process).collect::<Result<Vec<_>, _>>()?)
+}
+
+/// What is to be watched in a command.
+///
+/// # Errors
+/// As [`of_processes`].
+pub fn of_command(names: &[Name], libraries: &[String], command: &[OsString]) -> Result<Vec<Watch>, Error> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let environment = target::environment();
+    let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let executables = linker::resolve_command(&name, environment.path.as_deref())?;
+    let mut files: Vec<File> = Vec::new();
+    if let Some(program) = executables.last() {
+        let mut paths = linker::closure(program, &environment)?;
+        paths.push(program.clone());
+        let mut known = Vec::new();
+        for path in paths {
+            let Ok(id) = fs::metadata(&path).map(|metadata| (metadata.dev(), metadata.ino())) else { continue };
+            if known.contains(&id) {
+                continue;
+            }
+            known.push(id);
+            let is_program = fs::metadata(program).is_ok_and(|program| (program.dev(), program.ino()) == id);
+            files.extend(Image::open(&path).ok().map(|image| File { path, is_program, image: Arc::new(image) }));
+        }
+    }
+    sized(names, libraries, &[files])
+}
+
+/// Each variable with its size, from the first process that has it, or from the file that is to be loaded later.
+fn sized(names: &[Name], libraries: &[String], processes: &[Vec<File>]) -> Result<Vec<Watch>, Error> {
+    if names.len() > MAX_WATCHES {
+        return Err(Error::TooMany { count: names.len() });
+    }
+    let mut watches: Vec<Watch> = Vec::new();
+    for name in names {
+        if watches.iter().any(|known| (&known.name.library, &known.name.symbol) == (&name.library, &name.symbol)) {
+            return Err(Error::Twice(name.to_string()));
+        }
+        let mut found = None;
+        for files in processes {
+            found = found.or(locate(name, libraries, files)?);
+        }
+        if found.is_none() {
+            found = locate(name, libraries, &loaded_later(name, libraries))?;
+        }
+        let (_, variable) = found.ok_or_else(|| Error::NotFound(name.to_string()))?;
+        let size = u8::try_from(variable.size).expect("it is 8 at the most");
+        watches.push(Watch { name: name.clone(), size });
+    }
+    breakpoint::try_out(&watches)?;
+    Ok(watches)
+}
+
+/// Files named by their path: no process maps them yet.
+fn loaded_later(name: &Name, libraries: &[String]) -> Vec<File> {
+    let named = name.library.as_ref().map_or(libraries, std::slice::from_ref);
+    let paths = named.iter().map(Path::new).filter(|path| path.components().count() > 1 && path.is_file());
+    let read = |path: &Path| {
+        let image = Arc::new(Image::open(path).ok()?);
+        Some(File { path: path.to_owned(), is_program: false, image })
+    };
+    paths.filter_map(read).collect()
+}
