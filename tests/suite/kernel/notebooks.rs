@@ -9,18 +9,20 @@ use crate::common::skip::Turn;
 use crate::common::target::{Flavour, TESTS, Target};
 use crate::common::{python, rtrace};
 
-/// Runs a notebook with traces named by variables; it must draw so many pictures.
-fn run(notebook: &str, traces: &[(&str, &str)], pictures: u32) {
+/// Runs a notebook on traces named by variables, each of a program's scenario that was recorded with
+/// these options; it must draw so many pictures.
+fn run(notebook: &str, program: &str, options: &[String], traces: &[(&str, &str)], pictures: u32) {
     let Some(python) = python::interpreter() else { return };
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
-    let target = Target::build("shapes", Flavour::Cet);
+    let target = Target::build(program, Flavour::Cet);
+    let options = [&target.selection()[..], options].concat();
     let mut command = Command::new(python);
     command.arg(Path::new(TESTS).join("python/run_notebook.py"));
     command.arg(Path::new(TESTS).join("../notebooks").join(notebook));
     for (variable, scenario) in traces {
         let directory = folder.path().join(variable);
-        rtrace::record(&target.selection(), &target.command(scenario), &directory);
+        rtrace::record(&options, &target.command(scenario), &directory);
         command.env(variable, directory);
     }
     let output = command.output().unwrap();
@@ -30,10 +32,16 @@ fn run(notebook: &str, traces: &[(&str, &str)], pictures: u32) {
 
 #[test]
 fn first_look() {
-    run("first_look.ipynb", &[("RTRACE_TRACE", "nested")], 4);
+    run("first_look.ipynb", "shapes", &[], &[("RTRACE_TRACE", "nested")], 4);
 }
 
 #[test]
 fn compare() {
-    run("compare.ipynb", &[("RTRACE_BEFORE", "nested"), ("RTRACE_AFTER", "nested")], 2);
+    run("compare.ipynb", "shapes", &[], &[("RTRACE_BEFORE", "nested"), ("RTRACE_AFTER", "nested")], 2);
+}
+
+#[test]
+fn beside_the_calls() {
+    let plugin = ["--metric-plugin".to_owned(), format!("{TESTS}/../examples/metric_plugin.py")];
+    run("beside_the_calls.ipynb", "counted", &plugin, &[("RTRACE_TRACE", "costs")], 1);
 }
