@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::self_test::own_code;
 use crate::wire::{PolicyCode, entry_cookie, exit_cookie};
-use crate::{Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
+use crate::{Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
 
 /// Loops per kind of site and caller, and calls in each.
 const LOOPS: usize = 50;
@@ -142,17 +142,17 @@ impl Subject {
     }
 }
 
-/// Measures all kinds of sites.
+/// Measures all kinds of sites, of calls that count as those of the recording will.
 ///
 /// # Errors
 /// The kernel refuses programs or probes, or this program's code is not found.
-pub fn calibrate(mechanism: Mechanism) -> Result<Calibration, Error> {
+pub fn calibrate(mechanism: Mechanism, counters: &[Counter]) -> Result<Calibration, Error> {
     let options = LoadOptions {
         mechanism,
         ring_bytes: RING_BYTES,
         follow_children: false,
         profile: None,
-        counters: &[],
+        counters,
         is_governed: false,
     };
     let programs = Programs::load(&options)?;

@@ -76,6 +76,21 @@ impl Counter {
             Counter::Accesses { .. } => CountCode::RT_COUNT_ACCESSES,
         }
     }
+
+    /// Another handle on the same counter.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn try_clone(&self) -> std::io::Result<Counter> {
+        Ok(match self {
+            Counter::Event(events) => {
+                let events = events.iter().map(|(cpu, event)| Ok((*cpu, event.try_clone()?)));
+                Counter::Event(events.collect::<std::io::Result<_>>()?)
+            }
+            Counter::Kernel(code) => Counter::Kernel(*code),
+            &Counter::Accesses { size, values } => Counter::Accesses { size, values },
+        })
+    }
 }
 
 /// What must be known before loading.

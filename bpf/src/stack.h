@@ -405,7 +405,8 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->hooked = hooked;
 	frame->marked = 0;
 	frame->path = rt_path(hit->thread, caller, region);
-	frame->start = rt_now();
+	/* The latest moment; but counters are read already, and time on a CPU begins with the duration. */
+	frame->start = rt_counters ? hit->now : rt_now();
 }
 
 /* A call whose exit is not waited for leaves at once. Apart, because stacks are short in the kernel. */

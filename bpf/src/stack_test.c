@@ -219,9 +219,9 @@ static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
 
 int rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region, u32 policy)
 {
+	/* Counters are read, so the time is known. */
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
-	hit.now = 0;
 	return rt_enter(&hit, region, policy);
 }
 

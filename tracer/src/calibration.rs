@@ -1,22 +1,25 @@
 //! What tracing a call costs on this machine, measured while the recording is prepared.
 
+use std::io;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-use rtrace_bpf::Mechanism;
 use rtrace_bpf::wire::PolicyCode;
+use rtrace_bpf::{Counter, Mechanism};
 use rtrace_model::{CallCost, ExitPolicy};
 
 /// A measurement on a thread of its own.
 pub struct Calibration(Receiver<Vec<CallCost>>);
 
 impl Calibration {
-    /// Begins to measure.
-    pub fn start(mechanism: Mechanism) -> Calibration {
+    /// Begins to measure calls with these counters.
+    pub fn start(mechanism: Mechanism, counters: &[Counter]) -> Calibration {
         let (sender, receiver) = mpsc::channel();
+        let counters: io::Result<Vec<Counter>> = counters.iter().map(Counter::try_clone).collect();
         thread::spawn(move || {
             // A trace is complete without it: reports then say that times cannot be corrected.
-            let Ok(calibration) = rtrace_bpf::calibrate(mechanism) else { return };
+            let Ok(counters) = counters else { return };
+            let Ok(calibration) = rtrace_bpf::calibrate(mechanism, &counters) else { return };
             // Nobody waits for it where the recording has failed. Nobody has to wait for its end.
             let _ = sender.send(costs(&calibration.costs));
         });

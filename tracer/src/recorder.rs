@@ -121,7 +121,7 @@ pub fn record(
         counters: &options.counters.sources,
         is_governed: options.budget.is_some(),
     };
-    let calibration = Calibration::start(options.mechanism);
+    let calibration = Calibration::start(options.mechanism, &options.counters.sources);
     let programs = Programs::load(&load)?;
     let Beside { newcomers, mut samplers } = beside;
     let of_calls = options.counters.metrics.iter().chain(options.watches.metrics());

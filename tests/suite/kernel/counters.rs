@@ -64,6 +64,21 @@ fn calls_count_what_the_kernel_tells_the_thread() {
     }
 }
 
+/// Short calls, of which all that is between the time stamps and the reading of counters would show.
+#[test]
+fn time_on_a_cpu_is_the_duration_of_a_call_that_stays_on_it() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let options = ["--counters", "task-clock,context-switches"].map(str::to_owned);
+    let (_, recording) = rtrace::run(&[&target.selection()[..], &options].concat(), &target.command("nested"));
+    let calls = recording.counted("outer").into_values().chain(recording.counted("leaf").into_values()).flatten();
+    let stayed: Vec<_> = calls.filter(|(_, readings)| readings[1].inclusive == 0).collect();
+    assert!(!stayed.is_empty());
+    for (call, readings) in stayed {
+        assert_eq!(readings[0], Reading { inclusive: call.duration, child: call.child }, "{call:?}");
+    }
+}
+
 /// A counter of the CPU that is there in virtual machines, too.
 #[test]
 fn time_stamps_count_only_while_the_thread_runs() {
