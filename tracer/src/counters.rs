@@ -7,6 +7,7 @@ mod cache;
 pub mod derived;
 mod error;
 mod name;
+mod own;
 mod pmu;
 mod survey;
 mod table;
@@ -19,6 +20,7 @@ use rtrace_model::{Base, Metric, MetricId, Scope, Span};
 use crate::perf;
 use crate::watch::Watch;
 pub use error::Error;
+pub use own::OwnPart;
 pub use survey::{Finding, Group, survey};
 
 /// The unit of one value of a counter.

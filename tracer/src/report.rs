@@ -227,18 +227,21 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
 
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
-    let mut imbalance = None;
+    let mut remark = None;
     let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
         _ if options.corrected => {
-            let walk = walk(trace, Corrected::new(trace)?)?;
-            (walk.visitor.table(options.sort)?, walk.lost_callers)
+            let walk = walk(trace, Counting::around(Corrected::new(trace)?, trace))?;
+            let mut table = walk.visitor.inside.table(options.sort)?;
+            walk.visitor.add_corrected_to(&mut table);
+            remark = walk.visitor.not_corrected();
+            (table, walk.lost_callers)
         }
         Some(grouping) => {
             let mut walk = walk(trace, Counting::around(Groups::new(grouping), trace))?;
             let groups = &mut walk.visitor.inside;
             groups.add_estimates(trace.estimates());
             if matches!(options.by, By::Thread | By::Process) {
-                imbalance = groups.imbalance();
+                remark = groups.imbalance().map(notes::imbalance);
             }
             let table = if options.histogram {
                 groups.histograms(options.sort, options.min, options.limit)
@@ -270,7 +273,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
     }
     let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
-    notes.extend(imbalance.map(notes::imbalance));
+    notes.extend(remark);
     Ok(Report { title: notes::title(trace), table, notes })
 }
 

@@ -8,6 +8,8 @@
 //! - exclusive time = as recorded − inner − Σ (whole(D) − inner(D)), over those D that it made
 //!   itself: inner(D) is in the duration of D, which is not in the exclusive time.
 //!
+//! The probes run on the CPU of the thread, so that the same goes for counted CPU time.
+//!
 //! This takes for granted that a call costs now what it did in the measurement, with warm caches
 //! and on the same kind of CPU. The error that is stated is how much the measurement depended on the
 //! call's surroundings, summed as if every call were off to the same side.
@@ -39,7 +41,7 @@ struct Row {
 
 /// A sum of times, and what is known of its error.
 #[derive(Clone, Copy, Default)]
-struct Time {
+pub(super) struct Time {
     recorded: u64,
     tracing: u64,
     error: u64,
@@ -53,6 +55,16 @@ impl Time {
 
     fn corrected(self) -> u64 {
         self.recorded.saturating_sub(self.tracing)
+    }
+
+    /// Another time of the same calls, such as on a CPU, of which tracing took the same.
+    pub(super) fn of(self, recorded: u64) -> Time {
+        Time { recorded, ..self }
+    }
+
+    /// As recorded, corrected, and the error.
+    pub(super) fn values(self) -> [Value; 3] {
+        [self.recorded, self.corrected(), self.error].map(Value::Time)
     }
 }
 
@@ -69,9 +81,9 @@ struct Calls {
 }
 
 impl Visitor for Corrected<'_> {
-    type Mark = RegionId;
+    type Mark = u32;
 
-    fn visit(&mut self, call: &Call, caller: Caller<'_, RegionId>) -> RegionId {
+    fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
         let is_timed = call.ending != Ending::Unseen && call.duration > 0;
         self.add(
             &Calls {
@@ -86,7 +98,7 @@ impl Visitor for Corrected<'_> {
         )
     }
 
-    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, RegionId>) -> RegionId {
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
         let untimed = if path.inclusive == 0 { path.calls } else { path.unseen };
         self.add(
             &Calls {
@@ -113,7 +125,7 @@ impl<'a> Corrected<'a> {
         Ok(Corrected { trace, rows: HashMap::new(), visits: 0 })
     }
 
-    fn add(&mut self, calls: &Calls, caller: &Caller<'_, RegionId>) -> RegionId {
+    fn add(&mut self, calls: &Calls, caller: &Caller<'_, u32>) -> u32 {
         self.visits += 1;
         let (inner, whole, spread) = self.cost(calls);
         let own = self.row(calls.region);
@@ -121,11 +133,11 @@ impl<'a> Corrected<'a> {
         own.exclusive.recorded = own.exclusive.recorded.saturating_add(calls.exclusive);
         own.exclusive.subtract(inner, spread);
         if let Caller::Known([.., direct]) = caller {
-            self.row(direct.mark).exclusive.subtract(whole.saturating_sub(inner), spread);
+            self.row(RegionId(direct.mark)).exclusive.subtract(whole.saturating_sub(inner), spread);
         }
         for open in caller.enclosing() {
             let visit = self.visits;
-            let above = self.row(open.mark);
+            let above = self.row(RegionId(open.mark));
             if std::mem::replace(&mut above.visit, visit) != visit {
                 above.inclusive.subtract(whole, spread);
             }
@@ -136,7 +148,7 @@ impl<'a> Corrected<'a> {
             own.inclusive.recorded = own.inclusive.recorded.saturating_add(calls.inclusive);
             own.inclusive.subtract(inner, spread);
         }
-        calls.region
+        calls.region.0
     }
 
     fn row(&mut self, region: RegionId) -> &mut Row {
@@ -153,6 +165,12 @@ impl<'a> Corrected<'a> {
         };
         let (timed, untimed) = (times(of(true), calls.timed), times(of(false), calls.untimed));
         (timed.0, timed.1 + untimed.1, timed.2 + untimed.2)
+    }
+
+    /// Inclusive and exclusive time of the function with that mark.
+    pub(super) fn times(&self, mark: Option<u32>) -> [Time; 2] {
+        let row = mark.and_then(|mark| self.rows.get(&RegionId(mark)));
+        row.map_or_else(Default::default, |row| [row.inclusive, row.exclusive])
     }
 
     /// The rows, sorted.
@@ -183,7 +201,7 @@ impl<'a> Corrected<'a> {
         let library = region.and_then(|region| self.trace.library(region.library)).map_or("[unknown]", Library::name);
         let mut values = vec![Value::Count(row.calls)];
         for time in [row.inclusive, row.exclusive] {
-            values.extend([Value::Time(time.recorded), Value::Time(time.corrected()), Value::Time(time.error)]);
+            values.extend(time.values());
         }
         values.push(Value::Count(id.0.into()));
         values

@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Base, Batch, Call, Count, Ending, LocationId, Metric, PathProfile, Reading, Scope};
+use rtrace_model::{Base, Batch, Call, Count, Ending, LocationId, Metric, PathProfile, Reading, Scope, escape};
 
 use super::By;
+use super::corrected::Corrected;
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
+use crate::counters::OwnPart;
 use crate::counters::derived::{DERIVED, Derived, Input};
 
 /// Sums the readings of calls by the mark that the visitor inside gives them.
@@ -83,6 +85,11 @@ impl Sums {
         }
     }
 
+    /// Of the metric at that place with and without traced callees.
+    fn counts(&self, index: usize) -> [u64; 2] {
+        [&self.inclusive, &self.exclusive].map(|counts| counts.get(index).copied().unwrap_or(0))
+    }
+
     fn input(&self, input: Input) -> u64 {
         match input {
             Input::Duration => self.duration,
@@ -105,21 +112,35 @@ impl<V> Counting<V> {
             By::Thread => "location",
             By::Library | By::Process | By::Caller | By::Callpath => return,
         };
+        let derived = self.derived();
+        self.insert(table, key, self.columns(&derived), |_, sums| self.values(sums, &derived));
+    }
+
+    /// Puts columns in front of the names of a table's rows; `values` are those of a row by its mark,
+    /// which is in the column `key`.
+    fn insert(
+        &self,
+        table: &mut Table,
+        key: &str,
+        columns: Vec<Column>,
+        values: impl Fn(Option<u32>, &Sums) -> Vec<Value>,
+    ) {
         let Some(key) = table.columns.iter().position(|column| column.key == key) else { return };
         if self.metrics.is_empty() {
             return;
         }
         let names = table.columns.iter().position(|column| column.key == "library");
         let place = names.unwrap_or(table.columns.len() - 1);
-        let derived = self.derived();
+        let none = Sums::default();
         for row in &mut table.rows {
-            let sums = match row[key] {
-                Value::Count(key) => u32::try_from(key).ok().and_then(|key| self.sums.get(&key)),
+            let mark = match row[key] {
+                Value::Count(mark) => u32::try_from(mark).ok(),
                 _ => None,
             };
-            row.splice(place..place, self.values(sums.unwrap_or(&Sums::default()), &derived));
+            let sums = mark.and_then(|mark| self.sums.get(&mark));
+            row.splice(place..place, values(mark, sums.unwrap_or(&none)));
         }
-        table.columns.splice(place..place, self.columns(&derived));
+        table.columns.splice(place..place, columns);
     }
 
     fn derived(&self) -> Vec<(Derived, [Input; 2])> {
@@ -141,8 +162,7 @@ impl<V> Counting<V> {
     fn values(&self, sums: &Sums, derived: &[(Derived, [Input; 2])]) -> Vec<Value> {
         let mut values = Vec::new();
         for (index, metric) in self.metrics.iter().enumerate() {
-            let [inclusive, exclusive] =
-                [&sums.inclusive, &sums.exclusive].map(|counts| counts.get(index).copied().unwrap_or(0));
+            let [inclusive, exclusive] = sums.counts(index);
             values.extend([value(metric, inclusive), value(metric, exclusive)]);
             let per_call = (sums.calls > 0).then(|| exclusive as f64 / sums.calls as f64);
             values.push(per_call.map_or(Value::Absent, Value::Ratio));
@@ -152,6 +172,45 @@ impl<V> Counting<V> {
             figure.map_or(Value::Absent, Value::Ratio)
         }));
         values
+    }
+}
+
+impl Counting<Corrected<'_>> {
+    /// Puts the counts into the table of corrected times: CPU time is corrected as these are, other
+    /// counts are as recorded. Derived figures would mix both and are left out.
+    pub(super) fn add_corrected_to(&self, table: &mut Table) {
+        let parts: Vec<(&Metric, OwnPart)> =
+            self.metrics.iter().map(|metric| (metric, OwnPart::of(&metric.name))).collect();
+        let mut columns = Vec::new();
+        for (Metric { name, .. }, part) in &parts {
+            for (key, title) in [("inclusive", name.clone()), ("exclusive", format!("{name} excl"))] {
+                columns.push(Column::named(format!("{name}_{key}"), title));
+                if *part == OwnPart::Time {
+                    columns.push(Column::named(format!("{name}_{key}_corrected"), "corrected".to_owned()));
+                    columns.push(Column::named(format!("{name}_{key}_error"), "+-".to_owned()));
+                }
+            }
+        }
+        self.insert(table, "region", columns, |region, sums| {
+            let mut values = Vec::new();
+            for (index, (metric, part)) in parts.iter().enumerate() {
+                for (count, time) in sums.counts(index).into_iter().zip(self.inside.times(region)) {
+                    match part {
+                        OwnPart::Time => values.extend(time.of(count).values()),
+                        OwnPart::Nothing | OwnPart::Unknown => values.push(value(metric, count)),
+                    }
+                }
+            }
+            values
+        });
+    }
+
+    /// Which counts hold an own part of tracing that is not known.
+    pub(super) fn not_corrected(&self) -> Option<String> {
+        let unknown = |metric: &&Metric| OwnPart::of(&metric.name) == OwnPart::Unknown;
+        let names: Vec<_> = self.metrics.iter().filter(unknown).map(|metric| escape(&metric.name)).collect();
+        (!names.is_empty())
+            .then(|| format!("not corrected, as tracing's own part is not measured: {}", names.join(", ")))
     }
 }
 
@@ -165,7 +224,9 @@ fn value(metric: &Metric, sum: u64) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{Definition, Event, EventKind, MetricId, Sink, Span, Summary, Timestamp};
+    use rtrace_model::{
+        CallCost, Definition, Event, EventKind, ExitPolicy, Header, MetricId, Sink, Span, Summary, Timestamp,
+    };
 
     use super::*;
     use crate::report::testing::{script, writer};
@@ -196,6 +257,53 @@ mod tests {
         writer.calls(&Batch::measured(calls, 2, readings)).unwrap();
         writer.finish(&Summary::default()).unwrap();
         folder
+    }
+
+    #[test]
+    fn corrected_reports_take_from_cpu_time_what_they_take_from_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let exit = ExitPolicy::Uretprobe;
+        let calibration = vec![CallCost { single_stepped: false, exit, inner: 10, whole: 30, spread: 1 }];
+        writer.begin(&Header { calibration, ..Header::default() }).unwrap();
+        let clocks = [metric(0, "task-clock", "s", -9), metric(1, "cpu-clock", "s", -9)];
+        let others = [metric(2, "page-faults", "#", 0), metric(3, "cycles", "#", 0), metric(4, "msr/tsc/", "#", 0)];
+        for metric in clocks.into_iter().chain(others) {
+            writer.define(&Definition::Metric(metric)).unwrap();
+        }
+        let calls = script("thread 1\n a 0 4000\n  b 1000 3000\n   a 1200 1400\n a 5000 6000");
+        let part = |call: &Call, by| Reading { inclusive: call.duration / by, child: call.child / by };
+        let readings = calls.iter().flat_map(|call| [2, 1_000, 200, 1, 1].map(|by| part(call, by))).collect();
+        writer.calls(&Batch::measured(calls, 5, readings)).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let report = |format| {
+            let mut out = Vec::new();
+            run(folder.path(), &Options { corrected: true, format, ..Options::default() }, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let csv = report(Format::Csv);
+        assert_eq!(column(&csv, "function"), ["a", "b"]);
+        for (name, of_a, of_b) in [
+            // Of a, the outer calls with 2 calls below them; of b, one with one.
+            ("inclusive_corrected_ns", "4920", "1960"),
+            ("task-clock_inclusive", "2500", "1000"),
+            ("task-clock_inclusive_corrected", "2420", "960"),
+            ("task-clock_inclusive_error", "4", "2"),
+            // All three calls of a and the one of b, with one callee each in all.
+            ("task-clock_exclusive", "1600", "900"),
+            ("task-clock_exclusive_corrected", "1550", "870"),
+            ("task-clock_exclusive_error", "4", "2"),
+            ("cpu-clock_inclusive", "5", "2"),
+            ("cpu-clock_inclusive_corrected", "0", "0"),
+            ("page-faults_inclusive", "25", "10"),
+            ("cycles_exclusive", "3200", "1800"),
+        ] {
+            assert_eq!(column(&csv, name), [of_a, of_b], "{name}");
+        }
+        assert!(!csv.contains("page-faults_inclusive_corrected") && !csv.contains("cpus_used"), "{csv}");
+        let table = report(Format::Table);
+        let note = "not corrected, as tracing's own part is not measured: cycles, msr/tsc/";
+        assert!(table.lines().any(|line| line == note), "{table}");
     }
 
     #[test]

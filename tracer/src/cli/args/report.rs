@@ -23,6 +23,7 @@ pub struct Report {
     /// Also show the times of functions without what tracing itself took
     ///
     /// What it costs is measured on this machine when recording begins, for each kind of probe.
+    /// Counted CPU time is corrected alike; other counters are shown as recorded.
     #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min"])]
     corrected: bool,
 
