@@ -79,17 +79,18 @@ pub fn replay(
         if !goes_on(0.5 + number as f64 / batches as f64 / 2.0) {
             return Ok(false);
         }
-        let mut calls = batch?.into_calls();
-        calls.retain(|call| call.end() > from && call.end() <= to);
-        calls.sort_unstable_by_key(|call| (call.end(), Reverse(call.id)));
-        let mut rest = calls.as_slice();
-        while let Some(first) = rest.first() {
+        let batch = batch?;
+        let end = |place: usize| batch[place].end();
+        let mut places: Vec<usize> = (0..batch.len()).filter(|&place| end(place) > from && end(place) <= to).collect();
+        places.sort_unstable_by_key(|&place| (end(place), Reverse(batch[place].id)));
+        let mut rest = places.as_slice();
+        while let Some(first) = rest.first().map(|&place| &batch[place]) {
             if first.end().since(told) >= step {
                 told = Timestamp(first.end().0 - first.end().since(told) % step);
                 sink.running(told, &long.at(told))?;
             }
-            let (now, later) = rest.split_at(rest.partition_point(|call| call.end().since(told) < step));
-            sink.calls(&Batch::from(now.to_vec()))?;
+            let (now, later) = rest.split_at(rest.partition_point(|&place| end(place).since(told) < step));
+            sink.calls(&part(&batch, now))?;
             rest = later;
         }
     }
@@ -100,10 +101,18 @@ pub fn replay(
     Ok(true)
 }
 
+/// The calls at these places with what was measured during each.
+fn part(batch: &Batch, places: &[usize]) -> Batch {
+    let calls = places.iter().map(|&place| batch[place]).collect();
+    let readings = places.iter().flat_map(|&place| batch.readings(place)).copied().collect();
+    Batch::measured(calls, batch.metrics(), readings)
+}
+
 fn define(trace: &Trace, sink: &mut dyn Sink) -> Result<(), SinkError> {
     sink.begin(trace.header())?;
     trace.libraries().iter().try_for_each(|library| sink.define(&Definition::Library(library.clone())))?;
     trace.regions().iter().try_for_each(|region| sink.define(&Definition::Region(region.clone())))?;
+    trace.metrics().iter().try_for_each(|metric| sink.define(&Definition::Metric(metric.clone())))?;
     trace.processes().iter().try_for_each(|process| sink.define(&Definition::Process(process.clone())))?;
     trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))
 }
