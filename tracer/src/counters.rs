@@ -10,6 +10,7 @@ mod name;
 mod pmu;
 mod survey;
 mod table;
+mod tracepoint;
 
 use perf_event_open_sys::bindings::perf_event_attr;
 use rtrace_bpf::wire::CountCode;

@@ -3,15 +3,11 @@
 //! Names are those of `perf`: `page-faults`, `cycles:u`, `LLC-load-misses`, `r01c2`,
 //! `cpu/event=0x3c,umask=0/u`, `msr/tsc/`, `sched:sched_switch`.
 
-use std::fs;
-
 use perf_event_open_sys::bindings::{PERF_TYPE_RAW, PERF_TYPE_TRACEPOINT};
 
 use super::error::Error;
+use super::tracepoint::Tracepoints;
 use super::{EventCode, Source, Unit, cache, pmu, table};
-
-/// Where the kernel shows tracepoints, the newer place first.
-pub(super) const TRACEPOINTS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
 
 /// Where the counter of that name is read, and in which unit.
 pub(super) fn parse(name: &str) -> Result<(Source, Unit), Error> {
@@ -76,9 +72,8 @@ fn tracepoint(name: &str, group: &str, event: &str) -> Result<EventCode, Error> 
     if [group, event].iter().any(|part| part.is_empty() || part.contains(['/', '.'])) {
         return Err(Error::unknown(name, "no tracepoint has this name".to_owned()));
     }
-    let id = TRACEPOINTS.iter().find_map(|place| fs::read_to_string(format!("{place}/{group}/{event}/id")).ok());
-    let id = id.and_then(|id| id.trim().parse().ok());
-    let cause = "this kernel has no such tracepoint, or does not show it in /sys/kernel/tracing";
+    let id = Tracepoints::find().and_then(|tracepoints| tracepoints.id(group, event));
+    let cause = "this kernel has no such tracepoint, or does not show it";
     let id = id.ok_or_else(|| Error::unknown(name, cause.to_owned()))?;
     Ok(EventCode::new(PERF_TYPE_TRACEPOINT, id))
 }

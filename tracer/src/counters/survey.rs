@@ -1,7 +1,6 @@
 //! Which counters this machine has: each is tried on one CPU.
 
-use std::fs;
-
+use super::tracepoint::Tracepoints;
 use super::{EventCode, Source, cache, error, name, pmu, table};
 
 /// A kind of counters, for a heading.
@@ -120,9 +119,7 @@ fn refusal(event: EventCode) -> Option<String> {
 }
 
 fn tracepoints() -> usize {
-    let Some(groups) = name::TRACEPOINTS.iter().find_map(|place| fs::read_dir(place).ok()) else { return 0 };
-    let events = |group: fs::DirEntry| fs::read_dir(group.path()).into_iter().flatten().flatten();
-    groups.flatten().flat_map(events).filter(|event| event.path().join("id").exists()).count()
+    Tracepoints::find().map_or(0, |tracepoints| tracepoints.count())
 }
 
 #[cfg(test)]

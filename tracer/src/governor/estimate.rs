@@ -230,7 +230,10 @@ fn rate(hits: u64, length: f64, distance: Option<f64>, cost: f64) -> [f64; 3] {
     let chance = 2.0 * hits.sqrt();
     let least = (hits - chance).max(0.0) / own_of(length, cost * (1.0 - COST_ERROR));
     let most = (hits + chance + 3.0) / own(cost * (1.0 + COST_ERROR));
-    [(hits / own(cost)).clamp(least, most), least, most]
+    // Where calls take less than the cost may be off, only the bounds are known, and they are far apart.
+    let is_known = running - hits * cost > hits * cost * COST_ERROR;
+    let about = if is_known { (hits / own(cost)).clamp(least, most) } else { (least * most).sqrt() };
+    [about, least, most]
 }
 
 fn gap(last: &Seen, seen: &Seen, from: u64) -> Gap {
