@@ -9,6 +9,7 @@ mod beside;
 mod clean;
 mod completions;
 mod counters;
+mod derive;
 mod diff;
 mod doctor;
 mod export;

@@ -79,17 +79,18 @@ pub fn replay(
         if !goes_on(0.5 + number as f64 / batches as f64 / 2.0) {
             return Ok(false);
         }
-        let mut calls = batch?.into_calls();
-        calls.retain(|call| call.end() > from && call.end() <= to);
-        calls.sort_unstable_by_key(|call| (call.end(), Reverse(call.id)));
-        let mut rest = calls.as_slice();
-        while let Some(first) = rest.first() {
+        let batch = batch?;
+        let end = |place: usize| batch[place].end();
+        let mut places: Vec<usize> = (0..batch.len()).filter(|&place| end(place) > from && end(place) <= to).collect();
+        places.sort_unstable_by_key(|&place| (end(place), Reverse(batch[place].id)));
+        let mut rest = places.as_slice();
+        while let Some(first) = rest.first().map(|&place| &batch[place]) {
             if first.end().since(told) >= step {
                 told = Timestamp(first.end().0 - first.end().since(told) % step);
                 sink.running(told, &long.at(told))?;
             }
-            let (now, later) = rest.split_at(rest.partition_point(|call| call.end().since(told) < step));
-            sink.calls(&Batch::from(now.to_vec()))?;
+            let (now, later) = rest.split_at(rest.partition_point(|&place| end(place).since(told) < step));
+            sink.calls(&part(&batch, now))?;
             rest = later;
         }
     }
@@ -100,10 +101,18 @@ pub fn replay(
     Ok(true)
 }
 
+/// The calls at these places with what was measured during each.
+fn part(batch: &Batch, places: &[usize]) -> Batch {
+    let calls = places.iter().map(|&place| batch[place]).collect();
+    let readings = places.iter().flat_map(|&place| batch.readings(place)).copied().collect();
+    Batch::measured(calls, batch.metrics(), readings)
+}
+
 fn define(trace: &Trace, sink: &mut dyn Sink) -> Result<(), SinkError> {
     sink.begin(trace.header())?;
     trace.libraries().iter().try_for_each(|library| sink.define(&Definition::Library(library.clone())))?;
     trace.regions().iter().try_for_each(|region| sink.define(&Definition::Region(region.clone())))?;
+    trace.metrics().iter().try_for_each(|metric| sink.define(&Definition::Metric(metric.clone())))?;
     trace.processes().iter().try_for_each(|process| sink.define(&Definition::Process(process.clone())))?;
     trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))
 }
@@ -164,7 +173,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_exporters::TraceWriter;
-    use rtrace_model::{Header, Location, LocationId, RegionId};
+    use rtrace_model::{Base, Header, Location, LocationId, Metric, MetricId, Reading, RegionId, Scope, Span};
     use tempfile::TempDir;
 
     use super::*;
@@ -173,14 +182,25 @@ mod tests {
 
     #[derive(Default)]
     struct Told {
+        metrics: Vec<Metric>,
         calls: Vec<u64>,
+        /// What they counted.
+        counted: Vec<u64>,
         running: Vec<(u64, Vec<u64>)>,
         finished: bool,
     }
 
     impl Sink for Told {
+        fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
+            if let Definition::Metric(metric) = definition {
+                self.metrics.push(metric.clone());
+            }
+            Ok(())
+        }
+
         fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
             self.calls.extend(batch.iter().map(|call| call.id));
+            self.counted.extend((0..batch.len()).flat_map(|index| batch.readings(index)).map(|of| of.inclusive));
             Ok(())
         }
 
@@ -209,6 +229,11 @@ mod tests {
         }
     }
 
+    fn faults() -> Metric {
+        let (id, name, unit) = (MetricId(0), "page-faults".to_owned(), "#".to_owned());
+        Metric { id, name, unit, base: Base::Decimal, exponent: 0, scope: Scope::Call, span: Span::SinceStart }
+    }
+
     fn stored(folder: &TempDir) -> Trace {
         let path = folder.path().join("trace");
         let mut writer = TraceWriter::create(&path, None).unwrap();
@@ -217,7 +242,9 @@ mod tests {
         let location = Location { id: LocationId(1), pid, tid, start, end: None, name, calls_entered: None };
         writer.define(&Definition::Location(location)).unwrap();
         let calls = vec![call(2, 1, 10, 20), call(3, 1, 30, 180), call(1, 0, 0, 190), call(4, 0, 195, 200)];
-        writer.calls(&calls.into()).unwrap();
+        writer.define(&Definition::Metric(faults())).unwrap();
+        let readings = calls.iter().map(|call| Reading { inclusive: 10 * call.id, child: 0 }).collect();
+        writer.calls(&Batch::measured(calls, 1, readings)).unwrap();
         let end = ClockAnchor { monotonic: Timestamp(200 * MS), realtime_ns: 0 };
         writer.finish(&Summary { end, ..Summary::default() }).unwrap();
         Trace::open(&path).unwrap()
@@ -232,6 +259,7 @@ mod tests {
         assert_eq!(range, (Timestamp(0), Timestamp(200 * MS)));
         assert!(replay(&trace, range, &mut told, |_| true).unwrap() && told.finished);
         assert_eq!(told.calls, [2, 3, 1, 4]);
+        assert_eq!((told.counted, told.metrics), (vec![20, 30, 10, 40], vec![faults()]));
         assert_eq!(told.running, [(20, vec![1]), (180, vec![1]), (190, vec![]), (200, vec![]),]);
     }
 

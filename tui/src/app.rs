@@ -48,7 +48,7 @@ pub struct App {
     pub view: View,
     /// Functions, and the index of the column they are sorted by.
     pub functions: List<RegionId>,
-    /// See [`crate::view::functions::COLUMNS`].
+    /// See [`crate::view::functions::COLUMNS`]; counters come after these.
     pub order: usize,
     /// Whether the order is turned around.
     pub reversed: bool,
@@ -264,7 +264,7 @@ impl App {
             Action::Back => self.back(state),
             Action::Filter => self.typing = true,
             Action::Sort => {
-                self.order = (self.order + 1) % functions::COLUMNS.len();
+                self.order = (self.order + 1) % functions::orders(state);
                 self.reversed = false;
                 self.arrange(state);
             }

@@ -39,28 +39,28 @@ pub enum Width {
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
-    /// Its title, with the unit where its values have none.
-    pub title: &'static str,
+pub struct Column<'a> {
+    /// Its title, with the unit where its values have none; not escaped.
+    pub title: &'a str,
     /// Its cells.
     pub width: Width,
     /// The columns of text that a table must have for this one to be shown.
     pub from: u16,
 }
 
-impl Column {
+impl<'a> Column<'a> {
     /// A column of numbers or times.
-    pub const fn number(title: &'static str, cells: u16, from: u16) -> Column {
+    pub const fn number(title: &'a str, cells: u16, from: u16) -> Column<'a> {
         Column { title, width: Width::Cells(cells, Align::Right), from }
     }
 
     /// A column of words.
-    pub const fn words(title: &'static str, cells: u16, from: u16) -> Column {
+    pub const fn words(title: &'a str, cells: u16, from: u16) -> Column<'a> {
         Column { title, width: Width::Cells(cells, Align::Left), from }
     }
 
     /// The column of names.
-    pub const fn rest(title: &'static str) -> Column {
+    pub const fn rest(title: &'a str) -> Column<'a> {
         Column { title, width: Width::Rest, from: 0 }
     }
 }
@@ -93,7 +93,7 @@ pub struct Table<'a> {
     /// Where it is.
     pub area: Rect,
     /// Its columns, as many as fit.
-    pub columns: &'a [Column],
+    pub columns: &'a [Column<'a>],
     /// The column that gives the order, with the glyph of that.
     pub order: Option<(usize, &'static str)>,
 }
@@ -177,7 +177,7 @@ impl Canvas<'_> {
     }
 }
 
-impl Column {
+impl Column<'_> {
     fn align(&self) -> Align {
         match self.width {
             Width::Cells(_, align) => align,
@@ -187,7 +187,7 @@ impl Column {
 }
 
 /// Where each column that is shown has its cells.
-fn places(columns: &[Column], area: Rect) -> Vec<(usize, Rect)> {
+fn places(columns: &[Column<'_>], area: Rect) -> Vec<(usize, Rect)> {
     let shown = || columns.iter().enumerate().filter(|(_, column)| column.from <= area.width);
     let fixed: u16 = shown().map(|(_, column)| if let Width::Cells(cells, _) = column.width { cells } else { 0 }).sum();
     let gaps = u16::try_from(shown().count().saturating_sub(1)).unwrap_or(0) * GAP;
@@ -204,4 +204,4 @@ fn places(columns: &[Column], area: Rect) -> Vec<(usize, Rect)> {
 }
 
 /// Cells between two columns.
-const GAP: u16 = 2;
+pub const GAP: u16 = 2;

@@ -74,7 +74,7 @@ fn cpu_time() -> Duration {
 #[test]
 #[ignore = "a measurement, for a release build on an idle machine"]
 fn cost() {
-    let (mut sink, handle) = live("bench", false, Costs::default());
+    let (mut sink, handle) = live("bench", false, Costs::default(), |_| Vec::new());
     for id in 0..FUNCTIONS {
         sink.define(&region(id, &format!("library_function_number_{id}"))).unwrap();
     }

@@ -9,22 +9,31 @@ use rtrace_model::{
     Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp,
 };
 
+use crate::state::counters::Derive;
 use crate::state::{Costs, Span, State};
 
 /// Makes the two ends of a live view of `target`, which is a description for people. `costs` are
 /// what calls cost the program in nanoseconds, as far as the plan foresees it. Where `is_folded`,
-/// figures are those of the call-path profile, which then has all calls.
-pub fn live(target: impl Into<String>, is_folded: bool, costs: Costs) -> (LiveSink, Handle) {
-    let state = Arc::new(Mutex::new(State::new(Span::Live, is_folded, Some(costs))));
+/// figures are those of the call-path profile, which then has all calls. `derive` gives the figures
+/// that follow from counters.
+pub fn live(target: impl Into<String>, is_folded: bool, costs: Costs, derive: Derive) -> (LiveSink, Handle) {
+    let state = State::new(Span::Live, is_folded, Some(costs)).deriving(derive);
+    let state = Arc::new(Mutex::new(state));
     let sink = LiveSink { state: Arc::clone(&state) };
-    (sink, Handle { target: target.into(), current: Mutex::new(state), stored: None })
+    (sink, Handle { target: target.into(), derive, current: Mutex::new(state), stored: None })
 }
 
-/// A view of the stored recording of `target`; [`Handle::replay`] fills it.
-pub fn stored(target: impl Into<String>, whole: Range) -> Handle {
+/// A view of the stored recording of `target`; [`Handle::replay`] fills it. `derive` gives the
+/// figures that follow from counters.
+pub fn stored(target: impl Into<String>, whole: Range, derive: Derive) -> Handle {
     let state = State::new(Span::Range { from: whole.from, to: whole.to }, false, None);
     let stored = Stored { whole, wanted: whole, status: String::new() };
-    Handle { target: target.into(), current: Mutex::new(Arc::new(Mutex::new(state))), stored: Some(Mutex::new(stored)) }
+    Handle {
+        target: target.into(),
+        derive,
+        current: Mutex::new(Arc::new(Mutex::new(state))),
+        stored: Some(Mutex::new(stored)),
+    }
 }
 
 /// A range of time.
@@ -64,6 +73,7 @@ pub struct LiveSink {
 #[derive(Debug)]
 pub struct Handle {
     target: String,
+    derive: Derive,
     current: Mutex<Arc<Mutex<State>>>,
     stored: Option<Mutex<Stored>>,
 }
@@ -120,7 +130,8 @@ impl Handle {
     /// Begins to show a range of a stored recording: the sink that takes its calls, in the order of
     /// their ends, and the call-path profile where it `is_folded`.
     pub fn replay(&self, range: Range, is_folded: bool) -> LiveSink {
-        let state = State::new(Span::Range { from: range.from, to: range.to }, is_folded, None);
+        let span = Span::Range { from: range.from, to: range.to };
+        let state = State::new(span, is_folded, None).deriving(self.derive);
         LiveSink { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -149,7 +160,11 @@ impl Sink for LiveSink {
     }
 
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        lock(&self.state).add(batch);
+        let mut state = lock(&self.state);
+        if batch.metrics() > 0 {
+            state.count(batch);
+        }
+        state.add(batch);
         Ok(())
     }
 

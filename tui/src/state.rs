@@ -4,6 +4,7 @@
 //! the timeline by a number, threads by forgetting those that have ended, calls that wait for their
 //! callers by not waiting any longer.
 
+pub mod counters;
 pub mod folded;
 pub mod function;
 pub mod history;
@@ -17,10 +18,11 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use rtrace_model::{
-    Call, Definition, Estimate, Event, EventKind, LibraryId, Location, LocationId, Loss, MetricId, PathProfile,
-    Percent, Region, RegionId, Sample, Summary, Timestamp,
+    Batch, Call, Count, Definition, Ending, Estimate, Event, EventKind, LibraryId, Location, LocationId, Loss,
+    MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp,
 };
 
+use self::counters::{Counters, Derive, add_exclusive, add_inclusive};
 use self::function::Function;
 use self::history::{History, SLOTS};
 use self::log::Log;
@@ -92,6 +94,8 @@ pub struct State {
     overhead_metric: Option<MetricId>,
     /// Calls without a record: counted, and about so many not seen.
     pub without_record: (u64, u64),
+    /// What is counted on every call.
+    pub counters: Counters,
     functions: Vec<Option<Function>>,
     libraries: BTreeMap<LibraryId, Arc<str>>,
     threads: BTreeMap<LocationId, Thread>,
@@ -145,6 +149,7 @@ impl State {
             share: None,
             overhead_metric: None,
             without_record: (0, 0),
+            counters: Counters::new(|_| Vec::new()),
             functions: Vec::new(),
             libraries: BTreeMap::new(),
             threads: BTreeMap::new(),
@@ -155,6 +160,11 @@ impl State {
             bars: MOST_BARS,
             costs: costs.unwrap_or_default(),
         }
+    }
+
+    /// The same with the figures that follow from counters.
+    pub fn deriving(self, derive: Derive) -> State {
+        State { counters: Counters::new(derive), ..self }
     }
 
     /// The recording began.
@@ -173,7 +183,8 @@ impl State {
             }
             Definition::Location(location) => self.define_location(location),
             Definition::Metric(metric) if metric.name == "rtrace/overhead" => self.overhead_metric = Some(metric.id),
-            Definition::Process(_) | Definition::Metric(_) => {}
+            Definition::Metric(metric) => self.counters.define(metric),
+            Definition::Process(_) => {}
         }
     }
 
@@ -220,6 +231,7 @@ impl State {
             for node in thread.paths.nodes() {
                 self.merged.figures(node.merged).add(node.figures);
             }
+            self.merged.count_all(&thread.paths);
             self.room += thread.paths.nodes().len() - 1;
         }
     }
@@ -241,6 +253,25 @@ impl State {
     pub fn sampled(&mut self, samples: &[Sample]) {
         let overhead = samples.iter().rfind(|sample| Some(sample.metric) == self.overhead_metric);
         self.share = overhead.map(|sample| sample.value).or(self.share);
+    }
+
+    /// Takes in what calls counted that are added next.
+    pub fn count(&mut self, batch: &Batch) {
+        if self.is_folded {
+            return;
+        }
+        for (index, call) in batch.iter().enumerate().filter(|(_, call)| call.ending != Ending::Unseen) {
+            let readings = batch.readings(index).iter();
+            let counts: Vec<Count> = readings
+                .map(|reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() })
+                .collect();
+            if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
+                add_exclusive(&mut function.counts, &counts);
+            }
+            if let Some(thread) = self.threads.get_mut(&call.location) {
+                thread.count(call.id, counts);
+            }
+        }
     }
 
     /// Takes in calls that ended.
@@ -340,8 +371,9 @@ impl State {
     fn settle_thread(&mut self, location: LocationId, until: Settle) {
         let Some(thread) = self.threads.get_mut(&location) else { return };
         let functions = &mut self.functions;
-        thread.settle(until, &mut self.merged, &mut self.room, |region, inclusive| {
+        thread.settle(until, &mut self.merged, &mut self.room, |region, inclusive, counts| {
             if let Some(Some(function)) = functions.get_mut(region.index()) {
+                add_inclusive(&mut function.counts, counts);
                 function.inclusive = function.inclusive.saturating_add(inclusive);
             }
         });
@@ -468,6 +500,22 @@ impl State {
             }
         }
         (&self.merged, figures)
+    }
+
+    /// What the calls of each of these paths counted, by counter; paths at the end may be missing.
+    pub fn merged_counts(&self) -> Vec<Vec<Count>> {
+        let mut counts = self.merged.counts().to_vec();
+        for thread in self.threads.values() {
+            for (node, more) in thread.paths.nodes().iter().zip(thread.paths.counts()) {
+                let index = node.merged as usize;
+                if counts.len() <= index {
+                    counts.resize(index + 1, Vec::new());
+                }
+                add_inclusive(&mut counts[index], more);
+                add_exclusive(&mut counts[index], more);
+            }
+        }
+        counts
     }
 }
 

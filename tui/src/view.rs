@@ -2,7 +2,8 @@
 //!
 //! Nothing depends on colour: what it says is also said in words, by weight or by place.
 
-pub mod detail;
+pub mod counters;
+mod detail;
 pub mod events;
 pub mod functions;
 pub mod header;

@@ -23,6 +23,7 @@ use rtrace_tui::Costs;
 
 use super::args::{Recording, Selection};
 use super::beside::Beside;
+use super::derive::derive;
 use super::message::Hint as _;
 use super::progress::Progress;
 use super::{Outcome, plan_table};
@@ -167,7 +168,7 @@ impl Session<'_> {
             }
             return recorded.map_err(explain);
         }
-        let (sink, handle) = rtrace_tui::live(self.target, self.options.profile.is_some(), costs(self.plan));
+        let (sink, handle) = rtrace_tui::live(self.target, self.options.profile.is_some(), costs(self.plan), derive);
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
             let record = || {

@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::Outcome;
 use super::args::Tui;
 use super::beside::Beside;
+use super::derive::derive;
 use super::message::Hint as _;
 
 /// Time between two looks at what the user wants.
@@ -34,7 +35,7 @@ pub fn tui(options: &Tui) -> anyhow::Result<Outcome> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
     }
-    let handle = rtrace_tui::stored(directory.display().to_string(), range(&trace)?);
+    let handle = rtrace_tui::stored(directory.display().to_string(), range(&trace)?, derive);
     std::thread::scope(|scope| {
         let player = scope.spawn(|| {
             let played = play(directory, trace, &handle, &stop);

@@ -93,15 +93,19 @@ impl Derived {
     }
 }
 
+/// The figures that counters of these names have, with the places of their inputs.
+pub fn of(counters: &[&str]) -> Vec<(Derived, [Input; 2])> {
+    DERIVED.into_iter().filter_map(|derived| Some((derived, derived.inputs(counters)?))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_figure_is_there_when_its_inputs_are() {
-        let found = |counters: &[&str]| -> Vec<&str> {
-            DERIVED.iter().filter(|derived| derived.inputs(counters).is_some()).map(|derived| derived.title).collect()
-        };
+        let found =
+            |counters: &[&str]| -> Vec<&str> { of(counters).into_iter().map(|(derived, _)| derived.title).collect() };
         assert_eq!(found(&["page-faults"]), Vec::<&str>::new());
         assert_eq!(found(&["task-clock"]), ["CPUs used"]);
         assert_eq!(found(&["cycles", "instructions", "task-clock"]), ["CPUs used", "IPC", "GHz"]);

@@ -13,7 +13,7 @@ use super::corrected::Corrected;
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
 use crate::counters::OwnPart;
-use crate::counters::derived::{DERIVED, Derived, Input};
+use crate::counters::derived::{self, Derived, Input};
 
 /// Sums the readings of calls by the mark that the visitor inside gives them.
 pub(super) struct Counting<V> {
@@ -145,7 +145,7 @@ impl<V> Counting<V> {
 
     fn derived(&self) -> Vec<(Derived, [Input; 2])> {
         let names: Vec<&str> = self.metrics.iter().map(|metric| metric.name.as_str()).collect();
-        DERIVED.into_iter().filter_map(|derived| Some((derived, derived.inputs(&names)?))).collect()
+        derived::of(&names)
     }
 
     fn columns(&self, derived: &[(Derived, [Input; 2])]) -> Vec<Column> {

@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use rtrace_model::{Call, Ending, ExitPolicy, Latency, LibraryId, LocationId, PathProfile, RegionId, Timestamp};
+use rtrace_model::{Call, Count, Ending, ExitPolicy, Latency, LibraryId, LocationId, PathProfile, RegionId, Timestamp};
 
+use super::counters::{add_exclusive, add_inclusive};
 use super::history::{CLASSES, History, class_of_bucket};
 
 /// Slowest calls that are kept of each function.
@@ -37,6 +38,8 @@ pub struct Function {
     pub inclusive: u64,
     /// Time in its calls without traced callees.
     pub exclusive: u64,
+    /// What its calls counted, by counter, under the same rules as the times; empty where nothing is counted.
+    pub counts: Vec<Count>,
     /// Calls known to be lost.
     pub lost: u64,
     /// Its last minute.
@@ -94,6 +97,7 @@ impl Function {
             unwound: 0,
             inclusive: 0,
             exclusive: 0,
+            counts: Vec::new(),
             lost: 0,
             history: History::default(),
             timed: 0,
@@ -136,7 +140,9 @@ impl Function {
         self.unwound += more.unwound;
         if is_outermost {
             self.inclusive = self.inclusive.saturating_add(more.inclusive);
+            add_inclusive(&mut self.counts, &more.counts);
         }
+        add_exclusive(&mut self.counts, &more.counts);
         self.exclusive = self.exclusive.saturating_add(more.exclusive);
         if let Some(slot) = slot {
             self.history.fold(slot, more.calls, &more.histogram);

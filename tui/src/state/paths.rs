@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use rtrace_model::RegionId;
+use rtrace_model::{Count, RegionId};
+
+use super::counters::{add_exclusive, add_inclusive};
 
 /// Names a node of a [`Paths`].
 pub type PathIndex = u32;
@@ -71,11 +73,13 @@ pub struct Node {
 pub struct Paths {
     nodes: Vec<Node>,
     ids: HashMap<(PathIndex, Label), PathIndex, FixedState>,
+    /// What was counted, by node; shorter where nothing was.
+    counts: Vec<Vec<Count>>,
 }
 
 impl Default for Paths {
     fn default() -> Paths {
-        let mut paths = Paths { nodes: Vec::new(), ids: HashMap::default() };
+        let mut paths = Paths { nodes: Vec::new(), ids: HashMap::default(), counts: Vec::new() };
         paths.push(Label::Root, ROOT);
         paths
     }
@@ -100,6 +104,31 @@ impl Paths {
     /// The figures of a node.
     pub fn figures(&mut self, index: PathIndex) -> &mut Figures {
         &mut self.nodes[index as usize].figures
+    }
+
+    /// What the calls of each node counted, by counter; nodes at the end may be missing.
+    pub fn counts(&self) -> &[Vec<Count>] {
+        &self.counts
+    }
+
+    /// Adds to what the calls of a node counted.
+    pub fn count(&mut self, index: PathIndex, counts: &[Count]) {
+        if counts.is_empty() {
+            return;
+        }
+        let index = index as usize;
+        if self.counts.len() <= index {
+            self.counts.resize(index + 1, Vec::new());
+        }
+        add_inclusive(&mut self.counts[index], counts);
+        add_exclusive(&mut self.counts[index], counts);
+    }
+
+    /// Adds what another tree's calls counted, whose nodes are linked to those of this one.
+    pub fn count_all(&mut self, of: &Paths) {
+        for (node, counts) in of.nodes.iter().zip(&of.counts) {
+            self.count(node.merged, counts);
+        }
     }
 
     /// The node of calls of `label` from `parent`, made when there is none. While `room` is 0 new

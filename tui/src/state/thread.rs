@@ -6,8 +6,10 @@
 //! come first, and those of the next call are the ones around the call before, or some of them.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
-use rtrace_model::{Call, Ending, Location, PathProfile, RegionId, Timestamp};
+use foldhash::fast::FixedState;
+use rtrace_model::{Call, Count, Ending, Location, PathProfile, RegionId, Timestamp};
 
 use super::folded::Folded;
 use super::lanes::Lanes;
@@ -36,6 +38,8 @@ pub struct Thread {
     /// Its last calls.
     pub lanes: Lanes,
     folded: Folded,
+    /// What pending calls counted, by call id.
+    counts: HashMap<u64, Vec<Count>, FixedState>,
     pending: Vec<Call>,
     /// Number of pending calls that is worth a look at them.
     crowd: usize,
@@ -77,6 +81,7 @@ impl Thread {
             paths: Paths::default(),
             lanes: Lanes::default(),
             folded: Folded::default(),
+            counts: HashMap::default(),
             pending: Vec::new(),
             crowd: CROWD,
             is_in_order: true,
@@ -130,6 +135,11 @@ impl Thread {
         self.pending.push(*call);
     }
 
+    /// Keeps what a call counted until its callers are known.
+    pub fn count(&mut self, id: u64, counts: Vec<Count>) {
+        self.counts.insert(id, counts);
+    }
+
     /// Shows a call that ended on the timeline, without counting it.
     pub fn show(&mut self, call: &Call, most: usize) {
         self.lanes.add(call, most);
@@ -160,6 +170,7 @@ impl Thread {
             let PathProfile { calls, inclusive, exclusive, .. } = *row;
             let (path, is_outermost) =
                 self.put(parent, row.region, Figures { calls, inclusive, exclusive }, merged, room);
+            self.count_on(path, parent, &row.counts);
             told(row, is_outermost);
             path
         });
@@ -186,14 +197,25 @@ impl Thread {
         (path, self.is_outermost(path, parent, region))
     }
 
-    /// Puts calls whose callers are known on their paths. `outer` is told the inclusive time of
-    /// each that is not nested in a call of the same function.
+    /// Adds what calls on a path below `parent` counted.
+    fn count_on(&mut self, path: PathIndex, parent: PathIndex, counts: &[Count]) {
+        if path == parent {
+            // As with time, inclusive counts once.
+            let own: Vec<Count> = counts.iter().map(|count| Count { inclusive: 0, ..*count }).collect();
+            self.paths.count(path, &own);
+        } else {
+            self.paths.count(path, counts);
+        }
+    }
+
+    /// Puts calls whose callers are known on their paths. `outer` is told the inclusive time and
+    /// counts of each that is not nested in a call of the same function.
     pub fn settle(
         &mut self,
         until: Settle,
         merged: &mut Paths,
         room: &mut usize,
-        mut outer: impl FnMut(RegionId, u64),
+        mut outer: impl FnMut(RegionId, u64, &[Count]),
     ) {
         if !self.is_in_order {
             self.pending.sort_by_key(|call| (call.end(), Reverse(call.id)));
@@ -225,8 +247,10 @@ impl Thread {
                 if call.ending == Ending::Unseen { (0, 0) } else { (call.duration, call.exclusive()) };
             let figures = Figures { calls: 1, inclusive, exclusive };
             let (path, is_outermost) = self.put(parent, call.region, figures, merged, room);
+            let counts = if self.counts.is_empty() { None } else { self.counts.remove(&call.id) }.unwrap_or_default();
+            self.count_on(path, parent, &counts);
             if is_outermost {
-                outer(call.region, inclusive);
+                outer(call.region, inclusive, &counts);
             }
             around.push(Known { id: call.id, path });
         }

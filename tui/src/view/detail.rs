@@ -10,12 +10,13 @@ use rtrace_model::format_ns;
 
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
+use crate::state::counters::Figure;
 use crate::state::function::Function;
 use crate::state::history::{CLASSES, SLOTS, Slot};
 use crate::state::paths::{Figures, Label, ROOT};
 use crate::state::{Span, State};
 use crate::text::{count, counted, grouped, percent, short_ns};
-use crate::view::{functions, tree};
+use crate::view::{counters, functions, tree};
 
 /// Cells for the labels of durations.
 const LABELS: u16 = 8;
@@ -39,16 +40,18 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
         return;
     };
     let lists = area.height.saturating_sub(5) / 3;
+    let (counted, _) = counters::fitting(state, area.width);
+    let lines = 2 + u16::try_from(counted.len().div_ceil(4)).unwrap_or(0);
     let [name, facts, picture, _, below] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(2),
+        Constraint::Length(lines),
         Constraint::Fill(1),
         Constraint::Length(1),
         Constraint::Length(lists.clamp(3, 12)),
     ])
     .areas(area);
     draw_name(canvas, name, function, state);
-    draw_facts(canvas, facts, function, state);
+    draw_facts(canvas, facts, function, state, counted);
     draw_durations(canvas, picture, function, state, app.origin(state));
     draw_lists(canvas, below, function, state, app.origin(state));
 }
@@ -62,25 +65,23 @@ fn draw_name(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &S
     );
 }
 
-fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State) {
+fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State, counted: &[Figure]) {
     let known = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), format_ns);
     let rate = state.rate(function.calls, &function.history);
-    let lines = [
-        [
-            ("calls", grouped(function.calls)),
-            ("calls/s", grouped(rate.round() as u64)),
-            ("inclusive", format_ns(function.inclusive)),
-            ("exclusive", format_ns(function.exclusive)),
-        ],
-        [
-            ("mean", known(function.mean())),
-            ("p50", functions::percentile(function, function.p50())),
-            ("p99", functions::percentile(function, function.p99())),
-            ("max", known(function.max())),
-        ],
+    let mut facts: Vec<(&str, String)> = vec![
+        ("calls", grouped(function.calls)),
+        ("calls/s", grouped(rate.round() as u64)),
+        ("inclusive", format_ns(function.inclusive)),
+        ("exclusive", format_ns(function.exclusive)),
+        ("mean", known(function.mean())),
+        ("p50", functions::percentile(function, function.p50())),
+        ("p99", functions::percentile(function, function.p99())),
+        ("max", known(function.max())),
     ];
+    let value = |figure: &Figure| figure.of(function.exclusive, &function.counts).to_string();
+    facts.extend(counted.iter().map(|figure| (figure.title.as_str(), value(figure))));
     let cells = (area.width / 4).min(30);
-    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
+    for (line, y) in facts.chunks(4).zip(area.y..area.bottom()) {
         for ((title, value), column) in line.iter().zip(0..) {
             let x = area.x + column * cells;
             let room = if column == 3 { area.right() - x } else { cells.saturating_sub(1) };

@@ -13,11 +13,12 @@ use crate::state::function::Function;
 use crate::state::history::SLOTS;
 use crate::text::{count, percent};
 use crate::theme::Theme;
+use crate::view::counters;
 
 /// What a column says of a function.
 #[derive(Debug)]
 pub struct Figure {
-    column: Column,
+    column: Column<'static>,
     text: for<'a> fn(&'a Facts<'a>, &'a Function) -> Cell<'a>,
     /// Largest numbers first, names from A to Z.
     order: fn(&State, &Function, &Function) -> Ordering,
@@ -112,6 +113,14 @@ pub const COLUMNS: [Figure; 13] = [
 /// Index of the column by which the table is sorted at first.
 pub const FIRST_ORDER: usize = 4;
 
+/// Before this column stand those for counters.
+const NAME: usize = 11;
+
+/// Orders to choose among: one for each column, and one for each figure of the counters.
+pub fn orders(state: &State) -> usize {
+    COLUMNS.len() + state.counters.figures().len()
+}
+
 /// Filters and sorts anew; rows of equal rank stay in the order of their ids.
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
@@ -121,8 +130,14 @@ pub fn arrange(app: &mut App, state: &State) {
             && App::passes(&wanted, &[&function.name, state.library(function.library)])
     };
     let mut rows: Vec<&Function> = state.functions().filter(shown).collect();
-    let order = COLUMNS[app.order].order;
-    rows.sort_by(|a, b| if app.reversed { order(state, b, a) } else { order(state, a, b) });
+    let figure = app.order.checked_sub(COLUMNS.len()).and_then(|place| state.counters.figures().get(place));
+    if let Some(figure) = figure {
+        let rank = |function: &Function| figure.of(function.exclusive, &function.counts).rank();
+        rows.sort_by(|a, b| if app.reversed { rank(a).total_cmp(&rank(b)) } else { rank(b).total_cmp(&rank(a)) });
+    } else {
+        let order = COLUMNS.get(app.order).unwrap_or(&COLUMNS[FIRST_ORDER]).order;
+        rows.sort_by(|a, b| if app.reversed { order(state, b, a) } else { order(state, a, b) });
+    }
     app.functions.set(rows.into_iter().map(|function| function.region).collect());
 }
 
@@ -130,13 +145,29 @@ pub fn arrange(app: &mut App, state: &State) {
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let exclusive = state.functions().map(|function| function.exclusive).fold(0, u64::saturating_add);
     let facts = Facts { state, theme: app.theme, exclusive };
-    let columns = COLUMNS.each_ref().map(|figure| figure.column);
-    let order = Some((app.order, app.theme.glyphs.orders[usize::from(app.reversed)]));
-    let row = |region: RegionId| match state.function(region) {
-        Some(function) => COLUMNS.iter().map(|figure| (figure.text)(&facts, function)).collect(),
-        None => Vec::new(),
+    let (counted, left) = counters::fitting(state, area.width);
+    let shown = |range: std::ops::Range<usize>| range.filter(|&place| COLUMNS[place].column.from <= left);
+    let orders: Vec<usize> = shown(0..NAME)
+        .chain((0..counted.len()).map(|place| COLUMNS.len() + place))
+        .chain(shown(NAME..COLUMNS.len()))
+        .collect();
+    let column = |&order: &usize| match order.checked_sub(COLUMNS.len()) {
+        Some(place) => counters::column(&counted[place]),
+        None => COLUMNS[order].column,
     };
-    app.targets.titles = canvas.table(Table { area, columns: &columns, order }, &mut app.functions, row);
+    let columns: Vec<Column<'_>> = orders.iter().map(column).collect();
+    let marked = orders.iter().position(|&order| order == app.order);
+    let order = marked.map(|place| (place, app.theme.glyphs.orders[usize::from(app.reversed)]));
+    let row = |region: RegionId| {
+        let Some(function) = state.function(region) else { return Vec::new() };
+        let cell = |&order: &usize| match order.checked_sub(COLUMNS.len()) {
+            Some(place) => counters::text(&counted[place], function.exclusive, &function.counts),
+            None => (COLUMNS[order].text)(&facts, function),
+        };
+        orders.iter().map(cell).collect()
+    };
+    let titles = canvas.table(Table { area, columns: &columns, order }, &mut app.functions, row);
+    app.targets.titles = titles.into_iter().map(|(place, title)| (orders[place], title)).collect();
     if app.functions.rows().is_empty() && area.height > 2 {
         let why = match (&app.stored, state.calls, app.filter.is_empty()) {
             (Some(stored), 0, _) if state.summary.is_none() => stored.status.as_str(),

@@ -1,13 +1,16 @@
 //! The call tree: who called whom, of all threads or of one.
 
+use std::borrow::Cow;
+
 use ratatui::layout::Rect;
-use rtrace_model::{RegionId, format_ns};
+use rtrace_model::{Count, RegionId, format_ns};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
 use crate::state::State;
 use crate::state::paths::{Figures, Label, PathIndex, Paths, ROOT};
 use crate::text::{count, percent};
+use crate::view::counters;
 
 /// Nodes above this depth are unfolded at first.
 const UNFOLDED_DEPTH: usize = 2;
@@ -15,13 +18,12 @@ const UNFOLDED_DEPTH: usize = 2;
 /// The most cells that a name is moved to the right.
 const MOST_INDENT: usize = 60;
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column<'static>; 5] = [
     Column::number("inclusive", 10, 0),
     Column::number("share", 7, 40),
     Column::words("", GAUGE, 100),
     Column::number("exclusive", 10, 60),
     Column::number("calls", 8, 50),
-    Column::rest("call path"),
 ];
 
 const GAUGE: u16 = 10;
@@ -172,6 +174,13 @@ pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let tree = Tree::of(app, state);
     let glyphs = app.theme.glyphs;
+    let (counted, left) = counters::fitting(state, area.width);
+    let thread = app.tree_of.and_then(|location| state.thread(location));
+    let counts: Cow<'_, [Vec<Count>]> = match thread {
+        _ if counted.is_empty() => Cow::Borrowed(&[]),
+        Some(thread) => thread.paths.counts().into(),
+        None => state.merged_counts().into(),
+    };
     let mut list = std::mem::take(&mut app.tree);
     let row = |node: PathIndex| -> Vec<Cell<'_>> {
         let Some(figures) = tree.figures.get(node as usize) else { return Vec::new() };
@@ -187,24 +196,32 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let path = format!("{:indent$}{mark} {name}{hot}", "", indent = (2 * depth).min(MOST_INDENT));
         let style = if is_hot { app.theme.title() } else { ratatui::style::Style::new() };
         let share = figures.inclusive as f64 / tree.whole.max(1) as f64;
-        vec![
+        let mut cells = vec![
             Cell::from(format_ns(figures.inclusive)).styled(style),
             Cell::from(percent(figures.inclusive, tree.whole)).styled(style),
             Cell::from(app.theme.gauge(share, usize::from(GAUGE))).styled(app.theme.heat(share)),
             format_ns(figures.exclusive).into(),
             count(figures.calls).into(),
-            Cell::from(path).styled(style),
-        ]
+        ];
+        cells.retain({
+            let mut columns = COLUMNS.iter();
+            move |_| columns.next().is_some_and(|column| column.from <= left)
+        });
+        let counts = counts.get(node as usize).map_or(&[][..], Vec::as_slice);
+        cells.extend(counted.iter().map(|figure| counters::text(figure, figures.exclusive, counts)));
+        cells.push(Cell::from(path).styled(style));
+        cells
     };
-    let mut columns = COLUMNS;
+    let figures = COLUMNS.iter().copied().filter(|column| column.from <= left);
+    let columns: Vec<Column<'_>> =
+        figures.chain(counted.iter().map(counters::column)).chain([Column::rest("")]).collect();
     let title;
-    if let Some(thread) = app.tree_of.and_then(|location| state.thread(location)) {
+    if let Some(thread) = thread {
         title = format!("call path on thread {} {}", thread.location.tid, thread.location.name);
     } else {
         title = format!("call path, all threads ({} hot)", glyphs.hot);
     }
     let last = columns.len() - 1;
-    columns[last].title = "";
     let places = canvas.table(Table { area, columns: &columns, order: None }, &mut list, row);
     if let Some((_, place)) = places.into_iter().find(|(index, _)| *index == last) {
         canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());

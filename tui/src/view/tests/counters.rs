@@ -1,0 +1,132 @@
+//! Screens of recordings with counters.
+
+use rtrace_model::{Base, Batch, Count, Definition, Metric, MetricId, PathProfile, Reading, Scope};
+
+use super::*;
+use crate::state::counters::Derived;
+
+fn metric(id: u32, name: &str, unit: &str, exponent: i32) -> Definition {
+    let span = rtrace_model::Span::SinceStart;
+    let (id, name, unit) = (MetricId(id), name.to_owned(), unit.to_owned());
+    Definition::Metric(Metric { id, name, unit, base: Base::Decimal, exponent, scope: Scope::Call, span })
+}
+
+fn defined(is_folded: bool) -> State {
+    let derive = |_: &[&str]| vec![Derived::new("CPUs used", |time, counts| Some(counts[1] as f64 / time as f64))];
+    let mut state = State::new(Span::Live, is_folded, None).deriving(derive);
+    for definition in [
+        library("/lib/libz.so.1"),
+        region(0, "solve"),
+        region(1, "step"),
+        location(1, "main"),
+        metric(0, "page-faults", "#", 0),
+        metric(1, "task-clock", "s", -9),
+    ] {
+        state.define(&definition);
+    }
+    state.happened(&happened(0, EventKind::Armed));
+    state
+}
+
+/// `solve` calls `step`, which calls `solve`; half of all time is on a CPU, with a fault each 2 ms.
+fn traced() -> State {
+    let mut state = defined(false);
+    let calls = vec![call(3, 2, 0, (30, 40), 0), call(2, 1, 1, (20, 60), 10), call(1, 0, 0, (0, 100), 40)];
+    let part = |call: &Call, by| Reading { inclusive: call.duration / by, child: call.child / by };
+    let readings = calls.iter().flat_map(|call| [part(call, 2 * MS), part(call, 2)]).collect();
+    let batch = Batch::measured(calls, 2, readings);
+    state.count(&batch);
+    state.add(&batch);
+    state.finish(&Summary::default());
+    state
+}
+
+/// The same, folded.
+fn folded() -> State {
+    let mut state = defined(true);
+    let counted = |path: PathProfile| {
+        let count = |by| Count { inclusive: path.inclusive / by, exclusive: path.exclusive / by };
+        PathProfile { counts: vec![count(2 * MS), count(2)], ..path }
+    };
+    let solve = counted(path(1, 0, 0, (1, 100), 60));
+    // What was told before is not counted again.
+    state.fold(&[counted(path(1, 0, 0, (1, 80), 50))]);
+    state.fold(&[solve, counted(path(2, 1, 1, (1, 40), 30)), counted(path(3, 2, 0, (1, 10), 10))]);
+    state.finish(&Summary::default());
+    state
+}
+
+fn lines(state: &State, keys: &str, width: u16) -> Vec<String> {
+    let mut app = app(state);
+    press(&mut app, state, keys);
+    screen(&mut app, state, width, 24)[3..].to_vec()
+}
+
+/// The columns of a line, which two cells or more set apart.
+fn columns(line: &str) -> Vec<&str> {
+    line.split("  ").map(str::trim).filter(|column| !column.is_empty()).collect()
+}
+
+#[test]
+fn functions_have_as_many_columns_as_there_is_room_for() {
+    for state in [traced(), folded()] {
+        let shown = lines(&state, "1", 120);
+        let titles = [
+            "calls",
+            "calls/s",
+            "inclusive",
+            "exclusive▼",
+            "share",
+            "page-faults",
+            "task-clock",
+            "CPUs used",
+            "function",
+        ];
+        assert_eq!(columns(&shown[0]), titles);
+        assert_eq!(columns(&shown[1])[2..], ["100.000 ms", "70.000 ms", "70.0 %", "50", "50.000 ms", "0.500", "solve"]);
+        assert_eq!(columns(&shown[2])[2..], ["40.000 ms", "30.000 ms", "30.0 %", "20", "20.000 ms", "0.500", "step"]);
+        let wide = lines(&state, "1", 200);
+        assert_eq!(columns(&wide[1])[7..12], ["50", "50.000 ms", "0.500", "35", "35.000 ms"], "{wide:?}");
+        assert!(!lines(&state, "1", 80).join(" ").contains("page-faults"));
+    }
+}
+
+#[test]
+fn a_counter_gives_the_order_like_any_column() {
+    let state = traced();
+    let mut app = app(&state);
+    terminal(&mut app, &state, 120, 12);
+    let title = app.targets.titles.iter().find(|(order, _)| *order == functions::COLUMNS.len()).unwrap().1;
+    let kind = MouseEventKind::Down(MouseButton::Left);
+    let click = MouseEvent { kind, column: title.x, row: title.y, modifiers: KeyModifiers::NONE };
+    let names = |app: &App| app.functions.rows().iter().map(|region| region.0).collect::<Vec<_>>();
+    app.point(click, &state);
+    assert_eq!(names(&app), [0, 1]);
+    assert!(screen(&mut app, &state, 120, 12)[3].contains("page-faults▼"));
+    app.point(click, &state);
+    assert_eq!(names(&app), [1, 0]);
+    let all = functions::orders(&state) - functions::COLUMNS.len();
+    (0..all).for_each(|_| press(&mut app, &state, "s"));
+    assert_eq!((all, app.order), (5, 0), "after the last counter comes the first column");
+}
+
+#[test]
+fn paths_of_all_threads_and_of_one() {
+    for (state, keys) in [(traced(), "2"), (traced(), "2t"), (folded(), "2"), (folded(), "2t")] {
+        let shown = lines(&state, keys, 120);
+        assert_eq!(columns(&shown[0])[4..7], ["page-faults", "task-clock", "CPUs used"], "{shown:?}");
+        assert_eq!(columns(&shown[1])[4..7], ["50", "50.000 ms", "0.500"], "{shown:?}");
+        assert_eq!(columns(&shown[2])[4..7], ["20", "20.000 ms", "0.500"], "{shown:?}");
+        assert!(!lines(&state, keys, 80).join(" ").contains("page-faults"));
+    }
+}
+
+#[test]
+fn one_function_has_a_line_of_them() {
+    for state in [traced(), folded()] {
+        let shown = lines(&state, "1\n", 120);
+        assert!(shown[3].starts_with(" page-faults 50"), "{shown:?}");
+        assert!(shown[3].contains("task-clock 50.000 ms") && shown[3].contains("CPUs used 0.500"), "{shown:?}");
+        assert!(!lines(&state, "1\n", 80).join(" ").contains("page-faults"));
+    }
+}
