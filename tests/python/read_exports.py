@@ -98,7 +98,8 @@ def readings(call):
 def sampled(row):
     """A sample as timelines name it."""
     name = row["name"] if row["scope"] == "node" else f"{row['name']} ({row['instance']})"
-    return name, f"10^-9*{row['unit']}", row["time_ns"], row["value"]
+    factor = f"{row['base']}^{row['exponent']}*" if row["exponent"] else ""
+    return name, factor + row["unit"], row["time_ns"], row["value"]
 
 
 @reader("otf2")

@@ -85,7 +85,7 @@ fn each(
 ) -> Result<(), ExportError> {
     for trace in 0..source.traces().len() {
         for samples in source.samples_of(trace) {
-            for sample in &samples? {
+            for sample in samples?.iter().filter(|sample| source.spans(sample.time)) {
                 let metric = source.sampled_metrics().iter().position(|metric| metric.id == sample.metric);
                 if let Some(metric) = metric {
                     value(Key { trace, metric, instance: sample.instance }, sample)?;

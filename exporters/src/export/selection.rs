@@ -26,6 +26,11 @@ impl Selection {
             && self.regions.as_ref().is_none_or(|regions| regions.contains(&call.region))
     }
 
+    /// Whether the time is in the span, for what has no duration.
+    pub(super) fn spans(&self, time: Timestamp) -> bool {
+        self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to)
+    }
+
     /// Whether a call may be kept and another that it made be left out, or the other way round.
     pub(super) fn splits_trees(&self) -> bool {
         self.regions.is_some() || self.from.is_some() || self.to.is_some()
@@ -77,6 +82,7 @@ mod tests {
         let left_out = [call(0, 10), call(9, 1), call(20, 0), call(20, 5)];
         assert!(kept.iter().all(|call| span.keeps(call)));
         assert!(!left_out.iter().any(|call| span.keeps(call)));
+        assert_eq!([9, 10, 19, 20].map(|time| span.spans(Timestamp(time))), [false, true, true, false]);
     }
 
     #[test]

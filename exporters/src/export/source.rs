@@ -126,6 +126,11 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Whether something of that time is selected.
+    pub(super) fn spans(&self, time: Timestamp) -> bool {
+        self.selection.spans(time)
+    }
+
     /// The metrics that calls have readings of, in the order of the readings.
     pub(super) fn call_metrics(&self) -> &[Metric] {
         &self.call_metrics
