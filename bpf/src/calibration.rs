@@ -125,20 +125,14 @@ impl Subject {
     fn all() -> Vec<Subject> {
         let emulated = rtrace_emulated as *const () as usize;
         let stepped = rtrace_stepped as *const () as usize;
-        let copies = [(emulated, 2, false), (stepped, 4, true)];
-        let subjects = copies.into_iter().flat_map(|(first, exit, single_stepped)| {
-            let functions = (first..).step_by(COPY).zip(POLICIES);
-            functions.map(move |(function, policy)| (function, function + exit, single_stepped, policy))
-        });
-        let numbered = (0..).zip(subjects);
-        let subject = |(region, (function, exit, single_stepped, policy))| Subject {
-            region,
-            function,
-            exit,
-            single_stepped,
-            policy,
-        };
-        numbered.map(subject).collect()
+        let mut subjects = Vec::new();
+        for (first, exit, single_stepped) in [(emulated, 2, false), (stepped, 4, true)] {
+            for (function, policy) in (first..).step_by(COPY).zip(POLICIES) {
+                let region = subjects.len() as u32;
+                subjects.push(Subject { region, function, exit: function + exit, single_stepped, policy });
+            }
+        }
+        subjects
     }
 }
 

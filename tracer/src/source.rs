@@ -64,7 +64,7 @@ pub struct Source<'a> {
     /// Threads that have ended of late.
     ended: Vec<Ended>,
     /// Calls with a record by region.
-    by_region: HashMap<RegionId, u64>,
+    by_region: Vec<u64>,
     summary: Summary,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Source<'a> {
             changes: Vec::new(),
             paths: is_folded.then(|| Paths::new(metrics.len())),
             ended: Vec::new(),
-            by_region: HashMap::new(),
+            by_region: Vec::new(),
             summary: Summary::default(),
         };
         for &pid in pids {
@@ -112,8 +112,8 @@ impl<'a> Source<'a> {
     }
 
     /// Calls by region so far: those with a record, or where calls are folded, all.
-    pub fn calls_by_region(&self) -> &HashMap<RegionId, u64> {
-        self.paths.as_ref().map_or(&self.by_region, Paths::by_region)
+    pub fn calls_by_region(&self) -> &[u64] {
+        self.paths.as_ref().map_or(&self.by_region, |paths| paths.by_region())
     }
 
     /// The threads that have ended since the last call.
@@ -259,7 +259,7 @@ impl<'a> Source<'a> {
     fn hand_over(&mut self, batch: Batch) {
         self.summary.calls += batch.len() as u64;
         for call in &*batch {
-            *self.by_region.entry(call.region).or_default() += 1;
+            add_calls(&mut self.by_region, call.region, 1);
             match call.ending {
                 Ending::Returned => {}
                 Ending::Unwound => self.summary.unwound += 1,
@@ -401,6 +401,14 @@ fn call_of(record: &CallRecord) -> Call {
             _ => Ending::Unseen,
         },
     }
+}
+
+/// Adds calls to the sums by region, whose ids count up from 0.
+fn add_calls(by_region: &mut Vec<u64>, region: RegionId, calls: u64) {
+    if by_region.len() <= region.index() {
+        by_region.resize(region.index() + 1, 0);
+    }
+    by_region[region.index()] += calls;
 }
 
 fn reading_of(record: &ReadingRecord) -> Reading {

@@ -214,7 +214,7 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
 /// The command cannot be found, or a pattern names no library on this machine.
 pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, Error> {
     let environment = environment();
-    let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name_of(command);
     let executables = linker::resolve_command(&name, environment.path.as_deref())?;
 
     let mut files = BTreeMap::<(u64, u64), PathBuf>::new();
@@ -253,6 +253,11 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
     Ok(Target { libraries, hazards })
 }
 
+/// What a command is called by.
+pub(crate) fn name_of(command: &[OsString]) -> String {
+    command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// What a command inherits from us that decides which files it loads.
 pub(crate) fn environment() -> Environment {
     Environment {
@@ -262,7 +267,8 @@ pub(crate) fn environment() -> Environment {
     }
 }
 
-fn identity(path: &Path) -> Result<(u64, u64), Error> {
+/// Device and inode of a file.
+pub(crate) fn identity(path: &Path) -> Result<(u64, u64), Error> {
     let metadata =
         std::fs::metadata(path).map_err(|source| rtrace_symbolizer::Error::Read { path: path.to_owned(), source })?;
     Ok((metadata.dev(), metadata.ino()))

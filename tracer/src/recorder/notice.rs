@@ -14,8 +14,8 @@ const WORTH_SAYING: f64 = 20.0;
 pub struct Notice {
     /// Nanoseconds of a call.
     costs: HashMap<RegionId, f64>,
-    /// Calls as of the last look.
-    before: HashMap<RegionId, u64>,
+    /// Calls as of the last look, by region.
+    before: Vec<u64>,
     meter: CpuMeter,
     is_said: bool,
 }
@@ -26,8 +26,9 @@ impl Notice {
         self.costs.extend(regions.iter().map(|region| (region.id, overhead::of_call(costs, region, true))));
     }
 
-    /// The slowdown in percent, the first time that it is worth saying. `calls` are those so far.
-    pub fn look(&mut self, calls: &HashMap<RegionId, u64>, pids: &[u32]) -> Option<u32> {
+    /// The slowdown in percent, the first time that it is worth saying. `calls` are those so far, by
+    /// region.
+    pub fn look(&mut self, calls: &[u64], pids: &[u32]) -> Option<u32> {
         if self.is_said {
             return None;
         }
@@ -37,12 +38,12 @@ impl Notice {
         self.is_said.then_some(percent.round() as u32)
     }
 
-    fn slowdown(&mut self, calls: &HashMap<RegionId, u64>, cpu: f64) -> Option<f64> {
-        let mut cost = 0.0;
-        for (region, &count) in calls {
-            let before = self.before.insert(*region, count).unwrap_or(0);
-            cost += (count - before) as f64 * self.costs.get(region).copied().unwrap_or(0.0);
-        }
+    fn slowdown(&mut self, calls: &[u64], cpu: f64) -> Option<f64> {
+        self.before.resize(calls.len(), 0);
+        let cost_of = |region| self.costs.get(&RegionId(region)).copied().unwrap_or(0.0);
+        let more = calls.iter().zip(&self.before).map(|(now, before)| (now - before) as f64);
+        let cost: f64 = (0..).zip(more).map(|(region, more)| more * cost_of(region)).sum();
+        self.before.copy_from_slice(calls);
         // The estimate may come to more than there was: then hardly any time was the program's own.
         let own = (cpu - cost).max(cpu / 100.0);
         (cpu > 0.0).then(|| cost / own * 100.0)
@@ -57,7 +58,7 @@ mod tests {
     fn the_slowdown_is_that_of_the_time_since_the_last_look() {
         let region = RegionId(3);
         let mut notice = Notice { costs: HashMap::from([(region, 1_000.0)]), ..Notice::default() };
-        let calls = |count| HashMap::from([(region, count)]);
+        let calls = |count| [0, 0, 0, count];
         assert_eq!(notice.slowdown(&calls(100_000), 1.1e9), Some(10.0));
         assert_eq!(notice.slowdown(&calls(100_000), 1e9), Some(0.0));
         assert_eq!(notice.slowdown(&calls(2_100_000), 1e9), Some(200.0 * 100.0));

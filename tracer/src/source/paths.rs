@@ -9,6 +9,8 @@ use rtrace_bpf::wire::{EndingCode, PathRecord};
 use rtrace_bpf::{Error, Programs};
 use rtrace_model::{Call, Count, Ending, LocationId, PathId, PathProfile, Reading, RegionId, Summary};
 
+use super::add_calls;
+
 /// The place of a path: its location and its id there.
 type Place = (u32, u32);
 
@@ -20,7 +22,7 @@ pub struct Paths {
     /// Of all paths, those given back included.
     total: Endings,
     /// Calls of all paths by region.
-    by_region: HashMap<RegionId, u64>,
+    by_region: Vec<u64>,
     ended: HashSet<u32>,
     /// Calls that still ran at the end, and those that may have ended unseen.
     open: HashMap<Place, Open>,
@@ -99,8 +101,8 @@ impl Paths {
             let before = before.unwrap_or_default();
             let more = record.endings.iter().zip(before);
             self.total.iter_mut().zip(more).for_each(|(total, (now, before))| *total += now - before);
-            *self.by_region.entry(RegionId(record.region)).or_default() +=
-                record.endings.iter().sum::<u64>() - before.iter().sum::<u64>();
+            let calls = record.endings.iter().sum::<u64>() - before.iter().sum::<u64>();
+            add_calls(&mut self.by_region, RegionId(record.region), calls);
             if self.ended.contains(&record.location) {
                 given_back.push((id, record));
             }
@@ -114,7 +116,7 @@ impl Paths {
     }
 
     /// Calls by region, of all paths as last read.
-    pub fn by_region(&self) -> &HashMap<RegionId, u64> {
+    pub fn by_region(&self) -> &[u64] {
         &self.by_region
     }
 

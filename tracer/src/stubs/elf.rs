@@ -5,6 +5,8 @@
 //! with the unwind table for them. The linker finds the table whatever namespace it is in, so a
 //! profiler's signal that arrives in a stub sees the callers as it would in the function.
 
+use object::elf::{self, DynamicTag, ProgramType};
+
 use super::audit;
 use crate::plan::stub::Stub;
 
@@ -20,14 +22,9 @@ const FILLING: u8 = 0xcc;
 /// A jump through a word at a distance of 32 bits from its end, to code without a landing pad.
 const NOTRACK_JUMP: [u8; 3] = [0x3e, 0xff, 0x25];
 
-const READ: u32 = 4;
-const WRITE: u32 = 2;
-const EXECUTE: u32 = 1;
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const PT_GNU_STACK: u32 = 0x6474_e551;
-const PT_GNU_PROPERTY: u32 = 0x6474_e553;
+const READ: u32 = elf::PF_R.0;
+const WRITE: u32 = elf::PF_W.0;
+const EXECUTE: u32 = elf::PF_X.0;
 
 /// The stubs for one library.
 pub struct Library<'a> {
@@ -79,14 +76,14 @@ pub fn write(libraries: &[Library], flags: u64, own: u64) -> AuditLibrary {
 
     let symbols = Symbols::new();
     let segments = [
-        (PT_LOAD, READ, 0, symbols.end(), PAGE),
-        (PT_LOAD, READ | EXECUTE, CODE, CODE + audit::code().len() as u64, PAGE),
-        (PT_LOAD, READ | WRITE, STATE, data_end, PAGE),
-        (PT_LOAD, READ | EXECUTE, stubs_begin, file_end, PAGE),
-        (PT_DYNAMIC, READ | WRITE, dynamic, data_end, 8),
-        (PT_GNU_EH_FRAME, READ, unwind, file_end, 4),
-        (PT_GNU_STACK, READ | WRITE, 0, 0, 16),
-        (PT_GNU_PROPERTY, READ, PROPERTY, SYMBOLS, 8),
+        (elf::PT_LOAD, READ, 0, symbols.end(), PAGE),
+        (elf::PT_LOAD, READ | EXECUTE, CODE, CODE + audit::code().len() as u64, PAGE),
+        (elf::PT_LOAD, READ | WRITE, STATE, data_end, PAGE),
+        (elf::PT_LOAD, READ | EXECUTE, stubs_begin, file_end, PAGE),
+        (elf::PT_DYNAMIC, READ | WRITE, dynamic, data_end, 8),
+        (elf::PT_GNU_EH_FRAME, READ, unwind, file_end, 4),
+        (elf::PT_GNU_STACK, READ | WRITE, 0, 0, 16),
+        (elf::PT_GNU_PROPERTY, READ, PROPERTY, SYMBOLS, 8),
     ];
     let mut file = File(Vec::new());
     file.put(0, &header(segments.len() as u16));
@@ -122,7 +119,7 @@ const HEADER_SIZE: u64 = 64;
 
 fn header(segments: u16) -> Vec<u8> {
     let mut header = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    header.extend([3_u16, 62].iter().flat_map(|field| field.to_le_bytes())); // shared object, x86-64
+    header.extend([elf::ET_DYN.0, elf::EM_X86_64.0].iter().flat_map(|field| field.to_le_bytes()));
     header.extend(1_u32.to_le_bytes());
     header.extend(words(&[0, HEADER_SIZE, 0]));
     header.extend(0_u32.to_le_bytes());
@@ -130,8 +127,8 @@ fn header(segments: u16) -> Vec<u8> {
     header
 }
 
-fn segment((kind, flags, begin, end, alignment): (u32, u32, u64, u64, u64)) -> Vec<u8> {
-    let mut segment = kind.to_le_bytes().to_vec();
+fn segment((kind, flags, begin, end, alignment): (ProgramType, u32, u64, u64, u64)) -> Vec<u8> {
+    let mut segment = kind.0.to_le_bytes().to_vec();
     segment.extend(flags.to_le_bytes());
     segment.extend(words(&[begin, begin, begin, end - begin, end - begin, alignment]));
     segment
@@ -140,10 +137,12 @@ fn segment((kind, flags, begin, end, alignment): (u32, u32, u64, u64, u64)) -> V
 /// Where the property of the file is: behind as many program headers as there is room for.
 const PROPERTY: u64 = SYMBOLS - 32;
 
-/// The note that says that nothing here minds shadow stacks (`NT_GNU_PROPERTY_TYPE_0`, x86 feature
-/// `SHSTK`), so that the linker does not refuse it where they are on.
+/// The note that says that nothing here minds shadow stacks, so that the linker does not refuse it
+/// where they are on.
 fn property() -> Vec<u8> {
-    let note: [u32; 8] = [4, 16, 5, u32::from_le_bytes(*b"GNU\0"), 0xc000_0002, 4, 2, 0];
+    let name = u32::from_le_bytes(*b"GNU\0");
+    let (kind, feature) = (elf::NT_GNU_PROPERTY_TYPE_0.0, elf::GNU_PROPERTY_X86_FEATURE_1_AND.0);
+    let note: [u32; 8] = [4, 16, kind, name, feature, 4, elf::GNU_PROPERTY_X86_FEATURE_1_SHSTK, 0];
     note.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
@@ -151,14 +150,6 @@ fn property() -> Vec<u8> {
 const SYMBOLS: u64 = 1024;
 const SYMBOL_SIZE: u64 = 24;
 const DYNAMIC_SIZE: u64 = 7 * 16;
-
-const DT_NULL: u64 = 0;
-const DT_HASH: u64 = 4;
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
-const DT_STRSZ: u64 = 10;
-const DT_SYMENT: u64 = 11;
-const DT_INIT: u64 = 12;
 
 /// What the dynamic linker finds by name: symbol table, its hash table with a single chain, names.
 struct Symbols {
@@ -203,15 +194,15 @@ impl Symbols {
 
     fn dynamic(&self) -> Vec<u8> {
         let entries = [
-            (DT_HASH, self.hash()),
-            (DT_STRTAB, self.names()),
-            (DT_SYMTAB, SYMBOLS),
-            (DT_STRSZ, self.names.len() as u64),
-            (DT_SYMENT, SYMBOL_SIZE),
-            (DT_INIT, CODE),
-            (DT_NULL, 0),
+            (elf::DT_HASH, self.hash()),
+            (elf::DT_STRTAB, self.names()),
+            (elf::DT_SYMTAB, SYMBOLS),
+            (elf::DT_STRSZ, self.names.len() as u64),
+            (elf::DT_SYMENT, SYMBOL_SIZE),
+            (elf::DT_INIT, CODE),
+            (elf::DT_NULL, 0),
         ];
-        entries.into_iter().flat_map(|(tag, value)| words(&[tag, value])).collect()
+        entries.into_iter().flat_map(|(tag, value): (DynamicTag, _)| words(&[tag.0 as u64, value])).collect()
     }
 }
 

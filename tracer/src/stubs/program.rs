@@ -13,10 +13,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rtrace_symbolizer::linker::Environment;
 use rtrace_symbolizer::{Image, linker};
 
 use crate::plan::hazards::is_provider;
+use crate::target;
 
 /// What glibc's dynamic linker exports since the release (2.35) in which audit libraries are told of
 /// all calls, and cost nothing where they do not ask to see each.
@@ -67,8 +67,8 @@ pub enum Obstacle {
 /// # Errors
 /// Why it cannot.
 pub fn check(command: &[OsString]) -> Result<(), Obstacle> {
-    let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    let path = std::env::var_os("PATH");
+    let name = target::name_of(command);
+    let path = target::environment().path;
     let chain = linker::resolve_command(&name, path.as_deref()).map_err(|_| Obstacle::Unreadable(name.clone()))?;
     let programs: Vec<(PathBuf, Image)> =
         chain.into_iter().filter_map(|path| Image::open(&path).ok().map(|image| (path, image))).collect();
@@ -95,12 +95,7 @@ fn check_program(path: &Path, image: &Image) -> Result<(), Obstacle> {
 
 /// Looks at the libraries that the program loads at its start; its own thread storage is set up before.
 fn check_thread_storage(program: &Path) -> Result<(), Obstacle> {
-    let environment = Environment {
-        library_path: std::env::var_os("LD_LIBRARY_PATH"),
-        preload: std::env::var_os("LD_PRELOAD"),
-        path: None,
-    };
-    let loaded = linker::closure(program, &environment).map_err(|_| Obstacle::Unreadable(text(program)))?;
+    let loaded = linker::closure(program, &target::environment()).map_err(|_| Obstacle::Unreadable(text(program)))?;
     let mut fixed = 0;
     for path in loaded.iter().skip(1) {
         let file_name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -4,15 +4,14 @@
 //! there for programs that refer to it directly (a copy relocation), and all use that one. Whatever
 //! the program exports under a name comes before what its libraries do.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rtrace_bpf::MAX_WATCHES;
 use rtrace_symbolizer::linker;
-use rtrace_symbolizer::modules;
+use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, Variable, select};
 
 use super::{Error, Name, Watch, breakpoint};
@@ -111,17 +110,27 @@ pub fn of_processes(names: &[Name], libraries: &[String], pids: &[u32]) -> Resul
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let of_process = |&pid: &u32| -> Result<Vec<File>, Error> {
-        let program = modules::executable(pid)?;
-        let files = modules::of_process(pid)?.into_iter().filter_map(|module| {
-            let is_program = (module.device, module.inode) == (program.device, program.inode);
-            // What cannot be read is no file that a variable could be found in.
-            let image = Image::open(&module.open_path()).ok()?;
-            Some(File { path: module.path, is_program, image: Arc::new(image) })
-        });
-        Ok(files.collect())
+    // What cannot be read is no file that a variable could be found in.
+    let image_of = |module: &Module| Image::open(&module.open_path()).ok().map(Arc::new);
+    let files_of = |&pid: &u32| Ok(files_of(pid, image_of)?.into_iter().map(|(_, file)| file).collect());
+    sized(names, libraries, &pids.iter().map(files_of).collect::<Result<Vec<_>, Error>>()?)
+}
+
+/// The files that a process maps and of which there is an image, and how it maps them.
+///
+/// # Errors
+/// The process is gone, or not to be looked at.
+pub fn files_of(
+    pid: u32,
+    mut image_of: impl FnMut(&Module) -> Option<Arc<Image>>,
+) -> Result<Vec<(Module, File)>, Error> {
+    let program = modules::executable(pid)?;
+    let file = |module: Module| {
+        let is_program = (module.device, module.inode) == (program.device, program.inode);
+        let file = File { path: module.path.clone(), is_program, image: image_of(&module)? };
+        Some((module, file))
     };
-    sized(names, libraries, &pids.iter().map(of_process).collect::<Result<Vec<_>, _>>()?)
+    Ok(modules::of_process(pid)?.into_iter().filter_map(file).collect())
 }
 
 /// What is to be watched in a command.
@@ -133,20 +142,16 @@ pub fn of_command(names: &[Name], libraries: &[String], command: &[OsString]) ->
         return Ok(Vec::new());
     }
     let environment = target::environment();
-    let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    let executables = linker::resolve_command(&name, environment.path.as_deref())?;
+    let executables = linker::resolve_command(&target::name_of(command), environment.path.as_deref())?;
     let mut files: Vec<File> = Vec::new();
     if let Some(program) = executables.last() {
         let mut paths = linker::closure(program, &environment)?;
         paths.push(program.clone());
-        let mut known = Vec::new();
+        let program = target::identity(program).ok();
+        let mut known = HashSet::new();
         for path in paths {
-            let Ok(id) = fs::metadata(&path).map(|metadata| (metadata.dev(), metadata.ino())) else { continue };
-            if known.contains(&id) {
-                continue;
-            }
-            known.push(id);
-            let is_program = fs::metadata(program).is_ok_and(|program| (program.dev(), program.ino()) == id);
+            let Some(id) = target::identity(&path).ok().filter(|&id| known.insert(id)) else { continue };
+            let is_program = program == Some(id);
             files.extend(Image::open(&path).ok().map(|image| File { path, is_program, image: Arc::new(image) }));
         }
     }

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use rtrace_bpf::Programs;
 use rtrace_model::{EventKind, Timestamp};
 use rtrace_symbolizer::Image;
-use rtrace_symbolizer::modules::{self, Module};
+use rtrace_symbolizer::modules::Module;
 
 use super::breakpoint::Breakpoint;
 use super::place::{self, File};
@@ -195,19 +195,11 @@ impl<'a> Watching<'a> {
 
     /// The files of a process that have one of the variables, and how it maps them.
     fn files_of(&mut self, pid: u32) -> Result<(Vec<Module>, Vec<File>), Error> {
-        let program = modules::executable(pid)?;
-        let (mut with, mut files) = (Vec::new(), Vec::new());
-        for module in modules::of_process(pid)? {
-            let id = (module.device, module.inode);
-            let path = module.open_path();
-            let Some(image) = self.files.entry(id).or_insert_with(|| read(&self.watches.watches, path)) else {
-                continue;
-            };
-            let is_program = (program.device, program.inode) == id;
-            files.push(File { path: module.path.clone(), is_program, image: Arc::clone(image) });
-            with.push(module);
-        }
-        Ok((with, files))
+        let files = place::files_of(pid, |module| {
+            let known = self.files.entry((module.device, module.inode));
+            known.or_insert_with(|| read(&self.watches.watches, &module.open_path())).clone()
+        })?;
+        Ok(files.into_iter().unzip())
     }
 
     /// Watches a variable at an address of a process, and no longer at another one where a library
@@ -257,8 +249,8 @@ impl<'a> Watching<'a> {
 }
 
 /// The file, if it has one of the variables.
-fn read(watches: &[Watch], path: PathBuf) -> Option<Arc<Image>> {
-    let image = Image::open(&path).ok()?;
+fn read(watches: &[Watch], path: &Path) -> Option<Arc<Image>> {
+    let image = Image::open(path).ok()?;
     let has = |watch: &Watch| image.variables(&watch.name.symbol).is_ok_and(|found| !found.is_empty());
     watches.iter().any(has).then(|| Arc::new(image))
 }
