@@ -1,4 +1,4 @@
-//! Compiles the BPF programs, and the shadow stack once more for the tests in user space.
+//! Compiles the BPF programs, and their pure parts once more for the tests in user space.
 
 use std::env;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ fn main() {
             .expect("the BPF programs compile (needs clang, 14 or newer)");
     }
     cc::Build::new()
-        .file("src/stack_test.c")
+        .files(["src/stack_test.c", "src/flags_test.c"])
         .includes(["include", "src"])
         .warnings(true)
         .extra_warnings(true)
         .flag("-Wno-unused-parameter")
-        .compile("stack_test");
+        .compile("user_space");
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=include");
 }

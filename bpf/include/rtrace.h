@@ -55,9 +55,12 @@ enum rt_limit {
  */
 enum rt_cookie {
 	RT_COOKIE_POLICY = 32, /* 2 bits, enum rt_policy */
+	RT_COOKIE_STEP = 34, /* 2 bits, enum rt_step */
 	RT_COOKIE_COUNT = 36, /* an entry at which calls are only counted */
 	RT_COOKIE_CONDITIONAL = 37,
 	RT_COOKIE_CONDITION = 40, /* 4 bits */
+	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
+	RT_COOKIE_PLACE = 52, /* 12 bits: where in its page the site is, if the program does its instruction */
 };
 
 enum rt_policy {
@@ -65,6 +68,14 @@ enum rt_policy {
 	RT_POLICY_RET_SITE = 1,
 	RT_POLICY_ENTRY_ONLY = 2,
 	RT_POLICY_INSTANT = 3, /* the instruction at the entry leaves the function */
+};
+
+/* The instruction at a site, if the program does it where it may write the registers. */
+enum rt_step {
+	RT_STEP_BY_KERNEL = 0, /* it does not */
+	RT_STEP_LANDING = 1, /* endbr64 */
+	RT_STEP_RETURN = 2, /* ret */
+	RT_STEP_FRAME = 3, /* sub of a number from the stack pointer */
 };
 
 enum rt_ending {

@@ -13,7 +13,7 @@ use std::arch::global_asm;
 use std::time::Instant;
 
 use crate::self_test::own_code;
-use crate::wire::{PolicyCode, entry_cookie, exit_cookie};
+use crate::wire::{PolicyCode, Step, entry_cookie, exit_cookie, step_cookie};
 use crate::{Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
 
 /// Loops per kind of site and caller, and calls in each.
@@ -27,17 +27,17 @@ const POLICIES: [PolicyCode; 3] =
     [PolicyCode::RT_POLICY_URETPROBE, PolicyCode::RT_POLICY_RET_SITE, PolicyCode::RT_POLICY_ENTRY_ONLY];
 
 /// Region of the caller with a probe, after those of the functions.
-const CALLER: u32 = 2 * POLICIES.len() as u32;
+const CALLER: u32 = 3 * POLICIES.len() as u32;
 
 /// Bytes from one copy of a function to the next.
 const COPY: usize = 64;
 
-// Functions of which each instruction is known: entries that kernels emulate and single-step, one
-// copy for each policy, and callers, of which the second gets a probe.
+// Functions of which each instruction is known: entries that kernels emulate and single-step, and one
+// that our programs do, a copy for each policy, and callers, of which the second gets a probe.
 global_asm!(
     ".pushsection .text.rtrace_calibration, \"ax\", @progbits",
-    ".hidden rtrace_emulated, rtrace_stepped, rtrace_caller",
-    ".global rtrace_emulated, rtrace_stepped, rtrace_caller",
+    ".hidden rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller",
+    ".global rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller",
     ".p2align 6",
     "rtrace_emulated:",
     ".rept 3",
@@ -50,6 +50,12 @@ global_asm!(
     ".rept 3",
     "xor eax, eax",
     "test eax, eax",
+    "ret",
+    ".p2align 6",
+    ".endr",
+    "rtrace_written:",
+    ".rept 3",
+    "endbr64",
     "ret",
     ".p2align 6",
     ".endr",
@@ -75,6 +81,7 @@ global_asm!(
 unsafe extern "C" {
     safe fn rtrace_emulated();
     safe fn rtrace_stepped();
+    safe fn rtrace_written();
     safe fn rtrace_caller();
 }
 
@@ -93,6 +100,8 @@ fn callers() -> [Caller; 2] {
 pub struct CallCost {
     /// Whether the kernel single-steps the instruction at the entry.
     pub single_stepped: bool,
+    /// Whether the programs do it themselves.
+    pub written: bool,
     /// How the exit is seen: `RT_POLICY_URETPROBE`, `RT_POLICY_RET_SITE` (at a `ret`) or
     /// `RT_POLICY_ENTRY_ONLY`.
     pub policy: PolicyCode,
@@ -117,30 +126,42 @@ struct Subject {
     region: u32,
     function: usize,
     exit: usize,
-    single_stepped: bool,
+    entry: Entry,
     policy: PolicyCode,
+}
+
+/// Who does the instruction at an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    Emulated,
+    SingleStepped,
+    Written,
 }
 
 impl Subject {
     fn all() -> Vec<Subject> {
-        let emulated = rtrace_emulated as *const () as usize;
-        let stepped = rtrace_stepped as *const () as usize;
+        let kinds = [
+            (rtrace_emulated as *const () as usize, 2, Entry::Emulated),
+            (rtrace_stepped as *const () as usize, 4, Entry::SingleStepped),
+            (rtrace_written as *const () as usize, 4, Entry::Written),
+        ];
         let mut subjects = Vec::new();
-        for (first, exit, single_stepped) in [(emulated, 2, false), (stepped, 4, true)] {
+        for (first, exit, entry) in kinds {
             for (function, policy) in (first..).step_by(COPY).zip(POLICIES) {
                 let region = subjects.len() as u32;
-                subjects.push(Subject { region, function, exit: function + exit, single_stepped, policy });
+                subjects.push(Subject { region, function, exit: function + exit, entry, policy });
             }
         }
         subjects
     }
 }
 
-/// Measures all kinds of sites, of calls that count as those of the recording will.
+/// Measures all kinds of sites, of calls that count as those of the recording will; `steps`: the programs
+/// do instructions themselves, as they [may](crate::may_step).
 ///
 /// # Errors
 /// The kernel refuses programs or probes, or this program's code is not found.
-pub fn calibrate(mechanism: Mechanism, counters: &[Counter]) -> Result<Calibration, Error> {
+pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Result<Calibration, Error> {
     let options = LoadOptions {
         mechanism,
         ring_bytes: RING_BYTES,
@@ -148,12 +169,14 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter]) -> Result<Calibrati
         profile: None,
         counters,
         is_governed: false,
+        steps,
     };
     let programs = Programs::load(&options)?;
     programs.trace(std::process::id())?;
-    let subjects = Subject::all();
+    let mut subjects = Subject::all();
+    subjects.retain(|subject| steps || subject.entry != Entry::Written);
     let bare: Vec<u64> = subjects.iter().map(|subject| median(time_loops(subject.function))).collect();
-    let probes = place(&programs, &subjects)?;
+    let probes = place(&programs, &subjects, steps)?;
     programs.arm();
     let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare));
     let costs = costs.collect::<Result<_, _>>()?;
@@ -177,7 +200,8 @@ fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost
     let outside = if subject.policy == PolicyCode::RT_POLICY_ENTRY_ONLY { bare } else { 0 };
     let nested = inner + outer.saturating_sub(outside);
     Ok(CallCost {
-        single_stepped: subject.single_stepped,
+        single_stepped: subject.entry == Entry::SingleStepped,
+        written: subject.entry == Entry::Written,
         policy: subject.policy,
         inner,
         whole: alone.midpoint(nested),
@@ -186,18 +210,22 @@ fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost
 }
 
 /// Places all probes: exits first, and few links, since each takes the kernel a while to remove.
-fn place(programs: &Programs, subjects: &[Subject]) -> Result<Vec<Probes>, Error> {
+fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<Probes>, Error> {
     let no_code = || Error::Decode { what: "the mapping of rtrace's own code", bytes: 0 };
     let (path, _) = own_code(rtrace_caller as *const () as usize).ok_or_else(no_code)?;
-    let site = |code: usize, cookie: u64| {
-        own_code(code).map(|(_, file_offset)| Site { file_offset, cookie }).ok_or_else(no_code)
+    let site = |code: usize, cookie: u64, step: Option<Step>| {
+        let (_, file_offset) = own_code(code).ok_or_else(no_code)?;
+        Ok(Site { file_offset, cookie: step.map_or(cookie, |step| step_cookie(cookie, step, file_offset)) })
     };
-    let entry = |subject: &Subject| site(subject.function, entry_cookie(subject.region, subject.policy));
-    let exit = |subject: &Subject| site(subject.exit, exit_cookie(subject.region, None));
+    let entry = |subject: &Subject| {
+        let step = (subject.entry == Entry::Written).then_some(Step::Landing);
+        site(subject.function, entry_cookie(subject.region, subject.policy), step)
+    };
+    let exit = |subject: &Subject| site(subject.exit, exit_cookie(subject.region, None), steps.then_some(Step::Return));
     let is_hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;
     let has_exit = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_RET_SITE;
     let [_, caller] = callers();
-    let caller = site(caller as *const () as usize, entry_cookie(CALLER, PolicyCode::RT_POLICY_URETPROBE));
+    let caller = site(caller as *const () as usize, entry_cookie(CALLER, PolicyCode::RT_POLICY_URETPROBE), None);
 
     let exits: Vec<Site> = subjects.iter().filter(has_exit).map(exit).collect::<Result<_, _>>()?;
     let hooked: Vec<Site> = subjects.iter().filter(is_hooked).map(entry).chain([caller]).collect::<Result<_, _>>()?;

@@ -5,8 +5,10 @@
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 
 #include "session.bpf.h"
+#include "step.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -65,6 +67,14 @@ SEC("uretprobe")
 int count_single_return(struct pt_regs *ctx)
 {
 	count(ctx, &returns);
+	return 0;
+}
+
+/* Does the instruction under the probe, if the kernel lets it. */
+SEC("?uprobe.multi")
+int step_enter(struct pt_regs *ctx)
+{
+	step(ctx, true);
 	return 0;
 }
 

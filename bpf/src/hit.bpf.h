@@ -4,6 +4,7 @@
 #define RTRACE_HIT_H
 
 #include "counter.bpf.h"
+#include "flags.h"
 #include "governed.bpf.h"
 
 #define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
@@ -183,40 +184,6 @@ static __noinline bool on_enter(struct pt_regs *ctx)
 			return false;
 	}
 	return rt_enter(&hit, (u32)cookie, (cookie >> RT_COOKIE_POLICY) & 3);
-}
-
-/* Whether a conditional jump with this x86 condition code is taken. */
-static __always_inline bool is_taken(u64 flags, u32 condition)
-{
-	bool carry = flags & 0x001, parity = flags & 0x004, zero = flags & 0x040;
-	bool sign = flags & 0x080, overflow = flags & 0x800, holds;
-
-	switch (condition >> 1) {
-	case 0:
-		holds = overflow;
-		break;
-	case 1:
-		holds = carry;
-		break;
-	case 2:
-		holds = zero;
-		break;
-	case 3:
-		holds = carry || zero;
-		break;
-	case 4:
-		holds = sign;
-		break;
-	case 5:
-		holds = parity;
-		break;
-	case 6:
-		holds = sign != overflow;
-		break;
-	default:
-		holds = zero || sign != overflow;
-	}
-	return holds != (condition & 1);
 }
 
 static __noinline void on_exit(struct pt_regs *ctx, u64 slot)

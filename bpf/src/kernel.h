@@ -84,6 +84,26 @@ struct vm_area_struct {
 
 struct thread_struct {
 	unsigned long fsbase;
+	unsigned long features;
+};
+
+struct list_head {
+	struct list_head *next;
+	struct list_head *prev;
+};
+
+struct uprobe_consumer {
+	struct list_head cons_node;
+};
+
+struct bpf_uprobe {
+	struct uprobe_consumer consumer;
+};
+
+struct bpf_run_ctx;
+
+struct bpf_uprobe_multi_run_ctx {
+	struct bpf_uprobe *uprobe;
 };
 
 typedef struct {
@@ -115,6 +135,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct signal_struct *signal;
 	struct thread_struct thread;
+	struct bpf_run_ctx *bpf_ctx;
 	char comm[RT_COMM_LEN];
 };
 

@@ -8,12 +8,15 @@
 mod attach;
 mod calibration;
 mod error;
+#[cfg(test)]
+mod flags;
 mod floor;
 mod governed;
 mod nops;
 mod profile;
 mod programs;
 mod reader;
+mod registers;
 mod self_test;
 mod skeleton;
 mod watch;
@@ -38,4 +41,5 @@ pub use nops::{Nops, nops};
 pub use profile::ProfileOptions;
 pub use programs::{Counter, LoadOptions, MAX_COUNTERS, MAX_WATCHES, Mechanism, OpenThread, Programs, online_cpus};
 pub use reader::{Reader, Records};
+pub use registers::may_step;
 pub use self_test::{Abilities, best_mechanism, probe};

@@ -108,6 +108,9 @@ pub struct LoadOptions<'a> {
     pub counters: &'a [Counter],
     /// Whether regions can be [counted](Programs::set_counted) instead of recorded.
     pub is_governed: bool,
+    /// Whether the programs do the instructions that cookies [name](wire::step_cookie), where they
+    /// [may](crate::may_step).
+    pub steps: bool,
 }
 
 /// The calls that were running on one thread when recording was switched off.
@@ -183,6 +186,7 @@ impl Programs {
         }
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
+        constants.may_step = options.steps;
         constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");
         for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
             *source = counter.code().0;
@@ -442,6 +446,7 @@ mod tests {
         let mixed = [Counter::Kernel(CountCode::RT_COUNT_CPU_TIME), Counter::Event(Vec::new())];
         let mixed = mixed.into_iter().chain(variables);
         let folding = Some(ProfileOptions { max_paths: 16, written_from: Some(1) });
+        let steps = crate::may_step().is_ok();
         for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
             for (profile, is_governed) in [(None, false), (folding, false), (None, true), (folding, true)] {
                 let options = LoadOptions {
@@ -451,6 +456,7 @@ mod tests {
                     profile,
                     counters: &counters,
                     is_governed,
+                    steps,
                 };
                 let loaded = Programs::load(&options).map(|programs| programs.counters());
                 assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));

@@ -16,6 +16,7 @@
 #include "lifecycle.bpf.h"
 #include "open.bpf.h"
 #include "session.bpf.h"
+#include "step.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -32,6 +33,9 @@ struct no_programs no_other SEC(".maps");
 
 const volatile bool never;
 
+/* Whether this kernel lets a program write the registers. */
+const volatile bool may_step;
+
 /*
  * Since Linux 6.13 a program's stack is one per CPU. Nothing keeps the kernel from switching to
  * another thread inside a uprobe's program, and if that runs the program too, both write to the
@@ -46,13 +50,18 @@ const volatile bool never;
 SEC("uprobe.session")
 int rt_session(struct pt_regs *ctx)
 {
+	bool hooked;
+
 	STAY_ON_OWN_STACK(ctx, &no_session);
 	if (is_return(ctx)) {
 		on_exit(ctx, ctx->sp - sizeof(u64));
 		return 0;
 	}
+	hooked = on_enter(ctx);
+	if (may_step)
+		step(ctx, true);
 	/* 1: the kernel leaves this call's return alone. */
-	return !on_enter(ctx);
+	return !hooked;
 }
 
 SEC("uprobe.multi")
@@ -60,6 +69,8 @@ int rt_multi_enter(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx, &no_other);
 	on_enter(ctx);
+	if (may_step)
+		step(ctx, false);
 	return 0;
 }
 
@@ -68,6 +79,8 @@ int rt_multi_exit(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx, &no_other);
 	on_exit(ctx, ctx->sp);
+	if (may_step)
+		step(ctx, false);
 	return 0;
 }
 
@@ -165,6 +178,7 @@ struct {
 	struct rt_path_key path_key;
 	enum rt_cookie cookie;
 	enum rt_policy policy;
+	enum rt_step step;
 	enum rt_loss loss;
 	enum rt_limit limit;
 	enum rt_traced traced;

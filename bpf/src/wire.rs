@@ -10,7 +10,8 @@ pub use crate::skeleton::rtrace::types::{
     rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord,
     rt_loss as LossCode, rt_loss_key as LossKey, rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord,
     rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode,
-    rt_reading as ReadingRecord, rt_sighting as SightingRecord, rt_state as StateRecord, rt_traced as TracedCode,
+    rt_reading as ReadingRecord, rt_sighting as SightingRecord, rt_state as StateRecord, rt_step as StepCode,
+    rt_traced as TracedCode,
 };
 
 /// The region of a loss whose region is not known.
@@ -128,6 +129,42 @@ pub fn exit_cookie(region: u32, condition: Option<u8>) -> u64 {
     cookie
 }
 
+/// An instruction that the programs do themselves where the kernel lets them
+/// [write registers](crate::may_step).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `endbr64`, which does nothing.
+    Landing,
+    /// `ret`.
+    Return,
+    /// `sub $8n, %rsp`, in its shortest form.
+    Frame {
+        /// n: how many words the stack pointer moves.
+        words: u8,
+    },
+}
+
+impl Step {
+    /// Whether the stack pointer moves. The kernel would then look for the return address elsewhere, so
+    /// that where it hooks the return, it executes the instruction itself.
+    pub fn moves_stack(self) -> bool {
+        self != Step::Landing
+    }
+}
+
+/// The attach cookie of a site at this offset of its file whose instruction the programs do.
+pub fn step_cookie(cookie: u64, step: Step, file_offset: u64) -> u64 {
+    let (code, words) = match step {
+        Step::Landing => (StepCode::RT_STEP_LANDING, 0),
+        Step::Return => (StepCode::RT_STEP_RETURN, 0),
+        Step::Frame { words } => (StepCode::RT_STEP_FRAME, words),
+    };
+    cookie
+        | u64::from(code.0) << CookieBit::RT_COOKIE_STEP.0
+        | u64::from(words) << CookieBit::RT_COOKIE_FRAME.0
+        | file_offset << CookieBit::RT_COOKIE_PLACE.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,5 +187,8 @@ mod tests {
         assert_eq!(entry_cookie(u32::MAX, PolicyCode::RT_POLICY_ENTRY_ONLY), 0x2_ffff_ffff);
         assert_eq!(exit_cookie(5, Some(0xf)), 0xf20_0000_0005);
         assert_eq!(exit_cookie(5, None), 5);
+        assert_eq!(step_cookie(exit_cookie(5, None), Step::Return, 0x1234), 0x2340_0008_0000_0005);
+        assert_eq!(step_cookie(0, Step::Frame { words: 0xff }, 0xf_ffff), 0xffff_f00c_0000_0000);
+        assert_eq!(step_cookie(0, Step::Landing, 0x1000), 0x4_0000_0000);
     }
 }

@@ -186,6 +186,7 @@ mod tests {
             size: 1,
             exit: ExitPolicy::RetSite,
             single_stepped: false,
+            written: false,
             stub: false,
         })
     }

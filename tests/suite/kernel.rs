@@ -18,6 +18,7 @@ mod qt;
 mod ranks;
 mod readers;
 mod real_programs;
+mod registers;
 mod shapes;
 mod sinks;
 mod stubs;

@@ -9,12 +9,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use rtrace_bpf::wire::{PolicyCode, count_cookie, entry_cookie, exit_cookie};
+use rtrace_bpf::wire::{PolicyCode, count_cookie, entry_cookie, exit_cookie, step_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Scope, Site};
 use rtrace_model::{ExitPolicy, Region, RegionId};
 
 use crate::governor::Placed;
-use crate::plan::{Plan, PlannedRegion, Refusal};
+use crate::plan::{EntrySite, Plan, PlannedRegion, Refusal, SiteCost};
 use crate::stubs::Stubs;
 
 /// Regions whose probes can be taken out alone, at the most. The kernel needs some milliseconds for
@@ -62,7 +62,7 @@ impl Apart {
 
     /// The site at which its calls are only counted.
     pub fn counting_site(&self) -> Site {
-        Site { file_offset: self.planned.entry.file_offset, cookie: count_cookie(self.region.id.0) }
+        site(self.planned.entry.file_offset, self.planned.entry.cost, count_cookie(self.region.id.0))
     }
 }
 
@@ -115,7 +115,7 @@ pub fn attach(
             let refused = placing.entries(&unseen_exits)?;
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
-                false => stubs?.offset(planned.region.id),
+                false => Some(EntrySite { file_offset: stubs?.offset(planned.region.id)?, cost: SiteCost::Emulated }),
             };
             if let Some(stubs) = stubs {
                 placing.stubs(&stubs.path(), stub_of, &unseen_exits)?;
@@ -153,6 +153,15 @@ fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPoli
     if unseen_exits.contains(&planned.region.id) { ExitPolicy::EntryOnly } else { planned.exit.policy() }
 }
 
+/// A site with its cookie, which also tells what our program does in the kernel's place.
+fn site(file_offset: u64, cost: SiteCost, cookie: u64) -> Site {
+    let cookie = match cost {
+        SiteCost::Written(step) => step_cookie(cookie, step, file_offset),
+        SiteCost::Emulated | SiteCost::SingleStep => cookie,
+    };
+    Site { file_offset, cookie }
+}
+
 struct Placing<'a> {
     programs: &'a Programs,
     path: &'a Path,
@@ -175,7 +184,7 @@ impl Placing<'_> {
             let id = planned.region.id;
             sites.extend(planned.exit.sites().iter().map(|exit| {
                 let cookie = exit_cookie(id.0, exit.condition.map(|condition| condition.0));
-                (id, Site { file_offset: exit.file_offset, cookie })
+                (id, site(exit.file_offset, exit.cost, cookie))
             }));
         }
         Ok(self.place(Role::Exit, &sites)?.into_keys().collect())
@@ -184,7 +193,7 @@ impl Placing<'_> {
     /// Places the entry sites; returns the regions that the kernel refuses, with its reason.
     fn entries(&mut self, unseen_exits: &HashSet<RegionId>) -> Result<HashMap<RegionId, String>, Error> {
         let mut refused = HashMap::new();
-        for (role, sites) in self.enters(|planned| Some(planned.entry.file_offset), unseen_exits) {
+        for (role, sites) in self.enters(|planned| Some(planned.entry), unseen_exits) {
             refused.extend(self.place(role, &sites)?);
         }
         Ok(refused)
@@ -194,7 +203,7 @@ impl Placing<'_> {
     fn stubs(
         &mut self,
         path: &Path,
-        stub_of: impl Fn(&PlannedRegion) -> Option<u64>,
+        stub_of: impl Fn(&PlannedRegion) -> Option<EntrySite>,
         unseen_exits: &HashSet<RegionId>,
     ) -> Result<(), Error> {
         for (role, sites) in self.enters(stub_of, unseen_exits) {
@@ -206,10 +215,10 @@ impl Placing<'_> {
         Ok(())
     }
 
-    /// The sites of enters, by their role, with the file offset that each region has.
+    /// The sites of enters, by their role, where each region has one.
     fn enters(
         &self,
-        file_offset: impl Fn(&PlannedRegion) -> Option<u64>,
+        entry: impl Fn(&PlannedRegion) -> Option<EntrySite>,
         unseen_exits: &HashSet<RegionId>,
     ) -> [(Role, Vec<RegionSite>); 2] {
         let (mut hooked, mut plain) = (Vec::new(), Vec::new());
@@ -221,8 +230,9 @@ impl Placing<'_> {
                 ExitPolicy::RetSite => (&mut plain, PolicyCode::RT_POLICY_RET_SITE),
                 ExitPolicy::EntryOnly => (&mut plain, PolicyCode::RT_POLICY_ENTRY_ONLY),
             };
-            let site = |file_offset| (id, Site { file_offset, cookie: entry_cookie(id.0, code) });
-            list.extend(file_offset(planned).map(site));
+            list.extend(
+                entry(planned).map(|entry| (id, site(entry.file_offset, entry.cost, entry_cookie(id.0, code)))),
+            );
         }
         [(Role::EnterAndReturn, hooked), (Role::Enter, plain)]
     }

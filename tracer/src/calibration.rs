@@ -12,14 +12,14 @@ use rtrace_model::{CallCost, ExitPolicy};
 pub struct Calibration(Receiver<Vec<CallCost>>);
 
 impl Calibration {
-    /// Begins to measure calls with these counters.
-    pub fn start(mechanism: Mechanism, counters: &[Counter]) -> Calibration {
+    /// Begins to measure calls with these counters; `steps`: the programs do instructions themselves.
+    pub fn start(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Calibration {
         let (sender, receiver) = mpsc::channel();
         let counters: io::Result<Vec<Counter>> = counters.iter().map(Counter::try_clone).collect();
         thread::spawn(move || {
             // A trace is complete without it: reports then say that times cannot be corrected.
             let Ok(counters) = counters else { return };
-            let Ok(calibration) = rtrace_bpf::calibrate(mechanism, &counters) else { return };
+            let Ok(calibration) = rtrace_bpf::calibrate(mechanism, &counters, steps) else { return };
             // Nobody waits for it where the recording has failed. Nobody has to wait for its end.
             let _ = sender.send(costs(&calibration.costs));
         });
@@ -35,6 +35,7 @@ impl Calibration {
 fn costs(measured: &[rtrace_bpf::CallCost]) -> Vec<CallCost> {
     let cost = |cost: &rtrace_bpf::CallCost| CallCost {
         single_stepped: cost.single_stepped,
+        written: cost.written,
         exit: match cost.policy {
             PolicyCode::RT_POLICY_URETPROBE => ExitPolicy::Uretprobe,
             PolicyCode::RT_POLICY_RET_SITE => ExitPolicy::RetSite,

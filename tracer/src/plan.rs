@@ -24,6 +24,7 @@ mod text;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rtrace_bpf::wire::Step;
 use rtrace_model::{ExitPolicy, Library, Region, RegionId};
 use rtrace_symbolizer::{Exports, Image, ifunc};
 
@@ -82,9 +83,25 @@ pub enum Choice {
     /// Its return could be hooked, but it may call itself, and the kernel hooks only so many
     /// returns at a time: its exits are probed instead, where they are known.
     CallsItself,
+    /// Its return could be hooked, but its enter would then be single-stepped: its exits are probed
+    /// instead, where they are known and none is.
+    Unhooked,
 }
 
 impl PlannedRegion {
+    /// Has its return hooked. The kernel looks for the return address after our program, which therefore
+    /// leaves instructions to it that move the stack pointer.
+    fn hook(&mut self) {
+        self.exit = Exit::Uretprobe;
+        if let SiteCost::Written(step) = self.entry.cost
+            && step.moves_stack()
+        {
+            self.entry.cost = SiteCost::SingleStep;
+            self.region.single_stepped = true;
+            self.region.written = false;
+        }
+    }
+
     /// Its stub, if it has one.
     pub fn stub(&self) -> Option<&Stub> {
         self.stub.as_ref()?.as_ref().ok()
@@ -112,6 +129,8 @@ pub struct EntrySite {
 pub enum SiteCost {
     /// The kernel emulates the instruction: cheap.
     Emulated,
+    /// Our program does the instruction: nearly as cheap.
+    Written(Step),
     /// The kernel executes it in a single step: dear.
     SingleStep,
 }
@@ -137,9 +156,14 @@ impl Exit {
         }
     }
 
-    /// Whether no hit of a site is dear.
+    /// Whether all hits of its sites are emulated.
     fn is_cheap(&self) -> bool {
         self.sites().iter().all(|site| site.cost == SiteCost::Emulated)
+    }
+
+    /// Whether a hit of one of its sites is dear.
+    fn is_dear(&self) -> bool {
+        self.sites().iter().any(|site| site.cost == SiteCost::SingleStep)
     }
 
     /// The sites of the exits, where they have some.
@@ -184,7 +208,7 @@ pub struct Options {
     pub exclude: Vec<Pattern>,
     /// How exits are to be seen, where that is possible and safe for the function itself.
     pub exit: Option<ExitPolicy>,
-    /// What the kernel emulates.
+    /// What is done without a single step.
     pub emulated: Emulation,
     /// On this kernel a probe on a five-byte nop kills forked children.
     pub nop5_kills_children: bool,

@@ -70,6 +70,8 @@ pub struct Options<'a> {
     pub subject: Subject<'a>,
     /// How probes are attached.
     pub mechanism: Mechanism,
+    /// Whether the programs do instructions themselves, as plans were [told](crate::plan::Emulation).
+    pub steps: bool,
     /// Size of each CPU's ring in bytes.
     pub ring_bytes: u32,
     /// Whether children are recorded too.
@@ -120,8 +122,9 @@ pub fn record(
         profile: options.profile,
         counters: &options.counters.sources,
         is_governed: options.budget.is_some(),
+        steps: options.steps,
     };
-    let calibration = Calibration::start(options.mechanism, &options.counters.sources);
+    let calibration = Calibration::start(options.mechanism, &options.counters.sources, options.steps);
     let programs = Programs::load(&load)?;
     let Beside { newcomers, mut samplers } = beside;
     let of_calls = options.counters.metrics.iter().chain(options.watches.metrics());

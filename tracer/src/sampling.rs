@@ -39,11 +39,18 @@ pub struct Sampled {
     pub calls: HashMap<RegionId, u64>,
 }
 
-/// Counts the calls that these processes make of what the plan holds.
+/// Counts the calls that these processes make of what the plan holds; `steps`: it holds instructions
+/// that our programs do.
 ///
 /// # Errors
 /// The kernel refuses programs or probes.
-pub fn sample(plan: &Plan, pids: &[u32], mechanism: Mechanism, duration: Duration) -> anyhow::Result<Sampled> {
+pub fn sample(
+    plan: &Plan,
+    pids: &[u32],
+    mechanism: Mechanism,
+    steps: bool,
+    duration: Duration,
+) -> anyhow::Result<Sampled> {
     let counting = enters_only(plan);
     let (sender, receiver) = channel();
     let sink = Count { pids: pids.to_vec(), rows: HashMap::new(), armed: None, disarmed: None, result: sender };
@@ -51,6 +58,7 @@ pub fn sample(plan: &Plan, pids: &[u32], mechanism: Mechanism, duration: Duratio
     let options = recorder::Options {
         subject: Subject::Processes(pids),
         mechanism,
+        steps,
         ring_bytes: RING_BYTES,
         follow: false,
         profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),

@@ -64,6 +64,7 @@ impl Row for Region {
             ("exit", column::text(regions().map(|region| region.exit.name())), false),
             ("single_stepped", column::boolean(regions().map(|region| region.single_stepped)), false),
             ("stub", column::boolean(regions().map(|region| region.stub)), false),
+            ("written", column::boolean(regions().map(|region| region.written)), false),
         ])
     }
 
@@ -76,6 +77,7 @@ impl Row for Region {
         let exit = columns.words("exit", ExitPolicy::from_name)?;
         let single_stepped = columns.added_boolean("single_stepped")?;
         let stub = columns.added_boolean("stub")?;
+        let written = columns.added_boolean("written")?;
         let region = |(row, symbols): (usize, ArrayRef)| {
             Ok(Region {
                 id: RegionId(id[row]),
@@ -87,6 +89,7 @@ impl Row for Region {
                 exit: exit[row],
                 single_stepped: single_stepped[row],
                 stub: stub[row],
+                written: written[row],
             })
         };
         columns.lists("symbols")?.into_iter().enumerate().map(region).collect()

@@ -45,6 +45,7 @@ pub fn region(id: u32) -> Region {
         size: 16,
         exit: ExitPolicy::RetSite,
         single_stepped: true,
+        written: false,
         stub: id % 2 == 1,
     }
 }

@@ -85,6 +85,7 @@ fn definitions() -> Vec<Definition> {
             size: 16,
             exit: ExitPolicy::RetSite,
             single_stepped: false,
+            written: false,
             stub: false,
         })
     };

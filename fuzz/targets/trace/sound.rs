@@ -70,6 +70,7 @@ fn region(id: u32) -> Region {
         size: 16,
         exit: ExitPolicy::ALL[id as usize],
         single_stepped: id == 1,
+        written: false,
         stub: false,
     }
 }

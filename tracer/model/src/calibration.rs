@@ -10,6 +10,9 @@ use crate::{ExitPolicy, Region};
 pub struct CallCost {
     /// Whether the kernel executes the instruction at the entry in a single step.
     pub single_stepped: bool,
+    /// Whether the programs of rtrace do it in the kernel's place.
+    #[serde(default)]
+    pub written: bool,
     /// How the exit is seen.
     pub exit: ExitPolicy,
     /// The part between the time stamps of enter and exit: the call itself seems longer by it.
@@ -28,7 +31,7 @@ impl CallCost {
     /// its enter. Of a region with a stub it is the cost of a call by the stub, the least.
     pub fn of(costs: &[CallCost], region: &Region, is_timed: bool) -> Option<CallCost> {
         let exit = if is_timed { region.exit } else { ExitPolicy::EntryOnly };
-        let single_stepped = region.single_stepped && !region.stub;
-        costs.iter().find(|cost| cost.single_stepped == single_stepped && cost.exit == exit).copied()
+        let entry = (region.single_stepped && !region.stub, region.written);
+        costs.iter().find(|cost| (cost.single_stepped, cost.written) == entry && cost.exit == exit).copied()
     }
 }

@@ -123,6 +123,9 @@ pub struct Region {
     /// Whether the kernel executes the instruction at its entry site in a single step, which costs
     /// several times as much as emulating it.
     pub single_stepped: bool,
+    /// Whether a program of rtrace does that instruction in the kernel's place, which costs little more
+    /// than emulating it.
+    pub written: bool,
     /// Whether calls that the dynamic linker binds to it are seen at a stub instead, which costs as
     /// much as emulating; other calls are still seen at its entry site.
     pub stub: bool,

@@ -28,7 +28,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     let mechanism = mechanism()?;
     let plan_options = planning::Options {
         keeps_accesses: !watches.watches.is_empty(),
-        ..plan_options(&options.selection, Some(mechanism), recording.follow(false))
+        ..plan_options(&options.selection, Some(mechanism), options.pids.len(), recording.follow(false))
     };
     let plan = plan(target, &plan_options);
     let pid = options.pids.first().copied().unwrap_or_default();
@@ -37,8 +37,8 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     let summary = Session {
         plan: &plan,
         libraries: &options.selection.libraries,
-        plan_options,
         options: Options {
+            steps: plan_options.emulated.steps,
             subject: Subject::Processes(&options.pids),
             mechanism,
             ring_bytes: recording.buffer,
@@ -51,6 +51,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             watches: &watches,
             stubs: None,
         },
+        plan_options,
         samplers: samplers(recording, &counters, &watches)?,
         directory: &directory,
         sinks: &recording.sinks,

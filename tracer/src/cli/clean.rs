@@ -30,6 +30,7 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
         profile: None,
         counters: &[],
         is_governed: false,
+        steps: false,
     };
     let programs = Programs::load(&load)?;
     let mut text = String::new();

@@ -23,13 +23,13 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     let usable = mechanism.as_ref().ok().copied();
     let plan_options = plan::Options {
         stubs: record::stub_reach(options.stubs.reach, &options.target.command).is_some(),
-        ..record::plan_options(&options.selection, usable, pids.is_empty())
+        ..record::plan_options(&options.selection, usable, pids.len(), pids.is_empty())
     };
     let plan = record::plan(target, &plan_options);
     let sampled = match options.sample {
         Some(duration) => {
             record::check_processes(pids)?;
-            Some(sampling::sample(&plan, pids, mechanism?, duration)?)
+            Some(sampling::sample(&plan, pids, mechanism?, plan_options.emulated.steps, duration)?)
         }
         None => None,
     };

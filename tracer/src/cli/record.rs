@@ -28,13 +28,22 @@ use super::message::Hint as _;
 use super::progress::Progress;
 use super::{Outcome, plan_table};
 
-/// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
-/// those of the target are traced too.
-pub fn plan_options(selection: &Selection, mechanism: Option<Mechanism>, children: bool) -> plan::Options {
+/// How the functions selected are planned, to be probed by this mechanism if one works, in so many
+/// processes; `children`: those of the target are traced too.
+pub fn plan_options(
+    selection: &Selection,
+    mechanism: Option<Mechanism>,
+    processes: usize,
+    children: bool,
+) -> plan::Options {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
     let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
-        Some(Ok(nops)) => (plan::Emulation { long_nops: nops.long_ones_are_emulated }, !nops.children_survive),
+        Some(Ok(nops)) => {
+            // With probes for each of several processes at a place, none is alone there.
+            let steps = (children || processes <= 1) && rtrace_bpf::may_step().is_ok();
+            (plan::Emulation { long_nops: nops.long_ones_are_emulated, steps }, !nops.children_survive)
+        }
         _ => (plan::Emulation::of_release(&release), true),
     };
     plan::Options {

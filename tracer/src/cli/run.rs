@@ -37,7 +37,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let mechanism = mechanism()?;
     let plan_options = plan::Options {
         keeps_accesses: !watches.watches.is_empty(),
-        ..plan_options(&options.selection, Some(mechanism), recording.follow(true))
+        ..plan_options(&options.selection, Some(mechanism), 1, recording.follow(true))
     };
     let reach = stub_reach(options.stubs.reach, &options.command);
     let plan = plan(target, &plan::Options { stubs: reach.is_some(), ..plan_options.clone() });
@@ -56,8 +56,8 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let recorded = Session {
         plan: &plan,
         libraries: &options.selection.libraries,
-        plan_options,
         options: Options {
+            steps: plan_options.emulated.steps,
             subject: Subject::Command(pid),
             mechanism,
             ring_bytes: recording.buffer,
@@ -70,6 +70,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
             watches: &watches,
             stubs: stubs.as_ref(),
         },
+        plan_options,
         samplers,
         directory: &directory,
         sinks: &recording.sinks,

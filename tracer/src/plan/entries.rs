@@ -3,8 +3,8 @@
 //! At its first instruction, if the kernel emulates that. Else the site slides along the straight
 //! line from there to the first instruction that the kernel does emulate: a hit there costs a
 //! tenth, and tells the same, since the stack pointer still points at the return address. A
-//! function that has none stays with its first instruction, or, where the kernel refuses a probe
-//! on it, takes the next one that it steps.
+//! function that has none takes the next one that our program can do itself, or stays with its first
+//! instruction, or, where the kernel refuses a probe on that, takes the next one that it steps.
 //!
 //! Where that line leads to the function's only exit, one probe there sees its calls begin and end:
 //! they take a few nanoseconds, and two probes would only measure each other. If the exit is a jump
@@ -32,13 +32,15 @@ pub struct Function<'a> {
     /// Virtual address of the only instruction through which it is left, if its exits are seen at
     /// instructions and it is left through one, whatever happens.
     pub only_exit: Option<u64>,
+    /// Its return is hooked: the kernel looks for the return address after our program.
+    pub is_hooked: bool,
 }
 
 /// What is known of a library before its entry sites are chosen.
 pub struct Entries<'a> {
     /// Its code.
     pub text: &'a Text<'a>,
-    /// What the kernel emulates.
+    /// What is done without a single step.
     pub emulated: Emulation,
     /// On this kernel a probe on a five-byte nop kills forked children.
     pub nop5_kills_children: bool,
@@ -55,35 +57,57 @@ impl Entries<'_> {
         let sound = skipped::sound(self.text, wanted);
         let site = |function: &Function| {
             let entry = function.code.entry;
-            let slid = sound.get(&entry).and_then(|&address| self.site(address).ok());
-            slid.map_or_else(|| self.site(entry), Ok)
+            let slid = sound.get(&entry).and_then(|&address| self.site(function, address).ok());
+            slid.map_or_else(|| self.site(function, entry), Ok)
         };
         functions.iter().map(site).collect()
     }
 
     /// The slide that makes the site of a function better, if there is one.
     fn slide<'a>(&self, function: &Function<'a>) -> Option<Slide<'a>> {
-        let Function { code, only_exit } = *function;
+        let Function { code, only_exit, .. } = *function;
         let extent = self.text.extent(code.entry, code.size)?;
         let line = line::from_entry(self.text, &extent, self.keeps_accesses);
-        let find = |handling| line.iter().copied().find(|&site| self.handling(site) == handling && !self.is_exit(site));
-        let at_exit = only_exit.filter(|exit| line.contains(exit));
-        let better = match self.handling(code.entry) {
-            Handling::Emulated => None,
-            Handling::SingleStep => find(Handling::Emulated),
-            Handling::Refused(_) => find(Handling::Emulated).or_else(|| find(Handling::SingleStep)),
+        let find = |is_wanted: fn(Handling) -> bool| {
+            line.iter().copied().find(|&site| is_wanted(self.handling(function, site)) && !self.is_exit(site))
         };
-        let sites: Vec<u64> = at_exit.into_iter().chain(better).collect();
+        let at_exit = only_exit.filter(|exit| line.contains(exit));
+        let emulated = || find(|handling| handling == Handling::Emulated);
+        let written = || find(|handling| matches!(handling, Handling::Written(_)));
+        let stepped = || find(|handling| handling == Handling::SingleStep);
+        let better = match self.handling(function, code.entry) {
+            Handling::Emulated => [None; 3],
+            Handling::Written(_) => [emulated(), None, None],
+            Handling::SingleStep => [emulated(), written(), None],
+            Handling::Refused(_) => [emulated(), written(), stepped()],
+        };
+        let sites: Vec<u64> = at_exit.into_iter().chain(better.into_iter().flatten()).collect();
         (!sites.is_empty()).then_some(Slide { function: code, extent, sites })
+    }
+
+    /// Whether the enter of a function must be single-stepped if its return is hooked, and need not be if
+    /// its exits are seen at instructions.
+    pub fn is_dear_only_hooked(&self, code: FunctionCode) -> bool {
+        let Some(extent) = self.text.extent(code.entry, code.size).filter(|_| self.emulated.steps) else {
+            return false;
+        };
+        let line = line::from_entry(self.text, &extent, self.keeps_accesses);
+        let is_dear = |is_hooked| {
+            let function = Function { code, only_exit: None, is_hooked };
+            let mut sites = std::iter::once(code.entry).chain(line.iter().copied());
+            !sites.any(|site| matches!(self.handling(&function, site), Handling::Emulated | Handling::Written(_)))
+        };
+        is_dear(true) && !is_dear(false)
     }
 
     fn is_exit(&self, address: u64) -> bool {
         self.text.image().file_offset(address).is_none_or(|file_offset| self.exits.contains(&file_offset))
     }
 
-    fn site(&self, address: u64) -> Result<EntrySite, &'static str> {
-        let cost = match self.handling(address) {
+    fn site(&self, function: &Function, address: u64) -> Result<EntrySite, &'static str> {
+        let cost = match self.handling(function, address) {
             Handling::Emulated => SiteCost::Emulated,
+            Handling::Written(step) => SiteCost::Written(step),
             Handling::SingleStep => SiteCost::SingleStep,
             Handling::Refused(reason) => return Err(reason),
         };
@@ -91,13 +115,16 @@ impl Entries<'_> {
         Ok(EntrySite { file_offset, cost })
     }
 
-    fn handling(&self, address: u64) -> Handling {
+    fn handling(&self, function: &Function, address: u64) -> Handling {
         match self.text.instruction_bytes(address) {
             None => Handling::Refused("its first bytes are no instruction"),
             Some(bytes) if bytes == NOP5 && self.nop5_kills_children => {
                 Handling::Refused("on this kernel a probe on the nop that it begins with kills forked children")
             }
-            Some(bytes) => self.emulated.handling(bytes),
+            Some(bytes) => match self.emulated.handling(bytes) {
+                Handling::Written(step) if step.moves_stack() && function.is_hooked => Handling::SingleStep,
+                handling => handling,
+            },
         }
     }
 }

@@ -1,16 +1,20 @@
 //! What the kernel does with an instruction at which a probe sits.
 //!
 //! It emulates a few kinds (cheap), executes most others out of line by a single step (dear), and
-//! refuses some. One refused site fails a whole multi link, or silently never fires when the
+//! refuses some. Where it lets our programs write the registers, they do some that it would step. One refused site fails a whole multi link, or silently never fires when the
 //! library is not mapped yet, so a site is judged here before anything is attached. Where kernels
 //! differ in what they emulate, [`Emulation`] knows; where they differ in what they refuse, the
 //! answer is the stricter one.
+
+use rtrace_bpf::wire::Step;
 
 /// What a probe on an instruction means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
     /// The kernel does the instruction's work itself.
     Emulated,
+    /// Our program does its work.
+    Written(Step),
     /// The kernel executes a copy of the instruction in a single step.
     SingleStep,
     /// The kernel refuses the probe, or the probe would harm the program.
@@ -23,12 +27,14 @@ pub const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// The first kernel that emulates nops of more than two bytes.
 const LONG_NOPS_SINCE: (u32, u32) = (6, 18);
 
-/// What the kernel emulates beyond that which all kernels do: pushes of a register, direct jumps
-/// and calls, and nops of one or two bytes.
+/// What is done without a single step beyond that which all kernels emulate: pushes of a register,
+/// direct jumps and calls, and nops of one or two bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Emulation {
     /// Nops of three to eight bytes.
     pub long_nops: bool,
+    /// What our programs [do](Step), because they may write the registers.
+    pub steps: bool,
 }
 
 /// The nops that the kernel knows by their bytes.
@@ -54,13 +60,16 @@ impl Emulation {
             (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
             _ => (0, 0),
         };
-        Emulation { long_nops: version >= LONG_NOPS_SINCE }
+        Emulation { long_nops: version >= LONG_NOPS_SINCE, steps: false }
     }
 
     /// How the kernel handles a probe on the instruction of exactly these bytes.
     pub fn handling(self, bytes: &[u8]) -> Handling {
         if NOPS.contains(&bytes) {
             return if bytes.len() <= 2 || self.long_nops { Handling::Emulated } else { Handling::SingleStep };
+        }
+        if let Some(step) = step(bytes).filter(|_| self.steps) {
+            return Handling::Written(step);
         }
         let Ok((prefixes, opcode)) = split_prefixes(bytes) else {
             return Handling::Refused("the kernel refuses instructions with a lock or segment prefix");
@@ -83,6 +92,23 @@ impl Emulation {
             _ => Handling::SingleStep,
         }
     }
+}
+
+/// How our programs do the instruction of exactly these bytes, if they can.
+fn step(bytes: &[u8]) -> Option<Step> {
+    match *bytes {
+        [0xf3, 0x0f, 0x1e, 0xfa] => Some(Step::Landing),
+        [0xc3] | [0xf3, 0xc3] => Some(Step::Return),
+        [0x48, 0x83, 0xec, size @ 1..0x80] => frame(u32::from(size)),
+        [0x48, 0x81, 0xec, a, b, c, d] => frame(u32::from_le_bytes([a, b, c, d])).filter(|_| a >= 0x80 || b > 0),
+        _ => None,
+    }
+}
+
+/// A frame of so many bytes: words, and not too many.
+fn frame(bytes: u32) -> Option<Step> {
+    let words = u8::try_from(bytes / 8).ok().filter(|_| bytes.is_multiple_of(8))?;
+    Some(Step::Frame { words })
 }
 
 /// Whether the kernel refuses a probe on the instruction of exactly these bytes.
@@ -133,7 +159,7 @@ mod tests {
     use super::*;
 
     fn handling(bytes: &[u8]) -> Handling {
-        Emulation { long_nops: true }.handling(bytes)
+        Emulation { long_nops: true, steps: false }.handling(bytes)
     }
 
     #[test]
@@ -146,9 +172,9 @@ mod tests {
             ("", false),
             ("x.y", false),
         ] {
-            assert_eq!(Emulation::of_release(release), Emulation { long_nops }, "{release}");
+            assert_eq!(Emulation::of_release(release), Emulation { long_nops, steps: false }, "{release}");
         }
-        let short = Emulation { long_nops: false };
+        let short = Emulation::default();
         assert_eq!(short.handling(&NOP5), Handling::SingleStep);
         assert_eq!(short.handling(&[0x66, 0x90]), Handling::Emulated);
         assert_eq!(short.handling(&[0x55]), Handling::Emulated);
@@ -190,6 +216,40 @@ mod tests {
         for bytes in stepped {
             assert_eq!(handling(bytes), Handling::SingleStep, "{bytes:x?}");
         }
+    }
+
+    #[test]
+    fn programs_do_what_they_can_do_exactly() {
+        let able = Emulation { long_nops: true, steps: true };
+        let done: [(&[u8], Step); 8] = [
+            (&[0xf3, 0x0f, 0x1e, 0xfa], Step::Landing),
+            (&[0xc3], Step::Return),
+            (&[0xf3, 0xc3], Step::Return),
+            (&[0x48, 0x83, 0xec, 0x08], Step::Frame { words: 1 }),
+            (&[0x48, 0x83, 0xec, 0x78], Step::Frame { words: 15 }),
+            (&[0x48, 0x81, 0xec, 0x80, 0, 0, 0], Step::Frame { words: 16 }),
+            (&[0x48, 0x81, 0xec, 0x00, 0x01, 0, 0], Step::Frame { words: 32 }),
+            (&[0x48, 0x81, 0xec, 0xf8, 0x07, 0, 0], Step::Frame { words: 255 }),
+        ];
+        for (bytes, step) in done {
+            assert_eq!(able.handling(bytes), Handling::Written(step), "{bytes:x?}");
+            assert_eq!(handling(bytes), Handling::SingleStep, "{bytes:x?}");
+        }
+        let left: [&[u8]; 9] = [
+            &[0xc2, 0x08, 0x00],                         // ret 8
+            &[0x66, 0xc3],                               // a return of 16 bits
+            &[0x48, 0x83, 0xec, 0x80],                   // sub rsp, -128
+            &[0x48, 0x83, 0xec, 0x04],                   // not words
+            &[0x48, 0x81, 0xec, 0x08, 0, 0, 0],          // not its shortest form
+            &[0x48, 0x81, 0xec, 0x00, 0x08, 0, 0],       // 256 words
+            &[0x48, 0x81, 0xec, 0x08, 0, 0x01, 0],       // more
+            &[0x48, 0x81, 0xec, 0x00, 0xff, 0xff, 0xff], // less than nothing
+            &[0x83, 0xec, 0x08],                         // sub esp, 8
+        ];
+        for bytes in left {
+            assert_eq!(able.handling(bytes), Handling::SingleStep, "{bytes:x?}");
+        }
+        assert_eq!(able.handling(&[0x55]), Handling::Emulated);
     }
 
     #[test]

@@ -163,21 +163,27 @@ impl<'a> Planner<'a> {
     /// The site of each function's enter, or why there is none.
     fn entries(&self, drafts: &[Draft]) -> Vec<Result<EntrySite, &'static str>> {
         let exits = drafts.iter().flat_map(|draft| draft.exit.sites()).map(|site| site.file_offset);
-        let entries = Entries {
-            text: &self.text,
-            emulated: self.options.emulated,
-            nop5_kills_children: self.options.nop5_kills_children,
-            keeps_accesses: self.options.keeps_accesses,
-            exits: exits.collect(),
-        };
+        let entries = self.entry_sites(exits.collect());
         let function = |draft: &Draft| {
             let only_exit = match draft.exit.sites() {
                 [ExitSite { file_offset, condition: None, .. }] => self.source.image.address(*file_offset),
                 _ => None,
             };
-            entries::Function { code: self.code(&draft.candidate), only_exit }
+            let is_hooked = draft.exit == Exit::Uretprobe;
+            entries::Function { code: self.code(&draft.candidate), only_exit, is_hooked }
         };
         entries.sites(&drafts.iter().map(function).collect::<Vec<_>>())
+    }
+
+    /// Where enters may be seen, in a library with these sites of exits.
+    fn entry_sites(&self, exits: HashSet<u64>) -> Entries<'_> {
+        Entries {
+            text: &self.text,
+            emulated: self.options.emulated,
+            nop5_kills_children: self.options.nop5_kills_children,
+            keeps_accesses: self.options.keeps_accesses,
+            exits,
+        }
     }
 
     /// The policy where nothing speaks against it: what the options demand; by default a uretprobe
@@ -199,7 +205,13 @@ impl<'a> Planner<'a> {
             Some(_) if self.is_closed(candidate) => Choice::Closed,
             Some(_) => return Choice::Common,
         };
-        if self.calls_itself(candidate) { Choice::CallsItself } else { hookable }
+        if self.calls_itself(candidate) {
+            Choice::CallsItself
+        } else if self.entry_sites(HashSet::new()).is_dear_only_hooked(self.code(candidate)) {
+            Choice::Unhooked
+        } else {
+            hookable
+        }
     }
 
     fn calls_itself(&self, candidate: &Candidate) -> bool {
@@ -238,6 +250,10 @@ impl<'a> Planner<'a> {
                 exit @ Exit::RetSites(_) if exit.is_cheap() => exit,
                 _ => Exit::Uretprobe,
             },
+            (_, _, Choice::Unhooked) => match self.ret_sites(candidate) {
+                exit @ Exit::RetSites(_) if !exit.is_dear() => exit,
+                _ => Exit::Uretprobe,
+            },
             (ExitPolicy::Uretprobe, None, Choice::Common) => Exit::Uretprobe,
             (ExitPolicy::Uretprobe | ExitPolicy::RetSite, ..) => self.ret_sites(candidate),
         }
@@ -257,6 +273,7 @@ impl<'a> Planner<'a> {
                 file_offset: self.source.image.file_offset(leave.address)?,
                 cost: match self.options.emulated.handling(self.text.instruction_bytes(leave.address)?) {
                     Handling::Emulated => SiteCost::Emulated,
+                    Handling::Written(step) => SiteCost::Written(step),
                     Handling::SingleStep | Handling::Refused(_) => SiteCost::SingleStep,
                 },
                 condition: leave.condition.map(Condition),
@@ -286,6 +303,7 @@ impl<'a> Planner<'a> {
             size: candidate.size,
             exit,
             single_stepped: entry_cost == SiteCost::SingleStep,
+            written: matches!(entry_cost, SiteCost::Written(_)),
             stub: false,
         }
     }
@@ -320,10 +338,10 @@ fn separate(regions: &mut [PlannedRegion]) {
         };
         match reason {
             Some(reason) => {
-                planned.exit = match planned.choice {
-                    Choice::CallsItself | Choice::Closed => Exit::Uretprobe,
-                    Choice::Common => Exit::EntryOnly(reason),
-                };
+                match planned.choice {
+                    Choice::CallsItself | Choice::Closed | Choice::Unhooked => planned.hook(),
+                    Choice::Common => planned.exit = Exit::EntryOnly(reason),
+                }
                 planned.region.exit = planned.exit.policy();
             }
             None => taken.extend(sites.iter().map(|site| (site.file_offset, planned.region.name.clone()))),

@@ -218,3 +218,34 @@ fn a_jump_after_a_few_instructions_is_enter_and_exit() {
     assert_eq!(planned.entry.cost, SiteCost::Emulated);
     assert!(planned.entry.file_offset > planned.region.file_offset);
 }
+
+/// Functions that need no single step as long as their return is not hooked, and two that are as well hooked.
+#[test]
+fn a_hook_that_would_make_an_enter_dear_is_not_wanted() {
+    let function = |name, body| {
+        format!("__asm__(\".globl {name}\\n.type {name},@function\\n{name}: {body}\\n.size {name},.-{name}\");")
+    };
+    let code = [
+        function("frame", "sub $8,%rsp; add $8,%rsp; ret"),
+        function("next", "lea 1(%rdi),%eax; ret"),
+        function("pushed", "push %rbx; pop %rbx; ret"),
+        function("jumping", "sub $8,%rsp; add $8,%rsp; jmp *%rdi"),
+    ]
+    .concat();
+    let exits = |steps, exit| {
+        let options = Options { emulated: Emulation { long_nops: true, steps }, exit, ..Options::default() };
+        let library = planned("c", &code, Hazards::default(), &options)?;
+        Some(["frame", "next", "pushed", "jumping"].map(|name| {
+            let planned = find(&library, name);
+            (planned.exit.policy(), planned.entry.cost, planned.is_left_at_once())
+        }))
+    };
+    let hooked = |cost| (ExitPolicy::Uretprobe, cost, false);
+    let [emulated, stepped] = [SiteCost::Emulated, SiteCost::SingleStep].map(hooked);
+    let at_instructions = |step, at_once| (ExitPolicy::RetSite, SiteCost::Written(step), at_once);
+    let Some(without) = exits(false, None) else { return };
+    assert_eq!(without, [stepped, stepped, emulated, stepped]);
+    assert_eq!(exits(true, Some(ExitPolicy::Uretprobe)), Some(without));
+    let frame = at_instructions(Step::Frame { words: 1 }, false);
+    assert_eq!(exits(true, None), Some([frame, at_instructions(Step::Return, true), emulated, stepped]));
+}

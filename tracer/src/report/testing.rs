@@ -126,6 +126,7 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
             size: 1,
             exit: ExitPolicy::Uretprobe,
             single_stepped: id == 2,
+            written: false,
             stub: false,
         };
         writer.define(&Definition::Region(region)).unwrap();

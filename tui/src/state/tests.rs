@@ -18,6 +18,7 @@ pub fn region(id: u32, name: &str) -> Definition {
         size: 64,
         exit: ExitPolicy::Uretprobe,
         single_stepped: false,
+        written: false,
         stub: false,
     })
 }

@@ -36,8 +36,10 @@ pub fn diagnose() -> Diagnosis {
     ]);
     let abilities = rtrace_bpf::probe();
     let mechanism = abilities.best().map(Mechanism::name);
+    let steps = mechanism.map(|_| registers(rtrace_bpf::may_step()));
     checks
         .extend(abilities.mechanisms.into_iter().map(|(tried, result)| attaching(tried, result, mechanism.is_some())));
+    checks.extend(steps);
     Diagnosis::new(mechanism, checks)
 }
 
@@ -47,6 +49,14 @@ fn attaching(tried: Mechanism, result: Result<(), String>, any_works: bool) -> C
         Ok(()) => Check::ok(tried.name(), "records a call"),
         Err(error) if any_works => Check::note(tried.name(), error),
         Err(error) => Check::no(tried.name(), error).remedy(NEWER_KERNEL),
+    }
+}
+
+/// Without it, probes on some instructions cost more, and that is all.
+fn registers(may_step: Result<(), String>) -> Check {
+    match may_step {
+        Ok(()) => Check::ok("registers", "programs may write them: `ret`, `endbr64` and `sub rsp` need no single step"),
+        Err(reason) => Check::note("registers", format!("{reason}: `ret`, `endbr64` and `sub rsp` are single-stepped")),
     }
 }
 
@@ -203,6 +213,14 @@ mod tests {
         let none_works = attaching(Mechanism::Session, refused(), false);
         assert_eq!((none_works.state, none_works.remedy.as_deref()), (State::No, Some(NEWER_KERNEL)));
         assert_eq!(attaching(Mechanism::Multi, Ok(()), true).state, State::Ok);
+    }
+
+    #[test]
+    fn dear_returns_are_no_obstacle() {
+        assert_eq!(registers(Ok(())).state, State::Ok);
+        let check = registers(Err("the kernel refuses".to_owned()));
+        assert_eq!(check.state, State::Note);
+        assert!(check.detail.starts_with("the kernel refuses: `ret`"));
     }
 
     #[test]

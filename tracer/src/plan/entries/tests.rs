@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use rtrace_bpf::wire::Step;
+
 use super::super::testing::{BASE, image};
 use super::*;
 
@@ -20,6 +22,9 @@ struct Case<'a> {
     only_exit: Option<u64>,
     nop5_kills_children: bool,
     keeps_accesses: bool,
+    /// Our programs do instructions themselves.
+    steps: bool,
+    is_hooked: bool,
 }
 
 impl Case<'_> {
@@ -30,13 +35,14 @@ impl Case<'_> {
         let text = Text::new(&image, others.chain([BASE]).collect());
         let entries = Entries {
             text: &text,
-            emulated: Emulation { long_nops: true },
+            emulated: Emulation { long_nops: true, steps: self.steps },
             nop5_kills_children: self.nop5_kills_children,
             keeps_accesses: self.keeps_accesses,
             exits: self.exit.into_iter().map(|offset| BASE + offset).collect(),
         };
         let code = FunctionCode { text: &text, entry: BASE, size: self.body.len() as u64 };
-        let function = Function { code, only_exit: self.only_exit.map(|offset| BASE + offset) };
+        let only_exit = self.only_exit.map(|offset| BASE + offset);
+        let function = Function { code, only_exit, is_hooked: self.is_hooked };
         let site = entries.sites(&[function]).remove(0)?;
         Ok((site.file_offset - BASE, site.cost))
     }
@@ -220,6 +226,28 @@ fn one_site_serves_a_line_that_ends_in_the_only_exit() {
     assert_eq!(left(&[0x31, 0xc0, 0x53, 0x5b, 0xc3], 4), Ok((2, EMULATED))); // xor eax,eax; push rbx; pop rbx; ret
     assert_eq!(left(&[0x48, 0x83, 0xec, 0x08, 0xc3], 4), Ok((0, STEPPED))); // sub rsp,8; ret
     assert_eq!(left(&[0xff, 0xcf, 0x75, 0xfc, 0xc3], 4), Ok((2, EMULATED))); // dec edi; jne 0; ret
+}
+
+#[test]
+fn what_programs_do_themselves_comes_after_what_is_emulated() {
+    let site = |body, is_hooked| Case { body, steps: true, is_hooked, ..Case::default() }.site();
+    let written = |offset, step| Ok((offset, SiteCost::Written(step)));
+    let frame = [0x48, 0x83, 0xec, 0x18]; // sub rsp,0x18
+    let landing = [&ENDBR64[..], &frame].concat();
+    let landing_push = [&ENDBR64[..], &TEST_PUSH].concat();
+    let behind_test = [&[0x85, 0xff][..], &frame].concat(); // test edi,edi; sub rsp,0x18
+    for is_hooked in [false, true] {
+        assert_eq!(site(&landing_push, is_hooked), Ok((7, EMULATED)));
+        assert_eq!(site(&landing, is_hooked), written(0, Step::Landing));
+    }
+    // A hook would be placed where the stack pointer is by then.
+    assert_eq!(site(&frame, false), written(0, Step::Frame { words: 3 }));
+    assert_eq!(site(&frame, true), Ok((0, STEPPED)));
+    assert_eq!(site(&behind_test, false), written(2, Step::Frame { words: 3 }));
+    assert_eq!(site(&behind_test, true), Ok((0, STEPPED)));
+    let body = [0x31, 0xc0, 0xc3]; // xor eax,eax; ret
+    let left_at_once = Case { body: &body, exit: Some(2), only_exit: Some(2), ..Case::default() };
+    assert_eq!(Case { steps: true, ..left_at_once }.site(), written(2, Step::Return));
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! Whether this kernel lets a program write the registers of the thread that hit a probe, and then goes
+//! on from there: tried on a function of this program itself.
+//!
+//! Kernels that do not either refuse such a program, or execute the probed instruction all the same.
+
+use std::arch::global_asm;
+use std::mem::MaybeUninit;
+
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+
+use crate::attach::{LinkKind, attach_sites};
+use crate::self_test::own_code;
+use crate::skeleton::features::FeaturesSkelBuilder;
+use crate::wire::{Step, step_cookie};
+use crate::{AttachTarget, Site};
+
+// Returns 1, or 0 if its addition is not executed. That is as long as the instruction that the program
+// takes it for, which does nothing: so all of it is undone where the kernel goes on behind it.
+global_asm!(
+    ".pushsection .text.rtrace_registers, \"ax\", @progbits",
+    ".hidden rtrace_add, rtrace_add_site",
+    ".global rtrace_add, rtrace_add_site",
+    ".p2align 4",
+    "rtrace_add: xor eax, eax",
+    "rtrace_add_site: .byte 0x48, 0x83, 0xc0, 0x01", // add rax, 1
+    "ret",
+    ".popsection"
+);
+
+unsafe extern "C" {
+    safe fn rtrace_add() -> u64;
+    safe fn rtrace_add_site();
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Obstacle {
+    #[error("the kernel refuses a program that writes registers")]
+    Refused(#[source] libbpf_rs::Error),
+    #[error("failed to probe rtrace itself: {0}")]
+    Attach(#[source] libbpf_rs::Error),
+    #[error("failed to find rtrace's own code in `/proc/self/maps`")]
+    NotMapped,
+    #[error("the kernel executes the probed instruction all the same")]
+    Executed,
+    #[error("the programs cannot tell whether others have a probe at the same place")]
+    NotAlone,
+}
+
+/// Whether the programs may do probed instructions themselves.
+///
+/// # Errors
+/// Why not, in a sentence without capital and period.
+pub fn may_step() -> Result<(), String> {
+    try_step().map_err(|obstacle| obstacle.to_string())
+}
+
+fn try_step() -> Result<(), Obstacle> {
+    let (path, file_offset) = own_code(rtrace_add_site as *const () as usize).ok_or(Obstacle::NotMapped)?;
+    let mut storage = MaybeUninit::uninit();
+    let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(Obstacle::Refused)?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let is_tried = program.name() == "step_enter";
+        program.set_autoload(is_tried);
+    }
+    let skel = open.load().map_err(Obstacle::Refused)?;
+    let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
+    let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };
+    let attach = || attach_sites(&skel.progs.step_enter, LinkKind::Enter, target, &[site]).map_err(Obstacle::Attach);
+    let _first = attach()?;
+    if rtrace_add() != 0 {
+        return Err(Obstacle::Executed);
+    }
+    // Beside another, neither does it.
+    let _second = attach()?;
+    if rtrace_add() == 1 { Ok(()) } else { Err(Obstacle::NotAlone) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the answer is on this kernel, it stays the same, and nothing is left behind.
+    #[test]
+    fn the_answer_is_stable() {
+        let first = may_step();
+        eprintln!("{first:?}");
+        for _ in 0..3 {
+            assert_eq!(may_step(), first);
+            assert_eq!(rtrace_add(), 1);
+        }
+    }
+}
