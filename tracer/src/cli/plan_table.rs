@@ -372,6 +372,7 @@ mod tests {
     use std::time::Duration;
 
     use rtrace::plan::{EntrySite, ExitSite, Hazards, Refusal};
+    use rtrace_bpf::wire::Step;
     use rtrace_model::{Library, LibraryId, Region, RegionId, SymbolName};
 
     use super::*;
@@ -455,6 +456,24 @@ no uretprobe by default: `/bin/x` imports `dlopen`
             text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
         };
         assert_eq!(words(&text), words(expected), "{text}");
+    }
+
+    #[test]
+    fn what_our_programs_do_is_told() {
+        let costs = [SiteCost::Emulated, SiteCost::Written(Step::Return)];
+        let sites = costs.map(|cost| ExitSite { file_offset: 0x100f, cost, condition: None });
+        let mut plan = sample(2);
+        let planned = &mut plan.libraries[0].regions[1];
+        planned.exit = Exit::RetSites(sites.into());
+        planned.choice = Choice::Unhooked;
+        planned.entry.cost = SiteCost::Written(Step::Frame { words: 1 });
+        planned.region.written = true;
+        let text = rendered(&plan, View::default());
+        assert!(text.contains("entries: 0 single-stepped, 1 written, 1 moved"), "{text}");
+        assert!(text.contains("hooked, its enter would be single-stepped: b"), "{text}");
+        let row = text.lines().find(|line| line.starts_with("b ")).unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words, ["b", "written", "ret-site", "×", "2,", "written", "about", "1.8", "us"]);
     }
 
     #[test]
