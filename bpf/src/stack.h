@@ -79,14 +79,17 @@ static __always_inline int rt_is_ordered(u32 stack)
 	return stack == RT_STACK_OWN || stack == RT_STACK_SIGNAL;
 }
 
-/* Whether the slot of a frame holds what it must while the frame is running, as far as can be told. */
+/*
+ * Whether the slot of a frame holds what it must while the frame is running, as far as can be told.
+ * A process that has no trampoline yet has 0 for it, which is no return address.
+ */
 static __always_inline int rt_is_intact(const struct rt_frame *frame)
 {
 	u64 word;
 
 	if (!frame->word || rt_read_slot(frame->slot, &word))
 		return 1;
-	return word == frame->word || word == rt_trampoline();
+	return word == frame->word || (word && word == rt_trampoline());
 }
 
 /* Whether a frame can no longer be the caller of anything: the hit proves that it is not running, or nobody would see its exit. */

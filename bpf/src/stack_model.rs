@@ -80,18 +80,23 @@ struct Thread {
 
 impl Thread {
     fn new() -> Thread {
-        Thread::with_memory(0)
+        Thread::with(0, TRAMPOLINE)
     }
 
     /// A thread for which the storage of deep frames cannot be made.
     fn short_of_memory() -> Thread {
-        Thread::with_memory(1)
+        Thread::with(1, TRAMPOLINE)
     }
 
-    fn with_memory(is_short: u32) -> Thread {
+    /// A thread of a process for which the kernel has made no trampoline.
+    fn without_trampoline() -> Thread {
+        Thread::with(0, 0)
+    }
+
+    fn with(is_short: u32, trampoline: u64) -> Thread {
         let memory = Rc::new(Memory::default());
         // SAFETY: allocates or aborts; the memory lives as long as the thread.
-        let raw = unsafe { rt_test_new(LOCATION, is_short, Rc::as_ptr(&memory).cast(), read_word, TRAMPOLINE) };
+        let raw = unsafe { rt_test_new(LOCATION, is_short, Rc::as_ptr(&memory).cast(), read_word, trampoline) };
         Thread { raw, memory }
     }
 

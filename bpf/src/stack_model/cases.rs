@@ -5,8 +5,8 @@
 //! `other:`, `third:`), behind it `u` for a function with a uretprobe, `e` for one that is
 //! entry-only and `i` for one that is left at once, and `t` for one that is reached by a tail call,
 //! which leaves the slot as it is; other calls write a return address of their own to it. `w80`
-//! stands for untraced code that writes to the address 80, `h80` for another tracer that hooks the
-//! return there, `x80` for a page that goes out. `end` ends the thread.
+//! stands for untraced code that writes to the address 80, `z80` for one that writes zeros, `h80` for
+//! another tracer that hooks the return there, `x80` for a page that goes out. `end` ends the thread.
 
 use crate::wire::{CallRecord, EndingCode, LossCode, PolicyCode};
 
@@ -41,6 +41,7 @@ impl Script {
             return match token.as_bytes()[0] {
                 b'w' => self.thread.memory.write(address, self.now),
                 b'h' => self.thread.memory.write(address, TRAMPOLINE),
+                b'z' => self.thread.memory.write(address, 0),
                 _ => self.thread.memory.take_out(address),
             };
         }
@@ -285,6 +286,15 @@ fn slots_that_cannot_be_read_prove_nothing() {
         "a+100 x100 b+80t w80 c+60 c-60 b-80 a-100",
         &["c 3<2 2 returned 10/0", "b 2<1 1 returned 40/10", "a 1<0 0 returned 70/40"],
     );
+}
+
+#[test]
+fn slots_of_zeros_were_written_to_whether_there_is_a_trampoline_or_not() {
+    for thread in [Thread::new(), Thread::without_trampoline()] {
+        let script = Script::run_on(thread, "a+100 b+80 z80 c+60 c-60 a-100");
+        let records: Vec<_> = script.thread.records().iter().map(line).collect();
+        assert_eq!(records, ["b 2<1 1 unwound 20/0", "c 3<1 1 returned 10/0", "a 1<0 0 returned 50/30"]);
+    }
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn others_may_come_and_go() {
     let mut waiting = Waiting::start(&mut target.command("until_told"));
     let lasting = Attached::start(waiting.pid(), &options(&["--exit", "ret-site"]));
     waiting.go();
-    for _ in 0..3 {
+    for _ in 0..2 {
         let passing = Attached::start(waiting.pid(), &options(&["--exit", "ret-site", "--duration", "300ms"]));
         let (output, recording) = passing.finish();
         let summary = String::from_utf8_lossy(&output.stderr);
