@@ -40,7 +40,7 @@ enum Obstacle {
     Attach(#[source] libbpf_rs::Error),
     #[error("failed to find rtrace's own code in `/proc/self/maps`")]
     NotMapped,
-    #[error("the kernel executes the probed instruction all the same")]
+    #[error("the kernel executes the probed instruction all the same, or another rtrace tries this just now")]
     Executed,
     #[error("the programs cannot tell whether others have a probe at the same place")]
     NotAlone,

@@ -42,6 +42,15 @@ fn obstacle() -> Option<String> {
     Some(format!("rtrace cannot trace here: {}", faults.join("; ")))
 }
 
+/// Whether rtrace's programs may do instructions themselves, or why not.
+pub fn may_step() -> Result<(), &'static str> {
+    static ANSWER: LazyLock<Result<(), String>> = LazyLock::new(|| {
+        rtrace_bpf::set_verbose(false);
+        rtrace_bpf::may_step()
+    });
+    ANSWER.as_ref().copied().map_err(String::as_str)
+}
+
 /// Whether all `programs` can be started; prints which cannot.
 pub fn installed(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {

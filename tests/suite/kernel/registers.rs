@@ -5,14 +5,14 @@
 use std::thread;
 use std::time::Duration;
 
-use rtrace_bpf::may_step;
 use rtrace_exporters::Trace;
-use rtrace_model::{CallCost, ExitPolicy, Region};
+use rtrace_model::{CallCost, Ending, ExitPolicy, Region};
+use serde_json::Value;
 
 use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::{Scenario, Truth};
-use crate::common::skip::{Turn, skip};
+use crate::common::skip::{Turn, may_step, skip};
 use crate::common::target::{Flavour, Target};
 
 /// Functions that begin with a frame which a program can make.
@@ -119,8 +119,26 @@ fn others_may_come_and_go() {
     for name in FRAMES.into_iter().chain(["landed", "nothing", "next"]) {
         assert_eq!(calls[&region(&recording, name).id], rounds, "{name}");
     }
-    let unusual = recording.calls().filter(|call| call.ending != rtrace_model::Ending::Returned).count();
+    let unusual = recording.calls().filter(|call| call.ending != Ending::Returned).count();
     assert_eq!(unusual, 0);
+}
+
+#[test]
+fn a_plan_tells_what_programs_do() {
+    if !steps() {
+        return;
+    }
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("registers", Flavour::Cet);
+    let mut plan = rtrace::command();
+    plan.args(["plan", "--exit", "ret-site", "--format", "json"]).args(target.selection()).arg("--");
+    let output = plan.arg(&target.program).output().unwrap();
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let functions = plan["libraries"][0]["functions"].as_array().unwrap();
+    for function in functions {
+        let expected = if function["name"] == "frame_2048" { "single-step" } else { "written" };
+        assert_eq!(function["entry"], expected, "{function}");
+    }
 }
 
 /// What calls cost was measured before the recording, by the programs that record.

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use rtrace_bpf::may_step;
 use rtrace_model::{Ending, Region};
 
 use crate::common::recording::Recording;
 use crate::common::rtrace;
 use crate::common::scenario::Scenario;
-use crate::common::skip::{Turn, skip};
+use crate::common::skip::{Turn, may_step, skip};
 use crate::common::target::{Flavour, Target};
 use crate::common::{launch, truth};
 
