@@ -40,8 +40,9 @@ pub fn plan_options(
     let release = system.release().to_string_lossy();
     let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
         Some(Ok(nops)) => {
-            // With probes for each of several processes at a place, none is alone there.
-            let steps = (children || processes <= 1) && rtrace_bpf::may_step().is_ok();
+            // With probes for each of several processes or ranks at a place, none is alone there.
+            let is_alone = (children || processes <= 1) && rank::from_environment().is_none();
+            let steps = is_alone && rtrace_bpf::may_step().is_ok();
             (plan::Emulation { long_nops: nops.long_ones_are_emulated, steps }, !nops.children_survive)
         }
         _ => (plan::Emulation::of_release(&release), true),
