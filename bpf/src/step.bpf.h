@@ -20,8 +20,9 @@
 
 /*
  * Whether ours is the only consumer of the probe: others would see registers that were written, and
- * hook the return at another place of the stack. One that comes now is not called for this hit. Of
- * one that goes, either it is still in the list, or it was left out of this hit, too.
+ * hook the return at another place of the stack. One that comes now is not called for this hit, as it
+ * is put in front of those called already; nor is one behind us that is out of the list now. One that
+ * was called before us and went meanwhile has not written if it asks the same, as it was not alone.
  */
 static __noinline bool is_alone(void)
 {
@@ -67,6 +68,7 @@ static __noinline void step(struct pt_regs *ctx, bool hooked)
 	u64 cookie = bpf_get_attach_cookie(ctx);
 	u32 kind = cookie >> RT_COOKIE_STEP & 3;
 
+	/* Another program that asks nobody may have moved ip. */
 	if (kind == RT_STEP_BY_KERNEL || (ctx->ip & PAGE_OFFSET) != cookie >> RT_COOKIE_PLACE)
 		return;
 	/* A debugger that steps is told of each instruction by the processor. */
