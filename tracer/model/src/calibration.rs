@@ -30,7 +30,8 @@ impl CallCost {
     /// The cost of a call of `region` among `costs`; `is_timed`: its exit was observed, apart from
     /// its enter. Of a region with a stub it is the cost of a call by the stub, the least.
     pub fn of(costs: &[CallCost], region: &Region, is_timed: bool) -> Option<CallCost> {
-        let exit = if is_timed { region.exit } else { ExitPolicy::EntryOnly };
+        let has_exit = is_timed && region.exit != ExitPolicy::Instant;
+        let exit = if has_exit { region.exit } else { ExitPolicy::EntryOnly };
         let entry = (region.single_stepped && !region.stub, region.written);
         costs.iter().find(|cost| (cost.single_stepped, cost.written) == entry && cost.exit == exit).copied()
     }

@@ -5,11 +5,6 @@
 //! tenth, and tells the same, since the stack pointer still points at the return address. A
 //! function that has none takes the next one that our program can do itself, or stays with its first
 //! instruction, or, where the kernel refuses a probe on that, takes the next one that it steps.
-//!
-//! Where that line leads to the function's only exit, one probe there sees its calls begin and end:
-//! they take a few nanoseconds, and two probes would only measure each other. If the exit is a jump
-//! to another function, that one's call begins after this one has ended, as it does wherever exits
-//! are seen at instructions.
 
 mod line;
 mod skipped;
@@ -29,9 +24,6 @@ use super::{EntrySite, SiteCost};
 pub struct Function<'a> {
     /// Its code.
     pub code: FunctionCode<'a>,
-    /// Virtual address of the only instruction through which it is left, if its exits are seen at
-    /// instructions and it is left through one, whatever happens.
-    pub only_exit: Option<u64>,
     /// Its return is hooked: the kernel looks for the return address after our program.
     pub is_hooked: bool,
 }
@@ -65,24 +57,22 @@ impl Entries<'_> {
 
     /// The slide that makes the site of a function better, if there is one.
     fn slide<'a>(&self, function: &Function<'a>) -> Option<Slide<'a>> {
-        let Function { code, only_exit, .. } = *function;
+        let code = function.code;
         let extent = self.text.extent(code.entry, code.size)?;
         let line = line::from_entry(self.text, &extent, self.keeps_accesses);
         let find = |is_wanted: fn(Handling) -> bool| {
             line.iter().copied().find(|&site| is_wanted(self.handling(function, site)) && !self.is_exit(site))
         };
-        let at_exit = only_exit.filter(|exit| line.contains(exit));
         let emulated = || find(|handling| handling == Handling::Emulated);
         let written = || find(|handling| matches!(handling, Handling::Written(_)));
         let stepped = || find(|handling| handling == Handling::SingleStep);
-        let better = match self.handling(function, code.entry) {
-            Handling::Emulated => [None; 3],
-            Handling::Written(_) => [emulated(), None, None],
-            Handling::SingleStep => [emulated(), written(), None],
-            Handling::Refused(_) => [emulated(), written(), stepped()],
-        };
-        let sites: Vec<u64> = at_exit.into_iter().chain(better.into_iter().flatten()).collect();
-        (!sites.is_empty()).then_some(Slide { function: code, extent, sites })
+        let site = match self.handling(function, code.entry) {
+            Handling::Emulated => None,
+            Handling::Written(_) => emulated(),
+            Handling::SingleStep => emulated().or_else(written),
+            Handling::Refused(_) => emulated().or_else(written).or_else(stepped),
+        }?;
+        Some(Slide { function: code, extent, site })
     }
 
     /// Whether the enter of a function must be single-stepped if its return is hooked, and need not be if
@@ -93,7 +83,7 @@ impl Entries<'_> {
         };
         let line = line::from_entry(self.text, &extent, self.keeps_accesses);
         let is_dear = |is_hooked| {
-            let function = Function { code, only_exit: None, is_hooked };
+            let function = Function { code, is_hooked };
             let mut sites = std::iter::once(code.entry).chain(line.iter().copied());
             !sites.any(|site| matches!(self.handling(&function, site), Handling::Emulated | Handling::Written(_)))
         };
