@@ -26,7 +26,7 @@ use crate::calibration::Calibration;
 use crate::counters::Counters;
 use crate::governor::{Given, Governor, Left};
 use crate::host;
-use crate::newcomers::{Newcomer, Newcomers, Watch};
+use crate::newcomers::{Lookout, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Pattern, Plan};
 use crate::samples::Samplers;
@@ -156,9 +156,9 @@ pub fn record(
         Governor::new(Given { programs, scope, costs, budget, inbox, outbox, living })
     });
     let drained = std::thread::scope(|scope| {
-        let watch = newcomers.watch(scope, options.subject.pids()).context("failed to watch for new libraries")?;
+        let lookout = newcomers.look_out(scope, options.subject.pids()).context("failed to watch for new libraries")?;
         let govern = |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)));
-        recording.read_until_stopped(&pipeline, &watch, govern, &mut samplers, stop, armed)
+        recording.read_until_stopped(&pipeline, &lookout, govern, &mut samplers, stop, armed)
     });
     std::mem::take(&mut recording.attachments).into_iter().for_each(Attachment::detach);
 
@@ -244,7 +244,7 @@ impl<'a> Recording<'a> {
     fn read_until_stopped<'scope>(
         &mut self,
         pipeline: &Pipeline,
-        watch: &Watch,
+        lookout: &Lookout,
         govern: impl FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
         samplers: &mut Samplers,
         stop: &AtomicBool,
@@ -263,7 +263,7 @@ impl<'a> Recording<'a> {
         });
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
-        let read = self.read(pipeline, &mut source, watch, &mut watching, samplers, &|| {
+        let read = self.read(pipeline, &mut source, lookout, &mut watching, samplers, &|| {
             released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
         });
         is_over.store(true, Ordering::Relaxed);
@@ -301,7 +301,7 @@ impl<'a> Recording<'a> {
         &mut self,
         pipeline: &Pipeline,
         source: &mut Source<'_>,
-        watch: &Watch,
+        lookout: &Lookout,
         watching: &mut Watching<'_>,
         samplers: &mut Samplers,
         is_over: &dyn Fn() -> bool,
@@ -315,12 +315,12 @@ impl<'a> Recording<'a> {
             source.pass()?;
             listen(pipeline, samplers);
             if source.has_other_processes() {
-                watch.set_processes(source.living());
+                lookout.set_processes(source.living());
             }
-            for newcomer in watch.found() {
+            for newcomer in lookout.found() {
                 self.join(pipeline, &newcomer)?;
             }
-            follow(pipeline, watching, source.changes(), watch.mapped());
+            follow(pipeline, watching, source.changes(), lookout.mapped());
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 pipeline.samples(samplers.sample(&source.living()));

@@ -22,10 +22,10 @@ use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
 use rtrace_tui::Costs;
 
 use super::args::{Recording, Selection};
-use super::beside::Beside;
 use super::derive::derive;
 use super::message::Hint as _;
 use super::progress::Progress;
+use super::trace_host::TraceHost;
 use super::{Outcome, plan_table};
 
 /// How the functions selected are planned, to be probed by this mechanism if one works; `children`:
@@ -180,7 +180,7 @@ impl Session<'_> {
                 recorded
             };
             let recording = scope.spawn(record);
-            let shown = rtrace_tui::run(&handle, &Beside(self.directory), self.stop);
+            let shown = rtrace_tui::run(&handle, &TraceHost(self.directory), self.stop);
             self.stop.store(true, Ordering::Relaxed);
             let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             shown.context("failed to show the live view")?;
