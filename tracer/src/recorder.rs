@@ -29,6 +29,7 @@ use crate::host;
 use crate::newcomers::{Lookout, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Pattern, Plan};
+use crate::privilege;
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Source};
@@ -104,7 +105,8 @@ pub struct Beside {
 /// `armed` is called once calls are being recorded.
 ///
 /// # Errors
-/// The kernel refuses programs or probes, or a sink fails; probes are gone in any case.
+/// The kernel refuses programs or probes, a process named has ended before it was to be recorded, or a
+/// sink fails; probes are gone in any case.
 pub fn record(
     plan: &Plan,
     options: &Options<'_>,
@@ -143,6 +145,7 @@ pub fn record(
     let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
     recording.costs = calibration.finish();
+    recording.all_run()?;
     let (calibration, budget) = (recording.costs.clone(), options.budget);
     pipeline.begin(Header { calibration: calibration.clone(), budget, ..host::header(options.mechanism.name()) });
     metrics.extend(recording.governing.map(Governing::metric));
@@ -190,6 +193,25 @@ impl<'a> Recording<'a> {
             Subject::Command(pid) => self.programs.trace_from_exec(pid)?,
         }
         Ok(())
+    }
+
+    /// A process that had ended before the kernel side knew of it is never told to have ended, and
+    /// its files may be out of reach.
+    fn all_run(&self) -> Result<(), privilege::Error> {
+        self.named().iter().try_for_each(|&pid| privilege::check_process(pid))
+    }
+
+    fn any_runs(&self) -> Result<(), privilege::Error> {
+        let mut checks = self.named().iter().map(|&pid| privilege::check_process(pid));
+        checks.find(Result::is_ok).unwrap_or_else(|| self.all_run())
+    }
+
+    /// The processes that ran before the recording.
+    fn named(&self) -> &'a [u32] {
+        match self.options.subject {
+            Subject::Processes(pids) => pids,
+            Subject::Command(_) => &[],
+        }
     }
 
     fn scope(&self) -> Scope<'a> {
@@ -255,6 +277,7 @@ impl<'a> Recording<'a> {
         let mut source = Source::new(self.programs, &counters.metrics, watches, profile.is_some(), pipeline, pids)?;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
         let held = self.begin_watching(&mut watching)?;
+        self.any_runs()?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {
