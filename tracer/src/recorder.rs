@@ -375,7 +375,10 @@ impl<'a> Recording<'a> {
     fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
         match self.options.subject {
             Subject::Processes(pids) if watching.is_wanted() => watching.begin(pids).map(|()| None),
-            Subject::Command(pid) if watching.is_wanted() => Held::take(pid).map(Some).map_err(watch::Error::Hold),
+            Subject::Command(pid) if watching.is_wanted() => {
+                let audit = self.options.stubs.map(Stubs::identity).transpose();
+                audit.and_then(|audit| Held::take(pid, audit)).map(Some).map_err(watch::Error::Hold)
+            }
             _ => Ok(None),
         }
     }
