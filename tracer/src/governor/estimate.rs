@@ -4,8 +4,8 @@
 //! its stack, that goes up by the same step with each: its difference from window to window, divided
 //! by the step, is the number of calls. It is taken only if it is possible at all by the time that
 //! went by, and if the rate that follows agrees with the one before or after, because a loop may have
-//! begun anew. Else the rate in the windows, less what the probe cost, is taken to go on: of a
-//! function of some nanoseconds that says little, and the bounds say so.
+//! begun anew. Else the rate in the windows, less what all probes of its thread cost there, is taken
+//! to go on: of a function of some nanoseconds that says little, and the bounds say so.
 
 use std::collections::HashMap;
 
@@ -143,8 +143,8 @@ struct Seen {
 }
 
 impl Site {
-    /// A window has ended; absent `counted`: nothing was ever seen of it in this window.
-    fn add(&mut self, counted: &Counted, window: Window, cost: f64) {
+    /// A window has ended, in which its thread had so much to do; a hit costs so many nanoseconds.
+    fn add(&mut self, counted: &Counted, window: Window, work: &Work, cost: f64) {
         let is_seen = counted.calls.window == window.number;
         let is_bridged = |before: &Seen| !is_seen && before.sightings.len() >= ENOUGH;
         if let Some(before) = self.before.as_ref().filter(|before| is_bridged(before)) {
@@ -154,17 +154,12 @@ impl Site {
             return;
         }
         (self.silent, self.unheard) = (0, 0.0);
-        let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
-        let hits = if is_seen { counted.calls.calls - counted.calls.before } else { 0 };
-        let to = if is_seen { window.to.max(counted.calls.last) } else { window.to };
         let before = if is_seen { counted.calls.before } else { counted.calls.calls };
-        // Many calls tell better than the clock when the probes were there.
-        let first = sightings.first().filter(|_| sightings.len() >= ENOUGH).map(|sighting| sighting.time);
-        let from = first.unwrap_or(window.from);
-        let distance = typical_distance(&sightings);
-        let rate = rate(hits, to.saturating_sub(from) as f64, distance, cost);
+        let (from, to) = span(counted, window);
+        let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
+        let rate = rate(hits(counted, window), work);
         let own = |distance: f64| (distance - cost * (1.0 - COST_ERROR)).max(SHORTEST_CALL);
-        let slowest = distance.map_or(0.0, |distance| 1.0 / own(distance));
+        let slowest = typical_distance(&sightings).map_or(0.0, |distance| 1.0 / own(distance));
         let seen = Seen { to, before, rate, slowest, sightings };
         self.calls = counted.calls.calls;
         if let Some(last) = self.before.take() {
@@ -219,20 +214,60 @@ fn typical_distance(sightings: &[SightingRecord]) -> Option<f64> {
     distances.get(distances.len() / 2).filter(|_| sightings.len() >= ENOUGH).map(|&distance| distance as f64)
 }
 
-/// Calls per nanosecond without probes, about, at least and at most, from so many in a window. Its
-/// thread may not have run in all of it, so that calls may have been `distance` apart all the time.
-fn rate(hits: u64, length: f64, distance: Option<f64>, cost: f64) -> [f64; 3] {
+/// When the window began and ended at this place. Many calls tell better than the clock when the
+/// probes were there.
+fn span(counted: &Counted, window: Window) -> (u64, u64) {
+    if counted.calls.window != window.number {
+        return (window.from, window.to);
+    }
+    let first = (sightings(counted) >= ENOUGH).then(|| counted.calls.sighting[0].time);
+    (first.unwrap_or(window.from), window.to.max(counted.calls.last))
+}
+
+fn hits(counted: &Counted, window: Window) -> u64 {
+    if counted.calls.window == window.number { counted.calls.calls - counted.calls.before } else { 0 }
+}
+
+/// What a thread did in a window, at all places together: each probe takes time from all calls.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    /// Nanoseconds of the window, and how many of them it ran, as far as calls show.
+    length: f64,
+    running: f64,
+    /// Calls, and what their probes took, in nanoseconds.
+    hits: f64,
+    cost: f64,
+}
+
+impl Work {
+    fn add(&mut self, counted: &Counted, window: Window, cost: f64) {
+        let (from, to) = span(counted, window);
+        let hits = hits(counted, window) as f64;
+        let distance = typical_distance(&counted.calls.sighting[..sightings(counted)]).filter(|_| hits > 0.0);
+        self.length = self.length.max(to.saturating_sub(from) as f64);
+        // Its thread may not have run in all of it, so that calls may have been apart so much all the time.
+        self.running = self.running.max(distance.map_or(0.0, |distance| hits * distance));
+        self.hits += hits;
+        self.cost += hits * cost;
+    }
+
+    /// Nanoseconds that were left of so many, if probes cost this part of what was measured.
+    fn own(&self, of: f64, part: f64) -> f64 {
+        (of - self.cost * part).max(self.hits * SHORTEST_CALL).max(1.0)
+    }
+}
+
+/// Calls per nanosecond without probes, about, at least and at most, from so many in a window.
+fn rate(hits: u64, work: &Work) -> [f64; 3] {
     let hits = hits as f64;
-    let running = distance.map_or(length, |distance| (hits * distance).min(length));
-    let own_of = |length: f64, cost: f64| (length - hits * cost).max(hits * SHORTEST_CALL).max(1.0);
-    let own = |cost: f64| own_of(running, cost);
+    let running = if work.running > 0.0 { work.running.min(work.length) } else { work.length };
     // A number of chance events is off by twice its root at most, nearly always.
     let chance = 2.0 * hits.sqrt();
-    let least = (hits - chance).max(0.0) / own_of(length, cost * (1.0 - COST_ERROR));
-    let most = (hits + chance + 3.0) / own(cost * (1.0 + COST_ERROR));
+    let least = (hits - chance).max(0.0) / work.own(work.length, 1.0 - COST_ERROR);
+    let most = (hits + chance + 3.0) / work.own(running, 1.0 + COST_ERROR);
     // Where calls take less than the cost may be off, only the bounds are known, and they are far apart.
-    let is_known = running - hits * cost > hits * cost * COST_ERROR;
-    let about = if is_known { (hits / own(cost)).clamp(least, most) } else { (least * most).sqrt() };
+    let is_known = running - work.cost > work.cost * COST_ERROR;
+    let about = if is_known { (hits / work.own(running, 1.0)).clamp(least, most) } else { (least * most).sqrt() };
     [about, least, most]
 }
 
@@ -313,10 +348,13 @@ impl Estimator {
     /// Takes in what was counted so far, at the end of a window in which probes of the regions for
     /// which `cost_of` gives the cost of a hit, in nanoseconds, were in place.
     pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) {
-        for place in counted {
-            if let Some(cost) = cost_of(RegionId(place.key.region)) {
-                self.site(place).add(place, window, cost);
-            }
+        let of_window = || counted.iter().filter_map(|place| Some((place, cost_of(RegionId(place.key.region))?)));
+        let mut threads: HashMap<u32, Work> = HashMap::new();
+        for (place, cost) in of_window() {
+            threads.entry(place.key.location).or_default().add(place, window, cost);
+        }
+        for (place, cost) in of_window() {
+            self.site(place).add(place, window, &threads[&place.key.location], cost);
         }
     }
 
@@ -489,19 +527,59 @@ mod tests {
         }
     }
 
+    fn work(hits: u64, length: f64, running: f64) -> Work {
+        Work { length, running, hits: hits as f64, cost: hits as f64 * COST }
+    }
+
+    /// A loop calls each of some functions once and takes 200 ns for it, and that and their probes in windows.
+    #[test]
+    fn the_probes_of_other_functions_are_not_taken_for_the_programs_time() {
+        for functions in [1_u64, 4, 20] {
+            let round = 200 + functions * COST as u64;
+            let mut estimator = Estimator::default();
+            for number in 1..=10 {
+                let now = u64::from(number) * PERIOD;
+                let hits = 1_000_000 / round;
+                let place = |function: u64| {
+                    let before = u64::from(number - 1) * hits;
+                    let mut calls = CountedCallsRecord {
+                        calls: before + hits,
+                        before,
+                        last: now + hits * round,
+                        window: number,
+                        sightings: Limit::RT_SIGHTINGS.0,
+                        ..CountedCallsRecord::default()
+                    };
+                    for (pass, sighting) in (0..).zip(&mut calls.sighting) {
+                        sighting.time = now + pass * round + function * COST as u64;
+                        sighting.cpu_time = sighting.time;
+                    }
+                    Counted { key: CountedKey { location: 1, region: function as u32, site: 3 }, calls }
+                };
+                let counted: Vec<Counted> = (0..functions).map(place).collect();
+                let window = Window { number, from: now, to: now + 1_000_000 };
+                estimator.add(&counted, window, |_| Some(COST));
+            }
+            let truth = 9 * (PERIOD - 1_000_000) / 200;
+            for estimate in estimator.estimates() {
+                assert!(estimate.least <= truth && truth <= estimate.most, "{functions}: {estimate:?}, {truth}");
+            }
+        }
+    }
+
     #[test]
     fn the_range_of_a_rate_holds_the_truth() {
         for (hits, gap) in [(1_333, 50.0), (660, 815.0), (100, 9_300.0), (1, 1e6)] {
-            let [about, least, most] = rate(hits, 1e6, None, COST);
+            let [about, least, most] = rate(hits, &work(hits, 1e6, 0.0));
             let truth = 1.0 / gap;
             assert!(
                 least <= truth && truth <= most && least <= about && about <= most,
                 "{hits}: {least} {about} {most}"
             );
         }
-        assert_eq!(rate(0, 1e6, None, COST)[..2], [0.0, 0.0]);
+        assert_eq!(rate(0, &work(0, 1e6, 0.0))[..2], [0.0, 0.0]);
         // The thread ran for a tenth of the window.
-        let [about, _, most] = rate(133, 1e6, Some(750.0), COST);
+        let [about, _, most] = rate(133, &work(133, 1e6, 133.0 * 750.0));
         assert!(about > 0.01 && most >= 1.0 / 50.0, "{about} {most}");
     }
 }
