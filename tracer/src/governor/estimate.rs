@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use rtrace_bpf::Counted;
-use rtrace_bpf::wire::{Limit, SightingRecord};
+use rtrace_bpf::wire::{CountedKey, Limit, SightingRecord};
 use rtrace_model::{Estimate, LocationId, RegionId, Timestamp};
 
 /// How far the cost of a hit may be from what was measured, as a part of it.
@@ -59,7 +59,8 @@ struct Gap {
     /// When it began, and the CPU time of its thread then, where that is known.
     since: u64,
     since_cpu: Option<u64>,
-    /// Nanoseconds without probes, of which its thread ran.
+    /// Nanoseconds without probes, and for how many of them its thread ran.
+    wall: f64,
     time: f64,
     /// Calls by the caller's own count.
     progress: Option<f64>,
@@ -74,8 +75,15 @@ impl Gap {
     fn cut(&mut self, ended: &Ended) {
         let wall = ended.time.0.saturating_sub(self.since) as f64;
         let on_cpu = self.since_cpu.map_or(wall, |since| ended.cpu_time.saturating_sub(since) as f64);
+        self.wall = self.wall.min(wall);
         self.time = self.time.min(wall).min(on_cpu);
         self.rate[1] = 0.0;
+    }
+
+    /// For how long its thread ran: about, at least, at most.
+    fn times(&self) -> [f64; 3] {
+        let age = if self.time < self.wall { ACCOUNT_AGE } else { 0.0 };
+        [self.time, (self.time - age).max(0.0), (self.time + age).min(self.wall)]
     }
 
     /// The rate that follows from the caller's own count.
@@ -90,14 +98,15 @@ impl Gap {
         {
             return [calls; 3];
         }
-        match near.iter().copied().filter(|rate| self.allows(*rate)).reduce(f64::max) {
+        let rate = match near.iter().copied().filter(|rate| self.allows(*rate)).reduce(f64::max) {
             Some(most) => {
                 let least = near.iter().copied().filter(|rate| self.allows(*rate)).fold(most, f64::min);
                 [f64::midpoint(least, most), least * (1.0 - AGREEMENT), most * (1.0 + AGREEMENT)]
-                    .map(|rate| rate * self.time)
             }
-            None => self.rate.map(|rate| rate * self.time),
-        }
+            None => self.rate,
+        };
+        let times = self.times();
+        [0, 1, 2].map(|bound| rate[bound] * times[bound])
     }
 
     /// Whether a caller's own count is: those before and after agree, as far as there are any.
@@ -125,6 +134,8 @@ struct Site {
     /// The rate by the caller's own count that was last trusted.
     trusted: Option<f64>,
     settled: [f64; 3],
+    /// Calls before it was first seen, if its thread ran all the time, until it is known whether it did.
+    appeared: f64,
     /// Windows in a row that showed nothing, and the nanoseconds from the last one that did.
     silent: u32,
     unheard: f64,
@@ -136,15 +147,27 @@ struct Seen {
     to: u64,
     /// Calls counted before the first sighting.
     before: u64,
+    /// Nanoseconds that its thread ran in the window at least.
+    ran: f64,
     /// Calls in the window, per nanosecond without the probe.
     rate: [f64; 3],
     slowest: f64,
     sightings: Vec<SightingRecord>,
 }
 
+/// Since when a place may have gone unseen.
+#[derive(Clone, Copy, Debug)]
+struct Unseen {
+    /// Calls are possible since then, and likely since the last window, for that part of the time.
+    since: u64,
+    last_window: u64,
+    likely: f64,
+}
+
 impl Site {
-    /// A window has ended, in which its thread had so much to do; a hit costs so many nanoseconds.
-    fn add(&mut self, counted: &Counted, window: Window, work: &Work, cost: f64) {
+    /// A window has ended, in which its thread had so much to do; a hit costs so many nanoseconds. Calls
+    /// of a place that is new may have been made since the time given.
+    fn add(&mut self, counted: &Counted, window: Window, work: &Work, cost: f64, unseen: Option<Unseen>) {
         let is_seen = counted.calls.window == window.number;
         let is_bridged = |before: &Seen| !is_seen && before.sightings.len() >= ENOUGH;
         if let Some(before) = self.before.as_ref().filter(|before| is_bridged(before)) {
@@ -160,15 +183,27 @@ impl Site {
         let rate = rate(hits(counted, window), work);
         let own = |distance: f64| (distance - cost * (1.0 - COST_ERROR)).max(SHORTEST_CALL);
         let slowest = typical_distance(&sightings).map_or(0.0, |distance| 1.0 / own(distance));
-        let seen = Seen { to, before, rate, slowest, sightings };
+        let ran = work.running.min(work.length);
+        let seen = Seen { to, before, ran, rate, slowest, sightings };
         self.calls = counted.calls.calls;
-        if let Some(last) = self.before.take() {
-            self.push(gap(&last, &seen, from));
+        match (self.before.take(), unseen) {
+            (Some(last), _) => self.push(gap(&last, &seen, from)),
+            (None, Some(unseen)) => self.appear(&seen, from, unseen),
+            (None, None) => {}
         }
         self.before = Some(seen);
     }
 
+    /// It is seen for the first time. Its thread cannot have called for longer than it ran at all.
+    fn appear(&mut self, seen: &Seen, from: u64, unseen: Unseen) {
+        let ran = seen.sightings.first().map_or(f64::INFINITY, |first| first.cpu_time as f64 + ACCOUNT_AGE);
+        let time = |since: u64| (from.saturating_sub(since) as f64).min(ran);
+        self.appeared = seen.rate[0] * time(unseen.last_window) * unseen.likely;
+        self.settled[2] += seen.rate[2] * time(unseen.since);
+    }
+
     fn push(&mut self, gap: Gap) {
+        self.settled[0] += std::mem::take(&mut self.appeared) * gap.time / gap.wall.max(1.0);
         if let Some(waiting) = self.waiting.replace(gap) {
             self.settle(waiting, gap.progress_rate());
         }
@@ -187,19 +222,40 @@ impl Site {
 
     /// About and at most so many calls in so many nanoseconds of which nothing is known, as far as it
     /// went on as before; after some silence that is not likely.
-    fn since_silent(&self, time: f64) -> [f64; 2] {
-        let Some(before) = self.before.as_ref().filter(|_| time > 0.0) else { return [0.0; 2] };
+    fn since_silent(&self, before: &Seen, time: f64) -> [f64; 2] {
+        if time <= 0.0 {
+            return [0.0; 2];
+        }
         let [about, _, most] = self.trusted.map_or(before.rate, |rate| [rate, rate, rate * (1.0 + AGREEMENT)]);
         [if self.silent < LONG_SILENCE { about * time } else { 0.0 }, most * (time + 2.0 * ACCOUNT_AGE)]
+    }
+
+    /// Its thread has ended.
+    fn end(&mut self, ended: &Ended) {
+        let Some(last) = self.before.take() else { return };
+        let wall = ended.time.0.saturating_sub(last.to) as f64;
+        let on_cpu = |sighting: &SightingRecord| ended.cpu_time.saturating_sub(sighting.cpu_time) as f64;
+        let time = last.sightings.first().map_or(wall, |sighting| on_cpu(sighting).min(wall));
+        if let Some(mut waiting) = self.waiting.take() {
+            if last.to > ended.time.0 {
+                waiting.cut(ended);
+            }
+            self.settle(waiting, None);
+        }
+        self.unheard = 0.0;
+        let [about, most] = self.since_silent(&last, time);
+        self.settled[0] += about;
+        self.settled[2] += most;
     }
 
     /// About, at least, at most so many calls without probes so far.
     fn unseen(&self) -> [f64; 3] {
         let near: Vec<f64> = self.trusted.into_iter().collect();
         let waiting = self.waiting.map_or([0.0; 3], |gap| gap.settle(&near));
-        let [about, most] = self.since_silent(self.unheard);
+        let [about, most] = self.before.as_ref().map_or([0.0; 2], |before| self.since_silent(before, self.unheard));
         let silent = [about, 0.0, most];
-        [0, 1, 2].map(|bound| self.settled[bound] + waiting[bound] + silent[bound])
+        let appeared = [self.appeared, 0.0, 0.0];
+        [0, 1, 2].map(|bound| self.settled[bound] + waiting[bound] + silent[bound] + appeared[bound])
     }
 }
 
@@ -251,6 +307,11 @@ impl Work {
         self.cost += hits * cost;
     }
 
+    /// For how long its thread ran, as far as calls show.
+    fn ran(&self) -> f64 {
+        if self.running > 0.0 { self.running.min(self.length) } else { self.length }
+    }
+
     /// Nanoseconds that were left of so many, if probes cost this part of what was measured.
     fn own(&self, of: f64, part: f64) -> f64 {
         (of - self.cost * part).max(self.hits * SHORTEST_CALL).max(1.0)
@@ -260,7 +321,7 @@ impl Work {
 /// Calls per nanosecond without probes, about, at least and at most, from so many in a window.
 fn rate(hits: u64, work: &Work) -> [f64; 3] {
     let hits = hits as f64;
-    let running = if work.running > 0.0 { work.running.min(work.length) } else { work.length };
+    let running = work.ran();
     // A number of chance events is off by twice its root at most, nearly always.
     let chance = 2.0 * hits.sqrt();
     let least = (hits - chance).max(0.0) / work.own(work.length, 1.0 - COST_ERROR);
@@ -274,14 +335,14 @@ fn rate(hits: u64, work: &Work) -> [f64; 3] {
 fn gap(last: &Seen, seen: &Seen, from: u64) -> Gap {
     let wall = from.saturating_sub(last.to) as f64;
     let on_cpu = match (last.sightings.first(), seen.sightings.first()) {
-        (Some(a), Some(b)) => (b.cpu_time.saturating_sub(a.cpu_time) as f64).min(wall),
+        (Some(a), Some(b)) => (b.cpu_time.saturating_sub(a.cpu_time) as f64 - last.ran).clamp(0.0, wall),
         _ => wall,
     };
     let rate =
         [f64::midpoint(last.rate[0], seen.rate[0]), last.rate[1].min(seen.rate[1]), last.rate[2].max(seen.rate[2])];
     let since_cpu = last.sightings.first().map(|sighting| sighting.cpu_time);
     let slowest = last.slowest.min(seen.slowest);
-    let mut gap = Gap { since: last.to, since_cpu, time: on_cpu, progress: None, rate, slowest };
+    let mut gap = Gap { since: last.to, since_cpu, wall, time: on_cpu, progress: None, rate, slowest };
     gap.progress = progress(last, seen).filter(|calls| gap.allows(calls / gap.time.max(1.0)));
     gap
 }
@@ -338,10 +399,20 @@ impl Lane {
     }
 }
 
+/// Calls counted, and about, at least, at most so many that went unseen.
+type Sum = (u64, [f64; 3]);
+
 /// Estimates for all regions without probes.
 #[derive(Debug, Default)]
 pub struct Estimator {
     sites: HashMap<(u32, u32, u64), Site>,
+    /// Of threads that have ended, by location and region.
+    ended: HashMap<(u32, u32), Sum>,
+    /// By region: since when its probes are gone.
+    off: HashMap<u32, u64>,
+    /// By thread: the end of the last window that showed it.
+    threads: HashMap<u32, u64>,
+    last_window: u64,
 }
 
 impl Estimator {
@@ -354,28 +425,36 @@ impl Estimator {
             threads.entry(place.key.location).or_default().add(place, window, cost);
         }
         for (place, cost) in of_window() {
-            self.site(place).add(place, window, &threads[&place.key.location], cost);
+            let CountedKey { location, region, .. } = place.key;
+            let unseen = self.off.get(&region).map(|&off| self.unseen(location, off));
+            self.site(place).add(place, window, &threads[&location], cost, unseen);
+        }
+        let ran = threads.into_iter().filter(|(_, work)| work.hits > 0.0);
+        self.threads.extend(ran.map(|(location, _)| (location, window.to)));
+        self.last_window = window.to;
+    }
+
+    /// The region's probes are gone from that time on.
+    pub fn is_off(&mut self, region: RegionId, since: u64) {
+        self.off.insert(region.0, since);
+    }
+
+    /// A thread that the last window showed has begun to call after it; another one may not have run.
+    fn unseen(&self, location: u32, off: u64) -> Unseen {
+        let last_window = self.last_window.max(off);
+        match self.threads.get(&location) {
+            Some(&shown) if shown >= off => Unseen { since: shown, last_window: last_window.max(shown), likely: 0.5 },
+            _ => Unseen { since: off, last_window, likely: 1.0 },
         }
     }
 
-    /// A thread has ended. It may have called on until then, or no more.
+    /// A thread has ended, all of whose counts were taken in. It may have called on until then, or no more.
     pub fn end(&mut self, ended: &Ended) {
-        for (_, site) in self.sites.iter_mut().filter(|((of, _, _), _)| *of == ended.location.0) {
-            let Some(last) = site.before.clone() else { continue };
-            let wall = ended.time.0.saturating_sub(last.to) as f64;
-            let on_cpu = |sighting: &SightingRecord| ended.cpu_time.saturating_sub(sighting.cpu_time) as f64;
-            let time = last.sightings.first().map_or(wall, |sighting| on_cpu(sighting).min(wall));
-            if let Some(mut waiting) = site.waiting.take() {
-                if last.to > ended.time.0 {
-                    waiting.cut(ended);
-                }
-                site.settle(waiting, None);
-            }
-            let [about, most] = site.since_silent(time);
-            site.settled[0] += about;
-            site.settled[2] += most;
-            site.before = None;
-            site.unheard = 0.0;
+        let location = ended.location.0;
+        self.threads.remove(&location);
+        for ((_, region, _), mut site) in self.sites.extract_if(|&(of, _, _), _| of == location) {
+            site.end(ended);
+            add(self.ended.entry((location, region)).or_default(), &site);
         }
     }
 
@@ -390,6 +469,14 @@ impl Estimator {
         })
     }
 
+    /// Whether no place of one of these regions was called in this window.
+    pub fn misses(&self, counted: &[Counted], window: u32, regions: &[RegionId]) -> bool {
+        let is_seen = |region: &RegionId| {
+            counted.iter().any(|place| place.key.region == region.0 && place.calls.window == window)
+        };
+        !regions.iter().all(is_seen)
+    }
+
     /// Takes in what was counted where nothing goes unseen.
     pub fn count(&mut self, counted: &[Counted]) {
         for place in counted {
@@ -399,12 +486,13 @@ impl Estimator {
 
     /// From now on calls of the region are seen: the next window is not compared with the last.
     pub fn is_seen_again(&mut self, region: RegionId) {
+        self.off.remove(&region.0);
         for (_, site) in self.sites.iter_mut().filter(|((_, of, _), _)| *of == region.0) {
-            let [about, most] = site.since_silent(site.unheard);
+            let Some(before) = site.before.take() else { continue };
+            let unheard = std::mem::take(&mut site.unheard);
+            let [about, most] = site.since_silent(&before, unheard);
             site.settled[0] += about;
             site.settled[2] += most;
-            site.unheard = 0.0;
-            site.before = None;
         }
     }
 
@@ -427,13 +515,11 @@ impl Estimator {
 
     /// All estimates so far, by location and region.
     pub fn estimates(&self) -> Vec<Estimate> {
-        let mut sums: HashMap<(u32, u32), (u64, [f64; 3])> = HashMap::new();
+        let mut sums = self.ended.clone();
         for (&(location, region, _), site) in &self.sites {
-            let sum = sums.entry((location, region)).or_default();
-            sum.0 += site.calls;
-            sum.1.iter_mut().zip(site.unseen()).for_each(|(sum, calls)| *sum += calls);
+            add(sums.entry((location, region)).or_default(), site);
         }
-        let estimate = |((location, region), (counted, calls)): ((u32, u32), (u64, [f64; 3]))| {
+        let estimate = |((location, region), (counted, calls)): ((u32, u32), Sum)| {
             let [estimated, least, most] = calls.map(|calls| calls.round() as u64);
             Estimate { location: LocationId(location), region: RegionId(region), counted, estimated, least, most }
         };
@@ -441,9 +527,14 @@ impl Estimator {
     }
 }
 
+fn add(sum: &mut Sum, site: &Site) {
+    sum.0 += site.calls;
+    sum.1.iter_mut().zip(site.unseen()).for_each(|(sum, calls)| *sum += calls);
+}
+
 #[cfg(test)]
 mod tests {
-    use rtrace_bpf::wire::{CountedCallsRecord, CountedKey};
+    use rtrace_bpf::wire::CountedCallsRecord;
 
     use super::*;
 
@@ -564,6 +655,30 @@ mod tests {
             for estimate in estimator.estimates() {
                 assert!(estimate.least <= truth && truth <= estimate.most, "{functions}: {estimate:?}, {truth}");
             }
+        }
+    }
+
+    #[test]
+    fn nothing_but_the_sum_is_kept_of_a_thread_that_has_ended() {
+        let mut target = Loop::new(1 << 31);
+        target.run(10);
+        let before = target.estimator.estimates();
+        target.estimator.end(&Ended { location: LocationId(1), time: Timestamp(target.now), cpu_time: target.now });
+        assert_eq!(target.estimator.estimates(), before);
+        assert!(target.estimator.sites.is_empty() && target.estimator.threads.is_empty());
+    }
+
+    /// Its thread did not run when the probes went, or did not call it yet.
+    #[test]
+    fn what_a_place_was_called_before_it_was_first_seen_is_in_the_range() {
+        let mut target = Loop::new(1 << 31);
+        target.estimator.is_off(RegionId(2), 0);
+        let late = 150_000_000;
+        (target.now, target.calls) = (late, late / 50);
+        target.run(10);
+        let [estimate] = target.estimator.estimates()[..] else { panic!("one row") };
+        for truth in [target.unseen, target.unseen + late / 50] {
+            assert!(estimate.least <= truth && truth <= estimate.most, "{estimate:?}, {truth}");
         }
     }
 
