@@ -44,7 +44,7 @@ fn calls(trace: &Trace) -> BTreeMap<String, Calls> {
 
 /// A budget is a part of the time for which a program runs, so where other programs take that from it
 /// even what is rare costs too much. A program that ran for less of the time than this tells nothing.
-const ENOUGH_PERCENT: u64 = 30;
+const ENOUGH_PERCENT: u64 = 60;
 const TRIES: usize = 4;
 
 fn record(threads: &str, budget: &str) -> Option<(BTreeMap<String, u64>, tempfile::TempDir)> {

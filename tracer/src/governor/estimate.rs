@@ -1,13 +1,15 @@
 //! How many calls were made while no probe was in place, from the windows before and after.
 //!
-//! Two ways. A caller in a loop keeps a number over its calls, in a register that callees save or on
+//! Three ways. A caller in a loop keeps a number over its calls, in a register that callees save or on
 //! its stack, that goes up by the same step with each: its difference from window to window, divided
 //! by the step, is the number of calls. It is taken only if it is possible at all by the time that
 //! went by, and if the rate that follows agrees with the one before or after, because a loop may have
-//! begun anew. Else the rate in the windows, less what all probes of its thread cost there, is taken
-//! to go on: of a function of some nanoseconds that says little, and the bounds say so.
+//! begun anew. Where it has, the same number tells over a short gap how fast the caller calls, its
+//! pace, and that is taken to go on. Where there is no such number, it is the rate in the windows, less
+//! what all probes of its thread cost there: of a function of some nanoseconds that says little, and the
+//! bounds say so.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use rtrace_bpf::Counted;
 use rtrace_bpf::wire::{CountedKey, Limit, SightingRecord};
@@ -28,8 +30,23 @@ const AGREEMENT: f64 = 0.15;
 /// The scheduler's account of a thread's time is so many nanoseconds old at the most.
 const ACCOUNT_AGE: f64 = 4e6;
 
+/// A loop seldom begins anew in a gap of up to so many nanoseconds.
+const SHORT: u64 = 10_000_000;
+
+/// So many short gaps are remembered, of which so many and such a part have to agree, up to a factor.
+const REMEMBERED: usize = 8;
+const AGREEING: usize = 3;
+const AGREEING_PART: f64 = 0.75;
+const AGREEMENT_OF_SHORT: f64 = 1.5;
+
+/// When probes go, the kernel lets something else run once.
+const MOST_SWITCHES: u64 = 1;
+
+/// So many gaps may wait until a pace is known.
+const MOST_UNKNOWN: usize = 16;
+
 /// After so many windows in a row that showed nothing, calls are taken to have ended.
-const LONG_SILENCE: u32 = 4;
+const LONG_SILENCE: u32 = 8;
 
 /// A window, in which calls are counted.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +70,32 @@ pub struct Ended {
     pub cpu_time: u64,
 }
 
+/// How fast callers call by their own count over short gaps.
+#[derive(Clone, Debug, Default)]
+struct Pacing {
+    /// Calls per nanosecond over the last short gaps; `None` where a count went backwards.
+    outcomes: VecDeque<Option<f64>>,
+    /// What they agree on: about, at least, at most. By chance those of a loop that begins anew within
+    /// each gap may agree once, and half of them go backwards.
+    pace: Option<[f64; 3]>,
+}
+
+impl Pacing {
+    fn add(&mut self, outcome: Option<f64>) {
+        self.outcomes.push_front(outcome);
+        self.outcomes.truncate(REMEMBERED);
+        let mut rates: Vec<f64> = self.outcomes.iter().copied().flatten().collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        let median = rates.get(rates.len() / 2).copied().unwrap_or(0.0);
+        rates.retain(|rate| (median / AGREEMENT_OF_SHORT..=median * AGREEMENT_OF_SHORT).contains(rate));
+        let agree = rates.len() >= AGREEING && rates.len() as f64 >= self.outcomes.len() as f64 * AGREEING_PART;
+        self.pace = match rates[..] {
+            [least, .., most] if agree => Some([median, least * (1.0 - AGREEMENT), most * (1.0 + AGREEMENT)]),
+            _ => None,
+        };
+    }
+}
+
 /// What the estimate of a time without probes is made of.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
@@ -62,6 +105,15 @@ struct Gap {
     /// Nanoseconds without probes, and for how many of them its thread ran.
     wall: f64,
     time: f64,
+    /// Of these its thread may have called in this part only, as the windows on the way showed nothing.
+    called: f64,
+    is_short: bool,
+    /// Whether the scheduler's account tells for how long its thread ran.
+    is_timed: bool,
+    /// Its thread ran in all of it, or nearly.
+    is_whole: bool,
+    /// The caller's pace before it, where that is known.
+    pace: Option<[f64; 3]>,
     /// Calls by the caller's own count.
     progress: Option<f64>,
     /// Calls per nanosecond: about, at least, at most.
@@ -77,11 +129,15 @@ impl Gap {
         let on_cpu = self.since_cpu.map_or(wall, |since| ended.cpu_time.saturating_sub(since) as f64);
         self.wall = self.wall.min(wall);
         self.time = self.time.min(wall).min(on_cpu);
+        self.called = self.called.min(self.time);
         self.rate[1] = 0.0;
     }
 
     /// For how long its thread ran: about, at least, at most.
     fn times(&self) -> [f64; 3] {
+        if !self.is_timed && !self.is_short {
+            return [self.time, 0.0, self.wall];
+        }
         let age = if self.time < self.wall { ACCOUNT_AGE } else { 0.0 };
         [self.time, (self.time - age).max(0.0), (self.time + age).min(self.wall)]
     }
@@ -91,22 +147,23 @@ impl Gap {
         self.progress.map(|calls| calls / self.time.max(1.0))
     }
 
-    /// About, at least, at most so many calls; `near` are rates by callers' own counts, before and after.
-    fn settle(&self, near: &[f64]) -> [f64; 3] {
+    /// About, at least, at most so many calls; `pace` is the caller's after it.
+    fn settle(&self, is_believed: bool, pace: Option<[f64; 3]>) -> [f64; 3] {
+        let pace = self.pace.into_iter().chain(pace).filter(|[about, ..]| self.allows(*about)).reduce(between);
         if let (Some(calls), Some(rate)) = (self.progress, self.progress_rate())
-            && self.is_believed(rate, near)
+            && (is_believed || self.is_at_pace(rate, pace))
         {
             return [calls; 3];
         }
-        let rate = match near.iter().copied().filter(|rate| self.allows(*rate)).reduce(f64::max) {
-            Some(most) => {
-                let least = near.iter().copied().filter(|rate| self.allows(*rate)).fold(most, f64::min);
-                [f64::midpoint(least, most), least * (1.0 - AGREEMENT), most * (1.0 + AGREEMENT)]
-            }
-            None => self.rate,
-        };
-        let times = self.times();
-        [0, 1, 2].map(|bound| rate[bound] * times[bound])
+        let [about, least, most] = pace.unwrap_or(self.rate);
+        let [_, least_time, most_time] = self.times();
+        let at_least = if self.called < self.time { 0.0 } else { least * least_time };
+        [about * self.called, at_least, most * most_time]
+    }
+
+    /// Whether the caller's own count over a short gap is believed.
+    fn is_at_pace(&self, rate: f64, pace: Option<[f64; 3]>) -> bool {
+        self.is_short && pace.is_some_and(|[_, least, most]| (least..=most).contains(&rate))
     }
 
     /// Whether a caller's own count is: those before and after agree, as far as there are any.
@@ -118,6 +175,11 @@ impl Gap {
     fn allows(&self, rate: f64) -> bool {
         self.rate[1] / 2.0 <= rate && rate <= self.rate[2] * 2.0 && rate >= self.slowest
     }
+}
+
+/// What holds if one or the other does.
+fn between(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [f64::midpoint(a[0], b[0]), a[1].min(b[1]), a[2].max(b[2])]
 }
 
 fn agree(a: f64, b: f64) -> bool {
@@ -133,7 +195,12 @@ struct Site {
     waiting: Option<Gap>,
     /// The rate by the caller's own count that was last trusted.
     trusted: Option<f64>,
+    /// The last gaps of which nothing was known, not even a pace.
+    unknown: VecDeque<Gap>,
+    pacing: Pacing,
     settled: [f64; 3],
+    /// The part of the last gap for which its thread ran.
+    share: Option<f64>,
     /// Calls before it was first seen, if its thread ran all the time, until it is known whether it did.
     appeared: f64,
     /// Windows in a row that showed nothing, and the nanoseconds from the last one that did.
@@ -176,7 +243,8 @@ impl Site {
             self.unheard = window.to.saturating_sub(before.to) as f64;
             return;
         }
-        (self.silent, self.unheard) = (0, 0.0);
+        let silent = std::mem::take(&mut self.silent);
+        self.unheard = 0.0;
         let before = if is_seen { counted.calls.before } else { counted.calls.calls };
         let (from, to) = span(counted, window);
         let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
@@ -187,7 +255,7 @@ impl Site {
         let seen = Seen { to, before, ran, rate, slowest, sightings };
         self.calls = counted.calls.calls;
         match (self.before.take(), unseen) {
-            (Some(last), _) => self.push(gap(&last, &seen, from)),
+            (Some(last), _) => self.push(gap(&last, &seen, from, silent)),
             (None, Some(unseen)) => self.appear(&seen, from, unseen),
             (None, None) => {}
         }
@@ -202,21 +270,57 @@ impl Site {
         self.settled[2] += seen.rate[2] * time(unseen.since);
     }
 
-    fn push(&mut self, gap: Gap) {
-        self.settled[0] += std::mem::take(&mut self.appeared) * gap.time / gap.wall.max(1.0);
-        if let Some(waiting) = self.waiting.replace(gap) {
+    fn push(&mut self, mut gap: Gap) {
+        if gap.is_short {
+            if gap.is_whole {
+                self.pacing.add(gap.progress_rate());
+            }
+            self.settle_by(gap, false);
+            return;
+        }
+        if gap.is_timed {
+            self.share = Some(gap.time / gap.wall.max(1.0));
+        }
+        let share = self.share.unwrap_or(1.0);
+        if !gap.is_timed {
+            gap.time *= share;
+            gap.called = gap.called.min(gap.time);
+        }
+        self.settled[0] += std::mem::take(&mut self.appeared) * share;
+        if let Some(waiting) = self.waiting.replace(Gap { pace: self.pace(), ..gap }) {
             self.settle(waiting, gap.progress_rate());
         }
     }
 
+    /// How fast it calls: about, at least, at most.
+    fn pace(&self) -> Option<[f64; 3]> {
+        let trusted = || self.trusted.map(|rate| [rate, rate * (1.0 - AGREEMENT), rate * (1.0 + AGREEMENT)]);
+        self.pacing.pace.or_else(trusted)
+    }
+
+    /// A gap between looks is over, and so is the next.
     fn settle(&mut self, gap: Gap, next: Option<f64>) {
         let near: Vec<f64> = self.trusted.into_iter().chain(next).collect();
-        let calls = gap.settle(&near);
-        if let Some(rate) = gap.progress_rate()
-            && gap.is_believed(rate, &near)
-        {
-            self.trusted = Some(rate);
+        let believed = gap.progress_rate().filter(|&rate| gap.is_believed(rate, &near));
+        self.trusted = believed.or(self.trusted);
+        self.settle_by(gap, believed.is_some());
+    }
+
+    fn settle_by(&mut self, gap: Gap, is_believed: bool) {
+        let pace = self.pace();
+        let is_unknown = pace.is_none() && !is_believed;
+        if is_unknown {
+            self.unknown.push_back(gap);
+        } else {
+            self.add_settled(gap.settle(is_believed, pace));
         }
+        let keeps = if is_unknown { MOST_UNKNOWN } else { 0 };
+        for gap in self.unknown.drain(..self.unknown.len().saturating_sub(keeps)).collect::<Vec<_>>() {
+            self.add_settled(gap.settle(false, pace));
+        }
+    }
+
+    fn add_settled(&mut self, calls: [f64; 3]) {
         self.settled.iter_mut().zip(calls).for_each(|(sum, calls)| *sum += calls);
     }
 
@@ -226,7 +330,7 @@ impl Site {
         if time <= 0.0 {
             return [0.0; 2];
         }
-        let [about, _, most] = self.trusted.map_or(before.rate, |rate| [rate, rate, rate * (1.0 + AGREEMENT)]);
+        let [about, _, most] = self.pace().unwrap_or(before.rate);
         [if self.silent < LONG_SILENCE { about * time } else { 0.0 }, most * (time + 2.0 * ACCOUNT_AGE)]
     }
 
@@ -250,12 +354,13 @@ impl Site {
 
     /// About, at least, at most so many calls without probes so far.
     fn unseen(&self) -> [f64; 3] {
-        let near: Vec<f64> = self.trusted.into_iter().collect();
-        let waiting = self.waiting.map_or([0.0; 3], |gap| gap.settle(&near));
         let [about, most] = self.before.as_ref().map_or([0.0; 2], |before| self.since_silent(before, self.unheard));
-        let silent = [about, 0.0, most];
-        let appeared = [self.appeared, 0.0, 0.0];
-        [0, 1, 2].map(|bound| self.settled[bound] + waiting[bound] + silent[bound] + appeared[bound])
+        let near = self.trusted.as_slice();
+        let is_believed = |gap: &Gap| gap.progress_rate().is_some_and(|rate| gap.is_believed(rate, near));
+        let waiting = self.waiting.iter().map(|gap| gap.settle(is_believed(gap), self.pace()));
+        let unknown = self.unknown.iter().map(|gap| gap.settle(false, self.pace()));
+        let parts = waiting.chain(unknown).chain([self.settled, [about + self.appeared, 0.0, most]]);
+        parts.fold([0.0; 3], |sum, calls| [0, 1, 2].map(|bound| sum[bound] + calls[bound]))
     }
 }
 
@@ -332,18 +437,27 @@ fn rate(hits: u64, work: &Work) -> [f64; 3] {
     [about, least, most]
 }
 
-fn gap(last: &Seen, seen: &Seen, from: u64) -> Gap {
-    let wall = from.saturating_sub(last.to) as f64;
-    let on_cpu = match (last.sightings.first(), seen.sightings.first()) {
-        (Some(a), Some(b)) => (b.cpu_time.saturating_sub(a.cpu_time) as f64 - last.ran).clamp(0.0, wall),
-        _ => wall,
-    };
+/// What lies between two windows, the last of them from `from` on, with `silent` windows on the way, two
+/// at a time.
+fn gap(last: &Seen, seen: &Seen, from: u64, silent: u32) -> Gap {
+    let length = from.saturating_sub(last.to);
+    let (wall, is_short) = (length as f64, length <= SHORT);
+    // The scheduler's account is too old for a short one.
+    let accounts = last.sightings.first().zip(seen.sightings.first()).filter(|_| !is_short);
+    let on_cpu = |(a, b): (&SightingRecord, &SightingRecord)| b.cpu_time.saturating_sub(a.cpu_time) as f64 - last.ran;
+    let (time, is_timed) = (accounts.map_or(wall, |pair| on_cpu(pair).clamp(0.0, wall)), accounts.is_some());
+    let called = time.min(wall / (1.0 + f64::from(silent) / 2.0));
     let rate =
         [f64::midpoint(last.rate[0], seen.rate[0]), last.rate[1].min(seen.rate[1]), last.rate[2].max(seen.rate[2])];
     let since_cpu = last.sightings.first().map(|sighting| sighting.cpu_time);
     let slowest = last.slowest.min(seen.slowest);
-    let mut gap = Gap { since: last.to, since_cpu, wall, time: on_cpu, progress: None, rate, slowest };
-    gap.progress = progress(last, seen).filter(|calls| gap.allows(calls / gap.time.max(1.0)));
+    let switches = |seen: &Seen| seen.sightings.first().map(|sighting| sighting.switches);
+    let is_whole =
+        switches(last).zip(switches(seen)).is_some_and(|(from, to)| to.saturating_sub(from) <= MOST_SWITCHES);
+    let (since, progress, pace) = (last.to, None, None);
+    let mut gap =
+        Gap { since, since_cpu, wall, time, called, is_short, is_timed, is_whole, pace, progress, rate, slowest };
+    gap.progress = self::progress(last, seen).filter(|calls| gap.allows(calls / gap.time.max(1.0)));
     gap
 }
 
@@ -508,7 +622,9 @@ impl Estimator {
                 return Some(0.0);
             }
             let gap = site.waiting?;
-            Some(gap.progress_rate().or(site.trusted.filter(|rate| gap.allows(*rate))).unwrap_or(gap.rate[0]) * 1e9)
+            let pace = site.pace().map(|[about, ..]| about);
+            let mut known = pace.into_iter().chain(gap.progress_rate());
+            Some(known.find(|rate| gap.allows(*rate)).unwrap_or(gap.rate[0]) * 1e9)
         };
         of_region.filter_map(|(_, site)| rate(site)).reduce(|a, b| a + b)
     }
@@ -533,168 +649,4 @@ fn add(sum: &mut Sum, site: &Site) {
 }
 
 #[cfg(test)]
-mod tests {
-    use rtrace_bpf::wire::CountedCallsRecord;
-
-    use super::*;
-
-    const COST: f64 = 700.0;
-    const PERIOD: u64 = 200_000_000;
-
-    /// A loop that calls a function each 50 ns, and 750 ns in windows of 1 ms; its pass counter is in
-    /// the upper half of a word of its stack and begins anew each `passes`.
-    struct Loop {
-        passes: u64,
-        calls: u64,
-        counted: u64,
-        unseen: u64,
-        now: u64,
-        estimator: Estimator,
-    }
-
-    impl Loop {
-        fn new(passes: u64) -> Loop {
-            Loop { passes, calls: 0, counted: 0, unseen: 0, now: 0, estimator: Estimator::default() }
-        }
-
-        fn sighting(&self, number: u64) -> SightingRecord {
-            let mut words = [7; Limit::RT_SIGHTED.0 as usize];
-            let call = self.calls + number;
-            words[9] = ((call % self.passes) << 32) | (call * 77 % 31);
-            words[2] = call * call;
-            let time = self.now + number * 750;
-            SightingRecord { time, cpu_time: time, words }
-        }
-
-        fn run(&mut self, windows: u32) {
-            for number in 1..=windows {
-                let hits = 1_333;
-                let mut calls = CountedCallsRecord {
-                    calls: self.counted + hits,
-                    before: self.counted,
-                    last: self.now + 999_750,
-                    window: number,
-                    sightings: Limit::RT_SIGHTINGS.0,
-                    ..CountedCallsRecord::default()
-                };
-                for (place, sighting) in (0..).zip(&mut calls.sighting) {
-                    *sighting = self.sighting(place);
-                }
-                let key = CountedKey { location: 1, region: 2, site: 3 };
-                let window = Window { number, from: self.now, to: self.now + 1_000_000 };
-                self.estimator.add(&[Counted { key, calls }], window, |_| Some(COST));
-                self.counted += hits;
-                if number < windows {
-                    let period = PERIOD / 1_000 * (700 + u64::from(number) * 371 % 600);
-                    self.calls += hits + period / 50;
-                    self.now += 1_000_000 + period;
-                    self.unseen += period / 50;
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_callers_own_count_tells_the_number_of_calls() {
-        let mut target = Loop::new(u64::MAX);
-        target.passes = 1 << 31;
-        target.run(10);
-        let [estimate] = target.estimator.estimates()[..] else { panic!("one row") };
-        assert_eq!((estimate.counted, estimate.estimated), (13_330, target.unseen));
-        assert_eq!(estimate.least, estimate.most);
-        let rate = target.estimator.rate(RegionId(2)).unwrap_or_default();
-        assert!(agree(rate, 20e6), "{rate}");
-    }
-
-    /// Its own count says less than was called: by chance it may agree with itself once or twice.
-    #[test]
-    fn a_loop_that_begins_anew_is_not_believed() {
-        for passes in [1_000, 1_234_567, 3_333_333, 9_000_000, 20_000_000] {
-            let mut target = Loop::new(passes);
-            target.run(20);
-            let [estimate] = target.estimator.estimates()[..] else { panic!("one row") };
-            let truth = target.unseen;
-            assert!(estimate.least <= truth && truth <= estimate.most, "{passes}: {estimate:?}, {truth}");
-        }
-    }
-
-    fn work(hits: u64, length: f64, running: f64) -> Work {
-        Work { length, running, hits: hits as f64, cost: hits as f64 * COST }
-    }
-
-    /// A loop calls each of some functions once and takes 200 ns for it, and that and their probes in windows.
-    #[test]
-    fn the_probes_of_other_functions_are_not_taken_for_the_programs_time() {
-        for functions in [1_u64, 4, 20] {
-            let round = 200 + functions * COST as u64;
-            let mut estimator = Estimator::default();
-            for number in 1..=10 {
-                let now = u64::from(number) * PERIOD;
-                let hits = 1_000_000 / round;
-                let place = |function: u64| {
-                    let before = u64::from(number - 1) * hits;
-                    let mut calls = CountedCallsRecord {
-                        calls: before + hits,
-                        before,
-                        last: now + hits * round,
-                        window: number,
-                        sightings: Limit::RT_SIGHTINGS.0,
-                        ..CountedCallsRecord::default()
-                    };
-                    for (pass, sighting) in (0..).zip(&mut calls.sighting) {
-                        sighting.time = now + pass * round + function * COST as u64;
-                        sighting.cpu_time = sighting.time;
-                    }
-                    Counted { key: CountedKey { location: 1, region: function as u32, site: 3 }, calls }
-                };
-                let counted: Vec<Counted> = (0..functions).map(place).collect();
-                let window = Window { number, from: now, to: now + 1_000_000 };
-                estimator.add(&counted, window, |_| Some(COST));
-            }
-            let truth = 9 * (PERIOD - 1_000_000) / 200;
-            for estimate in estimator.estimates() {
-                assert!(estimate.least <= truth && truth <= estimate.most, "{functions}: {estimate:?}, {truth}");
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_but_the_sum_is_kept_of_a_thread_that_has_ended() {
-        let mut target = Loop::new(1 << 31);
-        target.run(10);
-        let before = target.estimator.estimates();
-        target.estimator.end(&Ended { location: LocationId(1), time: Timestamp(target.now), cpu_time: target.now });
-        assert_eq!(target.estimator.estimates(), before);
-        assert!(target.estimator.sites.is_empty() && target.estimator.threads.is_empty());
-    }
-
-    /// Its thread did not run when the probes went, or did not call it yet.
-    #[test]
-    fn what_a_place_was_called_before_it_was_first_seen_is_in_the_range() {
-        let mut target = Loop::new(1 << 31);
-        target.estimator.is_off(RegionId(2), 0);
-        let late = 150_000_000;
-        (target.now, target.calls) = (late, late / 50);
-        target.run(10);
-        let [estimate] = target.estimator.estimates()[..] else { panic!("one row") };
-        for truth in [target.unseen, target.unseen + late / 50] {
-            assert!(estimate.least <= truth && truth <= estimate.most, "{estimate:?}, {truth}");
-        }
-    }
-
-    #[test]
-    fn the_range_of_a_rate_holds_the_truth() {
-        for (hits, gap) in [(1_333, 50.0), (660, 815.0), (100, 9_300.0), (1, 1e6)] {
-            let [about, least, most] = rate(hits, &work(hits, 1e6, 0.0));
-            let truth = 1.0 / gap;
-            assert!(
-                least <= truth && truth <= most && least <= about && about <= most,
-                "{hits}: {least} {about} {most}"
-            );
-        }
-        assert_eq!(rate(0, &work(0, 1e6, 0.0))[..2], [0.0, 0.0]);
-        // The thread ran for a tenth of the window.
-        let [about, _, most] = rate(133, &work(133, 1e6, 133.0 * 750.0));
-        assert!(about > 0.01 && most >= 1.0 / 50.0, "{about} {most}");
-    }
-}
+mod tests;
