@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use rtrace::recorder::{Options, Subject};
+use rtrace::recorder::Subject;
 use rtrace::{plan as planning, privilege, target, watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -12,7 +12,7 @@ use super::Outcome;
 use super::args::Attach;
 use super::message::Hint as _;
 use super::record::{
-    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers,
+    Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan, plan_options, samplers,
 };
 
 /// Records until the time is over, the processes have ended, or the user says so.
@@ -72,19 +72,7 @@ fn record(
         plan: &plan,
         libraries: &options.selection.libraries,
         plan_options,
-        options: Options {
-            subject: Subject::Processes(pids),
-            mechanism,
-            ring_bytes: recording.buffer,
-            follow: recording.follow(false),
-            profile: recording.profile(),
-            fold: &recording.fold,
-            duration: recording.duration,
-            budget: recording.budget,
-            counters: &counters,
-            watches: &watches,
-            stubs: None,
-        },
+        options: how_to_record(recording, Subject::Processes(pids), mechanism, &counters, &watches),
         samplers: samplers(recording, &counters, &watches)?,
         directory: &directory,
         sinks: &recording.sinks,

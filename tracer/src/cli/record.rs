@@ -11,7 +11,7 @@ use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
-use rtrace::recorder;
+use rtrace::recorder::{self, Subject};
 use rtrace::samples::Samplers;
 use rtrace::stubs::{self, Reach};
 use rtrace::target::Target;
@@ -92,6 +92,29 @@ pub fn samplers(recording: &Recording, counters: &Counters, watches: &Watches) -
     let first = metric_id(counters.metrics.len() + watches.metrics().count());
     Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins)
         .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
+}
+
+/// How to record, as the user said; without stubs.
+pub fn how_to_record<'a>(
+    recording: &'a Recording,
+    subject: Subject<'a>,
+    mechanism: Mechanism,
+    counters: &'a Counters,
+    watches: &'a Watches,
+) -> recorder::Options<'a> {
+    recorder::Options {
+        subject,
+        mechanism,
+        ring_bytes: recording.buffer,
+        follow: recording.follow(matches!(subject, Subject::Command(_))),
+        profile: recording.profile(),
+        fold: &recording.fold,
+        duration: recording.duration,
+        budget: recording.budget,
+        counters,
+        watches,
+        stubs: None,
+    }
 }
 
 /// A recording that is ready to begin.

@@ -17,7 +17,8 @@ use signal_hook::iterator::Signals;
 use super::args::Run;
 use super::message::Hint as _;
 use super::record::{
-    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers, stub_reach,
+    Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan, plan_options, samplers,
+    stub_reach,
 };
 use super::{Outcome, message};
 
@@ -57,17 +58,8 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         libraries: &options.selection.libraries,
         plan_options,
         options: Options {
-            subject: Subject::Command(pid),
-            mechanism,
-            ring_bytes: recording.buffer,
-            follow: recording.follow(true),
-            profile: recording.profile(),
-            fold: &recording.fold,
-            duration: recording.duration,
-            budget: recording.budget,
-            counters: &counters,
-            watches: &watches,
             stubs: stubs.as_ref(),
+            ..how_to_record(recording, Subject::Command(pid), mechanism, &counters, &watches)
         },
         samplers,
         directory: &directory,
