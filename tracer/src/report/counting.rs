@@ -326,7 +326,7 @@ mod tests {
         run(folder.path(), &Options::default(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         for line in [
-            "cycles is estimated: it shared its hardware with other counters, and was scaled up",
+            "cycles is estimated: at times its hardware counted something else, or a switch of threads was missed",
             "variables that were there before they were watched: 1, for up to 1.000 us; accesses may be missing",
             "x:w was not watched: no process had it",
         ] {

@@ -1,12 +1,14 @@
-//! One thread with its shadow stack, as `stack_test.c` offers it.
+//! One thread with its shadow stack, as `stack_test.c` offers it: for the tests, and for the fuzzer.
 
 use std::ffi::c_void;
-use std::slice;
+use std::rc::Rc;
 
-use rtrace_bpf::wire::{CallRecord, LossCode, PolicyCode};
+use crate::wire::{CallRecord, LossCode, PolicyCode};
 
-/// Address of the kernel's return trampoline.
-pub const TRAMPOLINE: u64 = 0x7fff_ffff_e000;
+use super::memory::{Memory, TRAMPOLINE, read_word};
+
+/// The id that records give the thread.
+pub const LOCATION: u32 = 7;
 
 #[repr(C)]
 struct RawThread([u8; 0]);
@@ -19,6 +21,8 @@ unsafe extern "C" {
         read_word: extern "C" fn(*const c_void, u64, *mut u64) -> i32,
         trampoline: u64,
     ) -> *mut RawThread;
+    fn rt_test_fold(test: *mut RawThread, region: u32);
+    fn rt_test_blind(test: *mut RawThread, region: u32, since: u64);
     fn rt_test_free(test: *mut RawThread);
     fn rt_test_enter(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32, policy: u32) -> i32;
     fn rt_test_exit(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> i32;
@@ -29,53 +33,73 @@ unsafe extern "C" {
     fn rt_test_frame(test: *mut RawThread, index: u32, call: *mut CallRecord) -> u32;
     fn rt_test_records(test: *const RawThread, count: *mut u64) -> *const CallRecord;
     fn rt_test_lost(test: *const RawThread, reason: u32) -> u64;
+    fn rt_test_counts_well(test: *const RawThread) -> i32;
     fn rt_test_is_intact(test: *const RawThread) -> i32;
 }
 
-/// Words by slot; a slot beyond them cannot be read.
-pub type Memory = [u64; 64];
-
 /// Where and when a probe was hit.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Hit {
     pub slot: u64,
     pub stack: u32,
     pub now: u64,
 }
 
+/// A call that is still on the shadow stack.
+pub struct Frame {
+    pub call: CallRecord,
+    pub hooked: bool,
+}
+
+/// One thread with its shadow stack, the memory of the program, and the records that left it.
 pub struct Thread {
     raw: *mut RawThread,
-    /// Read through a pointer of `raw`, so it is not touched through a reference.
-    memory: *mut Memory,
+    /// Where `raw` reads words.
+    pub memory: Rc<Memory>,
 }
 
 impl Thread {
-    pub fn new(memory_is_short: bool) -> Thread {
-        let memory = Box::into_raw(Box::new([0; size_of::<Memory>() / size_of::<u64>()]));
+    pub fn new() -> Thread {
+        Thread::with_memory(0)
+    }
+
+    /// A thread for which the storage of deep frames cannot be made.
+    pub fn short_of_memory() -> Thread {
+        Thread::with_memory(1)
+    }
+
+    fn with_memory(is_short: u32) -> Thread {
+        let memory = Rc::new(Memory::default());
         // SAFETY: allocates or aborts; the memory lives as long as the thread.
-        let raw = unsafe { rt_test_new(7, memory_is_short.into(), memory.cast(), read_word, TRAMPOLINE) };
+        let raw = unsafe { rt_test_new(LOCATION, is_short, Rc::as_ptr(&memory).cast(), read_word, TRAMPOLINE) };
         Thread { raw, memory }
     }
 
-    /// Sets the word at the slot, if there is memory.
-    pub fn write(&mut self, slot: u64, word: u64) {
-        // SAFETY: no other reference exists; the shadow stack reads only while it is called.
-        let memory = unsafe { &mut *self.memory };
-        if let Some(place) = usize::try_from(slot).ok().and_then(|slot| memory.get_mut(slot)) {
-            *place = word;
-        }
+    /// From now on calls of the region leave without a record, unless one that they made has one.
+    pub fn fold(&mut self, region: u32) {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_fold(self.raw, region) }
     }
 
+    /// Exits of the region are no longer seen: those of calls that began before are missing.
+    pub fn blind(&mut self, region: u32, since: u64) {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_blind(self.raw, region, since) }
+    }
+
+    /// A call enters. Returns whether its exit is waited for.
     pub fn enter(&mut self, hit: Hit, region: u32, policy: PolicyCode) -> bool {
         // SAFETY: the thread lives as long as `self`.
         unsafe { rt_test_enter(self.raw, hit.slot, hit.stack, hit.now, region, policy.0) != 0 }
     }
 
+    /// A call exits. Returns whether it was on the stack.
     pub fn exit(&mut self, hit: Hit, region: u32) -> bool {
         // SAFETY: the thread lives as long as `self`.
         unsafe { rt_test_exit(self.raw, hit.slot, hit.stack, hit.now, region) != 0 }
     }
 
+    /// The thread ends.
     pub fn abandon(&mut self, now: u64) {
         // SAFETY: the thread lives as long as `self`.
         unsafe { rt_test_abandon(self.raw, now) }
@@ -93,35 +117,39 @@ impl Thread {
         unsafe { rt_test_hooked(self.raw) }
     }
 
-    /// What is on the shadow stack, the oldest first, and whether it is hooked.
-    pub fn frames(&mut self) -> Vec<(CallRecord, bool)> {
-        // SAFETY: the thread lives as long as `self`.
-        let count = unsafe { rt_test_frames(self.raw) };
-        (0..count)
-            .map(|index| {
-                let mut call = CallRecord::default();
-                // SAFETY: the index is below the number of frames.
-                let hooked = unsafe { rt_test_frame(self.raw, index, &raw mut call) };
-                (call, hooked != 0)
-            })
-            .collect()
+    /// What is on the shadow stack, the oldest first.
+    pub fn frames(&mut self) -> Vec<Frame> {
+        // SAFETY: the thread lives as long as `self`, and the index is below the number of frames.
+        unsafe {
+            (0..rt_test_frames(self.raw))
+                .map(|index| {
+                    let mut call = CallRecord::default();
+                    let hooked = rt_test_frame(self.raw, index, &raw mut call) != 0;
+                    Frame { call, hooked }
+                })
+                .collect()
+        }
     }
 
     /// The records so far, in the order in which they left.
     pub fn records(&self) -> &[CallRecord] {
         let mut count = 0;
-        // SAFETY: the thread lives as long as `self`.
-        let first = unsafe { rt_test_records(self.raw, &raw mut count) };
-        if first.is_null() {
-            return &[];
-        }
         // SAFETY: the list lives until the next hit, for which `self` has to be borrowed anew.
-        unsafe { slice::from_raw_parts(first, count as usize) }
+        unsafe {
+            let first = rt_test_records(self.raw, &raw mut count);
+            if first.is_null() { &[] } else { std::slice::from_raw_parts(first, count as usize) }
+        }
     }
 
     pub fn lost(&self, reason: LossCode) -> u64 {
         // SAFETY: the thread lives as long as `self`, and the reason is one of the list.
         unsafe { rt_test_lost(self.raw, reason.0) }
+    }
+
+    /// Whether every record came with what its call counted.
+    pub fn counts_well(&self) -> bool {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_counts_well(self.raw) != 0 }
     }
 
     /// Whether nothing was written beside the memory of the shadow stack.
@@ -133,20 +161,7 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        // SAFETY: both were made by `new`, and are freed only here.
-        unsafe {
-            rt_test_free(self.raw);
-            drop(Box::from_raw(self.memory));
-        }
+        // SAFETY: made by `rt_test_new`, and freed only here.
+        unsafe { rt_test_free(self.raw) }
     }
-}
-
-/// What the shadow stack reads by. Returns 0 if the word could be read.
-extern "C" fn read_word(memory: *const c_void, slot: u64, word: *mut u64) -> i32 {
-    // SAFETY: the memory of the thread that reads, kept by it and not written to meanwhile.
-    let memory = unsafe { &*memory.cast::<Memory>() };
-    let Some(&found) = usize::try_from(slot).ok().and_then(|slot| memory.get(slot)) else { return -1 };
-    // SAFETY: the shadow stack gives a variable of its own.
-    unsafe { word.write(found) };
-    0
 }
