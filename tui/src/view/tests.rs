@@ -387,7 +387,7 @@ fn this_moment_as_a_table() {
         lines[1],
         "99,987000000,987000000,9969696,10000000,13000000,13000000,0,0,0,libfftw3.so.3,fftw_dft_solve"
     );
-    assert_eq!(lines[3], "1,0,0,,,,,0,0,1,libfftw3.so.3,evil\u{1b}[31m");
+    assert_eq!(lines[3], "1,0,0,,,,,0,0,1,libfftw3.so.3,evil\\x1b[31m");
 }
 
 #[test]
