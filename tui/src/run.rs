@@ -62,6 +62,7 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
             looked = Some(Instant::now());
         }
         screen.draw(|frame| show.look(|app, state| view::draw(frame, app, state)))?;
+        show.freeze();
         let until = looked.map_or(TICK, |then| TICK.saturating_sub(then.elapsed()));
         if show.wait(&mut screen, until)? == Flow::Quit {
             stop.store(true, Ordering::Relaxed);
@@ -75,7 +76,7 @@ struct Show<'a> {
     handle: &'a Handle,
     host: &'a dyn Host,
     app: App,
-    /// The state when the user paused.
+    /// The state when the user paused; its copy is made, and given up, after the key was answered.
     frozen: Option<Box<State>>,
     sized: Option<Instant>,
     /// When keys were last drawn.
@@ -85,8 +86,8 @@ struct Show<'a> {
 impl Show<'_> {
     fn look<T>(&mut self, at: impl FnOnce(&mut App, &State) -> T) -> T {
         match &self.frozen {
-            Some(state) => at(&mut self.app, state),
-            None => self.handle.look(|state| at(&mut self.app, state)),
+            Some(state) if self.app.paused => at(&mut self.app, state),
+            _ => self.handle.look(|state| at(&mut self.app, state)),
         }
     }
 
@@ -96,7 +97,7 @@ impl Show<'_> {
             self.sized = Some(Instant::now());
         }
         self.app.set_stored(self.handle.stored());
-        if self.frozen.is_none() {
+        if !self.app.paused {
             self.look(App::arrange);
         }
     }
@@ -118,7 +119,7 @@ impl Show<'_> {
             });
             match flow {
                 Flow::Quit => return Ok(Flow::Quit),
-                Flow::Pause => self.pause(),
+                Flow::Pause => self.app.paused = !self.app.paused,
                 Flow::Export => self.export(screen),
                 Flow::Look(range) => {
                     self.handle.want(range);
@@ -136,12 +137,12 @@ impl Show<'_> {
         Ok(Flow::Continue)
     }
 
-    fn pause(&mut self) {
-        self.frozen = match self.frozen {
-            None => Some(Box::new(self.handle.look(State::clone))),
-            Some(_) => None,
-        };
-        self.app.paused = self.frozen.is_some();
+    fn freeze(&mut self) {
+        match &self.frozen {
+            None if self.app.paused => self.frozen = Some(Box::new(self.handle.look(State::snapshot))),
+            Some(_) if !self.app.paused => self.frozen = None,
+            _ => {}
+        }
     }
 
     /// The screen is drawn once more for that, since what was drawn last has been sent away.

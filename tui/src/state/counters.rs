@@ -106,8 +106,10 @@ impl Counters {
         };
         let derived = self.derived.iter().cloned();
         let derived = derived.map(|derived| Figure { title: derived.title.to_owned(), what: What::Derived(derived) });
-        self.figures =
-            sums(Tally::Inclusive, What::Inclusive).chain(derived).chain(sums(Tally::Exclusive, What::Exclusive)).collect();
+        self.figures = sums(Tally::Inclusive, What::Inclusive)
+            .chain(derived)
+            .chain(sums(Tally::Exclusive, What::Exclusive))
+            .collect();
     }
 
     /// The columns that `rtrace report --format csv` has for them.
@@ -172,16 +174,16 @@ impl fmt::Display for Value {
 }
 
 /// Adds inclusive counts, by counter.
-pub fn add_inclusive(sums: &mut Vec<Count>, counts: &[Count]) {
+pub fn add_inclusive(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>) {
     add(sums, counts, |sum, count| sum.inclusive = sum.inclusive.saturating_add(count.inclusive));
 }
 
 /// Adds exclusive counts, by counter.
-pub fn add_exclusive(sums: &mut Vec<Count>, counts: &[Count]) {
+pub fn add_exclusive(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>) {
     add(sums, counts, |sum, count| sum.exclusive = sum.exclusive.saturating_add(count.exclusive));
 }
 
-fn add(sums: &mut Vec<Count>, counts: &[Count], one: impl Fn(&mut Count, &Count)) {
+fn add(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>, one: impl Fn(&mut Count, Count)) {
     if sums.len() < counts.len() {
         sums.resize(counts.len(), Count::default());
     }

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent,
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
-use rtrace_model::{Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp};
+use rtrace_model::{Batch, Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp};
 
 mod counters;
 
@@ -47,7 +47,7 @@ fn state() -> State {
         calls.push(call(id, 0, 0, (start, end), end - start - 3));
     }
     calls.push(Call { ending: Ending::Unseen, ..call(199, 0, 3, (9_900, 9_900), 0) });
-    state.add(&calls);
+    state.add(&Batch::from(calls));
     let running = Call { location: LocationId(2), ending: Ending::Open, ..call(1, 0, 2, (8_000, 10_000), 0) };
     state.running(Timestamp(10_000 * MS), &[running]);
     state

@@ -1,6 +1,6 @@
 //! Screens of recordings with counters.
 
-use rtrace_model::{Base, Batch, Count, Definition, Metric, MetricId, PathProfile, Reading, Scope};
+use rtrace_model::{Base, Count, Definition, Metric, MetricId, PathProfile, Reading, Scope};
 
 use super::*;
 use crate::state::counters::Derived;
@@ -35,7 +35,6 @@ fn traced() -> State {
     let part = |call: &Call, by| Reading { inclusive: call.duration / by, child: call.child / by };
     let readings = calls.iter().flat_map(|call| [part(call, 2 * MS), part(call, 2)]).collect();
     let batch = Batch::measured(calls, 2, readings);
-    state.count(&batch);
     state.add(&batch);
     state.finish(&Summary::default());
     state
