@@ -178,6 +178,11 @@ impl App {
         wanted.is_empty() || names.iter().any(|name| name.to_lowercase().contains(wanted))
     }
 
+    /// Why a list is empty: for that reason, unless there is a filter.
+    pub fn why_empty<'a>(&self, reason: &'a str) -> &'a str {
+        if self.filter.is_empty() { reason } else { "nothing passes the filter; Esc clears it" }
+    }
+
     /// The time from which times are told: the begin of the recording.
     pub fn origin(&self, state: &State) -> u64 {
         self.stored.as_ref().map_or(state.begin, |stored| stored.whole.from).0
@@ -264,7 +269,7 @@ impl App {
             Action::Back => self.back(state),
             Action::Filter => self.typing = true,
             Action::Sort => {
-                self.order = (self.order + 1) % functions::orders(state);
+                self.order = self.next_order(state);
                 self.reversed = false;
                 self.arrange(state);
             }
@@ -289,6 +294,16 @@ impl App {
             }
         }
         Flow::Continue
+    }
+
+    /// The order by the next of the columns on the screen, or of all where nothing is drawn yet.
+    fn next_order(&self, state: &State) -> usize {
+        let drawn: Vec<usize> = self.targets.titles.iter().map(|&(order, _)| order).collect();
+        match (drawn.iter().position(|&order| order == self.order), drawn.first()) {
+            (Some(place), _) => drawn[(place + 1) % drawn.len()],
+            (None, Some(&first)) => first,
+            (None, None) => (self.order + 1) % functions::orders(state),
+        }
     }
 
     fn show(&mut self, view: View, state: &State) {

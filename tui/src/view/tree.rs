@@ -10,7 +10,7 @@ use crate::canvas::{Canvas, Cell, Column, Table};
 use crate::state::State;
 use crate::state::paths::{Figures, Label, PathIndex, Paths, ROOT};
 use crate::text::{count, percent};
-use crate::view::counters;
+use crate::view::{counters, functions};
 
 /// Nodes above this depth are unfolded at first.
 const UNFOLDED_DEPTH: usize = 2;
@@ -225,6 +225,9 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let places = canvas.table(Table { area, columns: &columns, order: None }, &mut list, row);
     if let Some((_, place)) = places.into_iter().find(|(index, _)| *index == last) {
         canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());
+    }
+    if list.rows().is_empty() {
+        canvas.put_empty(area, app.why_empty(functions::no_calls(app, state)));
     }
     app.tree = list;
 }
