@@ -9,10 +9,10 @@ use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use rtrace_model::{Batch, Call, Ending, LocationId, PathProfile, Reading, RegionId, Sink as _, Timestamp};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::app::App;
 use crate::live::{Handle, LiveSink, live};
+use crate::run::cpu_time;
 use crate::state::tests::{location, path, region};
 use crate::state::{Costs, State};
 use crate::theme::Theme;
@@ -64,11 +64,6 @@ fn batch(number: u64, ids: &mut [u64]) -> (Vec<Call>, Vec<Call>) {
         running.push(Call { ending: Ending::Open, ..call(*id + 1, 0, 0, 1, time, time + 1, 0) });
     }
     (calls, running)
-}
-
-/// CPU time of this thread: whatever else the machine does.
-fn cpu_time() -> Duration {
-    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
 /// A view of all functions and threads, of which nothing is known yet.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::app::{App, Flow};
 use crate::export;
@@ -17,6 +18,9 @@ use crate::view;
 
 /// Time from one look at the recording to the next.
 const TICK: Duration = Duration::from_millis(250);
+/// A look that takes more than this part of its time makes the next one come later, at most so much.
+const PART: u32 = 40;
+const LONGEST_TICK: Duration = Duration::from_secs(2);
 /// The least time from one answer to keys to the next, however fast they come.
 const FRAME: Duration = Duration::from_millis(50);
 /// Time between two looks at the size of the recording.
@@ -53,22 +57,33 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
     let mut show =
         Show { handle, host, app: App::new(handle.target(), theme), frozen: None, sized: None, answered: None };
     let mut looked: Option<Instant> = None;
+    let mut tick = TICK;
     while !stop.load(Ordering::Relaxed) {
         if screen.is_lost() {
             return Err(io::Error::other("the live view ended by a panic elsewhere"));
         }
-        if looked.is_none_or(|then| then.elapsed() >= TICK) {
+        let begun = cpu_time();
+        let is_due = looked.is_none_or(|then| then.elapsed() >= tick);
+        if is_due {
             show.tick();
             looked = Some(Instant::now());
         }
         screen.draw(|frame| show.look(|app, state| view::draw(frame, app, state)))?;
+        if is_due {
+            tick = (cpu_time().saturating_sub(begun) * PART).clamp(TICK, LONGEST_TICK);
+        }
         show.freeze();
-        let until = looked.map_or(TICK, |then| TICK.saturating_sub(then.elapsed()));
+        let until = looked.map_or(tick, |then| tick.saturating_sub(then.elapsed()));
         if show.wait(&mut screen, until)? == Flow::Quit {
             stop.store(true, Ordering::Relaxed);
         }
     }
     Ok(())
+}
+
+/// CPU time that this thread has taken, whatever else the machine does.
+pub fn cpu_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 /// A view while it is shown.

@@ -534,15 +534,20 @@ impl State {
         self.threads_seen
     }
 
-    /// The call paths of all threads together with their figures.
-    pub fn merged_paths(&self) -> (&Paths, Vec<Figures>) {
+    /// The call paths of all threads together.
+    pub fn merged_paths(&self) -> &Paths {
+        &self.merged
+    }
+
+    /// The figures of each of these paths.
+    pub fn merged_figures(&self) -> Vec<Figures> {
         let mut figures: Vec<Figures> = self.merged.nodes().iter().map(|node| node.figures).collect();
         for thread in self.threads.values() {
             for node in thread.paths.nodes() {
                 figures[node.merged as usize].add(node.figures);
             }
         }
-        (&self.merged, figures)
+        figures
     }
 
     /// What the calls of each of these paths counted, by counter; paths at the end may be missing.

@@ -96,7 +96,7 @@ fn inclusive(state: &State, region: u32) -> u64 {
 
 /// Paths as `caller/callee calls inclusive`, inclusive time in milliseconds.
 fn paths(state: &State) -> Vec<String> {
-    let (paths, figures) = state.merged_paths();
+    let (paths, figures) = (state.merged_paths(), state.merged_figures());
     let name = |label: Label| match label {
         Label::Region(region) => state.function(region).unwrap().name.to_string(),
         other => format!("{other:?}"),

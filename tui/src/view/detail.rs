@@ -252,7 +252,7 @@ fn draw_list(canvas: &mut Canvas<'_>, area: Rect, title: &str, rows: &[(String, 
 
 /// Callers and callees with the inclusive time on those paths, the most first.
 fn neighbours(function: &Function, state: &State) -> (Rows, Rows) {
-    let (paths, figures) = state.merged_paths();
+    let (paths, figures) = (state.merged_paths(), state.merged_figures());
     let own = Label::Region(function.region);
     let mut callers: BTreeMap<&str, Figures> = BTreeMap::new();
     let mut callees: BTreeMap<&str, Figures> = BTreeMap::new();

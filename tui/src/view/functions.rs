@@ -121,7 +121,7 @@ pub fn orders(state: &State) -> usize {
     COLUMNS.len() + state.counters.figures().len()
 }
 
-/// Filters and sorts anew; rows of equal rank stay in the order of their ids.
+/// Filters and sorts anew; of rows of equal rank those with most calls come first.
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
     let shown = |function: &&Function| {
@@ -130,13 +130,15 @@ pub fn arrange(app: &mut App, state: &State) {
             && App::passes(&wanted, &[&function.name, state.library(function.library)])
     };
     let mut rows: Vec<&Function> = state.functions().filter(shown).collect();
+    let calls = |a: &Function, b: &Function| b.all_calls().0.cmp(&a.all_calls().0);
+    let turned = |order: Ordering| if app.reversed { order.reverse() } else { order };
     let figure = app.order.checked_sub(COLUMNS.len()).and_then(|place| state.counters.figures().get(place));
     if let Some(figure) = figure {
         let rank = |function: &Function| figure.of(function.exclusive, &function.counts).rank();
-        rows.sort_by(|a, b| if app.reversed { rank(a).total_cmp(&rank(b)) } else { rank(b).total_cmp(&rank(a)) });
+        rows.sort_by(|a, b| turned(rank(b).total_cmp(&rank(a))).then_with(|| calls(a, b)));
     } else {
         let order = COLUMNS.get(app.order).unwrap_or(&COLUMNS[FIRST_ORDER]).order;
-        rows.sort_by(|a, b| if app.reversed { order(state, b, a) } else { order(state, a, b) });
+        rows.sort_by(|a, b| turned(order(state, a, b)).then_with(|| calls(a, b)));
     }
     app.functions.set(rows.into_iter().map(|function| function.region).collect());
 }

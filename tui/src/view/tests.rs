@@ -403,6 +403,16 @@ fn sorting_and_hiding() {
 }
 
 #[test]
+fn of_functions_of_equal_rank_those_with_most_calls_come_first() {
+    let mut state = State::new(Span::Live, false, None);
+    (0..3).for_each(|id| state.define(&region(id, &format!("f{id}"))));
+    let unseen = |id, region| Call { ending: Ending::Unseen, ..call(id, 0, region, (1, 1), 0) };
+    state.add(&Batch::from(vec![unseen(1, 0), unseen(2, 2), unseen(3, 1), unseen(4, 2), unseen(5, 1), unseen(6, 2)]));
+    let app = app(&state);
+    assert_eq!(app.functions.rows(), [RegionId(2), RegionId(1), RegionId(0)]);
+}
+
+#[test]
 fn the_mouse_chooses_tabs_rows_and_columns() {
     let state = state();
     let mut app = app(&state);
