@@ -28,10 +28,12 @@ static __always_inline u32 rt_is_blind(u32 region, u64 start)
 /* What the caller keeps over calls: one of the words may count the passes of a loop. */
 static __always_inline void sight(struct pt_regs *ctx, struct rt_sighting *sighting, u64 now)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	u64 *words = sighting->words;
 
 	sighting->time = now;
-	sighting->cpu_time = bpf_get_current_task_btf()->se.sum_exec_runtime;
+	sighting->cpu_time = task->se.sum_exec_runtime;
+	sighting->switches = task->nvcsw + task->nivcsw;
 	words[0] = ctx->bx;
 	words[1] = ctx->bp;
 	words[2] = ctx->r12;

@@ -36,9 +36,12 @@ const WINDOW: Duration = Duration::from_millis(1);
 /// A window goes on for so long while threads do not run that were called in before.
 const LONGEST_WINDOW: Duration = Duration::from_millis(20);
 
-/// Windows take this part of the budget at most, and come this often at most.
+/// Time between the two windows of a look.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Windows take this part of the budget at most, and looks come this often at most.
 const WINDOWS_SHARE: f64 = 0.1;
-const WINDOW_PERIOD: Duration = Duration::from_millis(200);
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
 /// Its multiples, without their whole part, are spread evenly.
 const GOLDEN_RATIO: f64 = 0.618_034;
@@ -186,7 +189,7 @@ impl<'a> Governor<'a> {
             thread::sleep(TICK);
             self.adopt();
             self.tick()?;
-            if self.looked.elapsed() >= self.window_period() {
+            if self.looked.elapsed() >= self.look_period() {
                 self.look()?;
             }
             if self.reported.elapsed() >= REPORT {
@@ -231,8 +234,9 @@ impl<'a> Governor<'a> {
     }
 
     /// It varies, so that it does not beat with what the program does.
-    fn window_period(&self) -> Duration {
-        let period = WINDOW_PERIOD.max(WINDOW.div_f64(WINDOWS_SHARE * self.given.budget.share()));
+    fn look_period(&self) -> Duration {
+        let windows = 2 * WINDOW;
+        let period = LOOK_PERIOD.max(windows.div_f64(WINDOWS_SHARE * self.given.budget.share()));
         period.mul_f64(0.7 + (f64::from(self.looks) * GOLDEN_RATIO).fract() * 0.6)
     }
 
@@ -377,14 +381,36 @@ impl<'a> Governor<'a> {
     }
 
     /// Has a look; if it `is_last`, nothing is recorded after it. Returns when it ended.
+    ///
+    /// A look is two windows, so near to each other that a loop seldom begins anew between them: what
+    /// callers count themselves then tells how fast they call.
     fn look_and(&mut self, is_last: bool) -> Result<Timestamp, Error> {
         self.looked = Instant::now();
         self.looks += 1;
         let programs = self.given.programs;
         let off: HashSet<RegionId> =
             self.regions.iter().filter(|(_, region)| region.level == Level::Off).map(|(id, _)| *id).collect();
+        thread::scope(|scope| {
+            let (window, probes) = self.window(&off)?;
+            scope.spawn(move || detach(probes));
+            thread::sleep(PAUSE);
+            self.take_in(window, |id| off.contains(&id))?;
+            let (mut window, probes) = self.window(&off)?;
+            if is_last {
+                programs.disarm();
+                window.to = host::now().0;
+            }
+            detach(probes);
+            self.take_in(window, |id| off.contains(&id))?;
+            Ok(Timestamp(window.to))
+        })
+    }
+
+    /// A window of regions without probes, and its probes, which are still in place.
+    fn window(&self, off: &HashSet<RegionId>) -> Result<(Window, Vec<Probes>), Error> {
+        let programs = self.given.programs;
         let mut sites: BTreeMap<&Path, Vec<Site>> = BTreeMap::new();
-        for region in self.regions.values().filter(|region| region.level == Level::Off) {
+        for region in off.iter().filter_map(|id| self.regions.get(id)) {
             sites.entry(&region.apart.path).or_default().push(region.apart.counting_site());
         }
         let number = programs.begin_window();
@@ -394,13 +420,7 @@ impl<'a> Governor<'a> {
         if !probes.is_empty() {
             self.wait(number, |id| off.contains(&id))?;
         }
-        if is_last {
-            programs.disarm();
-        }
-        let to = host::now();
-        detach(probes);
-        self.take_in(Window { number, from, to: to.0 }, |id| off.contains(&id))?;
-        Ok(to)
+        Ok((Window { number, from, to: host::now().0 }, probes))
     }
 
     /// Waits until a window has shown what it can.

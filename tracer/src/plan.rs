@@ -21,8 +21,11 @@ mod testing;
 mod tests;
 mod text;
 
+use std::iter;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use rtrace_model::{ExitPolicy, Library, Region, RegionId};
 use rtrace_symbolizer::{Exports, Image, ifunc};
@@ -223,15 +226,28 @@ pub fn plan(sources: Vec<LibrarySource>, mut hazards: Hazards, options: &Options
     if !options.children {
         hazards.programs = None;
     }
-    let mut next = first_region;
-    let libraries = sources
-        .into_iter()
-        .map(|source| {
-            let planned = Planner::new(&source, &hazards, options).plan(next);
-            next.0 += planned.0.len() as u32;
-            let (regions, refused) = planned;
-            PlannedLibrary { library: source.library, attach_path: source.attach_path, regions, refused }
-        })
-        .collect();
+    let waiting = Mutex::new(sources.into_iter().enumerate());
+    let next = || waiting.lock().ok()?.next();
+    let plan_some = || -> Vec<(usize, PlannedLibrary)> {
+        iter::from_fn(next).map(|(index, source)| (index, plan_library(source, &hazards, options))).collect()
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut planned = thread::scope(|scope| {
+        let planners: Vec<_> = (1..threads).map(|_| scope.spawn(plan_some)).collect();
+        let mut planned = plan_some();
+        for planner in planners {
+            planned.extend(planner.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        planned
+    });
+    planned.sort_unstable_by_key(|(index, _)| *index);
+    let mut libraries: Vec<PlannedLibrary> = planned.into_iter().map(|(_, library)| library).collect();
+    let regions = libraries.iter_mut().flat_map(|library| &mut library.regions);
+    regions.zip(first_region.0..).for_each(|(planned, id)| planned.region.id = RegionId(id));
     Plan { libraries, hazards }
+}
+
+fn plan_library(source: LibrarySource, hazards: &Hazards, options: &Options) -> PlannedLibrary {
+    let (regions, refused) = Planner::new(&source, hazards, options).plan();
+    PlannedLibrary { library: source.library, attach_path: source.attach_path, regions, refused }
 }

@@ -3,7 +3,7 @@
 //! A file is known by its device and inode, never by its name: two processes may map different
 //! files of one name, and a file may have been replaced since it was mapped.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -280,7 +280,7 @@ type FileId = (u64, u64);
 /// Every file once; one that cannot be read is left out, as it cannot be judged.
 #[derive(Default)]
 struct ImageCache {
-    images: HashMap<FileId, (String, Option<Arc<Image>>)>,
+    images: BTreeMap<FileId, (String, Option<Arc<Image>>)>,
 }
 
 impl ImageCache {

@@ -34,7 +34,7 @@ use iced_x86::{
 };
 
 use super::binding::{Binding, Destination};
-use super::exits::{self, FunctionCode, Stack, Walk};
+use super::exits::{self, FunctionCode, Leave, Stack, Walk};
 use super::text::Text;
 
 /// Bytes of the return address.
@@ -67,21 +67,31 @@ impl Library<'_> {
 pub struct Closed {
     /// Addresses of their first instructions.
     addresses: HashSet<u64>,
+    /// Exits of all functions that were looked at and whose exits are proven, by address.
+    leaves: HashMap<u64, Vec<Leave>>,
 }
 
 impl Closed {
     /// Looks at the functions that begin at `waiting`, and at what they call.
     pub fn among(library: &Library, mut waiting: Vec<u64>) -> Closed {
         let mut callees: HashMap<u64, Option<Vec<u64>>> = HashMap::new();
+        let mut leaves = HashMap::new();
         while let Some(entry) = waiting.pop() {
             if callees.contains_key(&entry) {
                 continue;
             }
-            let found = library.function(entry).and_then(|function| function.callees());
+            let function = library.function(entry);
+            leaves.extend(function.iter().map(|function| (entry, function.walk.leaves().collect())));
+            let found = function.and_then(|function| function.callees());
             waiting.extend(found.iter().flatten());
             callees.insert(entry, found);
         }
-        Closed { addresses: without_open(callees) }
+        Closed { addresses: without_open(callees), leaves }
+    }
+
+    /// All exits of the function that begins at `address`, if it was looked at and they are proven.
+    pub fn leaves(&self, address: u64) -> Option<&[Leave]> {
+        self.leaves.get(&address).map(Vec::as_slice)
     }
 
     /// Whether the function that begins at `address` is closed.

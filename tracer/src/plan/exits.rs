@@ -245,11 +245,16 @@ impl<'a> Walk<'a> {
             return if doubtful { Ok(()) } else { Err(Unprovable::RunsOn) };
         };
         let bytes = &self.parts[part].bytes[offset..];
+        let text = self.text;
+        let mut entries = text.entries_from(address);
         let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         loop {
             let address = decoder.ip();
-            if !decoder.can_decode() || self.begins_another(address) {
+            while entries.first().is_some_and(|&entry| entry < address) {
+                entries = &entries[1..];
+            }
+            if !decoder.can_decode() || (entries.first() == Some(&address) && self.begins_another(address)) {
                 return if doubtful { Ok(()) } else { Err(Unprovable::RunsOn) };
             }
             let cell = &mut self.parts[part].cells[offset + decoder.position()];
@@ -277,9 +282,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether another function begins here, unless a jump to it has been judged to stay inside.
+    /// Whether the function known to begin here is another, unless a jump to it has been judged to stay
+    /// inside.
     fn begins_another(&self, address: u64) -> bool {
-        address != self.entry && self.text.is_entry(address) && !self.jumps.contains_key(&address)
+        address != self.entry && !self.jumps.contains_key(&address)
     }
 
     /// Where control goes from one instruction.

@@ -63,8 +63,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The regions, sorted by file offset with ids from `first`, and what is not probed.
-    pub fn plan(mut self, first: RegionId) -> (Vec<PlannedRegion>, Vec<Refusal>) {
+    /// The regions, sorted by file offset with ids from 0, and what is not probed.
+    pub fn plan(mut self) -> (Vec<PlannedRegion>, Vec<Refusal>) {
         let mut drafts = Vec::new();
         for (file_offset, candidate) in self.candidates() {
             let denial = deny::denial(&candidate.symbols);
@@ -82,7 +82,7 @@ impl<'a> Planner<'a> {
             let Draft { file_offset, candidate, exit, choice } = draft;
             match entry {
                 Ok(entry) => {
-                    let id = RegionId(first.0 + regions.len() as u32);
+                    let id = RegionId(regions.len() as u32);
                     let region = self.region(id, candidate, file_offset, exit.policy(), entry.cost);
                     regions.push(PlannedRegion { region, entry, exit, choice, stub: None });
                 }
@@ -248,7 +248,8 @@ impl<'a> Planner<'a> {
     }
 
     fn ret_sites(&self, candidate: &Candidate) -> Exit {
-        let leaves = match exits::find(&self.code(candidate)) {
+        let known = self.closed.get().and_then(|closed| closed.leaves(candidate.address));
+        let leaves = match known.map_or_else(|| exits::find(&self.code(candidate)), |leaves| Ok(leaves.to_vec())) {
             Ok(leaves) => leaves,
             Err(unprovable) => return Exit::EntryOnly(unprovable.to_string()),
         };

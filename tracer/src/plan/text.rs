@@ -101,6 +101,11 @@ impl<'a> Text<'a> {
         self.entries.binary_search(&address).is_ok()
     }
 
+    /// The sorted addresses, from this one on, at which functions are known to begin.
+    pub fn entries_from(&self, address: u64) -> &[u64] {
+        &self.entries[self.entries.partition_point(|&entry| entry < address)..]
+    }
+
     /// The frame range that holds this address.
     pub fn frame_at(&self, address: u64) -> Option<(usize, FrameRange)> {
         let following = self.frames.partition_point(|frame| frame.start <= address);
