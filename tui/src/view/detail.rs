@@ -18,6 +18,9 @@ use crate::state::{Span, State};
 use crate::text::{count, counted, grouped, percent, short_ns};
 use crate::view::{counters, functions, tree};
 
+/// The least cells for a fact, of which four stand on a line where there is room.
+const FACT: u16 = 18;
+
 /// Cells for the labels of durations.
 const LABELS: u16 = 8;
 
@@ -39,21 +42,25 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
         canvas.put(area.x, area.y, area.width, "no function is chosen: Enter opens one", canvas.theme.dim());
         return;
     };
-    let lists = area.height.saturating_sub(5) / 3;
+    let lists = if area.height < 9 { 0 } else { (area.height.saturating_sub(5) / 3).clamp(3, 12) };
     let (counted, _) = counters::fitting(state, area.width);
     let lines = 2 + u16::try_from(counted.len().div_ceil(4)).unwrap_or(0);
     let [name, facts, picture, _, below] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(lines),
         Constraint::Fill(1),
-        Constraint::Length(1),
-        Constraint::Length(lists.clamp(3, 12)),
+        Constraint::Length(lists.min(1)),
+        Constraint::Length(lists),
     ])
     .areas(area);
     draw_name(canvas, name, function, state);
     draw_facts(canvas, facts, function, state, counted);
-    draw_durations(canvas, picture, function, state, app.origin(state));
-    draw_lists(canvas, below, function, state, app.origin(state));
+    if !picture.is_empty() {
+        draw_durations(canvas, picture, function, state, app.origin(state));
+    }
+    if !below.is_empty() {
+        draw_lists(canvas, below, function, state, app.origin(state));
+    }
 }
 
 fn draw_name(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State) {
@@ -80,11 +87,12 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
     ];
     let value = |figure: &Figure| figure.of(function.exclusive, &function.counts).to_string();
     facts.extend(counted.iter().map(|figure| (figure.title.as_str(), value(figure))));
-    let cells = (area.width / 4).min(30);
-    for (line, y) in facts.chunks(4).zip(area.y..area.bottom()) {
+    let across = (area.width / FACT).clamp(1, 4);
+    let cells = (area.width / across).min(30);
+    for (line, y) in facts.chunks(usize::from(across)).zip(area.y..area.bottom()) {
         for ((title, value), column) in line.iter().zip(0..) {
             let x = area.x + column * cells;
-            let room = if column == 3 { area.right() - x } else { cells.saturating_sub(1) };
+            let room = if column + 1 == across { area.right() - x } else { cells.saturating_sub(1) };
             let taken = canvas.put(x, y, room, &format!("{title} "), canvas.theme.dim());
             canvas.put(x + taken, y, room - taken, value, canvas.theme.title());
         }

@@ -18,6 +18,9 @@ const COLUMNS: [Column; 4] =
 /// Losses of a reason that are told within this time, in nanoseconds, are one row.
 const TOLD_WITHIN: u64 = 500_000_000;
 
+/// Functions of which it is said how many calls were lost together.
+const MOST_NAMED: usize = 3;
+
 /// Lists the events.
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
@@ -150,8 +153,11 @@ fn lost(reason: LossReason, told: &[&Event], state: &State) -> String {
         [] => format!("{} lost: {}", grouped(all), reason.name()),
         [(name, count)] if count == all => format!("{} lost of {name}: {}", grouped(all), reason.name()),
         _ => {
-            let of: Vec<String> =
-                by_function.iter().map(|(name, count)| format!("{} of {name}", grouped(*count))).collect();
+            let most = by_function.iter().take(MOST_NAMED);
+            let mut of: Vec<String> = most.map(|(name, count)| format!("{} of {name}", grouped(*count))).collect();
+            if let Some(more) = by_function.len().checked_sub(MOST_NAMED).filter(|&more| more > 0) {
+                of.push(format!("others of {}", counted(more as u64, "more function")));
+            }
             format!("{} lost: {}; {}", grouped(all), reason.name(), of.join(", "))
         }
     }

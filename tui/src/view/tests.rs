@@ -309,6 +309,11 @@ fn a_terminal_of_twenty_by_five_shows_what_it_can() {
             "q quit  ? help",
         ]
     );
+    press(&mut app, &state, "j\n");
+    assert_eq!(
+        screen(&mut app, &state, 20, 5),
+        [" recording  00:00:10", "fftw_execute  libff…", "calls 99", "calls/s 9", "q quit  ? help"]
+    );
     for (width, height) in [(1, 1), (3, 2), (10, 3), (20, 6), (30, 9), (300, 80)] {
         for view in View::ALL {
             app.view = view;
