@@ -52,9 +52,6 @@ fn source(bytes: &[u8]) -> Option<LibrarySource> {
 
 /// The file offsets at which a region is probed.
 fn sites(planned: &PlannedRegion) -> Vec<u64> {
-    let mut sites = vec![planned.entry.file_offset];
-    if !planned.is_left_at_once() {
-        sites.extend(planned.exit.sites().iter().map(|site| site.file_offset));
-    }
-    sites
+    let exits = planned.exit.sites().iter().map(|site| site.file_offset);
+    [planned.entry.file_offset].into_iter().chain(exits).collect()
 }

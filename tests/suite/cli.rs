@@ -82,7 +82,7 @@ fn a_plan_names_every_function() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    for function in ["leaf", "middle", "outer", "choose", "recurse", "ping", "pong", "tail", "visit"] {
+    for function in ["leaf", "next", "middle", "outer", "choose", "recurse", "ping", "pong", "tail", "visit"] {
         assert!(stdout(&output).contains(function), "{function} in {}", stdout(&output));
     }
 }

@@ -70,6 +70,21 @@ static void tails(void)
 	truth("visit*100(tail leaf)");
 }
 
+static void call_next(void *sum)
+{
+	*(int *)sum = next(*(int *)sum);
+}
+
+static void brief(void)
+{
+	int sum = 1;
+
+	for (int i = 0; i < 100; i++)
+		visit(call_next, &sum);
+	dprintf(STDOUT_FILENO, "sum %d\n", sum);
+	truth("visit*100(next)");
+}
+
 static void call_leaf(void *unused)
 {
 	(void)unused;
@@ -98,7 +113,7 @@ static void pauses(void)
 static const struct scenario scenarios[] = {
 	{ "nested", nested },	{ "branches", branches }, { "mutual", mutual },
 	{ "recursion", recursion }, { "tails", tails },
-	{ "pauses", pauses },
+	{ "pauses", pauses },	{ "brief", brief },
 };
 
 SCENARIOS(scenarios)

@@ -6,9 +6,17 @@ volatile long noted;
 // Hides a value from the optimizer, so that calls stay calls.
 #define OPAQUE(value) ({ int opaque = (value); __asm__ volatile("" : "+r"(opaque)); opaque; })
 
+// It loops, so that its exit has a probe of its own.
 int leaf(int n)
 {
+	for (int i = OPAQUE(2); i > 0; i--)
+		__asm__ volatile("");
 	return n + 1;
+}
+
+int next(int n)
+{
+	return n < 0 ? 0 : n + 1;
 }
 
 int middle(int n)

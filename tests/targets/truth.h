@@ -10,6 +10,7 @@ extern "C" {
 extern volatile long noted; // written by programs, never by the functions
 
 int leaf(int n);		  // leaf
+int next(int n);		  // next, which is over after a few instructions
 int middle(int n);		  // middle(leaf*2)
 int outer(int n);		  // outer(middle(leaf*2) leaf)
 int choose(int n);		  // choose, or choose(leaf) where n % 6 == 5

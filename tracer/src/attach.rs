@@ -169,9 +169,6 @@ impl Placing<'_> {
     fn exits(&mut self) -> Result<HashSet<RegionId>, Error> {
         let mut sites = Vec::new();
         for &planned in self.regions {
-            if planned.is_left_at_once() {
-                continue;
-            }
             let id = planned.region.id;
             sites.extend(planned.exit.sites().iter().map(|exit| {
                 let cookie = exit_cookie(id.0, exit.condition.map(|condition| condition.0));
@@ -217,8 +214,8 @@ impl Placing<'_> {
             let id = planned.region.id;
             let (list, code) = match policy(planned, unseen_exits) {
                 ExitPolicy::Uretprobe => (&mut hooked, PolicyCode::RT_POLICY_URETPROBE),
-                ExitPolicy::RetSite if planned.is_left_at_once() => (&mut plain, PolicyCode::RT_POLICY_INSTANT),
                 ExitPolicy::RetSite => (&mut plain, PolicyCode::RT_POLICY_RET_SITE),
+                ExitPolicy::Instant => (&mut plain, PolicyCode::RT_POLICY_INSTANT),
                 ExitPolicy::EntryOnly => (&mut plain, PolicyCode::RT_POLICY_ENTRY_ONLY),
             };
             let site = |file_offset| (id, Site { file_offset, cookie: entry_cookie(id.0, code) });

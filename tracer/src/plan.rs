@@ -92,12 +92,6 @@ impl PlannedRegion {
     pub fn stub(&self) -> Option<&Stub> {
         self.stub.as_ref()?.as_ref().ok()
     }
-
-    /// Whether its enter is seen at its only exit: one site sees its calls begin and end.
-    pub fn is_left_at_once(&self) -> bool {
-        let own = |site: &ExitSite| site.file_offset == self.entry.file_offset && site.condition.is_none();
-        matches!(self.exit.sites(), [site] if own(site))
-    }
 }
 
 /// The site of a region's enter.
@@ -126,6 +120,8 @@ pub enum Exit {
     Uretprobe,
     /// By probes on all instructions that leave the function; none where it never returns.
     RetSites(Vec<ExitSite>),
+    /// By the probe that sees the enter: calls take a few nanoseconds.
+    Instant,
     /// Not at all, for this reason.
     EntryOnly(String),
 }
@@ -136,6 +132,7 @@ impl Exit {
         match self {
             Exit::Uretprobe => ExitPolicy::Uretprobe,
             Exit::RetSites(_) => ExitPolicy::RetSite,
+            Exit::Instant => ExitPolicy::Instant,
             Exit::EntryOnly(_) => ExitPolicy::EntryOnly,
         }
     }
@@ -149,7 +146,7 @@ impl Exit {
     pub fn sites(&self) -> &[ExitSite] {
         match self {
             Exit::RetSites(sites) => sites,
-            Exit::Uretprobe | Exit::EntryOnly(_) => &[],
+            Exit::Uretprobe | Exit::Instant | Exit::EntryOnly(_) => &[],
         }
     }
 }

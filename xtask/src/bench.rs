@@ -98,6 +98,8 @@ struct Library {
     goal: f64,
     /// Whether the size of the trace has a goal.
     sized: bool,
+    /// Whether it is traced by stubs too; its program is one of ours.
+    stubs: bool,
 }
 
 /// The programs beside our own.
@@ -110,10 +112,10 @@ enum Program {
 }
 
 const LIBRARIES: &[Library] = &[
-    Library { name: "libz.so.1", program: Program::Python, goal: 0.5, sized: true },
-    Library { name: "libfftw3.so.3", program: Program::Own("fftw 1 100\n"), goal: 0.5, sized: true },
-    Library { name: "libsqlite3.so.0", program: Program::Sqlite, goal: 0.5, sized: false },
-    Library { name: "libgomp.so.1", program: Program::Own("gomp 1 20000\n"), goal: 0.2, sized: false },
+    Library { name: "libz.so.1", program: Program::Python, goal: 0.5, sized: true, stubs: false },
+    Library { name: "libfftw3.so.3", program: Program::Own("fftw 1 100\n"), goal: 0.5, sized: true, stubs: false },
+    Library { name: "libsqlite3.so.0", program: Program::Sqlite, goal: 0.5, sized: false, stubs: false },
+    Library { name: "libgomp.so.1", program: Program::Own("gomp 1 20000\n"), goal: 0.2, sized: false, stubs: true },
 ];
 
 const PYTHON: &str = "import sys, zlib
@@ -240,7 +242,7 @@ impl Bench {
         let mut subject = self.start(library.program)?;
         let pid = subject.pid();
         let selection = self.most_called(&mut subject, library.name)?;
-        let (mut ratios, mut costs, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ratios, mut costs, mut sizes, mut by_stubs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut recorded = Recorded::default();
         for _ in 0..self.rounds {
             let untraced = subject.work()?;
@@ -253,6 +255,11 @@ impl Bench {
             ratios.push(ours / by_peer);
             costs.push(ours / recorded.calls as f64);
             sizes.push(recorded.bytes as f64 / recorded.calls as f64);
+            if let (true, Program::Own(work)) = (library.stubs, library.program) {
+                let mut subject = self.tools.stubs(&selection, &self.program, work)?;
+                by_stubs.push((subject.work()? - untraced) / by_peer);
+                self.tools.told(&subject.end()?)?;
+            }
         }
         let remark = format!(
             "{} calls of {} functions, {} ns each, {} lost",
@@ -274,6 +281,15 @@ impl Bench {
                 against: "a byte",
                 ratios: Ratios(sizes),
                 goal: Some(Goal(8.0)),
+                remark: String::new(),
+            });
+        }
+        if !by_stubs.is_empty() {
+            lines.push(Line {
+                what: format!("time added to calls of {} by `run --stubs`", library.name),
+                against: "bpftrace",
+                ratios: Ratios(by_stubs),
+                goal: Some(Goal(library.goal)),
                 remark: String::new(),
             });
         }

@@ -53,6 +53,23 @@ fn entry_only_counts_calls() {
     assert!(recording.calls().all(|call| call.ending == Ending::Unseen && call.duration == 0));
 }
 
+#[test]
+fn one_probe_sees_calls_of_a_few_instructions_begin_and_end() {
+    let Some(recording) = Scenario::new("shapes", "brief").run() else { return };
+    let next = called_regions(&recording).find(|region| region.name == "next").unwrap();
+    assert_eq!(next.exit, ExitPolicy::Instant);
+    let calls = recording.calls().filter(|call| call.region == next.id);
+    assert!(calls.into_iter().all(|call| call.ending == Ending::Returned && call.duration == 0));
+}
+
+#[test]
+fn calls_of_a_few_instructions_are_timed_where_that_is_asked_for() {
+    for policy in ["uretprobe", "ret-site"] {
+        let Some(recording) = with_policy("shapes", "brief", policy).run() else { return };
+        assert!(recording.calls().all(|call| call.duration > 0), "{policy}");
+    }
+}
+
 /// Nothing unwinds through a function that only computes, and the program may throw.
 #[test]
 fn closed_functions_are_hooked_where_others_unwind() {

@@ -27,7 +27,8 @@ impl CallCost {
     /// The cost of a call of `region` among `costs`; `is_timed`: its exit was observed, apart from
     /// its enter. Of a region with a stub it is the cost of a call by the stub, the least.
     pub fn of(costs: &[CallCost], region: &Region, is_timed: bool) -> Option<CallCost> {
-        let exit = if is_timed { region.exit } else { ExitPolicy::EntryOnly };
+        let has_exit = is_timed && region.exit != ExitPolicy::Instant;
+        let exit = if has_exit { region.exit } else { ExitPolicy::EntryOnly };
         let single_stepped = region.single_stepped && !region.stub;
         costs.iter().find(|cost| cost.single_stepped == single_stepped && cost.exit == exit).copied()
     }

@@ -80,19 +80,23 @@ pub enum ExitPolicy {
     Uretprobe,
     /// A probe on each instruction that leaves the function; nothing on the stack changes.
     RetSite,
+    /// The probe that sees the enter stands for the exit too: a few instructions, none of them twice.
+    Instant,
     /// The exit is not observed; calls end as [`Ending::Unseen`](crate::Ending::Unseen).
     EntryOnly,
 }
 
 impl ExitPolicy {
     /// All policies.
-    pub const ALL: [ExitPolicy; 3] = [ExitPolicy::Uretprobe, ExitPolicy::RetSite, ExitPolicy::EntryOnly];
+    pub const ALL: [ExitPolicy; 4] =
+        [ExitPolicy::Uretprobe, ExitPolicy::RetSite, ExitPolicy::Instant, ExitPolicy::EntryOnly];
 
     /// The word used in columns, options and reports.
     pub const fn name(self) -> &'static str {
         match self {
             ExitPolicy::Uretprobe => "uretprobe",
             ExitPolicy::RetSite => "ret-site",
+            ExitPolicy::Instant => "instant",
             ExitPolicy::EntryOnly => "entry-only",
         }
     }

@@ -65,7 +65,7 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
         functions(library, prediction, view, out)?;
         let unseen = library.regions.iter().filter_map(|planned| match &planned.exit {
             Exit::EntryOnly(reason) => Some((reason.as_str(), planned.region.name.as_str())),
-            Exit::Uretprobe | Exit::RetSites(_) => None,
+            Exit::Uretprobe | Exit::RetSites(_) | Exit::Instant => None,
         });
         reasons("Exit not observed:", unseen, view, out)?;
         reasons("Single-stepped:", stepped(library), view, out)?;
@@ -86,8 +86,7 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
 
 fn header(library: &PlannedLibrary, out: &mut dyn Write) -> io::Result<()> {
     let count = |policy| library.regions.iter().filter(|planned| planned.exit.policy() == policy).count();
-    let sites_of = |planned: &PlannedRegion| if planned.is_left_at_once() { 1 } else { 1 + planned.exit.sites().len() };
-    let sites: usize = library.regions.iter().map(sites_of).sum();
+    let sites: usize = library.regions.iter().map(|planned| 1 + planned.exit.sites().len()).sum();
     let policies = ExitPolicy::ALL.map(|policy| format!("{} {}", count(policy), policy.name()));
     let stepped = library.regions.iter().filter(|planned| planned.entry.cost == SiteCost::SingleStep).count();
     let slid = library.regions.iter().filter(|planned| skipped(planned) > 0).count();
@@ -284,7 +283,9 @@ fn remark(planned: &PlannedRegion) -> Option<&str> {
             Some("it may call itself, but its exits cannot be told: deep calls will be unseen")
         }
         (Exit::Uretprobe, Choice::Closed) => Some("it is hooked all the same, as nothing can unwind through it"),
-        (Exit::RetSites(_), Choice::Closed | Choice::Common) | (Exit::Uretprobe, Choice::Common) => None,
+        (Exit::RetSites(_), Choice::Closed | Choice::Common)
+        | (Exit::Uretprobe, Choice::Common)
+        | (Exit::Instant, _) => None,
     }
 }
 
@@ -347,10 +348,9 @@ fn hit(cost: SiteCost) -> u64 {
 /// What one call costs at most, in nanoseconds; through the dynamic linker, where there is a stub.
 pub fn cost(planned: &PlannedRegion) -> u64 {
     let exit = match &planned.exit {
-        _ if planned.is_left_at_once() => 0,
         Exit::Uretprobe => URETPROBE,
         Exit::RetSites(sites) => sites.iter().map(|site| hit(site.cost)).max().unwrap_or(0),
-        Exit::EntryOnly(_) => 0,
+        Exit::Instant | Exit::EntryOnly(_) => 0,
     };
     let entry = if planned.stub().is_some() { SiteCost::Emulated } else { planned.entry.cost };
     hit(entry) + exit
@@ -424,7 +424,7 @@ mod tests {
         let expected = "\
 /lib/libx.so: 3 functions at 4 sites, 2 refused
 entries: 0 single-stepped, 1 moved past the first instruction
-exits: 1 uretprobe, 1 ret-site, 1 entry-only
+exits: 1 uretprobe, 1 ret-site, 0 instant, 1 entry-only
 
 FUNCTION           ENTRY           EXIT                         PER CALL
 a(int, \\x1b[31m)   emulated at +4  ret-site × 1, single-step  about 11.8 us

@@ -34,7 +34,7 @@ use iced_x86::{
 };
 
 use super::binding::{Binding, Destination};
-use super::exits::{self, FunctionCode, Leave, Stack, Walk};
+use super::exits::{self, Exits, FunctionCode, Stack, Walk};
 use super::text::Text;
 
 /// Bytes of the return address.
@@ -68,30 +68,30 @@ pub struct Closed {
     /// Addresses of their first instructions.
     addresses: HashSet<u64>,
     /// Exits of all functions that were looked at and whose exits are proven, by address.
-    leaves: HashMap<u64, Vec<Leave>>,
+    exits: HashMap<u64, Exits>,
 }
 
 impl Closed {
     /// Looks at the functions that begin at `waiting`, and at what they call.
     pub fn among(library: &Library, mut waiting: Vec<u64>) -> Closed {
         let mut callees: HashMap<u64, Option<Vec<u64>>> = HashMap::new();
-        let mut leaves = HashMap::new();
+        let mut exits = HashMap::new();
         while let Some(entry) = waiting.pop() {
             if callees.contains_key(&entry) {
                 continue;
             }
             let function = library.function(entry);
-            leaves.extend(function.iter().map(|function| (entry, function.walk.leaves().collect())));
+            exits.extend(function.iter().map(|function| (entry, function.walk.exits())));
             let found = function.and_then(|function| function.callees());
             waiting.extend(found.iter().flatten());
             callees.insert(entry, found);
         }
-        Closed { addresses: without_open(callees), leaves }
+        Closed { addresses: without_open(callees), exits }
     }
 
     /// All exits of the function that begins at `address`, if it was looked at and they are proven.
-    pub fn leaves(&self, address: u64) -> Option<&[Leave]> {
-        self.leaves.get(&address).map(Vec::as_slice)
+    pub fn exits(&self, address: u64) -> Option<&Exits> {
+        self.exits.get(&address)
     }
 
     /// Whether the function that begins at `address` is closed.

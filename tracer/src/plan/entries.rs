@@ -6,11 +6,6 @@
 //! function that has none stays with its first instruction, or, where the kernel refuses a probe
 //! on it, takes the next one that it steps.
 //!
-//! Where that line leads to the function's only exit, one probe there sees its calls begin and end:
-//! they take a few nanoseconds, and two probes would only measure each other. If the exit is a jump
-//! to another function, that one's call begins after this one has ended, as it does wherever exits
-//! are seen at instructions.
-
 mod line;
 mod skipped;
 #[cfg(test)]
@@ -23,16 +18,6 @@ use super::exits::FunctionCode;
 use super::instruction::{Emulation, Handling, NOP5};
 use super::text::Text;
 use super::{EntrySite, SiteCost};
-
-/// A function whose enter is to be seen.
-#[derive(Clone, Copy)]
-pub struct Function<'a> {
-    /// Its code.
-    pub code: FunctionCode<'a>,
-    /// Virtual address of the only instruction through which it is left, if its exits are seen at
-    /// instructions and it is left through one, whatever happens.
-    pub only_exit: Option<u64>,
-}
 
 /// What is known of a library before its entry sites are chosen.
 pub struct Entries<'a> {
@@ -50,11 +35,11 @@ pub struct Entries<'a> {
 
 impl Entries<'_> {
     /// The site of each function's enter, or why there is none.
-    pub fn sites(&self, functions: &[Function]) -> Vec<Result<EntrySite, &'static str>> {
-        let wanted = functions.iter().filter_map(|function| self.slide(function)).collect();
+    pub fn sites(&self, functions: &[FunctionCode]) -> Vec<Result<EntrySite, &'static str>> {
+        let wanted = functions.iter().filter_map(|&function| self.slide(function)).collect();
         let sound = skipped::sound(self.text, wanted);
-        let site = |function: &Function| {
-            let entry = function.code.entry;
+        let site = |function: &FunctionCode| {
+            let entry = function.entry;
             let slid = sound.get(&entry).and_then(|&address| self.site(address).ok());
             slid.map_or_else(|| self.site(entry), Ok)
         };
@@ -62,19 +47,16 @@ impl Entries<'_> {
     }
 
     /// The slide that makes the site of a function better, if there is one.
-    fn slide<'a>(&self, function: &Function<'a>) -> Option<Slide<'a>> {
-        let Function { code, only_exit } = *function;
+    fn slide<'a>(&self, code: FunctionCode<'a>) -> Option<Slide<'a>> {
         let extent = self.text.extent(code.entry, code.size)?;
         let line = line::from_entry(self.text, &extent, self.keeps_accesses);
         let find = |handling| line.iter().copied().find(|&site| self.handling(site) == handling && !self.is_exit(site));
-        let at_exit = only_exit.filter(|exit| line.contains(exit));
-        let better = match self.handling(code.entry) {
+        let site = match self.handling(code.entry) {
             Handling::Emulated => None,
             Handling::SingleStep => find(Handling::Emulated),
             Handling::Refused(_) => find(Handling::Emulated).or_else(|| find(Handling::SingleStep)),
-        };
-        let sites: Vec<u64> = at_exit.into_iter().chain(better).collect();
-        (!sites.is_empty()).then_some(Slide { function: code, extent, sites })
+        }?;
+        Some(Slide { function: code, extent, site })
     }
 
     fn is_exit(&self, address: u64) -> bool {

@@ -16,6 +16,7 @@
 //! - A call is taken to return. What follows the call of a function that never returns is decoded
 //!   last and forgiven if it makes no sense.
 
+mod brief;
 mod indirect;
 mod stack;
 #[cfg(test)]
@@ -30,6 +31,9 @@ use self::indirect::Destination;
 pub use self::stack::Stack;
 use super::instruction::is_refused;
 use super::text::{Text, branch_target};
+
+/// No function with more bytes of code is brief.
+pub const MOST_BRIEF: u64 = brief::MOST as u64 * 15;
 
 /// A function with more fragments than this is not followed.
 const MAX_PARTS: usize = 64;
@@ -94,12 +98,25 @@ pub enum Unprovable {
     TooMuch,
 }
 
-/// All exits of a function, sorted by address.
+/// All exits of a function.
+#[derive(Clone, Debug)]
+pub struct Exits {
+    /// Sorted by address.
+    pub leaves: Vec<Leave>,
+    /// From its enter to its exit go a few nanoseconds.
+    pub is_brief: bool,
+    /// It is left by returns alone, not by jumps to other functions.
+    pub returns: bool,
+    /// It accesses memory beside the stack.
+    pub accesses_memory: bool,
+}
+
+/// All exits of a function.
 ///
 /// # Errors
 /// [`Unprovable`] when one of them cannot be told for certain.
-pub fn find(code: &FunctionCode) -> Result<Vec<Leave>, Unprovable> {
-    Ok(follow(code)?.leaves().collect())
+pub fn find(code: &FunctionCode) -> Result<Exits, Unprovable> {
+    Ok(follow(code)?.exits())
 }
 
 /// Where the jumps within a function go, those through tables too.
@@ -173,9 +190,27 @@ struct Cell {
 const UNSEEN: Cell = Cell { len: 0, stack: Stack::UNKNOWN };
 
 impl<'a> Walk<'a> {
-    /// Its exits, sorted by address.
-    pub fn leaves(&self) -> impl Iterator<Item = Leave> {
-        self.exits.iter().map(|(&address, &condition)| Leave { address, condition })
+    /// Its exits.
+    pub fn exits(&self) -> Exits {
+        let leaves = self.exits.iter().map(|(&address, &condition)| Leave { address, condition });
+        let is_return = |&address: &u64| {
+            self.text.instruction(address).is_some_and(|instruction| instruction.flow_control() == FlowControl::Return)
+        };
+        let is_brief = self.is_brief();
+        Exits {
+            leaves: leaves.collect(),
+            is_brief,
+            returns: self.exits.keys().all(is_return),
+            accesses_memory: !is_brief
+                || brief::accesses_memory(self.instructions().map(|(instruction, _)| instruction)),
+        }
+    }
+
+    /// Whether it executes a few quick instructions, each once at the most.
+    fn is_brief(&self) -> bool {
+        let mut jumps = self.jumps.iter().flat_map(|(target, from)| from.iter().map(move |from| from < target));
+        let is_straight = !self.exits.is_empty() && self.parts.len() == 1 && jumps.all(|is_forward| is_forward);
+        is_straight && !self.has_handlers() && brief::are_quick(self.instructions().map(|(instruction, _)| instruction))
     }
 
     /// Whether control leaves through the instruction at this address.

@@ -8,8 +8,8 @@ use rtrace_symbolizer::{Function, Symbol, ifunc};
 
 use super::closed::{self, Closed};
 use super::deny::{self, Denial};
-use super::entries::{self, Entries};
-use super::exits::{self, FunctionCode};
+use super::entries::Entries;
+use super::exits::{self, Exits, FunctionCode, Unprovable};
 use super::instruction::Handling;
 use super::recursion::Recursion;
 use super::stub;
@@ -73,7 +73,7 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let choice = self.choice(&candidate, denial);
-            let exit = self.exit(&candidate, denial, choice);
+            let exit = self.or_instant(&candidate, self.exit(&candidate, denial, choice));
             drafts.push(Draft { file_offset, candidate, exit, choice });
         }
         let entries = self.entries(&drafts);
@@ -170,14 +170,7 @@ impl<'a> Planner<'a> {
             keeps_accesses: self.options.keeps_accesses,
             exits: exits.collect(),
         };
-        let function = |draft: &Draft| {
-            let only_exit = match draft.exit.sites() {
-                [ExitSite { file_offset, condition: None, .. }] => self.source.image.address(*file_offset),
-                _ => None,
-            };
-            entries::Function { code: self.code(&draft.candidate), only_exit }
-        };
-        entries.sites(&drafts.iter().map(function).collect::<Vec<_>>())
+        entries.sites(&drafts.iter().map(|draft| self.code(&draft.candidate)).collect::<Vec<_>>())
     }
 
     /// The policy where nothing speaks against it: what the options demand; by default a uretprobe
@@ -239,8 +232,31 @@ impl<'a> Planner<'a> {
                 _ => Exit::Uretprobe,
             },
             (ExitPolicy::Uretprobe, None, Choice::Common) => Exit::Uretprobe,
-            (ExitPolicy::Uretprobe | ExitPolicy::RetSite, ..) => self.ret_sites(candidate),
+            (ExitPolicy::Uretprobe | ExitPolicy::RetSite | ExitPolicy::Instant, ..) => self.ret_sites(candidate),
         }
+    }
+
+    /// One probe for enter and exit, where a call takes so little that two would only measure each other.
+    fn or_instant(&self, candidate: &Candidate, exit: Exit) -> Exit {
+        // A jump to another function leaves a hooked one when that returns.
+        let must_return = match &exit {
+            _ if self.options.exit.is_some() => return exit,
+            Exit::RetSites(_) => false,
+            Exit::Uretprobe => true,
+            Exit::Instant | Exit::EntryOnly(_) => return exit,
+        };
+        let is_instant = |exits: Exits| {
+            let is_kept = self.options.keeps_accesses && exits.accesses_memory;
+            exits.is_brief && !is_kept && (exits.returns || !must_return)
+        };
+        let extent = self.text.extent(candidate.address, candidate.size);
+        let is_small = extent.is_some_and(|extent| extent.end - extent.start <= exits::MOST_BRIEF);
+        if is_small && self.exits(candidate).is_ok_and(is_instant) { Exit::Instant } else { exit }
+    }
+
+    fn exits(&self, candidate: &Candidate) -> Result<Exits, Unprovable> {
+        let known = self.closed.get().and_then(|closed| closed.exits(candidate.address));
+        known.map_or_else(|| exits::find(&self.code(candidate)), |exits| Ok(exits.clone()))
     }
 
     fn code(&self, candidate: &Candidate) -> FunctionCode<'_> {
@@ -248,9 +264,8 @@ impl<'a> Planner<'a> {
     }
 
     fn ret_sites(&self, candidate: &Candidate) -> Exit {
-        let known = self.closed.get().and_then(|closed| closed.leaves(candidate.address));
-        let leaves = match known.map_or_else(|| exits::find(&self.code(candidate)), |leaves| Ok(leaves.to_vec())) {
-            Ok(leaves) => leaves,
+        let leaves = match self.exits(candidate) {
+            Ok(exits) => exits.leaves,
             Err(unprovable) => return Exit::EntryOnly(unprovable.to_string()),
         };
         let site = |leave: &exits::Leave| {
@@ -309,9 +324,12 @@ fn separate(regions: &mut [PlannedRegion]) {
     for planned in regions {
         let sites = planned.exit.sites();
         let own_entry = planned.entry.file_offset;
-        let reason = if planned.is_left_at_once() {
-            None
-        } else if sites.iter().any(|site| site.file_offset == own_entry) {
+        if matches!(sites, [ExitSite { file_offset, condition: None, .. }] if *file_offset == own_entry) {
+            planned.exit = Exit::Instant;
+            planned.region.exit = ExitPolicy::Instant;
+            continue;
+        }
+        let reason = if sites.iter().any(|site| site.file_offset == own_entry) {
             Some("its first instruction leaves it".to_owned())
         } else if sites.iter().any(|site| entries.contains(&site.file_offset)) {
             Some("one of its exits is the entry of another function".to_owned())

@@ -40,16 +40,40 @@ fn ids_count_up_by_offset() {
 
 #[test]
 fn hazards_and_options_choose_the_exit() {
-    let policy = |hazards, exit| {
-        let library = planned("c", PAIR, hazards, &Options { exit, ..Options::default() })?;
+    const LOOP: &str = "int f(int x) { int s = 1; while (x > s) s += s * x >> 3 | 1; return s; }";
+    let policy = |code, hazards, exit| {
+        let library = planned("c", code, hazards, &Options { exit, ..Options::default() })?;
         Some(find(&library, "f").exit.policy())
     };
-    let Some(harmless) = policy(Hazards::default(), None) else { return };
+    let Some(harmless) = policy(LOOP, Hazards::default(), None) else { return };
     assert_eq!(harmless, ExitPolicy::Uretprobe);
-    assert_eq!(policy(unwinding(), None), Some(ExitPolicy::RetSite));
-    for wanted in ExitPolicy::ALL {
-        assert_eq!(policy(unwinding(), Some(wanted)), Some(wanted));
+    assert_eq!(policy(LOOP, unwinding(), None), Some(ExitPolicy::RetSite));
+    assert_eq!(policy(PAIR, Hazards::default(), None), Some(ExitPolicy::Instant));
+    assert_eq!(policy(PAIR, unwinding(), None), Some(ExitPolicy::Instant));
+    for wanted in [ExitPolicy::Uretprobe, ExitPolicy::RetSite, ExitPolicy::EntryOnly] {
+        for code in [LOOP, PAIR] {
+            assert_eq!(policy(code, unwinding(), Some(wanted)), Some(wanted));
+        }
     }
+}
+
+/// Its call would begin after that of the function that it jumps to.
+#[test]
+fn a_brief_function_that_jumps_to_another_stays_hooked() {
+    let code = "int absent(int); int jumps(int x) { return absent(x * 5 + 1); }";
+    let policy = |hazards| Some(find(&planned("c", code, hazards, &Options::default())?, "jumps").exit.policy());
+    let Some(harmless) = policy(Hazards::default()) else { return };
+    assert_eq!(harmless, ExitPolicy::Uretprobe);
+    assert_eq!(policy(unwinding()), Some(ExitPolicy::Instant));
+}
+
+#[test]
+fn a_brief_function_is_no_instant_where_its_accesses_count() {
+    let code = "int f(int *x) { return *x + 1; } int g(int x) { return x + 1; }";
+    let options = Options { keeps_accesses: true, ..Options::default() };
+    let Some(library) = planned("c", code, unwinding(), &options) else { return };
+    let policies = ["f", "g"].map(|symbol| find(&library, symbol).exit.policy());
+    assert_eq!(policies, [ExitPolicy::RetSite, ExitPolicy::Instant]);
 }
 
 #[test]
@@ -112,10 +136,11 @@ fn a_site_serves_one_region() {
         .globl g\\n.type g,@function\\ng: push %rax\\npop %rax\\nret\\n.size g,.-g\\n\
         .globl h\\n.type h,@function\\nh: jmp g\\n.size h,.-h\\n\
         .globl nested\\n.type nested,@function\\n.set nested,1b\\n.size nested,1\");";
-    let Some(library) = planned("c", code, unwinding(), &Options::default()) else { return };
+    let options = Options { exit: Some(ExitPolicy::RetSite), ..Options::default() };
+    let Some(library) = planned("c", code, unwinding(), &options) else { return };
     assert_eq!(find(&library, "g").exit.policy(), ExitPolicy::RetSite);
     for symbol in ["h", "nested"] {
-        assert!(find(&library, symbol).is_left_at_once(), "{symbol}");
+        assert_eq!(find(&library, symbol).exit, Exit::Instant, "{symbol}");
     }
     let planned = find(&library, "f");
     assert_eq!(planned.exit.policy(), ExitPolicy::EntryOnly);
@@ -161,7 +186,7 @@ fn a_region_begins_at_its_function_wherever_its_site_is() {
     let Some(library) = planned("c", code, unwinding(), &Options::default()) else { return };
     let planned = find(&library, "f");
     assert_eq!(planned.entry, EntrySite { file_offset: planned.region.file_offset + 2, cost: SiteCost::Emulated });
-    assert_eq!(planned.exit.policy(), ExitPolicy::RetSite);
+    assert_eq!(planned.exit.policy(), ExitPolicy::Instant);
 }
 
 /// Cold fragments, exception handlers and switches as a compiler makes them.
@@ -214,7 +239,7 @@ fn a_jump_after_a_few_instructions_is_enter_and_exit() {
     let code = "int absent(int); int jumps(int x) { return absent(x * 5 + 1); }";
     let Some(library) = planned("c", code, unwinding(), &Options::default()) else { return };
     let planned = find(&library, "jumps");
-    assert!(planned.is_left_at_once(), "{planned:?}");
+    assert_eq!(planned.exit, Exit::Instant);
     assert_eq!(planned.entry.cost, SiteCost::Emulated);
     assert!(planned.entry.file_offset > planned.region.file_offset);
 }

@@ -1,16 +1,23 @@
 //! A program that works when it is told to, and how much CPU time that takes it.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::tracer::PATIENCE;
 use crate::process;
 
 /// A program that reads work from its standard input and says `done` after it.
 pub struct Subject {
     child: Child,
-    input: ChildStdin,
+    /// The process that works.
+    pid: u32,
+    /// Absent once it is to end.
+    input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     /// What makes it work once.
     work: String,
@@ -19,18 +26,38 @@ pub struct Subject {
 impl Subject {
     /// Starts it, and lets it work once to be warm. `work` ends in a line break.
     pub fn start(command: &mut Command, work: &str) -> Result<Subject> {
+        Subject::spawn(command, work, |child| Ok(child.id()))
+    }
+
+    /// Starts a tracer that starts it.
+    pub fn start_traced(tracer: &mut Command, work: &str) -> Result<Subject> {
+        Subject::spawn(tracer.stderr(Stdio::piped()), work, |tracer| only_child(tracer.id()))
+    }
+
+    fn spawn(command: &mut Command, work: &str, find: impl FnOnce(&Child) -> Result<u32>) -> Result<Subject> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
-        let input = child.stdin.take().expect("it is piped");
+        let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut subject = Subject { child, input, output, work: work.to_owned() };
+        let pid = find(&child)?;
+        let mut subject = Subject { child, pid, input, output, work: work.to_owned() };
         subject.work()?;
         Ok(subject)
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
+    }
+
+    /// Lets it end by itself, and gives what its tracer said on standard error.
+    pub fn end(mut self) -> Result<String> {
+        drop(self.input.take());
+        let mut told = String::new();
+        let mut error = self.child.stderr.take().context("failed to hear the tracer: nobody listened")?;
+        error.read_to_string(&mut told).context("failed to read what the tracer says")?;
+        self.child.wait().context("failed to wait for the tracer")?;
+        Ok(told)
     }
 
     /// From now on it is to work so.
@@ -41,7 +68,8 @@ impl Subject {
     /// Lets it work once; gives the CPU time of all its threads, in nanoseconds.
     pub fn work(&mut self) -> Result<f64> {
         let before = cpu_time(self.pid())?;
-        self.input.write_all(self.work.as_bytes()).and_then(|()| self.input.flush()).context("failed to give work")?;
+        let input = self.input.as_mut().expect("it is not to end");
+        input.write_all(self.work.as_bytes()).and_then(|()| input.flush()).context("failed to give work")?;
         let mut line = String::new();
         while line.trim() != "done" {
             line.clear();
@@ -58,6 +86,22 @@ impl Drop for Subject {
         // It may have ended by itself: then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The process that another has started.
+fn only_child(pid: u32) -> Result<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let start = Instant::now();
+    loop {
+        let children = fs::read_to_string(&path).with_context(|| format!("failed to read `{path}`"))?;
+        if let Some(child) = children.split_whitespace().next() {
+            return child.parse().with_context(|| format!("failed to understand `{path}`"));
+        }
+        if start.elapsed() > PATIENCE {
+            bail!("failed to see process {pid} start another within {PATIENCE:?}");
+        }
+        sleep(Duration::from_millis(10));
     }
 }
 

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::subject::Subject;
 use crate::process;
 
 /// Longest time to wait for a tracer to be there or to go.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is traced of a program.
 #[derive(Clone, Default)]
@@ -58,18 +59,8 @@ pub struct Attached {
 impl Tools {
     /// rtrace, recording to [`Tools::trace`].
     pub fn rtrace(&self, pid: u32, selection: &Selection) -> Result<Attached> {
-        if self.trace.exists() {
-            fs::remove_dir_all(&self.trace).context("failed to remove the trace before")?;
-        }
-        let mut command = Command::new(&self.rtrace);
-        command.args(["attach", "--no-tui", "-p", &pid.to_string(), "-o"]).arg(&self.trace);
-        for library in &selection.libraries {
-            command.args(["--lib", library]);
-        }
-        for function in &selection.functions {
-            command.args(["--func", function]);
-        }
-        command.args(["--counters", &selection.counters]);
+        let mut command = self.recording("attach", selection)?;
+        command.args(["-p", &pid.to_string()]);
         let mut attached = Attached::spawn(command.stderr(Stdio::piped()))?;
         // That it records is the first event.
         let first = self.trace.join("events/000001.parquet");
@@ -77,9 +68,36 @@ impl Tools {
         Ok(attached)
     }
 
+    /// A program of its own under rtrace, with stubs for what must be single-stepped.
+    pub fn stubs(&self, selection: &Selection, program: &Path, work: &str) -> Result<Subject> {
+        let mut command = self.recording("run", selection)?;
+        Subject::start_traced(command.arg("--stubs").arg("--").arg(program), work)
+    }
+
+    /// A recording to [`Tools::trace`], which is empty then.
+    fn recording(&self, verb: &str, selection: &Selection) -> Result<Command> {
+        if self.trace.exists() {
+            fs::remove_dir_all(&self.trace).context("failed to remove the trace before")?;
+        }
+        let mut command = Command::new(&self.rtrace);
+        command.args([verb, "--no-tui", "-o"]).arg(&self.trace);
+        for library in &selection.libraries {
+            command.args(["--lib", library]);
+        }
+        for function in &selection.functions {
+            command.args(["--func", function]);
+        }
+        command.args(["--counters", &selection.counters]);
+        Ok(command)
+    }
+
     /// What rtrace has recorded, after its end.
     pub fn recorded(&self, attached: Attached) -> Result<Recorded> {
-        let told = attached.end()?;
+        self.told(&attached.end()?)
+    }
+
+    /// What rtrace has recorded, by what it said at its end.
+    pub fn told(&self, told: &str) -> Result<Recorded> {
         let number_before = |word: &str| {
             let mut words = told.split_whitespace().zip(told.split_whitespace().skip(1));
             words

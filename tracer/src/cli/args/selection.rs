@@ -44,7 +44,7 @@ impl Selection {
 struct Exit(Option<ExitPolicy>);
 
 const EXIT: [Choice<Exit>; 4] = [
-    ("auto", "Choose for each function what cannot harm the program", Exit(None)),
+    ("auto", "Choose for each function what cannot harm the program, and of that what costs least", Exit(None)),
     (
         ExitPolicy::Uretprobe.name(),
         "Replace return addresses: cheap, but an exception through a traced function is fatal",

@@ -20,11 +20,11 @@ pub struct Slide<'a> {
     pub function: FunctionCode<'a>,
     /// Where its code is.
     pub extent: Range<u64>,
-    /// Where the site may be, the best place first; at least one.
-    pub sites: Vec<u64>,
+    /// Where the site is to be.
+    pub site: u64,
 }
 
-/// The best site of each function, by entry, to which the slide is sound.
+/// The site of each function, by entry, to which the slide is sound.
 pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, u64> {
     if slides.is_empty() {
         return HashMap::new();
@@ -89,15 +89,15 @@ impl<'a> Candidates<'a> {
 }
 
 impl Candidate<'_> {
-    /// The best site before which nothing enters.
+    /// The site, if nothing enters before it.
     fn site(&self) -> Option<u64> {
-        let Slide { function, sites, .. } = &self.slide;
+        let Slide { function, site, .. } = &self.slide;
         let entered = if self.jumps_indirectly {
             let behind = exits::jump_targets(function).ok()?.filter(|&target| target > function.entry);
             behind.min().map_or(self.entered, |target| self.entered.min(target))
         } else {
             self.entered
         };
-        sites.iter().copied().find(|&site| site < entered)
+        (*site < entered).then_some(*site)
     }
 }

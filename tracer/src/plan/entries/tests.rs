@@ -16,8 +16,6 @@ struct Case<'a> {
     other: Option<u64>,
     /// Offset of an instruction at which an exit is seen.
     exit: Option<u64>,
-    /// Offset of the function's only exit.
-    only_exit: Option<u64>,
     nop5_kills_children: bool,
     keeps_accesses: bool,
 }
@@ -36,8 +34,7 @@ impl Case<'_> {
             exits: self.exit.into_iter().map(|offset| BASE + offset).collect(),
         };
         let code = FunctionCode { text: &text, entry: BASE, size: self.body.len() as u64 };
-        let function = Function { code, only_exit: self.only_exit.map(|offset| BASE + offset) };
-        let site = entries.sites(&[function]).remove(0)?;
+        let site = entries.sites(&[code]).remove(0)?;
         Ok((site.file_offset - BASE, site.cost))
     }
 }
@@ -208,27 +205,6 @@ fn a_function_inside_an_instruction_ends_the_line() {
     let body = [0x48, 0x31, 0xc0, 0x55, 0x5d, 0xc3]; // xor rax,rax; push rbp; pop rbp; ret
     assert_eq!(Case { body: &body, ..Case::default() }.site(), Ok((3, EMULATED)));
     assert_eq!(Case { body: &body, other: Some(1), ..Case::default() }.site(), Ok((0, STEPPED)));
-}
-
-#[test]
-fn one_site_serves_a_line_that_ends_in_the_only_exit() {
-    let left =
-        |body, only_exit| Case { body, exit: Some(only_exit), only_exit: Some(only_exit), ..Case::default() }.site();
-    assert_eq!(left(&[0x31, 0xc0, 0xe9, 0, 1, 0, 0], 2), Ok((2, EMULATED))); // xor eax,eax; jmp
-    assert_eq!(left(&[0x31, 0xc0, 0xc3], 2), Ok((2, STEPPED))); // xor eax,eax; ret
-    assert_eq!(left(&[0x90, 0x31, 0xc0, 0xc3], 3), Ok((3, STEPPED))); // nop; xor eax,eax; ret
-    assert_eq!(left(&[0x31, 0xc0, 0x53, 0x5b, 0xc3], 4), Ok((2, EMULATED))); // xor eax,eax; push rbx; pop rbx; ret
-    assert_eq!(left(&[0x48, 0x83, 0xec, 0x08, 0xc3], 4), Ok((0, STEPPED))); // sub rsp,8; ret
-    assert_eq!(left(&[0xff, 0xcf, 0x75, 0xfc, 0xc3], 4), Ok((2, EMULATED))); // dec edi; jne 0; ret
-}
-
-#[test]
-fn what_enters_the_line_rules_out_the_exit_and_not_what_stands_before() {
-    // xor eax,eax; nop; inc eax; ret; and a jump to the increment
-    let body = [0x31, 0xc0, 0x90, 0xff, 0xc0, 0xc3];
-    let case = Case { body: &body, exit: Some(5), only_exit: Some(5), ..Case::default() };
-    assert_eq!(case.site(), Ok((5, STEPPED)));
-    assert_eq!(Case { behind: &[0xeb, 0xfb], ..case }.site(), Ok((2, EMULATED))); // jmp 3
 }
 
 #[test]

@@ -6,12 +6,40 @@ use super::*;
 /// The exits of the function that is all of `code`, relative to its start, with conditions;
 /// `others` are the offsets of further functions.
 fn exits(code: &[u8], others: &[u64]) -> Result<Vec<(u64, Option<u8>)>, Unprovable> {
+    Ok(found(code, others)?.leaves.into_iter().map(|leave| (leave.address - BASE, leave.condition)).collect())
+}
+
+fn found(code: &[u8], others: &[u64]) -> Result<Exits, Unprovable> {
     let size = others.iter().copied().min().unwrap_or(code.len() as u64);
     let image = image(code);
     let entries = others.iter().map(|offset| BASE + offset).chain([BASE]).collect();
     let text = Text::new(&image, entries);
-    let leaves = find(&FunctionCode { text: &text, entry: BASE, size })?;
-    Ok(leaves.into_iter().map(|leave| (leave.address - BASE, leave.condition)).collect())
+    find(&FunctionCode { text: &text, entry: BASE, size })
+}
+
+#[test]
+fn what_runs_through_once_and_waits_for_nothing_is_brief() {
+    let is_brief = |code: &[u8]| found(code, &[]).map(|exits| exits.is_brief);
+    let many = |count: usize| [&[0x90].repeat(count)[..], &[0xc3]].concat();
+    assert_eq!(is_brief(&many(31)), Ok(true));
+    assert_eq!(is_brief(&many(32)), Ok(false));
+    assert_eq!(is_brief(&[0x85, 0xff, 0x74, 0x02, 0xff, 0xc0, 0xc3]), Ok(true)); // test edi,edi; je 6; inc eax; ret
+    assert_eq!(is_brief(&[0x90, 0xff, 0xcf, 0x75, 0xfc, 0xc3]), Ok(false)); // nop; 1: dec edi; jne 1; ret
+    assert_eq!(is_brief(&[0xff, 0xd0, 0xc3]), Ok(false)); // call rax; ret
+    assert_eq!(is_brief(&[0x0f, 0x05, 0xc3]), Ok(false)); // syscall; ret
+    assert_eq!(is_brief(&[0xf3, 0xaa, 0xc3]), Ok(false)); // rep stosb; ret
+    assert_eq!(is_brief(&[0xf0, 0xff, 0x07, 0xc3]), Ok(false)); // lock inc dword [rdi]; ret
+    assert_eq!(is_brief(&[0x87, 0x07, 0xc3]), Ok(false)); // xchg [rdi],eax; ret
+    assert_eq!(is_brief(&[0x0f, 0xa2, 0xc3]), Ok(false)); // cpuid; ret
+    assert_eq!(is_brief(&[0x0f, 0x0b]), Ok(false)); // ud2: it never returns
+}
+
+#[test]
+fn what_a_brief_function_does_is_told() {
+    let tell = |code: &[u8]| found(code, &[]).map(|exits| (exits.returns, exits.accesses_memory));
+    assert_eq!(tell(&[0x31, 0xc0, 0xc3]), Ok((true, false))); // xor eax,eax; ret
+    assert_eq!(tell(&[0x53, 0x5b, 0xc3]), Ok((true, false))); // push rbx; pop rbx; ret
+    assert_eq!(tell(&[0x8b, 0x07, 0xff, 0xe0]), Ok((false, true))); // mov eax,[rdi]; jmp rax
 }
 
 #[test]
@@ -157,5 +185,5 @@ fn effort_is_bounded_by_the_size_of_the_code() {
     let results: Vec<_> =
         (0..255).map(|offset| find(&FunctionCode { text: &text, entry: BASE + offset, size: 256 - offset })).collect();
     assert!(results[0].is_ok());
-    assert_eq!(results[254], Err(Unprovable::TooMuch));
+    assert!(matches!(results[254], Err(Unprovable::TooMuch)));
 }
