@@ -46,9 +46,11 @@ pub fn arrange(app: &mut App, state: &State) {
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let theme = app.theme;
     let with = |exit: ExitPolicy| state.functions().filter(|function| function.exit == exit).count();
-    let policies = ExitPolicy::ALL.map(|exit| format!("{} {}", with(exit), exit.name()));
-    let probed = state.functions().count();
-    let summary = format!("{probed} probed: {}; {} refused", policies.join(", "), state.log.refused);
+    let policies = ExitPolicy::ALL.into_iter().map(|exit| (with(exit), exit.name())).filter(|&(count, _)| count > 0);
+    let policies: Vec<String> = policies.map(|(count, name)| format!("{count} {name}")).collect();
+    let probed = [format!("{} probed", state.functions().count()), policies.join(", ")];
+    let probed = probed.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(": ");
+    let summary = format!("{probed}; {} refused", state.log.refused);
     canvas.put(area.x, area.y, area.width, &summary, theme.accent());
     let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     app.targets.rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
@@ -101,5 +103,6 @@ fn seen(exit: ExitPolicy) -> &'static str {
         ExitPolicy::Uretprobe => "its return is hooked",
         ExitPolicy::RetSite => "each instruction that leaves it is probed",
         ExitPolicy::EntryOnly => "only its enter is seen",
+        ExitPolicy::Instant => "a few instructions without a call, so its enter is its exit",
     }
 }

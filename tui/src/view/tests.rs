@@ -214,7 +214,7 @@ fn the_plan() {
     assert_eq!(
         view("6", 10),
         [
-            " 4 probed: 4 uretprobe, 0 ret-site, 0 entry-only; 1 refused",
+            " 4 probed: 4 uretprobe; 1 refused",
             " exit          bytes     calls  function",
             " refused                        fftw_tiny",
             " uretprobe        64        99  fftw_execute",
