@@ -78,4 +78,13 @@ impl Programs {
             .map_err(Error::kernel("read counted calls"))?;
         entries.map(|(key, calls)| Ok(Counted { key: wire::decode(&key)?, calls: wire::decode(&calls)? })).collect()
     }
+
+    /// Frees what was counted under these keys, whose threads have ended.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn forget_counted<'a>(&self, mut keys: impl Iterator<Item = &'a CountedKey>) -> Result<(), Error> {
+        let map = &self.skel.maps.counted_calls;
+        keys.try_for_each(|key| map.delete(bytes_of(key))).map_err(Error::kernel("forget counted calls"))
+    }
 }

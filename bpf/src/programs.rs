@@ -275,7 +275,7 @@ impl Programs {
     }
 
     /// Whether readings of the counter at this index are estimates, as far as is known now: it did
-    /// not count all the time, because the hardware was shared.
+    /// not count all the time, because the hardware was shared or a switch of threads was not told.
     pub fn is_estimated(&self, counter: usize) -> bool {
         self.shared.estimates.get(counter).is_some_and(|count| count.load(Ordering::Relaxed) > 0)
     }

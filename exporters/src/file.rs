@@ -7,13 +7,17 @@ use std::fs::File;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::page::PageReader as _;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnPath;
 
 use crate::Error;
@@ -26,6 +30,17 @@ pub(crate) const ROW_GROUP: usize = 128 * 1024;
 /// Most rows of one row group that are read: other tools may have merged segments, but memory is
 /// bounded by it.
 const LARGEST_ROW_GROUP: usize = 16 * ROW_GROUP;
+
+/// A column has at most so many values for each row, and in a small row group for each of [`ROW_GROUP`]
+/// rows: a histogram has fewer. A few bytes may stand for any number of equal ones.
+const MOST_VALUES: usize = 64;
+
+/// Bytes that the columns of the row groups read at once may take: a text that is stored once may be
+/// the value of every row.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Rows that are taken out of the columns at a time.
+const BATCH: usize = ROW_GROUP / 32;
 
 /// A Parquet file of `T`s under its temporary name.
 pub(crate) struct Encoder<T> {
@@ -92,6 +107,7 @@ fn properties(schema: &Schema) -> WriterProperties {
 /// breaks it, so each use of it is guarded.
 pub(crate) struct Decoder<'a, T> {
     path: &'a Path,
+    file: Arc<File>,
     reader: ParquetRecordBatchReaderBuilder<File>,
     row: PhantomData<fn() -> T>,
 }
@@ -103,6 +119,7 @@ impl<'a, T: Row> Decoder<'a, T> {
     /// It cannot be read, or has a row group too large to be read at once.
     pub(crate) fn open(path: &'a Path) -> Result<Decoder<'a, T>, Error> {
         let file = File::open(path).map_err(Error::io("open", path))?;
+        let pages = Arc::new(file.try_clone().map_err(Error::io("open", path))?);
         // The types as Parquet has them, whatever the writer thought they were in memory.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let reader = guarded(path, || {
@@ -115,7 +132,7 @@ impl<'a, T: Row> Decoder<'a, T> {
                 return Err(Error::Content { path: path.to_owned(), problem });
             }
         }
-        Ok(Decoder { path, reader, row: PhantomData })
+        Ok(Decoder { path, file: pages, reader, row: PhantomData })
     }
 
     /// Number of row groups.
@@ -135,13 +152,21 @@ impl<'a, T: Row> Decoder<'a, T> {
 
     /// The rows of the given row groups, and of each row in turn the values of further columns.
     pub(crate) fn read_further(self, row_groups: Vec<usize>, further: &[String]) -> Result<(Vec<T>, Vec<u64>), Error> {
-        let Decoder { path, reader, .. } = self;
+        let Decoder { path, file, reader, .. } = self;
         guarded(path, || {
             let fail = |source| Error::parquet("read", path)(source);
-            let batches = reader.with_row_groups(row_groups).with_batch_size(ROW_GROUP).build().map_err(fail)?;
-            let (mut rows, mut values) = (Vec::new(), Vec::new());
+            for &index in &row_groups {
+                check_values(path, &file, reader.metadata(), index)?;
+            }
+            let batches = reader.with_row_groups(row_groups).with_batch_size(BATCH).build().map_err(fail)?;
+            let (mut rows, mut values, mut bytes) = (Vec::new(), Vec::new(), 0);
             for batch in batches {
                 let batch: RecordBatch = batch.map_err(|error| fail(error.into()))?;
+                bytes += batch.get_array_memory_size();
+                if bytes > MOST_BYTES {
+                    let problem = format!("its rows take more than {} MiB of memory", MOST_BYTES >> 20);
+                    return Err(Error::Content { path: path.to_owned(), problem });
+                }
                 let content = |error: ColumnError| Error::Content { path: path.to_owned(), problem: error.to_string() };
                 let columns = Columns(&batch);
                 rows.extend(T::decode(&columns).map_err(content)?);
@@ -158,6 +183,27 @@ impl<'a, T: Row> Decoder<'a, T> {
     }
 }
 
+/// Refuses a row group in which a column has far more values than rows, as its pages tell.
+fn check_values(path: &Path, file: &Arc<File>, metadata: &ParquetMetaData, index: usize) -> Result<(), Error> {
+    let fail = |source| Error::parquet("read", path)(source);
+    let group = metadata.row_group(index);
+    let rows = usize::try_from(group.num_rows()).unwrap_or_default();
+    for column in group.columns() {
+        let mut pages = SerializedPageReader::new(Arc::clone(file), column, rows, None).map_err(fail)?;
+        let mut values = 0_usize;
+        while let Some(page) = pages.peek_next_page().map_err(fail)? {
+            values = values.saturating_add(page.num_levels.unwrap_or_default());
+            pages.skip_next_page().map_err(fail)?;
+        }
+        if values > MOST_VALUES * rows.max(ROW_GROUP) {
+            let column = column.column_path().string();
+            let problem = format!("column `{column}` of row group {index} has {values} values in {rows} rows");
+            return Err(Error::Content { path: path.to_owned(), problem });
+        }
+    }
+    Ok(())
+}
+
 /// Runs `read`; a panic in it is an error.
 ///
 /// What `read` borrows is not used again after a panic: it owns the file and its buffers.
@@ -170,7 +216,28 @@ fn guarded<R>(path: &Path, read: impl FnOnce() -> Result<R, Error>) -> Result<R,
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use arrow_array::builder::{Int64Builder, ListBuilder};
+    use rtrace_model::PathProfile;
+
     use super::*;
+
+    /// A few kilobytes, which would be 72 megabytes of zeros.
+    #[test]
+    fn a_list_of_millions_in_one_row_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        let mut lists = ListBuilder::new(Int64Builder::new());
+        lists.values().append_value_n(0, 9_000_000);
+        lists.append(true);
+        let list: ArrayRef = Arc::new(lists.finish());
+        let batch = RecordBatch::try_from_iter([("histogram", list)]).unwrap();
+        let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let error = Decoder::<PathProfile>::open(&path).unwrap().read_all().unwrap_err().to_string();
+        let cause = "column `histogram.list.item` of row group 0 has 9000000 values in 1 rows";
+        assert!(error.ends_with(cause), "{error}");
+    }
 
     #[test]
     fn a_panic_of_the_library_is_an_error() {

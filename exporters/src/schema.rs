@@ -14,7 +14,8 @@ mod sample;
 
 use arrow_array::RecordBatch;
 
-pub(crate) use column::{ColumnError, Columns, with_further};
+pub(crate) use call::measured;
+pub(crate) use column::{ColumnError, Columns, with_columns, with_further};
 pub(crate) use metric::call_columns;
 
 /// Version of the trace directory. It changes when a column or file changes its meaning or goes

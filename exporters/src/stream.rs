@@ -12,11 +12,9 @@ use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, Schema};
-use rtrace_model::{
-    Batch, Call, Definition, Header, LibraryId, Location, LocationId, Metric, MetricId, Reading, RegionId,
-};
+use rtrace_model::{Batch, Call, Definition, Header, LibraryId, Location, LocationId, Metric, MetricId, RegionId};
 
-use crate::schema::{Row, call_columns, column, with_further};
+use crate::schema::{call_columns, column, measured, with_columns};
 
 /// Makes batches of the stream from calls.
 pub(crate) struct Encoder {
@@ -69,34 +67,25 @@ impl Encoder {
     /// The calls with all that is known of them. Metrics must be defined before the first batch, as
     /// all batches of a stream have the same columns.
     pub(crate) fn batch(&mut self, batch: &Batch) -> RecordBatch {
-        let names = call_columns(self.metrics.values());
-        let readings = |place: usize| {
-            let value = |reading: Reading| if place.is_multiple_of(2) { reading.inclusive } else { reading.child };
-            let of = |call| batch.readings(call).get(place / 2).copied().unwrap_or_default();
-            column::int64((0..batch.len()).map(|call| value(of(call))))
-        };
-        let columns = with_further(&self.columns(batch), &names, (0..names.len()).map(readings).collect());
+        let calls = measured(batch, &call_columns(self.metrics.values()));
+        let columns = with_columns(&calls, self.names_of(batch));
         let schema = Schema::clone(&columns.schema()).with_metadata(self.metadata.clone());
         columns.with_schema(Arc::new(schema)).expect("only what is said about the stream differs")
     }
 
-    fn columns(&mut self, calls: &[Call]) -> RecordBatch {
-        let stored = Call::encode(calls.iter());
+    /// What the ids in the columns of calls stand for.
+    fn names_of(&mut self, calls: &[Call]) -> [(&'static str, ArrayRef, bool); 5] {
         let location = |call: &Call| self.locations.get(&call.location);
         let library = |call: &Call| self.library_of.get(&call.region).copied();
         let pid = column::int32(calls.iter().map(|call| location(call).map_or(0, |location| location.pid)));
         let tid = column::int32(calls.iter().map(|call| location(call).map_or(0, |location| location.tid)));
-        let named = [
+        [
             ("function", self.functions.column(calls.iter().map(|call| Some(call.region))), true),
             ("library", self.libraries.column(calls.iter().map(library)), true),
             ("pid", pid, false),
             ("tid", tid, false),
             ("thread", self.threads.column(calls.iter().map(|call| Some(call.location))), true),
-        ];
-        let fields = stored.schema();
-        let stored = fields.fields().iter().zip(stored.columns());
-        let stored = stored.map(|(field, values)| (field.name().as_str(), Arc::clone(values), false));
-        RecordBatch::try_from_iter_with_nullable(stored.chain(named)).expect("all columns come from the same calls")
+        ]
     }
 }
 
@@ -172,7 +161,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_ipc::reader::StreamReader;
-    use rtrace_model::{Base, Ending, ExitPolicy, Library, Region, Scope, Span, Timestamp};
+    use rtrace_model::{Base, Ending, ExitPolicy, Library, Reading, Region, Scope, Span, Timestamp};
 
     use super::*;
 

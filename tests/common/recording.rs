@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Ending, LocationId, Reading, Region, RegionId, Summary};
+use rtrace_model::{Call, Ending, EventKind, LocationId, Reading, Region, RegionId, Summary};
 
 use super::tree::{Forest, Node};
 use super::truth::{Thread, Trees};
@@ -15,6 +15,7 @@ pub struct Recording {
     calls: BTreeMap<LocationId, Vec<Call>>,
     names: HashMap<RegionId, String>,
     readings: HashMap<(LocationId, u64), Vec<Reading>>,
+    events: Vec<EventKind>,
 }
 
 impl Recording {
@@ -31,7 +32,9 @@ impl Recording {
             }
         }
         let names = names(trace.regions());
-        let mut recording = Recording { trace, calls, names, readings };
+        let events = trace.events().flat_map(|batch| batch.unwrap_or_else(|error| panic!("{error}")));
+        let events = events.map(|event| event.kind).collect();
+        let mut recording = Recording { trace, calls, names, readings, events };
         recording.calls.values_mut().for_each(|calls| calls.sort_unstable_by_key(|call| call.id));
         recording.check_totals();
         recording.calls.values().for_each(|calls| check_thread(calls));
@@ -42,6 +45,11 @@ impl Recording {
     /// What was known at its end.
     pub fn summary(&self) -> &Summary {
         self.trace.summary().expect("the recording ended cleanly")
+    }
+
+    /// What happened beside the calls.
+    pub fn events(&self) -> &[EventKind] {
+        &self.events
     }
 
     /// The regions.

@@ -252,7 +252,7 @@ def json_lines(path):
 
 @reader("arrow")
 def arrow(path):
-    counted = lambda row: (row[counter["name"]] for counter in COUNTERS)
+    counted = lambda row: (row[counter["column"]] for counter in COUNTERS)
     with pyarrow.ipc.open_stream(path) as stream:
         same(columns(stream.read_all().to_pylist(), counted), expected_columns())
     same(columns(polars.read_ipc_stream(path).iter_rows(named=True), counted), expected_columns())

@@ -6,7 +6,8 @@
 //
 // Prints "ready PID", waits for a line, then works for so long. Each loop begins anew after PASSES
 // passes. Every quarter of a second it prints "rate MS NS", the CPU time of a pass of all loops then,
-// and at the end "truth NAME CALLS" for each function.
+// and at the end "truth NAME CALLS" for each function, and as "truth share" the percentage of the time
+// for which a thread ran, on average.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -119,5 +120,6 @@ int main(int argc, char **argv)
 		calls += counters[i].calls;
 	}
 	printf("truth hot %ld\ntruth rare %ld\ntruth rare_inner %ld\n", calls, rares, 2 * rares);
+	printf("truth share %ld\n", 100 * now(CLOCK_PROCESS_CPUTIME_ID) / threads / (now(CLOCK_MONOTONIC) - begin));
 	return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -71,6 +72,9 @@ static void environment(void)
 {
 	for (char **variable = environ; *variable; variable++)
 		dprintf(STDOUT_FILENO, "%s\n", *variable);
+	for (int descriptor = 0; descriptor < 1024; descriptor++)
+		if (fcntl(descriptor, F_GETFD) >= 0)
+			dprintf(STDOUT_FILENO, "descriptor %d\n", descriptor);
 	step(1);
 	truth("step");
 }

@@ -5,7 +5,6 @@
 
 mod args;
 mod attach;
-mod beside;
 mod clean;
 mod completions;
 mod counters;
@@ -21,6 +20,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod trace_host;
 mod tui;
 
 use std::io::Write;

@@ -6,11 +6,19 @@
 
 use std::ffi::{CString, OsString, c_char};
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
+
+/// What a command gets from us.
+pub struct Given<'a> {
+    /// Its environment, in this order.
+    pub environment: Vec<CString>,
+    /// A descriptor that it inherits, though it is closed on exec.
+    pub descriptor: BorrowedFd<'a>,
+}
 
 /// A child process that waits for [`release`](Waiting::release).
 pub struct Waiting {
@@ -20,18 +28,19 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Makes the child process; it executes the command in `environment`, by default in our own.
+    /// Makes the child process, which executes the command with what is `given`, by default with what
+    /// we have.
     ///
     /// # Errors
     /// The system refuses a process or a pipe.
-    pub fn spawn(words: &[OsString], environment: Option<&[CString]>) -> io::Result<Waiting> {
+    pub fn spawn(words: &[OsString], given: Option<Given<'_>>) -> io::Result<Waiting> {
         let (mut tell, told) = pipe()?;
         let (wait, go) = pipe()?;
         let mut command = Command::new(words.first().map(OsString::as_os_str).unwrap_or_default());
         command.args(words.iter().skip(1));
         hold_before_exec(&mut command, told, wait, go.as_raw_fd());
-        if let Some(environment) = environment {
-            execute_in(&mut command, words, environment)?;
+        if let Some(given) = given {
+            execute_with(&mut command, words, given)?;
         }
         // `Command::spawn` returns only once the command is executed.
         let spawning = std::thread::spawn(move || command.spawn());
@@ -75,16 +84,22 @@ fn hold_before_exec(command: &mut Command, mut told: PipeWriter, mut wait: PipeR
 }
 
 /// Executes the command itself, since `Command` would sort the variables by name.
-fn execute_in(command: &mut Command, words: &[OsString], environment: &[CString]) -> io::Result<()> {
+fn execute_with(command: &mut Command, words: &[OsString], given: Given<'_>) -> io::Result<()> {
     let words: Vec<CString> = words.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
-    let (words, environment) = (Strings::of(words), Strings::of(environment.to_vec()));
+    let (words, environment) = (Strings::of(words), Strings::of(given.environment));
+    let descriptor = given.descriptor.as_raw_fd();
     let execute = move || {
         let words = words.pointers();
-        // SAFETY: both lists end in null and hold strings that live as long as the closure.
-        unsafe { libc::execvpe(*words, words, environment.pointers()) };
+        // SAFETY: changes the child's descriptor alone; both lists end in null and hold strings that
+        // live as long as the closure.
+        unsafe {
+            if libc::fcntl(descriptor, libc::F_SETFD, 0) == 0 {
+                libc::execvpe(*words, words, environment.pointers());
+            }
+        }
         Err(io::Error::last_os_error())
     };
-    // SAFETY: between fork and exec the closure makes a system call on memory that is ready.
+    // SAFETY: between fork and exec the closure makes system calls on memory that is ready.
     unsafe { command.pre_exec(execute) };
     Ok(())
 }
@@ -120,6 +135,8 @@ pub fn shell_status(status: ExitStatus) -> u8 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::os::fd::AsFd as _;
 
     use super::*;
 
@@ -165,19 +182,25 @@ mod tests {
     fn a_command_that_does_not_exist_is_an_error() {
         let waiting = Waiting::spawn(&words(&["/no/such/command"]), None).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
-        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(&[])).unwrap();
+        let (reader, _writer) = pipe().unwrap();
+        let given = Given { environment: Vec::new(), descriptor: reader.as_fd() };
+        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(given)).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
-    fn an_environment_is_that_of_the_command_alone_in_its_order() {
+    fn an_environment_and_a_descriptor_are_given_to_the_command_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("environment");
         let script = format!("tr '\\0' ' ' </proc/self/environ >{}", file.display());
-        let environment = [c"B=2".to_owned(), c"PATH=/usr/bin:/bin".to_owned(), c"A=1".to_owned()];
-        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(&environment)).unwrap();
+        let environment = vec![c"B=2".to_owned(), c"PATH=/usr/bin:/bin".to_owned(), c"A=1".to_owned()];
+        let descriptor = std::fs::File::open("/").unwrap();
+        let script = format!("{script}; readlink /proc/self/fd/{} >>{}", descriptor.as_raw_fd(), file.display());
+        let given = Given { environment, descriptor: descriptor.as_fd() };
+        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(given)).unwrap();
+        assert!(rustix::io::fcntl_getfd(&descriptor).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         assert!(waiting.release().unwrap().wait().unwrap().success());
         let told = std::fs::read_to_string(file).unwrap();
-        assert!(told.starts_with("B=2 PATH=/usr/bin:/bin A=1"), "{told}");
+        assert!(told.starts_with("B=2 PATH=/usr/bin:/bin A=1") && told.ends_with("/\n"), "{told}");
     }
 }

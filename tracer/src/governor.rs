@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rtrace_bpf::{Error, Probes, Programs, Role, Scope, Site};
+use rtrace_bpf::{Counted, Error, Probes, Programs, Role, Scope, Site};
 use rtrace_model::{CallCost, Estimate, Level, Percent, Region, RegionId, Timestamp};
 
 use self::controller::{Controller, Observed};
@@ -144,8 +144,6 @@ pub struct Governor<'a> {
     estimator: Estimator,
     regions: BTreeMap<RegionId, Governed>,
     fixed: BTreeMap<RegionId, Fixed>,
-    /// Threads that are known to have ended.
-    ended: HashSet<u32>,
     meter: CpuMeter,
     /// CPU seconds per second, and the cost of tracing in these.
     cpu: f64,
@@ -165,7 +163,6 @@ impl<'a> Governor<'a> {
             estimator: Estimator::default(),
             regions: BTreeMap::new(),
             fixed: BTreeMap::new(),
-            ended: HashSet::new(),
             meter: CpuMeter::default(),
             cpu: 0.0,
             begin: now,
@@ -315,7 +312,8 @@ impl<'a> Governor<'a> {
         }
         let time = host::now();
         // The calls that run now may end in sight, and the others give a first window.
-        thread::sleep(WINDOW);
+        let ids: Vec<RegionId> = lowered.iter().map(|&(id, _)| id).collect();
+        self.wait_while(|counted, estimator| estimator.misses(counted, window.number, &ids))?;
         let mut gone = Vec::new();
         window.to = host::now().0;
         for &(id, to) in &lowered {
@@ -332,6 +330,9 @@ impl<'a> Governor<'a> {
         detach(gone);
         self.take_in(window, |id| lowered.contains(&(id, Level::Off)))?;
         for (id, to) in lowered {
+            if to == Level::Off {
+                self.estimator.is_off(id, window.to);
+            }
             self.set_level(id, to, time);
         }
         Ok(())
@@ -425,12 +426,16 @@ impl<'a> Governor<'a> {
 
     /// Waits until a window has shown what it can.
     fn wait(&self, window: u32, is_of_window: impl Fn(RegionId) -> bool) -> Result<(), Error> {
+        self.wait_while(|counted, estimator| estimator.waits_for(counted, window, &is_of_window))
+    }
+
+    /// Waits as long as a window is, and on while what was counted is not enough.
+    fn wait_while(&self, is_too_little: impl Fn(&[Counted], &Estimator) -> bool) -> Result<(), Error> {
         let begin = Instant::now();
         loop {
             thread::sleep(WINDOW);
             let counted = self.given.programs.counted_calls()?;
-            let is_enough = !self.estimator.waits_for(&counted, window, &is_of_window);
-            if is_enough || begin.elapsed() >= LONGEST_WINDOW {
+            if !is_too_little(&counted, &self.estimator) || begin.elapsed() >= LONGEST_WINDOW {
                 return Ok(());
             }
         }
@@ -438,18 +443,17 @@ impl<'a> Governor<'a> {
 
     /// Takes in what was counted until the end of a window of some regions.
     fn take_in(&mut self, window: Window, is_of_window: impl Fn(RegionId) -> bool) -> Result<(), Error> {
-        let programs = self.given.programs;
-        let counted = programs.counted_calls()?;
+        // In this order, so that of a thread that has ended all is counted.
         let ended = std::mem::take(&mut self.living().ended);
-        for thread in ended {
-            self.estimator.end(&thread);
-            self.ended.insert(thread.location.0);
-        }
-        let running: Vec<_> =
-            counted.iter().filter(|place| !self.ended.contains(&place.key.location)).copied().collect();
+        let counted = self.given.programs.counted_calls()?;
+        self.estimator.count(&counted);
+        let gone: HashSet<u32> = ended.iter().map(|thread| thread.location.0).collect();
+        let (past, running): (Vec<_>, Vec<_>) =
+            counted.into_iter().partition(|place| gone.contains(&place.key.location));
+        ended.iter().for_each(|thread| self.estimator.end(thread));
+        self.given.programs.forget_counted(past.iter().map(|place| &place.key))?;
         let cost_of = |id| self.regions.get(&id).filter(|_| is_of_window(id)).map(|region| region.count);
         self.estimator.add(&running, window, cost_of);
-        self.estimator.count(&counted);
         Ok(())
     }
 

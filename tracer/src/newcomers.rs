@@ -46,7 +46,7 @@ pub struct Newcomers {
 
 impl Newcomers {
     /// Whatever the patterns name and `plan` does not have yet; `tells_mappings`: all that is mapped
-    /// executable is [told](Watch::mapped), too.
+    /// executable is [told](Lookout::mapped), too.
     pub fn beyond(plan: &Plan, patterns: &[String], options: plan::Options, tells_mappings: bool) -> Newcomers {
         let regions: usize = plan.libraries.iter().map(|library| library.regions.len()).sum();
         Newcomers {
@@ -59,18 +59,18 @@ impl Newcomers {
         }
     }
 
-    /// Looks until the watch is dropped.
+    /// Looks until the lookout is dropped.
     ///
     /// # Errors
     /// The kernel does not tell us of mappings.
-    pub fn watch<'scope>(self, scope: &'scope Scope<'scope, '_>, pids: &[u32]) -> io::Result<Watch> {
+    pub fn look_out<'scope>(self, scope: &'scope Scope<'scope, '_>, pids: &[u32]) -> io::Result<Lookout> {
         let mappings = Mappings::open(&rtrace_bpf::online_cpus().map_err(io::Error::other)?)?;
         let (found, receiver) = unbounded();
         let (processes, changes) = unbounded();
         let (mapping, mapped) = unbounded();
         let pids = pids.to_vec();
         scope.spawn(move || self.look_until_closed(pids, mappings, &changes, &found, &mapping));
-        Ok(Watch { found: receiver, mapped, processes })
+        Ok(Lookout { found: receiver, mapped, processes })
     }
 
     fn look_until_closed(
@@ -142,13 +142,13 @@ impl Newcomers {
 }
 
 /// The recorder's end of the thread that looks.
-pub struct Watch {
+pub struct Lookout {
     found: Receiver<Newcomer>,
     mapped: Receiver<(u32, Timestamp)>,
     processes: Sender<Vec<u32>>,
 }
 
-impl Watch {
+impl Lookout {
     /// What was found since the last call.
     pub fn found(&self) -> impl Iterator<Item = Newcomer> {
         self.found.try_iter()

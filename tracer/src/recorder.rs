@@ -26,9 +26,10 @@ use crate::calibration::Calibration;
 use crate::counters::Counters;
 use crate::governor::{Given, Governor, Left};
 use crate::host;
-use crate::newcomers::{Newcomer, Newcomers, Watch};
+use crate::newcomers::{Lookout, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Pattern, Plan};
+use crate::privilege;
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Source};
@@ -106,7 +107,8 @@ pub struct Beside {
 /// `armed` is called once calls are being recorded.
 ///
 /// # Errors
-/// The kernel refuses programs or probes, or a sink fails; probes are gone in any case.
+/// The kernel refuses programs or probes, a process named has ended before it was to be recorded, or a
+/// sink fails; probes are gone in any case.
 pub fn record(
     plan: &Plan,
     options: &Options<'_>,
@@ -146,6 +148,7 @@ pub fn record(
     let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
     recording.costs = calibration.finish();
+    recording.all_run()?;
     let (calibration, budget) = (recording.costs.clone(), options.budget);
     pipeline.begin(Header { calibration: calibration.clone(), budget, ..host::header(options.mechanism.name()) });
     metrics.extend(recording.governing.map(Governing::metric));
@@ -159,9 +162,9 @@ pub fn record(
         Governor::new(Given { programs, scope, costs, budget, inbox, outbox, living })
     });
     let drained = std::thread::scope(|scope| {
-        let watch = newcomers.watch(scope, options.subject.pids()).context("failed to watch for new libraries")?;
+        let lookout = newcomers.look_out(scope, options.subject.pids()).context("failed to watch for new libraries")?;
         let govern = |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)));
-        recording.read_until_stopped(&pipeline, &watch, govern, &mut samplers, stop, armed)
+        recording.read_until_stopped(&pipeline, &lookout, govern, &mut samplers, stop, armed)
     });
     std::mem::take(&mut recording.attachments).into_iter().for_each(Attachment::detach);
 
@@ -193,6 +196,25 @@ impl<'a> Recording<'a> {
             Subject::Command(pid) => self.programs.trace_from_exec(pid)?,
         }
         Ok(())
+    }
+
+    /// A process that had ended before the kernel side knew of it is never told to have ended, and
+    /// its files may be out of reach.
+    fn all_run(&self) -> Result<(), privilege::Error> {
+        self.named().iter().try_for_each(|&pid| privilege::check_process(pid))
+    }
+
+    fn any_runs(&self) -> Result<(), privilege::Error> {
+        let mut checks = self.named().iter().map(|&pid| privilege::check_process(pid));
+        checks.find(Result::is_ok).unwrap_or_else(|| self.all_run())
+    }
+
+    /// The processes that ran before the recording.
+    fn named(&self) -> &'a [u32] {
+        match self.options.subject {
+            Subject::Processes(pids) => pids,
+            Subject::Command(_) => &[],
+        }
     }
 
     fn scope(&self) -> Scope<'a> {
@@ -247,7 +269,7 @@ impl<'a> Recording<'a> {
     fn read_until_stopped<'scope>(
         &mut self,
         pipeline: &Pipeline,
-        watch: &Watch,
+        lookout: &Lookout,
         govern: impl FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
         samplers: &mut Samplers,
         stop: &AtomicBool,
@@ -258,6 +280,7 @@ impl<'a> Recording<'a> {
         let mut source = Source::new(self.programs, &counters.metrics, watches, profile.is_some(), pipeline, pids)?;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
         let held = self.begin_watching(&mut watching)?;
+        self.any_runs()?;
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {
@@ -266,7 +289,7 @@ impl<'a> Recording<'a> {
         });
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
-        let read = self.read(pipeline, &mut source, watch, &mut watching, samplers, &|| {
+        let read = self.read(pipeline, &mut source, lookout, &mut watching, samplers, &|| {
             released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
         });
         is_over.store(true, Ordering::Relaxed);
@@ -304,7 +327,7 @@ impl<'a> Recording<'a> {
         &mut self,
         pipeline: &Pipeline,
         source: &mut Source<'_>,
-        watch: &Watch,
+        lookout: &Lookout,
         watching: &mut Watching<'_>,
         samplers: &mut Samplers,
         is_over: &dyn Fn() -> bool,
@@ -318,12 +341,12 @@ impl<'a> Recording<'a> {
             source.pass()?;
             listen(pipeline, samplers);
             if source.has_other_processes() {
-                watch.set_processes(source.living());
+                lookout.set_processes(source.living());
             }
-            for newcomer in watch.found() {
+            for newcomer in lookout.found() {
                 self.join(pipeline, &newcomer)?;
             }
-            follow(pipeline, watching, source.changes(), watch.mapped());
+            follow(pipeline, watching, source.changes(), lookout.mapped());
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 pipeline.samples(samplers.sample(&source.living()));
@@ -355,7 +378,10 @@ impl<'a> Recording<'a> {
     fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
         match self.options.subject {
             Subject::Processes(pids) if watching.is_wanted() => watching.begin(pids).map(|()| None),
-            Subject::Command(pid) if watching.is_wanted() => Held::take(pid).map(Some).map_err(watch::Error::Hold),
+            Subject::Command(pid) if watching.is_wanted() => {
+                let audit = self.options.stubs.map(Stubs::identity).transpose();
+                audit.and_then(|audit| Held::take(pid, audit)).map(Some).map_err(watch::Error::Hold)
+            }
             _ => Ok(None),
         }
     }

@@ -6,30 +6,34 @@
 //! dynamic linker takes no audit library, or which calls by other ways, pays the full price and is on
 //! record all the same.
 //!
-//! The file is a real one while it is used, since probes sit in files. It lies in a folder of its own
-//! that every user can read, and goes with it.
+//! Probes sit in files, so the library is one, but without a name: it lies in memory, and goes with
+//! the last process that has it, however rtrace ends. The command inherits its descriptor, by which the
+//! dynamic linker finds it, and which it closes before anything of the program is loaded.
 
 mod audit;
 mod elf;
 mod program;
 
-use std::ffi::{CString, OsStr, OsString};
-use std::fs::{self, File, Permissions};
-use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
 use rtrace_model::RegionId;
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use self::elf::Library;
+use self::elf::{Library, State};
 pub use self::program::{Obstacle, check};
 use crate::plan::{Plan, PlannedRegion};
 
 /// The variable that names audit libraries.
 const VARIABLE: &str = "LD_AUDIT";
-const FILE_NAME: &str = "rtrace-stubs.so";
+/// What the library is called among the mappings of a process.
+const NAME: &str = "rtrace-stubs.so";
 
 /// What stubs reach beyond the calls that the dynamic linker binds. The program can notice it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,10 +42,10 @@ pub struct Reach {
     pub dlsym: bool,
 }
 
-/// An audit library on disk. Dropping it removes it.
+/// An audit library in a file.
 #[derive(Debug)]
 pub struct Stubs {
-    folder: PathBuf,
+    file: File,
     /// By region, sorted: the offset of its stub in bytes.
     offsets: Vec<(RegionId, u64)>,
 }
@@ -50,7 +54,7 @@ impl Stubs {
     /// Writes the stubs of a plan; `None` where it has none.
     ///
     /// # Errors
-    /// No folder takes a file that programs can be made of.
+    /// The system gives no file in memory that can be executed.
     pub fn write(plan: &Plan, reach: Reach) -> io::Result<Option<Stubs>> {
         let mut regions = Vec::new();
         let mut libraries = Vec::new();
@@ -65,15 +69,33 @@ impl Stubs {
         }
         let flags = if reach.dlsym { audit::DLSYM } else { 0 };
         let own = own_libraries().map_or(0, |value| (VARIABLE.len() + 1 + value.len()) as u64);
-        let file = elf::write(&libraries, flags, own);
-        let mut offsets: Vec<(RegionId, u64)> = regions.into_iter().zip(file.offsets.into_iter().flatten()).collect();
+        let file = File::from(rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+        let library = elf::write(&libraries, &State { flags, own, descriptor: file.as_raw_fd() });
+        fill(&file, &library.bytes)?;
+        let mut offsets: Vec<(RegionId, u64)> =
+            regions.into_iter().zip(library.offsets.into_iter().flatten()).collect();
         offsets.sort_unstable();
-        Ok(Some(Stubs { folder: place(&file.bytes)?, offsets }))
+        Ok(Some(Stubs { file, offsets }))
     }
 
-    /// The file.
+    /// The file, by a path that holds in this process, and in one that inherits [the
+    /// descriptor](Stubs::descriptor).
     pub fn path(&self) -> PathBuf {
-        self.folder.join(FILE_NAME)
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
+    /// Device and inode of the file.
+    ///
+    /// # Errors
+    /// The system does not tell them.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let metadata = self.file.metadata()?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+
+    /// What the command has to inherit.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Where in the file the stub of a region is, in bytes.
@@ -105,82 +127,19 @@ impl Stubs {
     }
 }
 
-impl Drop for Stubs {
-    fn drop(&mut self) {
-        // What is left then is a small file in a folder for such.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
 /// The audit libraries that the user has named.
 fn own_libraries() -> Option<OsString> {
     std::env::var_os(VARIABLE).filter(|value| !value.is_empty())
 }
 
-/// Puts the file into the first folder in which it can be executed; returns a folder of its own.
-fn place(bytes: &[u8]) -> io::Result<PathBuf> {
-    let mut refusal = io::Error::from(io::ErrorKind::NotFound);
-    for parent in [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into(), "/dev/shm".into()] {
-        match place_in(&parent, bytes) {
-            Ok(folder) => return Ok(folder),
-            Err(error) => refusal = error,
-        }
-    }
-    Err(refusal)
-}
-
-fn place_in(parent: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
-    let parent = parent.canonicalize()?;
-    if !is_plain(parent.as_os_str()) || !is_open_to_all(&parent)? {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    let folder = new_folder(&parent)?;
-    let written = write_file(&folder.join(FILE_NAME), bytes);
-    if let Err(error) = written {
-        let _ = fs::remove_dir_all(&folder);
-        return Err(error);
-    }
-    Ok(folder)
-}
-
-/// Whether the dynamic linker takes the path for one name of a list.
-fn is_plain(path: &OsStr) -> bool {
-    !path.as_bytes().contains(&b':')
-}
-
-/// Whether every user may go through a folder and all that it lies in.
-fn is_open_to_all(folder: &Path) -> io::Result<bool> {
-    for ancestor in folder.ancestors() {
-        if fs::metadata(ancestor)?.permissions().mode() & 0o001 == 0 {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// A folder that nobody else has made, and nobody else may write to.
-fn new_folder(parent: &Path) -> io::Result<PathBuf> {
-    let mut template = parent.join("rtrace-XXXXXX").into_os_string().into_vec();
-    template.push(0);
-    // SAFETY: the template ends in NUL and is ours to be changed.
-    if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
-        return Err(io::Error::last_os_error());
-    }
-    template.pop();
-    let folder = PathBuf::from(OsString::from_vec(template));
-    fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
-    Ok(folder)
-}
-
-/// Writes the file, and tries whether it can be executed where it is.
-fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::write(path, bytes)?;
-    fs::set_permissions(path, Permissions::from_mode(0o644))?;
-    let file = File::open(path)?;
+/// Gives the file its content for good, and tries whether it can be executed.
+fn fill(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    rustix::fs::fcntl_add_seals(file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     let (access, flags) = (ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE);
     // SAFETY: a new mapping at a place that the kernel chooses, which nobody uses.
     unsafe {
-        let mapped = rustix::mm::mmap(std::ptr::null_mut(), bytes.len(), access, flags, &file, 0)?;
+        let mapped = rustix::mm::mmap(std::ptr::null_mut(), bytes.len(), access, flags, file, 0)?;
         rustix::mm::munmap(mapped, bytes.len())?;
     }
     Ok(())

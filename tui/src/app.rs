@@ -10,7 +10,7 @@ use crate::key::{self, Action, View};
 use crate::list::List;
 use crate::live::{Range, Stored};
 use crate::state::State;
-use crate::state::paths::PathIndex;
+use crate::state::paths::{Figures, PathIndex};
 use crate::theme::Theme;
 use crate::view::{events, functions, plan, threads, tree};
 
@@ -54,6 +54,8 @@ pub struct App {
     pub reversed: bool,
     /// Call paths that are shown.
     pub tree: List<PathIndex>,
+    /// The figures of all paths of the tree, as last arranged.
+    pub figures: Vec<Figures>,
     /// The thread whose tree is shown; absent for all.
     pub tree_of: Option<LocationId>,
     /// Nodes that the user has folded or unfolded.
@@ -143,6 +145,7 @@ impl App {
             order: functions::FIRST_ORDER,
             reversed: false,
             tree: List::default(),
+            figures: Vec::new(),
             tree_of: None,
             unfolded: HashMap::new(),
             threads: List::default(),
@@ -176,6 +179,11 @@ impl App {
     /// Whether a name passes the filter; `wanted` is the filter in lower case.
     pub fn passes(wanted: &str, names: &[&str]) -> bool {
         wanted.is_empty() || names.iter().any(|name| name.to_lowercase().contains(wanted))
+    }
+
+    /// Why a list is empty: for that reason, unless there is a filter.
+    pub fn why_empty<'a>(&self, reason: &'a str) -> &'a str {
+        if self.filter.is_empty() { reason } else { "nothing passes the filter; Esc clears it" }
     }
 
     /// The time from which times are told: the begin of the recording.
@@ -264,7 +272,7 @@ impl App {
             Action::Back => self.back(state),
             Action::Filter => self.typing = true,
             Action::Sort => {
-                self.order = (self.order + 1) % functions::orders(state);
+                self.order = self.next_order(state);
                 self.reversed = false;
                 self.arrange(state);
             }
@@ -289,6 +297,16 @@ impl App {
             }
         }
         Flow::Continue
+    }
+
+    /// The order by the next of the columns on the screen, or of all where nothing is drawn yet.
+    fn next_order(&self, state: &State) -> usize {
+        let drawn: Vec<usize> = self.targets.titles.iter().map(|&(order, _)| order).collect();
+        match (drawn.iter().position(|&order| order == self.order), drawn.first()) {
+            (Some(place), _) => drawn[(place + 1) % drawn.len()],
+            (None, Some(&first)) => first,
+            (None, None) => (self.order + 1) % functions::orders(state),
+        }
     }
 
     fn show(&mut self, view: View, state: &State) {

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::list::List;
-use crate::text::{fit, width};
+use crate::text::{fit, width, wrap};
 use crate::theme::Theme;
 
 /// A frame that is being filled.
@@ -130,6 +130,28 @@ impl Canvas<'_> {
             x += self.put(x, area.y, area.right() - x, &text, style);
         }
         x
+    }
+
+    /// Says why a table has no rows.
+    pub fn put_empty(&mut self, area: Rect, why: &str) {
+        if area.height > 2 {
+            self.put(area.x, area.y + 2, area.width, why, self.theme.dim());
+        }
+    }
+
+    /// Writes a text on the last lines of an area, in full if two of them are enough; returns the
+    /// area above. Low areas are left alone.
+    pub fn put_below(&mut self, area: Rect, text: &str) -> Rect {
+        const LINES: u16 = 2;
+        if area.height < 12 {
+            return area;
+        }
+        let above = Rect { height: area.height - LINES, ..area };
+        let lines = wrap(text, usize::from(area.width), usize::from(LINES));
+        for (line, y) in lines.iter().zip(above.bottom()..) {
+            self.put(area.x, y, area.width, line, self.theme.accent());
+        }
+        above
     }
 
     /// Draws a table: its titles, and a row for each key on the screen. Returns where the titles

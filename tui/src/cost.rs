@@ -8,13 +8,13 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use rtrace_model::{Batch, Call, Ending, LocationId, RegionId, Sink as _, Timestamp};
-use rustix::time::{ClockId, clock_gettime};
+use rtrace_model::{Batch, Call, Ending, LocationId, PathProfile, Reading, RegionId, Sink as _, Timestamp};
 
 use crate::app::App;
-use crate::live::live;
-use crate::state::Costs;
-use crate::state::tests::{location, region};
+use crate::live::{Handle, LiveSink, live};
+use crate::run::cpu_time;
+use crate::state::tests::{location, path, region};
+use crate::state::{Costs, State};
 use crate::theme::Theme;
 use crate::view;
 
@@ -66,35 +66,59 @@ fn batch(number: u64, ids: &mut [u64]) -> (Vec<Call>, Vec<Call>) {
     (calls, running)
 }
 
-/// CPU time of this thread: whatever else the machine does.
-fn cpu_time() -> Duration {
-    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
-}
-
-#[test]
-#[ignore = "a measurement, for a release build on an idle machine"]
-fn cost() {
-    let (mut sink, handle) = live("bench", false, Costs::default(), |_| Vec::new());
+/// A view of all functions and threads, of which nothing is known yet.
+fn defined(is_folded: bool) -> (LiveSink, Handle) {
+    let (mut sink, handle) = live("bench", is_folded, Costs::default(), |_| Vec::new());
     for id in 0..FUNCTIONS {
         sink.define(&region(id, &format!("library_function_number_{id}"))).unwrap();
     }
     for id in 1..=THREADS {
         sink.define(&location(id, "worker")).unwrap();
     }
+    (sink, handle)
+}
+
+/// Feeds calls with so many counters.
+fn feed(sink: &mut LiveSink, metrics: usize) {
     let mut ids = vec![0; THREADS as usize];
     let (mut fed, mut fed_in) = (0, Duration::ZERO);
     for number in 0..1_000 {
         let (calls, running) = batch(number, &mut ids);
         fed += calls.len() as u64;
+        let readings = vec![Reading { inclusive: 7, child: 1 }; metrics * calls.len()];
+        let batch = Batch::measured(calls, metrics, readings);
         let begun = cpu_time();
-        sink.calls(&Batch::from(calls)).unwrap();
+        sink.calls(&batch).unwrap();
         if number % 50 == 49 {
             sink.running(Timestamp((number + 1) * STEP), &running).unwrap();
         }
         fed_in += cpu_time() - begun;
     }
-    println!("sink: {:.1} ns per call over {fed} calls", fed_in.as_nanos() as f64 / fed as f64);
+    println!("sink: {:.1} ns per call with {metrics} counters over {fed} calls", fed_in.as_nanos() as f64 / fed as f64);
+}
 
+/// Tells of folded calls: all paths that the kernel side has room for, again and again.
+fn fold(sink: &mut LiveSink) {
+    const PATHS: u32 = 60;
+    const TIMES: u32 = 10;
+    let mut told_in = Duration::ZERO;
+    for time in 1..=TIMES {
+        sink.running(Timestamp(u64::from(time) * 1_000_000_000), &[]).unwrap();
+        let row = |thread, id| PathProfile {
+            location: LocationId(thread),
+            region: RegionId((id * 7 + thread * 13) % FUNCTIONS),
+            ..path(id, id / 4, 0, (u64::from(time) * 20, 1), 1)
+        };
+        let rows: Vec<_> = (1..=THREADS).flat_map(|thread| (1..=PATHS).map(move |id| row(thread, id))).collect();
+        let begun = cpu_time();
+        sink.profile(&rows).unwrap();
+        told_in += cpu_time() - begun;
+    }
+    println!("sink: {:?} for {} call paths, told once a second", told_in / TIMES, PATHS * THREADS);
+}
+
+/// Draws each view, and stands still once.
+fn draw(handle: &Handle) {
     let theme = Theme::of_environment(|_| Some("C.UTF-8".to_owned()));
     let mut app = App::new("bench", theme);
     let mut terminal = Terminal::new(TestBackend::new(200, 60)).unwrap();
@@ -110,4 +134,24 @@ fn cost() {
         // Four ticks a second.
         println!("{:?}: {tick:?} per tick, {:.2} % of a core", app.view, tick.as_secs_f64() * 400.0);
     }
+    let begun = cpu_time();
+    let state = handle.look(State::snapshot);
+    println!("pause: {:?}", cpu_time() - begun);
+    drop(state);
+}
+
+#[test]
+#[ignore = "a measurement, for a release build on an idle machine"]
+fn cost() {
+    for metrics in [2, 0] {
+        let (mut sink, handle) = defined(false);
+        feed(&mut sink, metrics);
+        if metrics == 0 {
+            draw(&handle);
+        }
+    }
+    println!("folded calls");
+    let (mut sink, handle) = defined(true);
+    fold(&mut sink);
+    draw(&handle);
 }

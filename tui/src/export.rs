@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use ratatui::buffer::Buffer;
+use rtrace_model::escape;
 
 use crate::app::App;
 use crate::state::State;
+use crate::state::function::Function;
 
 /// The screen as lines of text.
 pub fn screen(buffer: &Buffer) -> String {
@@ -21,29 +23,28 @@ pub fn screen(buffer: &Buffer) -> String {
 
 /// The functions in their order on the screen, with the columns of `rtrace report --format csv`.
 pub fn functions(app: &App, state: &State) -> String {
-    let mut csv = String::from(
-        "calls,inclusive_ns,exclusive_ns,mean_ns,p50_ns,p99_ns,max_ns,lost,unwound,unseen,library,function\n",
-    );
+    const TIMES: &str = "calls,inclusive_ns,exclusive_ns,mean_ns,p50_ns,p99_ns,max_ns,lost,unwound,unseen";
+    let counted: String = state.counters.keys().iter().map(|key| format!(",{}", quoted(key))).collect();
+    let mut csv = format!("{TIMES}{counted},library,function\n");
     let known = |ns: Option<u64>| ns.map(|ns| ns.to_string()).unwrap_or_default();
     for function in app.functions.rows().iter().filter_map(|&region| state.function(region)) {
+        let Function { calls, inclusive, exclusive, lost, unwound, unseen, ref counts, .. } = *function;
         let (mean, p50) = (known(function.mean()), known(function.p50()));
         let (p99, max) = (known(function.p99()), known(function.max()));
+        let counted = state.counters.fields(calls - unseen.min(calls), exclusive, counts);
+        let counted: String = counted.iter().map(|field| format!(",{field}")).collect();
         let (library, name) = (quoted(state.library(function.library)), quoted(&function.name));
         // Writing to a string cannot fail.
         let _ = writeln!(
             csv,
-            "{},{},{},{mean},{p50},{p99},{max},{},{},{},{library},{name}",
-            function.calls, function.inclusive, function.exclusive, function.lost, function.unwound, function.unseen,
+            "{calls},{inclusive},{exclusive},{mean},{p50},{p99},{max},{lost},{unwound},{unseen}{counted},{library},{name}",
         );
     }
     csv
 }
 
-/// A field in the form of RFC 4180, section 2.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+/// A name in the form of RFC 4180, section 2, safe to print.
+fn quoted(name: &str) -> String {
+    let name = escape(name);
+    if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
 }

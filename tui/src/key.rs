@@ -152,8 +152,8 @@ use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp
 pub const BINDINGS: &[Binding] = &[
     key(&[Char('q')], "q", "end the view, and the recording with it", "quit", Action::Quit),
     key(&[Char('?')], "?", "show or hide this help", "help", Action::Help),
-    key(&[Tab], "Tab", "next view", "view", Action::Next),
-    key(&[BackTab], "Shift-Tab", "view before", "", Action::Previous),
+    key(&[Tab], "Tab", "next view; Shift-Tab: the one before", "view", Action::Next),
+    key(&[BackTab], "", "", "", Action::Previous),
     key(&[Char('1')], "1 to 7", "a view by its number", "", Action::Show(View::Functions)),
     key(&[Char('2')], "", "", "", Action::Show(View::Tree)),
     key(&[Char('3')], "", "", "", Action::Show(View::Threads)),
@@ -161,36 +161,48 @@ pub const BINDINGS: &[Binding] = &[
     key(&[Char('5')], "", "", "", Action::Show(View::Detail)),
     key(&[Char('6')], "", "", "", Action::Show(View::Plan)),
     key(&[Char('7')], "", "", "", Action::Show(View::Events)),
-    key(&[Up, Char('k')], "Up k", "row above", "", Action::Step(-1)),
-    key(&[Down, Char('j')], "Down j", "row below", "", Action::Step(1)),
-    key(&[PageUp], "PgUp", "page above", "", Action::Page(-1)),
-    key(&[PageDown], "PgDn", "page below", "", Action::Page(1)),
-    key(&[Home, Char('g')], "Home g", "first row, and stay there", "", Action::First),
-    key(&[End, Char('G')], "End G", "last row", "", Action::Last),
+    key(&[Up, Char('k')], "Up/Down", "row above, row below; also k and j", "", Action::Step(-1)),
+    key(&[Down, Char('j')], "", "", "", Action::Step(1)),
+    key(&[PageUp], "PgUp/PgDn", "page above, page below", "", Action::Page(-1)),
+    key(&[PageDown], "", "", "", Action::Page(1)),
+    key(&[Home, Char('g')], "Home/End", "first row, and stay there; last row; also g and G", "", Action::First),
+    key(&[End, Char('G')], "", "", "", Action::Last),
     key(&[Enter], "Enter", "open what is chosen", "open", Action::Enter),
     key(&[Esc], "Esc", "back; clear the filter", "", Action::Back),
     key(&[Char('/')], "/", "filter by name while typing", "filter", Action::Filter),
-    at(Place::In(View::Functions), key(&[Char('s')], "s", "sort by the next column", "sort", Action::Sort)),
-    at(Place::In(View::Functions), key(&[Char('r')], "r", "turn the order around", "", Action::Reverse)),
     key(&[Char(' ')], "Space", "stand still, or go on; recording goes on", "pause", Action::Pause),
-    at(Place::In(View::Functions), key(&[Char('m')], "m", "hide the function", "mute", Action::Mute)),
-    at(Place::In(View::Functions), key(&[Char('u')], "u", "show hidden functions again", "", Action::Unmute)),
     key(&[Char('e')], "e", "write this moment to files beside the trace", "export", Action::Export),
-    at(Place::In(View::Tree), key(&[Left, Char('h')], "Left h", "fold", "", Action::Left)),
-    at(Place::In(View::Tree), key(&[Right, Char('l')], "Right l", "unfold", "fold", Action::Right)),
+    at(
+        Place::In(View::Functions),
+        key(&[Char('s')], "s r", "sort by the next column; turn the order around", "sort", Action::Sort),
+    ),
+    at(Place::In(View::Functions), key(&[Char('r')], "", "", "", Action::Reverse)),
+    at(
+        Place::In(View::Functions),
+        key(&[Char('m')], "m u", "hide the function; show hidden ones again", "mute", Action::Mute),
+    ),
+    at(Place::In(View::Functions), key(&[Char('u')], "", "", "", Action::Unmute)),
     at(
         Place::In(View::Tree),
-        key(&[Char('t')], "t", "of all threads, or of the chosen one", "thread", Action::OneThread),
+        key(&[Right, Char('l')], "Right/Left", "unfold, fold; also l and h", "unfold", Action::Right),
     ),
-    at(Place::In(View::Timeline), key(&[Left, Char('h')], "Left h", "earlier", "", Action::Left)),
-    at(Place::In(View::Timeline), key(&[Right, Char('l')], "Right l", "later", "pan", Action::Right)),
-    at(Place::In(View::Timeline), key(&[Char('+'), Char('=')], "+", "closer", "zoom", Action::ZoomIn)),
-    at(Place::In(View::Timeline), key(&[Char('-')], "-", "further away", "", Action::ZoomOut)),
+    at(Place::In(View::Tree), key(&[Left, Char('h')], "", "", "", Action::Left)),
+    at(
+        Place::In(View::Tree),
+        key(&[Char('t')], "t", "of all threads, or of the one chosen there", "thread", Action::OneThread),
+    ),
+    at(
+        Place::In(View::Timeline),
+        key(&[Left, Char('h')], "Left/Right", "earlier, later; also h and l", "pan", Action::Left),
+    ),
+    at(Place::In(View::Timeline), key(&[Right, Char('l')], "", "", "", Action::Right)),
+    at(Place::In(View::Timeline), key(&[Char('+'), Char('=')], "+/-", "closer, further away", "zoom", Action::ZoomIn)),
+    at(Place::In(View::Timeline), key(&[Char('-')], "", "", "", Action::ZoomOut)),
     at(Place::In(View::Timeline), key(&[Char('f')], "f", "keep up with the present", "follow", Action::Follow)),
-    at(Place::Stored, key(&[Char('<'), Char(',')], "<", "earlier part of the trace", "earlier", Action::Earlier)),
-    at(Place::Stored, key(&[Char('>'), Char('.')], ">", "later part of the trace", "later", Action::Later)),
-    at(Place::Stored, key(&[Char(']')], "]", "half of the part of the trace", "narrower", Action::Narrower)),
-    at(Place::Stored, key(&[Char('[')], "[", "twice the part of the trace", "wider", Action::Wider)),
+    at(Place::Stored, key(&[Char('<'), Char(',')], "</>", "earlier, later part of the trace", "part", Action::Earlier)),
+    at(Place::Stored, key(&[Char('>'), Char('.')], "", "", "", Action::Later)),
+    at(Place::Stored, key(&[Char(']')], "]/[", "half, twice the part of the trace", "length", Action::Narrower)),
+    at(Place::Stored, key(&[Char('[')], "", "", "", Action::Wider)),
     at(Place::Stored, key(&[Char('0')], "0", "the whole trace", "whole", Action::Whole)),
 ];
 
@@ -202,6 +214,11 @@ impl Binding {
             Place::In(place) => place == view,
             Place::Stored => is_stored,
         }
+    }
+
+    /// Whether the keys are of use in this place only.
+    pub fn is_special(&self) -> bool {
+        self.place != Place::Everywhere
     }
 
     /// Where the keys are of use, for people.

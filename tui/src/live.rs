@@ -160,11 +160,7 @@ impl Sink for LiveSink {
     }
 
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        let mut state = lock(&self.state);
-        if batch.metrics() > 0 {
-            state.count(batch);
-        }
-        state.add(batch);
+        lock(&self.state).add(batch);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::app::{App, Flow};
 use crate::export;
@@ -17,6 +18,9 @@ use crate::view;
 
 /// Time from one look at the recording to the next.
 const TICK: Duration = Duration::from_millis(250);
+/// A look that takes more than this part of its time makes the next one come later, at most so much.
+const PART: u32 = 40;
+const LONGEST_TICK: Duration = Duration::from_secs(2);
 /// The least time from one answer to keys to the next, however fast they come.
 const FRAME: Duration = Duration::from_millis(50);
 /// Time between two looks at the size of the recording.
@@ -53,16 +57,23 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
     let mut show =
         Show { handle, host, app: App::new(handle.target(), theme), frozen: None, sized: None, answered: None };
     let mut looked: Option<Instant> = None;
+    let mut tick = TICK;
     while !stop.load(Ordering::Relaxed) {
         if screen.is_lost() {
             return Err(io::Error::other("the live view ended by a panic elsewhere"));
         }
-        if looked.is_none_or(|then| then.elapsed() >= TICK) {
+        let begun = cpu_time();
+        let is_due = looked.is_none_or(|then| then.elapsed() >= tick);
+        if is_due {
             show.tick();
             looked = Some(Instant::now());
         }
         screen.draw(|frame| show.look(|app, state| view::draw(frame, app, state)))?;
-        let until = looked.map_or(TICK, |then| TICK.saturating_sub(then.elapsed()));
+        if is_due {
+            tick = (cpu_time().saturating_sub(begun) * PART).clamp(TICK, LONGEST_TICK);
+        }
+        show.freeze();
+        let until = looked.map_or(tick, |then| tick.saturating_sub(then.elapsed()));
         if show.wait(&mut screen, until)? == Flow::Quit {
             stop.store(true, Ordering::Relaxed);
         }
@@ -70,12 +81,17 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
     Ok(())
 }
 
+/// CPU time that this thread has taken, whatever else the machine does.
+pub fn cpu_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
 /// A view while it is shown.
 struct Show<'a> {
     handle: &'a Handle,
     host: &'a dyn Host,
     app: App,
-    /// The state when the user paused.
+    /// The state when the user paused; its copy is made, and given up, after the key was answered.
     frozen: Option<Box<State>>,
     sized: Option<Instant>,
     /// When keys were last drawn.
@@ -85,8 +101,8 @@ struct Show<'a> {
 impl Show<'_> {
     fn look<T>(&mut self, at: impl FnOnce(&mut App, &State) -> T) -> T {
         match &self.frozen {
-            Some(state) => at(&mut self.app, state),
-            None => self.handle.look(|state| at(&mut self.app, state)),
+            Some(state) if self.app.paused => at(&mut self.app, state),
+            _ => self.handle.look(|state| at(&mut self.app, state)),
         }
     }
 
@@ -96,7 +112,7 @@ impl Show<'_> {
             self.sized = Some(Instant::now());
         }
         self.app.set_stored(self.handle.stored());
-        if self.frozen.is_none() {
+        if !self.app.paused {
             self.look(App::arrange);
         }
     }
@@ -118,7 +134,7 @@ impl Show<'_> {
             });
             match flow {
                 Flow::Quit => return Ok(Flow::Quit),
-                Flow::Pause => self.pause(),
+                Flow::Pause => self.app.paused = !self.app.paused,
                 Flow::Export => self.export(screen),
                 Flow::Look(range) => {
                     self.handle.want(range);
@@ -136,12 +152,12 @@ impl Show<'_> {
         Ok(Flow::Continue)
     }
 
-    fn pause(&mut self) {
-        self.frozen = match self.frozen {
-            None => Some(Box::new(self.handle.look(State::clone))),
-            Some(_) => None,
-        };
-        self.app.paused = self.frozen.is_some();
+    fn freeze(&mut self) {
+        match &self.frozen {
+            None if self.app.paused => self.frozen = Some(Box::new(self.handle.look(State::snapshot))),
+            Some(_) if !self.app.paused => self.frozen = None,
+            _ => {}
+        }
     }
 
     /// The screen is drawn once more for that, since what was drawn last has been sent away.

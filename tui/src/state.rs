@@ -64,7 +64,7 @@ pub enum Span {
 }
 
 /// What is known.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct State {
     /// What of the recording is looked at.
     pub span: Span,
@@ -96,6 +96,7 @@ pub struct State {
     pub without_record: (u64, u64),
     /// What is counted on every call.
     pub counters: Counters,
+    told: Option<Told>,
     functions: Vec<Option<Function>>,
     libraries: BTreeMap<LibraryId, Arc<str>>,
     threads: BTreeMap<LocationId, Thread>,
@@ -107,6 +108,14 @@ pub struct State {
     bars: usize,
     /// What a call of a region costs in nanoseconds, where that was foreseen.
     costs: Costs,
+}
+
+/// When folded calls were told last.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    slot: u64,
+    /// Slots since the time before.
+    slots: u64,
 }
 
 /// A slot of time, by the time since the begin, and the calls met that ended in it.
@@ -150,6 +159,7 @@ impl State {
             overhead_metric: None,
             without_record: (0, 0),
             counters: Counters::new(|_| Vec::new()),
+            told: None,
             functions: Vec::new(),
             libraries: BTreeMap::new(),
             threads: BTreeMap::new(),
@@ -165,6 +175,31 @@ impl State {
     /// The same with the figures that follow from counters.
     pub fn deriving(self, derive: Derive) -> State {
         State { counters: Counters::new(derive), ..self }
+    }
+
+    /// The same at this moment, to be looked at only: what calls to come would need is left out.
+    pub fn snapshot(&self) -> State {
+        State {
+            begin: self.begin,
+            is_armed: self.is_armed,
+            now: self.now,
+            calls: self.calls,
+            history: self.history.clone(),
+            log: self.log.clone(),
+            summary: self.summary.clone(),
+            overhead: self.overhead,
+            budget: self.budget,
+            share: self.share,
+            without_record: self.without_record,
+            counters: self.counters.clone(),
+            told: self.told,
+            functions: self.functions.clone(),
+            libraries: self.libraries.clone(),
+            threads: self.threads.iter().map(|(&id, thread)| (id, thread.snapshot())).collect(),
+            threads_seen: self.threads_seen,
+            merged: self.merged.snapshot(),
+            ..State::new(self.span, self.is_folded, None)
+        }
     }
 
     /// The recording began.
@@ -255,40 +290,24 @@ impl State {
         self.share = overhead.map(|sample| sample.value).or(self.share);
     }
 
-    /// Takes in what calls counted that are added next.
-    pub fn count(&mut self, batch: &Batch) {
+    /// Takes in calls that ended, with what they counted.
+    pub fn add(&mut self, batch: &Batch) {
         if self.is_folded {
-            return;
-        }
-        for (index, call) in batch.iter().enumerate().filter(|(_, call)| call.ending != Ending::Unseen) {
-            let readings = batch.readings(index).iter();
-            let counts: Vec<Count> = readings
-                .map(|reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() })
-                .collect();
-            if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
-                add_exclusive(&mut function.counts, &counts);
-            }
-            if let Some(thread) = self.threads.get_mut(&call.location) {
-                thread.count(call.id, counts);
-            }
-        }
-    }
-
-    /// Takes in calls that ended.
-    pub fn add(&mut self, calls: &[Call]) {
-        if self.is_folded {
-            self.show(calls);
+            self.show(batch);
             return;
         }
         let slot_length = self.slot_length();
         let mut slot = SlotOfTime::default();
         let mut cost = 0;
-        for of_thread in calls.chunk_by(|a, b| a.location == b.location) {
+        let mut first = 0;
+        for of_thread in batch.chunk_by(|a, b| a.location == b.location) {
             let location = of_thread[0].location;
             if let Some(thread) = self.threads.get_mut(&location) {
-                of_thread.iter().for_each(|call| thread.add(call, self.bars));
+                for (call, index) in of_thread.iter().zip(first..) {
+                    thread.add(call, counts(batch, index), self.bars);
+                }
             }
-            for call in of_thread {
+            for (call, index) in of_thread.iter().zip(first..) {
                 let end = call.end();
                 let since = end.since(self.begin);
                 if !slot.times.contains(&since) {
@@ -300,13 +319,15 @@ impl State {
                 self.now = self.now.max(end);
                 if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
                     function.add(call, slot.number);
+                    add_exclusive(&mut function.counts, counts(batch, index));
                     cost += function.cost;
                 }
             }
             self.settle_crowd(location);
+            first += of_thread.len();
         }
         self.history.add_calls(slot.number, slot.calls);
-        self.calls += calls.len() as u64;
+        self.calls += batch.len() as u64;
         if let Some(overhead) = &mut self.overhead {
             *overhead += cost as f64;
         }
@@ -328,9 +349,15 @@ impl State {
     /// Takes in call paths, which replace what was known of them. After the last rows of threads
     /// that have ended nothing more comes of these, so they may be forgotten.
     pub fn fold(&mut self, rows: &[PathProfile]) {
-        let mut of_threads: BTreeMap<LocationId, Vec<PathProfile>> = BTreeMap::new();
+        let mut of_threads: BTreeMap<LocationId, Vec<&PathProfile>> = BTreeMap::new();
         for row in rows {
-            of_threads.entry(row.location).or_default().push(row.clone());
+            of_threads.entry(row.location).or_default().push(row);
+        }
+        if let Some(slot) = self.told_slot() {
+            let before = self.told.map(|told| told.slot);
+            if !rows.is_empty() && before.is_none_or(|before| before < slot) {
+                self.told = Some(Told { slot, slots: before.map_or(slot + 1, |before| slot - before) });
+            }
         }
         for (location, rows) in of_threads {
             self.fold_thread(location, &rows, false);
@@ -338,10 +365,14 @@ impl State {
         self.forget_threads();
     }
 
-    fn fold_thread(&mut self, location: LocationId, rows: &[PathProfile], are_last: bool) {
+    /// The slot of time that folded calls are of: they come once a second, around its end.
+    fn told_slot(&self) -> Option<u64> {
+        (self.span == Span::Live).then(|| self.now.since(Timestamp(self.begin.0 + SECOND / 2)) / SECOND)
+    }
+
+    fn fold_thread(&mut self, location: LocationId, rows: &[&PathProfile], are_last: bool) {
+        let slot = self.told_slot();
         let Some(thread) = self.threads.get_mut(&location) else { return };
-        // Rows come once a second, around its end, and are about the second before.
-        let slot = (self.span == Span::Live).then(|| self.now.since(Timestamp(self.begin.0 + SECOND / 2)) / SECOND);
         let (functions, history, calls, mut cost) = (&mut self.functions, &mut self.history, &mut self.calls, 0);
         thread.fold(rows, are_last, &mut self.merged, &mut self.room, |more, is_outermost| {
             *calls += more.calls;
@@ -373,7 +404,7 @@ impl State {
         let functions = &mut self.functions;
         thread.settle(until, &mut self.merged, &mut self.room, |region, inclusive, counts| {
             if let Some(Some(function)) = functions.get_mut(region.index()) {
-                add_inclusive(&mut function.counts, counts);
+                add_inclusive(&mut function.counts, counts.iter().copied());
                 function.inclusive = function.inclusive.saturating_add(inclusive);
             }
         });
@@ -447,15 +478,27 @@ impl State {
         self.now.since(self.begin) / self.slot_length()
     }
 
+    /// The slot after the last one in sight; the first is [`SLOTS`] before it.
+    pub fn end_slot(&self) -> u64 {
+        match self.span {
+            Span::Live => self.slot() + 1,
+            Span::Range { .. } => SLOTS,
+        }
+    }
+
     /// Nanoseconds from the begin until now.
     pub fn elapsed(&self) -> u64 {
         self.now.since(self.begin)
     }
 
-    /// Calls per second: live in the last whole second, else on average.
+    /// Calls per second: live in the last whole second, or when last told, else on average.
     pub fn rate(&self, calls: u64, history: &History) -> f64 {
         match (self.span, self.slot().checked_sub(1)) {
-            (Span::Live, Some(last)) if self.summary.is_none() => history.calls(last) as f64,
+            (Span::Live, Some(last)) if self.summary.is_none() => match self.told {
+                // It may be told late.
+                Some(Told { slot, slots }) if last <= slot + 1 + slots => history.calls(slot) as f64 / slots as f64,
+                _ => history.calls(last) as f64,
+            },
             (Span::Live, None) => 0.0,
             _ => calls as f64 * SECOND as f64 / self.elapsed().max(1) as f64,
         }
@@ -491,15 +534,20 @@ impl State {
         self.threads_seen
     }
 
-    /// The call paths of all threads together with their figures.
-    pub fn merged_paths(&self) -> (&Paths, Vec<Figures>) {
+    /// The call paths of all threads together.
+    pub fn merged_paths(&self) -> &Paths {
+        &self.merged
+    }
+
+    /// The figures of each of these paths.
+    pub fn merged_figures(&self) -> Vec<Figures> {
         let mut figures: Vec<Figures> = self.merged.nodes().iter().map(|node| node.figures).collect();
         for thread in self.threads.values() {
             for node in thread.paths.nodes() {
                 figures[node.merged as usize].add(node.figures);
             }
         }
-        (&self.merged, figures)
+        figures
     }
 
     /// What the calls of each of these paths counted, by counter; paths at the end may be missing.
@@ -511,12 +559,19 @@ impl State {
                 if counts.len() <= index {
                     counts.resize(index + 1, Vec::new());
                 }
-                add_inclusive(&mut counts[index], more);
-                add_exclusive(&mut counts[index], more);
+                add_inclusive(&mut counts[index], more.iter().copied());
+                add_exclusive(&mut counts[index], more.iter().copied());
             }
         }
         counts
     }
+}
+
+/// What a call of a batch counted; nothing where that is not known.
+fn counts(batch: &Batch, index: usize) -> impl ExactSizeIterator<Item = Count> {
+    let is_known = batch[index].ending != Ending::Unseen;
+    let readings = if is_known { batch.readings(index) } else { &[] };
+    readings.iter().map(|reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() })
 }
 
 #[cfg(test)]

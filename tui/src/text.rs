@@ -95,6 +95,25 @@ pub fn fit<'a>(name: &'a str, cells: usize, glyphs: &Glyphs) -> Cow<'a, str> {
     Cow::Owned(cut)
 }
 
+/// A text of a traced program on lines of so many cells, broken between words; what does not fit
+/// the last line stays on it, to be cut.
+pub fn wrap(text: &str, cells: usize, lines: usize) -> Vec<String> {
+    let mut wrapped = Vec::new();
+    let mut line = String::new();
+    for word in escape(text).split(' ') {
+        let is_full = !line.is_empty() && line.width() + 1 + word.width() > cells;
+        if is_full && wrapped.len() + 1 < lines {
+            wrapped.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    wrapped.push(line);
+    wrapped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +137,13 @@ mod tests {
         assert_eq!(fit("漢字漢字", 5, glyphs), "漢字…");
         assert_eq!(fit("name", 4, glyphs), "name");
         assert_eq!(fit("name", 0, glyphs), "");
+    }
+
+    #[test]
+    fn long_texts_are_broken_between_words() {
+        assert_eq!(wrap("one two three", 7, 2), ["one two", "three"]);
+        assert_eq!(wrap("one two three", 7, 1), ["one two three"]);
+        assert_eq!(wrap("\u{1b} evil_long_name", 5, 2), ["\\x1b", "evil_long_name"]);
+        assert_eq!(wrap("", 5, 2), [""]);
     }
 }

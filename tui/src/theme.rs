@@ -123,7 +123,17 @@ impl Theme {
 
     /// A call on a timeline: a ground of its function's own; absent without colours.
     pub fn bar(self, region: RegionId) -> Option<Style> {
-        const GROUNDS: [Color; 10] = [
+        const ON_LIGHT: [Color; 8] = [
+            Color::Cyan,
+            Color::Green,
+            Color::Yellow,
+            Color::Magenta,
+            Color::LightBlue,
+            Color::LightRed,
+            Color::LightMagenta,
+            Color::DarkGray,
+        ];
+        const ON_DARK: [Color; 10] = [
             Color::Cyan,
             Color::Green,
             Color::Yellow,
@@ -136,7 +146,8 @@ impl Theme {
             Color::LightRed,
         ];
         // Neighbours in a library have neighbouring ids: these get colours far from each other.
-        let ground = GROUNDS[region.index().wrapping_mul(7) % GROUNDS.len()];
+        let grounds: &[Color] = if self.is_light { &ON_LIGHT } else { &ON_DARK };
+        let ground = grounds[region.index().wrapping_mul(7) % grounds.len()];
         self.has_colours.then(|| Style::new().fg(Color::Black).bg(ground))
     }
 
@@ -148,7 +159,7 @@ impl Theme {
     /// How much there is of something, from 0 to 1.
     pub fn heat(self, share: f64) -> Style {
         const HEATS: [(Color, Color); 4] = [
-            (Color::Blue, Color::Cyan),
+            (Color::LightBlue, Color::Cyan),
             (Color::Cyan, Color::Blue),
             (Color::Yellow, Color::Magenta),
             (Color::LightRed, Color::Red),
@@ -195,7 +206,11 @@ mod tests {
         assert_eq!(theme(&[("LANG", "C.UTF-8"), ("TERM", "linux")]).glyphs.hot, "*");
         assert_eq!(theme(&[("NO_COLOR", "1")]).accent(), Style::new());
         assert_eq!(theme(&[("NO_COLOR", "1")]).bar(RegionId(1)), None);
-        assert_eq!(theme(&[("COLORFGBG", "0;15")]).accent().fg, Some(Color::Blue));
+        let light = theme(&[("COLORFGBG", "0;15")]);
+        assert_eq!(light.accent().fg, Some(Color::Blue));
+        // Parts of cells are drawn in these, too.
+        let pale = [Color::LightYellow, Color::LightCyan, Color::LightGreen, Color::White];
+        assert!((0..100).all(|id| light.trace(RegionId(id)).fg.is_some_and(|colour| !pale.contains(&colour))));
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::types::Int8Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray};
-use rtrace_model::{Call, Ending, LocationId, RegionId, Timestamp};
+use rtrace_model::{Batch, Call, Ending, LocationId, Reading, RegionId, Timestamp};
 
-use super::column::{self, ColumnError, Columns};
+use super::column::{self, ColumnError, Columns, with_further};
 use super::{Row, Stream};
 
 /// The names of the columns that every trace has.
@@ -62,6 +62,16 @@ impl Stream for Call {
     fn key(&self) -> Self::Key {
         (self.location, self.id)
     }
+}
+
+/// Calls with what was counted on each, in columns of these names: a metric's own, then that of callees.
+pub(crate) fn measured(calls: &Batch, columns: &[String]) -> RecordBatch {
+    let readings = |place: usize| {
+        let value = |reading: Reading| if place.is_multiple_of(2) { reading.inclusive } else { reading.child };
+        let of = |call| calls.readings(call).get(place / 2).copied().unwrap_or_default();
+        column::int64((0..calls.len()).map(|call| value(of(call))))
+    };
+    with_further(&Call::encode(calls.iter()), columns, (0..columns.len()).map(readings).collect())
 }
 
 /// Words, because a person reads `unwound` better than 1 and a dictionary makes both as small.

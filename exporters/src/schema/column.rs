@@ -9,7 +9,7 @@ use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{Field, Schema};
 
 /// What is wrong with a column.
 #[derive(Debug, thiserror::Error)]
@@ -69,9 +69,20 @@ pub(crate) fn batch<const N: usize>(columns: [(&str, ArrayRef, bool); N]) -> Rec
 
 /// The batch with further columns of 64-bit integers behind its own.
 pub(crate) fn with_further(batch: &RecordBatch, names: &[String], columns: Vec<ArrayRef>) -> RecordBatch {
-    let mut fields = batch.schema().fields().to_vec();
-    fields.extend(names.iter().map(|name| Arc::new(Field::new(name, DataType::Int64, false))));
-    let columns = batch.columns().iter().cloned().chain(columns).collect();
+    let columns = names.iter().zip(columns);
+    with_columns(batch, columns.map(|(name, column)| (name.as_str(), column, false)))
+}
+
+/// The batch with further columns behind its own, each named, filled and marked as nullable.
+pub(crate) fn with_columns<'a>(
+    batch: &RecordBatch,
+    further: impl IntoIterator<Item = (&'a str, ArrayRef, bool)>,
+) -> RecordBatch {
+    let (mut fields, mut columns) = (batch.schema().fields().to_vec(), batch.columns().to_vec());
+    for (name, column, is_nullable) in further {
+        fields.push(Arc::new(Field::new(name, column.data_type().clone(), is_nullable)));
+        columns.push(column);
+    }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("all columns come from the same rows")
 }
 

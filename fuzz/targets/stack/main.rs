@@ -3,14 +3,20 @@
 
 #![no_main]
 
+#[path = "../../../bpf/src/stack_model/memory.rs"]
+#[allow(dead_code, reason = "shared with the tests")]
+mod memory;
+#[path = "../../../bpf/src/stack_model/thread.rs"]
+#[allow(dead_code, reason = "shared with the tests")]
 mod thread;
 
 use std::collections::HashSet;
 
 use libfuzzer_sys::fuzz_target;
-use rtrace_bpf::wire::{LossCode, PolicyCode};
+use rtrace_bpf::wire::{self, LossCode, PolicyCode};
 
-use self::thread::{Hit, TRAMPOLINE, Thread};
+use self::memory::TRAMPOLINE;
+use self::thread::{Hit, Thread};
 
 /// Unknown, signal, own, and two others: `enum rt_stack_key` of `frame.h`.
 const STACKS: [u32; 5] = [0, 1, 2, 0x8000_0001, 0x8000_0002];
@@ -24,12 +30,16 @@ const POLICIES: [PolicyCode; 4] = [
 const FRAMES: usize = 1024;
 const HOOKED_MAX: u32 = 56;
 
+/// Slots that can be read.
+const READABLE: u64 = 64;
+
 /// Bounds the time of one input.
 const MOST_OPERATIONS: usize = 256;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((memory, operations)) = bytes.split_first() else { return };
-    let mut thread = Thread::new(*memory == 0);
+    let mut thread = if *memory == 0 { Thread::short_of_memory() } else { Thread::new() };
+    (0..READABLE).for_each(|slot| thread.memory.write(slot, 0));
     let mut now = 0;
     let (operations, _) = operations.as_chunks();
     for (step, &operation) in operations.iter().take(MOST_OPERATIONS).enumerate() {
@@ -56,8 +66,8 @@ fn run(thread: &mut Thread, [kind, slot, word, site, tick]: [u8; 5], now: &mut u
     match kind {
         0..144 => {
             match word % 8 {
-                0..4 => thread.write(slot, u64::from(word)),
-                4 => thread.write(slot, TRAMPOLINE),
+                0..4 => write(thread, slot, u64::from(word)),
+                4 => write(thread, slot, TRAMPOLINE),
                 _ => {}
             }
             thread.enter(hit, region, policy);
@@ -65,7 +75,7 @@ fn run(thread: &mut Thread, [kind, slot, word, site, tick]: [u8; 5], now: &mut u
         144..224 => {
             thread.exit(hit, region);
         }
-        224..250 => thread.write(slot, u64::from(word)),
+        224..250 => write(thread, slot, u64::from(word)),
         // Many calls, each deeper than the one before: seldom, as it takes long.
         250..252 => {
             for call in 0..u64::from(word) * 4 {
@@ -73,6 +83,12 @@ fn run(thread: &mut Thread, [kind, slot, word, site, tick]: [u8; 5], now: &mut u
             }
         }
         _ => thread.abandon(*now),
+    }
+}
+
+fn write(thread: &Thread, slot: u64, word: u64) {
+    if slot < READABLE {
+        thread.memory.write(slot, word);
     }
 }
 
@@ -85,12 +101,12 @@ fn check_rules(thread: &mut Thread, now: u64) {
     assert!(thread.is_intact());
     let frames = thread.frames();
     assert!(frames.len() <= FRAMES);
-    assert_eq!(frames.iter().filter(|(_, hooked)| *hooked).count(), thread.hooked() as usize);
+    assert_eq!(frames.iter().filter(|frame| frame.hooked).count(), thread.hooked() as usize);
     assert!(thread.hooked() <= HOOKED_MAX);
-    assert!(frames.is_sorted_by(|(older, _), (younger, _)| older.id < younger.id));
+    assert!(frames.is_sorted_by(|older, younger| older.call.id < younger.call.id));
 
     let mut ids = HashSet::new();
-    for call in thread.records().iter().chain(frames.iter().map(|(call, _)| call)) {
+    for call in thread.records().iter().chain(frames.iter().map(|frame| &frame.call)) {
         assert!(ids.insert(call.id), "id {} twice", call.id);
         assert!(call.parent < call.id && (1..=thread.calls()).contains(&call.id));
         assert_eq!(call.parent == 0, call.depth == 0);

@@ -1,12 +1,14 @@
 //! Recorders that come and go while a program runs.
 
+use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Ending, EventKind};
+use rtrace_model::{Ending, EventKind, Timestamp};
+use tempfile::TempDir;
 
-use crate::common::rtrace::{Attached, Waiting};
+use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::Turn;
 use crate::common::target::{Flavour, Target};
@@ -97,4 +99,62 @@ fn a_killed_recorder_leaves_the_program_and_a_trace() {
     assert_eq!(trace.summary(), None);
     assert_eq!(trace.calls().map(|batch| batch.unwrap().len()).sum::<usize>(), 500);
     assert!(trace.events().flatten().flatten().any(|event| event.kind == EventKind::Armed));
+}
+
+/// A process that ends so much later.
+fn brief(life: Duration) -> Child {
+    Command::new("sleep").arg(life.as_secs_f64().to_string()).spawn().unwrap()
+}
+
+/// Attaches to the C library in processes; gives what rtrace said, and where the trace is, if there is one.
+fn attach_to(pids: &[u32]) -> (Output, TempDir) {
+    let folder = TempDir::new().unwrap();
+    let mut rtrace = rtrace::command();
+    rtrace.args(["attach", "--no-tui", "--lib", "libc.so.6", "--func", "str*", "-o"]).arg(folder.path().join("trace"));
+    for pid in pids {
+        rtrace.args(["-p", &pid.to_string()]);
+    }
+    (rtrace.output().unwrap(), folder)
+}
+
+fn time_of(trace: &Trace, is_meant: impl Fn(&EventKind) -> bool) -> Option<Timestamp> {
+    trace.events().flatten().flatten().find(|event| is_meant(&event.kind)).map(|event| event.time)
+}
+
+/// Whenever it ends: what is called a recording has seen it alive.
+#[test]
+fn a_program_that_ends_before_its_probes_are_in_is_said_to_have() {
+    let Some(_turn) = Turn::take() else { return };
+    for life in (0..1000).step_by(100).map(Duration::from_millis) {
+        let mut child = brief(life);
+        let (output, folder) = attach_to(&[child.id()]);
+        child.wait().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            let trace = Trace::open(&folder.path().join("trace")).unwrap();
+            let exit = time_of(&trace, |kind| matches!(kind, EventKind::Exit { .. })).unwrap();
+            assert!(exit > time_of(&trace, |kind| *kind == EventKind::Armed).unwrap(), "after {life:?}");
+        } else {
+            assert_eq!(output.status.code(), Some(1), "{complaint}");
+            let is_said =
+                complaint.contains("ended before its probes were in place") && complaint.contains("rtrace run");
+            // It may have been a zombie by the first look.
+            assert!(is_said || complaint.contains("it is a kernel thread or has ended"), "after {life:?}: {complaint}");
+        }
+    }
+}
+
+#[test]
+fn one_that_ends_too_early_leaves_the_others_recorded() {
+    let Some(_turn) = Turn::take() else { return };
+    let (mut early, mut late) = (brief(Duration::from_millis(50)), brief(Duration::from_secs(6)));
+    let (output, folder) = attach_to(&[early.id(), late.id()]);
+    early.wait().unwrap();
+    late.wait().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    let notice = format!("process {} ended before its probes were in place: nothing of it is recorded", early.id());
+    let trace = Trace::open(&folder.path().join("trace")).unwrap();
+    let recorded: Vec<u32> = trace.processes().iter().map(|process| process.pid).collect();
+    assert!(complaint.contains(&notice) && recorded == [late.id()], "{recorded:?}: {complaint}");
 }

@@ -42,8 +42,22 @@ fn calls(trace: &Trace) -> BTreeMap<String, Calls> {
     calls
 }
 
+/// A budget is a part of the time for which a program runs, so where other programs take that from it
+/// even what is rare costs too much. A program that ran for less of the time than this tells nothing.
+const ENOUGH_PERCENT: u64 = 60;
+const TRIES: usize = 4;
+
 fn record(threads: &str, budget: &str) -> Option<(BTreeMap<String, u64>, tempfile::TempDir)> {
     let _turn = Turn::take()?;
+    let recorded =
+        (0..TRIES).map(|_| try_to_record(threads, budget)).find(|(truth, _)| truth["share"] >= ENOUGH_PERCENT);
+    if recorded.is_none() {
+        println!("skipped: other programs leave this one less than {ENOUGH_PERCENT} % of the time");
+    }
+    recorded
+}
+
+fn try_to_record(threads: &str, budget: &str) -> (BTreeMap<String, u64>, tempfile::TempDir) {
     let target = Target::build("budget", Flavour::Exporting);
     let mut command = target.command(threads);
     command.arg("4");
@@ -51,7 +65,7 @@ fn record(threads: &str, budget: &str) -> Option<(BTreeMap<String, u64>, tempfil
     let attached = Attached::start(waiting.pid(), &options(Some(budget)));
     waiting.go();
     let output = waiting.finish();
-    Some((truth(&output.stdout), attached.leave()))
+    (truth(&output.stdout), attached.leave())
 }
 
 fn open(folder: &Path) -> Trace {
@@ -70,8 +84,10 @@ fn a_hot_function_is_estimated_and_rare_ones_stay_exact() {
         let endings = trace.calls().flat_map(|batch| batch.unwrap().into_calls());
         let is_rare = |region| trace.region(region).unwrap().name.starts_with("rare");
         assert!(endings.filter(|call| is_rare(call.region)).all(|call| call.ending == Ending::Returned));
-        let [recorded, counted, estimated, ..] = calls["hot"];
+        let [recorded, counted, estimated, least, most] = calls["hot"];
         let (all, told) = (recorded + counted + estimated, truth["hot"]);
+        let range = recorded + counted + least..=recorded + counted + most;
+        assert!(range.contains(&told), "{told} is not in {range:?}: {calls:?}");
         assert!(estimated > 0 && all.abs_diff(told) < told / 10, "{all} of {told}: {calls:?}");
         let level = |kind: &EventKind| match kind {
             EventKind::Level { name, from: Level::Full, to, .. } if name == "hot" => Some(*to),

@@ -67,7 +67,8 @@ fn a_stored_trace_has_the_same_views() {
     let target = Target::build("shapes", Flavour::Cet);
     let folder = TempDir::new().unwrap();
     let trace = folder.path().join("trace");
-    crate::common::rtrace::record(&target.selection(), &target.command("nested"), &trace);
+    let counters = ["--counters", "task-clock,page-faults"].map(str::to_owned);
+    crate::common::rtrace::record(&[&target.selection()[..], &counters].concat(), &target.command("nested"), &trace);
     let recording = Recording::open(&trace);
     let Some(terminal) = Terminal::start(100, 30, &rtrace(&format!("tui {}", quoted(&trace)))) else { return };
     assert_eq!(recording.summary().calls, 5_000);
@@ -76,6 +77,7 @@ fn a_stored_trace_has_the_same_views() {
     terminal.wait_for("trace.functions-1.csv");
     let shown = fs::read_to_string(folder.path().join("trace.functions-1.csv")).unwrap();
     let report = crate::common::rtrace::command().arg("report").arg(&trace).args(["--format", "csv"]).output().unwrap();
+    assert!(shown.starts_with("calls,") && shown.contains(",task-clock_per_call,"), "{shown}");
     assert_same_figures(&shown, &String::from_utf8(report.stdout).unwrap());
     terminal.press("2");
     terminal.wait_for("call path, all threads");
@@ -103,6 +105,42 @@ fn assert_same_figures(shown: &str, report: &str) {
             assert_eq!(report[function].get(title), Some(value), "{title} of {function}");
         }
     }
+}
+
+#[test]
+fn a_program_that_ends_leaves_its_last_figures_and_a_clean_terminal() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("calls_on"));
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("trace");
+    let options: Vec<String> = target.selection().iter().map(|word| quoted(Path::new(word))).collect();
+    let attach = rtrace(&format!("attach -p {} {} -o {}", waiting.pid(), options.join(" "), quoted(&trace)));
+    let Some(terminal) = Terminal::start(80, 24, &format!("echo before; {attach}")) else { return };
+    terminal.wait_for("recording");
+    waiting.go();
+    waiting.feed(&[b'x'; 100]);
+    terminal.wait_for("500 calls");
+    terminal.press("Space");
+    terminal.wait_for("PAUSED");
+    waiting.feed(&[b'x'; 20]);
+    sleep(Duration::from_secs(1));
+    assert!(terminal.screen().contains("500 calls"), "it stands still");
+    terminal.press("Space");
+    terminal.wait_for("600 calls");
+    terminal.press("m");
+    terminal.wait_for("1 hidden");
+    terminal.press("u");
+    terminal.press("4");
+    terminal.wait_for("last 1.0 s");
+    assert!(waiting.finish().status.success());
+    terminal.wait_for("recording ended, q leaves");
+    terminal.press("1");
+    terminal.wait_for("600 calls");
+    terminal.press("q");
+    let end = terminal.wait_for("status 0");
+    assert!(end.starts_with("before\nrtrace: 600 calls of"), "{end}");
+    assert_eq!(Recording::open(&trace).calls().count(), 600);
 }
 
 #[test]

@@ -74,7 +74,24 @@ fn calls_count_their_writes_whichever_file_has_the_variable() {
         let told = told(&output.stderr);
         assert_eq!(told.len(), 3, "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(counted(&recording, 0), told, "{flavour:?}");
+        let is_late = |kind: &EventKind| matches!(kind, EventKind::Watched { .. });
+        assert!(!recording.events().iter().any(is_late), "{flavour:?}: watched from the begin");
     }
+}
+
+/// Where it is told where calls go, the dynamic linker is not alone in loading the program.
+#[test]
+fn a_program_with_stubs_is_watched_from_its_begin() {
+    let Some(_turn) = Turn::take() else { return };
+    if !can_watch() {
+        return;
+    }
+    let target = Target::build("stubs", Flavour::Plain);
+    let options = [options(&target, &["entered:w"]), vec!["--stubs".into()]].concat();
+    let (_, recording) = rtrace::run(&options, &target.command("calls"));
+    let writes: Vec<u64> =
+        recording.counted("within").into_values().flatten().map(|(_, readings)| readings[0].inclusive).collect();
+    assert_eq!(writes, [1; 50]);
 }
 
 /// With a counter of another kind before it, in threads that begin after the watching.

@@ -63,8 +63,9 @@ pub enum EventKind {
     Armed,
     /// Recording ended.
     Disarmed,
-    /// From here on a counter's readings are estimates: it shared its hardware with others, did not
-    /// count all the time, and was scaled up.
+    /// From here on a counter's readings are estimates: at times its hardware counted something else,
+    /// for which they are scaled up, or a switch of threads was not told, around which counts are left
+    /// out.
     Estimated {
         /// The metric's name.
         metric: String,

@@ -50,7 +50,7 @@ pub use estimate::{Estimate, Level};
 pub use event::{Event, EventKind};
 pub use latency::Latency;
 pub use loss::{Loss, LossReason};
-pub use metric::{Base, Metric, Sample, Scope, Span};
+pub use metric::{Base, Metric, Sample, Scope, Span, Tally};
 pub use profile::{Count, HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
 pub use summary::{Header, Percent, Rank, Summary};

@@ -104,6 +104,49 @@ pub struct Metric {
     pub span: Span,
 }
 
+impl Metric {
+    /// Whether it counts nanoseconds.
+    pub fn is_nanoseconds(&self) -> bool {
+        (self.unit.as_str(), self.base, self.exponent) == ("s", Base::Decimal, -9)
+    }
+}
+
+/// What is said of some calls by a metric that is counted on every call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tally {
+    /// What they counted, each count once where calls are nested in each other.
+    Inclusive,
+    /// What they counted without their traced callees.
+    Exclusive,
+    /// [`Tally::Exclusive`] by the number of calls.
+    PerCall,
+}
+
+impl Tally {
+    /// All of them, in the order of columns.
+    pub const ALL: [Tally; 3] = [Tally::Inclusive, Tally::Exclusive, Tally::PerCall];
+
+    /// The name of its column in CSV and JSON.
+    pub fn key(self, metric: &Metric) -> String {
+        let suffix = match self {
+            Tally::Inclusive => "inclusive",
+            Tally::Exclusive => "exclusive",
+            Tally::PerCall => "per_call",
+        };
+        format!("{}_{suffix}", metric.name)
+    }
+
+    /// Its heading for people.
+    pub fn title(self, metric: &Metric) -> String {
+        let suffix = match self {
+            Tally::Inclusive => "",
+            Tally::Exclusive => " excl",
+            Tally::PerCall => "/call",
+        };
+        format!("{}{suffix}", metric.name)
+    }
+}
+
 /// One value of a metric whose scope is not the call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {

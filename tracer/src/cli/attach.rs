@@ -4,64 +4,87 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use rtrace::recorder::{Options, Subject};
-use rtrace::{plan as planning, target, watch};
+use rtrace::recorder::Subject;
+use rtrace::{plan as planning, privilege, target, watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Attach;
+use super::message::Hint as _;
 use super::record::{
-    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers,
+    Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan, plan_options, samplers,
 };
 
 /// Records until the time is over, the processes have ended, or the user says so.
+///
+/// Processes that end before their probes are in place are left out, with a word on each.
 pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     check_processes(&options.pids)?;
+    let name = program(options.pids.first().copied().unwrap_or_default());
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
     }
-    let target = target::of_processes(&options.pids, &options.selection.libraries)?;
+    let mut pids = options.pids.clone();
+    loop {
+        let mut is_armed = false;
+        let recorded = record(options, &pids, &name, &stop, || is_armed = true);
+        let Err(error) = recorded else { return recorded };
+        let (living, ended): (Vec<u32>, Vec<u32>) =
+            pids.iter().partition(|&&pid| privilege::check_process(pid).is_ok());
+        if is_armed || ended.is_empty() {
+            return Err(error);
+        }
+        if living.is_empty() {
+            return Err(anyhow::anyhow!(
+                "failed to trace {}: ended before its probes were in place",
+                describe(&name, &options.pids)
+            ))
+            .hint("start it with rtrace, which then has it wait for its probes: rtrace run … -- COMMAND");
+        }
+        for pid in ended {
+            eprintln!("rtrace: process {pid} ended before its probes were in place: nothing of it is recorded");
+        }
+        pids = living;
+    }
+}
+
+/// Records the processes; `armed` is called once all of them are.
+fn record(
+    options: &Attach,
+    pids: &[u32],
+    name: &str,
+    stop: &AtomicBool,
+    armed: impl FnOnce() + Send,
+) -> anyhow::Result<Outcome> {
+    let target = target::of_processes(pids, &options.selection.libraries)?;
     let recording = &options.recording;
-    let watches = watch::of_processes(&recording.watches, &options.selection.libraries, &options.pids)?;
+    let watches = watch::of_processes(&recording.watches, &options.selection.libraries, pids)?;
     let (counters, watches) = counters(recording, &options.selection, watches)?;
     let mechanism = mechanism()?;
     let plan_options = planning::Options {
         keeps_accesses: !watches.watches.is_empty(),
-        ..plan_options(&options.selection, Some(mechanism), options.pids.len(), recording.follow(false))
+        ..plan_options(&options.selection, Some(mechanism), pids.len(), recording.follow(false))
     };
+    let steps = plan_options.emulated.steps;
     let plan = plan(target, &plan_options);
-    let pid = options.pids.first().copied().unwrap_or_default();
-    let name = program(pid);
-    let directory = recording.directory(&name, pid);
+    let directory = recording.directory(name, pids.first().copied().unwrap_or_default());
     let summary = Session {
         plan: &plan,
         libraries: &options.selection.libraries,
-        options: Options {
-            steps: plan_options.emulated.steps,
-            subject: Subject::Processes(&options.pids),
-            mechanism,
-            ring_bytes: recording.buffer,
-            follow: recording.follow(false),
-            profile: recording.profile(),
-            fold: &recording.fold,
-            duration: recording.duration,
-            budget: recording.budget,
-            counters: &counters,
-            watches: &watches,
-            stubs: None,
-        },
+        options: how_to_record(recording, Subject::Processes(pids), mechanism, steps, &counters, &watches),
         plan_options,
         samplers: samplers(recording, &counters, &watches)?,
         directory: &directory,
         sinks: &recording.sinks,
-        target: &describe(&name, &options.pids),
+        target: &describe(name, pids),
         live: !recording.no_tui,
-        stop: &stop,
+        stop,
     }
-    .record(|| Ok(()))
-    // A process that ended meanwhile is the true cause of whatever failed.
-    .or_else(|error| check_processes(&options.pids).and(Err(error)))?;
+    .record(|| {
+        armed();
+        Ok(())
+    })?;
     conclude(&summary, &directory);
     Ok(completeness(&summary, recording))
 }

@@ -11,7 +11,7 @@ use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
-use rtrace::recorder;
+use rtrace::recorder::{self, Subject};
 use rtrace::samples::Samplers;
 use rtrace::stubs::{self, Reach};
 use rtrace::target::Target;
@@ -22,10 +22,10 @@ use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
 use rtrace_tui::Costs;
 
 use super::args::{Recording, Selection};
-use super::beside::Beside;
 use super::derive::derive;
 use super::message::Hint as _;
 use super::progress::Progress;
+use super::trace_host::TraceHost;
 use super::{Outcome, plan_table};
 
 /// How the functions selected are planned, to be probed by this mechanism if one works, in so many
@@ -102,6 +102,31 @@ pub fn samplers(recording: &Recording, counters: &Counters, watches: &Watches) -
     let first = metric_id(counters.metrics.len() + watches.metrics().count());
     Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins)
         .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
+}
+
+/// How to record, as the user said; `steps` as plans were told; without stubs.
+pub fn how_to_record<'a>(
+    recording: &'a Recording,
+    subject: Subject<'a>,
+    mechanism: Mechanism,
+    steps: bool,
+    counters: &'a Counters,
+    watches: &'a Watches,
+) -> recorder::Options<'a> {
+    recorder::Options {
+        subject,
+        mechanism,
+        steps,
+        ring_bytes: recording.buffer,
+        follow: recording.follow(matches!(subject, Subject::Command(_))),
+        profile: recording.profile(),
+        fold: &recording.fold,
+        duration: recording.duration,
+        budget: recording.budget,
+        counters,
+        watches,
+        stubs: None,
+    }
 }
 
 /// A recording that is ready to begin.
@@ -190,7 +215,7 @@ impl Session<'_> {
                 recorded
             };
             let recording = scope.spawn(record);
-            let shown = rtrace_tui::run(&handle, &Beside(self.directory), self.stop);
+            let shown = rtrace_tui::run(&handle, &TraceHost(self.directory), self.stop);
             self.stop.store(true, Ordering::Relaxed);
             let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             shown.context("failed to show the live view")?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use rtrace::command::{Waiting, shell_status};
+use rtrace::command::{Given, Waiting, shell_status};
 use rtrace::plan::{self, Plan};
 use rtrace::recorder::{Options, Subject};
 use rtrace::stubs::{Reach, Stubs};
@@ -17,7 +17,8 @@ use signal_hook::iterator::Signals;
 use super::args::Run;
 use super::message::Hint as _;
 use super::record::{
-    Session, check_processes, completeness, conclude, counters, mechanism, plan, plan_options, samplers, stub_reach,
+    Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan, plan_options, samplers,
+    stub_reach,
 };
 use super::{Outcome, message};
 
@@ -45,9 +46,8 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let samplers = samplers(recording, &counters, &watches)?;
 
     let name = program(options);
-    let environment = stubs.as_ref().map(Stubs::environment);
-    let waiting =
-        Waiting::spawn(&options.command, environment.as_deref()).with_context(|| format!("failed to run `{name}`"))?;
+    let given = stubs.as_ref().map(|stubs| Given { environment: stubs.environment(), descriptor: stubs.descriptor() });
+    let waiting = Waiting::spawn(&options.command, given).with_context(|| format!("failed to run `{name}`"))?;
     let pid = waiting.pid();
     let stop = Arc::new(AtomicBool::new(false));
     let signals = Interrupts::handle(pid, Arc::clone(&stop))?;
@@ -57,18 +57,15 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         plan: &plan,
         libraries: &options.selection.libraries,
         options: Options {
-            steps: plan_options.emulated.steps,
-            subject: Subject::Command(pid),
-            mechanism,
-            ring_bytes: recording.buffer,
-            follow: recording.follow(true),
-            profile: recording.profile(),
-            fold: &recording.fold,
-            duration: recording.duration,
-            budget: recording.budget,
-            counters: &counters,
-            watches: &watches,
             stubs: stubs.as_ref(),
+            ..how_to_record(
+                recording,
+                Subject::Command(pid),
+                mechanism,
+                plan_options.emulated.steps,
+                &counters,
+                &watches,
+            )
         },
         plan_options,
         samplers,
@@ -98,13 +95,13 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     })
 }
 
-/// The stubs of a plan on disk; `None`, with a word on why, where there are none.
+/// The stubs of a plan in a file; `None`, with a word on why, where there are none.
 fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
     let written = Stubs::write(plan, reach);
     let reason = match &written {
         Ok(Some(_)) => None,
         Ok(None) => Some("no function needs one, or none can have one".to_owned()),
-        Err(error) => Some(format!("no folder for temporary files takes a library that every user can load: {error}")),
+        Err(error) => Some(format!("the system gives no file in memory that can be executed: {error}")),
     };
     match reason {
         Some(reason) => eprintln!("rtrace: no stubs: {reason}"),

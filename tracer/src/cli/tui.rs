@@ -13,9 +13,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Tui;
-use super::beside::Beside;
 use super::derive::derive;
 use super::message::Hint as _;
+use super::trace_host::TraceHost;
 
 /// Time between two looks at what the user wants.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -44,7 +44,7 @@ pub fn tui(options: &Tui) -> anyhow::Result<Outcome> {
             }
             played
         });
-        let shown = rtrace_tui::run(&handle, &Beside(directory), &stop);
+        let shown = rtrace_tui::run(&handle, &TraceHost(directory), &stop);
         stop.store(true, Ordering::Relaxed);
         let played = player.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         shown.context("failed to show the trace")?;

@@ -6,12 +6,13 @@
 //! went by, and if the rate that follows agrees with the one before or after, because a loop may have
 //! begun anew. Where it has, the same number tells over a short gap how fast the caller calls, its
 //! pace, and that is taken to go on. Where there is no such number, it is the rate in the windows, less
-//! what the probe cost: of a function of some nanoseconds that says little, and the bounds say so.
+//! what all probes of its thread cost there: of a function of some nanoseconds that says little, and the
+//! bounds say so.
 
 use std::collections::{HashMap, VecDeque};
 
 use rtrace_bpf::Counted;
-use rtrace_bpf::wire::{Limit, SightingRecord};
+use rtrace_bpf::wire::{CountedKey, Limit, SightingRecord};
 use rtrace_model::{Estimate, LocationId, RegionId, Timestamp};
 
 /// How far the cost of a hit may be from what was measured, as a part of it.
@@ -101,11 +102,14 @@ struct Gap {
     /// When it began, and the CPU time of its thread then, where that is known.
     since: u64,
     since_cpu: Option<u64>,
-    /// Nanoseconds without probes, of which its thread ran.
+    /// Nanoseconds without probes, and for how many of them its thread ran.
+    wall: f64,
     time: f64,
     /// Of these its thread may have called in this part only, as the windows on the way showed nothing.
     called: f64,
     is_short: bool,
+    /// Whether the scheduler's account tells for how long its thread ran.
+    is_timed: bool,
     /// Its thread ran in all of it, or nearly.
     is_whole: bool,
     /// The caller's pace before it, where that is known.
@@ -123,9 +127,19 @@ impl Gap {
     fn cut(&mut self, ended: &Ended) {
         let wall = ended.time.0.saturating_sub(self.since) as f64;
         let on_cpu = self.since_cpu.map_or(wall, |since| ended.cpu_time.saturating_sub(since) as f64);
+        self.wall = self.wall.min(wall);
         self.time = self.time.min(wall).min(on_cpu);
         self.called = self.called.min(self.time);
         self.rate[1] = 0.0;
+    }
+
+    /// For how long its thread ran: about, at least, at most.
+    fn times(&self) -> [f64; 3] {
+        if !self.is_timed && !self.is_short {
+            return [self.time, 0.0, self.wall];
+        }
+        let age = if self.time < self.wall { ACCOUNT_AGE } else { 0.0 };
+        [self.time, (self.time - age).max(0.0), (self.time + age).min(self.wall)]
     }
 
     /// The rate that follows from the caller's own count.
@@ -142,8 +156,9 @@ impl Gap {
             return [calls; 3];
         }
         let [about, least, most] = pace.unwrap_or(self.rate);
-        let at_least = if self.called < self.time { 0.0 } else { least * self.time };
-        [about * self.called, at_least, most * self.time]
+        let [_, least_time, most_time] = self.times();
+        let at_least = if self.called < self.time { 0.0 } else { least * least_time };
+        [about * self.called, at_least, most * most_time]
     }
 
     /// Whether the caller's own count over a short gap is believed.
@@ -184,6 +199,10 @@ struct Site {
     unknown: VecDeque<Gap>,
     pacing: Pacing,
     settled: [f64; 3],
+    /// The part of the last gap for which its thread ran.
+    share: Option<f64>,
+    /// Calls before it was first seen, if its thread ran all the time, until it is known whether it did.
+    appeared: f64,
     /// Windows in a row that showed nothing, and the nanoseconds from the last one that did.
     silent: u32,
     unheard: f64,
@@ -195,15 +214,27 @@ struct Seen {
     to: u64,
     /// Calls counted before the first sighting.
     before: u64,
+    /// Nanoseconds that its thread ran in the window at least.
+    ran: f64,
     /// Calls in the window, per nanosecond without the probe.
     rate: [f64; 3],
     slowest: f64,
     sightings: Vec<SightingRecord>,
 }
 
+/// Since when a place may have gone unseen.
+#[derive(Clone, Copy, Debug)]
+struct Unseen {
+    /// Calls are possible since then, and likely since the last window, for that part of the time.
+    since: u64,
+    last_window: u64,
+    likely: f64,
+}
+
 impl Site {
-    /// A window has ended; absent `counted`: nothing was ever seen of it in this window.
-    fn add(&mut self, counted: &Counted, window: Window, cost: f64) {
+    /// A window has ended, in which its thread had so much to do; a hit costs so many nanoseconds. Calls
+    /// of a place that is new may have been made since the time given.
+    fn add(&mut self, counted: &Counted, window: Window, work: &Work, cost: f64, unseen: Option<Unseen>) {
         let is_seen = counted.calls.window == window.number;
         let is_bridged = |before: &Seen| !is_seen && before.sightings.len() >= ENOUGH;
         if let Some(before) = self.before.as_ref().filter(|before| is_bridged(before)) {
@@ -214,32 +245,49 @@ impl Site {
         }
         let silent = std::mem::take(&mut self.silent);
         self.unheard = 0.0;
-        let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
-        let hits = if is_seen { counted.calls.calls - counted.calls.before } else { 0 };
-        let to = if is_seen { window.to.max(counted.calls.last) } else { window.to };
         let before = if is_seen { counted.calls.before } else { counted.calls.calls };
-        // Many calls tell better than the clock when the probes were there.
-        let first = sightings.first().filter(|_| sightings.len() >= ENOUGH).map(|sighting| sighting.time);
-        let from = first.unwrap_or(window.from);
-        let distance = typical_distance(&sightings);
-        let rate = rate(hits, to.saturating_sub(from) as f64, distance, cost);
+        let (from, to) = span(counted, window);
+        let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
+        let rate = rate(hits(counted, window), work);
         let own = |distance: f64| (distance - cost * (1.0 - COST_ERROR)).max(SHORTEST_CALL);
-        let slowest = distance.map_or(0.0, |distance| 1.0 / own(distance));
-        let seen = Seen { to, before, rate, slowest, sightings };
+        let slowest = typical_distance(&sightings).map_or(0.0, |distance| 1.0 / own(distance));
+        let ran = work.running.min(work.length);
+        let seen = Seen { to, before, ran, rate, slowest, sightings };
         self.calls = counted.calls.calls;
-        if let Some(last) = self.before.take() {
-            self.push(gap(&last, &seen, from, silent));
+        match (self.before.take(), unseen) {
+            (Some(last), _) => self.push(gap(&last, &seen, from, silent)),
+            (None, Some(unseen)) => self.appear(&seen, from, unseen),
+            (None, None) => {}
         }
         self.before = Some(seen);
     }
 
-    fn push(&mut self, gap: Gap) {
+    /// It is seen for the first time. Its thread cannot have called for longer than it ran at all.
+    fn appear(&mut self, seen: &Seen, from: u64, unseen: Unseen) {
+        let ran = seen.sightings.first().map_or(f64::INFINITY, |first| first.cpu_time as f64 + ACCOUNT_AGE);
+        let time = |since: u64| (from.saturating_sub(since) as f64).min(ran);
+        self.appeared = seen.rate[0] * time(unseen.last_window) * unseen.likely;
+        self.settled[2] += seen.rate[2] * time(unseen.since);
+    }
+
+    fn push(&mut self, mut gap: Gap) {
         if gap.is_short {
             if gap.is_whole {
                 self.pacing.add(gap.progress_rate());
             }
             self.settle_by(gap, false);
-        } else if let Some(waiting) = self.waiting.replace(Gap { pace: self.pace(), ..gap }) {
+            return;
+        }
+        if gap.is_timed {
+            self.share = Some(gap.time / gap.wall.max(1.0));
+        }
+        let share = self.share.unwrap_or(1.0);
+        if !gap.is_timed {
+            gap.time *= share;
+            gap.called = gap.called.min(gap.time);
+        }
+        self.settled[0] += std::mem::take(&mut self.appeared) * share;
+        if let Some(waiting) = self.waiting.replace(Gap { pace: self.pace(), ..gap }) {
             self.settle(waiting, gap.progress_rate());
         }
     }
@@ -278,20 +326,40 @@ impl Site {
 
     /// About and at most so many calls in so many nanoseconds of which nothing is known, as far as it
     /// went on as before; after some silence that is not likely.
-    fn since_silent(&self, time: f64) -> [f64; 2] {
-        let Some(before) = self.before.as_ref().filter(|_| time > 0.0) else { return [0.0; 2] };
+    fn since_silent(&self, before: &Seen, time: f64) -> [f64; 2] {
+        if time <= 0.0 {
+            return [0.0; 2];
+        }
         let [about, _, most] = self.pace().unwrap_or(before.rate);
         [if self.silent < LONG_SILENCE { about * time } else { 0.0 }, most * (time + 2.0 * ACCOUNT_AGE)]
     }
 
+    /// Its thread has ended.
+    fn end(&mut self, ended: &Ended) {
+        let Some(last) = self.before.take() else { return };
+        let wall = ended.time.0.saturating_sub(last.to) as f64;
+        let on_cpu = |sighting: &SightingRecord| ended.cpu_time.saturating_sub(sighting.cpu_time) as f64;
+        let time = last.sightings.first().map_or(wall, |sighting| on_cpu(sighting).min(wall));
+        if let Some(mut waiting) = self.waiting.take() {
+            if last.to > ended.time.0 {
+                waiting.cut(ended);
+            }
+            self.settle(waiting, None);
+        }
+        self.unheard = 0.0;
+        let [about, most] = self.since_silent(&last, time);
+        self.settled[0] += about;
+        self.settled[2] += most;
+    }
+
     /// About, at least, at most so many calls without probes so far.
     fn unseen(&self) -> [f64; 3] {
-        let [about, most] = self.since_silent(self.unheard);
+        let [about, most] = self.before.as_ref().map_or([0.0; 2], |before| self.since_silent(before, self.unheard));
         let near = self.trusted.as_slice();
         let is_believed = |gap: &Gap| gap.progress_rate().is_some_and(|rate| gap.is_believed(rate, near));
         let waiting = self.waiting.iter().map(|gap| gap.settle(is_believed(gap), self.pace()));
         let unknown = self.unknown.iter().map(|gap| gap.settle(false, self.pace()));
-        let parts = waiting.chain(unknown).chain([self.settled, [about, 0.0, most]]);
+        let parts = waiting.chain(unknown).chain([self.settled, [about + self.appeared, 0.0, most]]);
         parts.fold([0.0; 3], |sum, calls| [0, 1, 2].map(|bound| sum[bound] + calls[bound]))
     }
 }
@@ -307,20 +375,65 @@ fn typical_distance(sightings: &[SightingRecord]) -> Option<f64> {
     distances.get(distances.len() / 2).filter(|_| sightings.len() >= ENOUGH).map(|&distance| distance as f64)
 }
 
-/// Calls per nanosecond without probes, about, at least and at most, from so many in a window. Its
-/// thread may not have run in all of it, so that calls may have been `distance` apart all the time.
-fn rate(hits: u64, length: f64, distance: Option<f64>, cost: f64) -> [f64; 3] {
+/// When the window began and ended at this place. Many calls tell better than the clock when the
+/// probes were there.
+fn span(counted: &Counted, window: Window) -> (u64, u64) {
+    if counted.calls.window != window.number {
+        return (window.from, window.to);
+    }
+    let first = (sightings(counted) >= ENOUGH).then(|| counted.calls.sighting[0].time);
+    (first.unwrap_or(window.from), window.to.max(counted.calls.last))
+}
+
+fn hits(counted: &Counted, window: Window) -> u64 {
+    if counted.calls.window == window.number { counted.calls.calls - counted.calls.before } else { 0 }
+}
+
+/// What a thread did in a window, at all places together: each probe takes time from all calls.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    /// Nanoseconds of the window, and how many of them it ran, as far as calls show.
+    length: f64,
+    running: f64,
+    /// Calls, and what their probes took, in nanoseconds.
+    hits: f64,
+    cost: f64,
+}
+
+impl Work {
+    fn add(&mut self, counted: &Counted, window: Window, cost: f64) {
+        let (from, to) = span(counted, window);
+        let hits = hits(counted, window) as f64;
+        let distance = typical_distance(&counted.calls.sighting[..sightings(counted)]).filter(|_| hits > 0.0);
+        self.length = self.length.max(to.saturating_sub(from) as f64);
+        // Its thread may not have run in all of it, so that calls may have been apart so much all the time.
+        self.running = self.running.max(distance.map_or(0.0, |distance| hits * distance));
+        self.hits += hits;
+        self.cost += hits * cost;
+    }
+
+    /// For how long its thread ran, as far as calls show.
+    fn ran(&self) -> f64 {
+        if self.running > 0.0 { self.running.min(self.length) } else { self.length }
+    }
+
+    /// Nanoseconds that were left of so many, if probes cost this part of what was measured.
+    fn own(&self, of: f64, part: f64) -> f64 {
+        (of - self.cost * part).max(self.hits * SHORTEST_CALL).max(1.0)
+    }
+}
+
+/// Calls per nanosecond without probes, about, at least and at most, from so many in a window.
+fn rate(hits: u64, work: &Work) -> [f64; 3] {
     let hits = hits as f64;
-    let running = distance.map_or(length, |distance| (hits * distance).min(length));
-    let own_of = |length: f64, cost: f64| (length - hits * cost).max(hits * SHORTEST_CALL).max(1.0);
-    let own = |cost: f64| own_of(running, cost);
+    let running = work.ran();
     // A number of chance events is off by twice its root at most, nearly always.
     let chance = 2.0 * hits.sqrt();
-    let least = (hits - chance).max(0.0) / own_of(length, cost * (1.0 - COST_ERROR));
-    let most = (hits + chance + 3.0) / own(cost * (1.0 + COST_ERROR));
+    let least = (hits - chance).max(0.0) / work.own(work.length, 1.0 - COST_ERROR);
+    let most = (hits + chance + 3.0) / work.own(running, 1.0 + COST_ERROR);
     // Where calls take less than the cost may be off, only the bounds are known, and they are far apart.
-    let is_known = running - hits * cost > hits * cost * COST_ERROR;
-    let about = if is_known { (hits / own(cost)).clamp(least, most) } else { (least * most).sqrt() };
+    let is_known = running - work.cost > work.cost * COST_ERROR;
+    let about = if is_known { (hits / work.own(running, 1.0)).clamp(least, most) } else { (least * most).sqrt() };
     [about, least, most]
 }
 
@@ -329,11 +442,10 @@ fn rate(hits: u64, length: f64, distance: Option<f64>, cost: f64) -> [f64; 3] {
 fn gap(last: &Seen, seen: &Seen, from: u64, silent: u32) -> Gap {
     let length = from.saturating_sub(last.to);
     let (wall, is_short) = (length as f64, length <= SHORT);
-    let time = match (last.sightings.first(), seen.sightings.first()) {
-        // The scheduler's account is too old for a short one.
-        (Some(a), Some(b)) if !is_short => (b.cpu_time.saturating_sub(a.cpu_time) as f64).min(wall),
-        _ => wall,
-    };
+    // The scheduler's account is too old for a short one.
+    let accounts = last.sightings.first().zip(seen.sightings.first()).filter(|_| !is_short);
+    let on_cpu = |(a, b): (&SightingRecord, &SightingRecord)| b.cpu_time.saturating_sub(a.cpu_time) as f64 - last.ran;
+    let (time, is_timed) = (accounts.map_or(wall, |pair| on_cpu(pair).clamp(0.0, wall)), accounts.is_some());
     let called = time.min(wall / (1.0 + f64::from(silent) / 2.0));
     let rate =
         [f64::midpoint(last.rate[0], seen.rate[0]), last.rate[1].min(seen.rate[1]), last.rate[2].max(seen.rate[2])];
@@ -343,7 +455,8 @@ fn gap(last: &Seen, seen: &Seen, from: u64, silent: u32) -> Gap {
     let is_whole =
         switches(last).zip(switches(seen)).is_some_and(|(from, to)| to.saturating_sub(from) <= MOST_SWITCHES);
     let (since, progress, pace) = (last.to, None, None);
-    let mut gap = Gap { since, since_cpu, time, called, is_short, is_whole, pace, progress, rate, slowest };
+    let mut gap =
+        Gap { since, since_cpu, wall, time, called, is_short, is_timed, is_whole, pace, progress, rate, slowest };
     gap.progress = self::progress(last, seen).filter(|calls| gap.allows(calls / gap.time.max(1.0)));
     gap
 }
@@ -400,41 +513,62 @@ impl Lane {
     }
 }
 
+/// Calls counted, and about, at least, at most so many that went unseen.
+type Sum = (u64, [f64; 3]);
+
 /// Estimates for all regions without probes.
 #[derive(Debug, Default)]
 pub struct Estimator {
     sites: HashMap<(u32, u32, u64), Site>,
+    /// Of threads that have ended, by location and region.
+    ended: HashMap<(u32, u32), Sum>,
+    /// By region: since when its probes are gone.
+    off: HashMap<u32, u64>,
+    /// By thread: the end of the last window that showed it.
+    threads: HashMap<u32, u64>,
+    last_window: u64,
 }
 
 impl Estimator {
     /// Takes in what was counted so far, at the end of a window in which probes of the regions for
     /// which `cost_of` gives the cost of a hit, in nanoseconds, were in place.
     pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) {
-        for place in counted {
-            if let Some(cost) = cost_of(RegionId(place.key.region)) {
-                self.site(place).add(place, window, cost);
-            }
+        let of_window = || counted.iter().filter_map(|place| Some((place, cost_of(RegionId(place.key.region))?)));
+        let mut threads: HashMap<u32, Work> = HashMap::new();
+        for (place, cost) in of_window() {
+            threads.entry(place.key.location).or_default().add(place, window, cost);
+        }
+        for (place, cost) in of_window() {
+            let CountedKey { location, region, .. } = place.key;
+            let unseen = self.off.get(&region).map(|&off| self.unseen(location, off));
+            self.site(place).add(place, window, &threads[&location], cost, unseen);
+        }
+        let ran = threads.into_iter().filter(|(_, work)| work.hits > 0.0);
+        self.threads.extend(ran.map(|(location, _)| (location, window.to)));
+        self.last_window = window.to;
+    }
+
+    /// The region's probes are gone from that time on.
+    pub fn is_off(&mut self, region: RegionId, since: u64) {
+        self.off.insert(region.0, since);
+    }
+
+    /// A thread that the last window showed has begun to call after it; another one may not have run.
+    fn unseen(&self, location: u32, off: u64) -> Unseen {
+        let last_window = self.last_window.max(off);
+        match self.threads.get(&location) {
+            Some(&shown) if shown >= off => Unseen { since: shown, last_window: last_window.max(shown), likely: 0.5 },
+            _ => Unseen { since: off, last_window, likely: 1.0 },
         }
     }
 
-    /// A thread has ended. It may have called on until then, or no more.
+    /// A thread has ended, all of whose counts were taken in. It may have called on until then, or no more.
     pub fn end(&mut self, ended: &Ended) {
-        for (_, site) in self.sites.iter_mut().filter(|((of, _, _), _)| *of == ended.location.0) {
-            let Some(last) = site.before.clone() else { continue };
-            let wall = ended.time.0.saturating_sub(last.to) as f64;
-            let on_cpu = |sighting: &SightingRecord| ended.cpu_time.saturating_sub(sighting.cpu_time) as f64;
-            let time = last.sightings.first().map_or(wall, |sighting| on_cpu(sighting).min(wall));
-            if let Some(mut waiting) = site.waiting.take() {
-                if last.to > ended.time.0 {
-                    waiting.cut(ended);
-                }
-                site.settle(waiting, None);
-            }
-            let [about, most] = site.since_silent(time);
-            site.settled[0] += about;
-            site.settled[2] += most;
-            site.before = None;
-            site.unheard = 0.0;
+        let location = ended.location.0;
+        self.threads.remove(&location);
+        for ((_, region, _), mut site) in self.sites.extract_if(|&(of, _, _), _| of == location) {
+            site.end(ended);
+            add(self.ended.entry((location, region)).or_default(), &site);
         }
     }
 
@@ -449,6 +583,14 @@ impl Estimator {
         })
     }
 
+    /// Whether no place of one of these regions was called in this window.
+    pub fn misses(&self, counted: &[Counted], window: u32, regions: &[RegionId]) -> bool {
+        let is_seen = |region: &RegionId| {
+            counted.iter().any(|place| place.key.region == region.0 && place.calls.window == window)
+        };
+        !regions.iter().all(is_seen)
+    }
+
     /// Takes in what was counted where nothing goes unseen.
     pub fn count(&mut self, counted: &[Counted]) {
         for place in counted {
@@ -458,12 +600,13 @@ impl Estimator {
 
     /// From now on calls of the region are seen: the next window is not compared with the last.
     pub fn is_seen_again(&mut self, region: RegionId) {
+        self.off.remove(&region.0);
         for (_, site) in self.sites.iter_mut().filter(|((_, of, _), _)| *of == region.0) {
-            let [about, most] = site.since_silent(site.unheard);
+            let Some(before) = site.before.take() else { continue };
+            let unheard = std::mem::take(&mut site.unheard);
+            let [about, most] = site.since_silent(&before, unheard);
             site.settled[0] += about;
             site.settled[2] += most;
-            site.unheard = 0.0;
-            site.before = None;
         }
     }
 
@@ -488,13 +631,11 @@ impl Estimator {
 
     /// All estimates so far, by location and region.
     pub fn estimates(&self) -> Vec<Estimate> {
-        let mut sums: HashMap<(u32, u32), (u64, [f64; 3])> = HashMap::new();
+        let mut sums = self.ended.clone();
         for (&(location, region, _), site) in &self.sites {
-            let sum = sums.entry((location, region)).or_default();
-            sum.0 += site.calls;
-            sum.1.iter_mut().zip(site.unseen()).for_each(|(sum, calls)| *sum += calls);
+            add(sums.entry((location, region)).or_default(), site);
         }
-        let estimate = |((location, region), (counted, calls)): ((u32, u32), (u64, [f64; 3]))| {
+        let estimate = |((location, region), (counted, calls)): ((u32, u32), Sum)| {
             let [estimated, least, most] = calls.map(|calls| calls.round() as u64);
             Estimate { location: LocationId(location), region: RegionId(region), counted, estimated, least, most }
         };
@@ -502,150 +643,10 @@ impl Estimator {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use rtrace_bpf::wire::{CountedCallsRecord, CountedKey};
-
-    use super::*;
-
-    const COST: f64 = 700.0;
-    const PERIOD: u64 = 400_000_000;
-    const PAUSE: u64 = 2_000_000;
-
-    /// A loop that calls a function each 50 ns, and 750 ns in windows of 1 ms; its pass counter is in
-    /// the upper half of a word of its stack and begins anew each `passes`.
-    struct Loop {
-        passes: u64,
-        calls: u64,
-        counted: u64,
-        unseen: u64,
-        now: u64,
-        window: u32,
-        estimator: Estimator,
-    }
-
-    impl Loop {
-        fn new(passes: u64) -> Loop {
-            Loop { passes, calls: 0, counted: 0, unseen: 0, now: 0, window: 0, estimator: Estimator::default() }
-        }
-
-        fn sighting(&self, number: u64) -> SightingRecord {
-            let mut words = [7; Limit::RT_SIGHTED.0 as usize];
-            let call = self.calls + number;
-            words[9] = ((call % self.passes) << 32) | (call * 77 % 31);
-            words[2] = call * call;
-            let time = self.now + number * 750;
-            SightingRecord { time, cpu_time: time, switches: 3, words }
-        }
-
-        fn look_through_a_window(&mut self) {
-            let hits = 1_333;
-            self.window += 1;
-            let mut calls = CountedCallsRecord {
-                calls: self.counted + hits,
-                before: self.counted,
-                last: self.now + 999_750,
-                window: self.window,
-                sightings: Limit::RT_SIGHTINGS.0,
-                ..CountedCallsRecord::default()
-            };
-            for (place, sighting) in (0..).zip(&mut calls.sighting) {
-                *sighting = self.sighting(place);
-            }
-            let key = CountedKey { location: 1, region: 2, site: 3 };
-            let window = Window { number: self.window, from: self.now, to: self.now + 1_000_000 };
-            self.estimator.add(&[Counted { key, calls }], window, |_| Some(COST));
-            self.counted += hits;
-            self.calls += hits;
-            self.now += 1_000_000;
-        }
-
-        /// It runs on without probes.
-        fn go_on(&mut self, time: u64) {
-            self.calls += time / 50;
-            self.unseen += time / 50;
-            self.now += time;
-        }
-
-        fn run(&mut self, looks: u64) {
-            for number in 1..=looks {
-                self.look_through_a_window();
-                self.go_on(PAUSE);
-                self.look_through_a_window();
-                if number < looks {
-                    self.go_on(PERIOD / 1_000 * (700 + number * 371 % 600));
-                }
-            }
-        }
-
-        fn estimate(&self) -> Estimate {
-            let [estimate] = self.estimator.estimates()[..] else { panic!("one row") };
-            estimate
-        }
-    }
-
-    #[test]
-    fn a_callers_own_count_tells_the_number_of_calls() {
-        let mut target = Loop::new(1 << 31);
-        target.run(10);
-        let Estimate { counted, estimated, least, most, .. } = target.estimate();
-        assert_eq!((counted, estimated), (26_660, target.unseen));
-        assert!(least <= estimated && estimated <= most && most - least < target.unseen / 100, "{least} {most}");
-        let rate = target.estimator.rate(RegionId(2)).unwrap_or_default();
-        assert!(agree(rate, 20e6), "{rate}");
-    }
-
-    /// Its own count over a long gap says less than was called: by chance it may agree with itself once
-    /// or twice. Over a short one it tells the pace, if the loop is longer than that.
-    #[test]
-    fn a_loop_that_begins_anew_is_not_believed() {
-        for passes in [1_000, 200_000, 1_234_567, 3_333_333, 9_000_000, 20_000_000] {
-            let mut target = Loop::new(passes);
-            target.run(20);
-            let (estimate, truth) = (target.estimate(), target.unseen);
-            assert!(estimate.least <= truth && truth <= estimate.most, "{passes}: {estimate:?}, {truth}");
-            if passes > 1_000 {
-                assert!(estimate.estimated.abs_diff(truth) <= truth / 20, "{passes}: {estimate:?}, {truth}");
-            }
-        }
-    }
-
-    /// Half of the looks show nothing of it, though its thread runs.
-    #[test]
-    fn calls_are_not_taken_to_go_on_through_windows_that_show_none() {
-        let mut target = Loop::new(1_234_567);
-        for _ in 0..20 {
-            target.run(1);
-            target.go_on(PERIOD / 2);
-            for _ in 0..2 {
-                target.window += 1;
-                target.now += 1_000_000;
-                let key = CountedKey { location: 1, region: 2, site: 3 };
-                let calls =
-                    CountedCallsRecord { calls: target.counted, window: target.window - 1, ..Default::default() };
-                let window = Window { number: target.window, from: target.now - 1_000_000, to: target.now };
-                target.estimator.add(&[Counted { key, calls }], window, |_| Some(COST));
-            }
-            target.now += PERIOD / 2;
-        }
-        let (estimate, truth) = (target.estimate(), target.unseen);
-        assert!(estimate.least <= truth && truth <= estimate.most, "{estimate:?}, {truth}");
-        assert!(estimate.estimated.abs_diff(truth) <= truth / 10, "{estimate:?}, {truth}");
-    }
-
-    #[test]
-    fn the_range_of_a_rate_holds_the_truth() {
-        for (hits, gap) in [(1_333, 50.0), (660, 815.0), (100, 9_300.0), (1, 1e6)] {
-            let [about, least, most] = rate(hits, 1e6, None, COST);
-            let truth = 1.0 / gap;
-            assert!(
-                least <= truth && truth <= most && least <= about && about <= most,
-                "{hits}: {least} {about} {most}"
-            );
-        }
-        assert_eq!(rate(0, 1e6, None, COST)[..2], [0.0, 0.0]);
-        // The thread ran for a tenth of the window.
-        let [about, _, most] = rate(133, 1e6, Some(750.0), COST);
-        assert!(about > 0.01 && most >= 1.0 / 50.0, "{about} {most}");
-    }
+fn add(sum: &mut Sum, site: &Site) {
+    sum.0 += site.calls;
+    sum.1.iter_mut().zip(site.unseen()).for_each(|(sum, calls)| *sum += calls);
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Base, Batch, Call, Count, Ending, LocationId, Metric, PathProfile, Reading, Scope, escape};
+use rtrace_model::{Batch, Call, Count, Ending, LocationId, Metric, PathProfile, Reading, Scope, Tally, escape};
 
 use super::By;
 use super::corrected::Corrected;
@@ -150,10 +150,11 @@ impl<V> Counting<V> {
 
     fn columns(&self, derived: &[(Derived, [Input; 2])]) -> Vec<Column> {
         let mut columns = Vec::new();
-        for Metric { name, .. } in &self.metrics {
-            columns.push(Column::named(format!("{name}_inclusive"), name.clone()));
-            columns.push(Column::named(format!("{name}_exclusive"), format!("{name} excl")));
-            columns.push(Column::named(format!("{name}_per_call"), String::new()).shown(Shown::Never));
+        for metric in &self.metrics {
+            columns.extend(Tally::ALL.map(|tally| {
+                let shown = if tally == Tally::PerCall { Shown::Never } else { Shown::Always };
+                Column::named(tally.key(metric), tally.title(metric)).shown(shown)
+            }));
         }
         columns.extend(derived.iter().map(|(derived, _)| Column::new(derived.key, derived.title)));
         columns
@@ -182,12 +183,13 @@ impl Counting<Corrected<'_>> {
         let parts: Vec<(&Metric, OwnPart)> =
             self.metrics.iter().map(|metric| (metric, OwnPart::of(&metric.name))).collect();
         let mut columns = Vec::new();
-        for (Metric { name, .. }, part) in &parts {
-            for (key, title) in [("inclusive", name.clone()), ("exclusive", format!("{name} excl"))] {
-                columns.push(Column::named(format!("{name}_{key}"), title));
+        for (metric, part) in &parts {
+            for tally in [Tally::Inclusive, Tally::Exclusive] {
+                let key = tally.key(metric);
+                columns.push(Column::named(key.clone(), tally.title(metric)));
                 if *part == OwnPart::Time {
-                    columns.push(Column::named(format!("{name}_{key}_corrected"), "corrected".to_owned()));
-                    columns.push(Column::named(format!("{name}_{key}_error"), "+-".to_owned()));
+                    columns.push(Column::named(format!("{key}_corrected"), "corrected".to_owned()));
+                    columns.push(Column::named(format!("{key}_error"), "+-".to_owned()));
                 }
             }
         }
@@ -216,8 +218,7 @@ impl Counting<Corrected<'_>> {
 
 /// A sum in its metric's unit.
 fn value(metric: &Metric, sum: u64) -> Value {
-    let is_nanoseconds = (metric.unit.as_str(), metric.base, metric.exponent) == ("s", Base::Decimal, -9);
-    if is_nanoseconds { Value::Time(sum) } else { Value::Count(sum) }
+    if metric.is_nanoseconds() { Value::Time(sum) } else { Value::Count(sum) }
 }
 
 #[cfg(test)]
@@ -225,7 +226,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        CallCost, Definition, Event, EventKind, ExitPolicy, Header, MetricId, Sink, Span, Summary, Timestamp,
+        Base, CallCost, Definition, Event, EventKind, ExitPolicy, Header, MetricId, Sink, Span, Summary, Timestamp,
     };
 
     use super::*;
@@ -327,7 +328,7 @@ mod tests {
         run(folder.path(), &Options::default(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         for line in [
-            "cycles is estimated: it shared its hardware with other counters, and was scaled up",
+            "cycles is estimated: at times its hardware counted something else, or a switch of threads was missed",
             "variables that were there before they were watched: 1, for up to 1.000 us; accesses may be missing",
             "x:w was not watched: no process had it",
         ] {

@@ -110,7 +110,7 @@ fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
                 }
                 EventKind::Estimated { metric } => {
                     of_counters.insert(format!(
-                        "{} is estimated: it shared its hardware with other counters, and was scaled up",
+                        "{} is estimated: at times its hardware counted something else, or a switch of threads was missed",
                         escape(&metric)
                     ));
                 }

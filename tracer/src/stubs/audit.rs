@@ -20,7 +20,8 @@
 //! ever, and an allocator of the program's would be called before it can work. So until the program
 //! begins, the linker (nobody else asks for `calloc` then) gets its memory from the state.
 //!
-//! - `init` makes `LD_AUDIT` in the environment what it would be without rtrace.
+//! - `init` closes the descriptor by which the linker found the library, and makes `LD_AUDIT` in the
+//!   environment what it would be without rtrace.
 //!
 //! # State
 //! A header, the libraries, and for each library its functions sorted by address.
@@ -31,10 +32,19 @@ use std::arch::global_asm;
 pub const STATE: u64 = 4096;
 
 /// Header: flags, see [`DLSYM`]; the number of libraries; length of `LD_AUDIT=` and the user's
-/// own value, 0 where there is none; whether the program has begun, its `calloc`, how much of the
-/// memory was given to the linker, and that memory.
-pub const HEADER: Header =
-    Header { flags: 0, libraries: 8, own: 16, begun: 24, calloc: 32, given: 40, memory: 48, size: 2048 };
+/// own value, 0 where there is none; the descriptor to close; whether the program has begun, its
+/// `calloc`, how much of the memory was given to the linker, and that memory.
+pub const HEADER: Header = Header {
+    flags: 0,
+    libraries: 8,
+    own: 16,
+    descriptor: 24,
+    begun: 32,
+    calloc: 40,
+    given: 48,
+    memory: 56,
+    size: 2048,
+};
 /// Bit of the flags: bind what `dlsym` finds.
 pub const DLSYM: u64 = 1;
 /// Size of a library: device, inode, whether it is mapped, where to, where its functions begin
@@ -54,6 +64,8 @@ pub struct Header {
     pub libraries: u64,
     /// Of the length of the user's own part.
     pub own: u64,
+    /// Of the descriptor.
+    pub descriptor: u64,
     begun: u64,
     calloc: u64,
     given: u64,
@@ -72,6 +84,9 @@ global_asm!(
     // init(argc, argv, envp): envp is what the program itself will get.
     "rtrace_audit:",
     "endbr64",
+    "mov rdi, [rip + rtrace_audit + {state} + {descriptor}]",
+    "mov eax, 3", // close
+    "syscall",
     "movabs rcx, 0x54494455415f444c", // LD_AUDIT
     "2: mov rax, [rdx]",
     "test rax, rax",
@@ -239,6 +254,7 @@ global_asm!(
     flags = const HEADER.flags,
     libraries = const HEADER.libraries,
     own = const HEADER.own,
+    descriptor = const HEADER.descriptor,
     begun = const HEADER.begun,
     calloc = const HEADER.calloc,
     given = const HEADER.given,

@@ -5,6 +5,8 @@
 //! with the unwind table for them. The linker finds the table whatever namespace it is in, so a
 //! profiler's signal that arrives in a stub sees the callers as it would in the function.
 
+use std::os::fd::RawFd;
+
 use object::elf::{self, DynamicTag, ProgramType};
 
 use super::audit;
@@ -36,6 +38,16 @@ pub struct Library<'a> {
     pub stubs: Vec<&'a Stub>,
 }
 
+/// What the library needs to know besides.
+pub struct State {
+    /// Of the header of [`audit`].
+    pub flags: u64,
+    /// Length of `LD_AUDIT=` and the user's own value, 0 where there is none.
+    pub own: u64,
+    /// The descriptor by which the linker finds the library.
+    pub descriptor: RawFd,
+}
+
 /// An audit library.
 pub struct AuditLibrary {
     /// The file.
@@ -44,15 +56,15 @@ pub struct AuditLibrary {
     pub offsets: Vec<Vec<u64>>,
 }
 
-/// Makes the audit library for these libraries; `flags` and `own` are of the state's header.
-pub fn write(libraries: &[Library], flags: u64, own: u64) -> AuditLibrary {
+/// Makes the audit library for these libraries.
+pub fn write(libraries: &[Library], &State { flags, own, descriptor }: &State) -> AuditLibrary {
     let count: usize = libraries.iter().map(|library| library.stubs.len()).sum();
     let functions = audit::HEADER.size + audit::LIBRARY_SIZE * libraries.len() as u64;
     let dynamic = STATE + functions + audit::FUNCTION_SIZE * count as u64;
     let data_end = dynamic + DYNAMIC_SIZE;
     let stubs_begin = data_end.next_multiple_of(PAGE);
 
-    let mut state = words(&[flags, libraries.len() as u64, own]);
+    let mut state = words(&[flags, libraries.len() as u64, own, descriptor as u64]);
     state.resize(audit::HEADER.size as usize, 0);
     let mut table = Vec::new();
     let mut code = StubCode::new(stubs_begin);
@@ -327,7 +339,7 @@ mod tests {
     fn stubs_go_on_at_words_of_a_sorted_table() {
         let stubs = [stub(0x2000, &[0x89, 0xf2], false), stub(0x1000, &[0x90, 0xc3], true)];
         let library = Library { device: 5, inode: 6, stubs: stubs.iter().collect() };
-        let AuditLibrary { bytes, offsets } = write(&[library], 0, 0);
+        let AuditLibrary { bytes, offsets } = write(&[library], &State { flags: 0, own: 0, descriptor: 9 });
         let word = |place: u64| u64::from_le_bytes(bytes[place as usize..][..8].try_into().unwrap());
         let table = STATE + audit::HEADER.size + audit::LIBRARY_SIZE;
         let entries = [0, 1].map(|index| table + index * audit::FUNCTION_SIZE);

@@ -2,17 +2,20 @@
 //!
 //! Where a variable will be is known only when its file is mapped. While the dynamic linker loads the
 //! files of a program that has just been executed, the process stops for us (`ptrace(2)`) at each
-//! mapping; at the first system call from elsewhere all of them are loaded, and it is let go.
+//! mapping; at the first system call from elsewhere all of them are loaded, and it is let go. The
+//! audit library of [`stubs`](crate::stubs) takes part in the loading.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use rtrace_symbolizer::modules;
+use rtrace_symbolizer::modules::{self, Mapping};
 
 /// A process that will stop when it executes a program. If rtrace goes away it runs on.
 pub struct Held {
     pid: libc::pid_t,
+    /// Device and inode of the audit library, if there is one.
+    audit: Option<(u64, u64)>,
 }
 
 /// Why the process stopped.
@@ -28,12 +31,13 @@ enum Stop {
 }
 
 impl Held {
-    /// Takes hold of a child of ours that waits to execute a program.
+    /// Takes hold of a child of ours that waits to execute a program; `audit`: device and inode of the
+    /// audit library that it gets.
     ///
     /// # Errors
     /// The system does not permit it.
-    pub fn take(pid: u32) -> io::Result<Held> {
-        let held = Held { pid: pid.cast_signed() };
+    pub fn take(pid: u32, audit: Option<(u64, u64)>) -> io::Result<Held> {
+        let held = Held { pid: pid.cast_signed(), audit };
         held.ask(libc::PTRACE_SEIZE, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD)?;
         Ok(held)
     }
@@ -63,7 +67,9 @@ impl Held {
                 Stop::SystemCall => {
                     let call = self.system_call()?;
                     if call.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
-                        if !linker.as_ref().is_some_and(|linker| linker.contains(&call.instruction_pointer)) {
+                        let caller = call.instruction_pointer;
+                        let is_linker = linker.as_ref().is_some_and(|linker| linker.contains(&caller));
+                        if !is_linker && !self.is_audit(caller) {
                             break;
                         }
                         // SAFETY: the kernel says that it has filled this member.
@@ -82,6 +88,14 @@ impl Held {
         // It may have ended.
         let _ = self.ask(libc::PTRACE_DETACH, 0);
         Ok(())
+    }
+
+    /// Whether the address lies in the audit library.
+    fn is_audit(&self, address: u64) -> bool {
+        let Some(audit) = self.audit else { return false };
+        let modules = modules::of_process(self.pid()).unwrap_or_default();
+        let is_there = |mapping: &Mapping| (mapping.start..mapping.end).contains(&address);
+        modules.iter().any(|module| (module.device, module.inode) == audit && module.mappings.iter().any(is_there))
     }
 
     fn next_stop(&self) -> io::Result<Stop> {

@@ -60,6 +60,8 @@ enum Place {
 struct Process {
     /// Of each watch.
     places: Vec<Place>,
+    /// When it was first looked at.
+    known_since: Timestamp,
     /// When all threads had the breakpoints.
     settled_at: Timestamp,
 }
@@ -117,6 +119,10 @@ impl<'a> Watching<'a> {
 
     /// The process runs another program since that time: the kernel has removed its breakpoints.
     pub fn executed(&mut self, pid: u32, since: Timestamp) -> Vec<EventKind> {
+        // A command that was held is known only since then.
+        if self.processes.get(&pid).is_some_and(|process| process.known_since > since) {
+            return Vec::new();
+        }
         self.processes.remove(&pid);
         self.mapped(pid, since)
     }
@@ -163,6 +169,7 @@ impl<'a> Watching<'a> {
         let watches = self.watches;
         let mut process = self.processes.get(&pid).cloned().unwrap_or_else(|| Process {
             places: vec![Place::Unknown; watches.watches.len()],
+            known_since: host::now(),
             settled_at: Timestamp(0),
         });
         let mut tried = Vec::new();

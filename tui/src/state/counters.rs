@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use rtrace_model::{Base, Count, Metric, MetricId, Scope, format_ns};
+use rtrace_model::{Count, Metric, MetricId, Scope, Tally, format_ns};
 
 use crate::text::count;
 
@@ -15,15 +15,26 @@ type Formula = Arc<dyn Fn(u64, &[u64]) -> Option<f64> + Send + Sync>;
 /// A figure that follows from counters.
 #[derive(Clone)]
 pub struct Derived {
+    key: &'static str,
     title: &'static str,
     formula: Formula,
 }
 
 impl Derived {
-    /// A figure of that title. The formula is given a time in nanoseconds and what was counted in
-    /// it, both without traced callees, by counter.
-    pub fn new(title: &'static str, formula: impl Fn(u64, &[u64]) -> Option<f64> + Send + Sync + 'static) -> Derived {
-        Derived { title, formula: Arc::new(formula) }
+    /// A figure of that name in CSV and that title. The formula is given a time in nanoseconds and
+    /// what was counted in it, both without traced callees, by counter.
+    pub fn new(
+        key: &'static str,
+        title: &'static str,
+        formula: impl Fn(u64, &[u64]) -> Option<f64> + Send + Sync + 'static,
+    ) -> Derived {
+        Derived { key, title, formula: Arc::new(formula) }
+    }
+
+    /// The figure of calls with that time without traced callees, in nanoseconds, and these counts.
+    fn of(&self, exclusive: u64, counts: &[Count]) -> Option<f64> {
+        let own: Vec<u64> = counts.iter().map(|count| count.exclusive).collect();
+        if own.is_empty() { None } else { (self.formula)(exclusive, &own) }
     }
 }
 
@@ -41,6 +52,7 @@ pub type Derive = fn(&[&str]) -> Vec<Derived>;
 pub struct Counters {
     derive: Derive,
     metrics: BTreeMap<MetricId, Metric>,
+    derived: Vec<Derived>,
     figures: Vec<Figure>,
 }
 
@@ -74,7 +86,7 @@ pub enum Value {
 impl Counters {
     /// No counters yet.
     pub fn new(derive: Derive) -> Counters {
-        Counters { derive, metrics: BTreeMap::new(), figures: Vec::new() }
+        Counters { derive, metrics: BTreeMap::new(), derived: Vec::new(), figures: Vec::new() }
     }
 
     /// Takes in a metric, if it is counted on every call.
@@ -84,26 +96,45 @@ impl Counters {
         }
         self.metrics.insert(metric.id, metric.clone());
         let names: Vec<&str> = self.metrics.values().map(|metric| metric.name.as_str()).collect();
-        let derived = (self.derive)(&names);
-        let sums = |suffix: &'static str, what: fn(usize, bool) -> What| {
-            self.metrics.values().enumerate().map(move |(place, metric)| Figure {
-                title: format!("{}{suffix}", metric.name),
-                what: what(place, is_nanoseconds(metric)),
-            })
+        self.derived = (self.derive)(&names);
+        let sums = |tally: Tally, what: fn(usize, bool) -> What| {
+            let figure = move |(place, metric): (usize, &Metric)| Figure {
+                title: tally.title(metric),
+                what: what(place, metric.is_nanoseconds()),
+            };
+            self.metrics.values().enumerate().map(figure)
         };
-        let derived =
-            derived.into_iter().map(|derived| Figure { title: derived.title.to_owned(), what: What::Derived(derived) });
-        self.figures = sums("", What::Inclusive).chain(derived).chain(sums(" excl", What::Exclusive)).collect();
+        let derived = self.derived.iter().cloned();
+        let derived = derived.map(|derived| Figure { title: derived.title.to_owned(), what: What::Derived(derived) });
+        self.figures = sums(Tally::Inclusive, What::Inclusive)
+            .chain(derived)
+            .chain(sums(Tally::Exclusive, What::Exclusive))
+            .collect();
+    }
+
+    /// The columns that `rtrace report --format csv` has for them.
+    pub fn keys(&self) -> Vec<String> {
+        let of_metrics = self.metrics.values().flat_map(|metric| Tally::ALL.map(|tally| tally.key(metric)));
+        of_metrics.chain(self.derived.iter().map(|derived| derived.key.to_owned())).collect()
+    }
+
+    /// The fields of these columns for calls with a known end, their time without traced callees in
+    /// nanoseconds, and their counts.
+    pub fn fields(&self, calls: u64, exclusive: u64, counts: &[Count]) -> Vec<String> {
+        let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.6}"));
+        let of_metric = |place: usize| {
+            let count = counts.get(place).copied().unwrap_or_default();
+            let per_call = (calls > 0).then(|| count.exclusive as f64 / calls as f64);
+            [count.inclusive.to_string(), count.exclusive.to_string(), ratio(per_call)]
+        };
+        let of_metrics = (0..self.metrics.len()).flat_map(of_metric);
+        of_metrics.chain(self.derived.iter().map(|derived| ratio(derived.of(exclusive, counts)))).collect()
     }
 
     /// The figures there are, those that are worth most room first.
     pub fn figures(&self) -> &[Figure] {
         &self.figures
     }
-}
-
-fn is_nanoseconds(metric: &Metric) -> bool {
-    (metric.unit.as_str(), metric.base, metric.exponent) == ("s", Base::Decimal, -9)
 }
 
 impl Figure {
@@ -114,11 +145,7 @@ impl Figure {
         match &self.what {
             What::Inclusive(place, is_time) => sum(at(*place).inclusive, *is_time),
             What::Exclusive(place, is_time) => sum(at(*place).exclusive, *is_time),
-            What::Derived(_) if counts.is_empty() => Value::Ratio(None),
-            What::Derived(derived) => {
-                let own: Vec<u64> = counts.iter().map(|count| count.exclusive).collect();
-                Value::Ratio((derived.formula)(exclusive, &own))
-            }
+            What::Derived(derived) => Value::Ratio(derived.of(exclusive, counts)),
         }
     }
 }
@@ -147,16 +174,16 @@ impl fmt::Display for Value {
 }
 
 /// Adds inclusive counts, by counter.
-pub fn add_inclusive(sums: &mut Vec<Count>, counts: &[Count]) {
+pub fn add_inclusive(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>) {
     add(sums, counts, |sum, count| sum.inclusive = sum.inclusive.saturating_add(count.inclusive));
 }
 
 /// Adds exclusive counts, by counter.
-pub fn add_exclusive(sums: &mut Vec<Count>, counts: &[Count]) {
+pub fn add_exclusive(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>) {
     add(sums, counts, |sum, count| sum.exclusive = sum.exclusive.saturating_add(count.exclusive));
 }
 
-fn add(sums: &mut Vec<Count>, counts: &[Count], one: impl Fn(&mut Count, &Count)) {
+fn add(sums: &mut Vec<Count>, counts: impl ExactSizeIterator<Item = Count>, one: impl Fn(&mut Count, Count)) {
     if sums.len() < counts.len() {
         sums.resize(counts.len(), Count::default());
     }

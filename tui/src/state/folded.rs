@@ -8,7 +8,7 @@ use rtrace_model::{PathId, PathProfile};
 use super::paths::{PathIndex, ROOT};
 
 /// The rows told of one thread.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Folded {
     known: HashMap<PathId, (PathIndex, PathProfile), FixedState>,
     /// Rows of callers that are not known yet: the kernel's table grows while it is read.
@@ -22,34 +22,43 @@ impl Folded {
     /// Rows whose callers are not known wait, unless nothing is to come: then their caller is `None`.
     pub fn take(
         &mut self,
-        rows: &[PathProfile],
+        rows: &[&PathProfile],
         are_last: bool,
         mut place: impl FnMut(Option<PathIndex>, &PathProfile) -> PathIndex,
     ) {
         let waited = std::mem::take(&mut self.waiting);
-        let mut left: BTreeMap<PathId, PathProfile> =
-            waited.into_iter().chain(rows.iter().cloned()).map(|row| (row.path, row)).collect();
+        let mut left: BTreeMap<PathId, &PathProfile> =
+            waited.iter().chain(rows.iter().copied()).map(|row| (row.path, row)).collect();
         while let Some((_, row)) = left.pop_first() {
             let (mut chain, mut node) = self.callers(row, &mut left);
             if node.is_none() && !are_last {
-                self.waiting.extend(chain);
+                self.waiting.extend(chain.into_iter().cloned());
                 continue;
             }
             while let Some(row) = chain.pop() {
-                let before = self.known.get(&row.path).map(|(_, before)| before);
-                let own = place(node, &since(&row, before));
-                self.known.insert(row.path, (own, row));
+                let own = match self.known.get_mut(&row.path) {
+                    Some((own, before)) => {
+                        *own = place(node, &since(row, before));
+                        before.clone_from(row);
+                        *own
+                    }
+                    None => {
+                        let own = place(node, row);
+                        self.known.insert(row.path, (own, row.clone()));
+                        own
+                    }
+                };
                 node = Some(own);
             }
         }
     }
 
     /// A path with its callers, the outermost last, up to the first that has a node, and that node.
-    fn callers(
+    fn callers<'r>(
         &self,
-        row: PathProfile,
-        left: &mut BTreeMap<PathId, PathProfile>,
-    ) -> (Vec<PathProfile>, Option<PathIndex>) {
+        row: &'r PathProfile,
+        left: &mut BTreeMap<PathId, &'r PathProfile>,
+    ) -> (Vec<&'r PathProfile>, Option<PathIndex>) {
         let mut parent = row.parent;
         let mut chain = vec![row];
         while let Some(caller) = parent {
@@ -65,9 +74,8 @@ impl Folded {
 }
 
 /// What a path has more than before; of `min` and `max`, those of all.
-fn since(row: &PathProfile, before: Option<&PathProfile>) -> PathProfile {
+fn since(row: &PathProfile, before: &PathProfile) -> PathProfile {
     let mut more = row.clone();
-    let Some(before) = before else { return more };
     let sums = [
         (&mut more.calls, before.calls),
         (&mut more.timed, before.timed),

@@ -140,9 +140,9 @@ impl Function {
         self.unwound += more.unwound;
         if is_outermost {
             self.inclusive = self.inclusive.saturating_add(more.inclusive);
-            add_inclusive(&mut self.counts, &more.counts);
+            add_inclusive(&mut self.counts, more.counts.iter().copied());
         }
-        add_exclusive(&mut self.counts, &more.counts);
+        add_exclusive(&mut self.counts, more.counts.iter().copied());
         self.exclusive = self.exclusive.saturating_add(more.exclusive);
         if let Some(slot) = slot {
             self.history.fold(slot, more.calls, &more.histogram);

@@ -63,13 +63,14 @@ pub struct Node {
     /// The node of the same path in the tree of all threads.
     pub merged: PathIndex,
     first_child: Option<PathIndex>,
+    last_child: Option<PathIndex>,
     next_sibling: Option<PathIndex>,
     /// The child looked up last.
-    recent: Option<(Label, PathIndex)>,
+    recent: Option<PathIndex>,
 }
 
 /// A tree of call paths.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Paths {
     nodes: Vec<Node>,
     ids: HashMap<(PathIndex, Label), PathIndex, FixedState>,
@@ -86,6 +87,11 @@ impl Default for Paths {
 }
 
 impl Paths {
+    /// The same, to be looked at only.
+    pub fn snapshot(&self) -> Paths {
+        Paths { nodes: self.nodes.clone(), ids: HashMap::default(), counts: self.counts.clone() }
+    }
+
     /// The node of that index.
     pub fn node(&self, index: PathIndex) -> &Node {
         &self.nodes[index as usize]
@@ -120,8 +126,8 @@ impl Paths {
         if self.counts.len() <= index {
             self.counts.resize(index + 1, Vec::new());
         }
-        add_inclusive(&mut self.counts[index], counts);
-        add_exclusive(&mut self.counts[index], counts);
+        add_inclusive(&mut self.counts[index], counts.iter().copied());
+        add_exclusive(&mut self.counts[index], counts.iter().copied());
     }
 
     /// Adds what another tree's calls counted, whose nodes are linked to those of this one.
@@ -135,8 +141,14 @@ impl Paths {
     /// paths are not told apart: what a known one calls by new ones is one node below it.
     pub fn child(&mut self, parent: PathIndex, label: Label, merged: &mut Paths, room: &mut usize) -> PathIndex {
         let above = &self.nodes[parent as usize];
-        if let Some((_, index)) = above.recent.filter(|&(of, _)| of == label) {
-            return index;
+        if let Some(recent) = above.recent {
+            // Programs do things in the same order again and again.
+            let next = self.nodes[recent as usize].next_sibling.or(above.first_child);
+            let expected = [Some(recent), next].into_iter().flatten();
+            if let Some(index) = expected.into_iter().find(|&index| self.nodes[index as usize].label == label) {
+                self.nodes[parent as usize].recent = Some(index);
+                return index;
+            }
         }
         if above.label == Label::MorePaths {
             return parent;
@@ -151,7 +163,7 @@ impl Paths {
                 index
             })
         });
-        self.nodes[parent as usize].recent = Some((label, index));
+        self.nodes[parent as usize].recent = Some(index);
         index
     }
 
@@ -162,7 +174,13 @@ impl Paths {
 
     fn push(&mut self, label: Label, parent: PathIndex) -> PathIndex {
         let index = PathIndex::try_from(self.nodes.len()).expect("there is not room for so many paths");
-        let next_sibling = self.nodes.get_mut(parent as usize).and_then(|above| above.first_child.replace(index));
+        let before = self.nodes.get_mut(parent as usize).and_then(|above| {
+            above.first_child.get_or_insert(index);
+            above.last_child.replace(index)
+        });
+        if let Some(before) = before {
+            self.nodes[before as usize].next_sibling = Some(index);
+        }
         let outermost = !self.nodes.is_empty() && !self.has_above(parent, label);
         self.nodes.push(Node {
             label,
@@ -171,7 +189,8 @@ impl Paths {
             figures: Figures::default(),
             merged: ROOT,
             first_child: None,
-            next_sibling,
+            last_child: None,
+            next_sibling: None,
             recent: None,
         });
         if label != Label::Root {
@@ -216,6 +235,20 @@ mod tests {
         assert_eq!([main, solve, again].map(|index| one.node(index).outermost), [true, true, false]);
         assert_eq!(one.children(main).collect::<Vec<_>>(), [solve]);
         assert_eq!(room, 96);
+    }
+
+    #[test]
+    fn callees_are_found_in_any_order() {
+        let (mut merged, mut room, mut paths) = (Paths::default(), 100, Paths::default());
+        let ids = [1, 2, 3, 4];
+        let nodes = ids.map(|id| paths.child(ROOT, region(id), &mut merged, &mut room));
+        assert_eq!(paths.children(ROOT).collect::<Vec<_>>(), nodes, "in the order in which they came");
+        for order in [[0, 1, 2, 3], [3, 0, 1, 1], [2, 2, 0, 3], [3, 2, 1, 0]] {
+            for place in order {
+                assert_eq!(paths.child(ROOT, region(ids[place]), &mut merged, &mut room), nodes[place]);
+            }
+        }
+        assert_eq!((paths.nodes().len(), room), (5, 96));
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn inclusive(state: &State, region: u32) -> u64 {
 
 /// Paths as `caller/callee calls inclusive`, inclusive time in milliseconds.
 fn paths(state: &State) -> Vec<String> {
-    let (paths, figures) = state.merged_paths();
+    let (paths, figures) = (state.merged_paths(), state.merged_figures());
     let name = |label: Label| match label {
         Label::Region(region) => state.function(region).unwrap().name.to_string(),
         other => format!("{other:?}"),
@@ -124,8 +124,8 @@ fn paths(state: &State) -> Vec<String> {
 #[test]
 fn callees_find_their_callers_when_these_end() {
     let mut state = state();
-    state.add(&[call(2, 1, 1, (10, 20), 0), call(4, 3, 0, (32, 38), 0), call(3, 1, 1, (30, 40), 6)]);
-    state.add(&[call(1, 0, 0, (0, 50), 20), call(5, 0, 1, (60, 61), 0)]);
+    state.add(&Batch::from(vec![call(2, 1, 1, (10, 20), 0), call(4, 3, 0, (32, 38), 0), call(3, 1, 1, (30, 40), 6)]));
+    state.add(&Batch::from(vec![call(1, 0, 0, (0, 50), 20), call(5, 0, 1, (60, 61), 0)]));
     assert_eq!(paths(&state), Vec::<String>::new());
     state.finish(&Summary::default());
     assert_eq!(paths(&state), ["solve 1 50", "solve/step 2 20", "solve/step/solve 1 6", "step 1 1"]);
@@ -139,13 +139,13 @@ fn callees_find_their_callers_when_these_end() {
 fn a_glance_at_what_runs_tells_callers_that_have_not_ended() {
     let mut state = state();
     let open = Call { ending: Ending::Open, ..call(1, 0, 0, (0, 100), 0) };
-    state.add(&[call(2, 1, 1, (10, 20), 0), call(3, 1, 1, (95, 99), 0)]);
+    state.add(&Batch::from(vec![call(2, 1, 1, (10, 20), 0), call(3, 1, 1, (95, 99), 0)]));
     state.running(Timestamp(100 * MS), &[open]);
     // What has just ended waits: an earlier call may be on its way.
     assert_eq!(paths(&state), ["solve 0 0", "solve/step 1 10"]);
     state.running(Timestamp(200 * MS), &[open]);
     assert_eq!(paths(&state), ["solve 0 0", "solve/step 2 14"]);
-    state.add(&[call(1, 0, 0, (0, 300), 14)]);
+    state.add(&Batch::from(vec![call(1, 0, 0, (0, 300), 14)]));
     assert_eq!(state.thread(LocationId(1)).unwrap().running().count(), 0, "it has ended since");
     state.running(Timestamp(400 * MS), &[]);
     assert_eq!(paths(&state), ["solve 1 300", "solve/step 2 14"]);
@@ -155,7 +155,7 @@ fn a_glance_at_what_runs_tells_callers_that_have_not_ended() {
 #[test]
 fn calls_around_a_move_to_another_cpu_may_change_places() {
     let mut state = state();
-    state.add(&[call(1, 0, 0, (0, 50), 20), call(2, 1, 1, (10, 20), 0)]);
+    state.add(&Batch::from(vec![call(1, 0, 0, (0, 50), 20), call(2, 1, 1, (10, 20), 0)]));
     state.running(Timestamp(500 * MS), &[]);
     assert_eq!(paths(&state), ["solve 1 50", "solve/step 1 10"]);
 }
@@ -163,7 +163,7 @@ fn calls_around_a_move_to_another_cpu_may_change_places() {
 #[test]
 fn a_caller_that_never_comes_is_lost_after_a_while() {
     let mut state = state();
-    state.add(&[call(3, 2, 1, (10, 20), 0)]);
+    state.add(&Batch::from(vec![call(3, 2, 1, (10, 20), 0)]));
     state.running(Timestamp(500 * MS), &[]);
     assert_eq!(paths(&state), Vec::<String>::new());
     state.running(Timestamp(2_000 * MS), &[]);
@@ -177,7 +177,7 @@ fn endings_count_as_in_a_report() {
     let unseen = Call { ending: Ending::Unseen, ..call(1, 0, 0, (0, 0), 0) };
     let unwound = Call { ending: Ending::Unwound, ..call(2, 0, 0, (1, 4), 0) };
     let open = Call { ending: Ending::Open, ..call(3, 0, 0, (5, 9), 0) };
-    state.add(&[unseen, unwound, open]);
+    state.add(&Batch::from(vec![unseen, unwound, open]));
     state.finish(&Summary::default());
     let function = state.function(RegionId(0)).unwrap();
     assert_eq!((function.calls, function.unseen, function.unwound), (3, 1, 1));
@@ -189,7 +189,7 @@ fn endings_count_as_in_a_report() {
 fn rates_are_of_the_last_whole_second_and_at_the_end_of_all() {
     let mut state = state();
     let calls: Vec<Call> = (0..30).map(|id| call(id + 1, 0, 0, (id * 100, id * 100 + 1), 0)).collect();
-    state.add(&calls);
+    state.add(&Batch::from(calls.to_vec()));
     let rate = |state: &State| state.rate(state.calls, &state.history);
     assert_eq!(rate(&state), 10.0);
     state.running(Timestamp(5_000 * MS), &[]);
@@ -206,7 +206,7 @@ fn threads_that_have_ended_make_room() {
         state.define(&Definition::Location(location.clone()));
         let mut calls = [call(1, 0, 0, (1, 2), 0)];
         calls[0].location = LocationId(id);
-        state.add(&calls);
+        state.add(&Batch::from(calls.to_vec()));
         state.define(&Definition::Location(Location { end: Some(Timestamp(3 * MS)), ..location }));
     }
     assert_eq!(state.threads().count(), MOST_THREADS);
@@ -231,7 +231,7 @@ fn losses_add_up_until_the_summary_says_them_all() {
 #[test]
 fn what_is_not_defined_counts_in_the_total_only() {
     let mut state = State::new(Span::Live, false, None);
-    state.add(&[call(1, 0, u32::MAX, (0, 1), 0)]);
+    state.add(&Batch::from(vec![call(1, 0, u32::MAX, (0, 1), 0)]));
     state.finish(&Summary::default());
     assert_eq!((state.calls, state.functions().count(), state.threads().count()), (1, 0, 0));
 }
@@ -256,7 +256,7 @@ fn folded_calls_replace_what_was_told_of_their_path() {
 #[test]
 fn single_calls_beside_folded_ones_do_not_count_twice() {
     let mut state = state_of(true);
-    state.add(&[call(1, 0, 0, (0, 10), 4), call(2, 0, 0, (20, 25), 0)]);
+    state.add(&Batch::from(vec![call(1, 0, 0, (0, 10), 4), call(2, 0, 0, (20, 25), 0)]));
     assert_eq!((state.calls, state.function(RegionId(0)).unwrap().calls), (0, 0));
     state.fold(&[path(1, 0, 0, (3, 5), 11)]);
     state.finish(&Summary::default());
@@ -281,6 +281,21 @@ fn rates_of_folded_calls_are_of_the_second_before_they_are_told() {
     assert_eq!(state.rate(state.calls, &state.history), 100.0);
     let step = state.function(RegionId(0)).unwrap();
     assert_eq!(state.rate(step.calls, &step.history), 100.0);
+}
+
+#[test]
+fn rates_of_folded_calls_that_are_told_late_are_over_all_of_the_time() {
+    let mut state = state_of(true);
+    let mut told = |at: u64, calls: u64| {
+        state.running(Timestamp(at * MS), &[]);
+        state.fold(&[path(1, 0, 0, (calls, 0), 0)]);
+        state.rate(state.calls, &state.history)
+    };
+    assert_eq!([told(1_010, 100), told(3_020, 300), told(4_010, 400)], [100.0, 100.0, 100.0]);
+    state.running(Timestamp(5_900 * MS), &[]);
+    assert_eq!(state.rate(state.calls, &state.history), 100.0, "the next ones are late");
+    state.running(Timestamp(9_000 * MS), &[]);
+    assert_eq!(state.rate(state.calls, &state.history), 0.0, "there are none");
 }
 
 #[test]

@@ -6,9 +6,8 @@
 //! come first, and those of the next call are the ones around the call before, or some of them.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::ops::Range;
 
-use foldhash::fast::FixedState;
 use rtrace_model::{Call, Count, Ending, Location, PathProfile, RegionId, Timestamp};
 
 use super::folded::Folded;
@@ -19,7 +18,7 @@ use super::paths::{Figures, Label, PathIndex, Paths, ROOT};
 const CROWD: usize = 1 << 14;
 
 /// A thread with its calls so far.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Thread {
     /// Which one.
     pub location: Location,
@@ -38,13 +37,23 @@ pub struct Thread {
     /// Its last calls.
     pub lanes: Lanes,
     folded: Folded,
-    /// What pending calls counted, by call id.
-    counts: HashMap<u64, Vec<Count>, FixedState>,
-    pending: Vec<Call>,
+    pending: Vec<Pending>,
+    /// What pending calls counted.
+    counts: Vec<Count>,
+    /// Room for as many calls as waited last time: threads that rest need none.
+    room: usize,
     /// Number of pending calls that is worth a look at them.
     crowd: usize,
     is_in_order: bool,
     last: (Timestamp, Reverse<u64>),
+}
+
+/// A call that waits for its callers.
+#[derive(Debug)]
+struct Pending {
+    call: Call,
+    /// Where its counts are.
+    counts: Range<u32>,
 }
 
 /// How far calls are settled.
@@ -81,11 +90,26 @@ impl Thread {
             paths: Paths::default(),
             lanes: Lanes::default(),
             folded: Folded::default(),
-            counts: HashMap::default(),
             pending: Vec::new(),
+            counts: Vec::new(),
+            room: 0,
             crowd: CROWD,
             is_in_order: true,
             last: (Timestamp(0), Reverse(u64::MAX)),
+        }
+    }
+
+    /// The same, to be looked at only.
+    pub fn snapshot(&self) -> Thread {
+        Thread {
+            calls: self.calls,
+            traced: self.traced,
+            running: self.running.clone(),
+            glance: self.glance,
+            over: self.over.clone(),
+            paths: self.paths.snapshot(),
+            lanes: self.lanes.clone(),
+            ..Thread::new(self.location.clone())
         }
     }
 
@@ -122,8 +146,8 @@ impl Thread {
         self.pending.len() >= self.crowd
     }
 
-    /// Adds a call that ended; `most` are kept of each class for the timeline.
-    pub fn add(&mut self, call: &Call, most: usize) {
+    /// Adds a call that ended, with what it counted; `most` are kept of each class for the timeline.
+    pub fn add(&mut self, call: &Call, counts: impl Iterator<Item = Count>, most: usize) {
         self.calls += 1;
         if call.parent == 0 && call.ending != Ending::Unseen {
             self.traced = self.traced.saturating_add(call.duration);
@@ -132,12 +156,17 @@ impl Thread {
         let place = (call.end(), Reverse(call.id));
         self.is_in_order &= place >= self.last;
         self.last = place;
-        self.pending.push(*call);
+        self.wait(*call, counts);
     }
 
-    /// Keeps what a call counted until its callers are known.
-    pub fn count(&mut self, id: u64, counts: Vec<Count>) {
-        self.counts.insert(id, counts);
+    fn wait(&mut self, call: Call, counts: impl Iterator<Item = Count>) {
+        let place = |counts: &Vec<Count>| u32::try_from(counts.len()).expect("pending calls are bounded");
+        if self.pending.is_empty() {
+            self.pending.reserve(self.room);
+        }
+        let begin = place(&self.counts);
+        self.counts.extend(counts);
+        self.pending.push(Pending { call, counts: begin..place(&self.counts) });
     }
 
     /// Shows a call that ended on the timeline, without counting it.
@@ -154,7 +183,7 @@ impl Thread {
     /// same function.
     pub fn fold(
         &mut self,
-        rows: &[PathProfile],
+        rows: &[&PathProfile],
         are_last: bool,
         merged: &mut Paths,
         room: &mut usize,
@@ -218,13 +247,16 @@ impl Thread {
         mut outer: impl FnMut(RegionId, u64, &[Count]),
     ) {
         if !self.is_in_order {
-            self.pending.sort_by_key(|call| (call.end(), Reverse(call.id)));
+            self.pending.sort_by_key(|Pending { call, .. }| (call.end(), Reverse(call.id)));
             self.is_in_order = true;
         }
         let running = self.running_paths(merged, room);
         let mut around: Vec<Known> = Vec::new();
         let mut waiting = Vec::new();
-        for call in std::mem::take(&mut self.pending).into_iter().rev() {
+        let all_counts = std::mem::take(&mut self.counts);
+        self.room = self.pending.len();
+        for pending in std::mem::take(&mut self.pending).into_iter().rev() {
+            let call = pending.call;
             let caller = match call.parent {
                 0 => Some(ROOT),
                 parent => find(&mut around, &running, parent),
@@ -237,7 +269,7 @@ impl Thread {
                 caller => caller,
             };
             let Some(parent) = parent else {
-                waiting.push(call);
+                waiting.push(pending);
                 continue;
             };
             if call.parent == 0 {
@@ -247,16 +279,17 @@ impl Thread {
                 if call.ending == Ending::Unseen { (0, 0) } else { (call.duration, call.exclusive()) };
             let figures = Figures { calls: 1, inclusive, exclusive };
             let (path, is_outermost) = self.put(parent, call.region, figures, merged, room);
-            let counts = if self.counts.is_empty() { None } else { self.counts.remove(&call.id) }.unwrap_or_default();
-            self.count_on(path, parent, &counts);
+            let counts = &all_counts[pending.counts.start as usize..pending.counts.end as usize];
+            self.count_on(path, parent, counts);
             if is_outermost {
-                outer(call.region, inclusive, &counts);
+                outer(call.region, inclusive, counts);
             }
             around.push(Known { id: call.id, path });
         }
-        waiting.reverse();
         self.crowd = CROWD.max(2 * waiting.len());
-        self.pending = waiting;
+        for Pending { call, counts } in waiting.into_iter().rev() {
+            self.wait(call, all_counts[counts.start as usize..counts.end as usize].iter().copied());
+        }
     }
 
     /// Among paths that are not told apart, callers are known up to where that begins.

@@ -18,6 +18,9 @@ use crate::state::{Span, State};
 use crate::text::{count, counted, grouped, percent, short_ns};
 use crate::view::{counters, functions, tree};
 
+/// The least cells for a fact, of which four stand on a line where there is room.
+const FACT: u16 = 18;
+
 /// Cells for the labels of durations.
 const LABELS: u16 = 8;
 
@@ -39,21 +42,25 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
         canvas.put(area.x, area.y, area.width, "no function is chosen: Enter opens one", canvas.theme.dim());
         return;
     };
-    let lists = area.height.saturating_sub(5) / 3;
+    let lists = if area.height < 9 { 0 } else { (area.height.saturating_sub(5) / 3).clamp(3, 12) };
     let (counted, _) = counters::fitting(state, area.width);
     let lines = 2 + u16::try_from(counted.len().div_ceil(4)).unwrap_or(0);
     let [name, facts, picture, _, below] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(lines),
         Constraint::Fill(1),
-        Constraint::Length(1),
-        Constraint::Length(lists.clamp(3, 12)),
+        Constraint::Length(lists.min(1)),
+        Constraint::Length(lists),
     ])
     .areas(area);
     draw_name(canvas, name, function, state);
     draw_facts(canvas, facts, function, state, counted);
-    draw_durations(canvas, picture, function, state, app.origin(state));
-    draw_lists(canvas, below, function, state, app.origin(state));
+    if !picture.is_empty() {
+        draw_durations(canvas, picture, function, state, app.origin(state));
+    }
+    if !below.is_empty() {
+        draw_lists(canvas, below, function, state, app.origin(state));
+    }
 }
 
 fn draw_name(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State) {
@@ -80,11 +87,12 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
     ];
     let value = |figure: &Figure| figure.of(function.exclusive, &function.counts).to_string();
     facts.extend(counted.iter().map(|figure| (figure.title.as_str(), value(figure))));
-    let cells = (area.width / 4).min(30);
-    for (line, y) in facts.chunks(4).zip(area.y..area.bottom()) {
+    let across = (area.width / FACT).clamp(1, 4);
+    let cells = (area.width / across).min(30);
+    for (line, y) in facts.chunks(usize::from(across)).zip(area.y..area.bottom()) {
         for ((title, value), column) in line.iter().zip(0..) {
             let x = area.x + column * cells;
-            let room = if column == 3 { area.right() - x } else { cells.saturating_sub(1) };
+            let room = if column + 1 == across { area.right() - x } else { cells.saturating_sub(1) };
             let taken = canvas.put(x, y, room, &format!("{title} "), canvas.theme.dim());
             canvas.put(x + taken, y, room - taken, value, canvas.theme.title());
         }
@@ -95,10 +103,17 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
 fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State, origin: u64) {
     // Of folded calls that are stored it is not known when they were.
     let has_times = state.span == Span::Live || !function.has_bounds();
-    let sums = if has_times { in_sight(function) } else { function.durations() };
+    let end = state.end_slot();
+    let sums = if has_times { in_sight(function, end) } else { function.durations() };
     let used = || (0..CLASSES).filter(|&class| sums[class] > 0);
     let (Some(shortest), Some(longest)) = (used().next(), used().next_back()) else {
-        canvas.put(area.x, area.y, area.width, "no call has ended in sight within the last minute", canvas.theme.dim());
+        canvas.put(
+            area.x,
+            area.y,
+            area.width,
+            "no call with a known duration has ended in the last minute",
+            canvas.theme.dim(),
+        );
         return;
     };
     if area.height < 3 {
@@ -121,12 +136,11 @@ fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, stat
     let lines = usize::from(picture.height);
     let per_line = (longest - shortest + 1).div_ceil(lines.max(1));
     let most = sums.iter().copied().max().unwrap_or(1).max(1);
-    let oldest = (state.slot() + 1).saturating_sub(SLOTS);
     for (line, y) in (0..(longest - shortest + 1).div_ceil(per_line)).rev().zip(picture.y..picture.bottom()) {
         let classes = shortest + line * per_line..(shortest + (line + 1) * per_line).min(CLASSES);
         let label = format!("{} ", short_ns(floor(classes.start)));
         canvas.put_aligned(Rect { x: area.x, y, width: LABELS, height: 1 }, &label, canvas.theme.dim(), Align::Right);
-        let cells = columns(function.history.slots(), classes.clone(), oldest, picture.width);
+        let cells = columns(function.history.slots(), classes.clone(), end, picture.width);
         draw_cells(canvas, Rect { y, height: 1, ..picture }, &cells);
         if sums_width > 0 {
             let sum: u64 = sums[classes].iter().sum();
@@ -140,13 +154,13 @@ fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, stat
         return;
     }
     let shown = u16::try_from((longest - shortest + 1).div_ceil(per_line)).unwrap_or(picture.height);
-    draw_times(canvas, Rect { y: picture.y + shown, height: 1, ..picture }, state, (oldest, origin));
+    draw_times(canvas, Rect { y: picture.y + shown, height: 1, ..picture }, state, origin);
 }
 
-/// Calls by class of durations, of all slots of time.
-fn in_sight(function: &Function) -> [u64; CLASSES] {
+/// Calls by class of durations, of the slots before `end`.
+fn in_sight(function: &Function, end: u64) -> [u64; CLASSES] {
     let mut sums = [0; CLASSES];
-    for slot in function.history.slots() {
+    for slot in function.history.slots().filter(|slot| slot.number + SLOTS >= end) {
         for (sum, &calls) in sums.iter_mut().zip(&slot.classes) {
             *sum += u64::from(calls);
         }
@@ -160,18 +174,18 @@ fn floor(class: usize) -> u64 {
     if class.is_multiple_of(2) { decade } else { (decade as f64 * 10_f64.sqrt()) as u64 }
 }
 
-/// Calls of some classes, by cell.
+/// Calls of some classes, by cell; the last one ends with the slot before `end`.
 fn columns<'a>(
     slots: impl Iterator<Item = &'a Slot>,
     classes: std::ops::Range<usize>,
-    oldest: u64,
+    end: u64,
     width: u16,
 ) -> Vec<u64> {
     let mut cells = vec![0; usize::from(width)];
-    for slot in slots.filter(|slot| slot.number >= oldest) {
+    for slot in slots.filter(|slot| slot.number + SLOTS >= end) {
         let calls: u64 = slot.classes[classes.clone()].iter().map(|&calls| u64::from(calls)).sum();
         // A slot may be wider than a cell, or narrower.
-        let place = |number: u64| ((number - oldest) * u64::from(width) / SLOTS) as usize;
+        let place = |number: u64| ((number + SLOTS - end) * u64::from(width) / SLOTS) as usize;
         let (first, last) = (place(slot.number), place(slot.number + 1).min(cells.len()));
         for cell in &mut cells[first.min(last)..last.max(first + 1).min(usize::from(width))] {
             *cell += calls;
@@ -191,12 +205,12 @@ fn draw_cells(canvas: &mut Canvas<'_>, area: Rect, cells: &[u64]) {
     }
 }
 
-fn draw_times(canvas: &mut Canvas<'_>, area: Rect, state: &State, (oldest, origin): (u64, u64)) {
+fn draw_times(canvas: &mut Canvas<'_>, area: Rect, state: &State, origin: u64) {
     let (dim, length, begin) = (canvas.theme.dim(), state.slot_length(), state.begin.0 - origin.min(state.begin.0));
     let ago = match state.span {
         Span::Live => ("-1 min".to_owned(), "-30 s".to_owned(), "now".to_owned()),
         Span::Range { .. } => {
-            let at = |slots: u64| short_ns(begin + (oldest + slots) * length);
+            let at = |slots: u64| short_ns(begin + slots * length);
             (at(0), at(SLOTS / 2), at(SLOTS))
         }
     };
@@ -246,7 +260,7 @@ fn draw_list(canvas: &mut Canvas<'_>, area: Rect, title: &str, rows: &[(String, 
 
 /// Callers and callees with the inclusive time on those paths, the most first.
 fn neighbours(function: &Function, state: &State) -> (Rows, Rows) {
-    let (paths, figures) = state.merged_paths();
+    let (paths, figures) = (state.merged_paths(), state.merged_figures());
     let own = Label::Region(function.region);
     let mut callers: BTreeMap<&str, Figures> = BTreeMap::new();
     let mut callees: BTreeMap<&str, Figures> = BTreeMap::new();

@@ -1,30 +1,61 @@
 //! What happened beside the calls, the newest first.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::{Event, EventKind, Loss, format_ns};
+use rtrace_model::{Event, EventKind, Loss, LossReason, format_ns};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
 use crate::state::State;
-use crate::text::short_ns;
+use crate::text::{counted, grouped, short_ns};
 
 const COLUMNS: [Column; 4] =
     [Column::number("after", 12, 0), Column::number("pid", 7, 50), Column::words("event", 12, 0), Column::rest("what")];
 
+/// Losses of a reason that are told within this time, in nanoseconds, are one row.
+const TOLD_WITHIN: u64 = 500_000_000;
+
+/// Functions of which it is said how many calls were lost together.
+const MOST_NAMED: usize = 3;
+
 /// Lists the events.
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
-    let events = state.log.events.iter().enumerate().rev();
-    let passing = events.filter(|(_, event)| App::passes(&wanted, &[event.kind.name(), &text(event, state)]));
-    app.events.set(passing.map(|(place, _)| place).collect());
+    let mut rows = Vec::new();
+    let mut next = state.log.events.len();
+    while let Some(place) = next.checked_sub(1) {
+        let told = together(state, place);
+        next = place + 1 - told.len();
+        if wanted.is_empty() || App::passes(&wanted, &[told[0].kind.name(), &text(&told, state)]) {
+            rows.push(place);
+        }
+    }
+    app.events.set(rows);
+}
+
+/// An event; of losses that were told together, which are by function, all up to this one, the newest first.
+fn together(state: &State, place: usize) -> Vec<&Event> {
+    let reason = |event: &Event| match &event.kind {
+        EventKind::Loss(loss) => Some(loss.reason),
+        _ => None,
+    };
+    let Some(newest) = state.log.events.get(place) else { return Vec::new() };
+    let earlier = (0..place).rev().filter_map(|place| state.log.events.get(place));
+    let same = earlier.take_while(|event| {
+        reason(newest).is_some() && reason(event) == reason(newest) && newest.time.since(event.time) < TOLD_WITHIN
+    });
+    [newest].into_iter().chain(same).collect()
 }
 
 /// Draws the table.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let (theme, origin) = (app.theme, app.origin(state));
     let row = |place: usize| {
-        let Some(event) = state.log.events.get(place) else { return Vec::new() };
+        let told = together(state, place);
+        let Some(event) = told.first() else { return Vec::new() };
         let style = match event.kind {
             EventKind::Loss(_) | EventKind::BlindWindow { .. } | EventKind::Slowdown { .. } => theme.bad(),
             EventKind::Attached { .. } | EventKind::Armed | EventKind::Disarmed => theme.good(),
@@ -34,12 +65,14 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
             after(event, origin).into(),
             event.pid.map(|pid| pid.to_string()).unwrap_or_default().into(),
             Cell::from(event.kind.name()).styled(style),
-            Cell::from(text(event, state)).styled(style),
+            Cell::from(text(&told, state)).styled(style),
         ]
     };
+    let chosen = app.events.key().map(|place| together(state, place)).unwrap_or_default();
+    let area = canvas.put_below(area, &in_full(&chosen, state));
     canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.events, row);
-    if app.events.rows().is_empty() && area.height > 2 {
-        canvas.put(area.x, area.y + 2, area.width, "nothing happened", theme.dim());
+    if app.events.rows().is_empty() {
+        canvas.put_empty(area, app.why_empty("nothing has happened yet"));
     }
 }
 
@@ -51,13 +84,38 @@ fn after(event: &Event, origin: u64) -> String {
     }
 }
 
-/// An event in words; not escaped.
-fn text(event: &Event, state: &State) -> String {
+/// What happened, with what can be done about it; not escaped.
+fn in_full(told: &[&Event], state: &State) -> String {
+    let remedy = match told.first().map(|event| &event.kind) {
+        Some(EventKind::Loss(Loss { reason, .. })) => remedy(*reason),
+        _ => "",
+    };
+    format!("{}{remedy}", text(told, state))
+}
+
+/// What the user can do against a loss.
+fn remedy(reason: LossReason) -> &'static str {
+    match reason {
+        LossReason::RingFull => ". More room: --buffer 64M; fewer records: --func, --mode profile or --budget 5%",
+        LossReason::TooManyPaths => ". Fewer call paths: --func, or --mode trace",
+        LossReason::NoMemory
+        | LossReason::TooDeep
+        | LossReason::TooManyLocations
+        | LossReason::BadRecord
+        | LossReason::EventLost
+        | LossReason::AccessUncounted
+        | LossReason::ValueLost => "",
+    }
+}
+
+/// An event, or losses that were told together, in words; not escaped.
+fn text(told: &[&Event], state: &State) -> String {
+    let Some(event) = told.first() else { return String::new() };
     match &event.kind {
         EventKind::Fork { child } => format!("made process {child}"),
         EventKind::Exec { executable } => format!("runs {executable} from here on"),
         EventKind::Exit { code } => format!("ended with {code}"),
-        EventKind::Attached { library, regions } => format!("{regions} functions of {library}"),
+        EventKind::Attached { library, regions } => format!("{} of {library}", counted(*regions, "function")),
         EventKind::BlindWindow { library, since } => {
             format!("{library} was in use without probes for {}", short_ns(event.time.since(*since)))
         }
@@ -74,10 +132,33 @@ fn text(event: &Event, state: &State) -> String {
             format!("{variable} is watched after {}", short_ns(event.time.since(*since)))
         }
         EventKind::Unwatched { variable, reason } => format!("{variable} is not watched: {reason}"),
-        EventKind::Loss(Loss { reason, region, count }) => {
-            let function = region.and_then(|region| state.function(region));
-            let of = function.map(|function| format!(" of {}", function.name)).unwrap_or_default();
-            format!("{count} lost{of}: {}", reason.name())
+        EventKind::Loss(Loss { reason, .. }) => lost(*reason, told, state),
+    }
+}
+
+/// Losses of a reason: all, and by function, the most first.
+fn lost(reason: LossReason, told: &[&Event], state: &State) -> String {
+    let mut by_function: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut all = 0;
+    for event in told {
+        let EventKind::Loss(Loss { region, count, .. }) = &event.kind else { continue };
+        all += count;
+        if let Some(function) = region.and_then(|region| state.function(region)) {
+            *by_function.entry(&function.name).or_default() += count;
+        }
+    }
+    let mut by_function: Vec<(&str, u64)> = by_function.into_iter().collect();
+    by_function.sort_by_key(|&(_, count)| Reverse(count));
+    match by_function[..] {
+        [] => format!("{} lost: {}", grouped(all), reason.name()),
+        [(name, count)] if count == all => format!("{} lost of {name}: {}", grouped(all), reason.name()),
+        _ => {
+            let most = by_function.iter().take(MOST_NAMED);
+            let mut of: Vec<String> = most.map(|(name, count)| format!("{} of {name}", grouped(*count))).collect();
+            if let Some(more) = by_function.len().checked_sub(MOST_NAMED).filter(|&more| more > 0) {
+                of.push(format!("others of {}", counted(more as u64, "more function")));
+            }
+            format!("{} lost: {}; {}", grouped(all), reason.name(), of.join(", "))
         }
     }
 }

@@ -121,7 +121,7 @@ pub fn orders(state: &State) -> usize {
     COLUMNS.len() + state.counters.figures().len()
 }
 
-/// Filters and sorts anew; rows of equal rank stay in the order of their ids.
+/// Filters and sorts anew; of rows of equal rank those with most calls come first.
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
     let shown = |function: &&Function| {
@@ -130,13 +130,15 @@ pub fn arrange(app: &mut App, state: &State) {
             && App::passes(&wanted, &[&function.name, state.library(function.library)])
     };
     let mut rows: Vec<&Function> = state.functions().filter(shown).collect();
+    let calls = |a: &Function, b: &Function| b.all_calls().0.cmp(&a.all_calls().0);
+    let turned = |order: Ordering| if app.reversed { order.reverse() } else { order };
     let figure = app.order.checked_sub(COLUMNS.len()).and_then(|place| state.counters.figures().get(place));
     if let Some(figure) = figure {
         let rank = |function: &Function| figure.of(function.exclusive, &function.counts).rank();
-        rows.sort_by(|a, b| if app.reversed { rank(a).total_cmp(&rank(b)) } else { rank(b).total_cmp(&rank(a)) });
+        rows.sort_by(|a, b| turned(rank(b).total_cmp(&rank(a))).then_with(|| calls(a, b)));
     } else {
         let order = COLUMNS.get(app.order).unwrap_or(&COLUMNS[FIRST_ORDER]).order;
-        rows.sort_by(|a, b| if app.reversed { order(state, b, a) } else { order(state, a, b) });
+        rows.sort_by(|a, b| turned(order(state, a, b)).then_with(|| calls(a, b)));
     }
     app.functions.set(rows.into_iter().map(|function| function.region).collect());
 }
@@ -168,15 +170,20 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     };
     let titles = canvas.table(Table { area, columns: &columns, order }, &mut app.functions, row);
     app.targets.titles = titles.into_iter().map(|(place, title)| (orders[place], title)).collect();
-    if app.functions.rows().is_empty() && area.height > 2 {
-        let why = match (&app.stored, state.calls, app.filter.is_empty()) {
-            (Some(stored), 0, _) if state.summary.is_none() => stored.status.as_str(),
-            (Some(_), 0, _) => "no call ended in this part of the trace",
-            (None, 0, _) => "no call has ended yet",
-            (_, _, false) => "no function passes the filter; Esc clears it",
-            (_, _, true) => "",
-        };
-        canvas.put(area.x, area.y + 2, area.width, why, canvas.theme.dim());
+    if app.functions.rows().is_empty() {
+        let is_hidden = !app.muted.is_empty() && app.filter.is_empty() && state.calls > 0;
+        let why = if is_hidden { "all functions are hidden; u shows them again" } else { no_calls(app, state) };
+        canvas.put_empty(area, app.why_empty(why));
+    }
+}
+
+/// Why there is no call that ended.
+pub fn no_calls<'a>(app: &'a App, state: &State) -> &'a str {
+    match &app.stored {
+        Some(stored) if state.summary.is_none() => stored.status.as_str(),
+        Some(_) => "no call ended in this part of the trace",
+        None if state.is_armed => "no call has ended yet; 3 shows what runs right now",
+        None => "probes are being placed",
     }
 }
 
@@ -202,10 +209,10 @@ fn known(ns: Option<u64>) -> Cell<'static> {
 /// Calls over the last minute, or over the range.
 fn curve<'a>(facts: &Facts<'_>, function: &Function) -> Cow<'a, str> {
     let cells = u64::from(CURVE);
-    let oldest = (facts.state.slot() + 1).saturating_sub(SLOTS);
+    let end = facts.state.end_slot();
     let mut values = [0; CURVE as usize];
-    for slot in function.history.slots().filter(|slot| slot.number >= oldest) {
-        let cell = (slot.number - oldest) * cells / SLOTS;
+    for slot in function.history.slots().filter(|slot| slot.number + SLOTS >= end) {
+        let cell = (slot.number + SLOTS - end) * cells / SLOTS;
         values[(cell as usize).min(usize::from(CURVE) - 1)] += slot.calls;
     }
     facts.theme.curve(&values).into()

@@ -7,7 +7,7 @@ use ratatui::style::{Modifier, Style};
 
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
-use crate::key::{BINDINGS, View};
+use crate::key::{BINDINGS, Binding, View};
 use crate::state::{Span, State};
 use crate::text::{bytes, clock, counted, grouped, short_ns};
 
@@ -28,7 +28,8 @@ pub fn draw_title(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         Span::Range { .. } => short_ns(state.elapsed()),
     };
     let right = if mode.is_empty() { time } else { format!("{mode}  {time}") };
-    canvas.put_aligned(area, &right, theme.title(), Align::Right);
+    let style = if app.paused { theme.title().patch(theme.chosen()) } else { theme.title() };
+    canvas.put_aligned(area, &right, style, Align::Right);
     let left = Rect { width: area.width.saturating_sub(u16::try_from(right.len()).unwrap_or(0) + 2), ..area };
     canvas.put_all(
         left,
@@ -61,8 +62,11 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
     if lost == 0 {
         fact("0 lost".to_owned(), theme.good());
     } else {
-        let reasons: Vec<String> =
-            state.log.losses().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
+        let mut reasons: Vec<String> =
+            state.log.losses().map(|(reason, count)| format!("{} {}", grouped(count), reason.name())).collect();
+        if let [(reason, _)] = state.log.losses().collect::<Vec<_>>()[..] {
+            reasons = vec![reason.name().to_owned()];
+        }
         fact(format!("{} LOST ({})", grouped(lost), reasons.join(", ")), theme.bad());
     }
     fact(counted(state.threads_seen(), "thread"), Style::new());
@@ -137,8 +141,7 @@ pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
         canvas.put(area.x, area.y, area.width, message, theme.accent());
         return;
     }
-    let serves =
-        |binding: &&crate::key::Binding| !binding.hint.is_empty() && binding.serves(app.view, app.stored.is_some());
+    let serves = |binding: &&Binding| !binding.hint.is_empty() && binding.serves(app.view, app.stored.is_some());
     let mut notes = String::new();
     if !app.filter.is_empty() {
         notes.push_str(&format!("filter: {}  ", app.filter));
@@ -147,7 +150,10 @@ pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
         notes.push_str(&format!("{} hidden  ", app.muted.len()));
     }
     let mut x = area.x + canvas.put(area.x, area.y, area.width, &notes, theme.accent());
-    for binding in BINDINGS.iter().filter(serves) {
+    let mut bindings: Vec<&Binding> = BINDINGS.iter().filter(serves).collect();
+    // The way out, the way to all others, then what only this view has.
+    bindings[2..].sort_by_key(|binding| !binding.is_special());
+    for binding in bindings {
         let key = binding.keys.split(' ').next().unwrap_or_default();
         let hint = [(Cow::from(key), theme.title()), (Cow::from(format!(" {}", binding.hint)), theme.dim())];
         let needed = u16::try_from(key.len() + 1 + binding.hint.len()).unwrap_or(u16::MAX);

@@ -10,10 +10,13 @@ use crate::key::BINDINGS;
 const KEYS: u16 = 11;
 const GAP: u16 = 3;
 
-/// All keys, in as many columns as there is room for.
+/// All keys, or where there is not room for them, those of the view.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
-    let named: Vec<_> = BINDINGS.iter().filter(|binding| !binding.keys.is_empty()).collect();
+    let mut named: Vec<_> = BINDINGS.iter().filter(|binding| !binding.keys.is_empty()).collect();
     let height = usize::from(area.height.saturating_sub(1)).max(1);
+    if named.len() > height {
+        named.retain(|binding| binding.serves(app.view, app.stored.is_some()));
+    }
     let columns = named.len().div_ceil(height);
     let width = area.width / u16::try_from(columns).unwrap_or(u16::MAX).max(1);
     canvas.put(area.x, area.y, area.width, "keys; the mouse chooses rows, tabs and columns", canvas.theme.title());

@@ -6,7 +6,7 @@ use rtrace_model::{ExitPolicy, RegionId};
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
 use crate::state::State;
-use crate::text::count;
+use crate::text::{count, counted};
 
 /// A row of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,15 @@ pub fn arrange(app: &mut App, state: &State) {
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let theme = app.theme;
     let with = |exit: ExitPolicy| state.functions().filter(|function| function.exit == exit).count();
-    let policies = ExitPolicy::ALL.map(|exit| format!("{} {}", with(exit), exit.name()));
-    let probed = state.functions().count();
-    let summary = format!("{probed} probed: {}; {} refused", policies.join(", "), state.log.refused);
+    let policies = ExitPolicy::ALL.into_iter().map(|exit| (with(exit), exit.name())).filter(|&(count, _)| count > 0);
+    let policies: Vec<String> = policies.map(|(count, name)| format!("{count} {name}")).collect();
+    let probed = [format!("{} probed", state.functions().count()), policies.join(", ")];
+    let probed = probed.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(": ");
+    let summary = format!("{probed}; {} refused", state.log.refused);
     canvas.put(area.x, area.y, area.width, &summary, theme.accent());
     let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     app.targets.rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let area = canvas.put_below(area, &app.plan.key().map_or_else(String::new, |row| in_full(row, state)));
     let row = |row: Row| match row {
         Row::Refused(place) => {
             let Some(refusal) = state.log.refusals.get(place) else { return Vec::new() };
@@ -76,4 +79,30 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         }
     };
     canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.plan, row);
+    if app.plan.rows().is_empty() {
+        canvas.put_empty(area, app.why_empty("no function is probed yet"));
+    }
+}
+
+/// A row in words.
+fn in_full(row: Row, state: &State) -> String {
+    match row {
+        Row::Refused(place) => state.log.refusals.get(place).map_or_else(String::new, |refusal| {
+            format!("{} of {} is left out: {}", refusal.function, refusal.library, refusal.reason)
+        }),
+        Row::Probed(region) => state.function(region).map_or_else(String::new, |function| {
+            let library = state.library(function.library);
+            format!("{} of {library}, {}: {}", function.name, counted(function.size, "byte"), seen(function.exit))
+        }),
+    }
+}
+
+/// How exits are seen, in words.
+fn seen(exit: ExitPolicy) -> &'static str {
+    match exit {
+        ExitPolicy::Uretprobe => "its return is hooked",
+        ExitPolicy::RetSite => "each instruction that leaves it is probed",
+        ExitPolicy::EntryOnly => "only its enter is seen",
+        ExitPolicy::Instant => "a few instructions without a call, so its enter is its exit",
+    }
 }

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent,
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
-use rtrace_model::{Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp};
+use rtrace_model::{Batch, Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp};
 
 mod counters;
 
@@ -47,7 +47,7 @@ fn state() -> State {
         calls.push(call(id, 0, 0, (start, end), end - start - 3));
     }
     calls.push(Call { ending: Ending::Unseen, ..call(199, 0, 3, (9_900, 9_900), 0) });
-    state.add(&calls);
+    state.add(&Batch::from(calls));
     let running = Call { location: LocationId(2), ending: Ending::Open, ..call(1, 0, 2, (8_000, 10_000), 0) };
     state.running(Timestamp(10_000 * MS), &[running]);
     state
@@ -105,7 +105,7 @@ fn the_functions() {
         "       99         9     1.284 s  297.000 ms   23.1 %  fftw_execute",
         "        1         1           -           -    0.0 %  evil\\x1b[31m",
         "",
-        " q quit  ? help  Tab view  Enter open  / filter  s sort  Space pause  m mute",
+        " q quit  ? help  s sort  m mute  Tab view  Enter open  / filter  Space pause",
     ];
     assert_eq!(screen(&mut app, &state, 80, 9), expected);
     let expected = [
@@ -195,7 +195,7 @@ fn one_function() {
             " calls 99           calls/s 9          inclusive 1.284 s  exclusive 297.000 ms",
             " mean 12.970 ms     p50 13.000 ms      p99 16.000 ms      max 16.000 ms",
             " durations in the last minute",
-            "   10 ms ░░░░░░░                                               99 ████████████",
+            "   10 ms                                      ░░░░░░░░         99 ████████████",
             "         -1 min                 -30 s               now",
             "",
             "",
@@ -214,7 +214,7 @@ fn the_plan() {
     assert_eq!(
         view("6", 10),
         [
-            " 4 probed: 4 uretprobe, 0 ret-site, 0 entry-only; 1 refused",
+            " 4 probed: 4 uretprobe; 1 refused",
             " exit          bytes     calls  function",
             " refused                        fftw_tiny",
             " uretprobe        64        99  fftw_execute",
@@ -240,9 +240,58 @@ fn the_events() {
 
 #[test]
 fn the_help_is_made_of_the_table_of_keys() {
+    let named = || crate::key::BINDINGS.iter().filter(|binding| !binding.keys.is_empty());
     let lines = view("?", 40).join("\n");
-    for binding in crate::key::BINDINGS.iter().filter(|binding| !binding.keys.is_empty()) {
+    for binding in named() {
         assert!(lines.contains(binding.does), "{}", binding.does);
+    }
+    for (keys, view_of) in [("?", View::Functions), ("2?", View::Tree), ("4?", View::Timeline), ("7?", View::Events)] {
+        let lines = view(keys, 24).join("\n");
+        for binding in named() {
+            assert_eq!(lines.contains(binding.does), binding.serves(view_of, false), "{view_of:?} {}", binding.does);
+        }
+    }
+}
+
+#[test]
+fn what_is_chosen_is_told_in_full_below() {
+    let below = |keys| view(keys, 24)[18..].to_vec();
+    assert_eq!(below("3j"), [" thread 4712 main of process 4711, 0 calls: in fftw_plan_dft", ""]);
+    assert_eq!(below("6"), [" fftw_tiny of /usr/lib/libfftw3.so.3 is left out: too short", ""]);
+    assert_eq!(below("6jjjj"), [" evil\\x1b[31m of libfftw3.so.3, 64 bytes: its return is hooked", ""]);
+    assert_eq!(below("7"), [" recording begins", ""]);
+}
+
+#[test]
+fn an_empty_view_says_why() {
+    let mut state = State::new(Span::Live, false, None);
+    for (armed, functions) in [(false, "probes are being placed"), (true, "no call has ended yet; 3 shows")] {
+        if armed {
+            state.happened(&happened(0, EventKind::Armed));
+        }
+        let nobody = "no thread has been in a traced function yet";
+        for (keys, said) in [("1", functions), ("2", functions), ("3", nobody), ("4", nobody)] {
+            let mut app = app(&state);
+            press(&mut app, &state, keys);
+            let lines = screen(&mut app, &state, 80, 24).join("\n");
+            assert!(lines.contains(said), "{keys}: {lines}");
+            press(&mut app, &state, "/x");
+            let lines = screen(&mut app, &state, 80, 24).join("\n");
+            assert!(lines.contains("nothing passes the filter; Esc clears it"), "{keys}: {lines}");
+        }
+    }
+}
+
+#[test]
+fn standing_still_changes_nothing_on_the_screen() {
+    let state = state();
+    let frozen = state.snapshot();
+    let mut app = app(&state);
+    for view in View::ALL {
+        press(&mut app, &state, &(view as usize + 1).to_string());
+        let live = screen(&mut app, &state, 200, 40);
+        app.arrange(&frozen);
+        assert_eq!(screen(&mut app, &frozen, 200, 40), live, "{view:?}");
     }
 }
 
@@ -259,6 +308,11 @@ fn a_terminal_of_twenty_by_five_shows_what_it_can() {
             "      99  fftw_exec…",
             "q quit  ? help",
         ]
+    );
+    press(&mut app, &state, "j\n");
+    assert_eq!(
+        screen(&mut app, &state, 20, 5),
+        [" recording  00:00:10", "fftw_execute  libff…", "calls 99", "calls/s 9", "q quit  ? help"]
     );
     for (width, height) in [(1, 1), (3, 2), (10, 3), (20, 6), (30, 9), (300, 80)] {
         for view in View::ALL {
@@ -296,11 +350,27 @@ fn losses_stand_out_and_name_their_reason() {
     let mut app = app(&state);
     let terminal = terminal(&mut app, &state, 80, 9);
     let lines = export::screen(terminal.backend().buffer());
-    assert!(lines.contains("12 LOST (ring full: 12)"), "{lines}");
+    assert!(lines.contains("12 LOST (ring full)"), "{lines}");
     let red = terminal.backend().buffer().content().iter().filter(|cell| cell.fg == Color::LightRed).count();
-    assert_eq!(red, "12 LOST (ring full: 12)".len());
+    assert_eq!(red, "12 LOST (ring full)".len());
     press(&mut app, &state, "7");
     assert!(screen(&mut app, &state, 80, 9)[4].contains("12 lost of fftw_execute: ring full"));
+    let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count: 3_000 };
+    state.happened(&happened(5_001, EventKind::Loss(loss)));
+    app.arrange(&state);
+    let lines = screen(&mut app, &state, 80, 24);
+    assert!(lines[4].contains("3,012 lost: ring full; 3,000 of fftw_dft"), "{lines:?}");
+    assert!(lines[5].contains("recording begins"), "told together, so one row: {lines:?}");
+    let below = [
+        " 3,012 lost: ring full; 3,000 of fftw_dft_solve, 12 of fftw_execute. More room:",
+        " --buffer 64M; fewer records: --func, --mode profile or --budget 5%",
+    ];
+    assert_eq!(lines[21..23], below);
+    state.happened(&happened(9_000, EventKind::Loss(Loss { reason: LossReason::TooDeep, count: 1, ..loss })));
+    app.arrange(&state);
+    let lines = screen(&mut app, &state, 80, 24);
+    assert!(lines[1].contains("3,013 LOST (3,012 ring full, 1 too deep)"), "{lines:?}");
+    assert!(lines[4].contains("1 lost of fftw_dft_solve: too deep"), "another reason is another row: {lines:?}");
 }
 
 #[test]
@@ -335,6 +405,16 @@ fn sorting_and_hiding() {
     assert!(screen(&mut app, &state, 90, 9)[8].starts_with(" 1 hidden  q quit"));
     assert_eq!(app.press(KeyEvent::from(KeyCode::Char('u')), &state), Flow::Mute);
     assert_eq!(first(&app), "fftw_execute");
+}
+
+#[test]
+fn of_functions_of_equal_rank_those_with_most_calls_come_first() {
+    let mut state = State::new(Span::Live, false, None);
+    (0..3).for_each(|id| state.define(&region(id, &format!("f{id}"))));
+    let unseen = |id, region| Call { ending: Ending::Unseen, ..call(id, 0, region, (1, 1), 0) };
+    state.add(&Batch::from(vec![unseen(1, 0), unseen(2, 2), unseen(3, 1), unseen(4, 2), unseen(5, 1), unseen(6, 2)]));
+    let app = app(&state);
+    assert_eq!(app.functions.rows(), [RegionId(2), RegionId(1), RegionId(0)]);
 }
 
 #[test]
@@ -387,7 +467,7 @@ fn this_moment_as_a_table() {
         lines[1],
         "99,987000000,987000000,9969696,10000000,13000000,13000000,0,0,0,libfftw3.so.3,fftw_dft_solve"
     );
-    assert_eq!(lines[3], "1,0,0,,,,,0,0,1,libfftw3.so.3,evil\u{1b}[31m");
+    assert_eq!(lines[3], "1,0,0,,,,,0,0,1,libfftw3.so.3,evil\\x1b[31m");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::LocationId;
+use rtrace_model::{Location, LocationId};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
 use crate::state::State;
 use crate::state::thread::Thread;
-use crate::text::{count, percent, short_ns};
+use crate::text::{count, counted, percent, short_ns};
+use crate::theme::Theme;
 
 const COLUMNS: [Column; 8] = [
     Column::number("tid", 7, 0),
@@ -22,6 +23,9 @@ const COLUMNS: [Column; 8] = [
 ];
 
 const GAUGE: u16 = 10;
+
+/// What is said where there is no thread.
+pub const NONE: &str = "no thread has been in a traced function yet";
 
 /// Lists the threads by process and thread id.
 pub fn arrange(app: &mut App, state: &State) {
@@ -59,7 +63,28 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
             Cell::from(within).styled(style),
         ]
     };
+    let below = app
+        .threads
+        .key()
+        .and_then(|id| state.thread(id))
+        .map_or_else(String::new, |thread| in_full(thread, state, theme));
+    let area = canvas.put_below(area, &below);
     canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.threads, row);
+    if app.threads.rows().is_empty() {
+        canvas.put_empty(area, app.why_empty(NONE));
+    }
+}
+
+/// A thread, and all calls that it is in.
+fn in_full(thread: &Thread, state: &State, theme: Theme) -> String {
+    let Location { pid, tid, name, .. } = &thread.location;
+    let within = chain(thread, state, theme.glyphs.within);
+    let doing = match (&thread.location.end, within.is_empty()) {
+        (Some(_), _) => "ended".to_owned(),
+        (None, true) => "in no traced call".to_owned(),
+        (None, false) => format!("in {within}"),
+    };
+    format!("thread {tid} {name} of process {pid}, {}: {doing}", counted(thread.calls, "call"))
 }
 
 /// Nanoseconds in traced calls, and nanoseconds that were looked at.

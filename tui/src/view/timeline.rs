@@ -14,6 +14,7 @@ use crate::state::lanes::Bar;
 use crate::state::thread::Thread;
 use crate::state::{Span, State};
 use crate::text::{fit, short_ns, width};
+use crate::view::threads;
 
 /// Cells for the names of threads, where there are as many as four times that, and elsewhere.
 const NAMES: u16 = 18;
@@ -84,14 +85,17 @@ pub fn draw(canvas: &mut Canvas<'_>, mut area: Rect, app: &mut App, state: &Stat
         let why = "calls are folded: only those that run, and those with a record of their own, are here";
         canvas.put(area.x, area.bottom(), area.width, why, canvas.theme.dim());
     }
+    if app.threads.rows().is_empty() {
+        canvas.put_empty(area, app.why_empty(threads::NONE));
+    }
     let mut y = area.y + 1;
     let height = usize::from(area.height.saturating_sub(1));
-    let threads: Vec<(usize, LocationId)> = app.threads.on_screen(height.max(1));
-    let lanes = threads.len().clamp(1, height.max(1));
+    let shown: Vec<(usize, LocationId)> = app.threads.on_screen(height.max(1));
+    let lanes = shown.len().clamp(1, height.max(1));
     // Lanes share the height; with many of them, the first lines of each are shown.
     let share = (height / lanes).clamp(2, DEEPEST);
     let chosen = app.threads.place();
-    for (place, id) in threads {
+    for (place, id) in shown {
         let Some(thread) = state.thread(id) else { continue };
         let left = area.bottom().saturating_sub(y);
         let lines = depth(thread, state, scale).clamp(1, share).min(usize::from(left));

@@ -10,10 +10,11 @@ use crate::canvas::{Canvas, Cell, Column, Table};
 use crate::state::State;
 use crate::state::paths::{Figures, Label, PathIndex, Paths, ROOT};
 use crate::text::{count, percent};
-use crate::view::counters;
+use crate::view::{counters, functions};
 
-/// Nodes above this depth are unfolded at first.
+/// Nodes above this depth are unfolded at first, if they take this part of all time.
 const UNFOLDED_DEPTH: usize = 2;
+const UNFOLDED_PART: u64 = 100;
 
 /// The most cells that a name is moved to the right.
 const MOST_INDENT: usize = 60;
@@ -28,26 +29,27 @@ const COLUMNS: [Column<'static>; 5] = [
 
 const GAUGE: u16 = 10;
 
-/// A tree with its sums.
+/// A tree with its sums; nodes that are newer than these have none.
 struct Tree<'a> {
     paths: &'a Paths,
-    figures: Vec<Figures>,
+    figures: &'a [Figures],
     /// Inclusive time of all roots.
     whole: u64,
 }
 
 impl<'a> Tree<'a> {
-    fn of(app: &App, state: &'a State) -> Tree<'a> {
-        let (paths, figures) = match app.tree_of.and_then(|location| state.thread(location)) {
-            Some(thread) => (&thread.paths, thread.paths.nodes().iter().map(|node| node.figures).collect()),
-            None => state.merged_paths(),
-        };
-        let whole = paths.children(ROOT).map(|root| figures[root as usize].inclusive).sum();
-        Tree { paths, figures, whole }
+    /// The tree of what is chosen, with the figures of when it was arranged: to sum up those of
+    /// all threads takes its time.
+    fn of(app: &App, state: &'a State, figures: &'a [Figures]) -> Tree<'a> {
+        let thread = app.tree_of.and_then(|location| state.thread(location));
+        let paths = thread.map_or(state.merged_paths(), |thread| &thread.paths);
+        let mut tree = Tree { paths, figures, whole: 0 };
+        tree.whole = paths.children(ROOT).map(|root| tree.inclusive(root)).sum();
+        tree
     }
 
     fn inclusive(&self, node: PathIndex) -> u64 {
-        self.figures[node as usize].inclusive
+        self.figures.get(node as usize).map_or(0, |figures| figures.inclusive)
     }
 
     fn depth(&self, node: PathIndex) -> usize {
@@ -82,13 +84,20 @@ impl<'a> Tree<'a> {
 
     fn is_unfolded(&self, app: &App, node: PathIndex, depth: usize) -> bool {
         !app.filter.is_empty()
-            || app.unfolded.get(&node).copied().unwrap_or_else(|| depth < UNFOLDED_DEPTH || self.is_hot(node))
+            || app.unfolded.get(&node).copied().unwrap_or_else(|| {
+                let is_large = self.inclusive(node) >= self.whole / UNFOLDED_PART;
+                depth < UNFOLDED_DEPTH && is_large || self.is_hot(node)
+            })
     }
 }
 
 /// Lists the nodes that are unfolded; under a filter those that pass it, with their callers.
 pub fn arrange(app: &mut App, state: &State) {
-    let tree = Tree::of(app, state);
+    let figures = match app.tree_of.and_then(|location| state.thread(location)) {
+        Some(thread) => thread.paths.nodes().iter().map(|node| node.figures).collect(),
+        None => state.merged_figures(),
+    };
+    let tree = Tree::of(app, state, &figures);
     let passing = passing(app, state, &tree);
     let mut rows = Vec::new();
     let mut next: Vec<(PathIndex, usize)> = tree.children(ROOT).into_iter().rev().map(|root| (root, 0)).collect();
@@ -102,6 +111,7 @@ pub fn arrange(app: &mut App, state: &State) {
         }
     }
     app.tree.set(rows);
+    app.figures = figures;
 }
 
 /// Whether each node, or one below it, passes the filter; absent without one.
@@ -133,12 +143,12 @@ pub fn name(state: &State, label: Label) -> &str {
 /// Folds the node chosen, or else chooses its caller.
 pub fn fold(app: &mut App, state: &State) {
     let Some(node) = app.tree.key() else { return };
-    let tree = Tree::of(app, state);
-    let depth = tree.depth(node) - 1;
+    let tree = Tree::of(app, state, &app.figures);
+    let (depth, parent) = (tree.depth(node) - 1, tree.paths.node(node).parent);
     if !tree.is_leaf(node) && tree.is_unfolded(app, node, depth) {
         app.unfolded.insert(node, false);
     } else {
-        app.tree.choose_key(tree.paths.node(node).parent);
+        app.tree.choose_key(parent);
     }
     arrange(app, state);
 }
@@ -163,7 +173,7 @@ pub fn switch_thread(app: &mut App, state: &State) {
 
 /// The function of the node chosen.
 pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
-    let tree = Tree::of(app, state);
+    let tree = Tree::of(app, state, &app.figures);
     match tree.paths.nodes().get(app.tree.key()? as usize)?.label {
         Label::Region(region) => Some(region),
         _ => None,
@@ -172,7 +182,8 @@ pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
 
 /// Draws the tree.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    let tree = Tree::of(app, state);
+    let known = std::mem::take(&mut app.figures);
+    let tree = Tree::of(app, state, &known);
     let glyphs = app.theme.glyphs;
     let (counted, left) = counters::fitting(state, area.width);
     let thread = app.tree_of.and_then(|location| state.thread(location));
@@ -226,5 +237,9 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     if let Some((_, place)) = places.into_iter().find(|(index, _)| *index == last) {
         canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());
     }
+    if list.rows().is_empty() {
+        canvas.put_empty(area, app.why_empty(functions::no_calls(app, state)));
+    }
     app.tree = list;
+    app.figures = known;
 }

@@ -6,15 +6,15 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, Field, Schema};
-use rtrace_model::{Batch, Call, LocationId, Reading};
+use arrow_schema::{ArrowError, Schema};
+use rtrace_model::{Batch, Call, LocationId};
 
 use super::super::format::{Form, Format};
 use super::super::remarks::remarks;
 use super::super::{ExportError, Source};
-use crate::schema::Row;
+use crate::schema::{call_columns, column, measured, with_columns};
 
 pub(super) const FORMAT: Format = Format {
     name: "arrow",
@@ -79,39 +79,28 @@ impl<'a> Columns<'a> {
     }
 
     fn encode(&self, batch: &Batch) -> Result<RecordBatch, ExportError> {
-        let calls = Call::encode(batch.iter());
-        let mut fields: Vec<Arc<Field>> = calls.schema().fields().iter().cloned().collect();
-        let mut columns = calls.columns().to_vec();
-        let mut add = |name: &str, column: ArrayRef| {
-            fields.push(Arc::new(Field::new(name, column.data_type().clone(), false)));
-            columns.push(column);
-        };
-
         let thread = |call: &Call| self.source.threads.thread(call.location);
-        let pid = |call: &Call| self.source.threads.program(thread(call)).pid as i32;
-        add("pid", Arc::new(Int32Array::from_iter_values(batch.iter().map(pid))));
-        add("tid", Arc::new(Int32Array::from_iter_values(batch.iter().map(|call| thread(call).tid as i32))));
+        let pid = |call: &Call| self.source.threads.program(thread(call)).pid;
         let place = |call: &Call| self.places.get(&call.location).copied().unwrap_or(0);
-        let places = Int32Array::from_iter_values(batch.iter().map(place));
-        add("process", dictionary(&places, &self.processes));
-        add("thread", dictionary(&places, &self.threads));
+        let threads = Int32Array::from_iter_values(batch.iter().map(place));
         let regions = self.source.regions();
         let place = |call: &Call| regions.binary_search_by_key(&call.region, |region| region.id).map_or(0, |n| n + 1);
-        let places = Int32Array::from_iter_values(batch.iter().map(|call| place(call) as i32));
-        add("library", dictionary(&places, &self.libraries));
-        add("function", dictionary(&places, &self.functions));
-        add("symbol", dictionary(&places, &self.symbols));
-        for (place, metric) in self.source.call_metrics().iter().enumerate() {
-            let readings = |of: fn(&Reading) -> u64| {
-                let reading = |index| batch.readings(index).get(place).map_or(0, of);
-                let values = (0..batch.len()).map(|index| i64::try_from(reading(index)).unwrap_or(i64::MAX));
-                Arc::new(Int64Array::from_iter_values(values))
-            };
-            add(&metric.name, readings(|reading| reading.inclusive));
-            add(&format!("{} child", metric.name), readings(|reading| reading.child));
-        }
-        let schema = Schema::new(fields).with_metadata(self.metadata.clone());
-        RecordBatch::try_new(Arc::new(schema), columns).map_err(failed)
+        let functions = Int32Array::from_iter_values(batch.iter().map(|call| place(call) as i32));
+        let calls = measured(batch, &call_columns(self.source.call_metrics().iter()));
+        let columns = with_columns(
+            &calls,
+            [
+                ("pid", column::int32(batch.iter().map(pid)), false),
+                ("tid", column::int32(batch.iter().map(|call| thread(call).tid)), false),
+                ("process", dictionary(&threads, &self.processes), false),
+                ("thread", dictionary(&threads, &self.threads), false),
+                ("library", dictionary(&functions, &self.libraries), false),
+                ("function", dictionary(&functions, &self.functions), false),
+                ("symbol", dictionary(&functions, &self.symbols), false),
+            ],
+        );
+        let schema = Schema::clone(&columns.schema()).with_metadata(self.metadata.clone());
+        columns.with_schema(Arc::new(schema)).map_err(failed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Screens of recordings with counters.
 
-use rtrace_model::{Base, Batch, Count, Definition, Metric, MetricId, PathProfile, Reading, Scope};
+use rtrace_model::{Base, Count, Definition, Metric, MetricId, PathProfile, Reading, Scope};
 
 use super::*;
 use crate::state::counters::Derived;
@@ -12,7 +12,8 @@ fn metric(id: u32, name: &str, unit: &str, exponent: i32) -> Definition {
 }
 
 fn defined(is_folded: bool) -> State {
-    let derive = |_: &[&str]| vec![Derived::new("CPUs used", |time, counts| Some(counts[1] as f64 / time as f64))];
+    let derive =
+        |_: &[&str]| vec![Derived::new("cpus_used", "CPUs used", |time, counts| Some(counts[1] as f64 / time as f64))];
     let mut state = State::new(Span::Live, is_folded, None).deriving(derive);
     for definition in [
         library("/lib/libz.so.1"),
@@ -35,7 +36,6 @@ fn traced() -> State {
     let part = |call: &Call, by| Reading { inclusive: call.duration / by, child: call.child / by };
     let readings = calls.iter().flat_map(|call| [part(call, 2 * MS), part(call, 2)]).collect();
     let batch = Batch::measured(calls, 2, readings);
-    state.count(&batch);
     state.add(&batch);
     state.finish(&Summary::default());
     state
@@ -105,9 +105,17 @@ fn a_counter_gives_the_order_like_any_column() {
     assert!(screen(&mut app, &state, 120, 12)[3].contains("page-faults▼"));
     app.point(click, &state);
     assert_eq!(names(&app), [1, 0]);
-    let all = functions::orders(&state) - functions::COLUMNS.len();
-    (0..all).for_each(|_| press(&mut app, &state, "s"));
-    assert_eq!((all, app.order), (5, 0), "after the last counter comes the first column");
+    let shown: Vec<usize> = app.targets.titles.iter().map(|&(order, _)| order).collect();
+    let went: Vec<usize> = shown
+        .iter()
+        .map(|_| {
+            press(&mut app, &state, "s");
+            app.order
+        })
+        .collect();
+    let place = shown.iter().position(|&order| order == functions::COLUMNS.len()).unwrap();
+    assert_eq!(went, [&shown[place + 1..], &shown[..=place]].concat(), "column by column over the screen, and round");
+    assert!(shown.len() < functions::orders(&state), "{shown:?}");
 }
 
 #[test]
@@ -128,5 +136,29 @@ fn one_function_has_a_line_of_them() {
         assert!(shown[3].starts_with(" page-faults 50"), "{shown:?}");
         assert!(shown[3].contains("task-clock 50.000 ms") && shown[3].contains("CPUs used 0.500"), "{shown:?}");
         assert!(!lines(&state, "1\n", 80).join(" ").contains("page-faults"));
+    }
+}
+
+#[test]
+fn this_moment_as_a_table_has_the_columns_of_a_report() {
+    for state in [traced(), folded()] {
+        let csv = export::functions(&app(&state), &state);
+        let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+        let keys = [
+            "page-faults_inclusive",
+            "page-faults_exclusive",
+            "page-faults_per_call",
+            "task-clock_inclusive",
+            "task-clock_exclusive",
+            "task-clock_per_call",
+            "cpus_used",
+            "library",
+            "function",
+        ];
+        assert_eq!(lines[0][10..], keys);
+        let solve =
+            ["50", "35", "17.500000", "50000000", "35000000", "17500000.000000", "0.500000", "libz.so.1", "solve"];
+        assert_eq!(lines[1][10..], solve);
+        assert_eq!(lines[2][10..13], ["20", "15", "15.000000"]);
     }
 }

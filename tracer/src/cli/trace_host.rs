@@ -11,10 +11,10 @@ use rtrace_tui::Host;
 /// Files of one kind beside a trace, at the most.
 const MOST_FILES: u32 = 10_000;
 
-/// The place of a trace directory.
-pub struct Beside<'a>(pub &'a Path);
+/// The host of a view on the trace directory at this path.
+pub struct TraceHost<'a>(pub &'a Path);
 
-impl Host for Beside<'_> {
+impl Host for TraceHost<'_> {
     fn size(&self) -> Option<u64> {
         size(self.0).ok()
     }
@@ -66,9 +66,9 @@ mod tests {
         let trace = folder.path().join("a.rtrace");
         fs::create_dir_all(trace.join("calls")).unwrap();
         fs::write(trace.join("calls/1"), "12345").unwrap();
-        let beside = Beside(&trace);
-        assert_eq!(beside.size(), Some(5));
-        let names = ["one", "two"].map(|content| beside.save("screen", "txt", content).unwrap());
+        let host = TraceHost(&trace);
+        assert_eq!(host.size(), Some(5));
+        let names = ["one", "two"].map(|content| host.save("screen", "txt", content).unwrap());
         assert!(names[0].ends_with("/a.rtrace.screen-1.txt") && names[1].ends_with("/a.rtrace.screen-2.txt"));
         assert_eq!(names.map(|name| fs::read_to_string(name).unwrap()), ["one", "two"]);
     }
