@@ -13,7 +13,8 @@ enum { SIZE = 32, MOST_THREADS = 64 };
 // An empty function that begins with a push, as most do.
 void pushes(void);
 __asm__(".globl pushes\n.type pushes,@function\n"
-	"pushes: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\npop %rbx\n"
+	"pushes: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n"
+	"mov $1, %ebx\n1: dec %ebx\njnz 1b\npop %rbx\n"
 	".cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n.size pushes,.-pushes\n");
 
 static void loop(long calls)

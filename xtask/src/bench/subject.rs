@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -29,9 +30,9 @@ impl Subject {
         Subject::spawn(command, work, |child| Ok(child.id()))
     }
 
-    /// Starts a tracer that starts it.
-    pub fn start_traced(tracer: &mut Command, work: &str) -> Result<Subject> {
-        Subject::spawn(tracer.stderr(Stdio::piped()), work, |tracer| only_child(tracer.id()))
+    /// Starts a tracer that starts it: `program`, as a child of its own.
+    pub fn start_traced(tracer: &mut Command, program: &Path, work: &str) -> Result<Subject> {
+        Subject::spawn(tracer.stderr(Stdio::piped()), work, |tracer| child_with(tracer.id(), program))
     }
 
     fn spawn(command: &mut Command, work: &str, find: impl FnOnce(&Child) -> Result<u32>) -> Result<Subject> {
@@ -89,17 +90,18 @@ impl Drop for Subject {
     }
 }
 
-/// The process that another has started.
-fn only_child(pid: u32) -> Result<u32> {
+/// The child of a process that executes this program.
+fn child_with(pid: u32, program: &Path) -> Result<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let start = Instant::now();
     loop {
         let children = fs::read_to_string(&path).with_context(|| format!("failed to read `{path}`"))?;
-        if let Some(child) = children.split_whitespace().next() {
+        let executes = |child: &&str| fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|path| path == program);
+        if let Some(child) = children.split_whitespace().find(executes) {
             return child.parse().with_context(|| format!("failed to understand `{path}`"));
         }
         if start.elapsed() > PATIENCE {
-            bail!("failed to see process {pid} start another within {PATIENCE:?}");
+            bail!("failed to see process {pid} start `{}` within {PATIENCE:?}", program.display());
         }
         sleep(Duration::from_millis(10));
     }

@@ -71,7 +71,7 @@ impl Tools {
     /// A program of its own under rtrace, with stubs for what must be single-stepped.
     pub fn stubs(&self, selection: &Selection, program: &Path, work: &str) -> Result<Subject> {
         let mut command = self.recording("run", selection)?;
-        Subject::start_traced(command.arg("--stubs").arg("--").arg(program), work)
+        Subject::start_traced(command.arg("--stubs").arg("--").arg(program), program, work)
     }
 
     /// A recording to [`Tools::trace`], which is empty then.
