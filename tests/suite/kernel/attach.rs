@@ -106,11 +106,12 @@ fn brief(life: Duration) -> Child {
     Command::new("sleep").arg(life.as_secs_f64().to_string()).spawn().unwrap()
 }
 
-/// Attaches to the C library in processes; gives what rtrace said, and where the trace is, if there is one.
+/// Attaches to the C library in processes for a second; gives what rtrace said, and where the trace is, if there is one.
 fn attach_to(pids: &[u32]) -> (Output, TempDir) {
     let folder = TempDir::new().unwrap();
     let mut rtrace = rtrace::command();
-    rtrace.args(["attach", "--no-tui", "--lib", "libc.so.6", "--func", "str*", "-o"]).arg(folder.path().join("trace"));
+    rtrace.args(["attach", "--no-tui", "--lib", "libc.so.6", "--func", "str*", "--duration", "1s", "-o"]);
+    rtrace.arg(folder.path().join("trace"));
     for pid in pids {
         rtrace.args(["-p", &pid.to_string()]);
     }
@@ -147,9 +148,10 @@ fn a_program_that_ends_before_its_probes_are_in_is_said_to_have() {
 #[test]
 fn one_that_ends_too_early_leaves_the_others_recorded() {
     let Some(_turn) = Turn::take() else { return };
-    let (mut early, mut late) = (brief(Duration::from_millis(50)), brief(Duration::from_secs(6)));
+    let (mut early, mut late) = (brief(Duration::from_millis(50)), brief(Duration::from_secs(3600)));
     let (output, folder) = attach_to(&[early.id(), late.id()]);
     early.wait().unwrap();
+    late.kill().unwrap();
     late.wait().unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaint}");
