@@ -158,7 +158,8 @@ struct rt_counted_key {
 struct rt_sighting {
 	u64 time;
 	u64 cpu_time; /* of its thread, as of the scheduler's last look */
-	u64 switches; /* how often its thread has left a CPU */
+	u64 away; /* for how long its thread did not run, from a time that each CPU has */
+	u64 cpu;
 	u64 words[RT_SIGHTED];
 };
 
@@ -274,7 +275,7 @@ _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_state) == 16, "state of a region");
 _Static_assert(sizeof(struct rt_counted_key) == 16, "key of counted calls");
-_Static_assert(sizeof(struct rt_counted_calls) == 32 + 8 * 168, "counted calls");
+_Static_assert(sizeof(struct rt_counted_calls) == 32 + 8 * 176, "counted calls");
 _Static_assert(RT_SIGHTED == RT_SIGHTED_REGISTERS + RT_SIGHTED_STACK, "words of a sighting");
 
 #endif

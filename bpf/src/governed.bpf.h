@@ -33,7 +33,8 @@ static __always_inline void sight(struct pt_regs *ctx, struct rt_sighting *sight
 
 	sighting->time = now;
 	sighting->cpu_time = task->se.sum_exec_runtime;
-	sighting->switches = task->nvcsw + task->nivcsw;
+	sighting->away = task->se.exec_start - task->se.sum_exec_runtime;
+	sighting->cpu = bpf_get_smp_processor_id();
 	words[0] = ctx->bx;
 	words[1] = ctx->bp;
 	words[2] = ctx->r12;

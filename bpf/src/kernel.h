@@ -116,6 +116,7 @@ struct signal_struct {
 };
 
 struct sched_entity {
+	u64 exec_start;
 	u64 sum_exec_runtime;
 	u64 nr_migrations;
 };

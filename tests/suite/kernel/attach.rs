@@ -1,5 +1,6 @@
 //! Recorders that come and go while a program runs.
 
+use std::fs;
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
@@ -101,9 +102,14 @@ fn a_killed_recorder_leaves_the_program_and_a_trace() {
     assert!(trace.events().flatten().flatten().any(|event| event.kind == EventKind::Armed));
 }
 
-/// A process that ends so much later.
+/// A process that ends so much later, and has loaded the C library if it has not ended.
 fn brief(life: Duration) -> Child {
-    Command::new("sleep").arg(life.as_secs_f64().to_string()).spawn().unwrap()
+    let child = Command::new("sleep").arg(life.as_secs_f64().to_string()).spawn().unwrap();
+    let maps = || fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap_or_default();
+    while !matches!(maps(), maps if maps.is_empty() || maps.contains("/libc.so")) {
+        sleep(Duration::from_millis(1));
+    }
+    child
 }
 
 /// Attaches to the C library in processes for a second; gives what rtrace said, and where the trace is, if there is one.

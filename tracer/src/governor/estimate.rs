@@ -39,8 +39,8 @@ const AGREEING: usize = 3;
 const AGREEING_PART: f64 = 0.75;
 const AGREEMENT_OF_SHORT: f64 = 1.5;
 
-/// When probes go, the kernel lets something else run once.
-const MOST_SWITCHES: u64 = 1;
+/// Nanoseconds of running that tell a pace.
+const LEAST_RUN: f64 = 1e5;
 
 /// So many gaps may wait until a pace is known.
 const MOST_UNKNOWN: usize = 16;
@@ -110,8 +110,6 @@ struct Gap {
     is_short: bool,
     /// Whether the scheduler's account tells for how long its thread ran.
     is_timed: bool,
-    /// Its thread ran in all of it, or nearly.
-    is_whole: bool,
     /// The caller's pace before it, where that is known.
     pace: Option<[f64; 3]>,
     /// Calls by the caller's own count.
@@ -272,7 +270,7 @@ impl Site {
 
     fn push(&mut self, mut gap: Gap) {
         if gap.is_short {
-            if gap.is_whole {
+            if gap.is_timed && gap.time >= LEAST_RUN {
                 self.pacing.add(gap.progress_rate());
             }
             self.settle_by(gap, false);
@@ -437,26 +435,32 @@ fn rate(hits: u64, work: &Work) -> [f64; 3] {
     [about, least, most]
 }
 
+/// Nanoseconds that a thread ran between two sightings; `exact`: not by the scheduler's account, which may
+/// be old.
+fn ran(from: &SightingRecord, to: &SightingRecord, exact: bool) -> Option<f64> {
+    if from.cpu == to.cpu {
+        let away = to.away.wrapping_sub(from.away);
+        return Some(to.time.saturating_sub(from.time).saturating_sub(away) as f64);
+    }
+    (!exact).then(|| to.cpu_time.saturating_sub(from.cpu_time) as f64)
+}
+
 /// What lies between two windows, the last of them from `from` on, with `silent` windows on the way, two
 /// at a time.
 fn gap(last: &Seen, seen: &Seen, from: u64, silent: u32) -> Gap {
     let length = from.saturating_sub(last.to);
     let (wall, is_short) = (length as f64, length <= SHORT);
     // The scheduler's account is too old for a short one.
-    let accounts = last.sightings.first().zip(seen.sightings.first()).filter(|_| !is_short);
-    let on_cpu = |(a, b): (&SightingRecord, &SightingRecord)| b.cpu_time.saturating_sub(a.cpu_time) as f64 - last.ran;
-    let (time, is_timed) = (accounts.map_or(wall, |pair| on_cpu(pair).clamp(0.0, wall)), accounts.is_some());
+    let pair = last.sightings.first().zip(seen.sightings.first());
+    let on_cpu = |(from, to)| Some((ran(from, to, is_short)? - last.ran).clamp(0.0, wall));
+    let (time, is_timed) = pair.and_then(on_cpu).map_or((wall, false), |time| (time, true));
     let called = time.min(wall / (1.0 + f64::from(silent) / 2.0));
     let rate =
         [f64::midpoint(last.rate[0], seen.rate[0]), last.rate[1].min(seen.rate[1]), last.rate[2].max(seen.rate[2])];
     let since_cpu = last.sightings.first().map(|sighting| sighting.cpu_time);
     let slowest = last.slowest.min(seen.slowest);
-    let switches = |seen: &Seen| seen.sightings.first().map(|sighting| sighting.switches);
-    let is_whole =
-        switches(last).zip(switches(seen)).is_some_and(|(from, to)| to.saturating_sub(from) <= MOST_SWITCHES);
     let (since, progress, pace) = (last.to, None, None);
-    let mut gap =
-        Gap { since, since_cpu, wall, time, called, is_short, is_timed, is_whole, pace, progress, rate, slowest };
+    let mut gap = Gap { since, since_cpu, wall, time, called, is_short, is_timed, pace, progress, rate, slowest };
     gap.progress = self::progress(last, seen).filter(|calls| gap.allows(calls / gap.time.max(1.0)));
     gap
 }

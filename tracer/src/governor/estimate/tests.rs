@@ -29,7 +29,7 @@ impl Loop {
         words[9] = ((call % self.passes) << 32) | (call * 77 % 31);
         words[2] = call * call;
         let time = self.now + number * 750;
-        SightingRecord { time, cpu_time: time, switches: 3, words }
+        SightingRecord { time, cpu_time: time, away: 3, cpu: 1, words }
     }
 
     fn look_through_a_window(&mut self) {
