@@ -67,7 +67,7 @@ enum rt_policy {
 	RT_POLICY_URETPROBE = 0,
 	RT_POLICY_RET_SITE = 1,
 	RT_POLICY_ENTRY_ONLY = 2,
-	RT_POLICY_INSTANT = 3, /* the instruction at the entry leaves the function */
+	RT_POLICY_INSTANT = 3, /* the enter stands for the exit */
 };
 
 /* The instruction at a site, if the program does it where it may write the registers. */

@@ -89,7 +89,8 @@ impl Target {
 /// The folder of all tests.
 pub const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests");
 const ORIGIN: &str = "-Wl,-rpath,$ORIGIN";
-const TRUTH_FUNCTIONS: &[&str] =
+/// The functions of the library under test.
+pub const TRUTH_FUNCTIONS: &[&str] =
     &["leaf", "next", "middle", "outer", "choose", "recurse", "ping", "pong", "tail", "visit"];
 // Inlined calls would be no calls.
 const TRUTH_FLAGS: &[&str] = &["-shared", "-fPIC", "-fno-inline"];

@@ -5,7 +5,7 @@ use std::process::Output;
 use tempfile::TempDir;
 
 use crate::common::rtrace;
-use crate::common::target::{Flavour, Target};
+use crate::common::target::{Flavour, TRUTH_FUNCTIONS, Target};
 
 fn rtrace(arguments: &[&str]) -> Output {
     rtrace::command().args(arguments).output().unwrap()
@@ -82,7 +82,7 @@ fn a_plan_names_every_function() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    for function in ["leaf", "next", "middle", "outer", "choose", "recurse", "ping", "pong", "tail", "visit"] {
+    for function in TRUTH_FUNCTIONS {
         assert!(stdout(&output).contains(function), "{function} in {}", stdout(&output));
     }
 }

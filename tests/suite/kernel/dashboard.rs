@@ -20,6 +20,11 @@ fn rtrace(arguments: &str) -> String {
     format!("{} {arguments}", quoted(Path::new(env!("CARGO_BIN_EXE_rtrace"))))
 }
 
+fn attach(target: &Target, pid: u32, trace: &Path) -> String {
+    let options: Vec<String> = target.selection().iter().map(|word| quoted(Path::new(word))).collect();
+    rtrace(&format!("attach -p {pid} {} -o {}", options.join(" "), quoted(trace)))
+}
+
 #[test]
 fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
     let Some(_turn) = Turn::take() else { return };
@@ -27,8 +32,7 @@ fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
     let mut waiting = Waiting::start(&mut target.command("blocks"));
     let folder = TempDir::new().unwrap();
     let trace = folder.path().join("trace");
-    let options: Vec<String> = target.selection().iter().map(|word| quoted(Path::new(word))).collect();
-    let attach = rtrace(&format!("attach -p {} {} -o {}", waiting.pid(), options.join(" "), quoted(&trace)));
+    let attach = attach(&target, waiting.pid(), &trace);
     let Some(terminal) = Terminal::start(120, 40, &attach) else { return };
 
     terminal.wait_for("recording");
@@ -114,8 +118,7 @@ fn a_program_that_ends_leaves_its_last_figures_and_a_clean_terminal() {
     let mut waiting = Waiting::start(&mut target.command("calls_on"));
     let folder = TempDir::new().unwrap();
     let trace = folder.path().join("trace");
-    let options: Vec<String> = target.selection().iter().map(|word| quoted(Path::new(word))).collect();
-    let attach = rtrace(&format!("attach -p {} {} -o {}", waiting.pid(), options.join(" "), quoted(&trace)));
+    let attach = attach(&target, waiting.pid(), &trace);
     let Some(terminal) = Terminal::start(80, 24, &format!("echo before; {attach}")) else { return };
     terminal.wait_for("recording");
     waiting.go();
@@ -150,8 +153,7 @@ fn a_terminal_that_goes_ends_the_recording_well() {
     let mut waiting = Waiting::start(&mut target.command("calls_on"));
     let folder = TempDir::new().unwrap();
     let trace = folder.path().join("trace");
-    let options: Vec<String> = target.selection().iter().map(|word| quoted(Path::new(word))).collect();
-    let attach = rtrace(&format!("attach -p {} {} -o {}", waiting.pid(), options.join(" "), quoted(&trace)));
+    let attach = attach(&target, waiting.pid(), &trace);
     let Some(terminal) = Terminal::start(80, 24, &attach) else { return };
     terminal.wait_for("recording");
     waiting.go();
