@@ -373,7 +373,7 @@ mod tests {
 
     use rtrace::plan::{Hazards, Refusal, Site};
     use rtrace_bpf::wire::Step;
-    use rtrace_model::{Library, LibraryId, Region, RegionId, SymbolName};
+    use rtrace_model::{ExitCost, Library, LibraryId, Region, RegionId, SymbolName};
 
     use super::*;
 
@@ -386,6 +386,7 @@ mod tests {
             file_offset: 0x1000 + u64::from(number) * 16,
             size: 16,
             exit: exit.policy(),
+            exit_cost: ExitCost::Emulated,
             single_stepped: false,
             written: false,
             stub: false,

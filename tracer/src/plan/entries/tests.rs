@@ -105,7 +105,11 @@ fn a_site_knows_how_far_the_return_address_is() {
         let body = [mover, &[0xe8, 0, 0x10, 0, 0]].concat();
         let site = Case { body: &body, ..Case::default() };
         assert_eq!(site.planned(), Ok(Site { words, ..Site::new(BASE + mover.len() as u64, EMULATED) }), "{mover:x?}");
-        assert_eq!(Case { is_hooked: true, ..site }.site(), Ok((0, STEPPED)), "the kernel takes it to be at {mover:x?}");
+        assert_eq!(
+            Case { is_hooked: true, ..site }.site(),
+            Ok((0, STEPPED)),
+            "the kernel takes it to be at {mover:x?}"
+        );
     }
 }
 
