@@ -28,6 +28,7 @@ pub mod system;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
@@ -68,7 +69,7 @@ pub struct Closed {
     /// Addresses of their first instructions.
     addresses: HashSet<u64>,
     /// Exits of all functions that were looked at and whose exits are proven, by address.
-    exits: HashMap<u64, Exits>,
+    exits: HashMap<u64, Rc<Exits>>,
 }
 
 impl Closed {
@@ -81,7 +82,7 @@ impl Closed {
                 continue;
             }
             let function = library.function(entry);
-            exits.extend(function.iter().map(|function| (entry, function.walk.exits())));
+            exits.extend(function.iter().map(|function| (entry, Rc::new(function.walk.exits()))));
             let found = function.and_then(|function| function.callees());
             waiting.extend(found.iter().flatten());
             callees.insert(entry, found);
@@ -90,7 +91,7 @@ impl Closed {
     }
 
     /// All exits of the function that begins at `address`, if it was looked at and they are proven.
-    pub fn exits(&self, address: u64) -> Option<&Exits> {
+    pub fn exits(&self, address: u64) -> Option<&Rc<Exits>> {
         self.exits.get(&address)
     }
 

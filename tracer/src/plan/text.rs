@@ -3,7 +3,7 @@
 mod sweep;
 
 use std::cell::{Cell, OnceCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
@@ -15,6 +15,20 @@ const EFFORT_PER_BYTE: u64 = 16;
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
 
+/// Functions of other libraries from which control does not come back to the caller.
+const GIVE_UP: [&str; 10] = [
+    "__stack_chk_fail",
+    "__chk_fail",
+    "__fortify_fail",
+    "__assert_fail",
+    "abort",
+    "exit",
+    "_exit",
+    "__cxa_throw",
+    "__cxa_rethrow",
+    "_Unwind_Resume",
+];
+
 /// The code of one library with what is known of its layout.
 pub struct Text<'a> {
     image: &'a Image,
@@ -24,6 +38,8 @@ pub struct Text<'a> {
     outward: Vec<OnceCell<Outward>>,
     /// Frame range of a function → the fragments that branch into it.
     fragments: OnceCell<HashMap<usize, Vec<usize>>>,
+    /// Slots of the functions that [give up](GIVE_UP).
+    giving_up: OnceCell<HashSet<u64>>,
     /// Sorted addresses at which functions begin.
     entries: Vec<u64>,
     effort: Cell<u64>,
@@ -50,6 +66,7 @@ impl<'a> Text<'a> {
             outward: vec![OnceCell::new(); frames.len()],
             frames,
             fragments: OnceCell::new(),
+            giving_up: OnceCell::new(),
             entries,
             effort: Cell::new(size.saturating_mul(EFFORT_PER_BYTE)),
         }
@@ -137,6 +154,19 @@ impl<'a> Text<'a> {
     pub fn never_returns(&self, index: usize) -> bool {
         let ways_out = self.ways_out(index);
         ways_out.targets.is_empty() && !ways_out.returns
+    }
+
+    /// Whether a direct call gives up: it should not come back. Nothing may break if it does.
+    pub fn gives_up(&self, call: &Instruction) -> bool {
+        let target = call.near_branch_target();
+        if let Some(slot) = self.stub_slot(target) {
+            let find = || {
+                let slots = self.image.slots();
+                slots.iter().filter(|slot| GIVE_UP.contains(&slot.name)).map(|slot| slot.address).collect()
+            };
+            return self.giving_up.get_or_init(find).contains(&slot);
+        }
+        self.frame_at(target).is_some_and(|(index, frame)| frame.start == target && self.never_returns(index))
     }
 
     fn ways_out(&self, index: usize) -> &Outward {

@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, OpKind};
 
+use super::line::Place;
 use crate::plan::exits::{self, FunctionCode};
 use crate::plan::text::Text;
 
@@ -21,11 +22,11 @@ pub struct Slide<'a> {
     /// Where its code is.
     pub extent: Range<u64>,
     /// Where the site is to be.
-    pub site: u64,
+    pub site: Place,
 }
 
 /// The site of each function, by entry, to which the slide is sound.
-pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, u64> {
+pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, Place> {
     if slides.is_empty() {
         return HashMap::new();
     }
@@ -80,7 +81,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    fn sound(self) -> HashMap<u64, u64> {
+    fn sound(self) -> HashMap<u64, Place> {
         self.candidates
             .into_iter()
             .filter_map(|candidate| Some((candidate.slide.function.entry, candidate.site()?)))
@@ -90,7 +91,7 @@ impl<'a> Candidates<'a> {
 
 impl Candidate<'_> {
     /// The site, if nothing enters before it.
-    fn site(&self) -> Option<u64> {
+    fn site(&self) -> Option<Place> {
         let Slide { function, site, .. } = &self.slide;
         let entered = if self.jumps_indirectly {
             let behind = exits::jump_targets(function).ok()?.filter(|&target| target > function.entry);
@@ -98,6 +99,6 @@ impl Candidate<'_> {
         } else {
             self.entered
         };
-        (*site < entered).then_some(*site)
+        (site.address < entered).then_some(*site)
     }
 }
