@@ -2,12 +2,14 @@
 //! programs that record.
 //!
 //! Two costs matter. The *inner* one lies between the two time stamps of a call: it makes the call
-//! itself look longer. The whole of a call's tracing makes all its callers look longer. Either is a
-//! median, because the machine does other things, too.
+//! itself look longer. The whole of a call's tracing makes all its callers look longer. Either is taken
+//! from sums over many calls, so it is a mean: single steps take longer now and then, of which a median
+//! knows nothing. What took more than twice the median was interrupted, and does not count.
 //!
 //! The same call costs more or less with what runs around it, by about a tenth. So the whole is
-//! measured twice, called in a loop from a function without probes and from one that is traced: it
-//! is given as the middle of both, with the distance to them as its uncertainty.
+//! measured twice, called in a loop from a function that is traced, as are all callers that are made
+//! to look longer, and from one without probes. The former is given, with half of the distance to the
+//! latter as its uncertainty.
 
 use std::arch::global_asm;
 use std::time::Instant;
@@ -17,7 +19,7 @@ use crate::wire::{PolicyCode, Step, entry_cookie, step_cookie};
 use crate::{Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
 
 /// Loops per kind of site and caller, and calls in each.
-const LOOPS: usize = 50;
+const LOOPS: usize = 100;
 const CALLS: u64 = 10;
 
 /// Room for the records of all loops.
@@ -123,7 +125,7 @@ pub struct CallCost {
     pub inner: u64,
     /// All of it.
     pub whole: u64,
-    /// How far `whole` is from either of its measurements.
+    /// Half of what `whole` differs by where the caller is not traced.
     pub spread: u64,
 }
 
@@ -202,7 +204,7 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Res
     let mut subjects = Subject::all();
     // Where the programs do a `ret`, it costs what a jump does.
     subjects.retain(|subject| if steps { subject.exit != Exit::Jump } else { subject.entry != Entry::Written });
-    let bare: Vec<u64> = subjects.iter().map(|subject| median(time_loops(subject.function))).collect();
+    let bare: Vec<u64> = subjects.iter().map(|subject| mean(time_loops(subject.function))).collect();
     let probes = place(&programs, &subjects, steps)?;
     programs.arm();
     let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare, steps));
@@ -212,7 +214,7 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Res
 
 fn measure(programs: &Programs, subject: &Subject, bare: u64, steps: bool) -> Result<CallCost, Error> {
     let [_, caller] = callers();
-    let alone = median(time_loops(subject.function)).saturating_sub(bare);
+    let alone = mean(time_loops(subject.function)).saturating_sub(bare);
     let mut reader = programs.reader()?;
     reader.read(&mut Records::default())?;
     for _ in 0..LOOPS {
@@ -221,8 +223,8 @@ fn measure(programs: &Programs, subject: &Subject, bare: u64, steps: bool) -> Re
     let mut records = Records::default();
     reader.read(&mut records)?;
     let of = |region| records.calls.iter().filter(move |call| call.region == region);
-    let inner = median(of(subject.region).map(|call| call.duration.saturating_sub(bare)).collect());
-    let outer = median(of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect());
+    let inner = mean(of(subject.region).map(|call| call.duration.saturating_sub(bare)).collect());
+    let outer = mean(of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect());
     // An enter alone has no time stamps that the function itself lies between.
     let outside = if subject.exit == Exit::Unseen { bare } else { 0 };
     let nested = inner + outer.saturating_sub(outside);
@@ -232,7 +234,7 @@ fn measure(programs: &Programs, subject: &Subject, bare: u64, steps: bool) -> Re
         policy: subject.policy(),
         exit_single_stepped: subject.exit == Exit::Return && !steps,
         inner,
-        whole: alone.midpoint(nested),
+        whole: nested,
         spread: alone.abs_diff(nested).div_ceil(2),
     })
 }
@@ -280,7 +282,22 @@ fn time_loops(function: usize) -> Vec<u64> {
     (0..LOOPS).map(time_loop).collect()
 }
 
-fn median(mut values: Vec<u64>) -> u64 {
+/// The mean of what was not interrupted.
+fn mean(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
+    let median = values.get(values.len() / 2).copied().unwrap_or(0);
+    values.retain(|&value| value <= 2 * median);
+    values.iter().sum::<u64>() / (values.len() as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_knows_what_takes_longer_but_not_what_was_interrupted() {
+        assert_eq!(mean(vec![100, 100, 100, 140, 1_000_000]), 110);
+        assert_eq!(mean(vec![0, 0, 0, 900]), 0);
+        assert_eq!(mean(Vec::new()), 0);
+    }
 }

@@ -24,7 +24,7 @@ pub struct CallCost {
     /// All of it: every caller of the call seems longer by it.
     #[serde(rename = "whole_ns")]
     pub whole: u64,
-    /// How far `whole` is from what was measured in either of two surroundings.
+    /// How uncertain `whole` is: half of what it differs by where the caller is not traced.
     #[serde(rename = "spread_ns")]
     pub spread: u64,
 }
