@@ -172,7 +172,7 @@ impl Exit {
     }
 
     /// What hits of its sites cost.
-    fn cost(&self) -> ExitCost {
+    pub fn cost(&self) -> ExitCost {
         let stepped = self.sites().iter().filter(|site| site.cost == SiteCost::SingleStep).count();
         match self.sites().len() {
             _ if stepped == 0 => ExitCost::Emulated,

@@ -84,7 +84,7 @@ fn state() -> State {
 }
 
 fn state_of(is_folded: bool) -> State {
-    let mut state = State::new(Span::Live, is_folded, None);
+    let mut state = State::new(Span::Live, is_folded);
     state.begin(Timestamp(0));
     for definition in [library("/lib/libz.so.1"), region(0, "solve"), region(1, "step"), location(1, "main")] {
         state.define(&definition);
@@ -231,7 +231,7 @@ fn losses_add_up_until_the_summary_says_them_all() {
 
 #[test]
 fn what_is_not_defined_counts_in_the_total_only() {
-    let mut state = State::new(Span::Live, false, None);
+    let mut state = State::new(Span::Live, false);
     state.add(&Batch::from(vec![call(1, 0, u32::MAX, (0, 1), 0)]));
     state.finish(&Summary::default());
     assert_eq!((state.calls, state.functions().count(), state.threads().count()), (1, 0, 0));
