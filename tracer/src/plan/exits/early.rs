@@ -1,9 +1,10 @@
-//! Returns that are seen early: at the jumps from which control certainly comes to a `ret`.
+//! Exits that are seen early: at the jumps from which control certainly comes to a `ret`, or to a jump
+//! through a pointer that leaves the function.
 //!
-//! The kernel single-steps a `ret` and emulates a jump, so a call's exit is cheaper to see at the jump
+//! The kernel single-steps these and emulates other jumps, so a call's exit is cheaper to see at the jump
 //! into the epilogue, or at the check of a stack protector before it: a few nanoseconds too soon. Every
 //! way to the `ret` must then be seen, each once. A conditional jump is hit also where it leads on
-//! into the function, so that no call may meet more than one of those without leaving, and none again
+//! into the function, so that no call may meet more than two of those without leaving, and none again
 //! and again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,7 +18,7 @@ use crate::plan::text::branch_target;
 /// Conditional jumps of one function that may also lead on, at the most: for each its code is followed.
 const MOST_LEADING_ON: usize = 8;
 
-/// All exits of the function, with those of its returns seen early where that is cheaper.
+/// All exits of the function, with those seen early where that is cheaper.
 pub fn leaves(walk: &Walk) -> Vec<Leave> {
     let plain = |(&address, &condition): (&u64, &Option<u8>)| (address, Leave { address, condition, words: 0 });
     let mut search = Search {
@@ -27,8 +28,11 @@ pub fn leaves(walk: &Walk) -> Vec<Leave> {
         targets: None,
         reached: HashMap::new(),
     };
-    let returns = walk.exits.keys().filter(|&&address| walk.is_return(address) && walk.words(address) == Some(0));
-    for &address in returns {
+    for (&address, condition) in &walk.exits {
+        let is_dear = walk.instruction(address).is_some_and(|leave| !walk.is_emulated(&leave));
+        if condition.is_some() || !is_dear || walk.words(address) != Some(0) {
+            continue;
+        }
         let mut ways = Ways { walk, found: Vec::new(), left: brief::MOST };
         if ways.find(address) && ways.found.iter().any(|way| way.is_jump) {
             search.replace(address, &ways.found);
@@ -37,14 +41,14 @@ pub fn leaves(walk: &Walk) -> Vec<Leave> {
     search.leaves.into_values().collect()
 }
 
-/// An instruction from which control certainly comes to a `ret`, under the condition if it has one.
+/// An instruction from which control certainly comes to one that leaves, under the condition if it has one.
 #[derive(Clone, Copy)]
 struct Way {
     leave: Leave,
     is_jump: bool,
 }
 
-/// The ways to one `ret`.
+/// The ways to one instruction that leaves.
 struct Ways<'w, 'a> {
     walk: &'w Walk<'a>,
     found: Vec<Way>,
@@ -53,8 +57,8 @@ struct Ways<'w, 'a> {
 }
 
 impl Ways<'_, '_> {
-    /// Finds all ways to an instruction from which control certainly comes to the `ret`; false where
-    /// one cannot be seen before it.
+    /// Finds all ways to an instruction from which control certainly leaves; false where one cannot be
+    /// seen before it.
     fn find(&mut self, address: u64) -> bool {
         let Some(words) = self.walk.words(address) else { return false };
         if self.left == 0 || address == self.walk.entry || self.walk.text.is_entry(address) {
@@ -80,7 +84,7 @@ impl Ways<'_, '_> {
                 }
                 self.found.truncate(count);
                 self.left = left;
-                // Alone it would be stepped in the place of the `ret`.
+                // Alone it would be stepped in the place of the one that leaves.
                 !jumps.is_empty() && self.stop_at(&instruction)
             }
             Before::Unclear => false,
@@ -150,7 +154,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The jump at this address as a way to a `ret`, where it leads if it is taken.
+    /// The jump at this address as a way out, where it leads if it is taken.
     fn taken(&self, address: u64, words: u32) -> Option<Way> {
         let jump = self.instruction(address)?;
         let condition = match jump.flow_control() {
@@ -185,7 +189,7 @@ fn condition(jump: &Instruction) -> Option<u8> {
 struct Search<'w, 'a> {
     walk: &'w Walk<'a>,
     leaves: BTreeMap<u64, Leave>,
-    /// Conditional jumps before returns among them.
+    /// Conditional jumps among them that do not leave themselves.
     conditional: BTreeSet<u64>,
     /// Jump → its targets in the function.
     targets: Option<HashMap<u64, Vec<u64>>>,
@@ -194,7 +198,7 @@ struct Search<'w, 'a> {
 }
 
 impl Search<'_, '_> {
-    /// Sees the exits through one `ret` at the ways to it instead, unless calls pay for that elsewhere.
+    /// Sees the exits through one instruction at the ways to it instead, unless calls pay for that elsewhere.
     fn replace(&mut self, address: u64, ways: &[Way]) {
         let mut leaves = self.leaves.clone();
         leaves.remove(&address);
@@ -216,7 +220,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Whether no call meets two of these jumps without leaving; each is with where it leads on.
+    /// Whether no call meets three of these jumps without leaving, nor one twice; each is with where it
+    /// leads on.
     fn is_cheap(&mut self, jumps: &[(u64, u64)]) -> bool {
         if jumps.len() > MOST_LEADING_ON {
             return false;
@@ -227,7 +232,8 @@ impl Search<'_, '_> {
         // Where nothing leaves the function, as where it gives up, nothing is paid.
         let goes_on = |on: &&(u64, u64)| self.walk.exits.keys().any(|exit| self.reached[&on.1].contains(exit));
         let going_on: Vec<&(u64, u64)> = jumps.iter().filter(goes_on).collect();
-        going_on.iter().all(|(_, on)| going_on.iter().all(|(jump, _)| !self.reached[on].contains(jump)))
+        let met = |on: &u64| going_on.iter().filter(move |(jump, _)| self.reached[on].contains(jump));
+        going_on.iter().all(|(jump, on)| met(on).all(|(next, then)| next != jump && met(then).next().is_none()))
     }
 
     /// Finds out what control may reach from an address, calls taken to return unless they give up.
