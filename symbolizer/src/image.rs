@@ -125,6 +125,11 @@ impl Image {
         self.slice(segment.offset + skipped, len as u64)
     }
 
+    /// The code from this virtual address to the end of its executable segment.
+    pub fn code_from(&self, address: u64) -> Option<&[u8]> {
+        self.segment_at(address)?.executable.then(|| self.loaded(address))?
+    }
+
     /// The virtual address ranges of the executable segments, sorted.
     pub fn executable_ranges(&self) -> Vec<Range<u64>> {
         self.segments.iter().filter(|segment| segment.executable).map(Segment::addresses).collect()

@@ -15,6 +15,7 @@ use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select};
 
+use crate::parallel;
 use crate::perf::mappings::Mapping;
 use crate::plan::{Binding, Hazards, LibrarySource, hazards};
 
@@ -102,24 +103,19 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         }
     }
 
-    let mut images = ImageCache::default();
-    for (_, module) in &modules {
-        images.read((module.device, module.inode), &module.path, &module.open_path());
-    }
-    for (&id, file) in &files {
-        images.read(id, file.name(), &file.path());
-    }
+    let mapped = modules.iter().map(|(_, module)| ((module.device, module.inode), &*module.path, module.open_path()));
+    let chosen = files.iter().map(|(&id, file)| (id, file.name(), file.path()));
+    let images = ImageCache::read(mapped.chain(chosen));
     let hazards = images.hazards();
-    let mut libraries = Vec::new();
-    for (id, file) in files {
-        let module = match &file {
+    let files: Vec<_> = files.iter().zip(0..).collect();
+    let libraries = parallel::map(&files, |&((&id, file), library)| {
+        let module = match file {
             File::Mapped(module) => Some(*module),
             File::NotYetMapped(_) => None,
         };
-        let library = LibraryId(libraries.len() as u32);
-        libraries.push(images.source(id, library, file.name(), &file.path(), module)?);
-    }
-    Ok(Target { libraries, hazards })
+        images.source(id, LibraryId(library), file.name(), &file.path(), module)
+    });
+    Ok(Target { libraries: libraries.into_iter().collect::<Result<_, _>>()?, hazards })
 }
 
 /// Finds the libraries that processes have loaded meanwhile: files that a pattern names and that
@@ -133,12 +129,8 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
         is_named && known.insert((module.device, module.inode))
     };
     let new: Vec<&Module> = modules.iter().filter(is_new).collect();
-    let mut images = ImageCache::default();
-    if !new.is_empty() {
-        for module in &modules {
-            images.read((module.device, module.inode), &module.path, &module.open_path());
-        }
-    }
+    let judged: &[Module] = if new.is_empty() { &[] } else { &modules };
+    let images = ImageCache::of_modules(judged, None);
     let hazards = images.hazards();
     let mut libraries = Vec::new();
     for module in new {
@@ -199,10 +191,8 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
     if let Ok(id) = identity(path)
         && known.insert(id)
     {
-        for module in modules::of_process(mapping.pid).unwrap_or_default() {
-            images.read((module.device, module.inode), &module.path, &module.open_path());
-        }
-        images.read(id, &mapping.path, path);
+        let modules = modules::of_process(mapping.pid).unwrap_or_default();
+        images = ImageCache::of_modules(&modules, Some((id, &mapping.path, path.clone())));
         libraries.extend(images.source(id, first, &mapping.path, path, None).ok());
     }
     Target { libraries, hazards: images.hazards() }
@@ -235,12 +225,13 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         }
     }
 
-    let mut images = ImageCache::default();
+    let mut modules = Vec::new();
     for executable in executables.iter().filter(|path| Image::open(path).is_ok()) {
         for path in linker::closure(executable, &environment)?.iter().chain([executable]).chain(files.values()) {
-            images.read(identity(path)?, path, path);
+            modules.push((identity(path)?, path.clone()));
         }
     }
+    let images = ImageCache::read(modules.iter().map(|(id, path)| (*id, path.as_path(), path.clone())));
     let hazards = images.hazards();
     // A process of ours that maps the same file has the same implementations of its IFUNCs.
     let own = modules::of_process(std::process::id())?;
@@ -284,9 +275,23 @@ struct ImageCache {
 }
 
 impl ImageCache {
-    fn read(&mut self, id: FileId, name: &Path, path: &Path) {
-        let read = || (name.display().to_string(), Image::open(path).ok().map(Arc::new));
-        self.images.entry(id).or_insert_with(read);
+    /// Reads these files, given by their name and by a path at which we reach them.
+    fn read<'a>(files: impl IntoIterator<Item = (FileId, &'a Path, PathBuf)>) -> ImageCache {
+        let mut wanted = BTreeMap::new();
+        for (id, name, path) in files {
+            wanted.entry(id).or_insert((name, path));
+        }
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        let images = parallel::map(&wanted, |(id, (name, path))| {
+            (*id, (name.display().to_string(), Image::open(path).ok().map(Arc::new)))
+        });
+        ImageCache { images: images.into_iter().collect() }
+    }
+
+    /// Reads what processes map, and another file.
+    fn of_modules(modules: &[Module], another: Option<(FileId, &Path, PathBuf)>) -> ImageCache {
+        let mapped = modules.iter().map(|module| ((module.device, module.inode), &*module.path, module.open_path()));
+        ImageCache::read(mapped.chain(another))
     }
 
     fn readable(&self) -> impl Iterator<Item = (&str, &Image)> {

@@ -36,6 +36,7 @@ use iced_x86::{
 use super::binding::{Binding, Destination};
 use super::exits::{self, Exits, FunctionCode, Stack, Walk};
 use super::text::Text;
+use crate::parallel;
 
 /// Bytes of the return address.
 const SLOT: i64 = 8;
@@ -76,15 +77,22 @@ impl Closed {
     pub fn among(library: &Library, mut waiting: Vec<u64>) -> Closed {
         let mut callees: HashMap<u64, Option<Vec<u64>>> = HashMap::new();
         let mut exits = HashMap::new();
-        while let Some(entry) = waiting.pop() {
-            if callees.contains_key(&entry) {
-                continue;
-            }
+        let look = |&entry: &u64| {
             let function = library.function(entry);
-            exits.extend(function.iter().map(|function| (entry, function.walk.exits())));
-            let found = function.and_then(|function| function.callees());
-            waiting.extend(found.iter().flatten());
-            callees.insert(entry, found);
+            let exits = function.as_ref().map(|function| function.walk.exits());
+            (entry, exits, function.and_then(|function| function.callees()))
+        };
+        while !waiting.is_empty() {
+            waiting.sort_unstable();
+            waiting.dedup();
+            let mut found = Vec::new();
+            for (entry, its_exits, its_callees) in parallel::map(&waiting, look) {
+                exits.extend(its_exits.map(|exits| (entry, exits)));
+                found.extend(its_callees.iter().flatten());
+                callees.insert(entry, its_callees);
+            }
+            found.retain(|callee| !callees.contains_key(callee));
+            waiting = found;
         }
         Closed { addresses: without_open(callees), exits }
     }
@@ -151,10 +159,10 @@ impl Function<'_> {
             if self.walk.leaves_at(instruction.ip()) && stack.pointer != Some(0) {
                 return None;
             }
-            if instruction.flow_control() == FlowControl::Next && !keeps_stack(&mut info, &instruction, stack) {
+            if instruction.flow_control() == FlowControl::Next && !keeps_stack(&mut info, instruction, stack) {
                 return None;
             }
-            add(self.way(&instruction)?);
+            add(self.way(instruction)?);
         }
         Some(callees)
     }
@@ -202,8 +210,22 @@ fn is_special(mnemonic: Mnemonic) -> bool {
     )
 }
 
+/// Whether an instruction has to do with the stack, as far as its operands tell.
+fn concerns_stack(instruction: &Instruction) -> bool {
+    let points_there = |register: Register| matches!(register.full_register(), Register::RSP | Register::RBP);
+    instruction.is_stack_instruction()
+        || points_there(instruction.memory_base())
+        || (0..instruction.op_count()).any(|operand| {
+            instruction.op_kind(operand) == OpKind::Register
+                && instruction.op_register(operand).full_register() == Register::RSP
+        })
+}
+
 /// Whether an instruction leaves the return address alone, and the stack pointer on its stack.
 fn keeps_stack(info: &mut InstructionInfoFactory, instruction: &Instruction, stack: Stack) -> bool {
+    if !concerns_stack(instruction) {
+        return true;
+    }
     let info = info.info(instruction);
     let moves = info.used_registers().iter().any(|used| {
         let writes = matches!(

@@ -18,6 +18,7 @@ use super::exits::FunctionCode;
 use super::instruction::{Emulation, Handling, NOP5};
 use super::text::Text;
 use super::{EntrySite, SiteCost};
+use crate::parallel;
 
 /// A function whose enter is to be seen.
 #[derive(Clone, Copy)]
@@ -45,7 +46,7 @@ pub struct Entries<'a> {
 impl Entries<'_> {
     /// The site of each function's enter, or why there is none.
     pub fn sites(&self, functions: &[Function]) -> Vec<Result<EntrySite, &'static str>> {
-        let wanted = functions.iter().filter_map(|function| self.slide(function)).collect();
+        let wanted = parallel::map(functions, |function| self.slide(function)).into_iter().flatten().collect();
         let sound = skipped::sound(self.text, wanted);
         let site = |function: &Function| {
             let entry = function.code.entry;

@@ -1,7 +1,7 @@
 //! Plans one library: chooses among its functions, and decides on each.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::OnceLock;
 
 use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName, escape};
 use rtrace_symbolizer::{Function, Symbol, ifunc};
@@ -18,6 +18,7 @@ use super::{
     Choice, Condition, EntrySite, Exit, ExitSite, Hazards, LibrarySource, Options, Pattern, PlannedRegion, Refusal,
     SiteCost,
 };
+use crate::parallel;
 
 /// A function that was asked for: one address of code.
 struct Candidate {
@@ -41,8 +42,8 @@ pub struct Planner<'a> {
     text: Text<'a>,
     hazards: &'a Hazards,
     options: &'a Options,
-    recursion: OnceCell<Recursion>,
-    closed: OnceCell<Closed>,
+    recursion: OnceLock<Recursion>,
+    closed: OnceLock<Closed>,
     refused: Vec<Refusal>,
 }
 
@@ -57,24 +58,22 @@ impl<'a> Planner<'a> {
             text,
             hazards,
             options,
-            recursion: OnceCell::new(),
-            closed: OnceCell::new(),
+            recursion: OnceLock::new(),
+            closed: OnceLock::new(),
             refused: Vec::new(),
         }
     }
 
     /// The regions, sorted by file offset with ids from 0, and what is not probed.
     pub fn plan(mut self) -> (Vec<PlannedRegion>, Vec<Refusal>) {
-        let mut drafts = Vec::new();
-        for (file_offset, candidate) in self.candidates() {
-            let denial = deny::denial(&candidate.symbols);
-            if let Some(Denial::Probe(reason)) = denial {
-                self.refuse(candidate.name, reason);
-                continue;
+        let candidates: Vec<(u64, Candidate)> = self.candidates().into_iter().collect();
+        let decided = parallel::map(&candidates, |(_, candidate)| self.decide(candidate));
+        let mut drafts = Vec::with_capacity(candidates.len());
+        for ((file_offset, candidate), decided) in candidates.into_iter().zip(decided) {
+            match decided {
+                Ok((choice, exit)) => drafts.push(Draft { file_offset, candidate, exit, choice }),
+                Err(reason) => self.refuse(candidate.name, reason),
             }
-            let choice = self.choice(&candidate, denial);
-            let exit = self.or_instant(&candidate, self.exit(&candidate, denial, choice));
-            drafts.push(Draft { file_offset, candidate, exit, choice });
         }
         let entries = self.entries(&drafts);
         let mut regions = Vec::with_capacity(drafts.len());
@@ -94,6 +93,16 @@ impl<'a> Planner<'a> {
             self.add_stubs(&mut regions);
         }
         (regions, self.refused)
+    }
+
+    /// How the exit of a function is seen and what decided that, or why it is not probed.
+    fn decide(&self, candidate: &Candidate) -> Result<(Choice, Exit), &'static str> {
+        let denial = deny::denial(&candidate.symbols);
+        if let Some(Denial::Probe(reason)) = denial {
+            return Err(reason);
+        }
+        let choice = self.choice(candidate, denial);
+        Ok((choice, self.or_instant(candidate, self.exit(candidate, denial, choice))))
     }
 
     /// Gives stubs to the functions that must be single-stepped. The program's own functions are not
