@@ -5,6 +5,7 @@
 //! traced process. What a goal asks for and is not reached is said so.
 
 mod figures;
+mod start;
 mod subject;
 mod tracer;
 
@@ -50,7 +51,8 @@ pub fn run(rounds: u32) -> Result<()> {
             nothing: release.join("examples/nothing"),
             trace: folder.join("trace"),
         },
-        program: compile(&folder)?,
+        program: compile("bench", &folder)?,
+        pauses: compile("pauses", &folder)?,
         statements: statements(&folder)?,
         rounds,
     };
@@ -68,9 +70,9 @@ pub fn run(rounds: u32) -> Result<()> {
     fs::write(&path, page).with_context(|| format!("failed to write `{}`", path.display()))
 }
 
-fn compile(folder: &Path) -> Result<PathBuf> {
-    let program = folder.join("bench");
-    let source = crate::root().join("tests/targets/bench.c");
+fn compile(name: &str, folder: &Path) -> Result<PathBuf> {
+    let program = folder.join(name);
+    let source = crate::root().join(format!("tests/targets/{name}.c"));
     let mut compiler = Command::new("gcc");
     compiler.args(["-O2", "-rdynamic", "-pthread", "-fopenmp", "-o"]).arg(&program).arg(source);
     process::run(compiler.args(["-lfftw3", "-lm"]))?;
@@ -142,6 +144,8 @@ const COUNTERS: &[(&str, &str)] = &[
 struct Bench {
     tools: Tools,
     program: PathBuf,
+    /// It says how long it was held up.
+    pauses: PathBuf,
     statements: PathBuf,
     rounds: u32,
 }
@@ -294,48 +298,6 @@ impl Bench {
             });
         }
         Ok(lines)
-    }
-
-    /// Attaching to very many functions, and what that does to the calls of one.
-    fn many_functions(&self) -> Result<Vec<Line>> {
-        let mut command = Command::new(&self.program);
-        command.env("LD_PRELOAD", "libQt5Core.so.5:libQt5Gui.so.5:libQt5Widgets.so.5");
-        let mut subject = Subject::start(&mut command, "loop 1 200000\n")?;
-        let pid = subject.pid();
-        let few = Selection { libraries: vec!["exe".to_owned()], ..Selection::default() };
-        let many = Selection { libraries: ["exe", "libQt5*"].map(str::to_owned).into(), ..Selection::default() };
-        let (mut ratios, mut seconds) = (Vec::new(), Vec::new());
-        for _ in 0..self.rounds {
-            let untraced = subject.work()?;
-            let with_few = self.tools.rtrace(pid, &few)?;
-            let cost_of_few = subject.work()? - untraced;
-            self.tools.recorded(with_few)?;
-            let start = Instant::now();
-            let with_many = self.tools.rtrace(pid, &many)?;
-            let attached = start.elapsed();
-            let cost_of_many = subject.work()? - untraced;
-            let start = Instant::now();
-            self.tools.recorded(with_many)?;
-            ratios.push(cost_of_many / cost_of_few);
-            seconds.push((attached + start.elapsed()).as_secs_f64());
-        }
-        let line = |what: &str, against, ratios, most: f64, remark: &str| Line {
-            what: what.to_owned(),
-            against,
-            ratios: Ratios(ratios),
-            goal: Some(Goal(most)),
-            remark: remark.to_owned(),
-        };
-        Ok(vec![
-            line("a call with all of Qt5 attached", "the program's own functions attached", ratios, 1.1, ""),
-            line(
-                "attach to Qt5 Core, Gui and Widgets, and detach",
-                "a second",
-                seconds,
-                1.0,
-                "from rtrace's start to its first event, up to a second after, and from Ctrl-C to its end",
-            ),
-        ])
     }
 
     fn start(&self, program: Program) -> Result<Subject> {
