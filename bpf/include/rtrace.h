@@ -50,8 +50,8 @@ enum rt_limit {
 
 /*
  * Attach cookie: the region in the low half, how to treat the site in the high half.
- * At an entry: the exit policy. At an exit site that is a conditional jump: the x86 condition code
- * under which it is taken. The values are bit positions.
+ * At an entry: the exit policy. At a site that is a conditional jump: the x86 condition code under
+ * which the call is over. The values are bit positions.
  */
 enum rt_cookie {
 	RT_COOKIE_POLICY = 32, /* 2 bits, enum rt_policy */
@@ -61,6 +61,7 @@ enum rt_cookie {
 	RT_COOKIE_CONDITION = 40, /* 4 bits */
 	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
 	RT_COOKIE_PLACE = 52, /* 12 bits: where in its page the site is, if the program does its instruction */
+	RT_COOKIE_DEPTH = 44, /* 20 bits: words from the stack pointer to the return address, if the program does not */
 };
 
 enum rt_policy {

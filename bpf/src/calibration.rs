@@ -13,7 +13,7 @@ use std::arch::global_asm;
 use std::time::Instant;
 
 use crate::self_test::own_code;
-use crate::wire::{PolicyCode, Step, entry_cookie, exit_cookie, step_cookie};
+use crate::wire::{PolicyCode, Step, entry_cookie, step_cookie};
 use crate::{Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
 
 /// Loops per kind of site and caller, and calls in each.
@@ -221,7 +221,7 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         let step = (subject.entry == Entry::Written).then_some(Step::Landing);
         site(subject.function, entry_cookie(subject.region, subject.policy), step)
     };
-    let exit = |subject: &Subject| site(subject.exit, exit_cookie(subject.region, None), steps.then_some(Step::Return));
+    let exit = |subject: &Subject| site(subject.exit, u64::from(subject.region), steps.then_some(Step::Return));
     let is_hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;
     let has_exit = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_RET_SITE;
     let [_, caller] = callers();

@@ -26,7 +26,7 @@ static __always_inline u32 rt_is_blind(u32 region, u64 start)
 }
 
 /* What the caller keeps over calls: one of the words may count the passes of a loop. */
-static __always_inline void sight(struct pt_regs *ctx, struct rt_sighting *sighting, u64 now)
+static __always_inline void sight(struct pt_regs *ctx, u64 slot, struct rt_sighting *sighting, u64 now)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 *words = sighting->words;
@@ -42,18 +42,18 @@ static __always_inline void sight(struct pt_regs *ctx, struct rt_sighting *sight
 	words[4] = ctx->r14;
 	words[5] = ctx->r15;
 	if (bpf_probe_read_user(words + RT_SIGHTED_REGISTERS, RT_SIGHTED_STACK * sizeof(u64),
-				(void *)(ctx->sp + sizeof(u64))))
+				(void *)(slot + sizeof(u64))))
 		__builtin_memset(words + RT_SIGHTED_REGISTERS, 0, RT_SIGHTED_STACK * sizeof(u64));
 }
 
-static __noinline void count_call(struct pt_regs *ctx, u32 region, u32 location)
+static __noinline void count_call(struct pt_regs *ctx, u64 slot, u32 region, u32 location)
 {
 	struct rt_counted_key key = { .location = location, .region = region };
 	struct rt_counted_calls *counted;
 	u64 now = bpf_ktime_get_ns();
 	u32 zero = 0, number;
 
-	if (bpf_probe_read_user(&key.site, sizeof(key.site), (void *)ctx->sp))
+	if (bpf_probe_read_user(&key.site, sizeof(key.site), (void *)slot))
 		key.site = 0;
 	counted = bpf_map_lookup_elem(&counted_calls, &key);
 	if (!counted) {
@@ -76,13 +76,13 @@ static __noinline void count_call(struct pt_regs *ctx, u32 region, u32 location)
 	counted->last = now;
 	number = counted->sightings;
 	if (number < RT_SIGHTINGS) {
-		sight(ctx, &counted->sighting[number], now);
+		sight(ctx, slot, &counted->sighting[number], now);
 		counted->sightings = number + 1;
 	}
 }
 
 /* Whether the call is to be recorded; one that is only counted is counted here. */
-static __noinline bool is_recorded(struct pt_regs *ctx, u64 cookie, u32 location)
+static __noinline bool is_recorded(struct pt_regs *ctx, u64 cookie, u64 slot, u32 location)
 {
 	bool by_count = cookie >> RT_COOKIE_COUNT & 1;
 	u32 region = (u32)cookie;
@@ -98,7 +98,7 @@ static __noinline bool is_recorded(struct pt_regs *ctx, u64 cookie, u32 location
 	if (count)
 		__sync_fetch_and_add(count, 1);
 	if (by_count)
-		count_call(ctx, region, location);
+		count_call(ctx, slot, region, location);
 	return !by_count;
 }
 

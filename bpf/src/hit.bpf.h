@@ -156,12 +156,30 @@ static __noinline struct rt_thread *new_thread(struct task_struct *task)
 	return thread;
 }
 
+/* Where the return address is, at a site to which the function may have moved the stack pointer. */
+static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
+{
+	return ctx->sp + (cookie >> RT_COOKIE_STEP & 3 ? 0 : (cookie >> RT_COOKIE_DEPTH) * sizeof(u64));
+}
+
+/* Whether the call is over only under a condition. */
+static __always_inline bool is_conditional(u64 cookie)
+{
+	return cookie >> RT_COOKIE_CONDITIONAL & 1;
+}
+
+static __always_inline bool is_over(const struct pt_regs *ctx, u64 cookie)
+{
+	return is_taken(ctx->flags, cookie >> RT_COOKIE_CONDITION & 15);
+}
+
 static __noinline bool on_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread;
 	struct rt_hit hit = {};
-	u64 cookie;
+	u64 cookie, slot;
+	u32 policy;
 
 	if (!armed)
 		return false;
@@ -172,33 +190,41 @@ static __noinline bool on_enter(struct pt_regs *ctx)
 			return false;
 	}
 	cookie = bpf_get_attach_cookie(ctx);
-	if (governed && !is_recorded(ctx, cookie, thread->location))
+	slot = slot_at(ctx, cookie);
+	if (governed && !is_recorded(ctx, cookie, slot, thread->location))
 		return false;
 	hit.thread = thread;
-	hit.slot = ctx->sp;
-	hit.stack = stack_key(thread, task, ctx->sp);
+	hit.slot = slot;
+	hit.stack = stack_key(thread, task, slot);
 	if (rt_counters) {
 		hit.now = rt_now();
 		hit.counted = read_counters(task, hit.now);
 		if (!hit.counted)
 			return false;
 	}
-	return rt_enter(&hit, (u32)cookie, (cookie >> RT_COOKIE_POLICY) & 3);
+	policy = is_conditional(cookie) && is_over(ctx, cookie) ? RT_POLICY_INSTANT : cookie >> RT_COOKIE_POLICY & 3;
+	return rt_enter(&hit, (u32)cookie, policy);
 }
 
-static __noinline void on_exit(struct pt_regs *ctx, u64 slot)
+/* `is_hooked`: the kernel tells that the function has returned; else an exit site is hit. */
+static __noinline void on_exit(struct pt_regs *ctx, bool is_hooked)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_hit hit = { .now = rt_now() };
 	struct rt_thread *thread;
-	u64 cookie;
+	u64 cookie, slot;
 
 	if (!armed)
 		return;
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	cookie = bpf_get_attach_cookie(ctx);
-	if (cookie >> RT_COOKIE_CONDITIONAL & 1 && !is_taken(ctx->flags, (cookie >> RT_COOKIE_CONDITION) & 15))
-		return;
+	if (is_hooked) {
+		slot = ctx->sp - sizeof(u64);
+	} else {
+		if (is_conditional(cookie) && !is_over(ctx, cookie))
+			return;
+		slot = slot_at(ctx, cookie);
+	}
 	if (thread) {
 		hit.counted = read_counters(task, hit.now);
 		if (rt_counters && !hit.counted)

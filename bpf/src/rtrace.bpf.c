@@ -54,7 +54,7 @@ int rt_session(struct pt_regs *ctx)
 
 	STAY_ON_OWN_STACK(ctx, &no_session);
 	if (is_return(ctx)) {
-		on_exit(ctx, ctx->sp - sizeof(u64));
+		on_exit(ctx, true);
 		return 0;
 	}
 	hooked = on_enter(ctx);
@@ -78,7 +78,7 @@ SEC("uprobe.multi")
 int rt_multi_exit(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx, &no_other);
-	on_exit(ctx, ctx->sp);
+	on_exit(ctx, false);
 	if (may_step)
 		step(ctx, false);
 	return 0;
@@ -88,7 +88,7 @@ SEC("uretprobe.multi")
 int rt_multi_return(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx, &no_other);
-	on_exit(ctx, ctx->sp - sizeof(u64));
+	on_exit(ctx, true);
 	return 0;
 }
 
@@ -104,7 +104,7 @@ SEC("uprobe")
 int rt_single_exit(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx, &no_other);
-	on_exit(ctx, ctx->sp);
+	on_exit(ctx, false);
 	return 0;
 }
 
@@ -112,7 +112,7 @@ SEC("uretprobe")
 int rt_single_return(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx, &no_other);
-	on_exit(ctx, ctx->sp - sizeof(u64));
+	on_exit(ctx, true);
 	return 0;
 }
 

@@ -119,15 +119,20 @@ pub fn count_cookie(region: u32) -> u64 {
     entry_cookie(region, PolicyCode::RT_POLICY_ENTRY_ONLY) | 1 << CookieBit::RT_COOKIE_COUNT.0
 }
 
-/// The attach cookie of an exit site, with the x86 condition code of a conditional jump.
-pub fn exit_cookie(region: u32, condition: Option<u8>) -> u64 {
-    let mut cookie = u64::from(region);
-    if let Some(code) = condition {
-        cookie |= 1 << CookieBit::RT_COOKIE_CONDITIONAL.0;
-        cookie |= u64::from(code & 15) << CookieBit::RT_COOKIE_CONDITION.0;
-    }
-    cookie
+/// The attach cookie of a site at a conditional jump, where the call is over under this x86 condition
+/// code.
+pub fn conditional_cookie(cookie: u64, condition: u8) -> u64 {
+    cookie | 1 << CookieBit::RT_COOKIE_CONDITIONAL.0 | u64::from(condition & 15) << CookieBit::RT_COOKIE_CONDITION.0
 }
+
+/// The attach cookie of a site at which the return address is so many words above the stack pointer,
+/// at the most [`MOST_WORDS`]. The programs must not [do](step_cookie) its instruction.
+pub fn deep_cookie(cookie: u64, words: u32) -> u64 {
+    cookie | u64::from(words) << CookieBit::RT_COOKIE_DEPTH.0
+}
+
+/// The most that a cookie can tell of the stack.
+pub const MOST_WORDS: u32 = (1 << (u64::BITS - CookieBit::RT_COOKIE_DEPTH.0)) - 1;
 
 /// An instruction that the programs do themselves where the kernel lets them
 /// [write registers](crate::may_step).
@@ -185,9 +190,9 @@ mod tests {
     #[test]
     fn cookies_keep_region_and_site_apart() {
         assert_eq!(entry_cookie(u32::MAX, PolicyCode::RT_POLICY_ENTRY_ONLY), 0x2_ffff_ffff);
-        assert_eq!(exit_cookie(5, Some(0xf)), 0xf20_0000_0005);
-        assert_eq!(exit_cookie(5, None), 5);
-        assert_eq!(step_cookie(exit_cookie(5, None), Step::Return, 0x1234), 0x2340_0008_0000_0005);
+        assert_eq!(conditional_cookie(5, 0xf), 0xf20_0000_0005);
+        assert_eq!(deep_cookie(conditional_cookie(5, 0xf), MOST_WORDS), 0xffff_ff20_0000_0005);
+        assert_eq!(step_cookie(5, Step::Return, 0x1234), 0x2340_0008_0000_0005);
         assert_eq!(step_cookie(0, Step::Frame { words: 0xff }, 0xf_ffff), 0xffff_f00c_0000_0000);
         assert_eq!(step_cookie(0, Step::Landing, 0x1000), 0x4_0000_0000);
     }

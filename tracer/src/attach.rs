@@ -9,12 +9,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use rtrace_bpf::wire::{PolicyCode, count_cookie, entry_cookie, exit_cookie, step_cookie};
+use rtrace_bpf::wire::{PolicyCode, conditional_cookie, count_cookie, deep_cookie, entry_cookie, step_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Scope, Site};
 use rtrace_model::{ExitPolicy, Region, RegionId};
 
 use crate::governor::Placed;
-use crate::plan::{EntrySite, Plan, PlannedRegion, Refusal, SiteCost};
+use crate::plan::{self, Plan, PlannedRegion, Refusal, SiteCost};
 use crate::stubs::Stubs;
 
 /// Regions whose probes can be taken out alone, at the most. The kernel needs some milliseconds for
@@ -62,7 +62,7 @@ impl Apart {
 
     /// The site at which its calls are only counted.
     pub fn counting_site(&self) -> Site {
-        site(self.planned.entry.file_offset, self.planned.entry.cost, count_cookie(self.region.id.0))
+        site(plan::Site { condition: None, ..self.planned.entry }, count_cookie(self.region.id.0))
     }
 }
 
@@ -115,7 +115,7 @@ pub fn attach(
             let refused = placing.entries(&unseen_exits)?;
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
-                false => Some(EntrySite { file_offset: stubs?.offset(planned.region.id)?, cost: SiteCost::Emulated }),
+                false => Some(plan::Site::new(stubs?.offset(planned.region.id)?, SiteCost::Emulated)),
             };
             if let Some(stubs) = stubs {
                 placing.stubs(&stubs.path(), stub_of, &unseen_exits)?;
@@ -154,10 +154,12 @@ fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPoli
 }
 
 /// A site with its cookie, which also tells what our program does in the kernel's place.
-fn site(file_offset: u64, cost: SiteCost, cookie: u64) -> Site {
+fn site(planned: plan::Site, cookie: u64) -> Site {
+    let plan::Site { file_offset, cost, words, condition } = planned;
+    let cookie = condition.map_or(cookie, |condition| conditional_cookie(cookie, condition.0));
     let cookie = match cost {
         SiteCost::Written(step) => step_cookie(cookie, step, file_offset),
-        SiteCost::Emulated | SiteCost::SingleStep => cookie,
+        SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),
     };
     Site { file_offset, cookie }
 }
@@ -179,10 +181,7 @@ impl Placing<'_> {
         let mut sites = Vec::new();
         for &planned in self.regions {
             let id = planned.region.id;
-            sites.extend(planned.exit.sites().iter().map(|exit| {
-                let cookie = exit_cookie(id.0, exit.condition.map(|condition| condition.0));
-                (id, site(exit.file_offset, exit.cost, cookie))
-            }));
+            sites.extend(planned.exit.sites().iter().map(|&exit| (id, site(exit, u64::from(id.0)))));
         }
         Ok(self.place(Role::Exit, &sites)?.into_keys().collect())
     }
@@ -200,7 +199,7 @@ impl Placing<'_> {
     fn stubs(
         &mut self,
         path: &Path,
-        stub_of: impl Fn(&PlannedRegion) -> Option<EntrySite>,
+        stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>,
         unseen_exits: &HashSet<RegionId>,
     ) -> Result<(), Error> {
         for (role, sites) in self.enters(stub_of, unseen_exits) {
@@ -215,7 +214,7 @@ impl Placing<'_> {
     /// The sites of enters, by their role, where each region has one.
     fn enters(
         &self,
-        entry: impl Fn(&PlannedRegion) -> Option<EntrySite>,
+        entry: impl Fn(&PlannedRegion) -> Option<plan::Site>,
         unseen_exits: &HashSet<RegionId>,
     ) -> [(Role, Vec<RegionSite>); 2] {
         let (mut hooked, mut plain) = (Vec::new(), Vec::new());
@@ -227,9 +226,7 @@ impl Placing<'_> {
                 ExitPolicy::Instant => (&mut plain, PolicyCode::RT_POLICY_INSTANT),
                 ExitPolicy::EntryOnly => (&mut plain, PolicyCode::RT_POLICY_ENTRY_ONLY),
             };
-            list.extend(
-                entry(planned).map(|entry| (id, site(entry.file_offset, entry.cost, entry_cookie(id.0, code)))),
-            );
+            list.extend(entry(planned).map(|entry| (id, site(entry, entry_cookie(id.0, code)))));
         }
         [(Role::EnterAndReturn, hooked), (Role::Enter, plain)]
     }

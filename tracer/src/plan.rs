@@ -64,7 +64,7 @@ pub struct PlannedRegion {
     /// The region.
     pub region: Region,
     /// Where its calls are seen to begin.
-    pub entry: EntrySite,
+    pub entry: Site,
     /// How they are seen to end.
     pub exit: Exit,
     /// What decided that.
@@ -109,14 +109,28 @@ impl PlannedRegion {
     }
 }
 
-/// The site of a region's enter.
+/// An instruction at which calls are seen to begin or to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntrySite {
-    /// Offset of the instruction in the file, in bytes: the region's first one, or one that always
-    /// follows it.
+pub struct Site {
+    /// Offset of the instruction in the file, in bytes.
+    ///
+    /// Of an enter: the region's first one, or one that always follows it. Of an exit: one through
+    /// which control leaves the region, or a jump from which it certainly comes to such a one.
     pub file_offset: u64,
     /// What a hit costs.
     pub cost: SiteCost,
+    /// Words from the stack pointer up to the return address.
+    pub words: u32,
+    /// At a conditional jump: the call is over only if this condition holds; where it has begun here, it
+    /// is then over at once.
+    pub condition: Option<Condition>,
+}
+
+impl Site {
+    /// An instruction to which the stack pointer is not moved.
+    pub fn new(file_offset: u64, cost: SiteCost) -> Site {
+        Site { file_offset, cost, words: 0, condition: None }
+    }
 }
 
 /// What a hit of a site costs.
@@ -135,8 +149,9 @@ pub enum SiteCost {
 pub enum Exit {
     /// By a replaced return address.
     Uretprobe,
-    /// By probes on all instructions that leave the function; none where it never returns.
-    RetSites(Vec<ExitSite>),
+    /// By probes on all instructions that leave the function, or on jumps that lead there; none where it
+    /// never returns.
+    RetSites(Vec<Site>),
     /// By the probe that sees the enter: calls take a few nanoseconds.
     Instant,
     /// Not at all, for this reason.
@@ -165,23 +180,12 @@ impl Exit {
     }
 
     /// The sites of the exits, where they have some.
-    pub fn sites(&self) -> &[ExitSite] {
+    pub fn sites(&self) -> &[Site] {
         match self {
             Exit::RetSites(sites) => sites,
             Exit::Uretprobe | Exit::Instant | Exit::EntryOnly(_) => &[],
         }
     }
-}
-
-/// An instruction through which control leaves a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExitSite {
-    /// Offset of the instruction in the file, in bytes.
-    pub file_offset: u64,
-    /// What a hit costs.
-    pub cost: SiteCost,
-    /// Of a conditional jump out of the function: the exit happens only if this condition holds.
-    pub condition: Option<Condition>,
 }
 
 /// A condition on the flags, 0 to 15 as in the encoding of conditional jumps.

@@ -371,7 +371,7 @@ mod tests {
     use std::collections::HashMap;
     use std::time::Duration;
 
-    use rtrace::plan::{EntrySite, ExitSite, Hazards, Refusal};
+    use rtrace::plan::{Hazards, Refusal, Site};
     use rtrace_bpf::wire::Step;
     use rtrace_model::{Library, LibraryId, Region, RegionId, SymbolName};
 
@@ -391,7 +391,7 @@ mod tests {
             stub: false,
         };
         PlannedRegion {
-            entry: EntrySite { file_offset: region.file_offset, cost: SiteCost::Emulated },
+            entry: Site::new(region.file_offset, SiteCost::Emulated),
             region,
             exit,
             choice: Choice::Common,
@@ -400,7 +400,7 @@ mod tests {
     }
 
     fn sample(functions: u32) -> Plan {
-        let site = ExitSite { file_offset: 0x100f, cost: SiteCost::SingleStep, condition: None };
+        let site = Site::new(0x100f, SiteCost::SingleStep);
         let mut regions = vec![
             planned(0, "a(int, \u{1b}[31m)", Exit::RetSites(vec![site])),
             planned(1, "b", Exit::EntryOnly("it never returns".to_owned())),
@@ -461,7 +461,7 @@ no uretprobe by default: `/bin/x` imports `dlopen`
     #[test]
     fn what_our_programs_do_is_told() {
         let costs = [SiteCost::Emulated, SiteCost::Written(Step::Return)];
-        let sites = costs.map(|cost| ExitSite { file_offset: 0x100f, cost, condition: None });
+        let sites = costs.map(|cost| Site::new(0x100f, cost));
         let mut plan = sample(2);
         let planned = &mut plan.libraries[0].regions[1];
         planned.exit = Exit::RetSites(sites.into());

@@ -28,6 +28,7 @@ pub mod system;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
@@ -69,7 +70,7 @@ pub struct Closed {
     /// Addresses of their first instructions.
     addresses: HashSet<u64>,
     /// Exits of all functions that were looked at and whose exits are proven, by address.
-    exits: HashMap<u64, Exits>,
+    exits: HashMap<u64, Arc<Exits>>,
 }
 
 impl Closed {
@@ -79,7 +80,7 @@ impl Closed {
         let mut exits = HashMap::new();
         let look = |&entry: &u64| {
             let function = library.function(entry);
-            let exits = function.as_ref().map(|function| function.walk.exits());
+            let exits = function.as_ref().map(|function| Arc::new(function.walk.exits()));
             (entry, exits, function.and_then(|function| function.callees()))
         };
         while !waiting.is_empty() {
@@ -98,7 +99,7 @@ impl Closed {
     }
 
     /// All exits of the function that begins at `address`, if it was looked at and they are proven.
-    pub fn exits(&self, address: u64) -> Option<&Exits> {
+    pub fn exits(&self, address: u64) -> Option<&Arc<Exits>> {
         self.exits.get(&address)
     }
 

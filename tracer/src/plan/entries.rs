@@ -2,8 +2,9 @@
 //!
 //! At its first instruction, if the kernel emulates that. Else the site slides along the straight
 //! line from there to the first instruction that the kernel does emulate: a hit there costs a
-//! tenth, and tells the same, since the stack pointer still points at the return address. A
-//! function that has none takes the next one that our program can do itself, or stays with its first
+//! tenth, and tells the same, since it is known how far the stack pointer is from the return address.
+//! The kernel does not know it, so that it must be at it where the return is hooked. A function that
+//! has no such instruction takes the next one that our program can do itself, or stays with its first
 //! instruction, or, where the kernel refuses a probe on that, takes the next one that it steps.
 
 mod line;
@@ -12,12 +13,14 @@ mod skipped;
 mod tests;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
+use self::line::Place;
 use self::skipped::Slide;
 use super::exits::FunctionCode;
 use super::instruction::{Emulation, Handling, NOP5};
 use super::text::Text;
-use super::{EntrySite, SiteCost};
+use super::{Site, SiteCost};
 use crate::parallel;
 
 /// A function whose enter is to be seen.
@@ -45,12 +48,12 @@ pub struct Entries<'a> {
 
 impl Entries<'_> {
     /// The site of each function's enter, or why there is none.
-    pub fn sites(&self, functions: &[Function]) -> Vec<Result<EntrySite, &'static str>> {
+    pub fn sites(&self, functions: &[Function]) -> Vec<Result<Site, &'static str>> {
         let wanted = parallel::map(functions, |function| self.slide(function)).into_iter().flatten().collect();
         let sound = skipped::sound(self.text, wanted);
         let site = |function: &Function| {
-            let entry = function.code.entry;
-            let slid = sound.get(&entry).and_then(|&address| self.site(function, address).ok());
+            let entry = Place::entry(function.code);
+            let slid = sound.get(&entry.address).and_then(|&place| self.site(function, place).ok());
             slid.map_or_else(|| self.site(function, entry), Ok)
         };
         functions.iter().map(site).collect()
@@ -60,14 +63,15 @@ impl Entries<'_> {
     fn slide<'a>(&self, function: &Function<'a>) -> Option<Slide<'a>> {
         let code = function.code;
         let extent = self.text.extent(code.entry, code.size)?;
-        let line = line::from_entry(self.text, &extent, self.keeps_accesses);
+        let line = self.line(&extent, function.is_hooked);
         let find = |is_wanted: fn(Handling) -> bool| {
-            line.iter().copied().find(|&site| is_wanted(self.handling(function, site)) && !self.is_exit(site))
+            let is_site = |&place: &Place| is_wanted(self.handling(function, place)) && !self.is_exit(place.address);
+            line.iter().copied().find(is_site)
         };
         let emulated = || find(|handling| handling == Handling::Emulated);
         let written = || find(|handling| matches!(handling, Handling::Written(_)));
         let stepped = || find(|handling| handling == Handling::SingleStep);
-        let site = match self.handling(function, code.entry) {
+        let site = match self.handling(function, Place::entry(code)) {
             Handling::Emulated => None,
             Handling::Written(_) => emulated(),
             Handling::SingleStep => emulated().or_else(written),
@@ -76,17 +80,21 @@ impl Entries<'_> {
         Some(Slide { function: code, extent, site })
     }
 
+    /// Where the site of a function may slide.
+    fn line(&self, extent: &Range<u64>, is_hooked: bool) -> Vec<Place> {
+        let mut line = line::from_entry(self.text, extent, self.keeps_accesses);
+        line.retain(|place| !is_hooked || place.words == 0);
+        line
+    }
+
     /// Whether the enter of a function must be single-stepped if its return is hooked, and need not be if
     /// its exits are seen at instructions.
     pub fn is_dear_only_hooked(&self, code: FunctionCode) -> bool {
-        let Some(extent) = self.text.extent(code.entry, code.size).filter(|_| self.emulated.steps) else {
-            return false;
-        };
-        let line = line::from_entry(self.text, &extent, self.keeps_accesses);
+        let Some(extent) = self.text.extent(code.entry, code.size) else { return false };
         let is_dear = |is_hooked| {
             let function = Function { code, is_hooked };
-            let mut sites = std::iter::once(code.entry).chain(line.iter().copied());
-            !sites.any(|site| matches!(self.handling(&function, site), Handling::Emulated | Handling::Written(_)))
+            let mut places = std::iter::once(Place::entry(code)).chain(self.line(&extent, is_hooked));
+            !places.any(|place| matches!(self.handling(&function, place), Handling::Emulated | Handling::Written(_)))
         };
         is_dear(true) && !is_dear(false)
     }
@@ -95,25 +103,28 @@ impl Entries<'_> {
         self.text.image().file_offset(address).is_none_or(|file_offset| self.exits.contains(&file_offset))
     }
 
-    fn site(&self, function: &Function, address: u64) -> Result<EntrySite, &'static str> {
-        let cost = match self.handling(function, address) {
+    fn site(&self, function: &Function, place: Place) -> Result<Site, &'static str> {
+        let Place { address, words } = place;
+        let cost = match self.handling(function, place) {
             Handling::Emulated => SiteCost::Emulated,
             Handling::Written(step) => SiteCost::Written(step),
             Handling::SingleStep => SiteCost::SingleStep,
             Handling::Refused(reason) => return Err(reason),
         };
         let file_offset = self.text.image().file_offset(address).ok_or("its code is not in the file")?;
-        Ok(EntrySite { file_offset, cost })
+        Ok(Site { words, ..Site::new(file_offset, cost) })
     }
 
-    fn handling(&self, function: &Function, address: u64) -> Handling {
-        match self.text.instruction_bytes(address) {
+    fn handling(&self, function: &Function, place: Place) -> Handling {
+        match self.text.instruction_bytes(place.address) {
             None => Handling::Refused("its first bytes are no instruction"),
             Some(bytes) if bytes == NOP5 && self.nop5_kills_children => {
                 Handling::Refused("on this kernel a probe on the nop that it begins with kills forked children")
             }
             Some(bytes) => match self.emulated.handling(bytes) {
                 Handling::Written(step) if step.moves_stack() && function.is_hooked => Handling::SingleStep,
+                // A cookie tells of the instruction or of the stack.
+                Handling::Written(_) if place.words > 0 => Handling::SingleStep,
                 handling => handling,
             },
         }

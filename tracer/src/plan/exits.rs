@@ -17,6 +17,7 @@
 //!   last and forgiven if it makes no sense.
 
 mod brief;
+mod early;
 mod indirect;
 mod stack;
 #[cfg(test)]
@@ -28,7 +29,7 @@ use std::ops::Range;
 use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use self::indirect::Destination;
-pub use self::stack::Stack;
+pub use self::stack::{Stack, words};
 use super::instruction::is_refused;
 use super::text::{Text, branch_target};
 
@@ -51,13 +52,15 @@ pub struct FunctionCode<'a> {
     pub size: u64,
 }
 
-/// An instruction through which control leaves.
+/// An instruction through which control leaves, or from which it certainly comes to such a one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leave {
     /// Virtual address.
     pub address: u64,
     /// Of a conditional jump: the condition under which it leaves, 0 to 15 as in its encoding.
     pub condition: Option<u8>,
+    /// Words from the stack pointer up to the return address.
+    pub words: u32,
 }
 
 /// Why the exits of a function are not known.
@@ -101,8 +104,10 @@ pub enum Unprovable {
 /// All exits of a function.
 #[derive(Clone, Debug)]
 pub struct Exits {
-    /// Sorted by address.
+    /// The instructions through which it is left, sorted by address.
     pub leaves: Vec<Leave>,
+    /// The same, with returns seen [early] where that is cheaper.
+    pub early: Vec<Leave>,
     /// From its enter to its exit go a few nanoseconds.
     pub is_brief: bool,
     /// It is left by returns alone, not by jumps to other functions.
@@ -193,14 +198,13 @@ const UNSEEN: u32 = u32::MAX;
 impl<'a> Walk<'a> {
     /// Its exits.
     pub fn exits(&self) -> Exits {
-        let leaves = self.exits.iter().map(|(&address, &condition)| Leave { address, condition });
-        let is_return =
-            |&address: &u64| self.at(address).is_some_and(|met| met.instruction.flow_control() == FlowControl::Return);
+        let leaves = self.exits.iter().map(|(&address, &condition)| Leave { address, condition, words: 0 });
         let is_brief = self.is_brief();
         Exits {
             leaves: leaves.collect(),
+            early: early::leaves(self),
             is_brief,
-            returns: self.exits.keys().all(is_return),
+            returns: self.exits.keys().all(|&address| self.is_return(address)),
             accesses_memory: !is_brief
                 || brief::accesses_memory(self.instructions().map(|(instruction, _)| instruction)),
         }
@@ -216,6 +220,10 @@ impl<'a> Walk<'a> {
     /// Whether control leaves through the instruction at this address.
     pub fn leaves_at(&self, address: u64) -> bool {
         self.exits.contains_key(&address)
+    }
+
+    fn is_return(&self, address: u64) -> bool {
+        self.at(address).is_some_and(|met| met.instruction.flow_control() == FlowControl::Return)
     }
 
     /// Where direct jumps out of the function go, and those to code that never comes back.

@@ -1,7 +1,7 @@
 //! Plans one library: chooses among its functions, and decides on each.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName, escape};
 use rtrace_symbolizer::{Function, Symbol, ifunc};
@@ -9,14 +9,13 @@ use rtrace_symbolizer::{Function, Symbol, ifunc};
 use super::closed::{self, Closed};
 use super::deny::{self, Denial};
 use super::entries::{self, Entries};
-use super::exits::{self, Exits, FunctionCode, Unprovable};
+use super::exits::{self, Exits, FunctionCode, Leave, Unprovable};
 use super::instruction::Handling;
 use super::recursion::Recursion;
 use super::stub;
 use super::text::Text;
 use super::{
-    Choice, Condition, EntrySite, Exit, ExitSite, Hazards, LibrarySource, Options, Pattern, PlannedRegion, Refusal,
-    SiteCost,
+    Choice, Condition, Exit, Hazards, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, SiteCost,
 };
 use crate::parallel;
 
@@ -44,6 +43,8 @@ pub struct Planner<'a> {
     options: &'a Options,
     recursion: OnceLock<Recursion>,
     closed: OnceLock<Closed>,
+    /// Exits of the functions that were followed, by address.
+    followed: Mutex<HashMap<u64, Result<Arc<Exits>, Unprovable>>>,
     refused: Vec<Refusal>,
 }
 
@@ -60,6 +61,7 @@ impl<'a> Planner<'a> {
             options,
             recursion: OnceLock::new(),
             closed: OnceLock::new(),
+            followed: Mutex::default(),
             refused: Vec::new(),
         }
     }
@@ -75,6 +77,7 @@ impl<'a> Planner<'a> {
                 Err(reason) => self.refuse(candidate.name, reason),
             }
         }
+        self.unshare(&mut drafts);
         let entries = self.entries(&drafts);
         let mut regions = Vec::with_capacity(drafts.len());
         for (draft, entry) in drafts.into_iter().zip(entries) {
@@ -169,10 +172,28 @@ impl<'a> Planner<'a> {
         included && !self.options.exclude.iter().any(matches)
     }
 
+    /// Returns that functions share are not seen early: one's calls would hit the other's probe.
+    fn unshare(&self, drafts: &mut [Draft]) {
+        let mut users: HashMap<u64, usize> = HashMap::new();
+        for draft in drafts.iter().filter(|draft| !draft.exit.sites().is_empty()) {
+            for leave in self.exits(&draft.candidate).map(|exits| exits.leaves.clone()).unwrap_or_default() {
+                *users.entry(leave.address).or_default() += 1;
+            }
+        }
+        for draft in drafts.iter_mut().filter(|draft| !draft.exit.sites().is_empty()) {
+            let Ok(exits) = self.exits(&draft.candidate) else { continue };
+            if exits.leaves != exits.early && exits.leaves.iter().any(|leave| users[&leave.address] > 1) {
+                draft.exit = self.ret_sites(&exits.leaves);
+            }
+        }
+    }
+
     /// The site of each function's enter, or why there is none.
-    fn entries(&self, drafts: &[Draft]) -> Vec<Result<EntrySite, &'static str>> {
-        let exits = drafts.iter().flat_map(|draft| draft.exit.sites()).map(|site| site.file_offset);
-        let entries = self.entry_sites(exits.collect());
+    fn entries(&self, drafts: &[Draft]) -> Vec<Result<Site, &'static str>> {
+        let exits = drafts.iter().flat_map(|draft| draft.exit.sites());
+        // Where some calls are over and others begin, one probe tells both.
+        let exits = exits.filter(|site| site.condition.is_none() || self.options.exit.is_some());
+        let entries = self.entry_sites(exits.map(|site| site.file_offset).collect());
         let function = |draft: &Draft| entries::Function {
             code: self.code(&draft.candidate),
             is_hooked: draft.exit == Exit::Uretprobe,
@@ -247,20 +268,38 @@ impl<'a> Planner<'a> {
         match (self.policy(), denial, choice) {
             (_, Some(Denial::Exit(reason) | Denial::Probe(reason)), _) => Exit::EntryOnly(reason.to_owned()),
             (ExitPolicy::EntryOnly, ..) => Exit::EntryOnly("its exit was not asked for".to_owned()),
-            (_, _, Choice::CallsItself) => match self.ret_sites(candidate) {
+            (_, _, Choice::CallsItself) => match self.seen(candidate) {
                 Exit::EntryOnly(_) => Exit::Uretprobe,
                 exit => exit,
             },
-            (_, _, Choice::Closed) => match self.ret_sites(candidate) {
+            (_, _, Choice::Closed) => match self.seen_on_leaving(candidate) {
                 exit @ Exit::RetSites(_) if exit.is_cheap() => exit,
                 _ => Exit::Uretprobe,
             },
-            (_, _, Choice::Unhooked) => match self.ret_sites(candidate) {
+            (_, _, Choice::Unhooked) => match self.seen(candidate) {
                 exit @ Exit::RetSites(_) if !exit.is_dear() => exit,
                 _ => Exit::Uretprobe,
             },
             (ExitPolicy::Uretprobe, None, Choice::Common) => Exit::Uretprobe,
-            (ExitPolicy::Uretprobe | ExitPolicy::RetSite | ExitPolicy::Instant, ..) => self.ret_sites(candidate),
+            (ExitPolicy::Uretprobe | ExitPolicy::RetSite | ExitPolicy::Instant, ..) => self.seen(candidate),
+        }
+    }
+
+    /// Its exits where they are cheapest to see. What comes between a site and the `ret` is then not part
+    /// of the call.
+    fn seen(&self, candidate: &Candidate) -> Exit {
+        let is_early = self.options.exit.is_none() && !self.options.keeps_accesses && !self.options.emulated.steps;
+        match self.exits(candidate) {
+            Ok(exits) if is_early => self.ret_sites(&exits.early),
+            _ => self.seen_on_leaving(candidate),
+        }
+    }
+
+    /// Its exits at the instructions that leave it.
+    fn seen_on_leaving(&self, candidate: &Candidate) -> Exit {
+        match self.exits(candidate) {
+            Ok(exits) => self.ret_sites(&exits.leaves),
+            Err(unprovable) => Exit::EntryOnly(unprovable.to_string()),
         }
     }
 
@@ -273,7 +312,7 @@ impl<'a> Planner<'a> {
             Exit::Uretprobe => true,
             Exit::Instant | Exit::EntryOnly(_) => return exit,
         };
-        let is_instant = |exits: Exits| {
+        let is_instant = |exits: Arc<Exits>| {
             let is_kept = self.options.keeps_accesses && exits.accesses_memory;
             exits.is_brief && !is_kept && (exits.returns || !must_return)
         };
@@ -282,32 +321,37 @@ impl<'a> Planner<'a> {
         if is_small && self.exits(candidate).is_ok_and(is_instant) { Exit::Instant } else { exit }
     }
 
-    fn exits(&self, candidate: &Candidate) -> Result<Exits, Unprovable> {
-        let known = self.closed.get().and_then(|closed| closed.exits(candidate.address));
-        known.map_or_else(|| exits::find(&self.code(candidate)), |exits| Ok(exits.clone()))
+    fn exits(&self, candidate: &Candidate) -> Result<Arc<Exits>, Unprovable> {
+        if let Some(known) = self.closed.get().and_then(|closed| closed.exits(candidate.address)) {
+            return Ok(Arc::clone(known));
+        }
+        let followed = || self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = followed().get(&candidate.address) {
+            return known.clone();
+        }
+        let exits = exits::find(&self.code(candidate)).map(Arc::new);
+        followed().insert(candidate.address, exits.clone());
+        exits
     }
 
     fn code(&self, candidate: &Candidate) -> FunctionCode<'_> {
         FunctionCode { text: &self.text, entry: candidate.address, size: candidate.size }
     }
 
-    fn ret_sites(&self, candidate: &Candidate) -> Exit {
-        let leaves = match self.exits(candidate) {
-            Ok(exits) => exits.leaves,
-            Err(unprovable) => return Exit::EntryOnly(unprovable.to_string()),
-        };
-        let site = |leave: &exits::Leave| {
-            Some(ExitSite {
+    fn ret_sites(&self, leaves: &[Leave]) -> Exit {
+        let site = |leave: &Leave| {
+            Some(Site {
                 file_offset: self.source.image.file_offset(leave.address)?,
                 cost: match self.options.emulated.handling(self.text.instruction_bytes(leave.address)?) {
                     Handling::Emulated => SiteCost::Emulated,
                     Handling::Written(step) => SiteCost::Written(step),
                     Handling::SingleStep | Handling::Refused(_) => SiteCost::SingleStep,
                 },
+                words: leave.words,
                 condition: leave.condition.map(Condition),
             })
         };
-        match leaves.iter().map(site).collect::<Option<Vec<ExitSite>>>() {
+        match leaves.iter().map(site).collect::<Option<Vec<Site>>>() {
             Some(sites) => Exit::RetSites(sites),
             None => Exit::EntryOnly("one of its exits is not in the file".to_owned()),
         }
@@ -352,9 +396,14 @@ fn separate(regions: &mut [PlannedRegion]) {
     let entries: HashSet<u64> = regions.iter().map(|planned| planned.entry.file_offset).collect();
     let mut taken: HashMap<u64, String> = HashMap::new();
     for planned in regions {
-        let sites = planned.exit.sites();
         let own_entry = planned.entry.file_offset;
-        if matches!(sites, [ExitSite { file_offset, condition: None, .. }] if *file_offset == own_entry) {
+        if let Exit::RetSites(sites) = &mut planned.exit
+            && let Some(own) = sites.iter().position(|site| site.file_offset == own_entry && site.condition.is_some())
+        {
+            planned.entry.condition = sites.remove(own).condition;
+        }
+        let sites = planned.exit.sites();
+        if matches!(sites, [Site { file_offset, condition: None, .. }] if *file_offset == own_entry) {
             planned.exit = Exit::Instant;
             planned.region.exit = ExitPolicy::Instant;
             continue;
@@ -370,8 +419,10 @@ fn separate(regions: &mut [PlannedRegion]) {
         match reason {
             Some(reason) => {
                 match planned.choice {
-                    Choice::CallsItself | Choice::Closed | Choice::Unhooked => planned.hook(),
-                    Choice::Common => planned.exit = Exit::EntryOnly(reason),
+                    Choice::CallsItself | Choice::Closed | Choice::Unhooked if planned.entry.words == 0 => {
+                        planned.hook()
+                    }
+                    _ => planned.exit = Exit::EntryOnly(reason),
                 }
                 planned.region.exit = planned.exit.policy();
             }

@@ -185,7 +185,7 @@ fn a_region_begins_at_its_function_wherever_its_site_is() {
         "__asm__(\".globl f\\n.type f,@function\\nf: test %edi,%edi\\npush %rbx\\npop %rbx\\nret\\n.size f,.-f\");";
     let Some(library) = planned("c", code, unwinding(), &Options::default()) else { return };
     let planned = find(&library, "f");
-    assert_eq!(planned.entry, EntrySite { file_offset: planned.region.file_offset + 2, cost: SiteCost::Emulated });
+    assert_eq!(planned.entry, Site::new(planned.region.file_offset + 2, SiteCost::Emulated));
     assert_eq!(planned.exit.policy(), ExitPolicy::Instant);
 }
 
@@ -203,6 +203,8 @@ fn compiled_code_is_proven() {
         let exit = &find(&library, symbol).exit;
         assert_eq!(exit.policy(), ExitPolicy::RetSite, "{symbol}: {exit:?}");
     }
+    let leaving = planned("c++", code, unwinding(), &Options { exit: Some(ExitPolicy::RetSite), ..Options::default() });
+    let library = leaving.expect("it compiled before");
     let thrower = find(&library, "thrower").exit.sites();
     assert!(thrower.iter().all(|site| site.condition.is_none()), "the throwing path is no exit: {thrower:?}");
 }

@@ -3,7 +3,7 @@
 mod addresses;
 mod sweep;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +20,20 @@ const EFFORT_PER_BYTE: u64 = 16;
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
 
+/// Functions of other libraries from which control does not come back to the caller.
+const GIVE_UP: [&str; 10] = [
+    "__stack_chk_fail",
+    "__chk_fail",
+    "__fortify_fail",
+    "__assert_fail",
+    "abort",
+    "exit",
+    "_exit",
+    "__cxa_throw",
+    "__cxa_rethrow",
+    "_Unwind_Resume",
+];
+
 /// The code of one library with what is known of its layout.
 pub struct Text<'a> {
     image: &'a Image,
@@ -31,6 +45,8 @@ pub struct Text<'a> {
     outward: Vec<OnceLock<Outward>>,
     /// Frame range of a function → the fragments that branch into it.
     fragments: OnceLock<HashMap<usize, Vec<usize>>>,
+    /// Slots of the functions that [give up](GIVE_UP).
+    giving_up: OnceLock<HashSet<u64>>,
     references: OnceLock<References>,
     /// Where functions begin.
     entries: Addresses,
@@ -60,6 +76,7 @@ impl<'a> Text<'a> {
             frames,
             frame_starts,
             fragments: OnceLock::new(),
+            giving_up: OnceLock::new(),
             references: OnceLock::new(),
             entries: Addresses::new(entries),
             effort: AtomicU64::new(size.saturating_mul(EFFORT_PER_BYTE)),
@@ -146,6 +163,19 @@ impl<'a> Text<'a> {
     pub fn never_returns(&self, index: usize) -> bool {
         let ways_out = self.ways_out(index);
         ways_out.targets.is_empty() && !ways_out.returns
+    }
+
+    /// Whether a direct call gives up: it should not come back. Nothing may break if it does.
+    pub fn gives_up(&self, call: &Instruction) -> bool {
+        let target = call.near_branch_target();
+        if let Some(slot) = self.stub_slot(target) {
+            let find = || {
+                let slots = self.image.slots();
+                slots.iter().filter(|slot| GIVE_UP.contains(&slot.name)).map(|slot| slot.address).collect()
+            };
+            return self.giving_up.get_or_init(find).contains(&slot);
+        }
+        self.frame_at(target).is_some_and(|(index, frame)| frame.start == target && self.never_returns(index))
     }
 
     fn ways_out(&self, index: usize) -> &Outward {

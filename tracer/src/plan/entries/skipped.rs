@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::line::Place;
 use crate::plan::exits::{self, FunctionCode};
 use crate::plan::text::Text;
 
@@ -19,11 +20,11 @@ pub struct Slide<'a> {
     /// Where its code is.
     pub extent: Range<u64>,
     /// Where the site is to be.
-    pub site: u64,
+    pub site: Place,
 }
 
 /// The site of each function, by entry, to which the slide is sound.
-pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, u64> {
+pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, Place> {
     if slides.is_empty() {
         return HashMap::new();
     }
@@ -55,7 +56,7 @@ impl<'a> Candidates<'a> {
     fn new(mut slides: Vec<Slide<'a>>) -> Candidates<'a> {
         slides.sort_by_key(|slide| slide.function.entry);
         let candidate = |slide| Candidate { slide, entered: u64::MAX, jumps_indirectly: false };
-        let last_site = slides.iter().map(|slide| slide.site).max().unwrap_or(0);
+        let last_site = slides.iter().map(|slide| slide.site.address).max().unwrap_or(0);
         Candidates { candidates: slides.into_iter().map(candidate).collect(), last_site }
     }
 
@@ -83,7 +84,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    fn sound(self) -> HashMap<u64, u64> {
+    fn sound(self) -> HashMap<u64, Place> {
         self.candidates
             .into_iter()
             .filter_map(|candidate| Some((candidate.slide.function.entry, candidate.site()?)))
@@ -93,7 +94,7 @@ impl<'a> Candidates<'a> {
 
 impl Candidate<'_> {
     /// The site, if nothing enters before it.
-    fn site(&self) -> Option<u64> {
+    fn site(&self) -> Option<Place> {
         let Slide { function, site, .. } = &self.slide;
         let entered = if self.jumps_indirectly {
             let behind = exits::jump_targets(function).ok()?.filter(|&target| target > function.entry);
@@ -101,6 +102,6 @@ impl Candidate<'_> {
         } else {
             self.entered
         };
-        (*site < entered).then_some(*site)
+        (site.address < entered).then_some(*site)
     }
 }

@@ -28,6 +28,10 @@ struct Case<'a> {
 impl Case<'_> {
     /// The offset of the function's site with its cost.
     fn site(self) -> Result<(u64, SiteCost), &'static str> {
+        self.planned().map(|site| (site.file_offset - BASE, site.cost))
+    }
+
+    fn planned(self) -> Result<Site, &'static str> {
         let image = image(&[self.body, self.behind].concat());
         let others = self.other.into_iter().map(|offset| BASE + offset);
         let text = Text::new(&image, others.chain([BASE]).collect());
@@ -40,8 +44,7 @@ impl Case<'_> {
         };
         let code = FunctionCode { text: &text, entry: BASE, size: self.body.len() as u64 };
         let function = Function { code, is_hooked: self.is_hooked };
-        let site = entries.sites(&[function]).remove(0)?;
-        Ok((site.file_offset - BASE, site.cost))
+        entries.sites(&[function]).remove(0)
     }
 }
 
@@ -77,16 +80,50 @@ fn a_site_stays_where_nothing_follows_that_is_emulated() {
 }
 
 #[test]
-fn a_site_does_not_pass_what_moves_the_stack_pointer() {
+fn a_site_does_not_pass_what_moves_the_stack_pointer_nobody_knows_where() {
     let movers: [&[u8]; 5] = [
-        &[0x48, 0x83, 0xec, 0x08], // sub rsp,8
-        &[0x6a, 0x01],             // push 1
         &[0x8f, 0x07],             // pop [rdi]
         &[0x48, 0x89, 0xfc],       // mov rsp,rdi
+        &[0x48, 0x83, 0xe4, 0xe0], // and rsp,-32
+        &[0x48, 0x83, 0xec, 0x04], // sub rsp,4
         &[0xc9],                   // leave
     ];
     for mover in movers {
         assert_eq!(site(&[mover, &[0x53, 0xc3]].concat()), Ok((0, STEPPED)), "{mover:x?}");
+    }
+}
+
+#[test]
+fn a_site_knows_how_far_the_return_address_is() {
+    let movers: [(&[u8], u32); 4] = [
+        (&[0x48, 0x83, 0xec, 0x18], 3),                               // sub rsp,24
+        (&[0x48, 0x81, 0xec, 0x00, 0x10, 0x00, 0x00], 512),           // sub rsp,4096
+        (&[0x6a, 0x01], 1),                                           // push 1
+        (&[0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x31, 0xc0], 2), // mov rbp,rsp; sub rsp,16; xor eax,eax
+    ];
+    for (mover, words) in movers {
+        let body = [mover, &[0xe8, 0, 0x10, 0, 0]].concat();
+        let site = Case { body: &body, ..Case::default() };
+        assert_eq!(site.planned(), Ok(Site { words, ..Site::new(BASE + mover.len() as u64, EMULATED) }), "{mover:x?}");
+        assert_eq!(
+            Case { is_hooked: true, ..site }.site(),
+            Ok((0, STEPPED)),
+            "the kernel takes it to be at {mover:x?}"
+        );
+    }
+}
+
+#[test]
+fn a_site_below_the_return_address_does_not_pass_a_store_to_it() {
+    let frame = [0x48, 0x83, 0xec, 0x08]; // sub rsp,8
+    let stores: [(&[u8], bool); 3] = [
+        (&[0x48, 0x89, 0x3c, 0x24], true),        // mov [rsp],rdi
+        (&[0x48, 0x89, 0x7c, 0x24, 0x08], false), // mov [rsp+8],rdi
+        (&[0x48, 0x89, 0x7c, 0x24, 0x10], true),  // mov [rsp+16],rdi
+    ];
+    for (store, is_passed) in stores {
+        let expected = if is_passed { (4 + store.len() as u64, EMULATED) } else { (0, STEPPED) };
+        assert_eq!(site(&[&frame[..], store, &[0x53, 0xc3]].concat()), Ok(expected), "{store:x?}");
     }
 }
 

@@ -11,7 +11,8 @@ pub fn are_quick<'a>(mut instructions: impl Iterator<Item = &'a Instruction>) ->
     instructions.by_ref().take(MOST).all(is_quick) && instructions.next().is_none()
 }
 
-fn is_quick(instruction: &Instruction) -> bool {
+/// Whether it takes next to no time, and goes on in the function or leaves it.
+pub fn is_quick(instruction: &Instruction) -> bool {
     let goes_on = matches!(
         instruction.flow_control(),
         FlowControl::Next

@@ -5,9 +5,16 @@
 //! far away. What cannot be followed is unknown, never guessed.
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+use rtrace_bpf::wire::MOST_WORDS;
 
 /// Bytes from a register down to the slot of the return address; none where unknown.
 pub type Depth = Option<i32>;
+
+/// A depth in words, where it is a number of them that an attach cookie can tell.
+pub fn words(depth: i32) -> Option<u32> {
+    let depth = u32::try_from(depth).ok()?;
+    (depth.is_multiple_of(8) && depth / 8 <= MOST_WORDS).then_some(depth / 8)
+}
 
 /// What is known before an instruction executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,12 @@ fn exits(code: &[u8], others: &[u64]) -> Result<Vec<(u64, Option<u8>)>, Unprovab
     Ok(found(code, others)?.leaves.into_iter().map(|leave| (leave.address - BASE, leave.condition)).collect())
 }
 
+/// The same, with returns seen early, and with the words up to the return address.
+fn early(code: &[u8]) -> Vec<(u64, Option<u8>, u32)> {
+    let leaves = found(code, &[]).unwrap().early;
+    leaves.into_iter().map(|leave| (leave.address - BASE, leave.condition, leave.words)).collect()
+}
+
 fn found(code: &[u8], others: &[u64]) -> Result<Exits, Unprovable> {
     let size = others.iter().copied().min().unwrap_or(code.len() as u64);
     let image = image(code);
@@ -186,4 +192,116 @@ fn effort_is_bounded_by_the_size_of_the_code() {
         (0..255).map(|offset| find(&FunctionCode { text: &text, entry: BASE + offset, size: 256 - offset })).collect();
     assert!(results[0].is_ok());
     assert!(matches!(results[254], Err(Unprovable::TooMuch)));
+}
+
+/// `test edi,edi`, after which conditional jumps make sense.
+const TEST: [u8; 2] = [0x85, 0xff];
+
+#[test]
+fn a_return_is_seen_at_the_check_before_it() {
+    let protected = [
+        0x48, 0x83, 0xec, 0x18, // sub rsp,24
+        0xff, 0xd0, // 4: call rax
+        0x85, 0xff, // test edi,edi
+        0x75, 0x05, // 8: jne 15
+        0x48, 0x83, 0xc4, 0x18, // add rsp,24
+        0xc3, // ret
+        0x0f, 0x0b, // 15: ud2
+    ];
+    assert_eq!(early(&protected), [(8, Some(4), 3)]);
+}
+
+#[test]
+fn a_return_is_seen_at_every_jump_to_it_or_not_early_at_all() {
+    let shared = |last: &[u8]| {
+        let head = [
+            0x53, // push rbx
+            0xff, 0xd0, // call rax
+            0x85, 0xff, // test edi,edi
+            0x74, 0x07, // 5: je 14
+            0xff, 0xd1, // call rcx
+            0xeb, 0x03, // 9: jmp 14
+            0xff, 0xd2, // 11: call rdx, which nothing reaches
+        ];
+        [&head[..], last, &[0x5b, 0xc3]].concat() // 14: pop rbx; ret
+    };
+    // 13: nop: never reached, and alone it would be single-stepped: but it is emulated and no jump.
+    assert_eq!(early(&shared(&[0x90])), [(5, Some(4), 1), (9, None, 1)]);
+    let joined = [
+        0x53, // push rbx
+        0xff, 0xd0, // call rax
+        0x85, 0xff, // test edi,edi
+        0x74, 0x02, // 5: je 9
+        0xff, 0xd1, // call rcx
+        0x5b, // 9: pop rbx
+        0xc3, // ret
+    ];
+    assert_eq!(early(&joined), [(10, None, 0)], "a call comes to it");
+}
+
+#[test]
+fn one_way_to_a_return_may_be_stepped() {
+    let joined = [
+        0x53, // push rbx
+        0xff, 0xd0, // call rax
+        0x85, 0xff, // test edi,edi
+        0x74, 0x04, // 5: je 11
+        0xff, 0xd1, // call rcx
+        0x31, 0xc0, // 9: xor eax,eax
+        0x5b, // 11: pop rbx
+        0xc3, // ret
+    ];
+    assert_eq!(early(&joined), [(5, Some(4), 1), (9, None, 1)]);
+}
+
+#[test]
+fn calls_do_not_pay_for_jumps_that_lead_on_again_and_again() {
+    let looping = [
+        0xff, 0xcf, // dec edi
+        0x74, 0x04, // 2: je 8
+        0xff, 0xd0, // call rax
+        0xeb, 0xf8, // jmp 0
+        0xc3, // 8: ret
+    ];
+    assert_eq!(early(&looping), [(2, Some(4), 0), (6, None, 0)], "the jump to the entry is another call");
+    let inner_loop = [&[0x90][..], &looping].concat();
+    assert_eq!(early(&inner_loop), [(9, None, 0)]);
+    let chain = [
+        &TEST[..],
+        &[0x74, 0x0c], // 2: je 16
+        &[0xff, 0xd0],
+        &TEST,
+        &[0x74, 0x06], // 8: je 16
+        &[0xff, 0xd0], // call rax
+        &[0xc3, 0x90], // 12: ret
+        &[0x90, 0x90, 0xc3],
+    ];
+    assert_eq!(early(&chain.concat()), [(12, None, 0), (16, None, 0)]);
+}
+
+#[test]
+fn a_jump_of_which_both_ways_return_is_an_exit_without_condition() {
+    let code = [
+        0xff, 0xd0, // call rax
+        0x85, 0xff, // test edi,edi
+        0x74, 0x03, // 4: je 9
+        0x31, 0xc0, // xor eax,eax
+        0xc3, // ret
+        0xc3, // 9: ret
+    ];
+    assert_eq!(early(&code), [(4, None, 0)]);
+}
+
+#[test]
+fn nothing_that_waits_is_between_an_early_site_and_the_return() {
+    let between = |code: &[u8]| {
+        let head = [&[0x90][..], &TEST, &[0x75, code.len() as u8 + 1]].concat(); // nop; test; 3: jne 6 + n
+        [&head[..], code, &[0xc3, 0x0f, 0x0b]].concat() // ret; ud2
+    };
+    assert_eq!(early(&between(&[0x8b, 0x07])), [(3, Some(4), 0)]); // mov eax,[rdi]
+    let waits: [&[u8]; 4] = [&[0xf0, 0xff, 0x07], &[0x87, 0x07], &[0xf3, 0xaa], &[0x0f, 0x05]];
+    for wait in waits {
+        assert_eq!(early(&between(wait)), [(5 + wait.len() as u64, None, 0)], "{wait:x?}");
+    }
+    assert_eq!(early(&between(&[0x31, 0xc0].repeat(40))), [(85, None, 0)]);
 }
