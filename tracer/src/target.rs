@@ -103,9 +103,9 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         }
     }
 
-    let mapped = modules.iter().map(|(_, module)| ((module.device, module.inode), &*module.path, module.open_path()));
+    let mapped = modules.iter().map(|(_, module)| module_file(module));
     let chosen = files.iter().map(|(&id, file)| (id, file.name(), file.path()));
-    let images = ImageCache::read(mapped.chain(chosen));
+    let images = ImageCache::read(mapped.chain(chosen), |id| files.contains_key(id));
     let hazards = images.hazards();
     let files: Vec<_> = files.iter().zip(0..).collect();
     let libraries = parallel::map(&files, |&((&id, file), library)| {
@@ -130,7 +130,8 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
     };
     let new: Vec<&Module> = modules.iter().filter(is_new).collect();
     let judged: &[Module] = if new.is_empty() { &[] } else { &modules };
-    let images = ImageCache::of_modules(judged, None);
+    let is_new = |id: &FileId| new.iter().any(|module| (module.device, module.inode) == *id);
+    let images = ImageCache::read(judged.iter().map(module_file), is_new);
     let hazards = images.hazards();
     let mut libraries = Vec::new();
     for module in new {
@@ -192,7 +193,8 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
         && known.insert(id)
     {
         let modules = modules::of_process(mapping.pid).unwrap_or_default();
-        images = ImageCache::of_modules(&modules, Some((id, &mapping.path, path.clone())));
+        let files = modules.iter().map(module_file).chain([(id, &*mapping.path, path.clone())]);
+        images = ImageCache::read(files, |file| *file == id);
         libraries.extend(images.source(id, first, &mapping.path, path, None).ok());
     }
     Target { libraries, hazards: images.hazards() }
@@ -231,7 +233,8 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
             modules.push((identity(path)?, path.clone()));
         }
     }
-    let images = ImageCache::read(modules.iter().map(|(id, path)| (*id, path.as_path(), path.clone())));
+    let modules = modules.iter().map(|(id, path)| (*id, path.as_path(), path.clone()));
+    let images = ImageCache::read(modules, |id| files.contains_key(id));
     let hazards = images.hazards();
     // A process of ours that maps the same file has the same implementations of its IFUNCs.
     let own = modules::of_process(std::process::id())?;
@@ -268,6 +271,13 @@ pub(crate) fn identity(path: &Path) -> Result<(u64, u64), Error> {
 /// Device and inode.
 type FileId = (u64, u64);
 
+/// A file with its name, and a path at which we reach it.
+type NamedFile<'a> = (FileId, &'a Path, PathBuf);
+
+fn module_file(module: &Module) -> NamedFile<'_> {
+    ((module.device, module.inode), &module.path, module.open_path())
+}
+
 /// Every file once; one that cannot be read is left out, as it cannot be judged.
 #[derive(Default)]
 struct ImageCache {
@@ -275,23 +285,21 @@ struct ImageCache {
 }
 
 impl ImageCache {
-    /// Reads these files, given by their name and by a path at which we reach them.
-    fn read<'a>(files: impl IntoIterator<Item = (FileId, &'a Path, PathBuf)>) -> ImageCache {
+    /// Reads these files; of those that are not `chosen` no more than they are judged by.
+    fn read<'a>(
+        files: impl IntoIterator<Item = NamedFile<'a>>,
+        is_chosen: impl Fn(&FileId) -> bool + Sync,
+    ) -> ImageCache {
         let mut wanted = BTreeMap::new();
         for (id, name, path) in files {
             wanted.entry(id).or_insert((name, path));
         }
         let wanted: Vec<_> = wanted.into_iter().collect();
         let images = parallel::map(&wanted, |(id, (name, path))| {
-            (*id, (name.display().to_string(), Image::open(path).ok().map(Arc::new)))
+            let image = if is_chosen(id) { Image::open(path) } else { Image::open_outline(path) };
+            (*id, (name.display().to_string(), image.ok().map(Arc::new)))
         });
         ImageCache { images: images.into_iter().collect() }
-    }
-
-    /// Reads what processes map, and another file.
-    fn of_modules(modules: &[Module], another: Option<(FileId, &Path, PathBuf)>) -> ImageCache {
-        let mapped = modules.iter().map(|module| ((module.device, module.inode), &*module.path, module.open_path()));
-        ImageCache::read(mapped.chain(another))
     }
 
     fn readable(&self) -> impl Iterator<Item = (&str, &Image)> {
