@@ -249,7 +249,7 @@ pub fn plan(sources: &[LibrarySource], mut hazards: Hazards, options: &Options, 
     if !options.children {
         hazards.programs = None;
     }
-    let mut libraries = parallel::map(&sources, |source| plan_library(source, &hazards, options));
+    let mut libraries = parallel::map(sources, |source| plan_library(source, &hazards, options));
     let regions = libraries.iter_mut().flat_map(|library| &mut library.regions);
     regions.zip(first_region.0..).for_each(|(planned, id)| planned.region.id = RegionId(id));
     Plan { libraries, hazards }
