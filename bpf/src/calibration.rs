@@ -2,12 +2,14 @@
 //! programs that record.
 //!
 //! Two costs matter. The *inner* one lies between the two time stamps of a call: it makes the call
-//! itself look longer. The whole of a call's tracing makes all its callers look longer. Either is a
-//! median, because the machine does other things, too.
+//! itself look longer. The whole of a call's tracing makes all its callers look longer. Either is taken
+//! from sums over many calls, so it is a mean: single steps take longer now and then, of which a median
+//! knows nothing. What took more than twice the median was interrupted, and does not count.
 //!
 //! The same call costs more or less with what runs around it, by about a tenth. So the whole is
-//! measured twice, called in a loop from a function without probes and from one that is traced: it
-//! is given as the middle of both, with the distance to them as its uncertainty.
+//! measured twice, called in a loop from a function that is traced, as are all callers that are made
+//! to look longer, and from one without probes. The former is given, with half of the distance to the
+//! latter as its uncertainty.
 
 use std::arch::global_asm;
 use std::time::Instant;
@@ -17,46 +19,59 @@ use crate::wire::{PolicyCode, Step, entry_cookie, step_cookie};
 use crate::{Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
 
 /// Loops per kind of site and caller, and calls in each.
-const LOOPS: usize = 50;
+const LOOPS: usize = 100;
 const CALLS: u64 = 10;
 
 /// Room for the records of all loops.
 const RING_BYTES: u32 = 1 << 18;
 
-const POLICIES: [PolicyCode; 3] =
-    [PolicyCode::RT_POLICY_URETPROBE, PolicyCode::RT_POLICY_RET_SITE, PolicyCode::RT_POLICY_ENTRY_ONLY];
+/// How an exit is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    Hooked,
+    /// At the `ret`.
+    Return,
+    /// At the jump before it, which kernels emulate.
+    Jump,
+    Unseen,
+}
+
+const EXITS: [Exit; 4] = [Exit::Hooked, Exit::Return, Exit::Jump, Exit::Unseen];
 
 /// Region of the caller with a probe, after those of the functions.
-const CALLER: u32 = 3 * POLICIES.len() as u32;
+const CALLER: u32 = 3 * EXITS.len() as u32;
 
 /// Bytes from one copy of a function to the next.
 const COPY: usize = 64;
 
 // Functions of which each instruction is known: entries that kernels emulate and single-step, and one
-// that our programs do, a copy for each policy, and callers, of which the second gets a probe.
+// that our programs do, a copy for each kind of exit, and callers, of which the second gets a probe.
 global_asm!(
     ".pushsection .text.rtrace_calibration, \"ax\", @progbits",
     ".hidden rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller",
     ".global rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller",
     ".p2align 6",
     "rtrace_emulated:",
-    ".rept 3",
+    ".rept 4",
     "push rbp",
     "pop rbp",
-    "ret",
+    "jmp 2f",
+    "2: ret",
     ".p2align 6",
     ".endr",
     "rtrace_stepped:",
-    ".rept 3",
+    ".rept 4",
     "xor eax, eax",
     "test eax, eax",
-    "ret",
+    "jmp 2f",
+    "2: ret",
     ".p2align 6",
     ".endr",
     "rtrace_written:",
-    ".rept 3",
+    ".rept 4",
     "endbr64",
-    "ret",
+    "jmp 2f",
+    "2: ret",
     ".p2align 6",
     ".endr",
     "rtrace_caller:",
@@ -102,14 +117,15 @@ pub struct CallCost {
     pub single_stepped: bool,
     /// Whether the programs do it themselves.
     pub written: bool,
-    /// How the exit is seen: `RT_POLICY_URETPROBE`, `RT_POLICY_RET_SITE` (at a `ret`) or
-    /// `RT_POLICY_ENTRY_ONLY`.
+    /// How the exit is seen: `RT_POLICY_URETPROBE`, `RT_POLICY_RET_SITE` or `RT_POLICY_ENTRY_ONLY`.
     pub policy: PolicyCode,
+    /// Whether the kernel single-steps the instruction at the exit site.
+    pub exit_single_stepped: bool,
     /// The part between the time stamps.
     pub inner: u64,
     /// All of it.
     pub whole: u64,
-    /// How far `whole` is from either of its measurements.
+    /// Half of what `whole` differs by where the caller is not traced.
     pub spread: u64,
 }
 
@@ -125,10 +141,14 @@ pub struct Calibration {
 struct Subject {
     region: u32,
     function: usize,
-    exit: usize,
+    /// The jump before its `ret`.
+    jump: usize,
     entry: Entry,
-    policy: PolicyCode,
+    exit: Exit,
 }
+
+/// Bytes of that jump.
+const JUMP: usize = 2;
 
 /// Who does the instruction at an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,13 +166,21 @@ impl Subject {
             (rtrace_written as *const () as usize, 4, Entry::Written),
         ];
         let mut subjects = Vec::new();
-        for (first, exit, entry) in kinds {
-            for (function, policy) in (first..).step_by(COPY).zip(POLICIES) {
+        for (first, length, entry) in kinds {
+            for (function, exit) in (first..).step_by(COPY).zip(EXITS) {
                 let region = subjects.len() as u32;
-                subjects.push(Subject { region, function, exit: function + exit, entry, policy });
+                subjects.push(Subject { region, function, jump: function + length, entry, exit });
             }
         }
         subjects
+    }
+
+    fn policy(&self) -> PolicyCode {
+        match self.exit {
+            Exit::Hooked => PolicyCode::RT_POLICY_URETPROBE,
+            Exit::Return | Exit::Jump => PolicyCode::RT_POLICY_RET_SITE,
+            Exit::Unseen => PolicyCode::RT_POLICY_ENTRY_ONLY,
+        }
     }
 }
 
@@ -174,18 +202,19 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Res
     let programs = Programs::load(&options)?;
     programs.trace(std::process::id())?;
     let mut subjects = Subject::all();
-    subjects.retain(|subject| steps || subject.entry != Entry::Written);
-    let bare: Vec<u64> = subjects.iter().map(|subject| median(time_loops(subject.function))).collect();
+    // Where the programs do a `ret`, it costs what a jump does.
+    subjects.retain(|subject| if steps { subject.exit != Exit::Jump } else { subject.entry != Entry::Written });
+    let bare: Vec<u64> = subjects.iter().map(|subject| mean(time_loops(subject.function))).collect();
     let probes = place(&programs, &subjects, steps)?;
     programs.arm();
-    let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare));
+    let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare, steps));
     let costs = costs.collect::<Result<_, _>>()?;
     Ok(Calibration { costs, _probes: probes, _programs: programs })
 }
 
-fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost, Error> {
+fn measure(programs: &Programs, subject: &Subject, bare: u64, steps: bool) -> Result<CallCost, Error> {
     let [_, caller] = callers();
-    let alone = median(time_loops(subject.function)).saturating_sub(bare);
+    let alone = mean(time_loops(subject.function)).saturating_sub(bare);
     let mut reader = programs.reader()?;
     reader.read(&mut Records::default())?;
     for _ in 0..LOOPS {
@@ -194,17 +223,18 @@ fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost
     let mut records = Records::default();
     reader.read(&mut records)?;
     let of = |region| records.calls.iter().filter(move |call| call.region == region);
-    let inner = median(of(subject.region).map(|call| call.duration.saturating_sub(bare)).collect());
-    let outer = median(of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect());
+    let inner = mean(of(subject.region).map(|call| call.duration.saturating_sub(bare)).collect());
+    let outer = mean(of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect());
     // An enter alone has no time stamps that the function itself lies between.
-    let outside = if subject.policy == PolicyCode::RT_POLICY_ENTRY_ONLY { bare } else { 0 };
+    let outside = if subject.exit == Exit::Unseen { bare } else { 0 };
     let nested = inner + outer.saturating_sub(outside);
     Ok(CallCost {
         single_stepped: subject.entry == Entry::SingleStepped,
         written: subject.entry == Entry::Written,
-        policy: subject.policy,
+        policy: subject.policy(),
+        exit_single_stepped: subject.exit == Exit::Return && !steps,
         inner,
-        whole: alone.midpoint(nested),
+        whole: nested,
         spread: alone.abs_diff(nested).div_ceil(2),
     })
 }
@@ -219,15 +249,18 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
     };
     let entry = |subject: &Subject| {
         let step = (subject.entry == Entry::Written).then_some(Step::Landing);
-        site(subject.function, entry_cookie(subject.region, subject.policy), step)
+        site(subject.function, entry_cookie(subject.region, subject.policy()), step)
     };
-    let exit = |subject: &Subject| site(subject.exit, u64::from(subject.region), steps.then_some(Step::Return));
-    let is_hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;
-    let has_exit = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_RET_SITE;
+    let exit = |subject: &Subject| match subject.exit {
+        Exit::Return => Some(site(subject.jump + JUMP, subject.region.into(), steps.then_some(Step::Return))),
+        Exit::Jump => Some(site(subject.jump, subject.region.into(), None)),
+        Exit::Hooked | Exit::Unseen => None,
+    };
+    let is_hooked = |subject: &&Subject| subject.exit == Exit::Hooked;
     let [_, caller] = callers();
     let caller = site(caller as *const () as usize, entry_cookie(CALLER, PolicyCode::RT_POLICY_URETPROBE), None);
 
-    let exits: Vec<Site> = subjects.iter().filter(has_exit).map(exit).collect::<Result<_, _>>()?;
+    let exits: Vec<Site> = subjects.iter().filter_map(exit).collect::<Result<_, _>>()?;
     let hooked: Vec<Site> = subjects.iter().filter(is_hooked).map(entry).chain([caller]).collect::<Result<_, _>>()?;
     let others: Vec<Site> =
         subjects.iter().filter(|subject| !is_hooked(subject)).map(entry).collect::<Result<_, _>>()?;
@@ -249,7 +282,22 @@ fn time_loops(function: usize) -> Vec<u64> {
     (0..LOOPS).map(time_loop).collect()
 }
 
-fn median(mut values: Vec<u64>) -> u64 {
+/// The mean of what was not interrupted.
+fn mean(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
+    let median = values.get(values.len() / 2).copied().unwrap_or(0);
+    values.retain(|&value| value <= 2 * median);
+    values.iter().sum::<u64>() / (values.len() as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_knows_what_takes_longer_but_not_what_was_interrupted() {
+        assert_eq!(mean(vec![100, 100, 100, 140, 1_000_000]), 110);
+        assert_eq!(mean(vec![0, 0, 0, 900]), 0);
+        assert_eq!(mean(Vec::new()), 0);
+    }
 }

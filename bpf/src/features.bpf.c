@@ -78,9 +78,15 @@ int step_enter(struct pt_regs *ctx)
 	return 0;
 }
 
-/* What a probe costs that does nothing. */
+/* What a probe costs that does nothing: with the return of its function hooked, and alone. */
 SEC("?uprobe.session")
-int nothing(struct pt_regs *ctx)
+int nothing_hooked(struct pt_regs *ctx)
+{
+	return 0;
+}
+
+SEC("?uprobe.multi")
+int nothing_alone(struct pt_regs *ctx)
 {
 	return 0;
 }

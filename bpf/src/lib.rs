@@ -27,9 +27,8 @@ mod stack_model;
 
 /// Whether libbpf talks on standard error: the verifier's whole reasons, and its warnings.
 pub fn set_verbose(verbose: bool) {
-    if !verbose {
-        libbpf_rs::set_print(None);
-    }
+    let tell = |_, message: String| eprint!("{message}");
+    libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, tell)));
 }
 
 pub use attach::{AttachTarget, Probes, Role, Scope, Site};

@@ -62,7 +62,11 @@ fn try_step() -> Result<(), Obstacle> {
         let is_tried = program.name() == "step_enter";
         program.set_autoload(is_tried);
     }
-    let skel = open.load().map_err(Obstacle::Refused)?;
+    // That kernels refuse it is nothing to talk about.
+    let talk = libbpf_rs::set_print(None);
+    let loaded = open.load();
+    libbpf_rs::set_print(talk);
+    let skel = loaded.map_err(Obstacle::Refused)?;
     let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
     let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };
     let attach = || attach_sites(&skel.progs.step_enter, LinkKind::Enter, target, &[site]).map_err(Obstacle::Attach);

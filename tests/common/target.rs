@@ -42,12 +42,14 @@ impl Target {
         };
         let folder = format!("{flavour:?}");
         let library = match name {
+            "early" => compile(&folder, "libearly.so", "libearly.c", &[flags, TRUTH_FLAGS].concat()),
             "names" => compile(&folder, "libnames.so", "libnames.c", &[flags, NAMES_FLAGS].concat()),
             "registers" => compile(&folder, "libregisters.so", "libregisters.c", &[flags, TRUTH_FLAGS].concat()),
             "stubs" => compile(&folder, "libstepped.so", "libstepped.c", &[flags, TRUTH_FLAGS].concat()),
             _ => compile(&folder, "libtruth.so", "truth.c", &[flags, TRUTH_FLAGS].concat()),
         };
         let link = match name {
+            "early" => "-learly",
             "names" => "-lnames",
             "registers" => "-lregisters",
             "stubs" => "-lstepped",

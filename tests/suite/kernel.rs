@@ -5,6 +5,7 @@ mod attach;
 mod budget;
 mod counters;
 mod dashboard;
+mod early;
 mod exceptions;
 mod exits;
 mod jumps;

@@ -2,10 +2,12 @@
 // Calls to measure. Each line of standard input asks for `WORK THREADS CALLS`, in which each of the
 // threads makes so many calls of the work; when all are done, a line is printed.
 #include <complex.h>
+#include <dlfcn.h>
 #include <fftw3.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SIZE = 32, MOST_THREADS = 64 };
@@ -49,10 +51,44 @@ static void ask(long calls)
 	omp_destroy_lock(&lock);
 }
 
+static void *function(void *library, const char *name)
+{
+	void *address = library ? dlsym(library, name) : NULL;
+
+	if (!address) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(1);
+	}
+	return address;
+}
+
+// Short functions of MKL, which is loaded only now, as it is not linked.
+static void calculate(long calls)
+{
+	enum { ROW_MAJOR = 101, ORDER = 4 };
+	void *mkl = dlopen("libmkl_rt.so.3", RTLD_NOW);
+	double (*dot)(int, const double *, int, const double *, int) = function(mkl, "cblas_ddot");
+	double (*norm)(int, const double *, int) = function(mkl, "cblas_dnrm2");
+	void (*axpy)(int, double, const double *, int, double *, int) = function(mkl, "cblas_daxpy");
+	void (*add)(int, const double *, const double *, double *) = function(mkl, "vdAdd");
+	int (*factorize)(int, char, int, double *, int) = function(mkl, "LAPACKE_dpotrf");
+	double x[SIZE] = { 1, 2, 3 }, y[SIZE];
+	static volatile double sum;
+
+	for (long i = 0; i < calls; i++) {
+		double matrix[ORDER * ORDER] = { [0] = 4, [5] = 4, [10] = 4, [15] = 4 };
+
+		add(SIZE, x, x, y);
+		axpy(SIZE, 0.5, x, 1, y, 1);
+		sum = dot(SIZE, x, 1, y, 1) + norm(SIZE, y, 1);
+		factorize(ROW_MAJOR, 'L', ORDER, matrix, ORDER);
+	}
+}
+
 static const struct work {
 	const char *name;
 	void (*run)(long calls);
-} works[] = { { "loop", loop }, { "fftw", transform }, { "gomp", ask } };
+} works[] = { { "loop", loop }, { "fftw", transform }, { "gomp", ask }, { "mkl", calculate } };
 
 struct job {
 	const struct work *work;

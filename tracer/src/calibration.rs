@@ -41,6 +41,7 @@ fn costs(measured: &[rtrace_bpf::CallCost]) -> Vec<CallCost> {
             PolicyCode::RT_POLICY_RET_SITE => ExitPolicy::RetSite,
             _ => ExitPolicy::EntryOnly,
         },
+        exit_single_stepped: cost.exit_single_stepped,
         inner: cost.inner,
         whole: cost.whole,
         spread: cost.spread,

@@ -6,7 +6,7 @@
 //! [`recorder`] is the order in which this happens. The binary adds the command line.
 
 pub mod attach;
-mod calibration;
+pub mod calibration;
 pub mod command;
 pub mod counters;
 mod governor;

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rtrace_bpf::wire::Step;
-use rtrace_model::{ExitPolicy, Library, Region, RegionId};
+use rtrace_model::{ExitCost, ExitPolicy, Library, Region, RegionId};
 use rtrace_symbolizer::{Exports, Image, ifunc};
 
 pub use self::binding::Binding;
@@ -166,6 +166,16 @@ impl Exit {
             Exit::RetSites(_) => ExitPolicy::RetSite,
             Exit::Instant => ExitPolicy::Instant,
             Exit::EntryOnly(_) => ExitPolicy::EntryOnly,
+        }
+    }
+
+    /// What hits of its sites cost.
+    pub fn cost(&self) -> ExitCost {
+        let stepped = self.sites().iter().filter(|site| site.cost == SiteCost::SingleStep).count();
+        match self.sites().len() {
+            _ if stepped == 0 => ExitCost::Emulated,
+            sites if stepped == sites => ExitCost::SingleStepped,
+            _ => ExitCost::Either,
         }
     }
 

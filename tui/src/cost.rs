@@ -13,8 +13,8 @@ use rtrace_model::{Batch, Call, Ending, LocationId, PathProfile, Reading, Region
 use crate::app::App;
 use crate::live::{Handle, LiveSink, live};
 use crate::run::cpu_time;
+use crate::state::State;
 use crate::state::tests::{location, path, region};
-use crate::state::{Costs, State};
 use crate::theme::Theme;
 use crate::view;
 
@@ -68,7 +68,7 @@ fn batch(number: u64, ids: &mut [u64]) -> (Vec<Call>, Vec<Call>) {
 
 /// A view of all functions and threads, of which nothing is known yet.
 fn defined(is_folded: bool) -> (LiveSink, Handle) {
-    let (mut sink, handle) = live("bench", is_folded, Costs::default(), |_| Vec::new());
+    let (mut sink, handle) = live("bench", is_folded, |_| Vec::new());
     for id in 0..FUNCTIONS {
         sink.define(&region(id, &format!("library_function_number_{id}"))).unwrap();
     }

@@ -23,5 +23,4 @@ mod view;
 
 pub use live::{Handle, LiveSink, Range, live, stored};
 pub use run::{Host, is_possible, run};
-pub use state::Costs;
 pub use state::counters::{Derive, Derived};

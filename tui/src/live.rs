@@ -10,14 +10,13 @@ use rtrace_model::{
 };
 
 use crate::state::counters::Derive;
-use crate::state::{Costs, Span, State};
+use crate::state::{Span, State};
 
-/// Makes the two ends of a live view of `target`, which is a description for people. `costs` are
-/// what calls cost the program in nanoseconds, as far as the plan foresees it. Where `is_folded`,
+/// Makes the two ends of a live view of `target`, which is a description for people. Where `is_folded`,
 /// figures are those of the call-path profile, which then has all calls. `derive` gives the figures
 /// that follow from counters.
-pub fn live(target: impl Into<String>, is_folded: bool, costs: Costs, derive: Derive) -> (LiveSink, Handle) {
-    let state = State::new(Span::Live, is_folded, Some(costs)).deriving(derive);
+pub fn live(target: impl Into<String>, is_folded: bool, derive: Derive) -> (LiveSink, Handle) {
+    let state = State::new(Span::Live, is_folded).deriving(derive);
     let state = Arc::new(Mutex::new(state));
     let sink = LiveSink { state: Arc::clone(&state) };
     (sink, Handle { target: target.into(), derive, current: Mutex::new(state), stored: None })
@@ -26,7 +25,7 @@ pub fn live(target: impl Into<String>, is_folded: bool, costs: Costs, derive: De
 /// A view of the stored recording of `target`; [`Handle::replay`] fills it. `derive` gives the
 /// figures that follow from counters.
 pub fn stored(target: impl Into<String>, whole: Range, derive: Derive) -> Handle {
-    let state = State::new(Span::Range { from: whole.from, to: whole.to }, false, None);
+    let state = State::new(Span::Range { from: whole.from, to: whole.to }, false);
     let stored = Stored { whole, wanted: whole, status: String::new() };
     Handle {
         target: target.into(),
@@ -131,7 +130,7 @@ impl Handle {
     /// their ends, and the call-path profile where it `is_folded`.
     pub fn replay(&self, range: Range, is_folded: bool) -> LiveSink {
         let span = Span::Range { from: range.from, to: range.to };
-        let state = State::new(span, is_folded, None).deriving(self.derive);
+        let state = State::new(span, is_folded).deriving(self.derive);
         LiveSink { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -150,6 +149,7 @@ impl Sink for LiveSink {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         let mut state = lock(&self.state);
         state.begin(header.begin.monotonic);
+        state.calibrate(&header.calibration);
         state.budget = header.budget;
         Ok(())
     }

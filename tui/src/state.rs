@@ -13,13 +13,12 @@ pub mod log;
 pub mod paths;
 pub mod thread;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use foldhash::fast::FixedState;
 use rtrace_model::{
-    Batch, Call, Count, Definition, Ending, Estimate, Event, EventKind, LibraryId, Location, LocationId, Loss,
-    MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp,
+    Batch, Call, CallCost, Count, Definition, Ending, Estimate, Event, EventKind, ExitPolicy, LibraryId, Location,
+    LocationId, Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp,
 };
 
 use self::counters::{Counters, Derive, add_exclusive, add_inclusive};
@@ -106,8 +105,8 @@ pub struct State {
     merged: Paths,
     room: usize,
     bars: usize,
-    /// What a call of a region costs in nanoseconds, where that was foreseen.
-    costs: Costs,
+    /// What calls cost; empty where that was not measured.
+    costs: Vec<CallCost>,
 }
 
 /// When folded calls were told last.
@@ -126,19 +125,9 @@ struct SlotOfTime {
     calls: u64,
 }
 
-/// What calls cost the traced program, in nanoseconds, by region.
-#[derive(Clone, Debug, Default)]
-pub struct Costs(HashMap<RegionId, u64, FixedState>);
-
-impl FromIterator<(RegionId, u64)> for Costs {
-    fn from_iter<I: IntoIterator<Item = (RegionId, u64)>>(costs: I) -> Costs {
-        Costs(costs.into_iter().collect())
-    }
-}
-
 impl State {
     /// Nothing is known yet.
-    pub fn new(span: Span, is_folded: bool, costs: Option<Costs>) -> State {
+    pub fn new(span: Span, is_folded: bool) -> State {
         let (begin, now) = match span {
             Span::Live => (Timestamp(0), Timestamp(0)),
             Span::Range { from, to } => (from, to),
@@ -153,7 +142,7 @@ impl State {
             history: History::default(),
             log: Log::default(),
             summary: None,
-            overhead: costs.is_some().then_some(0.0),
+            overhead: None,
             budget: None,
             share: None,
             overhead_metric: None,
@@ -168,7 +157,7 @@ impl State {
             merged: Paths::default(),
             room: MOST_PATHS,
             bars: MOST_BARS,
-            costs: costs.unwrap_or_default(),
+            costs: Vec::new(),
         }
     }
 
@@ -198,7 +187,7 @@ impl State {
             threads: self.threads.iter().map(|(&id, thread)| (id, thread.snapshot())).collect(),
             threads_seen: self.threads_seen,
             merged: self.merged.snapshot(),
-            ..State::new(self.span, self.is_folded, None)
+            ..State::new(self.span, self.is_folded)
         }
     }
 
@@ -206,6 +195,14 @@ impl State {
     pub fn begin(&mut self, time: Timestamp) {
         if self.span == Span::Live {
             (self.begin, self.now) = (time, time);
+        }
+    }
+
+    /// What calls cost was measured.
+    pub fn calibrate(&mut self, costs: &[CallCost]) {
+        if self.span == Span::Live {
+            self.overhead = (!costs.is_empty()).then_some(0.0);
+            self.costs = costs.to_vec();
         }
     }
 
@@ -233,7 +230,8 @@ impl State {
             Some(known) => known.name = Arc::from(region.name.as_str()),
             none => {
                 let mut function = Function::new(id, &region.name, library, exit, size);
-                function.cost = self.costs.0.get(&id).copied().unwrap_or(0);
+                let cost = CallCost::of(&self.costs, region, exit != ExitPolicy::EntryOnly);
+                function.cost = cost.map_or(0, |cost| cost.whole);
                 *none = Some(function);
             }
         }

@@ -4,7 +4,11 @@
 //! are compared: the machine's speed drifts more than the tracers differ. Time is CPU time of the
 //! traced process. What a goal asks for and is not reached is said so.
 
+mod budget;
+mod corrected;
 mod figures;
+mod library;
+mod mkl;
 mod start;
 mod subject;
 mod tracer;
@@ -15,30 +19,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use self::figures::{Goal, Ratios};
+use self::library::FUNCTIONS;
 use self::subject::Subject;
-use self::tracer::{Recorded, Selection, Tools};
+use self::tracer::{Selection, Tools};
 use crate::{packages, process};
 
-/// bpftrace takes and leaves each function's probes one by one, so of each library both tracers
-/// probe only the functions that the program calls most.
-const FUNCTIONS: usize = 20;
+/// What can be measured alone, by name.
+pub const PARTS: [&str; 6] = ["loop", "counters", "libraries", "many", "budget", "corrected"];
 
 /// A line of the table.
 struct Line {
     what: String,
     /// Against what.
     against: &'static str,
+    /// Empty where it could not be measured; the remark says why.
     ratios: Ratios,
     /// None where nothing is asked for.
     goal: Option<Goal>,
     remark: String,
 }
 
-/// Measures everything, prints it and writes `docs/benchmarks.md`.
-pub fn run(rounds: u32) -> Result<()> {
+/// Measures these parts and prints them; without any, measures all and writes `docs/benchmarks.md`.
+pub fn run(rounds: u32, parts: &[String]) -> Result<()> {
     packages::require(&[packages::BUILD, packages::BENCH].concat())?;
     process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace"]))?;
     process::run(&mut process::cargo(&["build", "--release", "--package", "rtrace-bpf", "--example", "nothing"]))?;
@@ -51,83 +56,42 @@ pub fn run(rounds: u32) -> Result<()> {
             nothing: release.join("examples/nothing"),
             trace: folder.join("trace"),
         },
-        program: compile("bench", &folder)?,
-        pauses: compile("pauses", &folder)?,
-        statements: statements(&folder)?,
+        program: compile("bench", &["-pthread", "-fopenmp"], &["-lfftw3", "-lm"], &folder)?,
+        pauses: compile("pauses", &[], &[], &folder)?,
+        folder,
         rounds,
     };
     let start = Instant::now();
-    let mut lines = bench.tight_loop()?;
-    lines.extend(bench.counters()?);
-    for library in LIBRARIES {
-        lines.extend(bench.library(library)?);
+    let mut lines = Vec::new();
+    for part in PARTS.into_iter().filter(|part| parts.is_empty() || parts.iter().any(|wanted| wanted == part)) {
+        lines.extend(match part {
+            "loop" => bench.tight_loop()?,
+            "counters" => bench.counters()?,
+            "libraries" => bench.libraries()?,
+            "many" => bench.many_functions()?,
+            "budget" => bench.budget()?,
+            _ => bench.corrected()?,
+        });
     }
-    lines.extend(bench.many_functions()?);
     let page = page(&lines, rounds)?;
     println!("\n{page}\nmeasured in {:.0} s", start.elapsed().as_secs_f64());
+    if !parts.is_empty() {
+        return Ok(());
+    }
     let path = crate::root().join("docs/benchmarks.md");
     fs::create_dir_all(path.parent().expect("it lies in a folder")).context("failed to create `docs`")?;
     fs::write(&path, page).with_context(|| format!("failed to write `{}`", path.display()))
 }
 
-fn compile(name: &str, folder: &Path) -> Result<PathBuf> {
+/// Compiles one of the programs of the tests; `libraries` as the linker wants them.
+fn compile(name: &str, options: &[&str], libraries: &[&str], folder: &Path) -> Result<PathBuf> {
     let program = folder.join(name);
-    let source = crate::root().join(format!("tests/targets/{name}.c"));
+    let source = crate::root().join("tests/targets").join(name).with_extension("c");
     let mut compiler = Command::new("gcc");
-    compiler.args(["-O2", "-rdynamic", "-pthread", "-fopenmp", "-o"]).arg(&program).arg(source);
-    process::run(compiler.args(["-lfftw3", "-lm"]))?;
+    compiler.args(["-O2", "-rdynamic"]).args(options).arg("-o").arg(&program).arg(source);
+    process::run(compiler.args(libraries))?;
     Ok(program)
 }
-
-/// A file of SQL that fills a table and asks about it.
-fn statements(folder: &Path) -> Result<PathBuf> {
-    let path = folder.join("statements.sql");
-    let mut text = "create table if not exists t(a integer primary key, b text, c real);\ndelete from t;\n".to_owned();
-    for number in 0..500 {
-        writeln!(text, "insert into t values({number}, 'text {}', {}.5);", number * 7 % 101, number % 13)
-            .expect("a string takes everything");
-    }
-    text.push_str("select count(*), sum(c) from t where b like '%7%';\n.print done\n");
-    fs::write(&path, text).with_context(|| format!("failed to write `{}`", path.display()))?;
-    Ok(path)
-}
-
-/// A library in a program that uses it.
-struct Library {
-    name: &'static str,
-    program: Program,
-    /// How much of what bpftrace adds rtrace may add.
-    goal: f64,
-    /// Whether the size of the trace has a goal.
-    sized: bool,
-    /// Whether it is traced by stubs too; its program is one of ours.
-    stubs: bool,
-}
-
-/// The programs beside our own.
-#[derive(Clone, Copy)]
-enum Program {
-    Python,
-    Sqlite,
-    /// Ours, with this work.
-    Own(&'static str),
-}
-
-const LIBRARIES: &[Library] = &[
-    Library { name: "libz.so.1", program: Program::Python, goal: 0.5, sized: true, stubs: false },
-    Library { name: "libfftw3.so.3", program: Program::Own("fftw 1 100\n"), goal: 0.5, sized: true, stubs: false },
-    Library { name: "libsqlite3.so.0", program: Program::Sqlite, goal: 0.5, sized: false, stubs: false },
-    Library { name: "libgomp.so.1", program: Program::Own("gomp 1 20000\n"), goal: 0.2, sized: false, stubs: true },
-];
-
-const PYTHON: &str = "import sys, zlib
-text = b'some text that is packed ' * 40
-for line in sys.stdin:
-    for i in range(2000):
-        packed = zlib.compress(text, 6)
-        zlib.crc32(packed)
-        zlib.adler32(zlib.decompress(packed))
-    print('done', flush=True)";
 
 /// Kinds of counters, with some that every machine has.
 const COUNTERS: &[(&str, &str)] = &[
@@ -144,9 +108,10 @@ const COUNTERS: &[(&str, &str)] = &[
 struct Bench {
     tools: Tools,
     program: PathBuf,
-    /// It says how long it was held up.
+    /// It says for how long it was held up.
     pauses: PathBuf,
-    statements: PathBuf,
+    /// Where programs and traces lie.
+    folder: PathBuf,
     rounds: u32,
 }
 
@@ -162,7 +127,7 @@ impl Bench {
             functions: vec!["pushes".to_owned()],
             ..Selection::default()
         };
-        let sites = self.entry_sites(pid, &selection)?;
+        let sites = self.tools.sites(pid, &selection)?;
         let (mut floor, mut peer, mut two, mut many) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut lost = 0;
         for _ in 0..self.rounds {
@@ -218,7 +183,7 @@ impl Bench {
             ..Selection::default()
         };
         let mut traced = |counters: &str| -> Result<f64> {
-            counters.clone_into(&mut selection.counters);
+            selection.options = ["--counters", counters].map(str::to_owned).into();
             let rtrace = self.tools.rtrace(subject.pid(), &selection)?;
             let time = subject.work()?;
             self.tools.recorded(rtrace)?;
@@ -240,119 +205,6 @@ impl Bench {
         };
         Ok(added.into_iter().zip(COUNTERS).map(line).collect())
     }
-
-    /// The functions of a library in a program that uses it.
-    fn library(&self, library: &Library) -> Result<Vec<Line>> {
-        let mut subject = self.start(library.program)?;
-        let pid = subject.pid();
-        let selection = self.most_called(&mut subject, library.name)?;
-        let (mut ratios, mut costs, mut sizes, mut by_stubs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut recorded = Recorded::default();
-        for _ in 0..self.rounds {
-            let untraced = subject.work()?;
-            let bpftrace = self.tools.bpftrace(pid, &selection)?;
-            let by_peer = subject.work()? - untraced;
-            bpftrace.end()?;
-            let rtrace = self.tools.rtrace(pid, &selection)?;
-            let ours = subject.work()? - untraced;
-            recorded = self.tools.recorded(rtrace)?;
-            ratios.push(ours / by_peer);
-            costs.push(ours / recorded.calls as f64);
-            sizes.push(recorded.bytes as f64 / recorded.calls as f64);
-            if let (true, Program::Own(work)) = (library.stubs, library.program) {
-                let mut subject = self.tools.stubs(&selection, &self.program, work)?;
-                by_stubs.push((subject.work()? - untraced) / by_peer);
-                self.tools.told(&subject.end()?)?;
-            }
-        }
-        let remark = format!(
-            "{} calls of {} functions, {} ns each, {} lost",
-            recorded.calls,
-            selection.functions.len(),
-            Ratios(costs).median().round(),
-            recorded.lost
-        );
-        let mut lines = vec![Line {
-            what: format!("time added to calls of {}", library.name),
-            against: "bpftrace",
-            ratios: Ratios(ratios),
-            goal: Some(Goal(library.goal)),
-            remark,
-        }];
-        if library.sized {
-            lines.push(Line {
-                what: format!("bytes on disk per call of {}", library.name),
-                against: "a byte",
-                ratios: Ratios(sizes),
-                goal: Some(Goal(8.0)),
-                remark: String::new(),
-            });
-        }
-        if !by_stubs.is_empty() {
-            lines.push(Line {
-                what: format!("time added to calls of {} by `run --stubs`", library.name),
-                against: "bpftrace",
-                ratios: Ratios(by_stubs),
-                goal: Some(Goal(library.goal)),
-                remark: String::new(),
-            });
-        }
-        Ok(lines)
-    }
-
-    fn start(&self, program: Program) -> Result<Subject> {
-        match program {
-            Program::Python => Subject::start(Command::new("/usr/bin/python3").args(["-u", "-c", PYTHON]), "go\n"),
-            Program::Sqlite => {
-                let work = format!(".read '{}'\n", self.statements.display());
-                Subject::start(Command::new("/usr/bin/sqlite3").args(["-batch", ":memory:"]), &work)
-            }
-            Program::Own(work) => Subject::start(&mut Command::new(&self.program), work),
-        }
-    }
-
-    /// The functions of a library that the program calls most.
-    fn most_called(&self, subject: &mut Subject, library: &str) -> Result<Selection> {
-        let all = Selection { libraries: vec![library.to_owned()], ..Selection::default() };
-        let attached = self.tools.rtrace(subject.pid(), &all)?;
-        subject.work()?;
-        self.tools.recorded(attached)?;
-        let mut report = Command::new(&self.tools.rtrace);
-        report.arg("report").arg(&self.tools.trace).args(["--format", "csv"]);
-        let report = process::output(&mut report)?;
-        let mut functions: Vec<(u64, &str)> = report
-            .lines()
-            .skip(1)
-            .filter_map(|line| Some((line.split(',').next()?.parse().ok()?, line.rsplit(',').next()?)))
-            .collect();
-        functions.sort_unstable_by_key(|&(calls, _)| std::cmp::Reverse(calls));
-        let functions: Vec<String> = functions.iter().take(FUNCTIONS).map(|(_, name)| (*name).to_owned()).collect();
-        if functions.is_empty() {
-            bail!("failed to see a call of `{library}`");
-        }
-        Ok(Selection { file: mapped(subject.pid(), library)?, functions, ..all })
-    }
-
-    /// File offsets of the entry sites.
-    fn entry_sites(&self, pid: u32, selection: &Selection) -> Result<Vec<u64>> {
-        let mut plan = Command::new(&self.tools.rtrace);
-        plan.args(["plan", "-p", &pid.to_string(), "--lib", "exe", "--format", "json"]);
-        for function in &selection.functions {
-            plan.args(["--func", function]);
-        }
-        let plan: serde_json::Value = serde_json::from_str(&process::output(&mut plan)?)?;
-        let functions = plan["libraries"][0]["functions"].as_array().context("failed to read the plan")?;
-        Ok(functions.iter().filter_map(|function| function["entry_site"].as_u64()).collect())
-    }
-}
-
-/// The file that a process maps under this name.
-fn mapped(pid: u32, library: &str) -> Result<PathBuf> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("failed to read what the program maps")?;
-    let stem = library.split(".so").next().unwrap_or(library);
-    let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).map(PathBuf::from);
-    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(stem));
-    paths.into_iter().find(is_it).with_context(|| format!("failed to find `{library}` in process {pid}"))
 }
 
 fn page(lines: &[Line], rounds: u32) -> Result<String> {
@@ -362,11 +214,17 @@ fn page(lines: &[Line], rounds: u32) -> Result<String> {
         "# Benchmarks\n\nWritten by `cargo xtask bench` on Linux {}, with {}: the median of {rounds} paired rounds, and \
          the lowest and highest round. Times are CPU time that the tracer adds to the traced process; bpftrace counts \
          calls and adds up times per function, and rtrace records each call. Of each library both probe the {FUNCTIONS} \
-         functions that are called most.\n\n| what | against | ratio | rounds | goal | |\n|---|---|---|---|---|---|\n",
+         functions that are called most; the floor is what programs that do nothing take at rtrace's sites, in the same \
+         unit as the ratio.\n\n| what | against | ratio | rounds | goal | |\n|---|---|---|---|---|---|\n",
         kernel.trim(),
         bpftrace.trim()
     );
     for Line { what, against, ratios, goal, remark } in lines {
+        if ratios.0.is_empty() {
+            let goal = goal.as_ref().map_or_else(String::new, ToString::to_string);
+            writeln!(page, "| {what} | {against} | not measured | | {goal} | {remark} |")?;
+            continue;
+        }
         let (lowest, highest) = ratios.range();
         let median = ratios.median();
         let goal = goal.as_ref().map_or_else(String::new, |goal| format!("{goal}: {}", goal.verdict(median)));

@@ -49,6 +49,9 @@ enum Task {
         /// Paired runs of each measurement
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         rounds: u32,
+        /// What to measure, and only print; all if none is given
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(bench::PARTS))]
+        parts: Vec<String>,
     },
     /// Run the tests that trace on kernels of other Debian releases, emulated
     Vm {
@@ -67,7 +70,7 @@ fn main() -> ExitCode {
         Task::Lint => lint::run(),
         Task::Tidy => tidy::run(),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
-        Task::Bench { rounds } => bench::run(rounds),
+        Task::Bench { rounds, parts } => bench::run(rounds, &parts),
         Task::Vm { kernels, tests } => vm::run(&kernels, &tests),
     };
     match result {

@@ -1,6 +1,7 @@
-//! The Python environment in `target/venv`, with the libraries that read traces in the tests.
+//! Python environments: that in `target/venv` has the libraries that read traces in the tests.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -14,14 +15,23 @@ const REQUIREMENTS: &str = "pyarrow==26.0.1\nduckdb==2.0.0\npolars==2.1.0\n\
 
 /// Makes the environment, or brings it up to date.
 pub fn prepare() -> Result<()> {
-    let venv = crate::root().join("target/venv");
+    environment(&crate::root().join("target/venv"), REQUIREMENTS, &[])
+}
+
+/// Makes an environment with these packages, one a line, or brings it up to date; `options` are those of
+/// `pip install`.
+///
+/// # Errors
+/// The Python package index cannot be reached, for example.
+pub fn environment(venv: &Path, requirements: &str, options: &[&str]) -> Result<()> {
     let stamp = venv.join("requirements.txt");
-    if fs::read_to_string(&stamp).is_ok_and(|present| present == REQUIREMENTS) {
+    if fs::read_to_string(&stamp).is_ok_and(|present| present == requirements) {
         return Ok(());
     }
-    println!("installing {} into {}", REQUIREMENTS.trim().replace('\n', " "), venv.display());
-    process::run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    println!("installing {} into {}", requirements.trim().replace('\n', " "), venv.display());
+    process::run(Command::new("/usr/bin/python3").args(["-m", "venv", "--clear"]).arg(venv))?;
     let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    process::run(Command::new(venv.join("bin/python")).args(install).args(REQUIREMENTS.lines()))?;
-    fs::write(&stamp, REQUIREMENTS).with_context(|| format!("failed to write `{}`", stamp.display()))
+    let mut python = Command::new(venv.join("bin/python"));
+    process::run(python.args(install).args(options).args(requirements.lines()))?;
+    fs::write(&stamp, requirements).with_context(|| format!("failed to write `{}`", stamp.display()))
 }

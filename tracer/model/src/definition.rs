@@ -107,6 +107,37 @@ impl ExitPolicy {
     }
 }
 
+/// What the kernel does with the instructions at the exit sites of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExitCost {
+    /// It emulates them all, or there are none; or a program of rtrace does them in its place.
+    Emulated,
+    /// It executes them all in single steps, which costs several times as much.
+    SingleStepped,
+    /// Some so, some so: it depends on the way a call takes.
+    Either,
+}
+
+impl ExitCost {
+    /// All there are.
+    pub const ALL: [ExitCost; 3] = [ExitCost::Emulated, ExitCost::SingleStepped, ExitCost::Either];
+
+    /// The word used in columns.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ExitCost::Emulated => "emulated",
+            ExitCost::SingleStepped => "single-stepped",
+            ExitCost::Either => "either",
+        }
+    }
+
+    /// The one of that [`name`](ExitCost::name).
+    pub fn from_name(name: &str) -> Option<ExitCost> {
+        ExitCost::ALL.into_iter().find(|cost| cost.name() == name)
+    }
+}
+
 /// One function at one address of one library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
@@ -124,6 +155,8 @@ pub struct Region {
     pub size: u64,
     /// How its exits are seen.
     pub exit: ExitPolicy,
+    /// What its exit sites cost.
+    pub exit_cost: ExitCost,
     /// Whether the kernel executes the instruction at its entry site in a single step, which costs
     /// several times as much as emulating it.
     pub single_stepped: bool,

@@ -2,13 +2,15 @@
 
 use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
+use std::panic::resume_unwind;
+use std::thread;
 
 use anyhow::Context as _;
 use rtrace::plan::{self, PlannedLibrary};
 use rtrace::{sampling, target};
 use rtrace_model::ExitPolicy;
 
-use super::plan_table::{self, View};
+use super::plan_table::{self, Costs, View};
 use super::{Outcome, record, terminal_columns};
 
 /// Prints the plan.
@@ -25,11 +27,15 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         stubs: record::stub_reach(options.stubs.reach, &options.target.command).is_some(),
         ..record::plan_options(&options.selection, usable, pids.len(), pids.is_empty())
     };
-    let plan = record::plan(target, &plan_options);
+    let steps = plan_options.emulated.steps;
+    let (plan, costs) = thread::scope(|scope| {
+        let costs = scope.spawn(|| Costs::here(usable, steps));
+        (record::plan(target, &plan_options), costs.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
     let sampled = match options.sample {
         Some(duration) => {
             record::check_processes(pids)?;
-            Some(sampling::sample(&plan, pids, mechanism?, plan_options.emulated.steps, duration)?)
+            Some(sampling::sample(&plan, pids, mechanism?, steps, duration)?)
         }
         None => None,
     };
@@ -48,6 +54,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         width: terminal_columns(),
         bystanders: &bystanders,
         sampled: sampled.as_ref(),
+        costs: &costs,
     };
     let mut output = BufWriter::new(stdout().lock());
     plan_table::render(&plan, view, &mut output)

@@ -2,18 +2,20 @@
 //!
 //! Names come from files and are escaped in every form.
 
+mod costs;
 mod prediction;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
-use rtrace::plan::{Choice, Exit, Plan, PlannedLibrary, PlannedRegion, SiteCost};
+use rtrace::plan::{Choice, Exit, Plan, PlannedLibrary, PlannedRegion, Site, SiteCost};
 use rtrace::report::Format;
 use rtrace::sampling::Sampled;
 use rtrace_model::{ExitPolicy, escape};
 use serde_json::{Value, json};
 
+pub use self::costs::Costs;
 use self::prediction::Prediction;
 
 /// Functions that are listed unless all are asked for.
@@ -21,16 +23,8 @@ const LISTED: usize = 20;
 /// Names that stand for all that share a reason, unless all are asked for.
 const EXAMPLES: usize = 5;
 
-/// What a call adds to the program's CPU time, in nanoseconds, as measured in a virtual machine;
-/// on bare metal it is about a third of an emulated and a tenth of a single-stepped hit. What our
-/// program makes sure of before it does an instruction takes 50 to 100 of these nanoseconds.
-const EMULATED: u64 = 800;
-const WRITTEN: u64 = 900;
-const SINGLE_STEP: u64 = 11_000;
-const URETPROBE: u64 = 500;
-
 /// How a plan is shown.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// How it is written.
     pub format: Format,
@@ -42,6 +36,8 @@ pub struct View<'a> {
     pub bystanders: &'a [usize],
     /// How often functions were called meanwhile, if that was counted.
     pub sampled: Option<&'a Sampled>,
+    /// What calls cost.
+    pub costs: &'a Costs,
 }
 
 /// Writes the plan.
@@ -49,11 +45,11 @@ pub struct View<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn render(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
-    let prediction = view.sampled.map(|sampled| Prediction::of(plan, sampled));
+    let prediction = view.sampled.map(|sampled| Prediction::of(plan, sampled, view.costs));
     match view.format {
         Format::Table => text(plan, prediction.as_ref(), view, out),
-        Format::Csv => csv(plan, prediction.as_ref(), out),
-        Format::Json => writeln!(out, "{:#}", json_plan(plan, prediction.as_ref())),
+        Format::Csv => csv(plan, prediction.as_ref(), view.costs, out),
+        Format::Json => writeln!(out, "{:#}", json_plan(plan, prediction.as_ref(), view.costs)),
     }
 }
 
@@ -63,7 +59,7 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
             writeln!(out)?;
         }
         header(library, out)?;
-        bystanders(view.bystanders.get(number).copied().unwrap_or(0), out)?;
+        bystanders(view.bystanders.get(number).copied().unwrap_or(0), view.costs, out)?;
         functions(library, prediction, view, out)?;
         let unseen = library.regions.iter().filter_map(|planned| match &planned.exit {
             Exit::EntryOnly(reason) => Some((reason.as_str(), planned.region.name.as_str())),
@@ -79,6 +75,9 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
     }
     for hazard in plan.hazards.all() {
         writeln!(out, "\nno uretprobe by default: {hazard}")?;
+    }
+    if !view.costs.are_measured {
+        writeln!(out, "\ncosts are those of a virtual machine: to measure them here, rtrace must be allowed to trace")?;
     }
     if let Some(prediction) = prediction {
         writeln!(out, "\n{}", prediction.summary(plan))?;
@@ -107,11 +106,11 @@ fn header(library: &PlannedLibrary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "exits: {}", policies.join(", "))
 }
 
-fn bystanders(count: usize, out: &mut dyn Write) -> io::Result<()> {
+fn bystanders(count: usize, costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     if count == 0 {
         return Ok(());
     }
-    let [cheap, dear] = [SiteCost::Emulated, SiteCost::SingleStep].map(|cost| hit(cost) as f64 / 1e3);
+    let [cheap, dear] = costs.hits().map(|cost| cost as f64 / 1e3);
     writeln!(
         out,
         "{count} more processes map it: where a return is hooked, and everywhere while children are traced, they pay \
@@ -145,7 +144,7 @@ fn functions(
             escape(&planned.region.name).into_owned(),
             entry_text(planned),
             exit_text(&planned.exit),
-            format!("about {:.1} us", cost(planned) as f64 / 1e3),
+            format!("about {:.1} us", view.costs.call(planned) as f64 / 1e3),
         ]);
         if let Some(prediction) = prediction {
             row.add_cell(format!("{:.0}", prediction.rate(planned)).into());
@@ -196,7 +195,7 @@ fn reasons<'a>(
 }
 
 /// Writes a line per function, refused ones last.
-fn csv(plan: &Plan, prediction: Option<&Prediction>, out: &mut dyn Write) -> io::Result<()> {
+fn csv(plan: &Plan, prediction: Option<&Prediction>, costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     let columns = "library,function,symbol,file_offset,size,entry_site,entry,exit,exit_sites,cost_ns,reason";
     writeln!(out, "{columns},calls_per_s,slowdown,stub")?;
     for library in &plan.libraries {
@@ -215,7 +214,7 @@ fn csv(plan: &Plan, prediction: Option<&Prediction>, out: &mut dyn Write) -> io:
                 cost_name(planned.entry.cost),
                 planned.exit.policy().name(),
                 planned.exit.sites().len(),
-                cost(planned),
+                costs.call(planned),
                 quoted(remark(planned).unwrap_or_default()),
                 prediction.map_or_else(String::new, |prediction| format!("{:.1}", prediction.rate(planned))),
                 prediction.map_or_else(String::new, |prediction| format!("{:.4}", prediction.slowdown(planned))),
@@ -234,30 +233,32 @@ fn quoted(field: &str) -> String {
     if field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.into_owned() }
 }
 
-fn json_plan(plan: &Plan, prediction: Option<&Prediction>) -> Value {
+fn json_plan(plan: &Plan, prediction: Option<&Prediction>, costs: &Costs) -> Value {
     json!({
+        "costs_are_measured": costs.are_measured,
         "kernel_hazard": plan.hazards.kernel,
         "unwind_hazard": plan.hazards.unwind,
         "stack_hazard": plan.hazards.stacks,
         "signal_stack_hazard": plan.hazards.signal_stacks,
         "interrupt_hazard": plan.hazards.interrupts,
         "program_hazard": plan.hazards.programs,
-        "libraries": plan.libraries.iter().map(|library| json_library(library, prediction)).collect::<Vec<_>>(),
+        "libraries": plan.libraries.iter().map(|library| json_library(library, prediction, costs)).collect::<Vec<_>>(),
     })
 }
 
-fn json_library(library: &PlannedLibrary, prediction: Option<&Prediction>) -> Value {
+fn json_library(library: &PlannedLibrary, prediction: Option<&Prediction>, costs: &Costs) -> Value {
+    let functions = library.regions.iter().map(|planned| json_function(planned, prediction, costs));
     json!({
         "path": escape(&library.library.path),
         "build_id": library.library.build_id,
-        "functions": library.regions.iter().map(|planned| json_function(planned, prediction)).collect::<Vec<_>>(),
+        "functions": functions.collect::<Vec<_>>(),
         "refused": library.refused.iter()
             .map(|refusal| json!({ "name": escape(&refusal.name), "reason": refusal.reason }))
             .collect::<Vec<_>>(),
     })
 }
 
-fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>) -> Value {
+fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>, costs: &Costs) -> Value {
     json!({
         "name": escape(&planned.region.name),
         "symbols": planned.region.symbols.iter().map(|symbol| escape(&symbol.symbol)).collect::<Vec<_>>(),
@@ -267,7 +268,7 @@ fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>) -> Va
         "entry": cost_name(planned.entry.cost),
         "exit": planned.exit.policy().name(),
         "exit_sites": planned.exit.sites().iter().map(|site| site.file_offset).collect::<Vec<_>>(),
-        "cost_ns": cost(planned),
+        "cost_ns": costs.call(planned),
         "reason": remark(planned),
         "calls_per_s": prediction.map(|prediction| prediction.rate(planned)),
         "slowdown": prediction.map(|prediction| prediction.slowdown(planned)),
@@ -338,30 +339,16 @@ fn exit_text(exit: &Exit) -> String {
     match exit.sites() {
         [] => exit.policy().name().to_owned(),
         sites => {
-            let dearest = sites.iter().map(|site| site.cost).max_by_key(|&cost| hit(cost));
-            format!("{} × {}, {}", exit.policy().name(), sites.len(), dearest.map_or("", cost_name))
+            let is_stepped = |site: &&Site| site.cost == SiteCost::SingleStep;
+            let cost = match sites.iter().filter(is_stepped).count() {
+                0 if sites.iter().any(|site| matches!(site.cost, SiteCost::Written(_))) => "written",
+                0 => "emulated",
+                stepped if stepped < sites.len() => "some single-step",
+                _ => "single-step",
+            };
+            format!("{} × {}, {cost}", exit.policy().name(), sites.len())
         }
     }
-}
-
-/// What a hit of a site costs, in nanoseconds.
-fn hit(cost: SiteCost) -> u64 {
-    match cost {
-        SiteCost::Emulated => EMULATED,
-        SiteCost::Written(_) => WRITTEN,
-        SiteCost::SingleStep => SINGLE_STEP,
-    }
-}
-
-/// What one call costs at most, in nanoseconds; through the dynamic linker, where there is a stub.
-pub fn cost(planned: &PlannedRegion) -> u64 {
-    let exit = match &planned.exit {
-        Exit::Uretprobe => URETPROBE,
-        Exit::RetSites(sites) => sites.iter().map(|site| hit(site.cost)).max().unwrap_or(0),
-        Exit::Instant | Exit::EntryOnly(_) => 0,
-    };
-    let entry = if planned.stub().is_some() { SiteCost::Emulated } else { planned.entry.cost };
-    hit(entry) + exit
 }
 
 #[cfg(test)]
@@ -369,9 +356,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use std::collections::HashMap;
+    use std::sync::LazyLock;
     use std::time::Duration;
 
-    use rtrace::plan::{Hazards, Refusal, Site};
+    use rtrace::plan::{Hazards, Refusal};
     use rtrace_bpf::wire::Step;
     use rtrace_model::{Library, LibraryId, Region, RegionId, SymbolName};
 
@@ -386,6 +374,7 @@ mod tests {
             file_offset: 0x1000 + u64::from(number) * 16,
             size: 16,
             exit: exit.policy(),
+            exit_cost: exit.cost(),
             single_stepped: false,
             written: false,
             stub: false,
@@ -422,6 +411,11 @@ mod tests {
         }
     }
 
+    fn view() -> View<'static> {
+        static COSTS: LazyLock<Costs> = LazyLock::new(Costs::typical);
+        View { format: Format::default(), verbose: false, width: None, bystanders: &[], sampled: None, costs: &COSTS }
+    }
+
     fn rendered(plan: &Plan, view: View) -> String {
         let mut out = Vec::new();
         render(plan, view, &mut out).unwrap();
@@ -430,7 +424,7 @@ mod tests {
 
     #[test]
     fn people_see_counts_costs_and_reasons() {
-        let text = rendered(&sample(3), View::default());
+        let text = rendered(&sample(3), view());
         let expected = "\
 /lib/libx.so: 3 functions at 4 sites, 2 refused
 entries: 0 single-stepped, 1 moved past the first instruction
@@ -451,6 +445,8 @@ Not probed:
      2  no size: d, e
 
 no uretprobe by default: `/bin/x` imports `dlopen`
+
+costs are those of a virtual machine: to measure them here, rtrace must be allowed to trace
 ";
         let words = |text: &str| -> Vec<Vec<String>> {
             text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
@@ -465,27 +461,28 @@ no uretprobe by default: `/bin/x` imports `dlopen`
         let mut plan = sample(2);
         let planned = &mut plan.libraries[0].regions[1];
         planned.exit = Exit::RetSites(sites.into());
+        planned.region.exit = planned.exit.policy();
         planned.choice = Choice::Unhooked;
         planned.entry.cost = SiteCost::Written(Step::Frame { words: 1 });
         planned.region.written = true;
-        let text = rendered(&plan, View::default());
+        let text = rendered(&plan, view());
         assert!(text.contains("entries: 0 single-stepped, 1 written, 1 moved"), "{text}");
         assert!(text.contains("hooked, its enter would be single-stepped: b"), "{text}");
         let row = text.lines().find(|line| line.starts_with("b ")).unwrap();
         let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(words, ["b", "written", "ret-site", "×", "2,", "written", "about", "1.8", "us"]);
+        assert_eq!(words, ["b", "written", "ret-site", "×", "2,", "written", "about", "1.7", "us"]);
     }
 
     #[test]
     fn long_plans_are_cut_unless_verbose() {
         let plan = sample(30);
-        assert!(rendered(&plan, View::default()).contains("… and 10 more; --verbose lists all"));
-        assert!(!rendered(&plan, View { verbose: true, ..View::default() }).contains("more"));
+        assert!(rendered(&plan, view()).contains("… and 10 more; --verbose lists all"));
+        assert!(!rendered(&plan, View { verbose: true, ..view() }).contains("more"));
     }
 
     #[test]
     fn csv_has_a_line_per_function() {
-        let text = rendered(&sample(3), View { format: Format::Csv, ..View::default() });
+        let text = rendered(&sample(3), View { format: Format::Csv, ..view() });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 6);
         let function = "/lib/libx.so,\"a(int, \\x1b[31m)\",s0,4096,16,4100,emulated,ret-site,1,11800";
@@ -497,16 +494,16 @@ no uretprobe by default: `/bin/x` imports `dlopen`
 
     #[test]
     fn bystanders_are_counted() {
-        let text = rendered(&sample(3), View { bystanders: &[4], ..View::default() });
+        let text = rendered(&sample(3), View { bystanders: &[4], ..view() });
         assert!(text.contains("they pay 0.8 to 11.0 us per site"), "{text}");
-        assert!(!rendered(&sample(3), View::default()).contains("more processes"));
+        assert!(!rendered(&sample(3), view()).contains("more processes"));
     }
 
     #[test]
     fn a_sample_says_what_tracing_would_add() {
         let calls = HashMap::from([(RegionId(0), 1000), (RegionId(2), 10_000)]);
         let sampled = Sampled { time: Duration::from_secs(2), cpu: Duration::from_millis(1000 + 9), calls };
-        let text = rendered(&sample(3), View { sampled: Some(&sampled), ..View::default() });
+        let text = rendered(&sample(3), View { sampled: Some(&sampled), ..view() });
         // 10,000 hits of 0.8 us are left out; added are 10,000 times 1.3 us and 1,000 times 11.8 us.
         assert!(
             text.contains("5500 calls a second, 1.00 s of CPU time; tracing them would add about 2 % to it"),
@@ -519,7 +516,7 @@ no uretprobe by default: `/bin/x` imports `dlopen`
 
     #[test]
     fn json_is_complete() {
-        let text = rendered(&sample(3), View { format: Format::Json, ..View::default() });
+        let text = rendered(&sample(3), View { format: Format::Json, ..view() });
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["libraries"][0]["functions"][0]["exit_sites"][0], 0x100f);
         assert_eq!(value["libraries"][0]["functions"][1]["reason"], "it never returns");

@@ -19,14 +19,13 @@ use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
 use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
-use rtrace_tui::Costs;
 
 use super::args::{Recording, Selection};
 use super::derive::derive;
 use super::message::Hint as _;
 use super::progress::Progress;
 use super::trace_host::TraceHost;
-use super::{Outcome, plan_table};
+use super::Outcome;
 
 /// How the functions selected are planned, to be probed by this mechanism if one works, in so many
 /// processes; `children`: those of the target are traced too.
@@ -219,7 +218,7 @@ impl Session<'_> {
             }
             return recorded.map_err(explain);
         }
-        let (sink, handle) = rtrace_tui::live(self.target, self.options.profile.is_some(), costs(self.plan), derive);
+        let (sink, handle) = rtrace_tui::live(self.target, self.options.profile.is_some(), derive);
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
             let record = || {
@@ -238,12 +237,6 @@ impl Session<'_> {
             recorded.map_err(explain)
         })
     }
-}
-
-/// What calls will cost, as far as that can be foreseen.
-fn costs(plan: &Plan) -> Costs {
-    let regions = plan.libraries.iter().flat_map(|library| &library.regions);
-    regions.map(|planned| (planned.region.id, plan_table::cost(planned))).collect()
 }
 
 /// A sink that fails has kept what it wrote.

@@ -85,13 +85,16 @@ impl<'a> Planner<'a> {
             match entry {
                 Ok(entry) => {
                     let id = RegionId(regions.len() as u32);
-                    let region = self.region(id, candidate, file_offset, exit.policy(), entry.cost);
+                    let region = self.region(id, candidate, file_offset, &exit, entry.cost);
                     regions.push(PlannedRegion { region, entry, exit, choice, stub: None });
                 }
                 Err(reason) => self.refuse(candidate.name, reason),
             }
         }
         separate(&mut regions);
+        for PlannedRegion { region, exit, .. } in &mut regions {
+            (region.exit, region.exit_cost) = (exit.policy(), exit.cost());
+        }
         if self.options.stubs {
             self.add_stubs(&mut regions);
         }
@@ -362,7 +365,7 @@ impl<'a> Planner<'a> {
         id: RegionId,
         candidate: Candidate,
         file_offset: u64,
-        exit: ExitPolicy,
+        exit: &Exit,
         entry_cost: SiteCost,
     ) -> Region {
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
@@ -373,7 +376,8 @@ impl<'a> Planner<'a> {
             symbols: candidate.symbols.into_iter().map(symbol_name).collect(),
             file_offset,
             size: candidate.size,
-            exit,
+            exit: exit.policy(),
+            exit_cost: exit.cost(),
             single_stepped: entry_cost == SiteCost::SingleStep,
             written: matches!(entry_cost, SiteCost::Written(_)),
             stub: false,
@@ -405,7 +409,6 @@ fn separate(regions: &mut [PlannedRegion]) {
         let sites = planned.exit.sites();
         if matches!(sites, [Site { file_offset, condition: None, .. }] if *file_offset == own_entry) {
             planned.exit = Exit::Instant;
-            planned.region.exit = ExitPolicy::Instant;
             continue;
         }
         let reason = if sites.iter().any(|site| site.file_offset == own_entry) {
@@ -417,15 +420,10 @@ fn separate(regions: &mut [PlannedRegion]) {
             other.map(|other| format!("it shares an exit with `{}`", escape(other)))
         };
         match reason {
-            Some(reason) => {
-                match planned.choice {
-                    Choice::CallsItself | Choice::Closed | Choice::Unhooked if planned.entry.words == 0 => {
-                        planned.hook()
-                    }
-                    _ => planned.exit = Exit::EntryOnly(reason),
-                }
-                planned.region.exit = planned.exit.policy();
-            }
+            Some(reason) => match planned.choice {
+                Choice::CallsItself | Choice::Closed | Choice::Unhooked if planned.entry.words == 0 => planned.hook(),
+                _ => planned.exit = Exit::EntryOnly(reason),
+            },
             None => taken.extend(sites.iter().map(|site| (site.file_offset, planned.region.name.clone()))),
         }
     }

@@ -17,7 +17,9 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, CallCost, Ending, Library, Location, LocationId, PathProfile, Region, RegionId};
+use rtrace_model::{
+    Call, CallCost, Ending, Library, Location, LocationId, PathProfile, Region, RegionId, histogram_bucket,
+};
 
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -74,7 +76,7 @@ struct Calls {
     location: LocationId,
     /// Calls between two time stamps.
     timed: u64,
-    /// Calls whose exit was not seen, or is the instruction at their entry: then it takes 0 ns.
+    /// Calls whose exit was not seen, or by the probe that saw their enter: then it takes 0 ns.
     untimed: u64,
     inclusive: u64,
     exclusive: u64,
@@ -99,7 +101,7 @@ impl Visitor for Corrected<'_> {
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
-        let untimed = if path.inclusive == 0 { path.calls } else { path.unseen };
+        let untimed = if path.inclusive == 0 { path.calls } else { path.unseen + path.histogram[histogram_bucket(0)] };
         self.add(
             &Calls {
                 region: path.region,
@@ -238,7 +240,15 @@ mod tests {
     use crate::report::walk::Walk;
 
     fn cost(single_stepped: bool, inner: u64, whole: u64, spread: u64) -> CallCost {
-        CallCost { single_stepped, written: false, exit: ExitPolicy::Uretprobe, inner, whole, spread }
+        CallCost {
+            single_stepped,
+            written: false,
+            exit: ExitPolicy::Uretprobe,
+            exit_single_stepped: false,
+            inner,
+            whole,
+            spread,
+        }
     }
 
     fn trace(calibration: Vec<CallCost>) -> TraceSet {

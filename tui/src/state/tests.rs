@@ -1,7 +1,7 @@
 //! Whole states fed with scripted calls.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use rtrace_model::{Ending, ExitPolicy, HISTOGRAM_BUCKETS, Library, LossReason, PathId, histogram_bucket};
+use rtrace_model::{Ending, ExitCost, ExitPolicy, HISTOGRAM_BUCKETS, Library, LossReason, PathId, histogram_bucket};
 
 use super::*;
 use crate::state::paths::{Label, PathIndex, ROOT};
@@ -17,6 +17,7 @@ pub fn region(id: u32, name: &str) -> Definition {
         file_offset: 0,
         size: 64,
         exit: ExitPolicy::Uretprobe,
+        exit_cost: ExitCost::Emulated,
         single_stepped: false,
         written: false,
         stub: false,
@@ -83,7 +84,7 @@ fn state() -> State {
 }
 
 fn state_of(is_folded: bool) -> State {
-    let mut state = State::new(Span::Live, is_folded, None);
+    let mut state = State::new(Span::Live, is_folded);
     state.begin(Timestamp(0));
     for definition in [library("/lib/libz.so.1"), region(0, "solve"), region(1, "step"), location(1, "main")] {
         state.define(&definition);
@@ -230,7 +231,7 @@ fn losses_add_up_until_the_summary_says_them_all() {
 
 #[test]
 fn what_is_not_defined_counts_in_the_total_only() {
-    let mut state = State::new(Span::Live, false, None);
+    let mut state = State::new(Span::Live, false);
     state.add(&Batch::from(vec![call(1, 0, u32::MAX, (0, 1), 0)]));
     state.finish(&Summary::default());
     assert_eq!((state.calls, state.functions().count(), state.threads().count()), (1, 0, 0));

@@ -5,7 +5,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent,
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
-use rtrace_model::{Batch, Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp};
+use rtrace_model::{
+    Batch, Call, CallCost, Ending, Event, EventKind, ExitPolicy, LocationId, Loss, LossReason, RegionId, Summary,
+    Timestamp,
+};
 
 mod counters;
 
@@ -13,8 +16,8 @@ use super::*;
 use crate::app::Flow;
 use crate::export;
 use crate::live::{Range, Stored};
+use crate::state::Span;
 use crate::state::tests::{call, library, location, path, region};
-use crate::state::{Costs, Span};
 use crate::theme::Theme;
 
 const MS: u64 = 1_000_000;
@@ -25,8 +28,17 @@ fn happened(time: u64, kind: EventKind) -> Event {
 
 /// Two threads for 10 s: `main` is in `fftw_plan_dft` since 2 s, `worker` has called `fftw_execute`.
 fn state() -> State {
-    let costs: Costs = (0..4).map(|id| (RegionId(id), 1_000)).collect();
-    let mut state = State::new(Span::Live, false, Some(costs));
+    let mut state = State::new(Span::Live, false);
+    let cost = CallCost {
+        single_stepped: false,
+        written: false,
+        exit: ExitPolicy::Uretprobe,
+        exit_single_stepped: false,
+        inner: 400,
+        whole: 1_000,
+        spread: 50,
+    };
+    state.calibrate(&[cost]);
     let names = ["fftw_execute", "fftw_dft_solve", "fftw_plan_dft", "evil\u{1b}[31m"];
     state.define(&library("/usr/lib/libfftw3.so.3"));
     names.iter().zip(0..).for_each(|(name, id)| state.define(&region(id, name)));
@@ -264,7 +276,7 @@ fn what_is_chosen_is_told_in_full_below() {
 
 #[test]
 fn an_empty_view_says_why() {
-    let mut state = State::new(Span::Live, false, None);
+    let mut state = State::new(Span::Live, false);
     for (armed, functions) in [(false, "probes are being placed"), (true, "no call has ended yet; 3 shows")] {
         if armed {
             state.happened(&happened(0, EventKind::Armed));
@@ -409,7 +421,7 @@ fn sorting_and_hiding() {
 
 #[test]
 fn of_functions_of_equal_rank_those_with_most_calls_come_first() {
-    let mut state = State::new(Span::Live, false, None);
+    let mut state = State::new(Span::Live, false);
     (0..3).for_each(|id| state.define(&region(id, &format!("f{id}"))));
     let unseen = |id, region| Call { ending: Ending::Unseen, ..call(id, 0, region, (1, 1), 0) };
     state.add(&Batch::from(vec![unseen(1, 0), unseen(2, 2), unseen(3, 1), unseen(4, 2), unseen(5, 1), unseen(6, 2)]));
@@ -483,7 +495,7 @@ fn leaving_takes_q_or_control_c() {
 
 #[test]
 fn folded_calls_show_all_but_single_ones() {
-    let mut state = State::new(Span::Live, true, None);
+    let mut state = State::new(Span::Live, true);
     state.define(&library("/lib/libz.so.1"));
     state.define(&region(0, "solve"));
     state.define(&region(1, "step"));

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// One ratio per round; at least one.
+/// One ratio per round.
 pub struct Ratios(pub Vec<f64>);
 
 impl Ratios {
-    /// The one in the middle, or between the two in the middle.
+    /// The one in the middle, or between the two in the middle; of at least one.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

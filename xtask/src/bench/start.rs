@@ -3,7 +3,8 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -71,7 +72,7 @@ impl Bench {
             self.time(pid, &select(&TWO), &mut of_two)?;
             self.time(pid, &select(&ALL), &mut of_all)?;
             paused.longest()?;
-            std::thread::sleep(std::time::Duration::from_secs(1));
+            sleep(Duration::from_secs(1));
             pauses_before.push(paused.longest()?);
             self.time(paused.child.id(), &select(&ALL), &mut Times::default())?;
             pauses.push(paused.longest()?);

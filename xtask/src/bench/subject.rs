@@ -69,16 +69,22 @@ impl Subject {
     /// Lets it work once; gives the CPU time of all its threads, in nanoseconds.
     pub fn work(&mut self) -> Result<f64> {
         let before = cpu_time(self.pid())?;
+        self.answer()?;
+        Ok(cpu_time(self.pid())? - before)
+    }
+
+    /// Lets it work once; gives the line that it says before it is done, or nothing.
+    pub fn answer(&mut self) -> Result<String> {
         let input = self.input.as_mut().expect("it is not to end");
         input.write_all(self.work.as_bytes()).and_then(|()| input.flush()).context("failed to give work")?;
-        let mut line = String::new();
+        let (mut line, mut before) = (String::new(), String::new());
         while line.trim() != "done" {
-            line.clear();
+            before = std::mem::take(&mut line);
             if self.output.read_line(&mut line).context("failed to read the program's answer")? == 0 {
                 bail!("failed to let the program work: it has ended");
             }
         }
-        Ok(cpu_time(self.pid())? - before)
+        Ok(before.trim().to_owned())
     }
 }
 

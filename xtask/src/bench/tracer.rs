@@ -1,5 +1,6 @@
 //! The tracers that are compared, each attached to a program while it works.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -25,8 +26,8 @@ pub struct Selection {
     pub file: PathBuf,
     /// Symbols of its functions; for rtrace all, where there is none.
     pub functions: Vec<String>,
-    /// What rtrace counts on every call, as its `--counters` wants it.
-    pub counters: String,
+    /// More options of rtrace.
+    pub options: Vec<String>,
 }
 
 /// What rtrace recorded.
@@ -88,7 +89,7 @@ impl Tools {
         for function in &selection.functions {
             command.args(["--func", function]);
         }
-        command.args(["--counters", &selection.counters]);
+        command.args(&selection.options);
         Ok(command)
     }
 
@@ -115,10 +116,44 @@ impl Tools {
         Ok(Recorded { calls, lost, bytes })
     }
 
-    /// A session program that does nothing, at these sites of a file.
-    pub fn nothing(&self, pid: u32, file: &Path, sites: &[u64]) -> Result<Attached> {
+    /// A report of [`Tools::trace`]: by row, what stands in each column.
+    pub fn report(&self, options: &[&str]) -> Result<Vec<HashMap<String, String>>> {
+        let mut report = Command::new(&self.rtrace);
+        report.arg("report").arg(&self.trace).args(options).args(["--format", "csv"]);
+        let report = process::output(&mut report)?;
+        let mut lines = report.lines();
+        let columns: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+        // Only the last one, a function, may have commas of its own.
+        let row = |line: &str| columns.iter().zip(line.splitn(columns.len(), ',')).map(owned).collect();
+        Ok(lines.map(row).collect())
+    }
+
+    /// The sites of rtrace's probes, as [`Tools::nothing`] takes them.
+    pub fn sites(&self, pid: u32, selection: &Selection) -> Result<Vec<String>> {
+        let mut plan = Command::new(&self.rtrace);
+        plan.args(["plan", "-p", &pid.to_string(), "--format", "json"]);
+        for library in &selection.libraries {
+            plan.args(["--lib", library]);
+        }
+        for function in &selection.functions {
+            plan.args(["--func", function]);
+        }
+        let plan: serde_json::Value = serde_json::from_str(&process::output(&mut plan)?)?;
+        let functions = plan["libraries"][0]["functions"].as_array().context("failed to read the plan")?;
+        let mut sites = BTreeSet::new();
+        for function in functions {
+            let hook = if function["exit"] == "uretprobe" { "hook:" } else { "" };
+            sites.extend(function["entry_site"].as_u64().map(|entry| format!("{hook}{entry}")));
+            let exits = function["exit_sites"].as_array().context("failed to read the plan")?;
+            sites.extend(exits.iter().map(ToString::to_string));
+        }
+        Ok(sites.into_iter().collect())
+    }
+
+    /// Programs that do nothing, at these sites of a file.
+    pub fn nothing(&self, pid: u32, file: &Path, sites: &[String]) -> Result<Attached> {
         let mut command = Command::new(&self.nothing);
-        command.arg(pid.to_string()).arg(file).args(sites.iter().map(u64::to_string));
+        command.arg(pid.to_string()).arg(file).args(sites);
         let mut attached = Attached::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         attached.wait_for_line("ready")?;
         Ok(attached)
@@ -205,4 +240,8 @@ impl Drop for Attached {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn owned((column, value): (&&str, &str)) -> (String, String) {
+    ((*column).to_owned(), value.to_owned())
 }

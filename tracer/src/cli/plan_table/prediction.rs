@@ -1,12 +1,12 @@
 //! What tracing would add, from how often functions are called now.
 //!
 //! The program was slowed down by the counting of its calls, so what that took is left out of the
-//! CPU time that is its own. Costs are those of the plan: about right, and dear hits decide.
+//! CPU time that is its own.
 
 use rtrace::plan::{Plan, PlannedRegion};
 use rtrace::sampling::Sampled;
 
-use super::{cost, hit};
+use super::Costs;
 
 /// Share of the CPU time that is taken to be the program's own at least: the cost of counting is an
 /// estimate, and may come to more than there was.
@@ -15,6 +15,7 @@ const LEAST_OWN: f64 = 0.1;
 /// What the calls of a sample would cost.
 pub struct Prediction<'a> {
     sampled: &'a Sampled,
+    costs: &'a Costs,
     /// CPU time of the programs without the counting, in nanoseconds.
     own: f64,
     /// It may be less: the counting took nearly all of the time.
@@ -23,11 +24,11 @@ pub struct Prediction<'a> {
 
 impl Prediction<'_> {
     /// For a plan and what was counted of it.
-    pub fn of<'a>(plan: &Plan, sampled: &'a Sampled) -> Prediction<'a> {
+    pub fn of<'a>(plan: &Plan, sampled: &'a Sampled, costs: &'a Costs) -> Prediction<'a> {
         let cpu = sampled.cpu.as_nanos() as f64;
-        let mut prediction = Prediction { sampled, own: cpu, is_less: false };
+        let mut prediction = Prediction { sampled, costs, own: cpu, is_less: false };
         let regions = plan.libraries.iter().flat_map(|library| &library.regions);
-        let counting: f64 = regions.map(|planned| prediction.calls(planned) * hit(planned.entry.cost) as f64).sum();
+        let counting: f64 = regions.map(|planned| prediction.calls(planned) * costs.enter(planned) as f64).sum();
         prediction.is_less = cpu - counting < cpu * LEAST_OWN;
         prediction.own = (cpu - counting).max(cpu * LEAST_OWN).max(1.0);
         prediction
@@ -44,7 +45,7 @@ impl Prediction<'_> {
 
     /// What tracing a function adds to the programs' CPU time, as a share of it.
     pub fn slowdown(&self, planned: &PlannedRegion) -> f64 {
-        self.calls(planned) * cost(planned) as f64 / self.own
+        self.calls(planned) * self.costs.call(planned) as f64 / self.own
     }
 
     /// All of it in a sentence.

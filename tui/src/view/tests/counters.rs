@@ -14,7 +14,7 @@ fn metric(id: u32, name: &str, unit: &str, exponent: i32) -> Definition {
 fn defined(is_folded: bool) -> State {
     let derive =
         |_: &[&str]| vec![Derived::new("cpus_used", "CPUs used", |time, counts| Some(counts[1] as f64 / time as f64))];
-    let mut state = State::new(Span::Live, is_folded, None).deriving(derive);
+    let mut state = State::new(Span::Live, is_folded).deriving(derive);
     for definition in [
         library("/lib/libz.so.1"),
         region(0, "solve"),

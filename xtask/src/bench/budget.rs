@@ -1,0 +1,167 @@
+//! What `--budget` promises of a tight loop: that it is slowed down by no more, soon and for good, and
+//! that the number of calls is still known.
+//!
+//! The program counts its calls, and tells each quarter of a second what one takes of its CPU time. In a
+//! round it runs untraced, with a budget from its begin to its end, and untraced again.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::figures::{Goal, Ratios};
+use super::tracer::Selection;
+use super::{Bench, Line, compile};
+use crate::process;
+
+/// The budget in percent, and how wrong an estimate may be.
+const PERCENT: f64 = 5.0;
+
+/// How long the program runs, untraced and traced.
+const UNTRACED_SECONDS: &str = "1.5";
+const TRACED_SECONDS: &str = "6";
+
+/// Milliseconds until the slowdown has settled.
+const SETTLED: f64 = 2_000.0;
+
+/// One run of the program.
+struct Run(Child);
+
+/// What the program says of itself.
+#[derive(Default)]
+struct Told {
+    /// At the end of each quarter of a second: milliseconds since the begin, and nanoseconds of a call.
+    rates: Vec<(f64, f64)>,
+    /// Calls of the function in the loop.
+    calls: f64,
+}
+
+impl Bench {
+    /// The function of 50 ns in a tight loop.
+    pub(super) fn budget(&self) -> Result<Vec<Line>> {
+        let program = compile("budget", &["-pthread"], &[], &self.folder)?;
+        let selection = Selection {
+            libraries: vec!["exe".to_owned()],
+            functions: ["hot", "rare*"].map(str::to_owned).into(),
+            options: vec!["--budget".to_owned(), format!("{PERCENT}%")],
+            ..Selection::default()
+        };
+        let (mut slowdowns, mut highest, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut natives, mut noise, mut ranges, mut within) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for _ in 0..self.rounds {
+            let mut untraced = Run::start(&program, UNTRACED_SECONDS)?.finish()?.after(0.0);
+            let run = Run::start(&program, TRACED_SECONDS)?;
+            let rtrace = self.tools.rtrace(run.0.id(), &selection)?;
+            let told = run.finish()?;
+            rtrace.end()?;
+            untraced.extend(Run::start(&program, UNTRACED_SECONDS)?.finish()?.after(0.0));
+            let native = mean(&untraced);
+            let percent = |time: f64| (time / native - 1.0) * 100.0;
+            slowdowns.push(percent(mean(&told.after(SETTLED))));
+            highest.push(percent(highest_half_second(&told.after(SETTLED))));
+            noise.push(percent(highest_half_second(&untraced)));
+            natives.push(native);
+            let [exact, estimated, least, most] = self.calls_of("hot")?;
+            errors.push(((exact + estimated) / told.calls - 1.0).abs() * 100.0);
+            ranges.push((most - least) / told.calls * 100.0);
+            within += u32::from((exact + least..=exact + most).contains(&told.calls));
+        }
+        let line = |what: &str, ratios, remark| Line {
+            what: what.to_owned(),
+            against: "a percent",
+            ratios: Ratios(ratios),
+            goal: Some(Goal(PERCENT)),
+            remark,
+        };
+        let rounds = self.rounds;
+        Ok(vec![
+            line(
+                "slowdown of a tight loop by `--budget 5%`, after 2 s",
+                slowdowns,
+                format!("of a function that takes {:.0} ns untraced", Ratios(natives).median()),
+            ),
+            line(
+                "its highest half-second after that",
+                highest,
+                format!("untraced, the highest is {:.1} % above the mean", Ratios(noise).median()),
+            ),
+            line(
+                "error of the number of its calls",
+                errors,
+                format!(
+                    "in the range that is stated in {within} of {rounds} rounds; the range is {:.1} % wide",
+                    Ratios(ranges).median()
+                ),
+            ),
+        ])
+    }
+
+    /// Calls of a function in the last trace: known exactly, estimated, and at least and at most so many more.
+    fn calls_of(&self, function: &str) -> Result<[f64; 4]> {
+        let report = self.tools.report(&[])?;
+        let row = report.iter().find(|row| row["function"] == function);
+        let row = row.with_context(|| format!("failed to find `{function}` in the report"))?;
+        let figure = |column: &str| row[column].parse::<f64>().with_context(|| format!("failed to read `{column}`"));
+        let exact = figure("calls")? + figure("counted")?;
+        Ok([exact, figure("estimated")?, figure("estimated_least")?, figure("estimated_most")?])
+    }
+}
+
+impl Run {
+    /// Starts the program, which waits.
+    fn start(program: &Path, seconds: &str) -> Result<Run> {
+        let mut command = Command::new(program);
+        command.args(["1", seconds]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(&command)))?;
+        Ok(Run(child))
+    }
+
+    /// Lets it work, to its end.
+    fn finish(mut self) -> Result<Told> {
+        let input = self.0.stdin.as_mut().expect("it is piped");
+        input.write_all(b"\n").context("failed to let the program work")?;
+        let output = BufReader::new(self.0.stdout.take().expect("it is piped"));
+        let mut told = Told::default();
+        for line in output.lines() {
+            let line = line.context("failed to read the program's answer")?;
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |word: &str| word.parse::<f64>().with_context(|| format!("failed to understand `{line}`"));
+            match words[..] {
+                ["rate", time, rate] => told.rates.push((number(time)?, number(rate)?)),
+                ["truth", "hot", calls] => told.calls = number(calls)?,
+                _ => {}
+            }
+        }
+        if told.rates.is_empty() {
+            bail!("failed to let the program work: it has ended");
+        }
+        Ok(told)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // It may have ended by itself: then there is nothing to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Told {
+    /// The times of calls in all quarters that began so many milliseconds after the begin.
+    fn after(&self, milliseconds: f64) -> Vec<f64> {
+        let ends = self.rates.iter().map(|&(end, _)| end);
+        let begins = std::iter::once(0.0).chain(ends);
+        self.rates.iter().zip(begins).filter(|(_, begin)| *begin >= milliseconds).map(|(&(_, time), _)| time).collect()
+    }
+}
+
+fn mean(times: &[f64]) -> f64 {
+    times.iter().sum::<f64>() / times.len() as f64
+}
+
+/// The mean of the two quarters in a row in which a call took longest.
+fn highest_half_second(times: &[f64]) -> f64 {
+    times.windows(2).map(mean).fold(0.0, f64::max)
+}

@@ -1,0 +1,176 @@
+//! How true times are that `report --corrected` gives, of functions whose bodies take a known time.
+//!
+//! In a round the program times its functions untraced, is traced, and times them again. The truth is the
+//! mean of both times. Whatever else the machine does would be in the one and not in the other, so the
+//! program has a CPU of its own as far as the scheduler can give it one.
+
+use std::collections::HashMap;
+use std::process::Command;
+use std::thread::available_parallelism;
+
+use anyhow::{Context as _, Result};
+
+use super::figures::{Goal, Ratios};
+use super::subject::Subject;
+use super::tracer::Selection;
+use super::{Bench, Line, compile};
+
+/// Functions of the program, with how often each is called.
+const FUNCTIONS: [(&str, u32); 7] = [
+    ("pushing_short", 10_000),
+    ("pushing_long", 4_000),
+    ("stepped_short", 10_000),
+    ("stepped_long", 4_000),
+    ("calling_short", 10_000),
+    ("calling_long", 4_000),
+    (CALLEE, 10_000),
+];
+
+/// What the calling functions call.
+const CALLEE: &str = "callee";
+
+/// Recordings, by rtrace's options.
+const RECORDINGS: [&[&str]; 3] = [HOOKED, &["--exit", "ret-site"], &["--exit", "uretprobe", "--mode", "profile"]];
+const HOOKED: &[&str] = &["--exit", "uretprobe"];
+
+/// A line of the table.
+struct Kind {
+    what: &'static str,
+    /// The function with the short and the one with the long body begin so.
+    functions: &'static str,
+    /// Which of the recordings.
+    recording: usize,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind { what: "its return hooked", functions: "pushing", recording: 0 },
+    Kind { what: "a probe on its `ret`", functions: "pushing", recording: 1 },
+    Kind { what: "its entry single-stepped", functions: "stepped", recording: 0 },
+    Kind { what: "a traced call in it", functions: "calling", recording: 0 },
+    Kind { what: "its calls folded by `--mode profile`", functions: "pushing", recording: 2 },
+];
+
+const BODIES: [(&str, &str); 2] = [("1 us", "short"), ("10 us", "long")];
+
+/// The most that a corrected time may be off, in percent.
+const MOST: f64 = 5.0;
+
+/// Nanoseconds of a call, by function.
+type Times = HashMap<&'static str, f64>;
+
+/// What the report says of a call, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+struct Reported {
+    recorded: f64,
+    corrected: f64,
+    error: f64,
+}
+
+/// Of one round and function.
+struct Outcome {
+    truth: f64,
+    reported: Reported,
+}
+
+impl Bench {
+    /// Exclusive times of functions with bodies of 1 and 10 microseconds.
+    pub(super) fn corrected(&self) -> Result<Vec<Line>> {
+        let program = compile("spin", &[], &[], &self.folder)?;
+        let last_cpu = available_parallelism().context("failed to count CPUs")?.get() - 1;
+        let mut placed = Command::new("chrt");
+        placed.args(["--fifo", "10", "taskset", "--cpu-list", &last_cpu.to_string()]).arg(&program);
+        let mut subject = Subject::start(&mut placed, "callee 1 10000\n")?;
+        let mut outcomes: HashMap<(usize, &str), Vec<Outcome>> = HashMap::new();
+        for _ in 0..self.rounds {
+            for (recording, options) in RECORDINGS.into_iter().enumerate() {
+                let before = truth(&mut subject)?;
+                let reported = self.reported(&mut subject, options)?;
+                let after = truth(&mut subject)?;
+                for (name, _) in FUNCTIONS {
+                    let outcome = Outcome { truth: before[name].midpoint(after[name]), reported: reported[name] };
+                    outcomes.entry((recording, name)).or_default().push(outcome);
+                }
+            }
+        }
+        let mut lines = Vec::new();
+        for kind in KINDS {
+            for (length, body) in BODIES {
+                let function = format!("{}_{body}", kind.functions);
+                lines.push(line(&kind, length, &outcomes[&(kind.recording, function.as_str())]));
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Exclusive times of all functions in a recording.
+    fn reported(&self, subject: &mut Subject, options: &[&str]) -> Result<HashMap<&'static str, Reported>> {
+        let selection = Selection {
+            libraries: vec!["exe".to_owned()],
+            functions: FUNCTIONS.map(|(name, _)| name.to_owned()).into(),
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            ..Selection::default()
+        };
+        let rtrace = self.tools.rtrace(subject.pid(), &selection)?;
+        times(subject)?;
+        rtrace.end()?;
+        let report = self.tools.report(&["--corrected"])?;
+        let mut reported = HashMap::new();
+        for (name, _) in FUNCTIONS {
+            let row = report.iter().find(|row| row["function"] == name);
+            let row = row.with_context(|| format!("failed to find `{name}` in the report"))?;
+            let figure =
+                |column: &str| row[column].parse::<f64>().with_context(|| format!("failed to read `{column}`"));
+            let calls = figure("calls")?;
+            reported.insert(
+                name,
+                Reported {
+                    recorded: figure("exclusive_ns")? / calls,
+                    corrected: figure("exclusive_corrected_ns")? / calls,
+                    error: figure("exclusive_error_ns")? / calls,
+                },
+            );
+        }
+        Ok(reported)
+    }
+}
+
+fn line(kind: &Kind, length: &str, outcomes: &[Outcome]) -> Line {
+    let error = |outcome: &Outcome| (outcome.reported.corrected / outcome.truth - 1.0).abs() * 100.0;
+    let median = |figure: fn(&Outcome) -> f64| Ratios(outcomes.iter().map(figure).collect()).median();
+    Line {
+        what: format!("error of the corrected time of {length}, {}", kind.what),
+        against: "a percent",
+        ratios: Ratios(outcomes.iter().map(error).collect()),
+        goal: Some(Goal(MOST)),
+        remark: format!(
+            "{:.0} ns untraced, {:.0} recorded, {:.0} corrected, said to be right to {:.0}",
+            median(|outcome| outcome.truth),
+            median(|outcome| outcome.reported.recorded),
+            median(|outcome| outcome.reported.corrected),
+            median(|outcome| outcome.reported.error),
+        ),
+    }
+}
+
+/// The time of a call of each function, without the function that it calls.
+fn truth(subject: &mut Subject) -> Result<Times> {
+    let mut times = times(subject)?;
+    let callee = times[CALLEE];
+    for calling in ["calling_short", "calling_long"] {
+        times.entry(calling).and_modify(|time| *time -= callee);
+    }
+    Ok(times)
+}
+
+/// Calls all functions.
+fn times(subject: &mut Subject) -> Result<Times> {
+    let mut times = Times::new();
+    for (name, calls) in FUNCTIONS {
+        subject.set_work(&format!("{name} 1 {calls}\n"));
+        let answer = subject.answer()?;
+        let took = answer.strip_prefix("took ").and_then(|time| time.parse::<f64>().ok());
+        let took = took.with_context(|| format!("failed to understand `{answer}`"))?;
+        times.insert(name, took / f64::from(calls));
+    }
+    Ok(times)
+}

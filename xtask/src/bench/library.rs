@@ -1,0 +1,193 @@
+//! Libraries in programs that use them: what rtrace adds to the calls of their functions, beside what
+//! bpftrace adds, and beside what the kernel itself takes for the same probes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::figures::{Goal, Ratios};
+use super::subject::Subject;
+use super::tracer::{Recorded, Selection};
+use super::{Bench, Line, mkl};
+
+/// bpftrace takes and leaves each function's probes one by one, so of each library both tracers
+/// probe only the functions that the program calls most.
+pub const FUNCTIONS: usize = 20;
+
+/// A library in a program that uses it.
+struct Library {
+    name: &'static str,
+    program: Program,
+    /// How much of what bpftrace adds rtrace may add.
+    goal: f64,
+    /// Whether the size of the trace has a goal.
+    sized: bool,
+    /// Whether it is traced by stubs too; its program is one of ours.
+    stubs: bool,
+}
+
+impl Library {
+    fn time_added(&self, ratios: Ratios, remark: String) -> Line {
+        let what = format!("time added to calls of {}", self.name);
+        Line { what, against: "bpftrace", ratios, goal: Some(Goal(self.goal)), remark }
+    }
+}
+
+/// The programs beside our own.
+#[derive(Clone, Copy)]
+enum Program {
+    Python,
+    Sqlite,
+    /// Ours, with this work.
+    Own(&'static str),
+    /// Ours, with functions of MKL.
+    Mkl,
+}
+
+const LIBRARIES: &[Library] = &[
+    Library { name: "libz.so.1", program: Program::Python, goal: 0.5, sized: true, stubs: false },
+    Library { name: "libfftw3.so.3", program: Program::Own("fftw 1 100\n"), goal: 0.5, sized: true, stubs: false },
+    Library { name: "libsqlite3.so.0", program: Program::Sqlite, goal: 0.5, sized: false, stubs: false },
+    Library { name: "libgomp.so.1", program: Program::Own("gomp 1 20000\n"), goal: 0.2, sized: false, stubs: true },
+    Library { name: "libmkl_rt.so.3", program: Program::Mkl, goal: 0.2, sized: false, stubs: false },
+    Library { name: "libmkl_intel_lp64.so.3", program: Program::Mkl, goal: 0.2, sized: false, stubs: false },
+];
+
+const PYTHON: &str = "import sys, zlib
+text = b'some text that is packed ' * 40
+for line in sys.stdin:
+    for i in range(2000):
+        packed = zlib.compress(text, 6)
+        zlib.crc32(packed)
+        zlib.adler32(zlib.decompress(packed))
+    print('done', flush=True)";
+
+impl Bench {
+    /// All libraries.
+    pub(super) fn libraries(&self) -> Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        for library in LIBRARIES {
+            let missing = match library.program {
+                Program::Mkl => mkl::prepare(&self.folder).err(),
+                _ => None,
+            };
+            match missing {
+                Some(error) => lines.push(library.time_added(Ratios(Vec::new()), format!("{error:#}"))),
+                None => lines.extend(self.library(library)?),
+            }
+        }
+        Ok(lines)
+    }
+
+    /// The functions of a library in a program that uses it.
+    fn library(&self, library: &Library) -> Result<Vec<Line>> {
+        let mut subject = self.start(library.program)?;
+        let pid = subject.pid();
+        let selection = self.most_called(&mut subject, library.name)?;
+        let sites = self.tools.sites(pid, &selection)?;
+        let (mut ratios, mut costs, mut sizes, mut by_stubs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut floors = Vec::new();
+        let mut recorded = Recorded::default();
+        for _ in 0..self.rounds {
+            let untraced = subject.work()?;
+            let bpftrace = self.tools.bpftrace(pid, &selection)?;
+            let by_peer = subject.work()? - untraced;
+            bpftrace.end()?;
+            let nothing = self.tools.nothing(pid, &selection.file, &sites)?;
+            let least = subject.work()? - untraced;
+            // It ends when its input does.
+            drop(nothing);
+            let rtrace = self.tools.rtrace(pid, &selection)?;
+            let ours = subject.work()? - untraced;
+            recorded = self.tools.recorded(rtrace)?;
+            ratios.push(ours / by_peer);
+            floors.push(least / by_peer);
+            costs.push(ours / recorded.calls as f64);
+            sizes.push(recorded.bytes as f64 / recorded.calls as f64);
+            if let (true, Program::Own(work)) = (library.stubs, library.program) {
+                let mut subject = self.tools.stubs(&selection, &self.program, work)?;
+                by_stubs.push((subject.work()? - untraced) / by_peer);
+                self.tools.told(&subject.end()?)?;
+            }
+        }
+        let remark = format!(
+            "floor {:.2}; {} calls of {} functions, {} ns each, {} lost",
+            Ratios(floors).median(),
+            recorded.calls,
+            selection.functions.len(),
+            Ratios(costs).median().round(),
+            recorded.lost
+        );
+        let mut lines = vec![library.time_added(Ratios(ratios), remark)];
+        if library.sized {
+            lines.push(Line {
+                what: format!("bytes on disk per call of {}", library.name),
+                against: "a byte",
+                ratios: Ratios(sizes),
+                goal: Some(Goal(8.0)),
+                remark: String::new(),
+            });
+        }
+        if !by_stubs.is_empty() {
+            lines.push(Line {
+                what: format!("time added to calls of {} by `run --stubs`", library.name),
+                against: "bpftrace",
+                ratios: Ratios(by_stubs),
+                goal: Some(Goal(library.goal)),
+                remark: String::new(),
+            });
+        }
+        Ok(lines)
+    }
+
+    fn start(&self, program: Program) -> Result<Subject> {
+        match program {
+            Program::Python => Subject::start(Command::new("/usr/bin/python3").args(["-u", "-c", PYTHON]), "go\n"),
+            Program::Sqlite => {
+                let work = format!(".read '{}'\n", statements(&self.folder)?.display());
+                Subject::start(Command::new("/usr/bin/sqlite3").args(["-batch", ":memory:"]), &work)
+            }
+            Program::Own(work) => Subject::start(&mut Command::new(&self.program), work),
+            Program::Mkl => mkl::start(&self.program, &self.folder),
+        }
+    }
+
+    /// The functions of a library that the program calls most.
+    fn most_called(&self, subject: &mut Subject, library: &str) -> Result<Selection> {
+        let all = Selection { libraries: vec![library.to_owned()], ..Selection::default() };
+        let attached = self.tools.rtrace(subject.pid(), &all)?;
+        subject.work()?;
+        self.tools.recorded(attached)?;
+        let report = self.tools.report(&["--sort", "calls"])?;
+        let functions: Vec<String> = report.iter().take(FUNCTIONS).map(|row| row["function"].clone()).collect();
+        if functions.is_empty() {
+            bail!("failed to see a call of `{library}`");
+        }
+        Ok(Selection { file: mapped(subject.pid(), library)?, functions, ..all })
+    }
+}
+
+/// The file that a process maps under this name.
+fn mapped(pid: u32, library: &str) -> Result<PathBuf> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("failed to read what the program maps")?;
+    let stem = library.split(".so").next().unwrap_or(library);
+    let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).map(PathBuf::from);
+    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(stem));
+    paths.into_iter().find(is_it).with_context(|| format!("failed to find `{library}` in process {pid}"))
+}
+
+/// A file of SQL that fills a table and asks about it.
+fn statements(folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("statements.sql");
+    let mut text = "create table if not exists t(a integer primary key, b text, c real);\ndelete from t;\n".to_owned();
+    for number in 0..500 {
+        writeln!(text, "insert into t values({number}, 'text {}', {}.5);", number * 7 % 101, number % 13)
+            .expect("a string takes everything");
+    }
+    text.push_str("select count(*), sum(c) from t where b like '%7%';\n.print done\n");
+    fs::write(&path, text).with_context(|| format!("failed to write `{}`", path.display()))?;
+    Ok(path)
+}
