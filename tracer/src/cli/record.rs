@@ -20,12 +20,12 @@ use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
 use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
 
+use super::Outcome;
 use super::args::{Recording, Selection};
 use super::derive::derive;
 use super::message::Hint as _;
 use super::progress::Progress;
 use super::trace_host::TraceHost;
-use super::Outcome;
 
 /// How the functions selected are planned, to be probed by this mechanism if one works, in so many
 /// processes; `children`: those of the target are traced too.
