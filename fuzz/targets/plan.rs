@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn check(image: &Image, bytes: &[u8], hazards: Hazards, exit: Option<ExitPolicy>) {
     let Some(source) = source(bytes) else { return };
     let options = Options { exit, emulated: Emulation { long_nops: true }, can_refuse_hooks: true, stubs: true, ..Options::default() };
-    let Plan { libraries, .. } = plan(vec![source], hazards, &options, FIRST);
+    let Plan { libraries, .. } = plan(&[source], hazards, &options, FIRST);
     let regions = &libraries[0].regions;
     assert!(regions.is_sorted_by(|a, b| a.region.file_offset < b.region.file_offset));
     assert!(regions.iter().map(|planned| planned.region.id.0).eq(FIRST.0..FIRST.0 + regions.len() as u32));

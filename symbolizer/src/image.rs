@@ -23,7 +23,7 @@ pub(crate) type Elf = FileHeader64<LittleEndian>;
 pub(crate) const ENDIAN: LittleEndian = LittleEndian;
 
 /// Larger files are not libraries; this bounds our memory.
-const MAX_FILE_SIZE: u64 = 4 << 30;
+pub(crate) const MAX_FILE_SIZE: u64 = 4 << 30;
 /// Longer strings than this are not names; this bounds the time to look for their end.
 const MAX_STRING: usize = 16 << 10;
 /// The kernel runs no file with more program headers.
@@ -125,6 +125,11 @@ impl Image {
         self.slice(segment.offset + skipped, len as u64)
     }
 
+    /// The code from this virtual address to the end of its executable segment.
+    pub fn code_from(&self, address: u64) -> Option<&[u8]> {
+        self.segment_at(address)?.executable.then(|| self.loaded(address))?
+    }
+
     /// The virtual address ranges of the executable segments, sorted.
     pub fn executable_ranges(&self) -> Vec<Range<u64>> {
         self.segments.iter().filter(|segment| segment.executable).map(Segment::addresses).collect()
@@ -209,7 +214,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a file, but no pipe or device, which could keep us waiting for ever.
-fn open_regular(path: &Path) -> io::Result<File> {
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),

@@ -22,6 +22,7 @@ pub mod ifunc;
 mod image;
 pub mod linker;
 pub mod modules;
+mod outline;
 pub mod select;
 mod slots;
 mod symtab;

@@ -15,6 +15,7 @@ pub mod info;
 pub mod leftovers;
 pub mod newcomers;
 pub mod overhead;
+mod parallel;
 pub mod perf;
 pub mod pipeline;
 pub mod plan;

@@ -19,7 +19,7 @@ const WAITING: usize = 16;
 #[derive(Clone)]
 enum Message {
     Begin(Arc<Header>),
-    Define(Arc<Definition>),
+    Define(Arc<[Definition]>),
     Calls(Arc<Batch>),
     Profile(Arc<Vec<PathProfile>>),
     Estimates(Arc<[Estimate]>),
@@ -61,9 +61,9 @@ impl Pipeline {
         self.send(Message::Begin(Arc::new(header)));
     }
 
-    /// Something that calls refer to.
-    pub fn define(&self, definition: Definition) {
-        self.send(Message::Define(Arc::new(definition)));
+    /// What calls refer to.
+    pub fn define(&self, definitions: impl IntoIterator<Item = Definition>) {
+        self.send(Message::Define(definitions.into_iter().collect()));
     }
 
     /// Calls that ended.
@@ -144,7 +144,7 @@ impl Stage {
             for message in receiver {
                 let taken = match message {
                     Message::Begin(header) => sink.begin(&header),
-                    Message::Define(definition) => sink.define(&definition),
+                    Message::Define(definitions) => definitions.iter().try_for_each(|one| sink.define(one)),
                     Message::Calls(batch) => sink.calls(&batch),
                     Message::Profile(paths) => sink.profile(&paths),
                     Message::Estimates(estimates) => sink.estimates(&estimates),

@@ -21,11 +21,8 @@ mod testing;
 mod tests;
 mod text;
 
-use std::iter;
-use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
 
 use rtrace_bpf::wire::Step;
 use rtrace_model::{ExitCost, ExitPolicy, Library, Region, RegionId};
@@ -37,6 +34,7 @@ pub use self::instruction::Emulation;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
 use self::stub::Stub;
+use crate::parallel;
 
 /// What is probed.
 #[derive(Clone, Debug)]
@@ -256,33 +254,18 @@ pub struct LibrarySource {
 }
 
 /// Plans all probes. Region ids count up from `first_region`.
-pub fn plan(sources: Vec<LibrarySource>, mut hazards: Hazards, options: &Options, first_region: RegionId) -> Plan {
+pub fn plan(sources: &[LibrarySource], mut hazards: Hazards, options: &Options, first_region: RegionId) -> Plan {
     hazards.kernel.clone_from(&options.kernel_hazard);
     if !options.children {
         hazards.programs = None;
     }
-    let waiting = Mutex::new(sources.into_iter().enumerate());
-    let next = || waiting.lock().ok()?.next();
-    let plan_some = || -> Vec<(usize, PlannedLibrary)> {
-        iter::from_fn(next).map(|(index, source)| (index, plan_library(source, &hazards, options))).collect()
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let mut planned = thread::scope(|scope| {
-        let planners: Vec<_> = (1..threads).map(|_| scope.spawn(plan_some)).collect();
-        let mut planned = plan_some();
-        for planner in planners {
-            planned.extend(planner.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-        planned
-    });
-    planned.sort_unstable_by_key(|(index, _)| *index);
-    let mut libraries: Vec<PlannedLibrary> = planned.into_iter().map(|(_, library)| library).collect();
+    let mut libraries = parallel::map(sources, |source| plan_library(source, &hazards, options));
     let regions = libraries.iter_mut().flat_map(|library| &mut library.regions);
     regions.zip(first_region.0..).for_each(|(planned, id)| planned.region.id = RegionId(id));
     Plan { libraries, hazards }
 }
 
-fn plan_library(source: LibrarySource, hazards: &Hazards, options: &Options) -> PlannedLibrary {
-    let (regions, refused) = Planner::new(&source, hazards, options).plan();
-    PlannedLibrary { library: source.library, attach_path: source.attach_path, regions, refused }
+fn plan_library(source: &LibrarySource, hazards: &Hazards, options: &Options) -> PlannedLibrary {
+    let (regions, refused) = Planner::new(source, hazards, options).plan();
+    PlannedLibrary { library: source.library.clone(), attach_path: source.attach_path.clone(), regions, refused }
 }

@@ -101,22 +101,18 @@ pub struct Beside {
     pub samplers: Samplers,
 }
 
-/// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
-/// named has ended, or a sink fails.
-///
-/// `armed` is called once calls are being recorded.
+/// The kernel side, ready for probes.
+pub struct Loaded {
+    programs: Programs,
+    calibration: Calibration,
+}
+
+/// Makes the kernel side ready, for which it need not be known what is probed, and begins to measure
+/// what calls cost here.
 ///
 /// # Errors
-/// The kernel refuses programs or probes, a process named has ended before it was to be recorded, or a
-/// sink fails; probes are gone in any case.
-pub fn record(
-    plan: &Plan,
-    options: &Options<'_>,
-    beside: Beside,
-    sinks: Vec<Box<dyn Sink>>,
-    stop: &AtomicBool,
-    armed: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<Summary> {
+/// The kernel refuses the programs.
+pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let load = LoadOptions {
         mechanism: options.mechanism,
         ring_bytes: options.ring_bytes,
@@ -127,7 +123,27 @@ pub fn record(
         steps: options.steps,
     };
     let calibration = Calibration::start(options.mechanism, &options.counters.sources, options.steps);
-    let programs = Programs::load(&load)?;
+    Ok(Loaded { programs: Programs::load(&load)?, calibration })
+}
+
+/// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
+/// named has ended, or a sink fails.
+///
+/// `armed` is called once calls are being recorded.
+///
+/// # Errors
+/// The kernel refuses probes, a process named has ended before it was to be recorded, or a
+/// sink fails; probes are gone in any case.
+pub fn record(
+    loaded: Loaded,
+    plan: &Plan,
+    options: &Options<'_>,
+    beside: Beside,
+    sinks: Vec<Box<dyn Sink>>,
+    stop: &AtomicBool,
+    armed: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Summary> {
+    let Loaded { programs, calibration } = loaded;
     let Beside { newcomers, mut samplers } = beside;
     let of_calls = options.counters.metrics.iter().chain(options.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
@@ -152,9 +168,7 @@ pub fn record(
     let (calibration, budget) = (recording.costs.clone(), options.budget);
     pipeline.begin(Header { calibration: calibration.clone(), budget, ..host::header(options.mechanism.name()) });
     metrics.extend(recording.governing.map(Governing::metric));
-    for metric in metrics {
-        pipeline.define(Definition::Metric(metric));
-    }
+    pipeline.define(metrics.into_iter().map(Definition::Metric));
     recording.announce(&pipeline, plan, attachment);
 
     let governor = options.budget.map(|budget| {
@@ -241,12 +255,8 @@ impl<'a> Recording<'a> {
 
     /// Tells the sinks what calls will refer to, and what was left out.
     fn announce(&mut self, pipeline: &Pipeline, plan: &Plan, mut attachment: Attachment) {
-        for library in &plan.libraries {
-            pipeline.define(Definition::Library(library.library.clone()));
-        }
-        for region in &attachment.regions {
-            pipeline.define(Definition::Region(region.clone()));
-        }
+        pipeline.define(plan.libraries.iter().map(|planned| Definition::Library(planned.library.clone())));
+        pipeline.define(attachment.regions.iter().cloned().map(Definition::Region));
         self.regions += attachment.regions.len() as u64;
         for (index, planned) in plan.libraries.iter().enumerate() {
             let library = &planned.library;

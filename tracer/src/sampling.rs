@@ -71,7 +71,15 @@ pub fn sample(
     };
     let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default(), false);
     let beside = Beside { newcomers, samplers: Samplers::default() };
-    recorder::record(&counting, &options, beside, vec![Box::new(sink)], &AtomicBool::new(false), || Ok(()))?;
+    recorder::record(
+        recorder::load(&options)?,
+        &counting,
+        &options,
+        beside,
+        vec![Box::new(sink)],
+        &AtomicBool::new(false),
+        || Ok(()),
+    )?;
     receiver.recv().context("failed to count calls: the processes have ended")
 }
 

@@ -238,7 +238,7 @@ impl<'a> Source<'a> {
             if let Some(location) = self.locations.get_mut(&id) {
                 location.calls_entered = Some(thread.thread.calls);
                 location.name = comm(&thread.thread.comm);
-                self.pipeline.define(Definition::Location(location.clone()));
+                self.pipeline.define([Definition::Location(location.clone())]);
             }
         }
         self.report_paths()?;
@@ -290,14 +290,14 @@ impl<'a> Source<'a> {
         let record = self.programs.location(id)?.unwrap_or_default();
         self.define_process(record.pid);
         let location = location_of(id, &record);
-        self.pipeline.define(Definition::Location(location.clone()));
+        self.pipeline.define([Definition::Location(location.clone())]);
         self.locations.insert(id, location);
         Ok(())
     }
 
     fn define_process(&mut self, pid: u32) {
         if let Some(process) = self.processes.discover(pid) {
-            self.pipeline.define(Definition::Process(process));
+            self.pipeline.define([Definition::Process(process)]);
         }
     }
 
@@ -308,21 +308,21 @@ impl<'a> Source<'a> {
             EventKindCode::RT_EVENT_FORK => {
                 self.other_processes = true;
                 self.changes.push((pid, time, Change::Forked { child: value }));
-                self.pipeline.define(Definition::Process(self.processes.forked(pid, value, time)));
+                self.pipeline.define([Definition::Process(self.processes.forked(pid, value, time))]);
                 EventKind::Fork { child: value }
             }
             EventKindCode::RT_EVENT_EXEC => {
                 self.changes.push((pid, time, Change::Executed));
                 let process = self.processes.executes(pid);
                 let executable = process.executable.clone();
-                self.pipeline.define(Definition::Process(process));
+                self.pipeline.define([Definition::Process(process)]);
                 EventKind::Exec { executable }
             }
             EventKindCode::RT_EVENT_EXIT => {
                 self.other_processes = true;
                 let process = self.processes.exited(pid, time, value);
                 let code = process.exit_code.unwrap_or_default();
-                self.pipeline.define(Definition::Process(process));
+                self.pipeline.define([Definition::Process(process)]);
                 EventKind::Exit { code }
             }
             EventKindCode::RT_EVENT_THREAD_END => return self.thread_ended(value),
@@ -339,7 +339,7 @@ impl<'a> Source<'a> {
         if let Some(record) = self.programs.location(id)? {
             self.define_process(record.pid);
             let location = location_of(id, &record);
-            self.pipeline.define(Definition::Location(location.clone()));
+            self.pipeline.define([Definition::Location(location.clone())]);
             self.locations.insert(id, location);
             self.programs.forget_location(id)?;
             let (time, cpu_time) = (Timestamp(record.end), record.cpu_time);

@@ -15,6 +15,7 @@ use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select};
 
+use crate::parallel;
 use crate::perf::mappings::Mapping;
 use crate::plan::{Binding, Hazards, LibrarySource, hazards};
 
@@ -102,24 +103,19 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         }
     }
 
-    let mut images = ImageCache::default();
-    for (_, module) in &modules {
-        images.read((module.device, module.inode), &module.path, &module.open_path());
-    }
-    for (&id, file) in &files {
-        images.read(id, file.name(), &file.path());
-    }
+    let mapped = modules.iter().map(|(_, module)| module_file(module));
+    let chosen = files.iter().map(|(&id, file)| (id, file.name(), file.path()));
+    let images = ImageCache::read(mapped.chain(chosen), |id| files.contains_key(id));
     let hazards = images.hazards();
-    let mut libraries = Vec::new();
-    for (id, file) in files {
-        let module = match &file {
+    let files: Vec<_> = files.iter().zip(0..).collect();
+    let libraries = parallel::map(&files, |&((&id, file), library)| {
+        let module = match file {
             File::Mapped(module) => Some(*module),
             File::NotYetMapped(_) => None,
         };
-        let library = LibraryId(libraries.len() as u32);
-        libraries.push(images.source(id, library, file.name(), &file.path(), module)?);
-    }
-    Ok(Target { libraries, hazards })
+        images.source(id, LibraryId(library), file.name(), &file.path(), module)
+    });
+    Ok(Target { libraries: libraries.into_iter().collect::<Result<_, _>>()?, hazards })
 }
 
 /// Finds the libraries that processes have loaded meanwhile: files that a pattern names and that
@@ -133,12 +129,9 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
         is_named && known.insert((module.device, module.inode))
     };
     let new: Vec<&Module> = modules.iter().filter(is_new).collect();
-    let mut images = ImageCache::default();
-    if !new.is_empty() {
-        for module in &modules {
-            images.read((module.device, module.inode), &module.path, &module.open_path());
-        }
-    }
+    let judged: &[Module] = if new.is_empty() { &[] } else { &modules };
+    let is_new = |id: &FileId| new.iter().any(|module| (module.device, module.inode) == *id);
+    let images = ImageCache::read(judged.iter().map(module_file), is_new);
     let hazards = images.hazards();
     let mut libraries = Vec::new();
     for module in new {
@@ -199,10 +192,9 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
     if let Ok(id) = identity(path)
         && known.insert(id)
     {
-        for module in modules::of_process(mapping.pid).unwrap_or_default() {
-            images.read((module.device, module.inode), &module.path, &module.open_path());
-        }
-        images.read(id, &mapping.path, path);
+        let modules = modules::of_process(mapping.pid).unwrap_or_default();
+        let files = modules.iter().map(module_file).chain([(id, &*mapping.path, path.clone())]);
+        images = ImageCache::read(files, |file| *file == id);
         libraries.extend(images.source(id, first, &mapping.path, path, None).ok());
     }
     Target { libraries, hazards: images.hazards() }
@@ -235,12 +227,14 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         }
     }
 
-    let mut images = ImageCache::default();
+    let mut modules = Vec::new();
     for executable in executables.iter().filter(|path| Image::open(path).is_ok()) {
         for path in linker::closure(executable, &environment)?.iter().chain([executable]).chain(files.values()) {
-            images.read(identity(path)?, path, path);
+            modules.push((identity(path)?, path.clone()));
         }
     }
+    let modules = modules.iter().map(|(id, path)| (*id, path.as_path(), path.clone()));
+    let images = ImageCache::read(modules, |id| files.contains_key(id));
     let hazards = images.hazards();
     // A process of ours that maps the same file has the same implementations of its IFUNCs.
     let own = modules::of_process(std::process::id())?;
@@ -277,6 +271,13 @@ pub(crate) fn identity(path: &Path) -> Result<(u64, u64), Error> {
 /// Device and inode.
 type FileId = (u64, u64);
 
+/// A file with its name, and a path at which we reach it.
+type NamedFile<'a> = (FileId, &'a Path, PathBuf);
+
+fn module_file(module: &Module) -> NamedFile<'_> {
+    ((module.device, module.inode), &module.path, module.open_path())
+}
+
 /// Every file once; one that cannot be read is left out, as it cannot be judged.
 #[derive(Default)]
 struct ImageCache {
@@ -284,9 +285,21 @@ struct ImageCache {
 }
 
 impl ImageCache {
-    fn read(&mut self, id: FileId, name: &Path, path: &Path) {
-        let read = || (name.display().to_string(), Image::open(path).ok().map(Arc::new));
-        self.images.entry(id).or_insert_with(read);
+    /// Reads these files; of those that are not `chosen` no more than they are judged by.
+    fn read<'a>(
+        files: impl IntoIterator<Item = NamedFile<'a>>,
+        is_chosen: impl Fn(&FileId) -> bool + Sync,
+    ) -> ImageCache {
+        let mut wanted = BTreeMap::new();
+        for (id, name, path) in files {
+            wanted.entry(id).or_insert((name, path));
+        }
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        let images = parallel::map(&wanted, |(id, (name, path))| {
+            let image = if is_chosen(id) { Image::open(path) } else { Image::open_outline(path) };
+            (*id, (name.display().to_string(), image.ok().map(Arc::new)))
+        });
+        ImageCache { images: images.into_iter().collect() }
     }
 
     fn readable(&self) -> impl Iterator<Item = (&str, &Image)> {

@@ -9,6 +9,7 @@ mod corrected;
 mod figures;
 mod library;
 mod mkl;
+mod start;
 mod subject;
 mod tracer;
 
@@ -56,6 +57,7 @@ pub fn run(rounds: u32, parts: &[String]) -> Result<()> {
             trace: folder.join("trace"),
         },
         program: compile("bench", &["-pthread", "-fopenmp"], &["-lfftw3", "-lm"], &folder)?,
+        pauses: compile("pauses", &[], &[], &folder)?,
         folder,
         rounds,
     };
@@ -106,6 +108,8 @@ const COUNTERS: &[(&str, &str)] = &[
 struct Bench {
     tools: Tools,
     program: PathBuf,
+    /// It says for how long it was held up.
+    pauses: PathBuf,
     /// Where programs and traces lie.
     folder: PathBuf,
     rounds: u32,
@@ -200,48 +204,6 @@ impl Bench {
             remark: format!("`--counters {names}`"),
         };
         Ok(added.into_iter().zip(COUNTERS).map(line).collect())
-    }
-
-    /// Attaching to very many functions, and what that does to the calls of one.
-    fn many_functions(&self) -> Result<Vec<Line>> {
-        let mut command = Command::new(&self.program);
-        command.env("LD_PRELOAD", "libQt5Core.so.5:libQt5Gui.so.5:libQt5Widgets.so.5");
-        let mut subject = Subject::start(&mut command, "loop 1 200000\n")?;
-        let pid = subject.pid();
-        let few = Selection { libraries: vec!["exe".to_owned()], ..Selection::default() };
-        let many = Selection { libraries: ["exe", "libQt5*"].map(str::to_owned).into(), ..Selection::default() };
-        let (mut ratios, mut seconds) = (Vec::new(), Vec::new());
-        for _ in 0..self.rounds {
-            let untraced = subject.work()?;
-            let with_few = self.tools.rtrace(pid, &few)?;
-            let cost_of_few = subject.work()? - untraced;
-            self.tools.recorded(with_few)?;
-            let start = Instant::now();
-            let with_many = self.tools.rtrace(pid, &many)?;
-            let attached = start.elapsed();
-            let cost_of_many = subject.work()? - untraced;
-            let start = Instant::now();
-            self.tools.recorded(with_many)?;
-            ratios.push(cost_of_many / cost_of_few);
-            seconds.push((attached + start.elapsed()).as_secs_f64());
-        }
-        let line = |what: &str, against, ratios, most: f64, remark: &str| Line {
-            what: what.to_owned(),
-            against,
-            ratios: Ratios(ratios),
-            goal: Some(Goal(most)),
-            remark: remark.to_owned(),
-        };
-        Ok(vec![
-            line("a call with all of Qt5 attached", "the program's own functions attached", ratios, 1.1, ""),
-            line(
-                "attach to Qt5 Core, Gui and Widgets, and detach",
-                "a second",
-                seconds,
-                1.0,
-                "from rtrace's start to its first event, up to a second after, and from Ctrl-C to its end",
-            ),
-        ])
     }
 }
 

@@ -68,6 +68,17 @@ fn a_call_that_blocks_is_open_at_the_end() {
 }
 
 #[test]
+fn a_script_is_told_when_it_records() {
+    let Some((_turn, waiting, attached)) = start("processes", "blocks") else { return };
+    attached.interrupt();
+    let (output, recording) = attached.finish();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let functions = recording.summary().regions;
+    let expected = format!("rtrace: recording {functions} functions of processes ({})\n", waiting.pid());
+    assert!(functions > 0 && said.starts_with(&expected), "{said}");
+}
+
+#[test]
 fn an_interrupt_ends_the_recording_not_the_program() {
     let Some((_turn, mut waiting, attached)) = start("processes", "calls_on") else { return };
     waiting.go();

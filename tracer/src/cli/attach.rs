@@ -1,18 +1,23 @@
 //! `rtrace attach`: traces running processes.
 
+use std::io::{IsTerminal as _, stderr};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use anyhow::Context as _;
 use rtrace::recorder::Subject;
 use rtrace::{plan as planning, privilege, target, watch};
+use rtrace_model::escape;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Attach;
 use super::message::Hint as _;
 use super::record::{
-    Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan, plan_options, samplers,
+    Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan_and_load, plan_options,
+    samplers,
 };
 
 /// Records until the time is over, the processes have ended, or the user says so.
@@ -57,32 +62,45 @@ fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() + Send,
 ) -> anyhow::Result<Outcome> {
-    let target = target::of_processes(pids, &options.selection.libraries)?;
     let recording = &options.recording;
+    let (target, able) = thread::scope(|scope| {
+        let finding = scope.spawn(|| target::of_processes(pids, &options.selection.libraries));
+        let able = mechanism().map(|mechanism| {
+            let follow = recording.follow(false);
+            (mechanism, plan_options(&options.selection, Some(mechanism), pids.len(), follow))
+        });
+        (finding.join().unwrap_or_else(|panic| resume_unwind(panic)), able)
+    });
+    let target = target?;
     let watches = watch::of_processes(&recording.watches, &options.selection.libraries, pids)?;
     let (counters, watches) = counters(recording, &options.selection, watches)?;
-    let mechanism = mechanism()?;
-    let plan_options = planning::Options {
-        keeps_accesses: !watches.watches.is_empty(),
-        ..plan_options(&options.selection, Some(mechanism), pids.len(), recording.follow(false))
-    };
+    let (mechanism, plan_options) = able?;
+    let plan_options = planning::Options { keeps_accesses: !watches.watches.is_empty(), ..plan_options };
     let steps = plan_options.emulated.steps;
-    let plan = plan(target, &plan_options);
+    let subject = Subject::Processes(pids);
+    let how = how_to_record(recording, subject, mechanism, steps, &counters, &watches);
+    let (plan, loaded) = plan_and_load(target, &plan_options, &how);
     let directory = recording.directory(name, pids.first().copied().unwrap_or_default());
+    let shown = describe(name, pids);
     let summary = Session {
+        loaded,
         plan: &plan,
         libraries: &options.selection.libraries,
-        options: how_to_record(recording, Subject::Processes(pids), mechanism, steps, &counters, &watches),
+        options: how,
         plan_options,
         samplers: samplers(recording, &counters, &watches)?,
         directory: &directory,
         sinks: &recording.sinks,
-        target: &describe(name, pids),
+        target: &shown,
         live: !recording.no_tui,
         stop,
     }
     .record(|| {
         armed();
+        if !stderr().is_terminal() {
+            let regions: usize = plan.libraries.iter().map(|library| library.regions.len()).sum();
+            eprintln!("rtrace: recording {regions} functions of {}", escape(&shown));
+        }
         Ok(())
     })?;
     conclude(&summary, &directory);

@@ -11,7 +11,7 @@ use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
-use rtrace::recorder::{self, Subject};
+use rtrace::recorder::{self, Loaded, Subject};
 use rtrace::samples::Samplers;
 use rtrace::stubs::{self, Reach};
 use rtrace::target::Target;
@@ -20,12 +20,12 @@ use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
 use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
 
+use super::Outcome;
 use super::args::{Recording, Selection};
 use super::derive::derive;
 use super::message::Hint as _;
 use super::progress::Progress;
 use super::trace_host::TraceHost;
-use super::Outcome;
 
 /// How the functions selected are planned, to be probed by this mechanism if one works, in so many
 /// processes; `children`: those of the target are traced too.
@@ -69,9 +69,22 @@ pub fn stub_reach(wanted: Option<Reach>, command: &[OsString]) -> Option<Reach> 
         .map(|()| reach)
 }
 
+/// Plans the probes of a target while the kernel side is made ready.
+pub fn plan_and_load(
+    target: Target,
+    plan_options: &plan::Options,
+    options: &recorder::Options,
+) -> (Plan, Result<Loaded, rtrace_bpf::Error>) {
+    std::thread::scope(|scope| {
+        let planning = scope.spawn(|| plan(target, plan_options));
+        let loaded = recorder::load(options);
+        (planning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), loaded)
+    })
+}
+
 /// Plans the probes of a target.
 pub fn plan(target: Target, options: &plan::Options) -> Plan {
-    plan::plan(target.libraries, target.hazards, options, RegionId(0))
+    plan::plan(&target.libraries, target.hazards, options, RegionId(0))
 }
 
 /// The best mechanism that this kernel has.
@@ -130,6 +143,8 @@ pub fn how_to_record<'a>(
 
 /// A recording that is ready to begin.
 pub struct Session<'a> {
+    /// The kernel side.
+    pub loaded: Result<Loaded, rtrace_bpf::Error>,
     /// What is probed.
     pub plan: &'a Plan,
     /// The libraries it is about, as the user named them.
@@ -189,6 +204,7 @@ impl Session<'_> {
         self.say_what_stays();
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;
+        let loaded = self.loaded?;
         let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
         let newcomers =
             Newcomers::beyond(self.plan, self.libraries, self.plan_options, !self.options.watches.watches.is_empty());
@@ -196,7 +212,7 @@ impl Session<'_> {
         if !(self.live && consumers.is_empty() && rtrace_tui::is_possible()) {
             let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
             sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
-            let recorded = recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed);
+            let recorded = recorder::record(loaded, self.plan, &self.options, beside, sinks, self.stop, armed);
             for warning in deliveries.iter().flat_map(Delivery::warnings) {
                 eprintln!("rtrace: {}", escape(&warning));
             }
@@ -206,7 +222,7 @@ impl Session<'_> {
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
         std::thread::scope(|scope| {
             let record = || {
-                let recorded = recorder::record(self.plan, &self.options, beside, sinks, self.stop, armed);
+                let recorded = recorder::record(loaded, self.plan, &self.options, beside, sinks, self.stop, armed);
                 // A target that has ended can still be looked at.
                 if recorded.is_err() || self.options.duration.is_some() {
                     self.stop.store(true, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use rtrace::command::{Given, Waiting, shell_status};
 use rtrace::plan::{self, Plan};
-use rtrace::recorder::{Options, Subject};
+use rtrace::recorder::{self, Options, Subject};
 use rtrace::stubs::{Reach, Stubs};
 use rtrace::{target, watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -53,20 +53,14 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let signals = Interrupts::handle(pid, Arc::clone(&stop))?;
     let directory = recording.directory(&name, pid);
     let mut child = None;
+    let steps = plan_options.emulated.steps;
+    let how = how_to_record(recording, Subject::Command(pid), mechanism, steps, &counters, &watches);
+    let how = Options { stubs: stubs.as_ref(), ..how };
     let recorded = Session {
+        loaded: recorder::load(&how),
         plan: &plan,
         libraries: &options.selection.libraries,
-        options: Options {
-            stubs: stubs.as_ref(),
-            ..how_to_record(
-                recording,
-                Subject::Command(pid),
-                mechanism,
-                plan_options.emulated.steps,
-                &counters,
-                &watches,
-            )
-        },
+        options: how,
         plan_options,
         samplers,
         directory: &directory,

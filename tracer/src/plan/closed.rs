@@ -28,7 +28,7 @@ pub mod system;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
@@ -37,6 +37,7 @@ use iced_x86::{
 use super::binding::{Binding, Destination};
 use super::exits::{self, Exits, FunctionCode, Stack, Walk};
 use super::text::Text;
+use crate::parallel;
 
 /// Bytes of the return address.
 const SLOT: i64 = 8;
@@ -69,7 +70,7 @@ pub struct Closed {
     /// Addresses of their first instructions.
     addresses: HashSet<u64>,
     /// Exits of all functions that were looked at and whose exits are proven, by address.
-    exits: HashMap<u64, Rc<Exits>>,
+    exits: HashMap<u64, Arc<Exits>>,
 }
 
 impl Closed {
@@ -77,21 +78,28 @@ impl Closed {
     pub fn among(library: &Library, mut waiting: Vec<u64>) -> Closed {
         let mut callees: HashMap<u64, Option<Vec<u64>>> = HashMap::new();
         let mut exits = HashMap::new();
-        while let Some(entry) = waiting.pop() {
-            if callees.contains_key(&entry) {
-                continue;
-            }
+        let look = |&entry: &u64| {
             let function = library.function(entry);
-            exits.extend(function.iter().map(|function| (entry, Rc::new(function.walk.exits()))));
-            let found = function.and_then(|function| function.callees());
-            waiting.extend(found.iter().flatten());
-            callees.insert(entry, found);
+            let exits = function.as_ref().map(|function| Arc::new(function.walk.exits()));
+            (entry, exits, function.and_then(|function| function.callees()))
+        };
+        while !waiting.is_empty() {
+            waiting.sort_unstable();
+            waiting.dedup();
+            let mut found = Vec::new();
+            for (entry, its_exits, its_callees) in parallel::map(&waiting, look) {
+                exits.extend(its_exits.map(|exits| (entry, exits)));
+                found.extend(its_callees.iter().flatten());
+                callees.insert(entry, its_callees);
+            }
+            found.retain(|callee| !callees.contains_key(callee));
+            waiting = found;
         }
         Closed { addresses: without_open(callees), exits }
     }
 
     /// All exits of the function that begins at `address`, if it was looked at and they are proven.
-    pub fn exits(&self, address: u64) -> Option<&Rc<Exits>> {
+    pub fn exits(&self, address: u64) -> Option<&Arc<Exits>> {
         self.exits.get(&address)
     }
 
@@ -152,10 +160,10 @@ impl Function<'_> {
             if self.walk.leaves_at(instruction.ip()) && stack.pointer != Some(0) {
                 return None;
             }
-            if instruction.flow_control() == FlowControl::Next && !keeps_stack(&mut info, &instruction, stack) {
+            if instruction.flow_control() == FlowControl::Next && !keeps_stack(&mut info, instruction, stack) {
                 return None;
             }
-            add(self.way(&instruction)?);
+            add(self.way(instruction)?);
         }
         Some(callees)
     }
@@ -203,8 +211,22 @@ fn is_special(mnemonic: Mnemonic) -> bool {
     )
 }
 
+/// Whether an instruction has to do with the stack, as far as its operands tell.
+fn concerns_stack(instruction: &Instruction) -> bool {
+    let points_there = |register: Register| matches!(register.full_register(), Register::RSP | Register::RBP);
+    instruction.is_stack_instruction()
+        || points_there(instruction.memory_base())
+        || (0..instruction.op_count()).any(|operand| {
+            instruction.op_kind(operand) == OpKind::Register
+                && instruction.op_register(operand).full_register() == Register::RSP
+        })
+}
+
 /// Whether an instruction leaves the return address alone, and the stack pointer on its stack.
 fn keeps_stack(info: &mut InstructionInfoFactory, instruction: &Instruction, stack: Stack) -> bool {
+    if !concerns_stack(instruction) {
+        return true;
+    }
     let info = info.info(instruction);
     let moves = info.used_registers().iter().any(|used| {
         let writes = matches!(

@@ -21,6 +21,7 @@ use super::exits::FunctionCode;
 use super::instruction::{Emulation, Handling, NOP5};
 use super::text::Text;
 use super::{Site, SiteCost};
+use crate::parallel;
 
 /// A function whose enter is to be seen.
 #[derive(Clone, Copy)]
@@ -48,7 +49,7 @@ pub struct Entries<'a> {
 impl Entries<'_> {
     /// The site of each function's enter, or why there is none.
     pub fn sites(&self, functions: &[Function]) -> Vec<Result<Site, &'static str>> {
-        let wanted = functions.iter().filter_map(|function| self.slide(function)).collect();
+        let wanted = parallel::map(functions, |function| self.slide(function)).into_iter().flatten().collect();
         let sound = skipped::sound(self.text, wanted);
         let site = |function: &Function| {
             let entry = Place::entry(function.code);

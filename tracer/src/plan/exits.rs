@@ -141,6 +141,7 @@ pub fn follow<'a>(code: &FunctionCode<'a>) -> Result<Walk<'a>, Unprovable> {
         text: code.text,
         entry: code.entry,
         parts: Vec::new(),
+        met: Vec::new(),
         reached: vec![(code.entry, Stack::ENTRY)],
         jumps: HashMap::new(),
         after_calls: BTreeMap::new(),
@@ -161,6 +162,8 @@ pub struct Walk<'a> {
     text: &'a Text<'a>,
     entry: u64,
     parts: Vec<Part<'a>>,
+    /// Its instructions as they were met.
+    met: Vec<Met>,
     /// Jump targets still to be followed.
     reached: Vec<(u64, Stack)>,
     /// Jump target in the function → the jumps to it.
@@ -179,20 +182,18 @@ pub struct Walk<'a> {
 struct Part<'a> {
     range: Range<u64>,
     bytes: &'a [u8],
-    /// Per byte.
-    cells: Vec<Cell>,
+    /// Per byte: the place in [`Walk::met`] of the instruction that begins there.
+    places: Vec<u32>,
 }
 
-/// What is known of the instruction that begins at a byte.
-#[derive(Clone, Copy)]
-struct Cell {
-    /// Its length; 0 where none was seen to begin here.
-    len: u8,
-    /// Before it.
+/// An instruction, and what is known of the stack before it.
+struct Met {
+    instruction: Instruction,
     stack: Stack,
 }
 
-const UNSEEN: Cell = Cell { len: 0, stack: Stack::UNKNOWN };
+/// No instruction was seen to begin here. A function has fewer, see [`MAX_CODE`].
+const UNSEEN: u32 = u32::MAX;
 
 impl<'a> Walk<'a> {
     /// Its exits.
@@ -222,7 +223,7 @@ impl<'a> Walk<'a> {
     }
 
     fn is_return(&self, address: u64) -> bool {
-        self.text.instruction(address).is_some_and(|instruction| instruction.flow_control() == FlowControl::Return)
+        self.at(address).is_some_and(|met| met.instruction.flow_control() == FlowControl::Return)
     }
 
     /// Where direct jumps out of the function go, and those to code that never comes back.
@@ -230,11 +231,9 @@ impl<'a> Walk<'a> {
         self.elsewhere.iter().copied()
     }
 
-    /// Its instructions, with what is known of the stack before each.
-    pub fn instructions(&self) -> impl Iterator<Item = (Instruction, Stack)> {
-        let cells = self.parts.iter().flat_map(|part| part.range.clone().zip(&part.cells));
-        let seen = cells.filter(|(_, cell)| cell.len > 0);
-        seen.filter_map(|(address, cell)| Some((self.text.instruction(address)?, cell.stack)))
+    /// Its instructions in no particular order, with what is known of the stack before each.
+    pub fn instructions(&self) -> impl Iterator<Item = (&Instruction, Stack)> {
+        self.met.iter().map(|met| (&met.instruction, met.stack))
     }
 
     /// Whether the unwinder may enter it, to clean up or to catch.
@@ -249,7 +248,7 @@ impl<'a> Walk<'a> {
         if self.parts.len() == MAX_PARTS || size + bytes.len() > MAX_CODE || !self.text.spend(bytes.len()) {
             return Err(Unprovable::TooMuch);
         }
-        self.parts.push(Part { range, bytes, cells: vec![UNSEEN; bytes.len()] });
+        self.parts.push(Part { range, bytes, places: vec![UNSEEN; bytes.len()] });
         Ok(())
     }
 
@@ -259,9 +258,10 @@ impl<'a> Walk<'a> {
         Some((part, (address - self.parts[part].range.start) as usize))
     }
 
-    fn cell(&self, address: u64) -> Option<&Cell> {
+    /// The instruction that was seen to begin at an address.
+    fn at(&self, address: u64) -> Option<&Met> {
         let (part, offset) = self.locate(address)?;
-        Some(&self.parts[part].cells[offset])
+        self.met.get(self.parts[part].places[offset] as usize)
     }
 
     /// Follows everything that is reached and not followed yet.
@@ -282,7 +282,13 @@ impl<'a> Walk<'a> {
     /// Follows a straight line until it ends or joins what is known.
     ///
     /// `doubtful`: nothing but a call that may never return leads here.
-    fn run(&mut self, address: u64, mut stack: Stack, mut doubtful: bool) -> Result<(), Unprovable> {
+    fn run(&mut self, address: u64, stack: Stack, doubtful: bool) -> Result<(), Unprovable> {
+        let before = self.met.len();
+        self.run_line(address, stack, doubtful)?;
+        if self.text.spend(self.met.len() - before) { Ok(()) } else { Err(Unprovable::TooMuch) }
+    }
+
+    fn run_line(&mut self, address: u64, mut stack: Stack, mut doubtful: bool) -> Result<(), Unprovable> {
         let Some((part, offset)) = self.locate(address) else {
             return if doubtful { Ok(()) } else { Err(Unprovable::RunsOn) };
         };
@@ -299,19 +305,16 @@ impl<'a> Walk<'a> {
             if !decoder.can_decode() || (entries.first() == Some(&address) && self.begins_another(address)) {
                 return if doubtful { Ok(()) } else { Err(Unprovable::RunsOn) };
             }
-            let cell = &mut self.parts[part].cells[offset + decoder.position()];
-            if cell.len > 0 {
+            let place = &mut self.parts[part].places[offset + decoder.position()];
+            if *place != UNSEEN {
                 return Ok(());
             }
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
                 return if doubtful { Ok(()) } else { Err(Unprovable::Undecodable) };
             }
-            if !self.text.spend(1) {
-                return Err(Unprovable::TooMuch);
-            }
-            cell.len = instruction.len() as u8;
-            cell.stack = stack;
+            *place = self.met.len() as u32;
+            self.met.push(Met { instruction, stack });
             doubtful &= matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
             match self.step(&instruction, stack)? {
                 Next::Line => stack = stack.after(&instruction),
@@ -465,7 +468,7 @@ impl<'a> Walk<'a> {
             while address < range.end.min(frame.end) {
                 self.run(address, Stack::UNKNOWN, true)?;
                 self.follow()?;
-                address += u64::from(self.cell(address).map_or(1, |cell| cell.len.max(1)));
+                address += self.at(address).map_or(1, |met| met.instruction.len() as u64);
             }
         }
         Ok(())
@@ -475,12 +478,13 @@ impl<'a> Walk<'a> {
     fn check_boundaries(&self) -> Result<(), Unprovable> {
         for part in &self.parts {
             let mut end = 0;
-            for (offset, cell) in part.cells.iter().enumerate().filter(|(_, cell)| cell.len > 0) {
-                let skips_lock = offset > 0 && part.bytes[offset - 1] == 0xf0 && end == offset + usize::from(cell.len);
+            for (offset, &place) in part.places.iter().enumerate().filter(|&(_, &place)| place != UNSEEN) {
+                let behind = offset + self.met[place as usize].instruction.len();
+                let skips_lock = offset > 0 && part.bytes[offset - 1] == 0xf0 && end == behind;
                 if offset < end && !skips_lock {
                     return Err(Unprovable::Overlap);
                 }
-                end = offset + usize::from(cell.len);
+                end = behind;
             }
         }
         Ok(())

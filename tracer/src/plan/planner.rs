@@ -1,8 +1,7 @@
 //! Plans one library: chooses among its functions, and decides on each.
 
-use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName, escape};
 use rtrace_symbolizer::{Function, Symbol, ifunc};
@@ -18,6 +17,7 @@ use super::text::Text;
 use super::{
     Choice, Condition, Exit, Hazards, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, SiteCost,
 };
+use crate::parallel;
 
 /// A function that was asked for: one address of code.
 struct Candidate {
@@ -41,10 +41,10 @@ pub struct Planner<'a> {
     text: Text<'a>,
     hazards: &'a Hazards,
     options: &'a Options,
-    recursion: OnceCell<Recursion>,
-    closed: OnceCell<Closed>,
+    recursion: OnceLock<Recursion>,
+    closed: OnceLock<Closed>,
     /// Exits of the functions that were followed, by address.
-    followed: RefCell<HashMap<u64, Result<Rc<Exits>, Unprovable>>>,
+    followed: Mutex<HashMap<u64, Result<Arc<Exits>, Unprovable>>>,
     refused: Vec<Refusal>,
 }
 
@@ -59,25 +59,23 @@ impl<'a> Planner<'a> {
             text,
             hazards,
             options,
-            recursion: OnceCell::new(),
-            closed: OnceCell::new(),
-            followed: RefCell::default(),
+            recursion: OnceLock::new(),
+            closed: OnceLock::new(),
+            followed: Mutex::default(),
             refused: Vec::new(),
         }
     }
 
     /// The regions, sorted by file offset with ids from 0, and what is not probed.
     pub fn plan(mut self) -> (Vec<PlannedRegion>, Vec<Refusal>) {
-        let mut drafts = Vec::new();
-        for (file_offset, candidate) in self.candidates() {
-            let denial = deny::denial(&candidate.symbols);
-            if let Some(Denial::Probe(reason)) = denial {
-                self.refuse(candidate.name, reason);
-                continue;
+        let candidates: Vec<(u64, Candidate)> = self.candidates().into_iter().collect();
+        let decided = parallel::map(&candidates, |(_, candidate)| self.decide(candidate));
+        let mut drafts = Vec::with_capacity(candidates.len());
+        for ((file_offset, candidate), decided) in candidates.into_iter().zip(decided) {
+            match decided {
+                Ok((choice, exit)) => drafts.push(Draft { file_offset, candidate, exit, choice }),
+                Err(reason) => self.refuse(candidate.name, reason),
             }
-            let choice = self.choice(&candidate, denial);
-            let exit = self.or_instant(&candidate, self.exit(&candidate, denial, choice));
-            drafts.push(Draft { file_offset, candidate, exit, choice });
         }
         self.unshare(&mut drafts);
         let entries = self.entries(&drafts);
@@ -101,6 +99,16 @@ impl<'a> Planner<'a> {
             self.add_stubs(&mut regions);
         }
         (regions, self.refused)
+    }
+
+    /// How the exit of a function is seen and what decided that, or why it is not probed.
+    fn decide(&self, candidate: &Candidate) -> Result<(Choice, Exit), &'static str> {
+        let denial = deny::denial(&candidate.symbols);
+        if let Some(Denial::Probe(reason)) = denial {
+            return Err(reason);
+        }
+        let choice = self.choice(candidate, denial);
+        Ok((choice, self.or_instant(candidate, self.exit(candidate, denial, choice))))
     }
 
     /// Gives stubs to the functions that must be single-stepped. The program's own functions are not
@@ -307,7 +315,7 @@ impl<'a> Planner<'a> {
             Exit::Uretprobe => true,
             Exit::Instant | Exit::EntryOnly(_) => return exit,
         };
-        let is_instant = |exits: Rc<Exits>| {
+        let is_instant = |exits: Arc<Exits>| {
             let is_kept = self.options.keeps_accesses && exits.accesses_memory;
             exits.is_brief && !is_kept && (exits.returns || !must_return)
         };
@@ -316,13 +324,17 @@ impl<'a> Planner<'a> {
         if is_small && self.exits(candidate).is_ok_and(is_instant) { Exit::Instant } else { exit }
     }
 
-    fn exits(&self, candidate: &Candidate) -> Result<Rc<Exits>, Unprovable> {
+    fn exits(&self, candidate: &Candidate) -> Result<Arc<Exits>, Unprovable> {
         if let Some(known) = self.closed.get().and_then(|closed| closed.exits(candidate.address)) {
-            return Ok(Rc::clone(known));
+            return Ok(Arc::clone(known));
         }
-        let mut followed = self.followed.borrow_mut();
-        let follow = || exits::find(&self.code(candidate)).map(Rc::new);
-        followed.entry(candidate.address).or_insert_with(follow).clone()
+        let followed = || self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = followed().get(&candidate.address) {
+            return known.clone();
+        }
+        let exits = exits::find(&self.code(candidate)).map(Arc::new);
+        followed().insert(candidate.address, exits.clone());
+        exits
     }
 
     fn code(&self, candidate: &Candidate) -> FunctionCode<'_> {

@@ -6,10 +6,9 @@
 //! not seen; a function that calls itself by one of them counts as if it did not.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use iced_x86::{FlowControl, Instruction, OpKind};
-
-use super::text::Text;
+use super::text::{Addresses, Reference, ReferenceKind, Text};
 
 /// The functions of a library that may call themselves.
 pub struct Recursion {
@@ -42,14 +41,15 @@ impl Recursion {
         starts.extend(branches.iter().filter(begins).map(|branch| branch.to));
         starts.sort_unstable();
         starts.dedup();
+        let starts = Addresses::new(starts);
         let edges = edges(text, &starts, &branches);
-        let component = components(&edges, starts.len());
+        let component = components(&edges, starts.all().len());
         let recursive: HashSet<usize> = edges
             .iter()
             .filter(|edge| edge.is_call && component[edge.from] == component[edge.to])
             .map(|edge| component[edge.from])
             .collect();
-        let addresses = starts.iter().zip(&component).filter(|(_, component)| recursive.contains(component));
+        let addresses = starts.all().iter().zip(&component).filter(|(_, component)| recursive.contains(component));
         Recursion { addresses: addresses.map(|(&start, _)| start).collect() }
     }
 
@@ -63,38 +63,33 @@ impl Recursion {
 fn branches(text: &Text) -> Vec<Branch> {
     let slots: HashMap<u64, u64> =
         text.image().slots().into_iter().filter_map(|slot| Some((slot.address, slot.own?))).collect();
-    let target = |instruction: &Instruction| match instruction.op0_kind() {
-        OpKind::NearBranch64 => Some(instruction.near_branch_target()),
-        OpKind::Memory if instruction.is_ip_rel_memory_operand() => {
-            slots.get(&instruction.ip_rel_memory_address()).copied()
+    // Branches come in the order of their addresses, so those of one function follow each other.
+    let mut own = None;
+    let mut stays = |from: u64, to: u64| {
+        let is_in = |range: &Range<u64>| range.contains(&from);
+        if !own.as_ref().is_some_and(is_in) {
+            own = text.frame_at(from).map(|(index, _)| text.part_of_frame(index));
         }
-        _ => None,
+        own.as_ref().is_some_and(|own| own.start < to && to < own.end)
     };
-    let mut branches = Vec::new();
-    text.sweep_code(|instruction| {
-        let is_call = match instruction.flow_control() {
-            FlowControl::Call | FlowControl::IndirectCall => true,
-            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch | FlowControl::IndirectBranch => false,
-            _ => return,
+    let branch = |&Reference { from, to, kind }: &Reference| {
+        let (to, is_call) = match kind {
+            ReferenceKind::Call => (to, true),
+            ReferenceKind::Jump => (to, false),
+            ReferenceKind::SlotOfCall => (*slots.get(&to)?, true),
+            ReferenceKind::SlotOfJump => (*slots.get(&to)?, false),
+            ReferenceKind::Other => return None,
         };
-        let Some(to) = target(instruction).filter(|&to| text.image().code(to, 1).is_some()) else { return };
-        let from = instruction.ip();
-        let stays = || {
-            text.frame_at(to).is_some_and(|(index, frame)| {
-                to != frame.start && text.frame_at(from).is_some_and(|(own, _)| own == index)
-            })
-        };
-        if is_call || !stays() {
-            branches.push(Branch { from, to, is_call });
-        }
-    });
-    branches
+        let is_kept = text.image().code(to, 1).is_some() && (is_call || !stays(from, to));
+        is_kept.then_some(Branch { from, to, is_call })
+    };
+    text.references().all.iter().filter_map(branch).collect()
 }
 
 /// The branches as ways between what begins at `starts`, sorted by origin.
-fn edges(text: &Text, starts: &[u64], branches: &[Branch]) -> Vec<Edge> {
-    let holder = |address: u64| starts.partition_point(|&start| start <= address).checked_sub(1);
-    let begins = |address: u64| starts.binary_search(&address).is_ok();
+fn edges(text: &Text, starts: &Addresses, branches: &[Branch]) -> Vec<Edge> {
+    let holder = |address: u64| starts.up_to(address).checked_sub(1);
+    let begins = |address: u64| starts.contains(address);
     let is_fragment =
         |address: u64| text.frame_at(address).is_some_and(|(_, frame)| frame.start == address && !frame.entry_is_plain);
     let ways: Vec<(usize, usize, &Branch)> =

@@ -11,7 +11,7 @@
 
 use std::collections::HashSet;
 
-use iced_x86::{Code, FlowControl, OpKind};
+use iced_x86::{Code, FlowControl};
 
 use super::exits::Stack;
 use super::text::Text;
@@ -69,20 +69,9 @@ pub fn of(text: &Text, entry: u64, site: u64) -> Result<Stub, &'static str> {
 /// Those of the functions at these addresses that their library also calls or jumps to directly, or
 /// whose address it holds; all of them, where its code cannot be read to the end.
 pub fn reached_directly(text: &Text, functions: &HashSet<u64>) -> HashSet<u64> {
-    let mut reached = HashSet::new();
-    let mut see = |address: u64| {
-        if functions.contains(&address) {
-            reached.insert(address);
-        }
-    };
-    let is_complete = text.sweep_code(|instruction| {
-        if instruction.op0_kind() == OpKind::NearBranch64 {
-            see(instruction.near_branch_target());
-        } else if instruction.is_ip_rel_memory_operand() {
-            see(instruction.ip_rel_memory_address());
-        }
-    });
-    if is_complete { reached } else { functions.clone() }
+    let references = text.references();
+    let reached = references.all.iter().map(|reference| reference.to).filter(|address| functions.contains(address));
+    if references.is_complete { reached.collect() } else { functions.clone() }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ fn source(image: Image) -> LibrarySource {
 
 fn planned(language: &str, code: &str, hazards: Hazards, options: &Options) -> Option<PlannedLibrary> {
     let image = compile(language, code, &["-shared", "-fPIC", "-fcf-protection=none"])?;
-    Some(plan(vec![source(image)], hazards, options, RegionId(7)).libraries.remove(0))
+    Some(plan(&[source(image)], hazards, options, RegionId(7)).libraries.remove(0))
 }
 
 fn unwinding() -> Hazards {
@@ -102,10 +102,10 @@ fn an_ifunc_is_planned_where_its_implementation_is() {
     let mut source = source(image);
     let function = source.exports.functions.iter().position(|function| function.ifunc).unwrap();
     let g = source.exports.functions.iter().find(|function| function.name == "g").unwrap().clone();
-    let unresolved = plan(vec![], Hazards::default(), &Options::default(), RegionId(0));
+    let unresolved = plan(&[], Hazards::default(), &Options::default(), RegionId(0));
     assert!(unresolved.libraries.is_empty());
     source.ifuncs = vec![ifunc::Resolved { function, address: g.address, size: g.size }];
-    let library = plan(vec![source], Hazards::default(), &Options::default(), RegionId(0)).libraries.remove(0);
+    let library = plan(&[source], Hazards::default(), &Options::default(), RegionId(0)).libraries.remove(0);
     assert_eq!(library.regions.len(), 1);
     assert_eq!(library.regions[0].region.symbols.len(), 2);
     assert_eq!(library.regions[0].region.file_offset, g.file_offset);

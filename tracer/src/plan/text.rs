@@ -1,13 +1,18 @@
 //! The code of one library, with what is known of its layout.
 
+mod addresses;
 mod sweep;
 
-use std::cell::{Cell, OnceCell};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use rtrace_symbolizer::{FrameRange, Image};
+
+pub use self::addresses::Addresses;
+pub use self::sweep::{Reference, ReferenceKind, References};
 
 /// Effort per byte of code before the search is given up: overlapping symbols of a hostile file
 /// could ask for the square of its size.
@@ -34,15 +39,18 @@ pub struct Text<'a> {
     image: &'a Image,
     /// Sorted by start.
     frames: Vec<FrameRange>,
+    /// Where they start.
+    frame_starts: Addresses,
     /// Per frame range, how control leaves it.
-    outward: Vec<OnceCell<Outward>>,
+    outward: Vec<OnceLock<Outward>>,
     /// Frame range of a function → the fragments that branch into it.
-    fragments: OnceCell<HashMap<usize, Vec<usize>>>,
+    fragments: OnceLock<HashMap<usize, Vec<usize>>>,
     /// Slots of the functions that [give up](GIVE_UP).
-    giving_up: OnceCell<HashSet<u64>>,
-    /// Sorted addresses at which functions begin.
-    entries: Vec<u64>,
-    effort: Cell<u64>,
+    giving_up: OnceLock<HashSet<u64>>,
+    references: OnceLock<References>,
+    /// Where functions begin.
+    entries: Addresses,
+    effort: AtomicU64,
 }
 
 /// How control leaves a frame range.
@@ -60,15 +68,18 @@ impl<'a> Text<'a> {
         entries.sort_unstable();
         entries.dedup();
         let frames = image.frame_ranges();
+        let frame_starts = Addresses::new(frames.iter().map(|frame| frame.start).collect());
         let size: u64 = image.executable_ranges().iter().map(|range| range.end - range.start).sum();
         Text {
             image,
-            outward: vec![OnceCell::new(); frames.len()],
+            outward: frames.iter().map(|_| OnceLock::new()).collect(),
             frames,
-            fragments: OnceCell::new(),
-            giving_up: OnceCell::new(),
-            entries,
-            effort: Cell::new(size.saturating_mul(EFFORT_PER_BYTE)),
+            frame_starts,
+            fragments: OnceLock::new(),
+            giving_up: OnceLock::new(),
+            references: OnceLock::new(),
+            entries: Addresses::new(entries),
+            effort: AtomicU64::new(size.saturating_mul(EFFORT_PER_BYTE)),
         }
     }
 
@@ -80,7 +91,7 @@ impl<'a> Text<'a> {
     /// Sorted addresses at which code begins that does not continue what stands before it.
     pub fn starts(&self) -> Vec<u64> {
         let mut starts: Vec<u64> =
-            self.frames.iter().map(|frame| frame.start).chain(self.entries.iter().copied()).collect();
+            self.frames.iter().map(|frame| frame.start).chain(self.entries.all().iter().copied()).collect();
         starts.sort_unstable();
         starts.dedup();
         starts
@@ -115,18 +126,17 @@ impl<'a> Text<'a> {
 
     /// Whether a function is known to begin here.
     pub fn is_entry(&self, address: u64) -> bool {
-        self.entries.binary_search(&address).is_ok()
+        self.entries.contains(address)
     }
 
     /// The sorted addresses, from this one on, at which functions are known to begin.
     pub fn entries_from(&self, address: u64) -> &[u64] {
-        &self.entries[self.entries.partition_point(|&entry| entry < address)..]
+        self.entries.from(address)
     }
 
     /// The frame range that holds this address.
     pub fn frame_at(&self, address: u64) -> Option<(usize, FrameRange)> {
-        let following = self.frames.partition_point(|frame| frame.start <= address);
-        let index = following.checked_sub(1)?;
+        let index = self.frame_starts.up_to(address).checked_sub(1)?;
         let frame = self.frames[index];
         (address < frame.end).then_some((index, frame))
     }
@@ -139,8 +149,7 @@ impl<'a> Text<'a> {
         {
             return Some(entry..frame.end);
         }
-        let following = self.frames.partition_point(|frame| frame.start <= entry);
-        let next = self.frames.get(following).map_or(u64::MAX, |frame| frame.start);
+        let next = self.frames.get(self.frame_starts.up_to(entry)).map_or(u64::MAX, |frame| frame.start);
         let end = entry.checked_add(size)?.min(next);
         (size > 0).then_some(entry..end)
     }
@@ -172,18 +181,22 @@ impl<'a> Text<'a> {
     fn ways_out(&self, index: usize) -> &Outward {
         self.outward[index].get_or_init(|| {
             let range = self.frames[index].start..self.frames[index].end;
-            let Some(bytes) = self.code(&range) else { return Outward { returns: true, ..Outward::default() } };
+            let Some(bytes) = self.code(&range).filter(|_| self.spend(1)) else {
+                return Outward { returns: true, ..Outward::default() };
+            };
             let mut targets = Vec::new();
             let mut returns = false;
+            let mut effort = 0;
             for instruction in &mut Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE) {
-                if instruction.is_invalid() || !self.spend(1) {
+                if instruction.is_invalid() {
                     returns = true;
                     break;
                 }
+                effort += 1;
                 returns |= matches!(instruction.flow_control(), FlowControl::Return | FlowControl::IndirectBranch);
                 targets.extend(branch_target(&instruction).filter(|target| !range.contains(target)));
             }
-            Outward { targets: targets.into(), returns }
+            Outward { targets: targets.into(), returns: returns || !self.spend(effort) }
         })
     }
 
@@ -217,6 +230,12 @@ impl<'a> Text<'a> {
         self.frames[index]
     }
 
+    /// The part of that frame range that no other one begins in.
+    pub fn part_of_frame(&self, index: usize) -> Range<u64> {
+        let FrameRange { start, end, .. } = self.frames[index];
+        start..self.frames.get(index + 1).map_or(end, |next| end.min(next.start))
+    }
+
     /// Whether a linkage stub stands here: a jump through the global offset table.
     pub fn is_stub(&self, address: u64) -> bool {
         self.stub_slot(address).is_some()
@@ -237,9 +256,9 @@ impl<'a> Text<'a> {
 
     /// Accounts for `effort`, in instructions looked at; false when the file has used up its share.
     pub fn spend(&self, effort: usize) -> bool {
-        let left = self.effort.get();
-        self.effort.set(left.saturating_sub(effort as u64));
-        left >= effort as u64
+        let effort = effort as u64;
+        let spent = |left: u64| Some(left.saturating_sub(effort));
+        self.effort.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok_and(|left| left >= effort)
     }
 }
 

@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,9 +16,6 @@ use crate::process;
 
 /// Longest time to wait for a tracer to be there or to go.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The event of a recording that has begun.
-const ARMED: &[u8] = b"armed";
 
 /// What is traced of a program.
 #[derive(Clone, Default)]
@@ -58,6 +54,10 @@ pub struct Tools {
 /// A tracer at work.
 pub struct Attached {
     child: Child,
+    /// What rtrace says.
+    error: Option<BufReader<ChildStderr>>,
+    /// The functions that rtrace has said to record.
+    pub functions: u64,
 }
 
 impl Tools {
@@ -66,10 +66,7 @@ impl Tools {
         let mut command = self.recording("attach", selection)?;
         command.args(["-p", &pid.to_string()]);
         let mut attached = Attached::spawn(command.stderr(Stdio::piped()))?;
-        // That it records is one of the first events, whose names stand in the file's statistics as they are.
-        let first = self.trace.join("events/000001.parquet");
-        attached
-            .wait_until(|| fs::read(&first).is_ok_and(|bytes| bytes.windows(ARMED.len()).any(|text| text == ARMED)))?;
+        attached.wait_until_it_records()?;
         Ok(attached)
     }
 
@@ -189,20 +186,24 @@ impl Tools {
 impl Attached {
     fn spawn(command: &mut Command) -> Result<Attached> {
         let child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
-        Ok(Attached { child })
+        Ok(Attached { child, error: None, functions: 0 })
     }
 
-    fn wait_until(&mut self, there: impl Fn() -> bool) -> Result<()> {
-        let start = Instant::now();
-        while !there() {
-            if let Some(status) = self.child.try_wait().context("failed to look after the tracer")? {
-                bail!("failed to attach: the tracer ended with {status}");
+    /// Waits until rtrace says that it records.
+    fn wait_until_it_records(&mut self) -> Result<()> {
+        let mut error = BufReader::new(self.child.stderr.take().expect("it is piped"));
+        let mut said = String::new();
+        let mut line = String::new();
+        while !line.starts_with("rtrace: recording ") {
+            line.clear();
+            if error.read_line(&mut line).context("failed to read what rtrace says")? == 0 {
+                bail!("failed to attach: {said}");
             }
-            if start.elapsed() > PATIENCE {
-                bail!("failed to attach within {PATIENCE:?}");
-            }
-            sleep(Duration::from_millis(10));
+            said.push_str(&line);
         }
+        let number = line.split_whitespace().nth(2).and_then(|number| number.parse().ok());
+        self.functions = number.with_context(|| format!("failed to understand what rtrace says: {line}"))?;
+        self.error = Some(error);
         Ok(())
     }
 
@@ -225,7 +226,7 @@ impl Attached {
     pub fn end(mut self) -> Result<String> {
         kill_process(Pid::from_child(&self.child), Signal::INT).context("failed to end the tracer")?;
         let mut told = String::new();
-        if let Some(mut error) = self.child.stderr.take() {
+        if let Some(mut error) = self.error.take() {
             error.read_to_string(&mut told).context("failed to read what the tracer says")?;
         }
         self.child.wait().context("failed to wait for the tracer")?;

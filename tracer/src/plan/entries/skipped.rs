@@ -9,8 +9,6 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use iced_x86::{FlowControl, Instruction, OpKind};
-
 use super::line::Place;
 use crate::plan::exits::{self, FunctionCode};
 use crate::plan::text::Text;
@@ -31,14 +29,18 @@ pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, Place> {
         return HashMap::new();
     }
     let mut candidates = Candidates::new(slides);
-    let is_complete = text.sweep_code(|instruction| candidates.see_instruction(instruction))
-        && text.sweep_words(|word| candidates.see_address(word));
+    let references = text.references();
+    references.all.iter().for_each(|reference| candidates.see_address(reference.to));
+    references.computed_jumps.iter().for_each(|&jump| candidates.see_computed_jump(jump));
+    let is_complete = references.is_complete && text.sweep_words(|word| candidates.see_address(word));
     if is_complete { candidates.sound() } else { HashMap::new() }
 }
 
 struct Candidates<'a> {
     /// Sorted by entry.
     candidates: Vec<Candidate<'a>>,
+    /// Nothing behind it matters. Most words of a file are larger numbers.
+    last_site: u64,
 }
 
 struct Candidate<'a> {
@@ -54,28 +56,29 @@ impl<'a> Candidates<'a> {
     fn new(mut slides: Vec<Slide<'a>>) -> Candidates<'a> {
         slides.sort_by_key(|slide| slide.function.entry);
         let candidate = |slide| Candidate { slide, entered: u64::MAX, jumps_indirectly: false };
-        Candidates { candidates: slides.into_iter().map(candidate).collect() }
+        let last_site = slides.iter().map(|slide| slide.site.address).max().unwrap_or(0);
+        Candidates { candidates: slides.into_iter().map(candidate).collect(), last_site }
     }
 
     /// The candidate with the nearest entry up to `address`.
     fn before(&mut self, address: u64) -> Option<&mut Candidate<'a>> {
+        if self.candidates.first().is_none_or(|first| address < first.slide.function.entry) {
+            return None;
+        }
         let following = self.candidates.partition_point(|candidate| candidate.slide.function.entry <= address);
         self.candidates[..following].last_mut()
     }
 
-    fn see_instruction(&mut self, instruction: &Instruction) {
-        if instruction.op0_kind() == OpKind::NearBranch64 {
-            self.see_address(instruction.near_branch_target());
-        } else if instruction.is_ip_rel_memory_operand() {
-            self.see_address(instruction.ip_rel_memory_address());
-        } else if instruction.flow_control() == FlowControl::IndirectBranch
-            && let Some(candidate) = self.before(instruction.ip())
-        {
-            candidate.jumps_indirectly |= candidate.slide.extent.contains(&instruction.ip());
+    fn see_computed_jump(&mut self, address: u64) {
+        if let Some(candidate) = self.before(address) {
+            candidate.jumps_indirectly |= candidate.slide.extent.contains(&address);
         }
     }
 
     fn see_address(&mut self, address: u64) {
+        if address > self.last_site {
+            return;
+        }
         if let Some(candidate) = address.checked_sub(1).and_then(|address| self.before(address)) {
             candidate.entered = candidate.entered.min(address);
         }

@@ -7,8 +7,8 @@ pub const MOST: usize = 32;
 
 /// Whether these are few, and none of them waits: for other processors, for devices, or for what it
 /// calls.
-pub fn are_quick(mut instructions: impl Iterator<Item = Instruction>) -> bool {
-    instructions.by_ref().take(MOST).all(|instruction| is_quick(&instruction)) && instructions.next().is_none()
+pub fn are_quick<'a>(mut instructions: impl Iterator<Item = &'a Instruction>) -> bool {
+    instructions.by_ref().take(MOST).all(is_quick) && instructions.next().is_none()
 }
 
 /// Whether it takes next to no time, and goes on in the function or leaves it.
@@ -59,10 +59,10 @@ fn is_slow(mnemonic: Mnemonic) -> bool {
 }
 
 /// Whether one of these accesses memory beside the stack.
-pub fn accesses_memory(mut instructions: impl Iterator<Item = Instruction>) -> bool {
+pub fn accesses_memory<'a>(mut instructions: impl Iterator<Item = &'a Instruction>) -> bool {
     let mut info = InstructionInfoFactory::new();
     instructions.any(|instruction| {
-        let mut used = info.info(&instruction).used_memory().iter();
+        let mut used = info.info(instruction).used_memory().iter();
         used.any(|memory| memory.base().full_register() != Register::RSP)
     })
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use iced_x86::{Code, ConditionCode, FlowControl, Instruction, Mnemonic};
 
-use super::{Leave, Walk, brief, is_refused, words};
+use super::{Leave, Met, Walk, brief, is_refused, words};
 use crate::plan::instruction::{Emulation, Handling};
 use crate::plan::text::branch_target;
 
@@ -117,13 +117,12 @@ enum Before {
 impl Walk<'_> {
     /// The instruction at this address, if control was seen to come there.
     fn instruction(&self, address: u64) -> Option<Instruction> {
-        self.cell(address).filter(|cell| cell.len > 0)?;
-        self.text.instruction(address)
+        self.at(address).map(|met| met.instruction)
     }
 
     /// Bytes from the stack pointer up to the return address, before the instruction.
     fn depth(&self, address: u64) -> Option<i32> {
-        self.cell(address).filter(|cell| cell.len > 0)?.stack.pointer
+        self.at(address)?.stack.pointer
     }
 
     /// The same in words, if that is a number of them.
@@ -132,14 +131,15 @@ impl Walk<'_> {
     }
 
     fn before(&self, address: u64) -> Before {
-        let Some((part, offset)) = self.locate(address) else { return Before::Unclear };
-        let cells = &self.parts[part].cells;
-        let ends_here = |len: &usize| cells[offset - len].len as usize == *len;
-        let mut lengths = (1..=offset.min(15)).filter(ends_here);
-        let Some(len) = lengths.next() else { return Before::Nothing };
-        let Some(instruction) = self.instruction(address - len as u64).filter(|_| lengths.next().is_none()) else {
+        let Some((_, offset)) = self.locate(address) else { return Before::Unclear };
+        let mut ending_here = (1..=offset.min(15)).filter_map(|len| {
+            let met = self.at(address - len as u64)?;
+            (met.instruction.len() == len).then_some(met)
+        });
+        let Some(&Met { instruction, stack }) = ending_here.next() else { return Before::Nothing };
+        if ending_here.next().is_some() {
             return Before::Unclear;
-        };
+        }
         match instruction.flow_control() {
             _ if !goes_to_next(&instruction) => Before::Nothing,
             FlowControl::ConditionalBranch => match condition(&instruction) {
@@ -147,7 +147,7 @@ impl Walk<'_> {
                 None => Before::Unclear,
             },
             _ => {
-                let after = self.parts[part].cells[offset - len].stack.after(&instruction);
+                let after = stack.after(&instruction);
                 let follows = after.pointer.is_some() && after.pointer == self.depth(address);
                 if follows && brief::is_quick(&instruction) { Before::Line(instruction) } else { Before::Unclear }
             }

@@ -64,7 +64,7 @@ struct Table {
 
 /// Where `jump` goes, and what is known of the stack there; none where that cannot be told.
 pub(super) fn destination(walk: &Walk, jump: &Instruction) -> Option<(Stack, Destination)> {
-    let stack = walk.cell(jump.ip())?.stack;
+    let stack = walk.at(jump.ip())?.stack;
     let value = match jump.op0_kind() {
         OpKind::Register => walk.value(jump.op0_register(), jump.ip())?,
         OpKind::Memory => memory_value(jump),
@@ -95,16 +95,15 @@ impl Walk<'_> {
     fn predecessors(&self, address: u64) -> Vec<Instruction> {
         let line = (1..=15).find_map(|len| {
             let start = address.checked_sub(len)?;
-            let instruction =
-                self.cell(start).filter(|cell| u64::from(cell.len) == len).and(self.text.instruction(start))?;
+            let instruction = self.at(start)?.instruction;
             let runs_on = !matches!(
                 instruction.flow_control(),
                 FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
             );
-            runs_on.then_some(instruction)
+            (instruction.len() as u64 == len && runs_on).then_some(instruction)
         });
         let jumps = self.jumps.get(&address).map_or(&[][..], Vec::as_slice);
-        line.into_iter().chain(jumps.iter().filter_map(|&jump| self.text.instruction(jump))).collect()
+        line.into_iter().chain(jumps.iter().filter_map(|&jump| Some(self.at(jump)?.instruction))).collect()
     }
 
     /// What `register` holds before the instruction at `address`, if all ways to it agree.

@@ -2,44 +2,142 @@
 //! and what is referred to.
 //!
 //! Code is decoded line by line, anew where something is known to begin, so data between code is
-//! decoded too: what is shown is all that the library does and some things that it never does.
+//! decoded too: what is found is all that the library does and some things that it never does.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction};
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
 use super::Text;
+use crate::parallel;
+
+/// Parts of a library that are decoded apart.
+const PIECES: usize = 64;
+
+/// What the code of a library refers to.
+#[derive(Default)]
+pub struct References {
+    /// By the address of the instruction.
+    pub all: Vec<Reference>,
+    /// The addresses of the jumps whose operands do not tell where they go, sorted.
+    pub computed_jumps: Vec<u64>,
+    /// False when the file has used up its share of effort before.
+    pub is_complete: bool,
+}
+
+/// An address in an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The instruction.
+    pub from: u64,
+    /// The address.
+    pub to: u64,
+    /// What it is to the instruction.
+    pub kind: ReferenceKind,
+}
+
+/// What an address is to an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferenceKind {
+    /// What it calls.
+    Call,
+    /// Where it jumps to.
+    Jump,
+    /// The slot that holds what it calls.
+    SlotOfCall,
+    /// The slot that holds where it jumps to.
+    SlotOfJump,
+    /// Anything else.
+    Other,
+}
+
+impl Reference {
+    /// What an instruction refers to, if it refers to something.
+    fn of(instruction: &Instruction) -> Option<Reference> {
+        let flow = instruction.flow_control();
+        let (to, kind) = if instruction.op0_kind() == OpKind::NearBranch64 {
+            let kind = match flow {
+                FlowControl::Call => ReferenceKind::Call,
+                FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => ReferenceKind::Jump,
+                _ => ReferenceKind::Other,
+            };
+            (instruction.near_branch_target(), kind)
+        } else if instruction.is_ip_rel_memory_operand() {
+            let kind = match flow {
+                FlowControl::IndirectCall => ReferenceKind::SlotOfCall,
+                FlowControl::IndirectBranch => ReferenceKind::SlotOfJump,
+                _ => ReferenceKind::Other,
+            };
+            (instruction.ip_rel_memory_address(), kind)
+        } else {
+            return None;
+        };
+        Some(Reference { from: instruction.ip(), to, kind })
+    }
+}
 
 impl Text<'_> {
-    /// Shows every instruction; false when the file has used up its share of effort before.
-    pub fn sweep_code(&self, mut show: impl FnMut(&Instruction)) -> bool {
-        let starts = self.starts();
-        let mut instruction = Instruction::default();
+    /// What all code of the library refers to.
+    pub fn references(&self) -> &References {
+        self.references.get_or_init(|| {
+            let starts = self.starts();
+            let mut references = References { is_complete: true, ..References::default() };
+            for part in parallel::map(&self.pieces(&starts), |piece| self.sweep(piece, &starts)) {
+                references.all.extend(part.all);
+                references.computed_jumps.extend(part.computed_jumps);
+                references.is_complete &= part.is_complete;
+            }
+            references
+        })
+    }
+
+    /// All code in pieces of about the same size that end where something begins.
+    fn pieces(&self, starts: &[u64]) -> Vec<Range<u64>> {
+        let mut pieces = Vec::new();
         for range in self.image.executable_ranges() {
-            let Some(bytes) = self.code(&range) else { return false };
-            let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
-            let mut following = starts.partition_point(|&start| start <= range.start);
-            while decoder.can_decode() {
-                if !self.spend(1) {
-                    return false;
-                }
-                let address = decoder.ip();
-                decoder.decode_out(&mut instruction);
-                let mut next = decoder.ip();
-                if instruction.is_invalid() {
-                    next = address + 1;
-                } else {
-                    show(&instruction);
-                }
-                while starts.get(following).is_some_and(|&start| start <= address) {
-                    following += 1;
-                }
-                next = starts.get(following).map_or(next, |&start| next.min(start));
-                if next != decoder.ip() {
-                    decoder.set_ip(next);
-                    decoder.set_position((next - range.start) as usize).expect("it lies within the range");
-                }
+            let size = (range.end - range.start).div_ceil(PIECES as u64).max(1);
+            let mut piece = range.start;
+            while piece < range.end {
+                let following = starts.partition_point(|&start| start < piece.saturating_add(size));
+                let end = starts.get(following).map_or(range.end, |&start| start.min(range.end));
+                pieces.push(piece..end);
+                piece = end;
             }
         }
-        true
+        pieces
+    }
+
+    fn sweep(&self, piece: &Range<u64>, starts: &[u64]) -> References {
+        let mut references = References::default();
+        let mut effort = 0;
+        let mut instruction = Instruction::default();
+        // An instruction may reach beyond the piece.
+        let Some(bytes) = self.image.code_from(piece.start).filter(|_| self.spend(1)) else { return references };
+        let mut decoder = Decoder::with_ip(64, bytes, piece.start, DecoderOptions::NONE);
+        let mut following = starts.partition_point(|&start| start <= piece.start);
+        while decoder.ip() < piece.end {
+            effort += 1;
+            let address = decoder.ip();
+            decoder.decode_out(&mut instruction);
+            let mut next = decoder.ip();
+            if instruction.is_invalid() {
+                next = address + 1;
+            } else if let Some(reference) = Reference::of(&instruction) {
+                references.all.push(reference);
+            } else if instruction.flow_control() == FlowControl::IndirectBranch {
+                references.computed_jumps.push(address);
+            }
+            while starts.get(following).is_some_and(|&start| start <= address) {
+                following += 1;
+            }
+            next = starts.get(following).map_or(next, |&start| next.min(start));
+            if next != decoder.ip() {
+                decoder.set_ip(next);
+                decoder.set_position((next - piece.start) as usize).expect("it lies within the code");
+            }
+        }
+        references.is_complete = self.spend(effort);
+        references
     }
 
     /// Shows every word of eight bytes that the file loads; false when the file has used up its
@@ -61,17 +159,37 @@ impl Text<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
-    use crate::plan::testing::{BASE, image};
+    use crate::plan::testing::{BASE, compile, image};
 
     #[test]
     fn code_is_decoded_anew_where_something_begins() {
-        let code = [0xc3, 0xe9, 0x53, 0xc3, 0x06, 0xc3]; // ret; data; 2: push rbx; ret; data; 5: ret
+        // ret; data; 2: jmp 2; data; 5: jmp rax
+        let code = [0xc3, 0xe9, 0xeb, 0xfe, 0x06, 0xff, 0xe0];
         let image = image(&code);
-        let text = Text::new(&image, vec![BASE, BASE + 2]);
-        let mut seen = Vec::new();
-        assert!(text.sweep_code(|instruction| seen.push((instruction.ip().wrapping_sub(BASE), instruction.len()))));
-        assert!([(0, 1), (2, 1), (3, 1), (5, 1)].iter().all(|one| seen.contains(one)), "{seen:?}");
+        let text = Text::new(&image, vec![BASE, BASE + 2, BASE + 5]);
+        let references = text.references();
+        let jump = Reference { from: BASE + 2, to: BASE + 2, kind: ReferenceKind::Jump };
+        assert!(references.is_complete && references.all.contains(&jump), "{:x?}", references.all);
+        assert!(references.computed_jumps.contains(&(BASE + 5)));
+    }
+
+    #[test]
+    fn pieces_tell_what_the_whole_does() {
+        let code = "int absent(int); int f(int x) { return absent(x) + 1; } int g(int x) { return f(x) * f(x + 1); }
+            int h(int x) { switch (x) { case 0: return f(1); case 1: return g(2); case 2: return absent(3);
+            case 3: return f(g(4)); case 4: return g(f(5)); default: return f(x); } }";
+        let Some(image) = compile("c", code, &["-shared", "-fPIC", "-fno-inline"]) else { return };
+        let functions = image.exports().unwrap().functions;
+        let text = Text::new(&image, functions.iter().map(|function| function.address).collect());
+        let starts = text.starts();
+        assert!(text.pieces(&starts).len() > image.executable_ranges().len());
+        let whole: Vec<References> = image.executable_ranges().iter().map(|range| text.sweep(range, &starts)).collect();
+        let pieces = text.references();
+        assert_eq!(pieces.all, whole.iter().flat_map(|whole| whole.all.clone()).collect::<Vec<_>>());
+        assert!(pieces.all.iter().any(|reference| reference.kind == ReferenceKind::Call));
     }
 
     #[test]

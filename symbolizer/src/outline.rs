@@ -1,0 +1,136 @@
+//! A file without its code and constants.
+//!
+//! What a program's other modules are asked for stands in their tables: symbols, linkage, unwind
+//! entries. The rest, mostly the greater part, need not be read for that.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use object::elf;
+use object::read::elf::{FileHeader as _, SectionHeader as _};
+
+use crate::image::{ENDIAN, Elf, MAX_FILE_SIZE, open_regular};
+use crate::{Error, Image};
+
+/// Headers that most files begin with, in bytes.
+const BEGINNING: u64 = 4096;
+/// Smaller sections are read whatever they hold, in bytes.
+const SMALL: u64 = 64 << 10;
+
+impl Image {
+    /// As [`open`](Image::open), but all bytes of larger sections with code, constants or variables are
+    /// zero: it is not to be asked for any of these.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_outline(path: &Path) -> Result<Image, Error> {
+        let bytes = read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        Image::parse(bytes).map_err(|error| Error::InFile { path: path.to_owned(), source: Box::new(error) })
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let size = file.metadata()?.len();
+    if size > MAX_FILE_SIZE {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    // Zeros that nobody touches take no memory.
+    let mut bytes = vec![0; size as usize];
+    fill(&file, &mut bytes, 0..BEGINNING)?;
+    let Some(headers) = headers(&bytes) else {
+        fill(&file, &mut bytes, 0..size)?;
+        return Ok(bytes);
+    };
+    for range in headers {
+        fill(&file, &mut bytes, range)?;
+    }
+    for are_named in [false, true] {
+        for range in tables(&bytes, are_named) {
+            fill(&file, &mut bytes, range)?;
+        }
+    }
+    Ok(bytes)
+}
+
+fn fill(file: &File, bytes: &mut [u8], range: Range<u64>) -> io::Result<()> {
+    let end = range.end.min(bytes.len() as u64);
+    let start = range.start.min(end);
+    file.read_exact_at(&mut bytes[start as usize..end as usize], start)
+}
+
+/// Where the program and section headers stand; none where there are no sections.
+fn headers(bytes: &[u8]) -> Option<[Range<u64>; 2]> {
+    let header = Elf::parse(bytes).ok()?;
+    let range = |start: u64, size: u16, count: u16| start..start.saturating_add(u64::from(size) * u64::from(count));
+    let sections = header.e_shnum(ENDIAN);
+    (sections > 0).then(|| {
+        [
+            range(header.e_phoff(ENDIAN), header.e_phentsize(ENDIAN), header.e_phnum(ENDIAN)),
+            range(header.e_shoff(ENDIAN), header.e_shentsize(ENDIAN), sections),
+        ]
+    })
+}
+
+/// Where the tables stand: those that are known by their names, or all others, names among them.
+fn tables(bytes: &[u8], are_named: bool) -> Vec<Range<u64>> {
+    let sections = Elf::parse(bytes).and_then(|header| header.sections(ENDIAN, bytes)).unwrap_or_default();
+    let is_wanted = |section: &&elf::SectionHeader64<_>| {
+        let may_be_code = section.sh_type(ENDIAN) == elf::SHT_PROGBITS && section.sh_size(ENDIAN) > SMALL;
+        match are_named {
+            true => may_be_code && sections.section_name(ENDIAN, section).is_ok_and(|name| name == b".eh_frame"),
+            false => !may_be_code,
+        }
+    };
+    let ranges = sections.iter().filter(is_wanted).filter_map(|section| section.file_range(ENDIAN));
+    ranges.map(|(start, size)| start..start.saturating_add(size)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::modules;
+
+    #[test]
+    fn an_outline_tells_what_the_whole_does() {
+        let mut shorter = 0;
+        for module in modules::of_process(std::process::id()).unwrap() {
+            let (whole, outline) = match (Image::open(&module.path), Image::open_outline(&module.path)) {
+                (Ok(whole), Ok(outline)) => (whole, outline),
+                (whole, outline) => {
+                    assert_eq!(whole.is_ok(), outline.is_ok());
+                    continue;
+                }
+            };
+            let names = HashSet::from(["malloc", "memcpy", "main", "sin"]);
+            assert_eq!(outline.imports(), whole.imports());
+            assert_eq!(outline.defined(&names), whole.defined(&names));
+            assert_eq!(outline.frame_ranges(), whole.frame_ranges());
+            assert_eq!(outline.needed(), whole.needed());
+            assert_eq!(outline.soname(), whole.soname());
+            assert_eq!(outline.build_id(), whole.build_id());
+            assert_eq!(outline.defines("malloc"), whole.defines("malloc"));
+            shorter += usize::from(outline.bytes() != whole.bytes());
+        }
+        assert!(shorter > 0, "the C library has code");
+    }
+
+    #[test]
+    fn files_of_any_kind_are_survived() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let own = std::fs::read("/proc/self/exe").unwrap();
+        for bytes in [&b""[..], b"\x7fELF", &own[..100], &own[..5000], &own[..own.len() / 2]] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(Image::open_outline(&path).is_ok(), Image::open(&path).is_ok(), "{} bytes", bytes.len());
+        }
+        assert!(Image::open_outline(Path::new("/dev/zero")).is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! Attaching to very many functions: how long it takes, what it does to calls, and for how long it
+//! holds the program up.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::figures::{Goal, Ratios};
+use super::subject::Subject;
+use super::tracer::Selection;
+use super::{Bench, Line};
+use crate::process;
+
+/// What the dynamic linker loads before anything else.
+const PRELOADED: &str = "libQt5Core.so.5:libQt5Gui.so.5:libQt5Widgets.so.5";
+
+/// Two of these libraries have about the number of functions that the goals speak of.
+const TWO: [&str; 2] = ["libQt5Core.so.5", "libQt5Widgets.so.5"];
+const ALL: [&str; 1] = ["libQt5*"];
+
+/// Seconds to attach to a selection, and to detach from it, round by round.
+#[derive(Default)]
+struct Times {
+    functions: u64,
+    attach: Vec<f64>,
+    detach: Vec<f64>,
+}
+
+impl Times {
+    fn lines(self, goal: Option<f64>) -> [Line; 2] {
+        let line = |verb: &str, seconds, remark: &str| Line {
+            what: format!("{verb} {} functions of Qt5", self.functions),
+            against: "a second",
+            ratios: Ratios(seconds),
+            goal: goal.map(Goal),
+            remark: remark.to_owned(),
+        };
+        [
+            line("attach to", self.attach, "from rtrace's start until it says that it records"),
+            line("detach from", self.detach, "from Ctrl-C to rtrace's end"),
+        ]
+    }
+}
+
+impl Bench {
+    /// Attaching to very many functions, and what that does to the calls of one.
+    pub(super) fn many_functions(&self) -> Result<Vec<Line>> {
+        let mut command = Command::new(&self.program);
+        let mut subject = Subject::start(command.env("LD_PRELOAD", PRELOADED), "loop 1 200000\n")?;
+        let pid = subject.pid();
+        let select = |libraries: &[&str]| Selection {
+            libraries: libraries.iter().map(|&name| name.to_owned()).collect(),
+            ..Selection::default()
+        };
+        let (few, many) = (select(&["exe"]), select(&["exe", "libQt5*"]));
+        let mut ratios = Vec::new();
+        let (mut of_two, mut of_all) = (Times::default(), Times::default());
+        let mut paused = Paused::start(Command::new(&self.pauses).env("LD_PRELOAD", PRELOADED))?;
+        let (mut pauses, mut pauses_before) = (Vec::new(), Vec::new());
+        for _ in 0..self.rounds {
+            let untraced = subject.work()?;
+            let with_few = self.tools.rtrace(pid, &few)?;
+            let cost_of_few = subject.work()? - untraced;
+            self.tools.recorded(with_few)?;
+            let with_many = self.tools.rtrace(pid, &many)?;
+            let cost_of_many = subject.work()? - untraced;
+            self.tools.recorded(with_many)?;
+            ratios.push(cost_of_many / cost_of_few);
+            self.time(pid, &select(&TWO), &mut of_two)?;
+            self.time(pid, &select(&ALL), &mut of_all)?;
+            paused.longest()?;
+            sleep(Duration::from_secs(1));
+            pauses_before.push(paused.longest()?);
+            self.time(paused.child.id(), &select(&ALL), &mut Times::default())?;
+            pauses.push(paused.longest()?);
+        }
+        let mut lines = vec![Line {
+            what: "a call with all of Qt5 attached".to_owned(),
+            against: "the program's own functions attached",
+            ratios: Ratios(ratios),
+            goal: Some(Goal(1.1)),
+            remark: String::new(),
+        }];
+        lines.extend(of_two.lines(Some(0.5)));
+        lines.extend(of_all.lines(None));
+        lines.push(Line {
+            what: "longest pause of a program while all of Qt5 is attached and detached".to_owned(),
+            against: "a millisecond",
+            ratios: Ratios(pauses),
+            goal: None,
+            remark: format!(
+                "between two looks at the clock, with a page mapped in between; {:.2} in a second without rtrace",
+                Ratios(pauses_before).median()
+            ),
+        });
+        Ok(lines)
+    }
+
+    /// Attaches and detaches once.
+    fn time(&self, pid: u32, selection: &Selection, times: &mut Times) -> Result<()> {
+        let start = Instant::now();
+        let attached = self.tools.rtrace(pid, selection)?;
+        times.attach.push(start.elapsed().as_secs_f64());
+        times.functions = attached.functions;
+        let start = Instant::now();
+        self.tools.recorded(attached)?;
+        times.detach.push(start.elapsed().as_secs_f64());
+        Ok(())
+    }
+}
+
+/// A program that measures how long it is held up.
+struct Paused {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Paused {
+    fn start(command: &mut Command) -> Result<Paused> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("failed to start `{}`", process::shown(command)))?;
+        let input = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        Ok(Paused { child, input, output })
+    }
+
+    /// The longest pause since the last call, in milliseconds; waiting for a CPU is none.
+    fn longest(&mut self) -> Result<f64> {
+        let mut line = String::new();
+        self.input.write_all(b"\n").context("failed to ask for pauses")?;
+        self.output.read_line(&mut line).context("failed to read the longest pause")?;
+        let Some(pause) = line.split_whitespace().nth(1).and_then(|pause| pause.parse::<f64>().ok()) else {
+            bail!("failed to understand what the program says of its pauses: {line}");
+        };
+        Ok(pause / 1e6)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        // It may have ended by itself: then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
