@@ -232,8 +232,12 @@ impl Search<'_, '_> {
         // Where nothing leaves the function, as where it gives up, nothing is paid.
         let goes_on = |on: &&(u64, u64)| self.walk.exits.keys().any(|exit| self.reached[&on.1].contains(exit));
         let going_on: Vec<&(u64, u64)> = jumps.iter().filter(goes_on).collect();
-        let met = |on: &u64| going_on.iter().filter(move |(jump, _)| self.reached[on].contains(jump));
-        going_on.iter().all(|(jump, on)| met(on).all(|(next, then)| next != jump && met(then).next().is_none()))
+        let leads = |from: &(u64, u64), to: &(u64, u64)| self.reached[&from.1].contains(&to.0);
+        let goes_far = |next: &&(u64, u64)| going_on.iter().any(|last| leads(next, last));
+        let is_dear = |first: &(u64, u64)| {
+            leads(first, first) || going_on.iter().filter(|next| leads(first, next)).any(|next| goes_far(&next))
+        };
+        !going_on.iter().any(|first| is_dear(first))
     }
 
     /// Finds out what control may reach from an address, calls taken to return unless they give up.

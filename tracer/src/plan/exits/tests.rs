@@ -266,17 +266,29 @@ fn calls_do_not_pay_for_jumps_that_lead_on_again_and_again() {
     assert_eq!(early(&looping), [(2, Some(4), 0), (6, None, 0)], "the jump to the entry is another call");
     let inner_loop = [&[0x90][..], &looping].concat();
     assert_eq!(early(&inner_loop), [(9, None, 0)]);
-    let chain = [
-        &TEST[..],
-        &[0x74, 0x0c], // 2: je 16
-        &[0xff, 0xd0],
-        &TEST,
-        &[0x74, 0x06], // 8: je 16
-        &[0xff, 0xd0], // call rax
-        &[0xc3, 0x90], // 12: ret
-        &[0x90, 0x90, 0xc3],
+    // Calls rax before each `je` to the end but the first, and returns.
+    let chain = |jumps: u8| {
+        let end = 2 + 6 * jumps + 2;
+        let part = |number| [&TEST[..], &[0x74, end - 6 * number - 4], &[0xff, 0xd0]].concat();
+        [(0..jumps).flat_map(part).collect(), vec![0xc3, 0x90, 0x90, 0x90, 0xc3]].concat()
+    };
+    assert_eq!(early(&chain(2)), [(2, Some(4), 0), (8, Some(4), 0), (12, None, 0)]);
+    assert_eq!(early(&chain(3)), [(18, None, 0), (22, None, 0)]);
+}
+
+#[test]
+fn a_jump_through_a_pointer_is_seen_at_the_check_before_it() {
+    let code = [
+        0x53, // push rbx
+        0xff, 0xd0, // call rax
+        0x48, 0x8b, 0x47, 0x08, // mov rax,[rdi+8]
+        0x48, 0x85, 0xc0, // test rax,rax
+        0x74, 0x03, // 10: je 15
+        0x5b, // pop rbx
+        0xff, 0xe0, // jmp rax
+        0x0f, 0x0b, // 15: ud2
     ];
-    assert_eq!(early(&chain.concat()), [(12, None, 0), (16, None, 0)]);
+    assert_eq!(early(&code), [(10, Some(5), 1)]);
 }
 
 #[test]
