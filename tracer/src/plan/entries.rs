@@ -30,6 +30,8 @@ pub struct Function<'a> {
     pub code: FunctionCode<'a>,
     /// Its return is hooked: the kernel looks for the return address after our program.
     pub is_hooked: bool,
+    /// File offsets of conditional jumps at which its calls may be over.
+    pub ends: &'a [u64],
 }
 
 /// What is known of a library before its entry sites are chosen.
@@ -62,6 +64,10 @@ impl Entries<'_> {
     /// The slide that makes the site of a function better, if there is one.
     fn slide<'a>(&self, function: &Function<'a>) -> Option<Slide<'a>> {
         let code = function.code;
+        let at_entry = self.handling(function, Place::entry(code));
+        if at_entry == Handling::Emulated && function.ends.is_empty() {
+            return None;
+        }
         let extent = self.text.extent(code.entry, code.size)?;
         let line = self.line(&extent, function.is_hooked);
         let find = |is_wanted: fn(Handling) -> bool| {
@@ -71,12 +77,17 @@ impl Entries<'_> {
         let emulated = || find(|handling| handling == Handling::Emulated);
         let written = || find(|handling| matches!(handling, Handling::Written(_)));
         let stepped = || find(|handling| handling == Handling::SingleStep);
-        let site = match self.handling(function, Place::entry(code)) {
+        // Where some calls are over when others begin, one probe tells both.
+        let is_end = |place: &&Place| {
+            self.text.image().file_offset(place.address).is_some_and(|file_offset| function.ends.contains(&file_offset))
+        };
+        let end = line.iter().find(is_end).copied();
+        let site = end.or_else(|| match at_entry {
             Handling::Emulated => None,
             Handling::Written(_) => emulated(),
             Handling::SingleStep => emulated().or_else(written),
             Handling::Refused(_) => emulated().or_else(written).or_else(stepped),
-        }?;
+        })?;
         Some(Slide { function: code, extent, site })
     }
 
@@ -92,7 +103,7 @@ impl Entries<'_> {
     pub fn is_dear_only_hooked(&self, code: FunctionCode) -> bool {
         let Some(extent) = self.text.extent(code.entry, code.size) else { return false };
         let is_dear = |is_hooked| {
-            let function = Function { code, is_hooked };
+            let function = Function { code, is_hooked, ends: &[] };
             let mut places = std::iter::once(Place::entry(code)).chain(self.line(&extent, is_hooked));
             !places.any(|place| matches!(self.handling(&function, place), Handling::Emulated | Handling::Written(_)))
         };

@@ -193,15 +193,19 @@ impl<'a> Planner<'a> {
 
     /// The site of each function's enter, or why there is none.
     fn entries(&self, drafts: &[Draft]) -> Vec<Result<Site, &'static str>> {
-        let exits = drafts.iter().flat_map(|draft| draft.exit.sites());
-        // Where some calls are over and others begin, one probe tells both.
-        let exits = exits.filter(|site| site.condition.is_none() || self.options.exit.is_some());
-        let entries = self.entry_sites(exits.map(|site| site.file_offset).collect());
-        let function = |draft: &Draft| entries::Function {
+        // A call that is over where it begins takes no time: it does where times were asked for.
+        let may_end = |site: &&Site| site.condition.is_some() && self.options.exit.is_none();
+        let offset = |site: &Site| site.file_offset;
+        let exits = drafts.iter().flat_map(|draft| draft.exit.sites()).filter(|site| !may_end(site));
+        let entries = self.entry_sites(exits.map(offset).collect());
+        let ends: Vec<Vec<u64>> =
+            drafts.iter().map(|draft| draft.exit.sites().iter().filter(may_end).map(offset).collect()).collect();
+        let functions = drafts.iter().zip(&ends).map(|(draft, ends)| entries::Function {
             code: self.code(&draft.candidate),
             is_hooked: draft.exit == Exit::Uretprobe,
-        };
-        entries.sites(&drafts.iter().map(function).collect::<Vec<_>>())
+            ends,
+        });
+        entries.sites(&functions.collect::<Vec<_>>())
     }
 
     /// Where enters may be seen, in a library with these sites of exits.

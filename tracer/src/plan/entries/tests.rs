@@ -18,6 +18,8 @@ struct Case<'a> {
     other: Option<u64>,
     /// Offset of an instruction at which an exit is seen.
     exit: Option<u64>,
+    /// Offset of a conditional jump at which calls may be over.
+    end: Option<u64>,
     nop5_kills_children: bool,
     keeps_accesses: bool,
     /// Our programs do instructions themselves.
@@ -43,7 +45,8 @@ impl Case<'_> {
             exits: self.exit.into_iter().map(|offset| BASE + offset).collect(),
         };
         let code = FunctionCode { text: &text, entry: BASE, size: self.body.len() as u64 };
-        let function = Function { code, is_hooked: self.is_hooked };
+        let ends: Vec<u64> = self.end.into_iter().map(|offset| BASE + offset).collect();
+        let function = Function { code, is_hooked: self.is_hooked, ends: &ends };
         entries.sites(&[function]).remove(0)
     }
 }
@@ -279,4 +282,14 @@ fn no_access_comes_before_a_site_where_they_count() {
     assert_eq!(site(&beside, false), Ok((3, EMULATED)));
     assert_eq!(site(&beside, true), Ok((0, STEPPED)));
     assert_eq!(site(&stack, true), Ok((5, EMULATED)));
+}
+
+#[test]
+fn a_site_slides_to_where_calls_may_be_over() {
+    let body = [0x53, 0x31, 0xc0, 0x85, 0xff, 0x74, 0x00, 0x5b, 0xc3]; // push; xor; test edi,edi; 5: je 7; pop; ret
+    let case = Case { body: &body, ..Case::default() };
+    assert_eq!(case.site(), Ok((0, EMULATED)));
+    let site = Site { words: 1, ..Site::new(BASE + 5, EMULATED) };
+    assert_eq!(Case { end: Some(5), ..case }.planned(), Ok(site));
+    assert_eq!(Case { end: Some(5), is_hooked: true, ..case }.site(), Ok((0, EMULATED)), "the kernel needs the stack");
 }
