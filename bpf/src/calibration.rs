@@ -19,7 +19,7 @@ use crate::wire::{PolicyCode, Step, entry_cookie, step_cookie};
 use crate::{Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
 
 /// Loops per kind of site and caller, and calls in each.
-const LOOPS: usize = 100;
+const LOOPS: usize = 60;
 const CALLS: u64 = 10;
 
 /// Room for the records of all loops.
@@ -194,6 +194,7 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Res
         mechanism,
         ring_bytes: RING_BYTES,
         follow_children: false,
+        ended_calls_only: true,
         profile: None,
         counters,
         is_governed: false,

@@ -102,6 +102,8 @@ pub struct LoadOptions<'a> {
     pub ring_bytes: u32,
     /// Whether children of traced processes are traced from their first instruction.
     pub follow_children: bool,
+    /// Whether nothing is wanted but calls that end: neither what becomes of processes, nor what runs.
+    pub ended_calls_only: bool,
     /// Whether calls are folded by call path, and how; `None`: every call leaves as a record.
     pub profile: Option<ProfileOptions>,
     /// What is counted on every call, [`MAX_COUNTERS`] at the most.
@@ -196,6 +198,10 @@ impl Programs {
             |counter: &Counter| matches!(counter.code(), CountCode::RT_COUNT_EVENT | CountCode::RT_COUNT_CPU_TIME);
         let needs_switches = options.counters.iter().any(counts_per_cpu);
         open.progs.rt_switch.set_autoload(needs_switches);
+        let progs = &mut open.progs;
+        for program in [&mut progs.rt_fork, &mut progs.rt_exec, &mut progs.rt_exit_task, &mut progs.rt_open_calls] {
+            program.set_autoload(!options.ended_calls_only);
+        }
         let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
         let possible = u32::try_from(possible).unwrap_or(u32::MAX);
         open.maps.rings.set_max_entries(possible).map_err(load_error)?;
@@ -211,8 +217,10 @@ impl Programs {
             .map_err(Error::kernel("create a ring buffer"))?;
         install(&skel, options.counters).map_err(Error::kernel("hand a counter to the programs"))?;
         let progs = &skel.progs;
-        let lifecycle = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task]
+        let of_processes = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task];
+        let lifecycle = of_processes
             .into_iter()
+            .filter(|_| !options.ended_calls_only)
             .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())
             .collect::<Result<Vec<_>, _>>()
@@ -453,6 +461,7 @@ mod tests {
                     mechanism,
                     ring_bytes: 4096,
                     follow_children: false,
+                    ended_calls_only: false,
                     profile,
                     counters: &counters,
                     is_governed,

@@ -117,6 +117,7 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         mechanism: options.mechanism,
         ring_bytes: options.ring_bytes,
         follow_children: options.follow,
+        ended_calls_only: false,
         profile: options.profile,
         counters: &options.counters.sources,
         is_governed: options.budget.is_some(),

@@ -27,6 +27,7 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
         mechanism: record::mechanism()?,
         ring_bytes: 0,
         follow_children: false,
+        ended_calls_only: false,
         profile: None,
         counters: &[],
         is_governed: false,
