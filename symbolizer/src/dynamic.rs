@@ -2,9 +2,9 @@
 //!
 //! Taken from the program headers, as the dynamic linker does; they outlive every kind of stripping.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 
+use foldhash::HashSet;
 use object::elf::{self, DynamicTag};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
@@ -72,7 +72,7 @@ impl Image {
 
     /// Those of `names` that `.dynsym` defines, for itself and for other files.
     pub fn defined<'n>(&self, names: &HashSet<&'n str>) -> HashSet<&'n str> {
-        let Ok(Some(table)) = SymbolTable::dynamic(self) else { return HashSet::new() };
+        let Ok(Some(table)) = SymbolTable::dynamic(self) else { return HashSet::default() };
         let defined = table.entries().filter(|entry| entry.is_defined() && !entry.is_local());
         let defined = defined.filter_map(|entry| str::from_utf8(table.name(entry)?).ok());
         defined.filter_map(|name| names.get(name).copied()).collect()

@@ -1,7 +1,8 @@
 //! The functions that an ELF file offers, one per address with all its names.
 
-use std::collections::HashSet;
 use std::fmt;
+
+use foldhash::HashSet;
 
 use crate::symtab::{Entry, SymbolTable};
 use crate::{Error, Image, demangle};
@@ -154,7 +155,7 @@ struct Collector<'a> {
 impl<'a> Collector<'a> {
     fn new(image: &'a Image) -> Collector<'a> {
         let budget = image.bytes().len().saturating_mul(NAMES_TO_FILE);
-        Collector { image, candidates: Vec::new(), refused: Vec::new(), seen: HashSet::new(), budget }
+        Collector { image, candidates: Vec::new(), refused: Vec::new(), seen: HashSet::default(), budget }
     }
 
     fn add(&mut self, table: &SymbolTable<'a>, entry: Entry<'a>) {

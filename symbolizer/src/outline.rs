@@ -93,8 +93,6 @@ fn tables(bytes: &[u8], are_named: bool) -> Vec<Range<u64>> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use std::collections::HashSet;
-
     use super::*;
     use crate::modules;
 
@@ -109,7 +107,7 @@ mod tests {
                     continue;
                 }
             };
-            let names = HashSet::from(["malloc", "memcpy", "main", "sin"]);
+            let names = ["malloc", "memcpy", "main", "sin"].into_iter().collect();
             assert_eq!(outline.imports(), whole.imports());
             assert_eq!(outline.defined(&names), whole.defined(&names));
             assert_eq!(outline.frame_ranges(), whole.frame_ranges());

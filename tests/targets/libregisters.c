@@ -17,7 +17,7 @@ FRAME(120)
 FRAME(128)
 FRAME(2040)
 
-// The next longer frame is left to the kernel.
+// The next longer frame is too long for a program.
 FRAME(2048)
 
 // Nothing of it can be emulated.

@@ -41,7 +41,9 @@ fn frames_leave_the_flags_and_the_stack_of_the_processor() {
             assert_eq!(region(&recording, name).written, written, "{name} {policy}");
             assert_eq!(region(&recording, name).single_stepped, !written, "{name} {policy}");
         }
-        assert!(region(&recording, "frame_2048").single_stepped);
+        // Where its exit is not seen at the `ret`, that is where its enter is.
+        let written = policy == "entry-only" && may_step().is_ok();
+        assert_eq!(region(&recording, "frame_2048").single_stepped, !written, "{policy}");
     }
 }
 
@@ -134,8 +136,7 @@ fn a_plan_tells_what_programs_do() {
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
     let functions = plan["libraries"][0]["functions"].as_array().unwrap();
     for function in functions {
-        let expected = if function["name"] == "frame_2048" { "single-step" } else { "written" };
-        assert_eq!(function["entry"], expected, "{function}");
+        assert_eq!(function["entry"], "written", "{function}");
     }
 }
 

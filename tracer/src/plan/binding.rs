@@ -5,8 +5,7 @@
 //! library alone does. A library that is loaded later comes last in the linker's order; it can take
 //! over names of those that were loaded with `dlopen`, which is not foreseen here.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashSet};
 use rtrace_symbolizer::Image;
 
 use super::hazards::is_provider;
@@ -31,7 +30,7 @@ impl Binding {
     pub fn of<'a>(image: &Image, modules: impl Iterator<Item = (&'a str, &'a Image)>) -> Binding {
         let slots = image.slots();
         let names: HashSet<&str> = slots.iter().map(|slot| slot.name).collect();
-        let mut definers: HashMap<&str, Definers> = HashMap::new();
+        let mut definers: HashMap<&str, Definers> = HashMap::default();
         for (path, module) in modules.filter(|(_, module)| !std::ptr::eq(*module, image)) {
             for name in module.defined(&names) {
                 definers.entry(name).or_default().add(path);

@@ -27,9 +27,9 @@ pub mod system;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashSet};
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
@@ -76,8 +76,8 @@ pub struct Closed {
 impl Closed {
     /// Looks at the functions that begin at `waiting`, and at what they call.
     pub fn among(library: &Library, mut waiting: Vec<u64>) -> Closed {
-        let mut callees: HashMap<u64, Option<Vec<u64>>> = HashMap::new();
-        let mut exits = HashMap::new();
+        let mut callees: HashMap<u64, Option<Vec<u64>>> = HashMap::default();
+        let mut exits = HashMap::default();
         let look = |&entry: &u64| {
             let function = library.function(entry);
             let exits = function.as_ref().map(|function| Arc::new(function.walk.exits()));
@@ -111,7 +111,7 @@ impl Closed {
 
 /// The functions from which no call leads to one whose callees are not known.
 fn without_open(callees: HashMap<u64, Option<Vec<u64>>>) -> HashSet<u64> {
-    let mut callers: HashMap<u64, Vec<u64>> = HashMap::new();
+    let mut callers: HashMap<u64, Vec<u64>> = HashMap::default();
     for (&caller, callees) in &callees {
         for &callee in callees.iter().flatten() {
             callers.entry(callee).or_default().push(caller);

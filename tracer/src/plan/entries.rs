@@ -12,8 +12,9 @@ mod skipped;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
 use std::ops::Range;
+
+use foldhash::HashSet;
 
 use self::line::Place;
 use self::skipped::Slide;

@@ -23,9 +23,10 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
+use foldhash::{HashMap, HashSet};
 use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use self::indirect::Destination;
@@ -143,11 +144,11 @@ pub fn follow<'a>(code: &FunctionCode<'a>) -> Result<Walk<'a>, Unprovable> {
         parts: Vec::new(),
         met: Vec::new(),
         reached: vec![(code.entry, Stack::ENTRY)],
-        jumps: HashMap::new(),
+        jumps: HashMap::default(),
         after_calls: BTreeMap::new(),
         indirect: Vec::new(),
         exits: BTreeMap::new(),
-        elsewhere: HashSet::new(),
+        elsewhere: HashSet::default(),
     };
     let extent = code.text.extent(code.entry, code.size).ok_or(Unprovable::NoExtent)?;
     walk.add_part(extent)?;

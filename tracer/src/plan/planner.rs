@@ -1,8 +1,9 @@
 //! Plans one library: chooses among its functions, and decides on each.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use foldhash::{HashMap, HashSet};
 use rtrace_model::{ExitPolicy, Region, RegionId, SymbolName, escape};
 use rtrace_symbolizer::{Function, Symbol, ifunc};
 
@@ -142,7 +143,7 @@ impl<'a> Planner<'a> {
                 self.refuse(refused.name.clone(), refused.reason.to_string());
             }
         }
-        let mut implementations: HashMap<usize, Vec<&ifunc::Resolved>> = HashMap::new();
+        let mut implementations: HashMap<usize, Vec<&ifunc::Resolved>> = HashMap::default();
         for resolved in &source.ifuncs {
             implementations.entry(resolved.function).or_default().push(resolved);
         }
@@ -177,7 +178,7 @@ impl<'a> Planner<'a> {
 
     /// Returns that functions share are not seen early: one's calls would hit the other's probe.
     fn unshare(&self, drafts: &mut [Draft]) {
-        let mut users: HashMap<u64, usize> = HashMap::new();
+        let mut users: HashMap<u64, usize> = HashMap::default();
         for draft in drafts.iter().filter(|draft| !draft.exit.sites().is_empty()) {
             for leave in self.exits(&draft.candidate).map(|exits| exits.leaves.clone()).unwrap_or_default() {
                 *users.entry(leave.address).or_default() += 1;
@@ -240,7 +241,7 @@ impl<'a> Planner<'a> {
         };
         if self.calls_itself(candidate) {
             Choice::CallsItself
-        } else if self.entry_sites(HashSet::new()).is_dear_only_hooked(self.code(candidate)) {
+        } else if self.entry_sites(HashSet::default()).is_dear_only_hooked(self.code(candidate)) {
             Choice::Unhooked
         } else {
             hookable
@@ -402,7 +403,7 @@ fn add(candidates: &mut BTreeMap<u64, Candidate>, function: &Function, file_offs
 /// where that is harmless.
 fn separate(regions: &mut [PlannedRegion]) {
     let entries: HashSet<u64> = regions.iter().map(|planned| planned.entry.file_offset).collect();
-    let mut taken: HashMap<u64, String> = HashMap::new();
+    let mut taken: HashMap<u64, String> = HashMap::default();
     for planned in regions {
         let own_entry = planned.entry.file_offset;
         if let Exit::RetSites(sites) = &mut planned.exit

@@ -5,8 +5,9 @@
 //! tail jumps, and both through slots that lead back into the library. Calls through pointers are
 //! not seen; a function that calls itself by one of them counts as if it did not.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+
+use foldhash::{HashMap, HashSet};
 
 use super::text::{Addresses, Reference, ReferenceKind, Text};
 

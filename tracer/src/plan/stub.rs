@@ -9,8 +9,7 @@
 //! The instructions must do the same wherever they stand, and move the stack pointer, if at all, by a
 //! known distance, so that the unwind table of the stubs can tell it.
 
-use std::collections::HashSet;
-
+use foldhash::HashSet;
 use iced_x86::{Code, FlowControl};
 
 use super::exits::Stack;
@@ -120,7 +119,7 @@ mod tests {
         let image = image(&code);
         let entries = [0, 1, 3, 15].map(|place| BASE + place);
         let text = Text::new(&image, entries.to_vec());
-        let reached = reached_directly(&text, &HashSet::from(entries));
-        assert_eq!(reached, HashSet::from([0, 3, 15].map(|place| BASE + place)));
+        let reached = reached_directly(&text, &entries.into_iter().collect());
+        assert_eq!(reached, [0, 3, 15].map(|place| BASE + place).into_iter().collect());
     }
 }

@@ -3,11 +3,11 @@
 mod addresses;
 mod sweep;
 
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use foldhash::{HashMap, HashSet};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use rtrace_symbolizer::{FrameRange, Image};
 
@@ -204,7 +204,7 @@ impl<'a> Text<'a> {
     /// into the range `index`; whole functions are not among them.
     pub fn fragments_of(&self, index: usize) -> &[usize] {
         let fragments = self.fragments.get_or_init(|| {
-            let mut owners: HashMap<usize, Vec<usize>> = HashMap::new();
+            let mut owners: HashMap<usize, Vec<usize>> = HashMap::default();
             for (fragment, frame) in self.frames.iter().enumerate() {
                 if frame.entry_is_plain {
                     continue;

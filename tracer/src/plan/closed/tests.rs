@@ -18,7 +18,7 @@ fn closed_in(language: &str, code: &str, flags: &[&str]) -> Option<Vec<String>> 
     let text = Text::new(&image, entries.clone());
     let binding = Binding::of(&image, modules.into_iter());
     let sizes = functions.iter().map(|function| (function.address, function.size)).collect();
-    let library = Library { text: &text, binding: &binding, sizes, special: HashSet::new() };
+    let library = Library { text: &text, binding: &binding, sizes, special: HashSet::default() };
     let closed = Closed::among(&library, entries);
     let found = functions.into_iter().filter(|function| closed.contains(function.address));
     let mut names: Vec<String> = found.map(|function| function.name).collect();
@@ -141,8 +141,12 @@ fn a_function_with_a_special_name_is_open_and_so_are_its_callers() {
     let entries = ["f", "g", "h"].map(address);
     let text = Text::new(&image, entries.to_vec());
     let binding = Binding::of(&image, std::iter::once(("/lib/libx.so", &image)));
-    let library =
-        Library { text: &text, binding: &binding, sizes: HashMap::new(), special: HashSet::from([address("f")]) };
+    let library = Library {
+        text: &text,
+        binding: &binding,
+        sizes: HashMap::default(),
+        special: [address("f")].into_iter().collect(),
+    };
     let closed = Closed::among(&library, entries.to_vec());
     assert_eq!(entries.map(|entry| closed.contains(entry)), [false, false, true]);
 }
@@ -164,7 +168,7 @@ fn real_libraries_are_judged_right() {
         let text = Text::new(image, entries.clone());
         let binding = Binding::of(image, std::iter::once(("/lib/libc.so.6", &libc)));
         let sizes = functions.iter().map(|function| (function.address, function.size)).collect();
-        let library = Library { text: &text, binding: &binding, sizes, special: HashSet::new() };
+        let library = Library { text: &text, binding: &binding, sizes, special: HashSet::default() };
         let closed = Closed::among(&library, entries);
         for function in functions {
             let is_closed = closed.contains(function.address);

@@ -6,8 +6,9 @@
 //! loads for addresses (symbols, relocations, tables), and an indirect jump within the function for
 //! its targets. Exception handlers run with the function's frame on the stack, so none is there.
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use foldhash::HashMap;
 
 use super::line::Place;
 use crate::plan::exits::{self, FunctionCode};
@@ -26,14 +27,14 @@ pub struct Slide<'a> {
 /// The site of each function, by entry, to which the slide is sound.
 pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, Place> {
     if slides.is_empty() {
-        return HashMap::new();
+        return HashMap::default();
     }
     let mut candidates = Candidates::new(slides);
     let references = text.references();
     references.all.iter().for_each(|reference| candidates.see_address(reference.to));
     references.computed_jumps.iter().for_each(|&jump| candidates.see_computed_jump(jump));
     let is_complete = references.is_complete && text.sweep_words(|word| candidates.see_address(word));
-    if is_complete { candidates.sound() } else { HashMap::new() }
+    if is_complete { candidates.sound() } else { HashMap::default() }
 }
 
 struct Candidates<'a> {

@@ -7,8 +7,9 @@
 //! into the function, so that no call may meet more than two of those without leaving, and none again
 //! and again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
+use foldhash::{HashMap, HashSet};
 use iced_x86::{Code, ConditionCode, FlowControl, Instruction, Mnemonic};
 
 use super::{Leave, Met, Walk, brief, is_refused, words};
@@ -26,7 +27,7 @@ pub fn leaves(walk: &Walk) -> Vec<Leave> {
         leaves: walk.exits.iter().map(plain).collect(),
         conditional: BTreeSet::new(),
         targets: None,
-        reached: HashMap::new(),
+        reached: HashMap::default(),
     };
     for (&address, condition) in &walk.exits {
         let is_dear = walk.instruction(address).is_some_and(|leave| !walk.is_emulated(&leave));
@@ -247,13 +248,13 @@ impl Search<'_, '_> {
         }
         let walk = self.walk;
         let targets = self.targets.get_or_insert_with(|| {
-            let mut targets: HashMap<u64, Vec<u64>> = HashMap::new();
+            let mut targets: HashMap<u64, Vec<u64>> = HashMap::default();
             for (&target, jumps) in &walk.jumps {
                 jumps.iter().for_each(|&jump| targets.entry(jump).or_default().push(target));
             }
             targets
         });
-        let mut reached = HashSet::new();
+        let mut reached = HashSet::default();
         let mut waiting = vec![start];
         while let Some(address) = waiting.pop() {
             let Some(instruction) = walk.instruction(address) else { continue };

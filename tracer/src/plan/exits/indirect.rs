@@ -6,8 +6,7 @@
 //! the comparison before the jump lets the index go. A value loaded from a variable, or handed in
 //! by the caller, is a pointer: where no frame is left, the jump is a tail call.
 
-use std::collections::HashSet;
-
+use foldhash::HashSet;
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
 
 use super::stack::Stack;
@@ -110,7 +109,7 @@ impl Walk<'_> {
     fn value(&self, register: Register, address: u64) -> Option<Value> {
         let mut info = InstructionInfoFactory::new();
         let mut found = None;
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let mut ways = vec![(address, register.full_register())];
         while let Some((address, register)) = ways.pop() {
             if !seen.insert((address, register)) {
