@@ -6,6 +6,9 @@
 use std::arch::global_asm;
 use std::io;
 use std::mem::MaybeUninit;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
@@ -63,6 +66,17 @@ pub struct Nops {
 /// # Errors
 /// The kernel has no probes on many sites, or may not be used; the child cannot be made.
 pub fn nops() -> Result<Nops, Error> {
+    let (sender, told) = mpsc::channel();
+    // To take the probes out takes a while, for which nobody has to wait.
+    let trying = thread::spawn(move || tried(&sender));
+    match told.recv() {
+        Ok(nops) => Ok(nops),
+        Err(_) => Err(trying.join().unwrap_or_else(|panic| resume_unwind(panic)).expect_err("it has told nothing")),
+    }
+}
+
+/// Tries them, and tells before the probes are out.
+fn tried(told: &Sender<Nops>) -> Result<(), Error> {
     let action = "probe a nop of this program itself";
     let functions: [extern "C" fn(); 4] = [rtrace_push, rtrace_xor, rtrace_nop3, rtrace_nop5];
     let mut storage = MaybeUninit::uninit();
@@ -86,11 +100,13 @@ pub fn nops() -> Result<Nops, Error> {
     let link = attach_sites(&skel.progs.count_multi_enter, LinkKind::Enter, target, &sites);
     let _link = link.map_err(Error::kernel(action))?;
     let [push, xor, nop3, _] = functions.map(|function| fastest(function).as_secs_f64());
-    Ok(Nops {
+    let nops = Nops {
         // Nearer to the one than to the other, as a ratio.
         long_ones_are_emulated: nop3 * nop3 < push * xor,
         children_survive: child_survives(rtrace_nop5)?,
-    })
+    };
+    told.send(nops).expect("it is waited for");
+    Ok(())
 }
 
 /// The time of [`CALLS`] calls where nothing else came between.
