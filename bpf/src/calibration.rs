@@ -205,7 +205,7 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Res
     let mut subjects = Subject::all();
     // Where the programs do a `ret`, it costs what a jump does.
     subjects.retain(|subject| if steps { subject.exit != Exit::Jump } else { subject.entry != Entry::Written });
-    let bare: Vec<u64> = subjects.iter().map(|subject| mean(time_loops(subject.function))).collect();
+    let bare: Vec<u64> = subjects.iter().map(|subject| mean(&time_loops(subject.function))).collect();
     let probes = place(&programs, &subjects, steps)?;
     programs.arm();
     let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare, steps));
@@ -215,7 +215,7 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Res
 
 fn measure(programs: &Programs, subject: &Subject, bare: u64, steps: bool) -> Result<CallCost, Error> {
     let [_, caller] = callers();
-    let alone = mean(time_loops(subject.function)).saturating_sub(bare);
+    let alone = mean(&time_loops(subject.function)).saturating_sub(bare);
     let mut reader = programs.reader()?;
     reader.read(&mut Records::default())?;
     for _ in 0..LOOPS {
@@ -224,8 +224,9 @@ fn measure(programs: &Programs, subject: &Subject, bare: u64, steps: bool) -> Re
     let mut records = Records::default();
     reader.read(&mut records)?;
     let of = |region| records.calls.iter().filter(move |call| call.region == region);
-    let inner = mean(of(subject.region).map(|call| call.duration.saturating_sub(bare)).collect());
-    let outer = mean(of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect());
+    let inner: Vec<u64> = of(subject.region).map(|call| call.duration.saturating_sub(bare)).collect();
+    let outer: Vec<u64> = of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect();
+    let (inner, outer) = (mean(&inner), mean(&outer));
     // An enter alone has no time stamps that the function itself lies between.
     let outside = if subject.exit == Exit::Unseen { bare } else { 0 };
     let nested = inner + outer.saturating_sub(outside);
@@ -283,10 +284,20 @@ fn time_loops(function: usize) -> Vec<u64> {
     (0..LOOPS).map(time_loop).collect()
 }
 
-/// The mean of what was not interrupted.
-fn mean(mut values: Vec<u64>) -> u64 {
+/// Parts into which what was measured is divided, by time.
+const PARTS: usize = 4;
+
+/// The mean of what was not interrupted, in the calmest part of the time: rtrace itself does other things
+/// meanwhile, which make it look dearer.
+fn mean(values: &[u64]) -> u64 {
+    let parts = values.chunks(values.len().div_ceil(PARTS).max(1));
+    parts.map(uninterrupted).min().unwrap_or(0)
+}
+
+fn uninterrupted(values: &[u64]) -> u64 {
+    let mut values = values.to_vec();
     values.sort_unstable();
-    let median = values.get(values.len() / 2).copied().unwrap_or(0);
+    let median = values[values.len() / 2];
     values.retain(|&value| value <= 2 * median);
     values.iter().sum::<u64>() / (values.len() as u64).max(1)
 }
@@ -297,8 +308,13 @@ mod tests {
 
     #[test]
     fn the_mean_knows_what_takes_longer_but_not_what_was_interrupted() {
-        assert_eq!(mean(vec![100, 100, 100, 140, 1_000_000]), 110);
-        assert_eq!(mean(vec![0, 0, 0, 900]), 0);
-        assert_eq!(mean(Vec::new()), 0);
+        assert_eq!(uninterrupted(&[100, 1_000_000, 100, 140, 100]), 110);
+        assert_eq!(uninterrupted(&[0, 900, 0, 0]), 0);
+        assert_eq!(mean(&[]), 0);
+    }
+
+    #[test]
+    fn the_calmest_part_counts() {
+        assert_eq!(mean(&[150, 150, 120, 120, 100, 102, 140, 160]), 101);
     }
 }

@@ -34,10 +34,12 @@ pub fn leaves(walk: &Walk) -> Vec<Leave> {
         if condition.is_some() || !is_dear || walk.words(address) != Some(0) {
             continue;
         }
-        let mut ways = Ways { walk, found: Vec::new(), left: brief::MOST };
-        if ways.find(address) && ways.found.iter().any(|way| way.is_jump) {
-            search.replace(address, &ways.found);
-        }
+        // Where the jumps to a place before it are too many, that way may be seen behind them.
+        let _ = [false, true].into_iter().any(|stops_at_joins| {
+            let mut ways = Ways { walk, found: Vec::new(), left: brief::MOST, stops_at_joins };
+            let is_cheaper = ways.find(address) && ways.found.iter().any(|way| way.is_jump);
+            is_cheaper && search.replace(address, &ways.found)
+        });
     }
     search.leaves.into_values().collect()
 }
@@ -55,6 +57,8 @@ struct Ways<'w, 'a> {
     found: Vec<Way>,
     /// Instructions that may still be passed.
     left: usize,
+    /// Where a line joins jumps it is seen before that, in a single step.
+    stops_at_joins: bool,
 }
 
 impl Ways<'_, '_> {
@@ -79,6 +83,9 @@ impl Ways<'_, '_> {
                 self.walk.is_emulated(&jump)
             }
             Before::Line(instruction) => {
+                if self.stops_at_joins && !jumps.is_empty() {
+                    return self.stop_at(&instruction);
+                }
                 let (count, left) = (self.found.len(), self.left);
                 if self.find(instruction.ip()) {
                     return true;
@@ -199,14 +206,15 @@ struct Search<'w, 'a> {
 }
 
 impl Search<'_, '_> {
-    /// Sees the exits through one instruction at the ways to it instead, unless calls pay for that elsewhere.
-    fn replace(&mut self, address: u64, ways: &[Way]) {
+    /// Sees the exits through one instruction at the ways to it instead, unless calls pay for that elsewhere;
+    /// tells whether it does.
+    fn replace(&mut self, address: u64, ways: &[Way]) -> bool {
         let mut leaves = self.leaves.clone();
         leaves.remove(&address);
         for &Way { leave, .. } in ways {
             let known = leaves.entry(leave.address).or_insert(leave);
             if known.words != leave.words {
-                return;
+                return false;
             }
             known.condition = known.condition.filter(|_| known.condition == leave.condition);
         }
@@ -215,10 +223,12 @@ impl Search<'_, '_> {
         conditional.retain(|jump| leaves[jump].condition.is_some());
         let on: Option<Vec<(u64, u64)>> =
             conditional.iter().map(|jump| Some((*jump, self.walk.leads_on(&leaves[jump])?))).collect();
-        if on.is_some_and(|on| self.is_cheap(&on)) {
+        let is_cheap = on.is_some_and(|on| self.is_cheap(&on));
+        if is_cheap {
             self.leaves = leaves;
             self.conditional = conditional;
         }
+        is_cheap
     }
 
     /// Whether no call meets three of these jumps without leaving, nor one twice; each is with where it
@@ -234,9 +244,9 @@ impl Search<'_, '_> {
         let goes_on = |on: &&(u64, u64)| self.walk.exits.keys().any(|exit| self.reached[&on.1].contains(exit));
         let going_on: Vec<&(u64, u64)> = jumps.iter().filter(goes_on).collect();
         let leads = |from: &(u64, u64), to: &(u64, u64)| self.reached[&from.1].contains(&to.0);
-        let goes_far = |next: &&(u64, u64)| going_on.iter().any(|last| leads(next, last));
+        let goes_far = |next: &(u64, u64)| going_on.iter().any(|last| leads(next, last));
         let is_dear = |first: &(u64, u64)| {
-            leads(first, first) || going_on.iter().filter(|next| leads(first, next)).any(|next| goes_far(&next))
+            leads(first, first) || going_on.iter().filter(|next| leads(first, next)).any(|next| goes_far(next))
         };
         !going_on.iter().any(|first| is_dear(first))
     }

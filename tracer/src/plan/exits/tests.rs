@@ -292,6 +292,22 @@ fn a_jump_through_a_pointer_is_seen_at_the_check_before_it() {
 }
 
 #[test]
+fn a_way_with_too_many_jumps_to_it_is_stepped_behind_them() {
+    // Jumps to 1: at each check and to 2: when all is done.
+    let check = |left: u8| [&TEST[..], &[0x74, 6 * left]].concat(); // test edi,edi; je 1
+    let checks: Vec<u8> = [3, 2, 1].into_iter().flat_map(|left| [check(left), vec![0xff, 0xd0]].concat()).collect();
+    let code = [
+        &[0x53][..], // push rbx
+        &checks,
+        &[0xff, 0xd1], // 19: call rcx
+        &[0xeb, 0x02], // 21: jmp 2
+        &[0x31, 0xc0], // 23: 1: xor eax,eax
+        &[0x5b, 0xc3], // 25: 2: pop rbx; ret
+    ];
+    assert_eq!(early(&code.concat()), [(21, None, 1), (23, None, 1)]);
+}
+
+#[test]
 fn a_jump_of_which_both_ways_return_is_an_exit_without_condition() {
     let code = [
         0xff, 0xd0, // call rax
