@@ -285,13 +285,15 @@ fn time_loops(function: usize) -> Vec<u64> {
 }
 
 /// Parts into which what was measured is divided, by time.
-const PARTS: usize = 4;
+const PARTS: usize = 5;
 
-/// The mean of what was not interrupted, in the calmest part of the time: rtrace itself does other things
-/// meanwhile, which make it look dearer.
+/// The mean of what was not interrupted, in a calm part of the time: rtrace itself does other things
+/// meanwhile, which make it look dearer. The calmest of all is so by chance, too, so it is the next.
 fn mean(values: &[u64]) -> u64 {
     let parts = values.chunks(values.len().div_ceil(PARTS).max(1));
-    parts.map(uninterrupted).min().unwrap_or(0)
+    let mut means: Vec<u64> = parts.map(uninterrupted).collect();
+    means.sort_unstable();
+    means.get(1).or(means.first()).copied().unwrap_or(0)
 }
 
 fn uninterrupted(values: &[u64]) -> u64 {
@@ -314,7 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn the_calmest_part_counts() {
-        assert_eq!(mean(&[150, 150, 120, 120, 100, 102, 140, 160]), 101);
+    fn a_calm_part_counts() {
+        assert_eq!(mean(&[150, 150, 120, 120, 100, 102, 140, 160, 110, 112]), 111);
+        assert_eq!(mean(&[7]), 7);
     }
 }
