@@ -17,13 +17,19 @@ const FIRST: RegionId = RegionId(7);
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::parse(bytes.to_vec()) else { return };
-    check(&image, bytes, Hazards::default(), None);
-    check(&image, bytes, hazards::of_images([("/lib/input.so", &image)].into_iter()), Some(ExitPolicy::RetSite));
+    let unwinding = || Hazards { unwind: Some("it may unwind".to_owned()), ..Hazards::default() };
+    for steps in [false, true] {
+        let emulated = Emulation { long_nops: true, steps };
+        check(&image, bytes, Hazards::default(), None, emulated);
+        check(&image, bytes, unwinding(), None, emulated);
+        let hazards = hazards::of_images([("/lib/input.so", &image)].into_iter());
+        check(&image, bytes, hazards, Some(ExitPolicy::RetSite), emulated);
+    }
 });
 
-fn check(image: &Image, bytes: &[u8], hazards: Hazards, exit: Option<ExitPolicy>) {
+fn check(image: &Image, bytes: &[u8], hazards: Hazards, exit: Option<ExitPolicy>, emulated: Emulation) {
     let Some(source) = source(bytes) else { return };
-    let options = Options { exit, emulated: Emulation { long_nops: true }, can_refuse_hooks: true, stubs: true, ..Options::default() };
+    let options = Options { exit, emulated, can_refuse_hooks: true, stubs: true, ..Options::default() };
     let Plan { libraries, .. } = plan(&[source], hazards, &options, FIRST);
     let regions = &libraries[0].regions;
     assert!(regions.is_sorted_by(|a, b| a.region.file_offset < b.region.file_offset));
