@@ -392,10 +392,9 @@ impl<'a> Walk<'a> {
             }
             Place::Elsewhere => {
                 self.elsewhere.insert(target);
-                let condition = match (instruction.flow_control(), instruction.condition_code()) {
-                    (FlowControl::UnconditionalBranch | FlowControl::IndirectBranch, _) => None,
-                    (_, ConditionCode::None) => return Err(Unprovable::UnusualExit),
-                    (_, condition) => Some(condition as u8 - ConditionCode::o as u8),
+                let condition = match instruction.flow_control() {
+                    FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => None,
+                    _ => Some(condition(instruction).ok_or(Unprovable::UnusualExit)?),
                 };
                 return self.leave(instruction, condition);
             }
@@ -490,6 +489,12 @@ impl<'a> Walk<'a> {
         }
         Ok(())
     }
+}
+
+/// The condition of a jump as in its encoding; none for those on a register.
+fn condition(jump: &Instruction) -> Option<u8> {
+    let condition = jump.condition_code();
+    (condition != ConditionCode::None).then(|| condition as u8 - ConditionCode::o as u8)
 }
 
 /// How control goes on after an instruction.

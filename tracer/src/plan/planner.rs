@@ -180,9 +180,8 @@ impl<'a> Planner<'a> {
     fn unshare(&self, drafts: &mut [Draft]) {
         let mut users: HashMap<u64, usize> = HashMap::default();
         for draft in drafts.iter().filter(|draft| !draft.exit.sites().is_empty()) {
-            for leave in self.exits(&draft.candidate).map(|exits| exits.leaves.clone()).unwrap_or_default() {
-                *users.entry(leave.address).or_default() += 1;
-            }
+            let Ok(exits) = self.exits(&draft.candidate) else { continue };
+            exits.leaves.iter().for_each(|leave| *users.entry(leave.address).or_default() += 1);
         }
         for draft in drafts.iter_mut().filter(|draft| !draft.exit.sites().is_empty()) {
             let Ok(exits) = self.exits(&draft.candidate) else { continue };

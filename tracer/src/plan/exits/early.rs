@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::{HashMap, HashSet};
-use iced_x86::{Code, ConditionCode, FlowControl, Instruction, Mnemonic};
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic};
 
-use super::{Leave, Met, Walk, brief, is_refused, words};
+use super::{Leave, Met, Walk, brief, condition, is_refused, words};
 use crate::plan::instruction::{Emulation, Handling};
 use crate::plan::text::branch_target;
 
@@ -185,12 +185,6 @@ impl Walk<'_> {
         let bytes = self.text.instruction_bytes(jump.ip());
         bytes.is_some_and(|bytes| Emulation::default().handling(bytes) == Handling::Emulated)
     }
-}
-
-/// The condition of a jump as in its encoding; none for those on a register.
-fn condition(jump: &Instruction) -> Option<u8> {
-    let condition = jump.condition_code();
-    (condition != ConditionCode::None).then(|| condition as u8 - ConditionCode::o as u8)
 }
 
 /// The exits so far.

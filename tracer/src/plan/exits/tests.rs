@@ -211,6 +211,19 @@ fn a_return_is_seen_at_the_check_before_it() {
     assert_eq!(early(&protected), [(8, Some(4), 3)]);
 }
 
+/// A call, after it a jump to the end, or another call and this line.
+fn joined(line: &[u8]) -> Vec<u8> {
+    let over = 2 + line.len() as u8;
+    let head = [
+        0x53, // push rbx
+        0xff, 0xd0, // call rax
+        0x85, 0xff, // test edi,edi
+        0x74, over, // 5: je 9 + n
+        0xff, 0xd1, // call rcx
+    ];
+    [&head[..], line, &[0x5b, 0xc3]].concat() // 9 + n: pop rbx; ret
+}
+
 #[test]
 fn a_return_is_seen_at_every_jump_to_it_or_not_early_at_all() {
     let shared = |last: &[u8]| {
@@ -227,31 +240,13 @@ fn a_return_is_seen_at_every_jump_to_it_or_not_early_at_all() {
     };
     // 13: nop: never reached, and alone it would be single-stepped: but it is emulated and no jump.
     assert_eq!(early(&shared(&[0x90])), [(5, Some(4), 1), (9, None, 1)]);
-    let joined = [
-        0x53, // push rbx
-        0xff, 0xd0, // call rax
-        0x85, 0xff, // test edi,edi
-        0x74, 0x02, // 5: je 9
-        0xff, 0xd1, // call rcx
-        0x5b, // 9: pop rbx
-        0xc3, // ret
-    ];
-    assert_eq!(early(&joined), [(10, None, 0)], "a call comes to it");
+    assert_eq!(early(&joined(&[])), [(10, None, 0)], "a call comes to it");
 }
 
 #[test]
 fn one_way_to_a_return_may_be_stepped() {
-    let joined = [
-        0x53, // push rbx
-        0xff, 0xd0, // call rax
-        0x85, 0xff, // test edi,edi
-        0x74, 0x04, // 5: je 11
-        0xff, 0xd1, // call rcx
-        0x31, 0xc0, // 9: xor eax,eax
-        0x5b, // 11: pop rbx
-        0xc3, // ret
-    ];
-    assert_eq!(early(&joined), [(5, Some(4), 1), (9, None, 1)]);
+    let line = [0x31, 0xc0]; // xor eax,eax
+    assert_eq!(early(&joined(&line)), [(5, Some(4), 1), (9, None, 1)]);
 }
 
 #[test]
