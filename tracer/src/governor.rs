@@ -36,8 +36,8 @@ const WINDOW: Duration = Duration::from_millis(1);
 /// A window goes on for so long while threads do not run that were called in before.
 const LONGEST_WINDOW: Duration = Duration::from_millis(20);
 
-/// Time between the two windows of a look.
-const PAUSE: Duration = Duration::from_millis(1);
+/// Time between the two windows of a look, on average.
+const PAUSE: Duration = Duration::from_micros(1_500);
 
 /// Windows take this part of the budget at most, and looks come this often at most.
 const WINDOWS_SHARE: f64 = 0.1;
@@ -230,11 +230,15 @@ impl<'a> Governor<'a> {
         self.living().pids.clone()
     }
 
-    /// It varies, so that it does not beat with what the program does.
     fn look_period(&self) -> Duration {
         let windows = 2 * WINDOW;
         let period = LOOK_PERIOD.max(windows.div_f64(WINDOWS_SHARE * self.given.budget.share()));
-        period.mul_f64(0.7 + (f64::from(self.looks) * GOLDEN_RATIO).fract() * 0.6)
+        period.mul_f64(0.7 + self.varied() * 0.6)
+    }
+
+    /// Evenly from 0 to 1 over all looks, so that these do not beat with what the program does.
+    fn varied(&self) -> f64 {
+        (f64::from(self.looks) * GOLDEN_RATIO).fract()
     }
 
     /// Measures what calls cost, and changes what has to be.
@@ -384,7 +388,8 @@ impl<'a> Governor<'a> {
     /// Has a look; if it `is_last`, nothing is recorded after it. Returns when it ended.
     ///
     /// A look is two windows, so near to each other that a loop seldom begins anew between them: what
-    /// callers count themselves then tells how fast they call.
+    /// callers count themselves then tells how fast they call. They are not always so far apart: what
+    /// a loop that has begun anew tells depends on it.
     fn look_and(&mut self, is_last: bool) -> Result<Timestamp, Error> {
         self.looked = Instant::now();
         self.looks += 1;
@@ -394,7 +399,7 @@ impl<'a> Governor<'a> {
         thread::scope(|scope| {
             let (window, probes) = self.window(&off)?;
             scope.spawn(move || detach(probes));
-            thread::sleep(PAUSE);
+            thread::sleep(PAUSE.mul_f64(self.varied() * 2.0));
             self.take_in(window, |id| off.contains(&id))?;
             let (mut window, probes) = self.window(&off)?;
             if is_last {

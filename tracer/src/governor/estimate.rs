@@ -4,10 +4,10 @@
 //! its stack, that goes up by the same step with each: its difference from window to window, divided
 //! by the step, is the number of calls. It is taken only if it is possible at all by the time that
 //! went by, and if the rate that follows agrees with the one before or after, because a loop may have
-//! begun anew. Where it has, the same number tells over a short gap how fast the caller calls, its
-//! pace, and that is taken to go on. Where there is no such number, it is the rate in the windows, less
-//! what all probes of its thread cost there: of a function of some nanoseconds that says little, and the
-//! bounds say so.
+//! begun anew. Over a short gap the same number tells how fast the caller calls, its pace. That proves
+//! what the number says over a long one, or else is taken to go on. Where there is no such number, it
+//! is the rate in the windows, less what all probes of its thread cost there: of a function of some
+//! nanoseconds that says little, and the bounds say so.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,8 +15,10 @@ use rtrace_bpf::Counted;
 use rtrace_bpf::wire::{CountedKey, Limit, SightingRecord};
 use rtrace_model::{Estimate, LocationId, RegionId, Timestamp};
 
-/// How far the cost of a hit may be from what was measured, as a part of it.
-const COST_ERROR: f64 = 0.3;
+/// A hit costs these parts of what was measured, at least and at most: what else runs on a machine, or
+/// beside a virtual one, makes it twice as slow for seconds.
+const LEAST_COST: f64 = 0.5;
+const MOST_COST: f64 = 2.0;
 
 /// A call takes so many nanoseconds at least.
 const SHORTEST_CALL: f64 = 1.0;
@@ -94,6 +96,17 @@ impl Pacing {
             _ => None,
         };
     }
+
+    fn proves(&self, rate: f64) -> bool {
+        self.pace.is_some_and(|pace| is_proven(rate, pace))
+    }
+
+    /// Whether calls over a long gap may come at such a rate.
+    fn allows(&self, rate: f64) -> bool {
+        let is_near =
+            |[_, least, most]: [f64; 3]| least / AGREEMENT_OF_SHORT <= rate && rate <= most * AGREEMENT_OF_SHORT;
+        self.pace.is_none_or(is_near)
+    }
 }
 
 /// What the estimate of a time without probes is made of.
@@ -149,7 +162,7 @@ impl Gap {
     fn settle(&self, is_believed: bool, pace: Option<[f64; 3]>) -> [f64; 3] {
         let pace = self.pace.into_iter().chain(pace).filter(|[about, ..]| self.allows(*about)).reduce(between);
         if let (Some(calls), Some(rate)) = (self.progress, self.progress_rate())
-            && (is_believed || self.is_at_pace(rate, pace))
+            && (is_believed || pace.is_some_and(|pace| is_proven(rate, pace)))
         {
             return [calls; 3];
         }
@@ -159,20 +172,23 @@ impl Gap {
         [about * self.called, at_least, most * most_time]
     }
 
-    /// Whether the caller's own count over a short gap is believed.
-    fn is_at_pace(&self, rate: f64, pace: Option<[f64; 3]>) -> bool {
-        self.is_short && pace.is_some_and(|[_, least, most]| (least..=most).contains(&rate))
-    }
-
     /// Whether a caller's own count is: those before and after agree, as far as there are any.
     fn is_believed(&self, rate: f64, near: &[f64]) -> bool {
         let apart = (AGREEMENT + ACCOUNT_AGE / self.time.max(1.0)).min(0.5);
         !near.is_empty() && near.iter().all(|&other| (rate - other).abs() <= apart * rate.max(other))
     }
 
+    /// Whether calls by the caller's own count may come at such a rate. What probes cost does not bound
+    /// it from above: where that was measured too low, calls would seem too slow.
     fn allows(&self, rate: f64) -> bool {
-        self.rate[1] / 2.0 <= rate && rate <= self.rate[2] * 2.0 && rate >= self.slowest
+        self.slowest.max(self.rate[1] / 2.0) <= rate && rate <= 1.0 / SHORTEST_CALL
     }
+}
+
+/// Whether its pace proves that a caller's own count is right: one that has begun anew on the way tells less
+/// than half of the calls, since the loop was gone through once more than it tells.
+fn is_proven(rate: f64, [_, _, most]: [f64; 3]) -> bool {
+    (most / 2.0..=most * AGREEMENT_OF_SHORT).contains(&rate)
 }
 
 /// What holds if one or the other does.
@@ -247,8 +263,7 @@ impl Site {
         let (from, to) = span(counted, window);
         let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
         let rate = rate(hits(counted, window), work);
-        let own = |distance: f64| (distance - cost * (1.0 - COST_ERROR)).max(SHORTEST_CALL);
-        let slowest = typical_distance(&sightings).map_or(0.0, |distance| 1.0 / own(distance));
+        let slowest = typical_distance(&sightings).map_or(0.0, |distance| 1.0 / longest_own(distance, cost));
         let ran = work.running.min(work.length);
         let seen = Seen { to, before, ran, rate, slowest, sightings };
         self.calls = counted.calls.calls;
@@ -299,7 +314,8 @@ impl Site {
     /// A gap between looks is over, and so is the next.
     fn settle(&mut self, gap: Gap, next: Option<f64>) {
         let near: Vec<f64> = self.trusted.into_iter().chain(next).collect();
-        let believed = gap.progress_rate().filter(|&rate| gap.is_believed(rate, &near));
+        let is_believed = |rate| self.pacing.proves(rate) || gap.is_believed(rate, &near) && self.pacing.allows(rate);
+        let believed = gap.progress_rate().filter(|&rate| is_believed(rate));
         self.trusted = believed.or(self.trusted);
         self.settle_by(gap, believed.is_some());
     }
@@ -427,12 +443,18 @@ fn rate(hits: u64, work: &Work) -> [f64; 3] {
     let running = work.ran();
     // A number of chance events is off by twice its root at most, nearly always.
     let chance = 2.0 * hits.sqrt();
-    let least = (hits - chance).max(0.0) / work.own(work.length, 1.0 - COST_ERROR);
-    let most = (hits + chance + 3.0) / work.own(running, 1.0 + COST_ERROR);
+    let least = (hits - chance).max(0.0) / longest_own(work.length, work.cost);
+    let most = (hits + chance + 3.0) / work.own(running, MOST_COST);
     // Where calls take less than the cost may be off, only the bounds are known, and they are far apart.
-    let is_known = running - work.cost > work.cost * COST_ERROR;
+    let is_known = running - work.cost > work.cost * (1.0 - LEAST_COST);
     let about = if is_known { (hits / work.own(running, 1.0)).clamp(least, most) } else { (least * most).sqrt() };
     [about, least, most]
+}
+
+/// Nanoseconds that were left at most of so many, in which probes took about `cost`. Where that cannot be, as
+/// nothing would be left, half of them were left.
+fn longest_own(of: f64, cost: f64) -> f64 {
+    of - (cost * LEAST_COST).min(of / 2.0)
 }
 
 /// Nanoseconds that a thread ran between two sightings; `exact`: not by the scheduler's account, which may

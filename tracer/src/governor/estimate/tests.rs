@@ -6,10 +6,15 @@ const COST: f64 = 700.0;
 const PERIOD: u64 = 400_000_000;
 const PAUSE: u64 = 2_000_000;
 
+/// What may be measured of a cost, as a part of it.
+const WRONG_COSTS: [f64; 5] = [0.5, 0.7, 1.0, 1.4, 1.9];
+
 /// A loop that calls a function each 50 ns, and 750 ns in windows of 1 ms; its pass counter is in
-/// the upper half of a word of its stack and begins anew each `passes`.
+/// the upper half of a word of its stack and begins anew each `passes`. A hit was measured to cost
+/// `cost`.
 struct Loop {
     passes: u64,
+    cost: f64,
     calls: u64,
     counted: u64,
     unseen: u64,
@@ -20,7 +25,8 @@ struct Loop {
 
 impl Loop {
     fn new(passes: u64) -> Loop {
-        Loop { passes, calls: 0, counted: 0, unseen: 0, now: 0, window: 0, estimator: Estimator::default() }
+        let estimator = Estimator::default();
+        Loop { passes, cost: COST, calls: 0, counted: 0, unseen: 0, now: 0, window: 0, estimator }
     }
 
     fn sighting(&self, number: u64) -> SightingRecord {
@@ -48,7 +54,7 @@ impl Loop {
         }
         let key = CountedKey { location: 1, region: 2, site: 3 };
         let window = Window { number: self.window, from: self.now, to: self.now + 1_000_000 };
-        self.estimator.add(&[Counted { key, calls }], window, |_| Some(COST));
+        self.estimator.add(&[Counted { key, calls }], window, |_| Some(self.cost));
         self.counted += hits;
         self.calls += hits;
         self.now += 1_000_000;
@@ -64,7 +70,7 @@ impl Loop {
     fn run(&mut self, looks: u64) {
         for number in 1..=looks {
             self.look_through_a_window();
-            self.go_on(PAUSE);
+            self.go_on(PAUSE / 1_000 * (500 + number * 618 % 1_000 * 2));
             self.look_through_a_window();
             if number < looks {
                 self.go_on(PERIOD / 1_000 * (700 + number * 371 % 600));
@@ -80,26 +86,31 @@ impl Loop {
 
 #[test]
 fn a_callers_own_count_tells_the_number_of_calls() {
-    let mut target = Loop::new(1 << 31);
-    target.run(10);
-    let Estimate { counted, estimated, least, most, .. } = target.estimate();
-    assert_eq!((counted, estimated), (26_660, target.unseen));
-    assert!(least <= estimated && estimated <= most && most - least < target.unseen / 100, "{least} {most}");
-    let rate = target.estimator.rate(RegionId(2)).unwrap_or_default();
-    assert!(agree(rate, 20e6), "{rate}");
+    for wrong in WRONG_COSTS {
+        let mut target = Loop::new(1 << 31);
+        target.cost *= wrong;
+        target.run(10);
+        let Estimate { counted, estimated, least, most, .. } = target.estimate();
+        assert_eq!((counted, estimated), (26_660, target.unseen), "{wrong}");
+        assert!(least <= estimated && estimated <= most && most - least < target.unseen / 100, "{least} {most}");
+        let rate = target.estimator.rate(RegionId(2)).unwrap_or_default();
+        assert!(agree(rate, 20e6), "{rate}");
+    }
 }
 
 /// Its own count over a long gap says less than was called: by chance it may agree with itself once
 /// or twice. Over a short one it tells the pace, if the loop is longer than that.
 #[test]
 fn a_loop_that_begins_anew_is_not_believed() {
-    for passes in [1_000, 200_000, 1_234_567, 3_333_333, 9_000_000, 20_000_000] {
+    for (number, wrong) in (0..500).zip(WRONG_COSTS.into_iter().cycle()) {
+        let passes = (1_000.0 * 50_000_f64.powf(f64::from(number) / 500.0)) as u64;
         let mut target = Loop::new(passes);
+        target.cost *= wrong;
         target.run(20);
         let (estimate, truth) = (target.estimate(), target.unseen);
-        assert!(estimate.least <= truth && truth <= estimate.most, "{passes}: {estimate:?}, {truth}");
-        if passes > 1_000 {
-            assert!(estimate.estimated.abs_diff(truth) <= truth / 20, "{passes}: {estimate:?}, {truth}");
+        assert!(estimate.least <= truth && truth <= estimate.most, "{passes}, {wrong}: {estimate:?}, {truth}");
+        if passes > 2_500_000 {
+            assert!(estimate.estimated.abs_diff(truth) <= truth / 10, "{passes}, {wrong}: {estimate:?}, {truth}");
         }
     }
 }
@@ -193,9 +204,14 @@ fn calls_are_not_taken_to_go_on_through_windows_that_show_none() {
 #[test]
 fn the_range_of_a_rate_holds_the_truth() {
     for (hits, gap) in [(1_333, 50.0), (660, 815.0), (100, 9_300.0), (1, 1e6)] {
-        let [about, least, most] = rate(hits, &work(hits, 1e6, 0.0));
-        let truth = 1.0 / gap;
-        assert!(least <= truth && truth <= most && least <= about && about <= most, "{hits}: {least} {about} {most}");
+        for wrong in WRONG_COSTS {
+            let mut work = work(hits, 1e6, 0.0);
+            work.cost *= wrong;
+            let [about, least, most] = rate(hits, &work);
+            let truth = 1.0 / gap;
+            assert!(least <= truth && truth <= most, "{hits}, {wrong}: {least} {about} {most}");
+            assert!(least <= about && about <= most, "{hits}, {wrong}: {least} {about} {most}");
+        }
     }
     assert_eq!(rate(0, &work(0, 1e6, 0.0))[..2], [0.0, 0.0]);
     // The thread ran for a tenth of the window.

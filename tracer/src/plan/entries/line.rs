@@ -5,7 +5,8 @@
 //! the return address might be written: by a store through the stack pointer, or through any register
 //! once the stack pointer was copied. A store through another pointer cannot meet it, since the slot
 //! came into being with the call, and no caller knows its address. It ends early too where it takes
-//! time: what is done before the site belongs to no call.
+//! time: what is done before the site belongs to no call. And it ends before a register that a caller
+//! keeps over calls gets another value: the governor looks there for the counter of the caller's loop.
 
 use std::ops::Range;
 
@@ -55,7 +56,8 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps_accesses: bool) -> Vec
         // Code may begin in the middle of an instruction, too.
         let is_entered = behind.into_iter().any(|address| text.is_start(address));
         let is_kept = keeps_accesses && accesses_beside_stack(&mut info, &instruction);
-        let continues = continues(&mut info, &instruction, depth, stack_copied);
+        let continues =
+            continues(&mut info, &instruction, depth, stack_copied) && spares_registers(&mut info, &instruction);
         let Some(words) = words.filter(|_| continues && !is_kept && !is_entered && extent.contains(&address)) else {
             break;
         };
@@ -76,6 +78,13 @@ fn continues(info: &mut InstructionInfoFactory, instruction: &Instruction, depth
 fn accesses_beside_stack(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
     let mut used = info.info(instruction).used_memory().iter();
     used.any(|memory| memory.base().full_register() != Register::RSP)
+}
+
+/// Whether it writes no register that is a caller's over the call (System V ABI for x86-64, 3.2.1).
+fn spares_registers(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    let kept = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+    let mut used = info.info(instruction).used_registers().iter();
+    !used.any(|used| writes(used.access()) && kept.contains(&used.register().full_register()))
 }
 
 /// Whether a store does not meet the return address, which is so many bytes above the stack pointer.

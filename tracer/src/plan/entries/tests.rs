@@ -102,7 +102,7 @@ fn a_site_knows_how_far_the_return_address_is() {
         (&[0x48, 0x83, 0xec, 0x18], 3),                               // sub rsp,24
         (&[0x48, 0x81, 0xec, 0x00, 0x10, 0x00, 0x00], 512),           // sub rsp,4096
         (&[0x6a, 0x01], 1),                                           // push 1
-        (&[0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x31, 0xc0], 2), // mov rbp,rsp; sub rsp,16; xor eax,eax
+        (&[0x48, 0x89, 0xe0, 0x48, 0x83, 0xec, 0x10, 0x31, 0xc9], 2), // mov rax,rsp; sub rsp,16; xor ecx,ecx
     ];
     for (mover, words) in movers {
         let body = [mover, &[0xe8, 0, 0x10, 0, 0]].concat();
@@ -282,6 +282,15 @@ fn no_access_comes_before_a_site_where_they_count() {
     assert_eq!(site(&beside, false), Ok((3, EMULATED)));
     assert_eq!(site(&beside, true), Ok((0, STEPPED)));
     assert_eq!(site(&stack, true), Ok((5, EMULATED)));
+}
+
+#[test]
+fn what_a_caller_keeps_in_registers_is_still_there_at_a_site() {
+    let site = |before: &[u8]| site(&[before, &[0x53, 0xc3]].concat()); // ...; push rbx; ret
+    assert_eq!(site(&[0x89, 0xf8]), Ok((2, EMULATED))); // mov eax,edi
+    assert_eq!(site(&[0x89, 0xfb]), Ok((0, STEPPED))); // mov ebx,edi
+    assert_eq!(site(&[0x41, 0x89, 0xff]), Ok((0, STEPPED))); // mov r15d,edi
+    assert_eq!(site(&[0x39, 0xfb]), Ok((2, EMULATED))); // cmp ebx,edi
 }
 
 #[test]
