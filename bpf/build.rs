@@ -7,7 +7,7 @@ use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for name in ["rtrace", "features"] {
+    for name in ["rtrace", "features", "plain"] {
         SkeletonBuilder::new()
             .source(format!("src/{name}.bpf.c"))
             .clang_args(["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Iinclude"])

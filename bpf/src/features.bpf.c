@@ -77,16 +77,3 @@ int step_enter(struct pt_regs *ctx)
 	step(ctx, true);
 	return 0;
 }
-
-/* What a probe costs that does nothing: with the return of its function hooked, and alone. */
-SEC("?uprobe.session")
-int nothing_hooked(struct pt_regs *ctx)
-{
-	return 0;
-}
-
-SEC("?uprobe.multi")
-int nothing_alone(struct pt_regs *ctx)
-{
-	return 0;
-}

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
 use crate::attach::{LinkKind, attach_sites};
-use crate::skeleton::features::FeaturesSkelBuilder;
+use crate::skeleton::plain::PlainSkelBuilder;
 use crate::{AttachTarget, Error, Mechanism, Probes, Role, Site};
 
 /// Places probes of one role that do nothing.
@@ -18,10 +18,9 @@ pub fn attach_nothing(role: Role, target: AttachTarget<'_>, sites: &[Site]) -> R
     let is_hooked = role == Role::EnterAndReturn;
     let name = if is_hooked { "nothing_hooked" } else { "nothing_alone" };
     let mut storage = MaybeUninit::uninit();
-    let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(load_error)?;
-    for mut program in open.open_object_mut().progs_mut() {
-        let is_wanted = program.name() == name;
-        program.set_autoload(is_wanted);
+    let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(load_error)?;
+    for mut program in open.open_object_mut().progs_mut().filter(|program| program.name() == name) {
+        program.set_autoload(true);
     }
     let skel = open.load().map_err(load_error)?;
     let link = if is_hooked {

@@ -6,16 +6,14 @@
 use std::arch::global_asm;
 use std::io;
 use std::mem::MaybeUninit;
-use std::panic::resume_unwind;
-use std::sync::mpsc::{self, Sender};
-use std::thread;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
 use crate::attach::{LinkKind, attach_sites};
-use crate::self_test::own_code;
-use crate::skeleton::features::FeaturesSkelBuilder;
+use crate::self_test::{own_code, told};
+use crate::skeleton::plain::PlainSkelBuilder;
 use crate::{AttachTarget, Error, Site};
 
 /// Timed loops per function, of which the fastest counts, and calls in each. A kernel that replaces
@@ -66,30 +64,15 @@ pub struct Nops {
 /// # Errors
 /// The kernel has no probes on many sites, or may not be used; the child cannot be made.
 pub fn nops() -> Result<Nops, Error> {
-    let (sender, told) = mpsc::channel();
-    // To take the probes out takes a while, for which nobody has to wait.
-    let trying = thread::spawn(move || tried(&sender));
-    match told.recv() {
-        Ok(nops) => Ok(nops),
-        Err(_) => Err(trying.join().unwrap_or_else(|panic| resume_unwind(panic)).expect_err("it has told nothing")),
-    }
+    told(tried)
 }
 
-/// Tries them, and tells before the probes are out.
 fn tried(told: &Sender<Nops>) -> Result<(), Error> {
     let action = "probe a nop of this program itself";
     let functions: [extern "C" fn(); 4] = [rtrace_push, rtrace_xor, rtrace_nop3, rtrace_nop5];
     let mut storage = MaybeUninit::uninit();
-    let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(Error::kernel(action))?;
-    let progs = &mut open.progs;
-    for program in [
-        &mut progs.count_session,
-        &mut progs.count_multi_return,
-        &mut progs.count_single_enter,
-        &mut progs.count_single_return,
-    ] {
-        program.set_autoload(false);
-    }
+    let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(Error::kernel(action))?;
+    open.progs.count_hits.set_autoload(true);
     let skel = open.load().map_err(Error::kernel(action))?;
     let codes = functions.map(|function| own_code(function as usize));
     let [Some((path, _)), ..] = &codes else {
@@ -97,7 +80,7 @@ fn tried(told: &Sender<Nops>) -> Result<(), Error> {
     };
     let sites: Vec<Site> = codes.iter().flatten().map(|&(_, file_offset)| Site { file_offset, cookie: 0 }).collect();
     let target = AttachTarget { path, pid: Some(std::process::id()) };
-    let link = attach_sites(&skel.progs.count_multi_enter, LinkKind::Enter, target, &sites);
+    let link = attach_sites(&skel.progs.count_hits, LinkKind::Enter, target, &sites);
     let _link = link.map_err(Error::kernel(action))?;
     let [push, xor, nop3, _] = functions.map(|function| fastest(function).as_secs_f64());
     let nops = Nops {

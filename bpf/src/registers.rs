@@ -11,6 +11,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use crate::attach::{LinkKind, attach_sites};
 use crate::self_test::own_code;
 use crate::skeleton::features::FeaturesSkelBuilder;
+use crate::skeleton::plain::PlainSkelBuilder;
 use crate::wire::{Step, step_cookie};
 use crate::{AttachTarget, Site};
 
@@ -56,17 +57,14 @@ pub fn may_step() -> Result<(), String> {
 
 fn try_step() -> Result<(), Obstacle> {
     let (path, file_offset) = own_code(rtrace_add_site as *const () as usize).ok_or(Obstacle::NotMapped)?;
+    try_to_write()?;
     let mut storage = MaybeUninit::uninit();
     let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(Obstacle::Refused)?;
     for mut program in open.open_object_mut().progs_mut() {
         let is_tried = program.name() == "step_enter";
         program.set_autoload(is_tried);
     }
-    // That kernels refuse it is nothing to talk about.
-    let talk = libbpf_rs::set_print(None);
-    let loaded = open.load();
-    libbpf_rs::set_print(talk);
-    let skel = loaded.map_err(Obstacle::Refused)?;
+    let skel = open.load().map_err(Obstacle::Refused)?;
     let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
     let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };
     let attach = || attach_sites(&skel.progs.step_enter, LinkKind::Enter, target, &[site]).map_err(Obstacle::Attach);
@@ -77,6 +75,18 @@ fn try_step() -> Result<(), Obstacle> {
     // Beside another, neither does it.
     let _second = attach()?;
     if rtrace_add() == 1 { Ok(()) } else { Err(Obstacle::NotAlone) }
+}
+
+/// Whether the kernel takes a program that writes a register.
+fn try_to_write() -> Result<(), Obstacle> {
+    let mut storage = MaybeUninit::uninit();
+    let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(Obstacle::Refused)?;
+    open.progs.write_register.set_autoload(true);
+    // That kernels refuse it is nothing to talk about.
+    let talk = libbpf_rs::set_print(None);
+    let loaded = open.load();
+    libbpf_rs::set_print(talk);
+    loaded.map(drop).map_err(Obstacle::Refused)
 }
 
 #[cfg(test)]

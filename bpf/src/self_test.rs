@@ -1,7 +1,10 @@
 //! Which of the kernel's abilities work here: tried, not inferred from a version.
 
 use std::mem::MaybeUninit;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
@@ -65,6 +68,28 @@ enum Failure {
 
 /// Probes a function of this program itself, calls it, and looks whether that was seen.
 fn sees_a_call(mechanism: Mechanism) -> Result<(), Failure> {
+    told(move |told| try_a_call(mechanism, told))
+}
+
+/// What `trying` tells, while it goes on: to take probes out takes a while, for which nobody has to wait.
+pub(crate) fn told<T, E>(trying: impl FnOnce(&Sender<T>) -> Result<(), E> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    let (sender, told) = mpsc::channel();
+    // The sender goes as soon as it fails, or is done.
+    let trying = thread::spawn(move || trying(&{ sender }));
+    match told.recv() {
+        Ok(result) => Ok(result),
+        Err(_) => match trying.join().unwrap_or_else(|panic| resume_unwind(panic)) {
+            Err(error) => Err(error),
+            Ok(()) => unreachable!("it has told nothing"),
+        },
+    }
+}
+
+fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), Failure> {
     let name = mechanism.name();
     let error = |source| Failure::Kernel { mechanism: name, source };
     let (path, file_offset) = own_code(probed as *const () as usize).ok_or(Failure::NotMapped)?;
@@ -92,12 +117,14 @@ fn sees_a_call(mechanism: Mechanism) -> Result<(), Failure> {
             attach_site(&progs.count_single_enter, LinkKind::Enter, target, &site),
         ],
     };
-    let links = links.into_iter().collect::<libbpf_rs::Result<Vec<_>>>().map_err(error)?;
+    let _links = links.into_iter().collect::<libbpf_rs::Result<Vec<_>>>().map_err(error)?;
     std::hint::black_box(probed(1));
-    drop(links);
     let counts = skel.maps.bss_data.as_deref().expect("the programs have data");
     match (counts.enters, counts.returns) {
-        (1, 1) => Ok(()),
+        (1, 1) => {
+            told.send(()).expect("it is waited for");
+            Ok(())
+        }
         (enters, returns) => Err(Failure::Calls { mechanism: name, enters, returns }),
     }
 }

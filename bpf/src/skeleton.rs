@@ -10,3 +10,8 @@ pub mod rtrace {
 pub mod features {
     include!(concat!(env!("OUT_DIR"), "/features.skel.rs"));
 }
+
+/// The programs that need nothing of the kernel's types.
+pub mod plain {
+    include!(concat!(env!("OUT_DIR"), "/plain.skel.rs"));
+}

@@ -1,7 +1,7 @@
-//! What tracing a call costs on this machine, measured while the recording is prepared.
+//! What tracing a call costs on this machine, measured on a thread of its own.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
 use rtrace_bpf::wire::PolicyCode;
@@ -24,6 +24,14 @@ impl Calibration {
             let _ = sender.send(costs(&calibration.costs));
         });
         Calibration(receiver)
+    }
+
+    /// The result, once it is there; empty where the kernel does not let rtrace probe itself.
+    pub fn poll(&self) -> Option<Vec<CallCost>> {
+        match self.0.try_recv() {
+            Err(TryRecvError::Empty) => None,
+            told => Some(told.unwrap_or_default()),
+        }
     }
 
     /// Waits for the result; empty where the kernel does not let rtrace probe itself.

@@ -104,11 +104,11 @@ pub struct Beside {
 /// The kernel side, ready for probes.
 pub struct Loaded {
     programs: Programs,
-    calibration: Calibration,
+    /// Present where costs must be known from the beginning.
+    calibration: Option<Calibration>,
 }
 
-/// Makes the kernel side ready, for which it need not be known what is probed, and begins to measure
-/// what calls cost here.
+/// Makes the kernel side ready, for which it need not be known what is probed.
 ///
 /// # Errors
 /// The kernel refuses the programs.
@@ -123,8 +123,12 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         is_governed: options.budget.is_some(),
         steps: options.steps,
     };
-    let calibration = Calibration::start(options.mechanism, &options.counters.sources, options.steps);
+    let calibration = options.budget.map(|_| calibrate(options));
     Ok(Loaded { programs: Programs::load(&load)?, calibration })
+}
+
+fn calibrate(options: &Options<'_>) -> Calibration {
+    Calibration::start(options.mechanism, &options.counters.sources, options.steps)
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
@@ -157,23 +161,24 @@ pub fn record(
         regions: 0,
         refused: 0,
         blind_windows: 0,
-        costs: Vec::new(),
+        calibration: None,
+        costs: None,
         notice: Notice::default(),
         governing: options.budget.map(|_| &governing),
     };
     recording.choose_processes()?;
     let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
-    recording.costs = calibration.finish();
     recording.all_run()?;
-    let (calibration, budget) = (recording.costs.clone(), options.budget);
-    pipeline.begin(Header { calibration: calibration.clone(), budget, ..host::header(options.mechanism.name()) });
+    pipeline.begin(Header { budget: options.budget, ..host::header(options.mechanism.name()) });
+    let costs = calibration.map_or_else(Vec::new, Calibration::finish);
     metrics.extend(recording.governing.map(Governing::metric));
     pipeline.define(metrics.into_iter().map(Definition::Metric));
     recording.announce(&pipeline, plan, attachment);
 
     let governor = options.budget.map(|budget| {
-        let (programs, scope, costs, living) = (&programs, recording.scope(), &calibration, &governing.living);
+        pipeline.calibrated(&costs);
+        let (programs, scope, costs, living) = (&programs, recording.scope(), &costs, &governing.living);
         Governor::new(Given { programs, scope, costs, budget, inbox, outbox, living })
     });
     let drained = std::thread::scope(|scope| {
@@ -181,7 +186,11 @@ pub fn record(
         let govern = |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)));
         recording.read_until_stopped(&pipeline, &lookout, govern, &mut samplers, stop, armed)
     });
-    std::mem::take(&mut recording.attachments).into_iter().for_each(Attachment::detach);
+    let attachments = std::mem::take(&mut recording.attachments);
+    attachments.into_iter().for_each(Attachment::detach);
+    if let Some(calibration) = recording.calibration.take() {
+        pipeline.calibrated(&calibration.finish());
+    }
 
     let Recording { regions, refused, blind_windows, .. } = recording;
     let summary = Summary { regions, refused, blind_windows, ..drained? };
@@ -197,8 +206,10 @@ struct Recording<'a> {
     regions: u64,
     refused: u64,
     blind_windows: u64,
-    /// What calls cost here.
-    costs: Vec<CallCost>,
+    /// Measures what calls cost here, while it does so.
+    calibration: Option<Calibration>,
+    /// What it has come to.
+    costs: Option<Vec<CallCost>>,
     notice: Notice,
     /// Present where there is a budget.
     governing: Option<&'a Governing>,
@@ -272,7 +283,9 @@ impl<'a> Recording<'a> {
         }
         match self.governing {
             Some(governing) => governing.adopt(attachment.hand_over()),
-            None => self.notice.learn(&self.costs, &attachment.regions),
+            None => {
+                self.costs.as_ref().inspect(|costs| self.notice.learn(costs, &attachment.regions));
+            }
         }
         self.attachments.push(attachment);
     }
@@ -298,6 +311,7 @@ impl<'a> Recording<'a> {
             Some(held) => watching.begin_held(held).map_err(anyhow::Error::from),
             None => Ok(()),
         });
+        self.calibration = self.governing.is_none().then(|| calibrate(self.options));
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
         let read = self.read(pipeline, &mut source, lookout, &mut watching, samplers, &|| {
@@ -351,6 +365,11 @@ impl<'a> Recording<'a> {
             thread::sleep(READ_PERIOD);
             source.pass()?;
             listen(pipeline, samplers);
+            if let Some(costs) = self.calibration.as_ref().and_then(Calibration::poll) {
+                pipeline.calibrated(&costs);
+                self.attachments.iter().for_each(|attachment| self.notice.learn(&costs, &attachment.regions));
+                (self.calibration, self.costs) = (None, Some(costs));
+            }
             if source.has_other_processes() {
                 lookout.set_processes(source.living());
             }

@@ -6,7 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_model::{
-    Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp,
+    Batch, Call, CallCost, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary,
+    Timestamp,
 };
 
 use crate::state::counters::Derive;
@@ -149,8 +150,12 @@ impl Sink for LiveSink {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         let mut state = lock(&self.state);
         state.begin(header.begin.monotonic);
-        state.calibrate(&header.calibration);
         state.budget = header.budget;
+        Ok(())
+    }
+
+    fn calibrated(&mut self, costs: &[CallCost]) -> Result<(), SinkError> {
+        lock(&self.state).calibrate(costs);
         Ok(())
     }
 

@@ -107,6 +107,8 @@ pub struct State {
     bars: usize,
     /// What calls cost; empty where that was not measured.
     costs: Vec<CallCost>,
+    /// Regions from before they were known.
+    uncosted: Vec<Region>,
 }
 
 /// When folded calls were told last.
@@ -158,6 +160,7 @@ impl State {
             room: MOST_PATHS,
             bars: MOST_BARS,
             costs: Vec::new(),
+            uncosted: Vec::new(),
         }
     }
 
@@ -200,10 +203,23 @@ impl State {
 
     /// What calls cost was measured.
     pub fn calibrate(&mut self, costs: &[CallCost]) {
-        if self.span == Span::Live {
-            self.overhead = (!costs.is_empty()).then_some(0.0);
-            self.costs = costs.to_vec();
+        if self.span != Span::Live || costs.is_empty() {
+            return;
         }
+        self.costs = costs.to_vec();
+        for region in std::mem::take(&mut self.uncosted) {
+            let cost = self.cost(&region);
+            if let Some(Some(function)) = self.functions.get_mut(region.id.index()) {
+                function.cost = cost;
+            }
+        }
+        let cost = |function: &Function| function.cost as f64 * function.calls as f64;
+        self.overhead = Some(self.functions.iter().flatten().map(cost).sum());
+    }
+
+    /// Nanoseconds of a call, as far as it is known.
+    fn cost(&self, region: &Region) -> u64 {
+        CallCost::of(&self.costs, region, region.exit != ExitPolicy::EntryOnly).map_or(0, |cost| cost.whole)
     }
 
     /// Takes in a definition.
@@ -222,7 +238,10 @@ impl State {
 
     fn define_region(&mut self, region: &Region) {
         let Region { id, library, exit, size, .. } = *region;
-        let index = id.index();
+        let (index, cost) = (id.index(), self.cost(region));
+        if self.span == Span::Live && self.costs.is_empty() {
+            self.uncosted.push(region.clone());
+        }
         if self.functions.len() <= index {
             self.functions.resize_with(index + 1, || None);
         }
@@ -230,8 +249,7 @@ impl State {
             Some(known) => known.name = Arc::from(region.name.as_str()),
             none => {
                 let mut function = Function::new(id, &region.name, library, exit, size);
-                let cost = CallCost::of(&self.costs, region, exit != ExitPolicy::EntryOnly);
-                function.cost = cost.map_or(0, |cost| cost.whole);
+                function.cost = cost;
                 *none = Some(function);
             }
         }

@@ -122,6 +122,27 @@ fn paths(state: &State) -> Vec<String> {
     lines
 }
 
+/// Costs are measured while calls come.
+#[test]
+fn calls_before_costs_were_known_count_towards_the_overhead() {
+    let mut state = state();
+    state.add(&vec![call(1, 0, 0, (0, 1), 0), call(2, 0, 1, (1, 2), 0)].into());
+    assert_eq!(state.overhead, None);
+    let cost = CallCost {
+        single_stepped: false,
+        written: false,
+        exit: ExitPolicy::Uretprobe,
+        exit_single_stepped: false,
+        inner: 400,
+        whole: 1_000,
+        spread: 50,
+    };
+    state.calibrate(&[cost]);
+    state.define(&region(2, "late"));
+    state.add(&vec![call(3, 0, 2, (2, 3), 0)].into());
+    assert_eq!(state.overhead, Some(3_000.0));
+}
+
 #[test]
 fn callees_find_their_callers_when_these_end() {
     let mut state = state();
