@@ -116,11 +116,21 @@ struct Bench {
 }
 
 impl Bench {
-    /// The cost of a call where only the tracer works, and how it grows with threads.
+    /// The cost of a call where only the tracer works, and how it grows with threads: that of programs that
+    /// do nothing does, too, as far as CPUs share what they work with.
     fn tight_loop(&self) -> Result<Vec<Line>> {
-        const ONE: &str = "loop 1 200000\n";
-        let mut subject = Subject::start(&mut Command::new(&self.program), ONE)?;
+        // One thread, two and many.
+        const LOOPS: [&str; 3] = ["loop 1 200000\n", "loop 2 100000\n", "loop 64 3125\n"];
+        let mut subject = Subject::start(&mut Command::new(&self.program), LOOPS[0])?;
         let pid = subject.pid();
+        let mut work = |without: [f64; 3]| -> Result<[f64; 3]> {
+            let mut times = [0.0; 3];
+            for ((time, of_loop), without) in times.iter_mut().zip(LOOPS).zip(without) {
+                subject.set_work(of_loop);
+                *time = subject.work()? - without;
+            }
+            Ok(times)
+        };
         let selection = Selection {
             libraries: vec!["exe".to_owned()],
             file: self.program.clone(),
@@ -129,28 +139,26 @@ impl Bench {
         };
         let sites = self.tools.sites(pid, &selection)?;
         let (mut floor, mut peer, mut two, mut many) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut floor_of_two, mut floor_of_many) = (Vec::new(), Vec::new());
         let mut lost = 0;
         for _ in 0..self.rounds {
-            let untraced = subject.work()?;
+            let untraced = work([0.0; 3])?;
             let nothing = self.tools.nothing(pid, &self.program, &sites)?;
-            let least = subject.work()? - untraced;
+            let least = work(untraced)?;
             // It ends when its input does.
             drop(nothing);
             let bpftrace = self.tools.bpftrace(pid, &selection)?;
-            let by_peer = subject.work()? - untraced;
+            let by_peer = work(untraced)?;
             bpftrace.end()?;
             let rtrace = self.tools.rtrace(pid, &selection)?;
-            let ours = subject.work()? - untraced;
-            subject.set_work("loop 2 100000\n");
-            let on_two = subject.work()? - untraced;
-            subject.set_work("loop 64 3125\n");
-            let on_many = subject.work()? - untraced;
-            subject.set_work(ONE);
+            let ours = work(untraced)?;
             lost += self.tools.recorded(rtrace)?.lost;
-            floor.push(ours / least);
-            peer.push(ours / by_peer);
-            two.push(on_two / ours);
-            many.push(on_many / ours);
+            floor.push(ours[0] / least[0]);
+            peer.push(ours[0] / by_peer[0]);
+            two.push(ours[1] / ours[0]);
+            many.push(ours[2] / ours[0]);
+            floor_of_two.push(least[1] / least[0]);
+            floor_of_many.push(least[2] / least[0]);
         }
         let line = |what: &str, against, ratios, most: Option<f64>, remark: String| Line {
             what: what.to_owned(),
@@ -159,17 +167,13 @@ impl Bench {
             goal: most.map(Goal),
             remark,
         };
+        let floor_of = |ratios| format!("programs that do nothing: {:.2}", Ratios(ratios).median());
+        let of_two = format!("{}; {lost} calls lost in all rounds", floor_of(floor_of_two));
         Ok(vec![
             line("function with push, tight loop", "empty session program", floor, Some(1.25), String::new()),
             line("function with push, tight loop", "bpftrace", peer, None, String::new()),
-            line(
-                "two threads in a tight loop",
-                "one thread",
-                two,
-                Some(1.15),
-                format!("{lost} calls lost in all rounds"),
-            ),
-            line("64 threads in a tight loop", "one thread", many, Some(1.1), String::new()),
+            line("two threads in a tight loop", "one thread", two, Some(1.15), of_two),
+            line("64 threads in a tight loop", "one thread", many, Some(1.1), floor_of(floor_of_many)),
         ])
     }
 

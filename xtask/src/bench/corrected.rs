@@ -1,8 +1,9 @@
 //! How true times are that `report --corrected` gives, of functions whose bodies take a known time.
 //!
-//! In a round the program times its functions untraced, is traced, and times them again. The truth is the
-//! mean of both times. Whatever else the machine does would be in the one and not in the other, so the
-//! program has a CPU of its own as far as the scheduler can give it one.
+//! The program calls each function in turns with a copy that is not traced, and times that: a machine
+//! beside others is not as fast all the time, so what was measured before or after would not be the truth.
+//! What else runs would be in the one and not in the other, so the program has a CPU of its own as far as
+//! the scheduler can give it one.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -83,11 +84,9 @@ impl Bench {
         let mut outcomes: HashMap<(usize, &str), Vec<Outcome>> = HashMap::new();
         for _ in 0..self.rounds {
             for (recording, options) in RECORDINGS.into_iter().enumerate() {
-                let before = truth(&mut subject)?;
-                let reported = self.reported(&mut subject, options)?;
-                let after = truth(&mut subject)?;
+                let (truth, reported) = self.reported(&mut subject, options)?;
                 for (name, _) in FUNCTIONS {
-                    let outcome = Outcome { truth: before[name].midpoint(after[name]), reported: reported[name] };
+                    let outcome = Outcome { truth: truth[name], reported: reported[name] };
                     outcomes.entry((recording, name)).or_default().push(outcome);
                 }
             }
@@ -102,8 +101,8 @@ impl Bench {
         Ok(lines)
     }
 
-    /// Exclusive times of all functions in a recording.
-    fn reported(&self, subject: &mut Subject, options: &[&str]) -> Result<HashMap<&'static str, Reported>> {
+    /// Exclusive times of all functions in a recording, and of their copies.
+    fn reported(&self, subject: &mut Subject, options: &[&str]) -> Result<(Times, HashMap<&'static str, Reported>)> {
         let selection = Selection {
             libraries: vec!["exe".to_owned()],
             functions: FUNCTIONS.map(|(name, _)| name.to_owned()).into(),
@@ -111,7 +110,7 @@ impl Bench {
             ..Selection::default()
         };
         let rtrace = self.tools.rtrace(subject.pid(), &selection)?;
-        times(subject)?;
+        let truth = truth(subject)?;
         rtrace.end()?;
         let report = self.tools.report(&["--corrected"])?;
         let mut reported = HashMap::new();
@@ -130,7 +129,7 @@ impl Bench {
                 },
             );
         }
-        Ok(reported)
+        Ok((truth, reported))
     }
 }
 
@@ -152,7 +151,7 @@ fn line(kind: &Kind, length: &str, outcomes: &[Outcome]) -> Line {
     }
 }
 
-/// The time of a call of each function, without the function that it calls.
+/// The time of a call of each function's copy, without the function that it calls.
 fn truth(subject: &mut Subject) -> Result<Times> {
     let mut times = times(subject)?;
     let callee = times[CALLEE];
@@ -162,7 +161,7 @@ fn truth(subject: &mut Subject) -> Result<Times> {
     Ok(times)
 }
 
-/// Calls all functions.
+/// Calls all functions and their copies, and gives the time of a copy.
 fn times(subject: &mut Subject) -> Result<Times> {
     let mut times = Times::new();
     for (name, calls) in FUNCTIONS {
