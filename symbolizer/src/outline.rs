@@ -49,7 +49,13 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         fill(&file, &mut bytes, range)?;
     }
     for are_named in [false, true] {
-        for range in tables(&bytes, are_named) {
+        let tables = tables(&bytes, are_named);
+        // Those of a hostile file overlap: all of it once takes less time.
+        if tables.iter().fold(0, |sum: u64, range| sum.saturating_add(range.end - range.start)) > size {
+            fill(&file, &mut bytes, 0..size)?;
+            return Ok(bytes);
+        }
+        for range in tables {
             fill(&file, &mut bytes, range)?;
         }
     }
@@ -118,6 +124,25 @@ mod tests {
             shorter += usize::from(outline.bytes() != whole.bytes());
         }
         assert!(shorter > 0, "the C library has code");
+    }
+
+    #[test]
+    fn sections_that_overlap_are_not_read_again_and_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mut bytes = std::fs::read("/proc/self/exe").unwrap();
+        let (start, size, count) = {
+            let header = Elf::parse(&*bytes).unwrap();
+            (header.e_shoff(ENDIAN) as usize, header.e_shentsize(ENDIAN) as usize, header.e_shnum(ENDIAN) as usize)
+        };
+        let length = (bytes.len() as u64).to_le_bytes();
+        for section in bytes[start..start + size * count].chunks_mut(size) {
+            section[24..32].fill(0); // sh_offset
+            section[32..40].copy_from_slice(&length); // sh_size
+            section[4..8].copy_from_slice(&elf::SHT_NOTE.0.to_le_bytes());
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(read(&path).unwrap(), bytes);
     }
 
     #[test]

@@ -143,6 +143,7 @@ pub fn follow<'a>(code: &FunctionCode<'a>) -> Result<Walk<'a>, Unprovable> {
         entry: code.entry,
         parts: Vec::new(),
         met: Vec::new(),
+        decoder: None,
         reached: vec![(code.entry, Stack::ENTRY)],
         jumps: HashMap::default(),
         after_calls: BTreeMap::new(),
@@ -165,6 +166,8 @@ pub struct Walk<'a> {
     parts: Vec<Part<'a>>,
     /// Its instructions as they were met.
     met: Vec<Met>,
+    /// The last that was used, with the part that it is of: to make one takes as long as to decode.
+    decoder: Option<(usize, Decoder<'a>)>,
     /// Jump targets still to be followed.
     reached: Vec<(u64, Stack)>,
     /// Jump target in the function → the jumps to it.
@@ -192,6 +195,9 @@ struct Met {
     instruction: Instruction,
     stack: Stack,
 }
+
+/// Bytes of code for each instruction, about.
+const TYPICAL: usize = 4;
 
 /// No instruction was seen to begin here. A function has fewer, see [`MAX_CODE`].
 const UNSEEN: u32 = u32::MAX;
@@ -249,6 +255,7 @@ impl<'a> Walk<'a> {
         if self.parts.len() == MAX_PARTS || size + bytes.len() > MAX_CODE || !self.text.spend(bytes.len()) {
             return Err(Unprovable::TooMuch);
         }
+        self.met.reserve(bytes.len() / TYPICAL);
         self.parts.push(Part { range, bytes, places: vec![UNSEEN; bytes.len()] });
         Ok(())
     }
@@ -284,19 +291,39 @@ impl<'a> Walk<'a> {
     ///
     /// `doubtful`: nothing but a call that may never return leads here.
     fn run(&mut self, address: u64, stack: Stack, doubtful: bool) -> Result<(), Unprovable> {
-        let before = self.met.len();
-        self.run_line(address, stack, doubtful)?;
-        if self.text.spend(self.met.len() - before) { Ok(()) } else { Err(Unprovable::TooMuch) }
-    }
-
-    fn run_line(&mut self, address: u64, mut stack: Stack, mut doubtful: bool) -> Result<(), Unprovable> {
         let Some((part, offset)) = self.locate(address) else {
             return if doubtful { Ok(()) } else { Err(Unprovable::RunsOn) };
         };
-        let bytes = &self.parts[part].bytes[offset..];
+        let before = self.met.len();
+        let mut decoder = self.decoder(part);
+        decoder.set_position(offset).expect("it lies within the part");
+        decoder.set_ip(address);
+        let result = self.run_line(part, &mut decoder, stack, doubtful);
+        self.decoder = Some((part, decoder));
+        result?;
+        if self.text.spend(self.met.len() - before) { Ok(()) } else { Err(Unprovable::TooMuch) }
+    }
+
+    /// A decoder of that part, anywhere in it.
+    fn decoder(&mut self, part: usize) -> Decoder<'a> {
+        match self.decoder.take() {
+            Some((of, decoder)) if of == part => decoder,
+            _ => {
+                let Part { range, bytes, .. } = &self.parts[part];
+                Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE)
+            }
+        }
+    }
+
+    fn run_line(
+        &mut self,
+        part: usize,
+        decoder: &mut Decoder<'a>,
+        mut stack: Stack,
+        mut doubtful: bool,
+    ) -> Result<(), Unprovable> {
         let text = self.text;
-        let mut entries = text.entries_from(address);
-        let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+        let mut entries = text.entries_from(decoder.ip());
         let mut instruction = Instruction::default();
         loop {
             let address = decoder.ip();
@@ -306,7 +333,7 @@ impl<'a> Walk<'a> {
             if !decoder.can_decode() || (entries.first() == Some(&address) && self.begins_another(address)) {
                 return if doubtful { Ok(()) } else { Err(Unprovable::RunsOn) };
             }
-            let place = &mut self.parts[part].places[offset + decoder.position()];
+            let place = &mut self.parts[part].places[decoder.position()];
             if *place != UNSEEN {
                 return Ok(());
             }

@@ -6,7 +6,6 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use super::subject::Subject;
 use crate::python;
 
 const REQUIREMENT: &str = "mkl==2026.2.0\n";
@@ -23,12 +22,12 @@ pub fn prepare(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Our program, calling MKL's short functions in one thread.
-pub fn start(program: &Path, folder: &Path) -> Result<Subject> {
+/// Our program, so that it finds MKL, and MKL uses one thread.
+pub fn command(program: &Path, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", libraries(folder));
     command.envs([("MKL_THREADING_LAYER", "SEQUENTIAL"), ("MKL_NUM_THREADS", "1")]);
-    Subject::start(&mut command, "mkl 1 4000\n")
+    command
 }
 
 fn libraries(folder: &Path) -> PathBuf {

@@ -102,7 +102,7 @@ impl Ways<'_, '_> {
     /// This way is seen at an instruction that must be single-stepped.
     fn stop_at(&mut self, instruction: &Instruction) -> bool {
         let address = instruction.ip();
-        let is_refused = self.walk.text.instruction_bytes(address).is_none_or(is_refused);
+        let is_refused = self.walk.bytes(instruction).is_none_or(is_refused);
         let Some(words) = self.walk.words(address).filter(|_| !is_refused && address != self.walk.entry) else {
             return false;
         };
@@ -182,8 +182,11 @@ impl Walk<'_> {
     }
 
     fn is_emulated(&self, jump: &Instruction) -> bool {
-        let bytes = self.text.instruction_bytes(jump.ip());
-        bytes.is_some_and(|bytes| Emulation::default().handling(bytes) == Handling::Emulated)
+        self.bytes(jump).is_some_and(|bytes| Emulation::default().handling(bytes) == Handling::Emulated)
+    }
+
+    fn bytes(&self, instruction: &Instruction) -> Option<&[u8]> {
+        self.text.image().code(instruction.ip(), instruction.len())
     }
 }
 
