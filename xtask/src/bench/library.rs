@@ -25,8 +25,8 @@ struct Library {
     goal: f64,
     /// Whether the size of the trace has a goal.
     sized: bool,
-    /// The option that asks for stubs, if it is traced by these, too.
-    stubs: Option<&'static str>,
+    /// Whether it is traced by stubs too; its program is one of ours.
+    stubs: bool,
 }
 
 impl Library {
@@ -48,28 +48,13 @@ enum Program {
 }
 
 const LIBRARIES: &[Library] = &[
-    Library { name: "libz.so.1", program: Program::Python, goal: 0.5, sized: true, stubs: None },
-    Library { name: "libfftw3.so.3", program: Program::Own("fftw 1 100\n"), goal: 0.5, sized: true, stubs: None },
-    Library { name: "libsqlite3.so.0", program: Program::Sqlite, goal: 0.5, sized: false, stubs: None },
-    Library {
-        name: "libgomp.so.1",
-        program: Program::Own("gomp 1 20000\n"),
-        goal: 0.2,
-        sized: false,
-        stubs: Some("--stubs"),
-    },
-    Library { name: "libmkl_rt.so.3", program: Program::Mkl, goal: 0.2, sized: false, stubs: None },
-    Library {
-        name: "libmkl_intel_lp64.so.3",
-        program: Program::Mkl,
-        goal: 0.2,
-        sized: false,
-        stubs: Some("--stubs=dlsym"),
-    },
+    Library { name: "libz.so.1", program: Program::Python, goal: 0.5, sized: true, stubs: false },
+    Library { name: "libfftw3.so.3", program: Program::Own("fftw 1 100\n"), goal: 0.5, sized: true, stubs: false },
+    Library { name: "libsqlite3.so.0", program: Program::Sqlite, goal: 0.5, sized: false, stubs: false },
+    Library { name: "libgomp.so.1", program: Program::Own("gomp 1 20000\n"), goal: 0.2, sized: false, stubs: true },
+    Library { name: "libmkl_rt.so.3", program: Program::Mkl, goal: 0.2, sized: false, stubs: false },
+    Library { name: "libmkl_intel_lp64.so.3", program: Program::Mkl, goal: 0.2, sized: false, stubs: false },
 ];
-
-/// Short functions.
-const MKL: &str = "mkl 1 4000\n";
 
 const PYTHON: &str = "import sys, zlib
 text = b'some text that is packed ' * 40
@@ -106,8 +91,6 @@ impl Bench {
         let (mut ratios, mut costs, mut sizes, mut by_stubs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut floors = Vec::new();
         let mut recorded = Recorded::default();
-        // Stubs are for libraries that are known before the program loads them.
-        let by_path = Selection { libraries: vec![selection.file.display().to_string()], ..selection.clone() };
         for _ in 0..self.rounds {
             let untraced = subject.work()?;
             let bpftrace = self.tools.bpftrace(pid, &selection)?;
@@ -124,9 +107,8 @@ impl Bench {
             floors.push(least / by_peer);
             costs.push(ours / recorded.calls as f64);
             sizes.push(recorded.bytes as f64 / recorded.calls as f64);
-            if let Some(option) = library.stubs {
-                let (command, work) = self.command(library.program)?;
-                let mut subject = self.tools.stubs(&by_path, option, &command, &work)?;
+            if let (true, Program::Own(work)) = (library.stubs, library.program) {
+                let mut subject = self.tools.stubs(&selection, &self.program, work)?;
                 by_stubs.push((subject.work()? - untraced) / by_peer);
                 self.tools.told(&subject.end()?)?;
             }
@@ -149,9 +131,9 @@ impl Bench {
                 remark: String::new(),
             });
         }
-        if let Some(option) = library.stubs {
+        if !by_stubs.is_empty() {
             lines.push(Line {
-                what: format!("time added to calls of {} by `run {option}`", library.name),
+                what: format!("time added to calls of {} by `run --stubs`", library.name),
                 against: "bpftrace",
                 ratios: Ratios(by_stubs),
                 goal: Some(Goal(library.goal)),
@@ -162,26 +144,15 @@ impl Bench {
     }
 
     fn start(&self, program: Program) -> Result<Subject> {
-        let (mut command, work) = self.command(program)?;
-        Subject::start(&mut command, &work)
-    }
-
-    /// A program, and its work.
-    fn command(&self, program: Program) -> Result<(Command, String)> {
-        Ok(match program {
-            Program::Python => {
-                let mut command = Command::new("/usr/bin/python3");
-                command.args(["-u", "-c", PYTHON]);
-                (command, "go\n".to_owned())
-            }
+        match program {
+            Program::Python => Subject::start(Command::new("/usr/bin/python3").args(["-u", "-c", PYTHON]), "go\n"),
             Program::Sqlite => {
-                let mut command = Command::new("/usr/bin/sqlite3");
-                command.args(["-batch", ":memory:"]);
-                (command, format!(".read '{}'\n", statements(&self.folder)?.display()))
+                let work = format!(".read '{}'\n", statements(&self.folder)?.display());
+                Subject::start(Command::new("/usr/bin/sqlite3").args(["-batch", ":memory:"]), &work)
             }
-            Program::Own(work) => (Command::new(&self.program), work.to_owned()),
-            Program::Mkl => (mkl::command(&self.program, &self.folder), MKL.to_owned()),
-        })
+            Program::Own(work) => Subject::start(&mut Command::new(&self.program), work),
+            Program::Mkl => mkl::start(&self.program, &self.folder),
+        }
     }
 
     /// The functions of a library that the program calls most.

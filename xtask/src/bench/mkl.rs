@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use super::subject::Subject;
 use crate::python;
 
 const REQUIREMENT: &str = "mkl==2026.2.0\n";
@@ -22,12 +23,12 @@ pub fn prepare(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Our program, so that it finds MKL, and MKL uses one thread.
-pub fn command(program: &Path, folder: &Path) -> Command {
+/// Our program, calling MKL's short functions in one thread.
+pub fn start(program: &Path, folder: &Path) -> Result<Subject> {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", libraries(folder));
     command.envs([("MKL_THREADING_LAYER", "SEQUENTIAL"), ("MKL_NUM_THREADS", "1")]);
-    command
+    Subject::start(&mut command, "mkl 1 4000\n")
 }
 
 fn libraries(folder: &Path) -> PathBuf {

@@ -21,6 +21,9 @@ const PRELOADED: &str = "libQt5Core.so.5:libQt5Gui.so.5:libQt5Widgets.so.5";
 const TWO: [&str; 2] = ["libQt5Core.so.5", "libQt5Widgets.so.5"];
 const ALL: [&str; 1] = ["libQt5*"];
 
+/// After so long nothing of what was done before goes on.
+const CALM: Duration = Duration::from_secs(1);
+
 /// Seconds to attach to a selection, and to detach from it, round by round.
 #[derive(Default)]
 struct Times {
@@ -58,7 +61,6 @@ impl Bench {
         let (few, many) = (select(&["exe"]), select(&["exe", "libQt5*"]));
         let mut ratios = Vec::new();
         let (mut of_two, mut of_all) = (Times::default(), Times::default());
-        let mut paused = Paused::start(Command::new(&self.pauses).env("LD_PRELOAD", PRELOADED))?;
         let (mut pauses, mut pauses_before) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds {
             let untraced = subject.work()?;
@@ -71,8 +73,10 @@ impl Bench {
             ratios.push(cost_of_many / cost_of_few);
             self.time(pid, &select(&TWO), &mut of_two)?;
             self.time(pid, &select(&ALL), &mut of_all)?;
+            // It keeps a CPU busy.
+            let mut paused = Paused::start(Command::new(&self.pauses).env("LD_PRELOAD", PRELOADED))?;
             paused.longest()?;
-            sleep(Duration::from_secs(1));
+            sleep(CALM);
             pauses_before.push(paused.longest()?);
             self.time(paused.child.id(), &select(&ALL), &mut Times::default())?;
             pauses.push(paused.longest()?);
@@ -99,12 +103,15 @@ impl Bench {
         Ok(lines)
     }
 
-    /// Attaches and detaches once.
+    /// Attaches and detaches once. The kernel goes on taking probes out after their program has ended, and
+    /// rtrace measures what calls cost after it has begun to record.
     fn time(&self, pid: u32, selection: &Selection, times: &mut Times) -> Result<()> {
+        sleep(CALM);
         let start = Instant::now();
         let attached = self.tools.rtrace(pid, selection)?;
         times.attach.push(start.elapsed().as_secs_f64());
         times.functions = attached.functions;
+        sleep(CALM);
         let start = Instant::now();
         self.tools.recorded(attached)?;
         times.detach.push(start.elapsed().as_secs_f64());

@@ -70,12 +70,10 @@ impl Tools {
         Ok(attached)
     }
 
-    /// A program of its own under rtrace, with stubs for what must be single-stepped; `option` asks for them.
-    pub fn stubs(&self, selection: &Selection, option: &str, program: &Command, work: &str) -> Result<Subject> {
+    /// A program of its own under rtrace, with stubs for what must be single-stepped.
+    pub fn stubs(&self, selection: &Selection, program: &Path, work: &str) -> Result<Subject> {
         let mut command = self.recording("run", selection)?;
-        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.arg(option).arg("--").arg(program.get_program()).args(program.get_args());
-        Subject::start_traced(&mut command, Path::new(program.get_program()), work)
+        Subject::start_traced(command.arg("--stubs").arg("--").arg(program), program, work)
     }
 
     /// A recording to [`Tools::trace`], which is empty then.
