@@ -1,8 +1,8 @@
 //! Recorders that come and go while a program runs.
 
 use std::fs;
-use std::process::{Child, Command, Output};
-use std::thread::sleep;
+use std::process::{Child, Output, Stdio};
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use rtrace_exporters::Trace;
@@ -113,13 +113,19 @@ fn a_killed_recorder_leaves_the_program_and_a_trace() {
     assert!(trace.events().flatten().flatten().any(|event| event.kind == EventKind::Armed));
 }
 
-/// A process that ends so much later, and has loaded the C library if it has not ended.
+/// A process with the C library that ends so much later, as its input does.
 fn brief(life: Duration) -> Child {
-    let child = Command::new("sleep").arg(life.as_secs_f64().to_string()).spawn().unwrap();
-    let maps = || fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap_or_default();
-    while !matches!(maps(), maps if maps.is_empty() || maps.contains("/libc.so")) {
+    let target = Target::build("shapes", Flavour::Cet);
+    let mut command = target.command("nested");
+    let mut child = command.arg("wait").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    while !fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap().contains("/libc.so") {
         sleep(Duration::from_millis(1));
     }
+    let input = child.stdin.take();
+    thread::spawn(move || {
+        sleep(life);
+        drop(input);
+    });
     child
 }
 
