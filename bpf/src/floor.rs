@@ -16,12 +16,10 @@ use crate::{AttachTarget, Error, Mechanism, Probes, Role, Site};
 pub fn attach_nothing(role: Role, target: AttachTarget<'_>, sites: &[Site]) -> Result<Probes, Error> {
     let load_error = |source| Error::Load { mechanism: Mechanism::Session.name(), source };
     let is_hooked = role == Role::EnterAndReturn;
-    let name = if is_hooked { "nothing_hooked" } else { "nothing_alone" };
     let mut storage = MaybeUninit::uninit();
     let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(load_error)?;
-    for mut program in open.open_object_mut().progs_mut().filter(|program| program.name() == name) {
-        program.set_autoload(true);
-    }
+    let program = if is_hooked { &mut open.progs.nothing_hooked } else { &mut open.progs.nothing_alone };
+    program.set_autoload(true);
     let skel = open.load().map_err(load_error)?;
     let link = if is_hooked {
         attach_sites(&skel.progs.nothing_hooked, LinkKind::Session, target, sites)

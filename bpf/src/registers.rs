@@ -64,7 +64,7 @@ fn try_step() -> Result<(), Obstacle> {
         let is_tried = program.name() == "step_enter";
         program.set_autoload(is_tried);
     }
-    let skel = open.load().map_err(Obstacle::Refused)?;
+    let skel = in_silence(|| open.load()).map_err(Obstacle::Refused)?;
     let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
     let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };
     let attach = || attach_sites(&skel.progs.step_enter, LinkKind::Enter, target, &[site]).map_err(Obstacle::Attach);
@@ -82,11 +82,15 @@ fn try_to_write() -> Result<(), Obstacle> {
     let mut storage = MaybeUninit::uninit();
     let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(Obstacle::Refused)?;
     open.progs.write_register.set_autoload(true);
-    // That kernels refuse it is nothing to talk about.
+    in_silence(|| open.load()).map(drop).map_err(Obstacle::Refused)
+}
+
+/// Loads a program: that kernels refuse it is nothing to talk about.
+fn in_silence<T>(load: impl FnOnce() -> T) -> T {
     let talk = libbpf_rs::set_print(None);
-    let loaded = open.load();
+    let loaded = load();
     libbpf_rs::set_print(talk);
-    loaded.map(drop).map_err(Obstacle::Refused)
+    loaded
 }
 
 #[cfg(test)]

@@ -40,6 +40,19 @@ pub fn location(id: u32, name: &str) -> Definition {
     })
 }
 
+/// What a call of [`region`] costs: a microsecond.
+pub fn cost() -> CallCost {
+    CallCost {
+        single_stepped: false,
+        written: false,
+        exit: ExitPolicy::Uretprobe,
+        exit_single_stepped: false,
+        inner: 400,
+        whole: 1_000,
+        spread: 50,
+    }
+}
+
 /// A call on thread 1: id, parent, region, begin and end in milliseconds, time in callees.
 pub fn call(id: u64, parent: u64, region: u32, (start, end): (u64, u64), child: u64) -> Call {
     Call {
@@ -128,16 +141,7 @@ fn calls_before_costs_were_known_count_towards_the_overhead() {
     let mut state = state();
     state.add(&vec![call(1, 0, 0, (0, 1), 0), call(2, 0, 1, (1, 2), 0)].into());
     assert_eq!(state.overhead, None);
-    let cost = CallCost {
-        single_stepped: false,
-        written: false,
-        exit: ExitPolicy::Uretprobe,
-        exit_single_stepped: false,
-        inner: 400,
-        whole: 1_000,
-        spread: 50,
-    };
-    state.calibrate(&[cost]);
+    state.calibrate(&[cost()]);
     state.define(&region(2, "late"));
     state.add(&vec![call(3, 0, 2, (2, 3), 0)].into());
     assert_eq!(state.overhead, Some(3_000.0));

@@ -5,10 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent,
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
-use rtrace_model::{
-    Batch, Call, CallCost, Ending, Event, EventKind, ExitPolicy, LocationId, Loss, LossReason, RegionId, Summary,
-    Timestamp,
-};
+use rtrace_model::{Batch, Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp};
 
 mod counters;
 
@@ -17,7 +14,7 @@ use crate::app::Flow;
 use crate::export;
 use crate::live::{Range, Stored};
 use crate::state::Span;
-use crate::state::tests::{call, library, location, path, region};
+use crate::state::tests::{call, cost, library, location, path, region};
 use crate::theme::Theme;
 
 const MS: u64 = 1_000_000;
@@ -29,16 +26,7 @@ fn happened(time: u64, kind: EventKind) -> Event {
 /// Two threads for 10 s: `main` is in `fftw_plan_dft` since 2 s, `worker` has called `fftw_execute`.
 fn state() -> State {
     let mut state = State::new(Span::Live, false);
-    let cost = CallCost {
-        single_stepped: false,
-        written: false,
-        exit: ExitPolicy::Uretprobe,
-        exit_single_stepped: false,
-        inner: 400,
-        whole: 1_000,
-        spread: 50,
-    };
-    state.calibrate(&[cost]);
+    state.calibrate(&[cost()]);
     let names = ["fftw_execute", "fftw_dft_solve", "fftw_plan_dft", "evil\u{1b}[31m"];
     state.define(&library("/usr/lib/libfftw3.so.3"));
     names.iter().zip(0..).for_each(|(name, id)| state.define(&region(id, name)));
