@@ -90,19 +90,6 @@ pub enum Choice {
 }
 
 impl PlannedRegion {
-    /// Has its return hooked. The kernel looks for the return address after our program, which therefore
-    /// leaves instructions to it that move the stack pointer.
-    fn hook(&mut self) {
-        self.exit = Exit::Uretprobe;
-        if let SiteCost::Written(step) = self.entry.cost
-            && step.moves_stack()
-        {
-            self.entry.cost = SiteCost::SingleStep;
-            self.region.single_stepped = true;
-            self.region.written = false;
-        }
-    }
-
     /// Its stub, if it has one.
     pub fn stub(&self) -> Option<&Stub> {
         self.stub.as_ref()?.as_ref().ok()

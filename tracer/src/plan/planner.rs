@@ -36,6 +36,25 @@ struct Draft {
     choice: Choice,
 }
 
+/// A function on which all is decided.
+struct Placed {
+    draft: Draft,
+    entry: Site,
+}
+
+impl Placed {
+    /// Has its return hooked. The kernel looks for the return address after our program, which therefore
+    /// leaves instructions to it that move the stack pointer.
+    fn hook(&mut self) {
+        self.draft.exit = Exit::Uretprobe;
+        if let SiteCost::Written(step) = self.entry.cost
+            && step.moves_stack()
+        {
+            self.entry.cost = SiteCost::SingleStep;
+        }
+    }
+}
+
 /// Plans one library.
 pub struct Planner<'a> {
     source: &'a LibrarySource,
@@ -80,22 +99,15 @@ impl<'a> Planner<'a> {
         }
         self.unshare(&mut drafts);
         let entries = self.entries(&drafts);
-        let mut regions = Vec::with_capacity(drafts.len());
+        let mut placed = Vec::with_capacity(drafts.len());
         for (draft, entry) in drafts.into_iter().zip(entries) {
-            let Draft { file_offset, candidate, exit, choice } = draft;
             match entry {
-                Ok(entry) => {
-                    let id = RegionId(regions.len() as u32);
-                    let region = self.region(id, candidate, file_offset, &exit, entry.cost);
-                    regions.push(PlannedRegion { region, entry, exit, choice, stub: None });
-                }
-                Err(reason) => self.refuse(candidate.name, reason),
+                Ok(entry) => placed.push(Placed { draft, entry }),
+                Err(reason) => self.refuse(draft.candidate.name, reason),
             }
         }
-        separate(&mut regions);
-        for PlannedRegion { region, exit, .. } in &mut regions {
-            (region.exit, region.exit_cost) = (exit.policy(), exit.cost());
-        }
+        separate(&mut placed);
+        let mut regions: Vec<_> = (0..).map(RegionId).zip(placed).map(|(id, placed)| self.region(id, placed)).collect();
         if self.options.stubs {
             self.add_stubs(&mut regions);
         }
@@ -364,16 +376,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn region(
-        &self,
-        id: RegionId,
-        candidate: Candidate,
-        file_offset: u64,
-        exit: &Exit,
-        entry_cost: SiteCost,
-    ) -> Region {
+    fn region(&self, id: RegionId, Placed { draft, entry }: Placed) -> PlannedRegion {
+        let Draft { file_offset, candidate, exit, choice } = draft;
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
-        Region {
+        let region = Region {
             id,
             library: self.source.library.id,
             name: candidate.name,
@@ -382,10 +388,11 @@ impl<'a> Planner<'a> {
             size: candidate.size,
             exit: exit.policy(),
             exit_cost: exit.cost(),
-            single_stepped: entry_cost == SiteCost::SingleStep,
-            written: matches!(entry_cost, SiteCost::Written(_)),
+            single_stepped: entry.cost == SiteCost::SingleStep,
+            written: matches!(entry.cost, SiteCost::Written(_)),
             stub: false,
-        }
+        };
+        PlannedRegion { region, entry, exit, choice, stub: None }
     }
 }
 
@@ -400,19 +407,19 @@ fn add(candidates: &mut BTreeMap<u64, Candidate>, function: &Function, file_offs
 /// Sees to it that each site serves one region and one purpose, because a site tells only one
 /// region: the exits of the later of two regions that share one are not observed, or by a uretprobe
 /// where that is harmless.
-fn separate(regions: &mut [PlannedRegion]) {
-    let entries: HashSet<u64> = regions.iter().map(|planned| planned.entry.file_offset).collect();
+fn separate(placed: &mut [Placed]) {
+    let entries: HashSet<u64> = placed.iter().map(|placed| placed.entry.file_offset).collect();
     let mut taken: HashMap<u64, String> = HashMap::default();
-    for planned in regions {
-        let own_entry = planned.entry.file_offset;
-        if let Exit::RetSites(sites) = &mut planned.exit
+    for placed in placed {
+        let own_entry = placed.entry.file_offset;
+        if let Exit::RetSites(sites) = &mut placed.draft.exit
             && let Some(own) = sites.iter().position(|site| site.file_offset == own_entry && site.condition.is_some())
         {
-            planned.entry.condition = sites.remove(own).condition;
+            placed.entry.condition = sites.remove(own).condition;
         }
-        let sites = planned.exit.sites();
+        let sites = placed.draft.exit.sites();
         if matches!(sites, [Site { file_offset, condition: None, .. }] if *file_offset == own_entry) {
-            planned.exit = Exit::Instant;
+            placed.draft.exit = Exit::Instant;
             continue;
         }
         let reason = if sites.iter().any(|site| site.file_offset == own_entry) {
@@ -424,11 +431,11 @@ fn separate(regions: &mut [PlannedRegion]) {
             other.map(|other| format!("it shares an exit with `{}`", escape(other)))
         };
         match reason {
-            Some(reason) => match planned.choice {
-                Choice::CallsItself | Choice::Closed | Choice::Unhooked if planned.entry.words == 0 => planned.hook(),
-                _ => planned.exit = Exit::EntryOnly(reason),
+            Some(reason) => match placed.draft.choice {
+                Choice::CallsItself | Choice::Closed | Choice::Unhooked if placed.entry.words == 0 => placed.hook(),
+                _ => placed.draft.exit = Exit::EntryOnly(reason),
             },
-            None => taken.extend(sites.iter().map(|site| (site.file_offset, planned.region.name.clone()))),
+            None => taken.extend(sites.iter().map(|site| (site.file_offset, placed.draft.candidate.name.clone()))),
         }
     }
 }

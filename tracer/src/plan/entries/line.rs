@@ -56,8 +56,7 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps_accesses: bool) -> Vec
         // Code may begin in the middle of an instruction, too.
         let is_entered = behind.into_iter().any(|address| text.is_start(address));
         let is_kept = keeps_accesses && accesses_beside_stack(&mut info, &instruction);
-        let continues =
-            continues(&mut info, &instruction, depth, stack_copied) && spares_registers(&mut info, &instruction);
+        let continues = continues(&mut info, &instruction, depth, stack_copied);
         let Some(words) = words.filter(|_| continues && !is_kept && !is_entered && extent.contains(&address)) else {
             break;
         };
@@ -66,13 +65,17 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps_accesses: bool) -> Vec
     line
 }
 
-/// Whether the return address is as before after `instruction`, and the next one follows.
+/// Whether the return address and what callers keep in registers are as before after `instruction`, and the
+/// next one follows.
 fn continues(info: &mut InstructionInfoFactory, instruction: &Instruction, depth: i32, stack_copied: bool) -> bool {
     if instruction.flow_control() != FlowControl::Next || instruction.is_string_instruction() {
         return false;
     }
-    let mut stores = info.info(instruction).used_memory().iter().filter(|memory| writes(memory.access()));
+    let used = info.info(instruction);
+    let mut stores = used.used_memory().iter().filter(|memory| writes(memory.access()));
+    let mut written = used.used_registers().iter().filter(|register| writes(register.access()));
     stores.all(|store| spares_slot(store, i64::from(depth), stack_copied))
+        && !written.any(|register| is_callers(register.register()))
 }
 
 fn accesses_beside_stack(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
@@ -80,11 +83,10 @@ fn accesses_beside_stack(info: &mut InstructionInfoFactory, instruction: &Instru
     used.any(|memory| memory.base().full_register() != Register::RSP)
 }
 
-/// Whether it writes no register that is a caller's over the call (System V ABI for x86-64, 3.2.1).
-fn spares_registers(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+/// Whether a register is the caller's over a call (System V ABI for x86-64, 3.2.1).
+fn is_callers(register: Register) -> bool {
     let kept = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
-    let mut used = info.info(instruction).used_registers().iter();
-    !used.any(|used| writes(used.access()) && kept.contains(&used.register().full_register()))
+    kept.contains(&register.full_register())
 }
 
 /// Whether a store does not meet the return address, which is so many bytes above the stack pointer.
