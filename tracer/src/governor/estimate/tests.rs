@@ -102,6 +102,20 @@ fn a_callers_own_count_tells_the_number_of_calls() {
 /// or twice. Over a short one it tells the pace, if the loop is longer than that.
 #[test]
 fn a_loop_that_begins_anew_is_not_believed() {
+    for passes in [1_000, 200_000, 1_234_567, 3_333_333, 9_000_000, 20_000_000] {
+        let mut target = Loop::new(passes);
+        target.run(20);
+        let (estimate, truth) = (target.estimate(), target.unseen);
+        assert!(estimate.least <= truth && truth <= estimate.most, "{passes}: {estimate:?}, {truth}");
+        if passes > 1_000 {
+            assert!(estimate.estimated.abs_diff(truth) <= truth / 20, "{passes}: {estimate:?}, {truth}");
+        }
+    }
+}
+
+/// Loops of all lengths, where a hit takes half or twice of what was measured.
+#[test]
+fn a_wrong_cost_keeps_the_truth_in_the_range() {
     for (number, wrong) in (0..500).zip(WRONG_COSTS.into_iter().cycle()) {
         let passes = (1_000.0 * 50_000_f64.powf(f64::from(number) / 500.0)) as u64;
         let mut target = Loop::new(passes);
