@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use super::figures::{Goal, Ratios};
-use super::subject::Subject;
+use super::subject::{Subject, WORKS};
 use super::tracer::{Recorded, Selection};
 use super::{Bench, Line, mkl};
 
@@ -92,24 +92,24 @@ impl Bench {
         let mut floors = Vec::new();
         let mut recorded = Recorded::default();
         for _ in 0..self.rounds {
-            let untraced = subject.work()?;
+            let untraced = subject.quickest()?;
             let bpftrace = self.tools.bpftrace(pid, &selection)?;
-            let by_peer = subject.work()? - untraced;
+            let by_peer = subject.quickest()? - untraced;
             bpftrace.end()?;
             let nothing = self.tools.nothing(pid, &selection.file, &sites)?;
-            let least = subject.work()? - untraced;
+            let least = subject.quickest()? - untraced;
             // It ends when its input does.
             drop(nothing);
             let rtrace = self.tools.rtrace(pid, &selection)?;
-            let ours = subject.work()? - untraced;
+            let ours = subject.quickest()? - untraced;
             recorded = self.tools.recorded(rtrace)?;
             ratios.push(ours / by_peer);
             floors.push(least / by_peer);
-            costs.push(ours / recorded.calls as f64);
+            costs.push(ours * f64::from(WORKS) / recorded.calls as f64);
             sizes.push(recorded.bytes as f64 / recorded.calls as f64);
             if let (true, Program::Own(work)) = (library.stubs, library.program) {
                 let mut subject = self.tools.stubs(&selection, &self.program, work)?;
-                by_stubs.push((subject.work()? - untraced) / by_peer);
+                by_stubs.push((subject.quickest()? - untraced) / by_peer);
                 self.tools.told(&subject.end()?)?;
             }
         }

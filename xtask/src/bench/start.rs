@@ -63,12 +63,12 @@ impl Bench {
         let (mut of_two, mut of_all) = (Times::default(), Times::default());
         let (mut pauses, mut pauses_before) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds {
-            let untraced = subject.work()?;
+            let untraced = subject.quickest()?;
             let with_few = self.tools.rtrace(pid, &few)?;
-            let cost_of_few = subject.work()? - untraced;
+            let cost_of_few = subject.quickest()? - untraced;
             self.tools.recorded(with_few)?;
             let with_many = self.tools.rtrace(pid, &many)?;
-            let cost_of_many = subject.work()? - untraced;
+            let cost_of_many = subject.quickest()? - untraced;
             self.tools.recorded(with_many)?;
             ratios.push(cost_of_many / cost_of_few);
             self.time(pid, &select(&TWO), &mut of_two)?;
