@@ -1,4 +1,4 @@
-//! What is said of the machine, and its clocks.
+//! What is said of the machine, its clocks, and its scheduler.
 
 use rtrace_model::{ClockAnchor, Header, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
@@ -36,6 +36,32 @@ pub fn header(mechanism: &str) -> Header {
         boot_id: boot_id(),
         rank: rank::from_environment(),
         calibration: Vec::new(),
+    }
+}
+
+/// Lets the calling thread run before the traced program's until what is given goes, as far as rtrace may do
+/// so. On a machine that is busy the rings would fill up before their reader runs: 64 threads on two CPUs lost
+/// up to 31 % of their calls. It takes no more time for that, as there is no more to read.
+pub fn run_first() -> Ahead {
+    let before = rustix::process::getpriority_process(None).unwrap_or(0);
+    // Without the privilege calls may be lost, which is counted.
+    let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
+    Ahead { before }
+}
+
+/// The nice value of what runs first under the default policy (sched(7)).
+const HIGHEST_PRIORITY: i32 = -20;
+
+/// The calling thread runs first as long as this is there. Probes are not taken out meanwhile: the program would
+/// wait longer for what the kernel locks for that.
+#[must_use]
+pub struct Ahead {
+    before: i32,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let _ = rustix::process::setpriority_process(None, self.before);
     }
 }
 

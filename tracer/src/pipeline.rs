@@ -6,13 +6,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Sender, bounded};
 use rtrace_model::{
     Batch, Call, CallCost, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary,
     Timestamp,
 };
+
+use crate::host;
 
 /// Messages that may wait in front of a sink.
 const WAITING: usize = 16;
@@ -125,15 +127,19 @@ impl Pipeline {
     ///
     /// # Errors
     /// The first error of a sink.
-    pub fn finish(self, summary: Summary) -> Result<(), SinkError> {
+    pub fn finish(mut self, summary: Summary) -> Result<(), SinkError> {
         self.send(Message::Finish(Arc::new(summary)));
-        let mut result = Ok(());
-        for stage in self.stages {
+        let mut ended = self.join().into_iter();
+        ended.try_for_each(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    /// Waits for the end of each sink.
+    fn join(&mut self) -> Vec<thread::Result<Result<(), SinkError>>> {
+        let end = |stage: Stage| {
             drop(stage.sender);
-            let ended = stage.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            result = result.and(ended);
-        }
-        result
+            stage.thread.join()
+        };
+        std::mem::take(&mut self.stages).into_iter().map(end).collect()
     }
 
     fn send(&self, message: Message) {
@@ -144,10 +150,18 @@ impl Pipeline {
     }
 }
 
+/// A recording that does not come to its end: sinks take back what they have made for nothing.
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
 impl Stage {
     fn start(mut sink: Box<dyn Sink>, failed: Arc<AtomicBool>) -> Stage {
         let (sender, receiver) = bounded(WAITING);
-        let thread = std::thread::spawn(move || {
+        let thread = thread::spawn(move || {
+            let _ahead = host::run_first();
             for message in receiver {
                 let taken = match message {
                     Message::Begin(header) => sink.begin(&header),

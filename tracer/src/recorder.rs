@@ -170,21 +170,23 @@ pub fn record(
     let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
-    pipeline.begin(Header { budget: options.budget, ..host::header(options.mechanism.name()) });
     let costs = calibration.map_or_else(Vec::new, Calibration::finish);
     metrics.extend(recording.governing.map(Governing::metric));
-    pipeline.define(metrics.into_iter().map(Definition::Metric));
-    recording.announce(&pipeline, plan, attachment);
-
-    let governor = options.budget.map(|budget| {
-        pipeline.calibrated(&costs);
-        let (programs, scope, costs, living) = (&programs, recording.scope(), &costs, &governing.living);
-        Governor::new(Given { programs, scope, costs, budget, inbox, outbox, living })
-    });
+    let placed_in = recording.scope();
     let drained = std::thread::scope(|scope| {
         let lookout = newcomers.look_out(scope, options.subject.pids()).context("failed to watch for new libraries")?;
-        let govern = |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)));
-        recording.read_until_stopped(&pipeline, &lookout, govern, &mut samplers, stop, armed)
+        let begin = |recording: &mut Recording<'_>| {
+            pipeline.begin(Header { budget: options.budget, ..host::header(options.mechanism.name()) });
+            pipeline.define(metrics.into_iter().map(Definition::Metric));
+            recording.announce(&pipeline, plan, attachment);
+            let governor = options.budget.map(|budget| {
+                pipeline.calibrated(&costs);
+                let (programs, costs, living) = (&programs, &costs, &governing.living);
+                Governor::new(Given { programs, scope: placed_in, costs, budget, inbox, outbox, living })
+            });
+            move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
+        };
+        recording.read_until_stopped(&pipeline, &lookout, begin, &mut samplers, stop, armed)
     });
     let attachments = std::mem::take(&mut recording.attachments);
     attachments.into_iter().for_each(Attachment::detach);
@@ -290,21 +292,29 @@ impl<'a> Recording<'a> {
         self.attachments.push(attachment);
     }
 
-    fn read_until_stopped<'scope>(
+    /// `begin` tells the sinks that a recording begins, and gives what starts its governor. Until then a failure
+    /// leaves no trace behind.
+    fn read_until_stopped<'scope, G>(
         &mut self,
         pipeline: &Pipeline,
         lookout: &Lookout,
-        govern: impl FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
+        begin: impl FnOnce(&mut Self) -> G,
         samplers: &mut Samplers,
         stop: &AtomicBool,
         armed: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<Summary> {
+    ) -> anyhow::Result<Summary>
+    where
+        G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
+    {
         let pids = self.options.subject.pids();
         let Options { counters, profile, watches, .. } = self.options;
-        let mut source = Source::new(self.programs, &counters.metrics, watches, profile.is_some(), pipeline, pids)?;
+        let reader = self.programs.reader()?;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
+        let govern = begin(self);
+        let is_folded = profile.is_some();
+        let mut source = Source::new(self.programs, reader, &counters.metrics, watches, is_folded, pipeline, pids);
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {
@@ -314,6 +324,7 @@ impl<'a> Recording<'a> {
         self.calibration = self.governing.is_none().then(|| calibrate(self.options));
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
+        let ahead = host::run_first();
         let read = self.read(pipeline, &mut source, lookout, &mut watching, samplers, &|| {
             released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
         });
@@ -330,6 +341,7 @@ impl<'a> Recording<'a> {
         }
         read?;
         self.programs.disarm();
+        drop(ahead);
         let time = left.as_ref().map_or_else(host::now, |left| left.disarmed);
         pipeline.event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed });
         for kind in watching.finish()? {

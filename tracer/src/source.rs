@@ -70,21 +70,19 @@ pub struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// A source for the processes that the user named; `metrics` are those of the programs' counters.
-    ///
-    /// # Errors
-    /// The rings cannot be mapped.
     pub fn new(
         programs: &'a Programs,
+        reader: Reader<'a>,
         metrics: &'a [Metric],
         watches: &'a Watches,
         is_folded: bool,
         pipeline: &'a Pipeline,
         pids: &[u32],
-    ) -> Result<Source<'a>, Error> {
+    ) -> Source<'a> {
         let mut source = Source {
             programs,
             pipeline,
-            reader: programs.reader()?,
+            reader,
             metrics,
             watches,
             records: Records::default(),
@@ -103,7 +101,7 @@ impl<'a> Source<'a> {
         for &pid in pids {
             source.define_process(pid);
         }
-        Ok(source)
+        source
     }
 
     /// Calls recorded so far.

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use rtrace_exporters::Trace;
 use rtrace_model::{Ending, EventKind, Timestamp};
+use rustix::process::{Pid, getpriority_process, setpriority_process};
 use tempfile::TempDir;
 
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
-use crate::common::skip::Turn;
+use crate::common::skip::{Turn, skip};
 use crate::common::target::{Flavour, Target};
 use crate::common::text::Text;
 use crate::common::truth;
@@ -76,6 +77,23 @@ fn a_script_is_told_when_it_records() {
     let functions = recording.summary().regions;
     let expected = format!("rtrace: recording {functions} functions of processes ({})\n", waiting.pid());
     assert!(functions > 0 && said.starts_with(&expected), "{said}");
+}
+
+/// Else the rings would be full before their reader's turn, on a machine that is busy: here one thread reads and
+/// two write.
+#[test]
+fn what_reads_and_writes_runs_before_the_program() {
+    // Of a thread of its own, which this test does not need any more.
+    if thread::spawn(|| setpriority_process(None, -20)).join().unwrap().is_err() {
+        return skip("a process may not raise its priority here (CAP_SYS_NICE)");
+    }
+    let Some((_turn, waiting, attached)) = start("processes", "blocks") else { return };
+    let rtrace = attached.pid().as_raw_nonzero();
+    let tasks = fs::read_dir(format!("/proc/{rtrace}/task")).unwrap();
+    let nice = |task: &str| getpriority_process(Pid::from_raw(task.parse().unwrap())).unwrap();
+    let priorities: Vec<i32> = tasks.map(|task| nice(task.unwrap().file_name().to_str().unwrap())).collect();
+    assert_eq!(priorities.iter().filter(|&&nice| nice == -20).count(), 3, "{priorities:?}");
+    assert_eq!(nice(&waiting.pid().to_string()), getpriority_process(None).unwrap());
 }
 
 #[test]
@@ -160,6 +178,7 @@ fn a_program_that_ends_before_its_probes_are_in_is_said_to_have() {
             assert!(exit > time_of(&trace, |kind| *kind == EventKind::Armed).unwrap(), "after {life:?}");
         } else {
             assert_eq!(output.status.code(), Some(1), "{complaint}");
+            assert!(!folder.path().join("trace").exists(), "after {life:?}: a trace of nothing was left behind");
             let is_said =
                 complaint.contains("ended before its probes were in place") && complaint.contains("rtrace run");
             // It may have been a zombie by the first look.
