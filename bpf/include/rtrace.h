@@ -155,22 +155,28 @@ struct rt_counted_key {
 	u64 site; /* the return address */
 };
 
-/* One call that was only counted: what its caller keeps over calls, such as the number of a loop's pass. */
-struct rt_sighting {
+/* When a call was counted, by the clock and by its thread's account. */
+struct rt_moment {
 	u64 time;
 	u64 cpu_time; /* of its thread, as of the scheduler's last look */
 	u64 away; /* for how long its thread did not run, from a time that each CPU has */
 	u64 cpu;
+};
+
+/* One call that was only counted: what its caller keeps over calls, such as the number of a loop's pass. */
+struct rt_sighting {
+	struct rt_moment moment;
 	u64 words[RT_SIGHTED];
 };
 
 /* Calls that were only counted, written by their thread alone. */
 struct rt_counted_calls {
 	u64 calls;
-	u64 last; /* time of the last one */
 	u64 before; /* `calls` at the first sighting */
 	u32 window; /* the sightings are of the first calls in this window */
 	u32 sightings;
+	struct rt_moment last; /* of all calls */
+	struct rt_moment left; /* the last call before the first sighting; zeros where that is the first of all */
 	struct rt_sighting sighting[RT_SIGHTINGS];
 };
 
@@ -276,7 +282,7 @@ _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_state) == 16, "state of a region");
 _Static_assert(sizeof(struct rt_counted_key) == 16, "key of counted calls");
-_Static_assert(sizeof(struct rt_counted_calls) == 32 + 8 * 176, "counted calls");
+_Static_assert(sizeof(struct rt_counted_calls) == 24 + 2 * 32 + 8 * 176, "counted calls");
 _Static_assert(RT_SIGHTED == RT_SIGHTED_REGISTERS + RT_SIGHTED_STACK, "words of a sighting");
 
 #endif

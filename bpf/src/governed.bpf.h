@@ -25,16 +25,19 @@ static __always_inline u32 rt_is_blind(u32 region, u64 start)
 	return governed && is_blind(region, start);
 }
 
-/* What the caller keeps over calls: one of the words may count the passes of a loop. */
-static __always_inline void sight(struct pt_regs *ctx, u64 slot, struct rt_sighting *sighting, u64 now)
+static __always_inline void look_at_clocks(struct rt_moment *moment)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	u64 *words = sighting->words;
 
-	sighting->time = now;
-	sighting->cpu_time = task->se.sum_exec_runtime;
-	sighting->away = task->se.exec_start - task->se.sum_exec_runtime;
-	sighting->cpu = bpf_get_smp_processor_id();
+	moment->time = bpf_ktime_get_ns();
+	moment->cpu_time = task->se.sum_exec_runtime;
+	moment->away = task->se.exec_start - task->se.sum_exec_runtime;
+	moment->cpu = bpf_get_smp_processor_id();
+}
+
+/* What the caller keeps over calls: one of the words may count the passes of a loop. */
+static __always_inline void sight(struct pt_regs *ctx, u64 slot, u64 *words)
+{
 	words[0] = ctx->bx;
 	words[1] = ctx->bp;
 	words[2] = ctx->r12;
@@ -50,7 +53,7 @@ static __noinline void count_call(struct pt_regs *ctx, u64 slot, u32 region, u32
 {
 	struct rt_counted_key key = { .location = location, .region = region };
 	struct rt_counted_calls *counted;
-	u64 now = bpf_ktime_get_ns();
+	struct rt_sighting *sighting;
 	u32 zero = 0, number;
 
 	if (bpf_probe_read_user(&key.site, sizeof(key.site), (void *)slot))
@@ -69,14 +72,17 @@ static __noinline void count_call(struct pt_regs *ctx, u64 slot, u32 region, u32
 	}
 	if (counted->window != window) {
 		counted->before = counted->calls;
+		counted->left = counted->last;
 		counted->sightings = 0;
 		counted->window = window;
 	}
 	counted->calls++;
-	counted->last = now;
+	look_at_clocks(&counted->last);
 	number = counted->sightings;
 	if (number < RT_SIGHTINGS) {
-		sight(ctx, slot, &counted->sighting[number], now);
+		sighting = &counted->sighting[number];
+		sighting->moment = counted->last;
+		sight(ctx, slot, sighting->words);
 		counted->sightings = number + 1;
 	}
 }

@@ -11,7 +11,7 @@ use crate::{Error, Programs};
 /// Regions that can be counted apart from the others. 24 bytes each.
 const REGIONS: u32 = 1 << 18;
 
-/// Entries of counted calls: by thread, region and return address. 1.3 KiB each, when in use.
+/// Entries of counted calls: by thread, region and return address. 1.5 KiB each, when in use.
 const COUNTED: u32 = 1 << 16;
 
 /// Entries read by one system call.

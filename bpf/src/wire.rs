@@ -8,10 +8,10 @@ pub use crate::skeleton::rtrace::types::{
     rt_access as AccessRecord, rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode,
     rt_counted_calls as CountedCallsRecord, rt_counted_key as CountedKey, rt_ending as EndingCode,
     rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord,
-    rt_loss as LossCode, rt_loss_key as LossKey, rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord,
-    rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode,
-    rt_reading as ReadingRecord, rt_sighting as SightingRecord, rt_state as StateRecord, rt_step as StepCode,
-    rt_traced as TracedCode,
+    rt_loss as LossCode, rt_loss_key as LossKey, rt_moment as MomentRecord, rt_open_call as OpenCallRecord,
+    rt_open_thread as OpenThreadRecord, rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey,
+    rt_policy as PolicyCode, rt_reading as ReadingRecord, rt_sighting as SightingRecord, rt_state as StateRecord,
+    rt_step as StepCode, rt_traced as TracedCode,
 };
 
 /// The region of a loss whose region is not known.

@@ -12,13 +12,16 @@
 use std::collections::{HashMap, VecDeque};
 
 use rtrace_bpf::Counted;
-use rtrace_bpf::wire::{CountedKey, Limit, SightingRecord};
+use rtrace_bpf::wire::{CountedCallsRecord, CountedKey, Limit, MomentRecord, SightingRecord};
 use rtrace_model::{Estimate, LocationId, RegionId, Timestamp};
 
-/// A hit costs these parts of what was measured, at least and at most: what else runs on a machine, or
-/// beside a virtual one, makes it twice as slow for seconds.
-const LEAST_COST: f64 = 0.5;
-const MOST_COST: f64 = 2.0;
+/// So much slower a machine may be than it was a moment ago, for seconds, or so much quicker: by what else
+/// runs on it, or beside a virtual one.
+const SPEEDS: f64 = 2.0;
+
+/// A hit costs these parts of what was measured, at least and at most.
+const LEAST_COST: f64 = 1.0 / SPEEDS;
+const MOST_COST: f64 = SPEEDS;
 
 /// A call takes so many nanoseconds at least.
 const SHORTEST_CALL: f64 = 1.0;
@@ -41,7 +44,7 @@ const AGREEING: usize = 3;
 const AGREEING_PART: f64 = 0.75;
 const AGREEMENT_OF_SHORT: f64 = 1.5;
 
-/// Nanoseconds of running that tell a pace.
+/// Nanoseconds of running that tell a pace, if they are most of the gap.
 const LEAST_RUN: f64 = 1e5;
 
 /// So many gaps may wait until a pace is known.
@@ -91,10 +94,12 @@ impl Pacing {
         let median = rates.get(rates.len() / 2).copied().unwrap_or(0.0);
         rates.retain(|rate| (median / AGREEMENT_OF_SHORT..=median * AGREEMENT_OF_SHORT).contains(rate));
         let agree = rates.len() >= AGREEING && rates.len() as f64 >= self.outcomes.len() as f64 * AGREEING_PART;
-        self.pace = match rates[..] {
-            [least, .., most] if agree => Some([median, least * (1.0 - AGREEMENT), most * (1.0 + AGREEMENT)]),
-            _ => None,
-        };
+        let fastest = self.fastest();
+        self.pace = rates.first().filter(|_| agree).map(|&least| [median, least, fastest]);
+    }
+
+    fn fastest(&self) -> f64 {
+        self.outcomes.iter().copied().flatten().fold(0.0, f64::max)
     }
 
     fn proves(&self, rate: f64) -> bool {
@@ -103,18 +108,16 @@ impl Pacing {
 
     /// Whether calls over a long gap may come at such a rate.
     fn allows(&self, rate: f64) -> bool {
-        let is_near =
-            |[_, least, most]: [f64; 3]| least / AGREEMENT_OF_SHORT <= rate && rate <= most * AGREEMENT_OF_SHORT;
-        self.pace.is_none_or(is_near)
+        self.fastest() / 2.0 <= rate && self.pace.is_none_or(|[_, _, most]| rate <= most * SPEEDS)
     }
 }
 
 /// What the estimate of a time without probes is made of.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// When it began, and the CPU time of its thread then, where that is known.
+    /// When it began, and the CPU time of its thread then.
     since: u64,
-    since_cpu: Option<u64>,
+    since_cpu: u64,
     /// Nanoseconds without probes, and for how many of them its thread ran.
     wall: f64,
     time: f64,
@@ -137,7 +140,7 @@ impl Gap {
     /// Its thread had ended before the window after it.
     fn cut(&mut self, ended: &Ended) {
         let wall = ended.time.0.saturating_sub(self.since) as f64;
-        let on_cpu = self.since_cpu.map_or(wall, |since| ended.cpu_time.saturating_sub(since) as f64);
+        let on_cpu = ended.cpu_time.saturating_sub(self.since_cpu) as f64;
         self.wall = self.wall.min(wall);
         self.time = self.time.min(wall).min(on_cpu);
         self.called = self.called.min(self.time);
@@ -158,18 +161,29 @@ impl Gap {
         self.progress.map(|calls| calls / self.time.max(1.0))
     }
 
+    /// Its caller's pace before and after it.
+    fn pace_around(&self, after: Option<[f64; 3]>) -> Option<[f64; 3]> {
+        self.pace.into_iter().chain(after).filter(|[about, ..]| self.allows(*about)).reduce(between)
+    }
+
+    /// The rate by the caller's own count, if that is right; `pace` is the caller's after it.
+    fn counted_rate(&self, is_believed: bool, pace: Option<[f64; 3]>) -> Option<f64> {
+        let is_right = |rate: &f64| is_believed || self.pace_around(pace).is_some_and(|pace| is_proven(*rate, pace));
+        self.progress_rate().filter(is_right)
+    }
+
     /// About, at least, at most so many calls; `pace` is the caller's after it.
     fn settle(&self, is_believed: bool, pace: Option<[f64; 3]>) -> [f64; 3] {
-        let pace = self.pace.into_iter().chain(pace).filter(|[about, ..]| self.allows(*about)).reduce(between);
-        if let (Some(calls), Some(rate)) = (self.progress, self.progress_rate())
-            && (is_believed || pace.is_some_and(|pace| is_proven(rate, pace)))
-        {
+        if let (Some(calls), Some(_)) = (self.progress, self.counted_rate(is_believed, pace)) {
             return [calls; 3];
         }
+        let pace = self.pace_around(pace);
         let [about, least, most] = pace.unwrap_or(self.rate);
         let [_, least_time, most_time] = self.times();
-        let at_least = if self.called < self.time { 0.0 } else { least * least_time };
-        [about * self.called, at_least, most * most_time]
+        let at_least = if self.called < self.time { 0.0 } else { least / SPEEDS * least_time };
+        // A virtual machine that is not run goes on to count its threads' time, but no calls.
+        let at_least = at_least.min(self.progress.unwrap_or(at_least));
+        [about * self.called, at_least, most * SPEEDS * most_time]
     }
 
     /// Whether a caller's own count is: those before and after agree, as far as there are any.
@@ -188,7 +202,7 @@ impl Gap {
 /// Whether its pace proves that a caller's own count is right: one that has begun anew on the way tells less
 /// than half of the calls, since the loop was gone through once more than it tells.
 fn is_proven(rate: f64, [_, _, most]: [f64; 3]) -> bool {
-    (most / 2.0..=most * AGREEMENT_OF_SHORT).contains(&rate)
+    (most / 2.0..=most * SPEEDS).contains(&rate)
 }
 
 /// What holds if one or the other does.
@@ -209,14 +223,16 @@ struct Site {
     waiting: Option<Gap>,
     /// The rate by the caller's own count that was last trusted.
     trusted: Option<f64>,
+    /// The rate in the last gap of which the caller's own count told the calls.
+    latest: Option<f64>,
     /// The last gaps of which nothing was known, not even a pace.
     unknown: VecDeque<Gap>,
     pacing: Pacing,
     settled: [f64; 3],
     /// The part of the last gap for which its thread ran.
     share: Option<f64>,
-    /// Calls before it was first seen, if its thread ran all the time, until it is known whether it did.
-    appeared: f64,
+    /// The time before it was first seen, until it is known for which part of it its thread ran.
+    appeared: Option<Gap>,
     /// Windows in a row that showed nothing, and the nanoseconds from the last one that did.
     silent: u32,
     unheard: f64,
@@ -226,10 +242,11 @@ struct Site {
 #[derive(Clone, Debug)]
 struct Seen {
     to: u64,
-    /// Calls counted before the first sighting.
+    /// Calls counted before the first sighting, and when the last of them was.
     before: u64,
-    /// Nanoseconds that its thread ran in the window at least.
-    ran: f64,
+    left: MomentRecord,
+    /// The last call that it showed.
+    last: MomentRecord,
     /// Calls in the window, per nanosecond without the probe.
     rate: [f64; 3],
     slowest: f64,
@@ -259,14 +276,14 @@ impl Site {
         }
         let silent = std::mem::take(&mut self.silent);
         self.unheard = 0.0;
-        let before = if is_seen { counted.calls.before } else { counted.calls.calls };
+        let CountedCallsRecord { calls, before, last, left, .. } = counted.calls;
+        let (before, left) = if is_seen { (before, left) } else { (calls, last) };
         let (from, to) = span(counted, window);
         let sightings = if is_seen { counted.calls.sighting[..sightings(counted)].to_vec() } else { Vec::new() };
         let rate = rate(hits(counted, window), work);
         let slowest = typical_distance(&sightings).map_or(0.0, |distance| 1.0 / longest_own(distance, cost));
-        let ran = work.running.min(work.length);
-        let seen = Seen { to, before, ran, rate, slowest, sightings };
-        self.calls = counted.calls.calls;
+        let seen = Seen { to, before, left, last, rate, slowest, sightings };
+        self.calls = calls;
         match (self.before.take(), unseen) {
             (Some(last), _) => self.push(gap(&last, &seen, from, silent)),
             (None, Some(unseen)) => self.appear(&seen, from, unseen),
@@ -277,15 +294,27 @@ impl Site {
 
     /// It is seen for the first time. Its thread cannot have called for longer than it ran at all.
     fn appear(&mut self, seen: &Seen, from: u64, unseen: Unseen) {
-        let ran = seen.sightings.first().map_or(f64::INFINITY, |first| first.cpu_time as f64 + ACCOUNT_AGE);
+        let ran = seen.sightings.first().map_or(f64::INFINITY, |first| first.moment.cpu_time as f64 + ACCOUNT_AGE);
         let time = |since: u64| (from.saturating_sub(since) as f64).min(ran);
-        self.appeared = seen.rate[0] * time(unseen.last_window) * unseen.likely;
-        self.settled[2] += seen.rate[2] * time(unseen.since);
+        let (wall, time) = (time(unseen.since), time(unseen.last_window));
+        self.appeared = Some(Gap {
+            since: unseen.since,
+            since_cpu: 0,
+            wall,
+            time,
+            called: time * unseen.likely,
+            is_short: false,
+            is_timed: false,
+            pace: None,
+            progress: None,
+            rate: seen.rate,
+            slowest: seen.slowest,
+        });
     }
 
     fn push(&mut self, mut gap: Gap) {
         if gap.is_short {
-            if gap.is_timed && gap.time >= LEAST_RUN {
+            if gap.is_timed && gap.time >= LEAST_RUN.max(gap.wall / 2.0) {
                 self.pacing.add(gap.progress_rate());
             }
             self.settle_by(gap, false);
@@ -299,7 +328,11 @@ impl Site {
             gap.time *= share;
             gap.called = gap.called.min(gap.time);
         }
-        self.settled[0] += std::mem::take(&mut self.appeared) * share;
+        if let Some(mut appeared) = self.appeared.take() {
+            appeared.time *= share;
+            appeared.called *= share;
+            self.settle_by(appeared, false);
+        }
         if let Some(waiting) = self.waiting.replace(Gap { pace: self.pace(), ..gap }) {
             self.settle(waiting, gap.progress_rate());
         }
@@ -307,8 +340,7 @@ impl Site {
 
     /// How fast it calls: about, at least, at most.
     fn pace(&self) -> Option<[f64; 3]> {
-        let trusted = || self.trusted.map(|rate| [rate, rate * (1.0 - AGREEMENT), rate * (1.0 + AGREEMENT)]);
-        self.pacing.pace.or_else(trusted)
+        self.pacing.pace.or_else(|| self.trusted.map(|rate| [rate; 3]))
     }
 
     /// A gap between looks is over, and so is the next.
@@ -326,6 +358,7 @@ impl Site {
         if is_unknown {
             self.unknown.push_back(gap);
         } else {
+            self.latest = gap.counted_rate(is_believed, pace);
             self.add_settled(gap.settle(is_believed, pace));
         }
         let keeps = if is_unknown { MOST_UNKNOWN } else { 0 };
@@ -345,15 +378,16 @@ impl Site {
             return [0.0; 2];
         }
         let [about, _, most] = self.pace().unwrap_or(before.rate);
-        [if self.silent < LONG_SILENCE { about * time } else { 0.0 }, most * (time + 2.0 * ACCOUNT_AGE)]
+        let about = self.latest.unwrap_or(about);
+        let most = most.max(about) * SPEEDS * (time + 2.0 * ACCOUNT_AGE);
+        [if self.silent < LONG_SILENCE { about * time } else { 0.0 }, most]
     }
 
     /// Its thread has ended.
     fn end(&mut self, ended: &Ended) {
         let Some(last) = self.before.take() else { return };
         let wall = ended.time.0.saturating_sub(last.to) as f64;
-        let on_cpu = |sighting: &SightingRecord| ended.cpu_time.saturating_sub(sighting.cpu_time) as f64;
-        let time = last.sightings.first().map_or(wall, |sighting| on_cpu(sighting).min(wall));
+        let time = wall.min(ended.cpu_time.saturating_sub(last.last.cpu_time) as f64);
         if let Some(mut waiting) = self.waiting.take() {
             if last.to > ended.time.0 {
                 waiting.cut(ended);
@@ -372,8 +406,8 @@ impl Site {
         let near = self.trusted.as_slice();
         let is_believed = |gap: &Gap| gap.progress_rate().is_some_and(|rate| gap.is_believed(rate, near));
         let waiting = self.waiting.iter().map(|gap| gap.settle(is_believed(gap), self.pace()));
-        let unknown = self.unknown.iter().map(|gap| gap.settle(false, self.pace()));
-        let parts = waiting.chain(unknown).chain([self.settled, [about + self.appeared, 0.0, most]]);
+        let unknown = self.unknown.iter().chain(&self.appeared).map(|gap| gap.settle(false, self.pace()));
+        let parts = waiting.chain(unknown).chain([self.settled, [about, 0.0, most]]);
         parts.fold([0.0; 3], |sum, calls| [0, 1, 2].map(|bound| sum[bound] + calls[bound]))
     }
 }
@@ -384,7 +418,7 @@ fn sightings(counted: &Counted) -> usize {
 
 /// Nanoseconds between two calls in a row, mostly.
 fn typical_distance(sightings: &[SightingRecord]) -> Option<f64> {
-    let mut distances: Vec<u64> = sightings.windows(2).map(|pair| pair[1].time.saturating_sub(pair[0].time)).collect();
+    let mut distances: Vec<u64> = sightings.windows(2).map(|pair| distance(&pair[0].moment, &pair[1].moment)).collect();
     distances.sort_unstable();
     distances.get(distances.len() / 2).filter(|_| sightings.len() >= ENOUGH).map(|&distance| distance as f64)
 }
@@ -395,8 +429,8 @@ fn span(counted: &Counted, window: Window) -> (u64, u64) {
     if counted.calls.window != window.number {
         return (window.from, window.to);
     }
-    let first = (sightings(counted) >= ENOUGH).then(|| counted.calls.sighting[0].time);
-    (first.unwrap_or(window.from), window.to.max(counted.calls.last))
+    let first = (sightings(counted) >= ENOUGH).then(|| counted.calls.sighting[0].moment.time);
+    (first.unwrap_or(window.from), window.to.max(counted.calls.last.time))
 }
 
 fn hits(counted: &Counted, window: Window) -> u64 {
@@ -457,12 +491,15 @@ fn longest_own(of: f64, cost: f64) -> f64 {
     of - (cost * LEAST_COST).min(of / 2.0)
 }
 
-/// Nanoseconds that a thread ran between two sightings; `exact`: not by the scheduler's account, which may
-/// be old.
-fn ran(from: &SightingRecord, to: &SightingRecord, exact: bool) -> Option<f64> {
+fn distance(from: &MomentRecord, to: &MomentRecord) -> u64 {
+    to.time.saturating_sub(from.time)
+}
+
+/// Nanoseconds that a thread ran between two calls; `exact`: not by the scheduler's account, which may be old.
+fn ran(from: &MomentRecord, to: &MomentRecord, exact: bool) -> Option<f64> {
     if from.cpu == to.cpu {
         let away = to.away.wrapping_sub(from.away);
-        return Some(to.time.saturating_sub(from.time).saturating_sub(away) as f64);
+        return Some(distance(from, to).saturating_sub(away) as f64);
     }
     (!exact).then(|| to.cpu_time.saturating_sub(from.cpu_time) as f64)
 }
@@ -470,18 +507,19 @@ fn ran(from: &SightingRecord, to: &SightingRecord, exact: bool) -> Option<f64> {
 /// What lies between two windows, the last of them from `from` on, with `silent` windows on the way, two
 /// at a time.
 fn gap(last: &Seen, seen: &Seen, from: u64, silent: u32) -> Gap {
-    let length = from.saturating_sub(last.to);
+    // The probes of a window go some time after its end.
+    let since = last.to.max(seen.left.time);
+    let length = from.saturating_sub(since);
     let (wall, is_short) = (length as f64, length <= SHORT);
+    let watched = (since - seen.left.time) as f64;
     // The scheduler's account is too old for a short one.
-    let pair = last.sightings.first().zip(seen.sightings.first());
-    let on_cpu = |(from, to)| Some((ran(from, to, is_short)? - last.ran).clamp(0.0, wall));
-    let (time, is_timed) = pair.and_then(on_cpu).map_or((wall, false), |time| (time, true));
+    let on_cpu = |first: &SightingRecord| Some((ran(&seen.left, &first.moment, is_short)? - watched).clamp(0.0, wall));
+    let (time, is_timed) = seen.sightings.first().and_then(on_cpu).map_or((wall, false), |time| (time, true));
     let called = time.min(wall / (1.0 + f64::from(silent) / 2.0));
     let rate =
         [f64::midpoint(last.rate[0], seen.rate[0]), last.rate[1].min(seen.rate[1]), last.rate[2].max(seen.rate[2])];
-    let since_cpu = last.sightings.first().map(|sighting| sighting.cpu_time);
     let slowest = last.slowest.min(seen.slowest);
-    let (since, progress, pace) = (last.to, None, None);
+    let (since_cpu, progress, pace) = (seen.left.cpu_time, None, None);
     let mut gap = Gap { since, since_cpu, wall, time, called, is_short, is_timed, pace, progress, rate, slowest };
     gap.progress = self::progress(last, seen).filter(|calls| gap.allows(calls / gap.time.max(1.0)));
     gap

@@ -1,5 +1,3 @@
-use rtrace_bpf::wire::CountedCallsRecord;
-
 use super::*;
 
 const COST: f64 = 700.0;
@@ -9,15 +7,20 @@ const PAUSE: u64 = 2_000_000;
 /// What may be measured of a cost, as a part of it.
 const WRONG_COSTS: [f64; 5] = [0.5, 0.7, 1.0, 1.4, 1.9];
 
-/// A loop that calls a function each 50 ns, and 750 ns in windows of 1 ms; its pass counter is in
-/// the upper half of a word of its stack and begins anew each `passes`. A hit was measured to cost
-/// `cost`.
+fn at(time: u64) -> MomentRecord {
+    MomentRecord { time, cpu_time: time, away: 3, cpu: 1 }
+}
+
+/// A loop that calls a function each `distance` ns, and 700 ns later in windows of 1 ms; its pass counter is
+/// in the upper half of a word of its stack and begins anew each `passes`. A hit was measured to cost `cost`.
 struct Loop {
     passes: u64,
+    distance: u64,
     cost: f64,
     calls: u64,
     counted: u64,
     unseen: u64,
+    last: MomentRecord,
     now: u64,
     window: u32,
     estimator: Estimator,
@@ -26,7 +29,8 @@ struct Loop {
 impl Loop {
     fn new(passes: u64) -> Loop {
         let estimator = Estimator::default();
-        Loop { passes, cost: COST, calls: 0, counted: 0, unseen: 0, now: 0, window: 0, estimator }
+        let (last, distance, cost) = (MomentRecord::default(), 50, COST);
+        Loop { passes, distance, cost, calls: 0, counted: 0, unseen: 0, last, now: 0, window: 0, estimator }
     }
 
     fn sighting(&self, number: u64) -> SightingRecord {
@@ -34,17 +38,17 @@ impl Loop {
         let call = self.calls + number;
         words[9] = ((call % self.passes) << 32) | (call * 77 % 31);
         words[2] = call * call;
-        let time = self.now + number * 750;
-        SightingRecord { time, cpu_time: time, away: 3, cpu: 1, words }
+        SightingRecord { moment: at(self.now + number * (700 + self.distance)), words }
     }
 
     fn look_through_a_window(&mut self) {
-        let hits = 1_333;
+        let hits = 1_000_000 / (700 + self.distance);
         self.window += 1;
         let mut calls = CountedCallsRecord {
             calls: self.counted + hits,
             before: self.counted,
-            last: self.now + 999_750,
+            last: at(self.now + (hits - 1) * (700 + self.distance)),
+            left: self.last,
             window: self.window,
             sightings: Limit::RT_SIGHTINGS.0,
             ..CountedCallsRecord::default()
@@ -55,6 +59,7 @@ impl Loop {
         let key = CountedKey { location: 1, region: 2, site: 3 };
         let window = Window { number: self.window, from: self.now, to: self.now + 1_000_000 };
         self.estimator.add(&[Counted { key, calls }], window, |_| Some(self.cost));
+        self.last = calls.last;
         self.counted += hits;
         self.calls += hits;
         self.now += 1_000_000;
@@ -62,8 +67,8 @@ impl Loop {
 
     /// It runs on without probes.
     fn go_on(&mut self, time: u64) {
-        self.calls += time / 50;
-        self.unseen += time / 50;
+        self.calls += time / self.distance;
+        self.unseen += time / self.distance;
         self.now += time;
     }
 
@@ -129,6 +134,34 @@ fn a_wrong_cost_keeps_the_truth_in_the_range() {
     }
 }
 
+/// Loops of all lengths on a machine that is now slow and now quick, and that pauses; none is looked at when
+/// they end.
+#[test]
+fn a_machine_that_changes_its_speed_keeps_the_truth_in_the_range() {
+    for number in 0..500_u32 {
+        let passes = (1_000.0 * 50_000_f64.powf(f64::from(number) / 500.0)) as u64;
+        let mut target = Loop::new(passes);
+        let mut random = u64::from(number) + 1;
+        let mut chance = |of: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % of
+        };
+        for _ in 0..10 {
+            target.look_through_a_window();
+            target.go_on(500_000 + chance(2_000_000));
+            target.look_through_a_window();
+            for _ in 0..8 {
+                target.distance = [50, 55, 95][chance(3) as usize];
+                target.go_on(PERIOD / 8);
+                target.now += chance(20) / 19 * 17_000_000;
+            }
+        }
+        target.estimator.end(&Ended { location: LocationId(1), time: Timestamp(target.now), cpu_time: target.now });
+        let (estimate, truth) = (target.estimate(), target.unseen);
+        assert!(estimate.least <= truth && truth <= estimate.most, "{passes}: {estimate:?}, {truth}");
+    }
+}
+
 fn work(hits: u64, length: f64, running: f64) -> Work {
     Work { length, running, hits: hits as f64, cost: hits as f64 * COST }
 }
@@ -147,14 +180,14 @@ fn the_probes_of_other_functions_are_not_taken_for_the_programs_time() {
                 let mut calls = CountedCallsRecord {
                     calls: before + hits,
                     before,
-                    last: now + hits * round,
+                    last: at(now + hits * round),
+                    left: at(now + hits * round - PERIOD),
                     window: number,
                     sightings: Limit::RT_SIGHTINGS.0,
                     ..CountedCallsRecord::default()
                 };
                 for (pass, sighting) in (0..).zip(&mut calls.sighting) {
-                    sighting.time = now + pass * round + function * COST as u64;
-                    sighting.cpu_time = sighting.time;
+                    sighting.moment = at(now + pass * round + function * COST as u64);
                 }
                 Counted { key: CountedKey { location: 1, region: function as u32, site: 3 }, calls }
             };
@@ -204,7 +237,12 @@ fn calls_are_not_taken_to_go_on_through_windows_that_show_none() {
             target.window += 1;
             target.now += 1_000_000;
             let key = CountedKey { location: 1, region: 2, site: 3 };
-            let calls = CountedCallsRecord { calls: target.counted, window: target.window - 1, ..Default::default() };
+            let calls = CountedCallsRecord {
+                calls: target.counted,
+                last: target.last,
+                window: target.window - 1,
+                ..Default::default()
+            };
             let window = Window { number: target.window, from: target.now - 1_000_000, to: target.now };
             target.estimator.add(&[Counted { key, calls }], window, |_| Some(COST));
         }
