@@ -18,6 +18,10 @@ const LOWER_TO: f64 = 0.5;
 const COUNT_TO: f64 = 0.75;
 const RAISE_TO: f64 = 0.4;
 
+/// Programs are taken to use so many CPUs at least: of one that hardly runs even what is called rarely would
+/// be above the budget, and to record that hurts nobody.
+const LEAST_CPU: f64 = 0.04;
+
 /// How long a region stays lowered at least, the first time and at most.
 const FIRST_HOLD: Duration = Duration::from_secs(2);
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
@@ -79,6 +83,7 @@ impl Controller {
         if cpu <= 0.0 {
             return Vec::new();
         }
+        let cpu = cpu.max(LEAST_CPU);
         let cost: f64 = regions.iter().map(|region| region.cost(region.level)).sum();
         if cost > self.budget * LOWER_ABOVE * cpu {
             return self.lower(now, cpu, cost, regions);
@@ -256,17 +261,22 @@ mod tests {
         assert!(target.changes - before <= 8, "{} changes in 40 s", target.changes - before);
     }
 
+    fn observed(id: u32, calls: f64, can_change: bool) -> Observed {
+        Observed { region: RegionId(id), level: Level::Full, calls, full: FULL, count: COUNT, can_change }
+    }
+
+    /// Else functions that are called a few hundred times a second would be estimated while other
+    /// programs keep this one from running.
+    #[test]
+    fn of_a_program_that_hardly_runs_what_is_rare_stays() {
+        let mut controller = Controller::new(0.05);
+        assert_eq!(controller.decide(TICK, 0.002, &[observed(0, 300.0, true), observed(1, 600.0, true)]), []);
+        assert_eq!(controller.decide(TICK, 0.002, &[observed(0, 9_000.0, true)]), [(RegionId(0), Level::Off)]);
+    }
+
     #[test]
     fn a_region_that_cannot_change_is_no_reason_to_take_others_out_that_cost_nothing() {
         let mut controller = Controller::new(0.05);
-        let observed = |id, calls, can_change| Observed {
-            region: RegionId(id),
-            level: Level::Full,
-            calls,
-            full: FULL,
-            count: COUNT,
-            can_change,
-        };
         let regions = [observed(0, 900_000.0, false), observed(1, 0.0, true)];
         assert_eq!(controller.decide(TICK, 1.0, &regions), []);
         assert_eq!(controller.decide(TICK, 0.0, &regions), [], "a program that does not run has no share");
