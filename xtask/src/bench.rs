@@ -119,8 +119,10 @@ impl Bench {
     /// The cost of a call where only the tracer works, and how it grows with threads: that of programs that
     /// do nothing does, too, as far as CPUs share what they work with.
     fn tight_loop(&self) -> Result<Vec<Line>> {
-        // One thread, two and many.
-        const LOOPS: [&str; 3] = ["loop 1 200000\n", "loop 2 100000\n", "loop 64 3125\n"];
+        // One thread, two and many, which make so many calls together: so many that it does not matter what a
+        // thread costs that begins.
+        const CALLS: f64 = 400_000.0;
+        const LOOPS: [&str; 3] = ["loop 1 400000\n", "loop 2 200000\n", "loop 64 6250\n"];
         let mut subject = Subject::start(&mut Command::new(&self.program), LOOPS[0])?;
         let pid = subject.pid();
         let mut work = |without: [f64; 3]| -> Result<[f64; 3]> {
@@ -139,6 +141,7 @@ impl Bench {
         };
         let sites = self.tools.sites(pid, &selection)?;
         let (mut floor, mut peer, mut two, mut many) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut of_nothing, mut of_call) = (Vec::new(), Vec::new());
         let (mut floor_of_two, mut floor_of_many) = (Vec::new(), Vec::new());
         let mut lost = 0;
         for _ in 0..self.rounds {
@@ -154,6 +157,8 @@ impl Bench {
             let ours = work(untraced)?;
             lost += self.tools.recorded(rtrace)?.lost;
             floor.push(ours[0] / least[0]);
+            of_call.push(ours[0] / CALLS);
+            of_nothing.push(least[0] / CALLS);
             peer.push(ours[0] / by_peer[0]);
             two.push(ours[1] / ours[0]);
             many.push(ours[2] / ours[0]);
@@ -168,9 +173,10 @@ impl Bench {
             remark,
         };
         let floor_of = |ratios| format!("programs that do nothing: {:.2}", Ratios(ratios).median());
+        let of_one = format!("{:.0} ns a call against {:.0}", Ratios(of_call).median(), Ratios(of_nothing).median());
         let of_two = format!("{}; {lost} calls lost in all rounds, by 64 threads too", floor_of(floor_of_two));
         Ok(vec![
-            line("function with push, tight loop", "empty session program", floor, Some(1.25), String::new()),
+            line("function with push, tight loop", "empty session program", floor, Some(1.25), of_one),
             line("function with push, tight loop", "bpftrace", peer, None, String::new()),
             line("two threads in a tight loop", "one thread", two, Some(1.15), of_two),
             line("64 threads in a tight loop", "one thread", many, Some(1.1), floor_of(floor_of_many)),
@@ -214,14 +220,17 @@ impl Bench {
 fn page(lines: &[Line], rounds: u32) -> Result<String> {
     let kernel = process::output(Command::new("uname").arg("-r"))?;
     let bpftrace = process::output(Command::new("bpftrace").arg("--version"))?;
+    let cpus = fs::read_to_string("/proc/cpuinfo").context("failed to read `/proc/cpuinfo`")?;
+    let cpu = cpus.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
     let mut page = format!(
-        "# Benchmarks\n\nWritten by `cargo xtask bench` on Linux {}, with {}: the median of {rounds} paired rounds, and \
+        "# Benchmarks\n\nWritten by `cargo xtask bench` on Linux {}, {}, with {}: the median of {rounds} paired rounds, and \
          the lowest and highest round. Times are CPU time that the tracer adds to the traced process, where it works \
          {WORKS} times untraced and with each tracer and the quickest counts; bpftrace counts \
          calls and adds up times per function, and rtrace records each call. Of each library both probe the {FUNCTIONS} \
          functions that are called most; the floor is what programs that do nothing take at rtrace's sites, in the same \
          unit as the ratio.\n\n| what | against | ratio | rounds | goal | |\n|---|---|---|---|---|---|\n",
         kernel.trim(),
+        cpu.map_or("a CPU without a name", |(_, name)| name),
         bpftrace.trim()
     );
     for Line { what, against, ratios, goal, remark } in lines {
