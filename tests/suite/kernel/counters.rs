@@ -41,12 +41,15 @@ fn costs(stderr: &[u8]) -> BTreeMap<Thread, Vec<Cost>> {
 fn calls_count_what_the_kernel_tells_the_thread() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("counted", Flavour::Cet);
+    in_one_of_some_tries(|| compare_costs(&target));
+}
+
+fn compare_costs(target: &Target) -> Result<(), String> {
     let options = ["--counters", "task-clock,page-faults,context-switches"].map(str::to_owned);
     let (output, recording) = rtrace::run(&[&target.selection()[..], &options].concat(), &target.command("costs"));
     let (costs, counted) = (costs(&output.stderr), recording.counted("visit"));
     assert_eq!(costs.len(), 2, "{}", String::from_utf8_lossy(&output.stderr));
     assert!(costs.keys().eq(counted.keys()));
-    let mut right = 0;
     for (thread, calls) in &counted {
         assert_eq!(calls.len(), costs[thread].len());
         // The first call also faults code in.
@@ -61,16 +64,22 @@ fn calls_count_what_the_kernel_tells_the_thread() {
             assert!((switches..=switches + 2).contains(&cost.switches), "{switches} of {}: {call:?}", cost.switches);
             assert!(clock <= call.duration, "{clock} {call:?}");
             // The difference is what the probes cost, and what is between the program's clock and them.
-            right += usize::from(cost.clock.abs_diff(clock) < cost.clock / 10);
+            if cost.clock.abs_diff(clock) >= cost.clock / 10 {
+                return Err(format!("{clock} of {}: {call:?}", cost.clock));
+            }
         }
     }
-    assert!(right >= MOST_OF_CALLS, "{right} of {counted:?}");
+    Ok(())
 }
 
-/// Of 60. A virtual machine that is not run for a moment shows in one clock and not in the other, mostly where
-/// threads are switched: clocks of the kernel's own were up to a millisecond apart there. Neighbours
-/// that were counted would be so in each call.
-const MOST_OF_CALLS: usize = 40;
+/// A virtual machine that is not run for a moment shows in one clock and not in the other, mostly where threads
+/// are switched: clocks of the kernel's own were up to a millisecond apart there. What is wrong with rtrace
+/// would be so in each try.
+fn in_one_of_some_tries(attempt: impl Fn() -> Result<(), String>) {
+    const TRIES: usize = 8;
+    let faults: Vec<String> = (0..TRIES).map_while(|_| attempt().err()).collect();
+    assert!(faults.len() < TRIES, "{faults:#?}");
+}
 
 /// Short calls, of which all that is between the time stamps and the reading of counters would show.
 #[test]
@@ -95,6 +104,10 @@ fn time_stamps_count_only_while_the_thread_runs() {
         return println!("skipped: this machine has no event msr/tsc/");
     }
     let target = Target::build("counted", Flavour::Cet);
+    in_one_of_some_tries(|| compare_time_stamps(&target));
+}
+
+fn compare_time_stamps(target: &Target) -> Result<(), String> {
     let options = ["--counters", "msr/tsc/,task-clock,context-switches,sched:sched_switch"].map(str::to_owned);
     let (_, recording) = rtrace::run(&[&target.selection()[..], &options].concat(), &target.command("costs"));
     let calls: Vec<Vec<f64>> = recording
@@ -107,9 +120,9 @@ fn time_stamps_count_only_while_the_thread_runs() {
     let frequency = time_stamps_per_nanosecond();
     // The scheduler and its tracepoint look at the clock some microseconds apart.
     let is_right = |call: &&Vec<f64>| (call[0] / frequency - call[1]).abs() < call[1] * 0.05 + call[2] * 15e3;
-    // Not every kernel tells of every switch.
+    // Not every kernel tells of every switch. Neighbours that were counted would be so in each call.
     let right = calls.iter().filter(is_right).count();
-    assert!(right >= MOST_OF_CALLS, "{right} of {calls:?}, {frequency} per ns");
+    if right >= 50 { Ok(()) } else { Err(format!("{right} of {calls:?}, {frequency} per ns")) }
 }
 
 fn time_stamps_per_nanosecond() -> f64 {
