@@ -83,10 +83,15 @@ pub fn call(location: u32, id: u64) -> Call {
         parent: 0,
         depth: 0,
         start: Timestamp(1_000 + id * 10),
-        duration: 5,
+        duration: Some(5),
         child: 0,
         ending: Ending::Returned,
     }
+}
+
+/// A call that was not timed.
+pub fn untimed(location: u32, id: u64) -> Call {
+    Call { duration: None, ending: Ending::Unseen, ..call(location, id) }
 }
 
 pub fn event(time: u64, kind: EventKind) -> Event {

@@ -54,7 +54,11 @@ impl Batch {
     /// The readings of the call at this index, in the order of the metrics' ids; empty where the
     /// call was not timed.
     pub fn readings(&self, index: usize) -> &[Reading] {
-        if self.calls[index].is_timed() { &self.readings[index * self.metrics..(index + 1) * self.metrics] } else { &[] }
+        if self.calls[index].is_timed() {
+            &self.readings[index * self.metrics..(index + 1) * self.metrics]
+        } else {
+            &[]
+        }
     }
 
     /// The calls for which `keeps` is true, with their readings.

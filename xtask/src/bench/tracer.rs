@@ -106,9 +106,11 @@ impl Tools {
                 .find(|(_, next)| next.trim_end_matches([',', ';']) == word)
                 .and_then(|(number, _)| number.parse().ok())
         };
-        let (Some(calls), Some(lost)) = (number_before("calls"), number_before("lost")) else {
+        let Some(calls) = number_before("calls") else {
             bail!("failed to understand what rtrace says: {told}");
         };
+        // Where no call was lost there is no word of it.
+        let lost = number_before("lost").unwrap_or(0);
         let mut bytes = 0;
         for entry in fs::read_dir(self.trace.join("calls")).context("failed to list the trace")? {
             bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
