@@ -161,7 +161,7 @@ fn check_thread(calls: &[Call]) {
         if parent.ending == Ending::Returned {
             assert!(call.end() <= parent.end(), "{call:?} in {parent:?}");
         }
-        *time_in_children.entry(call.parent).or_default() += call.duration;
+        *time_in_children.entry(call.parent).or_default() += call.duration.unwrap_or(0);
     }
     for call in calls.iter().filter(|call| call.ending == Ending::Returned) {
         assert_eq!(call.child, time_in_children.get(&call.id).copied().unwrap_or(0), "{call:?}");

@@ -383,6 +383,12 @@ impl<'a> Source<'a> {
 }
 
 fn call_of(record: &CallRecord) -> Call {
+    let ending = match record.ending {
+        EndingCode::RT_RETURNED => Ending::Returned,
+        EndingCode::RT_UNWOUND => Ending::Unwound,
+        EndingCode::RT_OPEN => Ending::Open,
+        _ => Ending::Unseen,
+    };
     Call {
         location: LocationId(record.location),
         region: RegionId(record.region),
@@ -390,14 +396,10 @@ fn call_of(record: &CallRecord) -> Call {
         parent: record.parent,
         depth: record.depth,
         start: Timestamp(record.start),
-        duration: record.duration,
+        // The kernel side has a 0 there where it observed no return.
+        duration: (ending != Ending::Unseen).then_some(record.duration),
         child: record.child,
-        ending: match record.ending {
-            EndingCode::RT_RETURNED => Ending::Returned,
-            EndingCode::RT_UNWOUND => Ending::Unwound,
-            EndingCode::RT_OPEN => Ending::Open,
-            _ => Ending::Unseen,
-        },
+        ending,
     }
 }
 
@@ -445,4 +447,18 @@ fn loss_of(key: &LossKey, count: u64) -> Loss {
         _ => LossReason::BadRecord,
     };
     Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_whose_return_was_not_observed_has_no_duration() {
+        let duration_of = |ending| call_of(&CallRecord { ending, duration: 7, ..CallRecord::default() }).duration;
+        for ending in [EndingCode::RT_RETURNED, EndingCode::RT_UNWOUND, EndingCode::RT_OPEN] {
+            assert_eq!(duration_of(ending), Some(7));
+        }
+        assert_eq!(duration_of(EndingCode::RT_UNSEEN), None);
+    }
 }

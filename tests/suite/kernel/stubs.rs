@@ -27,7 +27,7 @@ fn region<'a>(recording: &'a Recording, symbol: &str) -> &'a Region {
 fn median(recording: &Recording, symbol: &str) -> u64 {
     let id = region(recording, symbol).id;
     let calls = recording.calls().filter(|call| call.region == id && call.ending == Ending::Returned);
-    let mut durations: Vec<u64> = calls.map(|call| call.duration).collect();
+    let mut durations: Vec<u64> = calls.filter_map(|call| call.duration).collect();
     durations.sort_unstable();
     durations[durations.len() / 2]
 }

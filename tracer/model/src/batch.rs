@@ -61,15 +61,14 @@ impl Batch {
         }
     }
 
-    /// The calls for which `keeps` is true, with their readings.
-    pub fn filtered(&self, keeps: impl Fn(&Call) -> bool) -> Batch {
-        let kept: Vec<usize> = (0..self.calls.len()).filter(|&index| keeps(&self.calls[index])).collect();
-        let readings = kept.iter().flat_map(|&index| &self.readings[index * self.metrics..][..self.metrics]);
-        Batch {
-            readings: readings.copied().collect(),
-            calls: kept.iter().map(|&index| self.calls[index]).collect(),
-            metrics: self.metrics,
+    /// The calls at these indices in this order, with their readings.
+    pub fn selected(&self, indices: impl Iterator<Item = usize>) -> Batch {
+        let mut selected = Batch { calls: Vec::new(), metrics: self.metrics, readings: Vec::new() };
+        for index in indices {
+            selected.calls.push(self.calls[index]);
+            selected.readings.extend_from_slice(&self.readings[index * self.metrics..][..self.metrics]);
         }
+        selected
     }
 
     /// The calls, to be changed in place.
