@@ -14,6 +14,7 @@ mod instruction;
 pub mod pattern;
 mod planner;
 mod recursion;
+mod stack;
 pub mod stub;
 #[cfg(test)]
 mod testing;
@@ -209,8 +210,6 @@ pub struct Options {
     pub exit: Option<ExitPolicy>,
     /// What is done without a single step.
     pub emulated: Emulation,
-    /// On this kernel a probe on a five-byte nop kills forked children.
-    pub nop5_kills_children: bool,
     /// The kernel side can refuse to hook the return of a single call.
     pub can_refuse_hooks: bool,
     /// Why this kernel may end programs at hooked returns, if it does.

@@ -37,21 +37,20 @@ pub fn plan_options(
 ) -> plan::Options {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
-    let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
+    let emulated = match mechanism.map(|_| rtrace_bpf::nops()) {
         Some(Ok(nops)) => {
             // With probes for each of several processes or ranks at a place, none is alone there.
             let is_alone = (children || processes <= 1) && rank::from_environment().is_none();
             let steps = is_alone && rtrace_bpf::may_step().is_ok();
-            (plan::Emulation { long_nops: nops.long_ones_are_emulated, steps }, !nops.children_survive)
+            plan::Emulation { long_nops: nops.long_ones_are_emulated, steps }
         }
-        _ => (plan::Emulation::of_release(&release), true),
+        _ => plan::Emulation::of_release(&release),
     };
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
         exit: selection.exit_policy(),
         emulated,
-        nop5_kills_children,
         can_refuse_hooks: mechanism == Some(Mechanism::Session),
         kernel_hazard: plan::hazards::of_kernel(&release).or_else(|| mechanism.and_then(plan::hazards::of_mechanism)),
         children,

@@ -35,7 +35,8 @@ use iced_x86::{
 };
 
 use super::binding::{Binding, Destination};
-use super::exits::{self, Exits, FunctionCode, Stack, Walk};
+use super::exits::{self, Exits, FunctionCode, Walk};
+use super::stack::Stack;
 use super::text::Text;
 use crate::parallel;
 

@@ -19,7 +19,7 @@ use foldhash::HashSet;
 use self::line::Place;
 use self::skipped::Slide;
 use super::exits::FunctionCode;
-use super::instruction::{Emulation, Handling, NOP5};
+use super::instruction::{Emulation, Handling};
 use super::text::Text;
 use super::{Site, SiteCost};
 use crate::parallel;
@@ -41,8 +41,6 @@ pub struct Entries<'a> {
     pub text: &'a Text<'a>,
     /// What is done without a single step.
     pub emulated: Emulation,
-    /// On this kernel a probe on a five-byte nop kills forked children.
-    pub nop5_kills_children: bool,
     /// No instruction before a site may access a variable.
     pub keeps_accesses: bool,
     /// File offsets of the sites at which exits are seen.
@@ -130,9 +128,6 @@ impl Entries<'_> {
     fn handling(&self, function: &Function, place: Place) -> Handling {
         match self.text.instruction_bytes(place.address) {
             None => Handling::Refused("its first bytes are no instruction"),
-            Some(bytes) if bytes == NOP5 && self.nop5_kills_children => {
-                Handling::Refused("on this kernel a probe on the nop that it begins with kills forked children")
-            }
             Some(bytes) => match self.emulated.handling(bytes) {
                 Handling::Written(step) if step.moves_stack() && function.is_hooked => Handling::SingleStep,
                 // A cookie tells of the instruction or of the stack.

@@ -19,7 +19,6 @@
 mod brief;
 mod early;
 mod indirect;
-mod stack;
 #[cfg(test)]
 mod tests;
 
@@ -30,8 +29,9 @@ use foldhash::{HashMap, HashSet};
 use iced_x86::{Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use self::indirect::Destination;
-pub use self::stack::{Stack, words};
+
 use super::instruction::is_refused;
+use super::stack::Stack;
 use super::text::{Text, branch_target};
 
 /// No function with more bytes of code is brief.

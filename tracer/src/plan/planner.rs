@@ -225,7 +225,6 @@ impl<'a> Planner<'a> {
         Entries {
             text: &self.text,
             emulated: self.options.emulated,
-            nop5_kills_children: self.options.nop5_kills_children,
             keeps_accesses: self.options.keeps_accesses,
             exits,
         }

@@ -12,7 +12,7 @@
 use foldhash::HashSet;
 use iced_x86::{Code, FlowControl};
 
-use super::exits::Stack;
+use super::stack::Stack;
 use super::text::Text;
 
 /// What a stub holds.

@@ -121,13 +121,10 @@ fn an_ifunc_without_implementation_is_refused() {
 }
 
 #[test]
-fn a_fatal_nop_is_refused_where_it_is_fatal() {
+fn a_nop_that_becomes_a_call_is_refused() {
     let code = "__asm__(\".globl f\\n.type f,@function\\nf: .byte 0x0f,0x1f,0x44,0,0\\nud2\\n.size f,.-f\");";
-    for (nop5_kills_children, probed) in [(true, 0), (false, 1)] {
-        let options = Options { nop5_kills_children, ..Options::default() };
-        let Some(library) = planned("c", code, unwinding(), &options) else { return };
-        assert_eq!((library.regions.len(), library.refused.len()), (probed, 1 - probed));
-    }
+    let Some(library) = planned("c", code, unwinding(), &Options::default()) else { return };
+    assert_eq!((library.regions.len(), library.refused.len()), (0, 1));
 }
 
 #[test]

@@ -12,7 +12,8 @@ use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
 
-use crate::plan::exits::{FunctionCode, Stack, words};
+use crate::plan::exits::FunctionCode;
+use crate::plan::stack::{Stack, words};
 use crate::plan::text::Text;
 
 /// Instructions that may stand before a site: a few nanoseconds.

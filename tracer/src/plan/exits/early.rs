@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::{HashMap, HashSet};
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic};
 
-use super::{Leave, Met, Walk, brief, condition, is_refused, words};
+use super::{Leave, Met, Walk, brief, condition, is_refused};
 use crate::plan::instruction::{Emulation, Handling};
+use crate::plan::stack::words;
 use crate::plan::text::branch_target;
 
 /// Conditional jumps of one function that may also lead on, at the most: for each its code is followed.

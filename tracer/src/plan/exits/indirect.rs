@@ -9,8 +9,8 @@
 use foldhash::HashSet;
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
 
-use super::stack::Stack;
 use super::{Place, Walk};
+use crate::plan::stack::Stack;
 
 /// How many instructions before a jump are looked at.
 const WINDOW: usize = 512;
