@@ -4,6 +4,7 @@
 //! the kernel takes a probe on it, and the way its exit is seen cannot harm the program. What
 //! cannot be probed soundly is refused with a reason, or its exit is not observed, with a reason.
 
+pub mod arrival;
 mod binding;
 mod closed;
 mod deny;
