@@ -161,7 +161,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_ipc::reader::StreamReader;
-    use rtrace_model::{Base, Ending, ExitCost, ExitPolicy, Library, Reading, Region, Scope, Span, Timestamp};
+    use rtrace_model::{Base, Ending, ExitPolicy, Library, Reading, Region, Scope, Span, Timestamp};
 
     use super::*;
 
@@ -173,8 +173,7 @@ mod tests {
             symbols: Vec::new(),
             file_offset: 0,
             size: 1,
-            exit: ExitPolicy::RetSite,
-            exit_cost: ExitCost::Emulated,
+            exit: ExitPolicy::ReturnSite,
             single_stepped: false,
             written: false,
             stub: false,

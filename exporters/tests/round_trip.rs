@@ -16,7 +16,7 @@ fn cost() -> CallCost {
     CallCost {
         single_stepped: true,
         written: false,
-        exit: ExitPolicy::RetSite,
+        exit: ExitPolicy::ReturnSite,
         exit_single_stepped: true,
         inner: 400,
         whole: 1_000,

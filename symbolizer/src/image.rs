@@ -144,6 +144,11 @@ impl Image {
         Some(segment.address.wrapping_add(offset).wrapping_sub(segment.offset))
     }
 
+    /// The virtual address at which a program of this file begins; a library has none.
+    pub fn entry(&self) -> Option<u64> {
+        Some(self.header().e_entry(ENDIAN)).filter(|&address| address != 0)
+    }
+
     /// What the file loads: the virtual address of each part, and its bytes; sorted.
     pub fn loaded_parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.segments.iter().filter_map(|segment| Some((segment.address, self.slice(segment.offset, segment.size)?)))

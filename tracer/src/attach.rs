@@ -2,14 +2,12 @@
 //!
 //! The kernel takes all sites of a link or none, so a refusal is narrowed down by halves until the
 //! site at fault is known; it is then left out with the kernel's reason, and the others stay.
-//! Exits go first: a region one of whose exits is refused is attached as entry-only, since an
-//! enter without its exit would be a call that never ends.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use rtrace_bpf::wire::{PolicyCode, conditional_cookie, count_cookie, deep_cookie, entry_cookie, step_cookie};
+use rtrace_bpf::wire::{PolicyCode, count_cookie, deep_cookie, entry_cookie, step_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Scope, Site};
 use rtrace_model::{ExitPolicy, Region, RegionId};
 
@@ -55,14 +53,13 @@ impl Apart {
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn place(&self, programs: &Programs, scope: Scope<'_>) -> Result<Vec<Probes>, Error> {
         let mut placing = Placing { programs, path: &self.path, regions: &[&self.planned], scope, probes: Vec::new() };
-        let unseen_exits = placing.exits()?;
-        placing.entries(&unseen_exits)?;
+        placing.entries()?;
         Ok(placing.probes)
     }
 
     /// The site at which its calls are only counted.
     pub fn counting_site(&self) -> Site {
-        site(plan::Site { condition: None, ..self.planned.entry }, count_cookie(self.region.id.0))
+        site(self.planned.entry, count_cookie(self.region.id.0))
     }
 }
 
@@ -111,19 +108,21 @@ pub fn attach(
             library.regions.iter().partition(|planned| alone.contains(&planned.region.id));
         for regions in single.chunks(1).chain([together.as_slice()]) {
             let mut placing = Placing { programs, path: &library.attach_path, regions, scope, probes: Vec::new() };
-            let unseen_exits = placing.exits()?;
-            let refused = placing.entries(&unseen_exits)?;
+            let refused = placing.entries()?;
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
-                false => Some(plan::Site::new(stubs?.offset(planned.region.id)?, SiteCost::Emulated)),
+                false => Some(plan::Site {
+                    file_offset: stubs?.offset(planned.region.id)?,
+                    cost: SiteCost::Emulated,
+                    words: 0,
+                }),
             };
             if let Some(stubs) = stubs {
-                placing.stubs(&stubs.path(), stub_of, &unseen_exits)?;
+                placing.stubs(&stubs.path(), stub_of)?;
             }
             for &planned in regions {
                 let Some(cause) = refused.get(&planned.region.id) else {
-                    let (exit, stub) = (policy(planned, &unseen_exits), stub_of(planned).is_some());
-                    let region = Region { exit, stub, ..planned.region.clone() };
+                    let region = Region { stub: stub_of(planned).is_some(), ..planned.region.clone() };
                     if alone.contains(&region.id) {
                         let (planned, path) = (planned.clone(), library.attach_path.clone());
                         let probes = std::mem::take(&mut placing.probes);
@@ -149,14 +148,9 @@ fn smallest(plan: &Plan) -> HashSet<RegionId> {
     sizes.into_iter().take(MOST_APART).map(|(_, id)| id).collect()
 }
 
-fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPolicy {
-    if unseen_exits.contains(&planned.region.id) { ExitPolicy::EntryOnly } else { planned.exit.policy() }
-}
-
 /// A site with its cookie, which also tells what our program does in the kernel's place.
 fn site(planned: plan::Site, cookie: u64) -> Site {
-    let plan::Site { file_offset, cost, words, condition } = planned;
-    let cookie = condition.map_or(cookie, |condition| conditional_cookie(cookie, condition.0));
+    let plan::Site { file_offset, cost, words } = planned;
     let cookie = match cost {
         SiteCost::Written(step) => step_cookie(cookie, step, file_offset),
         SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),
@@ -176,33 +170,18 @@ struct Placing<'a> {
 type RegionSite = (RegionId, Site);
 
 impl Placing<'_> {
-    /// Places the exit sites; returns the regions that have one the kernel refuses.
-    fn exits(&mut self) -> Result<HashSet<RegionId>, Error> {
-        let mut sites = Vec::new();
-        for &planned in self.regions {
-            let id = planned.region.id;
-            sites.extend(planned.exit.sites().iter().map(|&exit| (id, site(exit, u64::from(id.0)))));
-        }
-        Ok(self.place(Role::Exit, &sites)?.into_keys().collect())
-    }
-
     /// Places the entry sites; returns the regions that the kernel refuses, with its reason.
-    fn entries(&mut self, unseen_exits: &HashSet<RegionId>) -> Result<HashMap<RegionId, String>, Error> {
+    fn entries(&mut self) -> Result<HashMap<RegionId, String>, Error> {
         let mut refused = HashMap::new();
-        for (role, sites) in self.enters(|planned| Some(planned.entry), unseen_exits) {
+        for (role, sites) in self.enters(|planned| Some(planned.entry)) {
             refused.extend(self.place(role, &sites)?);
         }
         Ok(refused)
     }
 
     /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
-    fn stubs(
-        &mut self,
-        path: &Path,
-        stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>,
-        unseen_exits: &HashSet<RegionId>,
-    ) -> Result<(), Error> {
-        for (role, sites) in self.enters(stub_of, unseen_exits) {
+    fn stubs(&mut self, path: &Path, stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Result<(), Error> {
+        for (role, sites) in self.enters(stub_of) {
             let sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
             if !sites.is_empty() {
                 self.probes.push(self.programs.attach(role, path, self.scope, &sites)?);
@@ -212,18 +191,13 @@ impl Placing<'_> {
     }
 
     /// The sites of enters, by their role, where each region has one.
-    fn enters(
-        &self,
-        entry: impl Fn(&PlannedRegion) -> Option<plan::Site>,
-        unseen_exits: &HashSet<RegionId>,
-    ) -> [(Role, Vec<RegionSite>); 2] {
+    fn enters(&self, entry: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> [(Role, Vec<RegionSite>); 2] {
         let (mut hooked, mut plain) = (Vec::new(), Vec::new());
         for &planned in self.regions {
             let id = planned.region.id;
-            let (list, code) = match policy(planned, unseen_exits) {
+            let (list, code) = match planned.exit.policy() {
                 ExitPolicy::Uretprobe => (&mut hooked, PolicyCode::RT_POLICY_URETPROBE),
-                ExitPolicy::RetSite => (&mut plain, PolicyCode::RT_POLICY_RET_SITE),
-                ExitPolicy::Instant => (&mut plain, PolicyCode::RT_POLICY_INSTANT),
+                ExitPolicy::ReturnSite => (&mut plain, PolicyCode::RT_POLICY_RET_SITE),
                 ExitPolicy::EntryOnly => (&mut plain, PolicyCode::RT_POLICY_ENTRY_ONLY),
             };
             list.extend(entry(planned).map(|entry| (id, site(entry, entry_cookie(id.0, code)))));

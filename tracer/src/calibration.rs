@@ -46,7 +46,7 @@ fn costs(measured: &[rtrace_bpf::CallCost]) -> Vec<CallCost> {
         written: cost.written,
         exit: match cost.policy {
             PolicyCode::RT_POLICY_URETPROBE => ExitPolicy::Uretprobe,
-            PolicyCode::RT_POLICY_RET_SITE => ExitPolicy::RetSite,
+            PolicyCode::RT_POLICY_RET_SITE => ExitPolicy::ReturnSite,
             _ => ExitPolicy::EntryOnly,
         },
         exit_single_stepped: cost.exit_single_stepped,

@@ -86,7 +86,7 @@ pub fn sample(
 fn enters_only(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for planned in plan.libraries.iter_mut().flat_map(|library| &mut library.regions) {
-        planned.exit = Exit::EntryOnly("calls are only counted".to_owned());
+        planned.exit = Exit::EntryOnly;
         planned.region.exit = planned.exit.policy();
     }
     plan

@@ -201,19 +201,6 @@ impl<'a> Columns<'a> {
             .collect()
     }
 
-    /// The same, where the column was added to the schema; absent it is all `before`.
-    pub(crate) fn added_words<T: Clone>(
-        &self,
-        name: &str,
-        parse: impl Fn(&str) -> Option<T>,
-        before: T,
-    ) -> Result<Vec<T>, ColumnError> {
-        if self.0.column_by_name(name).is_none() {
-            return Ok(vec![before; self.rows()]);
-        }
-        self.words(name, parse)
-    }
-
     /// A column of lists; the elements of each row, an absent list is an empty one.
     pub(crate) fn lists(&self, name: &str) -> Result<Vec<ArrayRef>, ColumnError> {
         let array = self.column(name)?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{Error, Trace, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitCost, ExitPolicy, Header, Library, LibraryId,
-    Location, LocationId, Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId, Location,
+    LocationId, Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
 };
 
 pub fn header() -> Header {
@@ -43,8 +43,7 @@ pub fn region(id: u32) -> Region {
         ],
         file_offset: 0x1000 + u64::from(id),
         size: 16,
-        exit: ExitPolicy::RetSite,
-        exit_cost: ExitCost::Emulated,
+        exit: ExitPolicy::ReturnSite,
         single_stepped: true,
         written: false,
         stub: id % 2 == 1,

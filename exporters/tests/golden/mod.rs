@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{FORMATS, TraceSet};
 use rtrace_model::{
-    Base, Batch, Call, Definition, Ending, EventKind, ExitCost, ExitPolicy, Library, LibraryId, Location, LocationId,
-    Loss, LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink, Span, Summary,
-    SymbolName, Timestamp,
+    Base, Batch, Call, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location, LocationId, Loss,
+    LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink, Span, Summary, SymbolName,
+    Timestamp,
 };
 
 use super::common;
@@ -83,8 +83,7 @@ fn definitions() -> Vec<Definition> {
             symbols: vec![SymbolName { symbol: symbol.into(), version: None }],
             file_offset: 0x1000 + u64::from(id) * 16,
             size: 16,
-            exit: ExitPolicy::RetSite,
-            exit_cost: ExitCost::Emulated,
+            exit: ExitPolicy::ReturnSite,
             single_stepped: false,
             written: false,
             stub: false,

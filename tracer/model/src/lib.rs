@@ -43,8 +43,8 @@ pub use batch::{Batch, Reading};
 pub use calibration::CallCost;
 pub use call::{Call, Ending};
 pub use definition::{
-    Definition, ExitCost, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region,
-    RegionId, SymbolName,
+    Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,
+    SymbolName,
 };
 pub use estimate::{Estimate, Level};
 pub use event::{Event, EventKind};

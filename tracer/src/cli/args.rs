@@ -435,11 +435,11 @@ Options:
 
     #[test]
     fn exit_policies_have_the_names_of_the_model() {
-        for policy in [ExitPolicy::Uretprobe, ExitPolicy::RetSite, ExitPolicy::EntryOnly] {
+        for policy in ExitPolicy::ALL {
             let Verb::Plan(plan) = parse(&format!("rtrace plan -p 1 -l z --exit {}", policy.name())).unwrap() else {
                 panic!("another verb");
             };
-            assert_eq!(plan.selection.exit_policy(), Some(policy));
+            assert_eq!(plan.selection.exit, policy);
         }
     }
 

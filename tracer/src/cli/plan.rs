@@ -6,9 +6,8 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use anyhow::Context as _;
-use rtrace::plan::{self, PlannedLibrary};
+use rtrace::plan::{self, Exit, PlannedLibrary};
 use rtrace::{sampling, target};
-use rtrace_model::ExitPolicy;
 
 use super::plan_table::{self, Costs, View};
 use super::{Outcome, record, terminal_columns};
@@ -39,9 +38,9 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         }
         None => None,
     };
-    // With process ids, probes are in these processes only, but for those that hook a return.
+    // With process ids, probes are in these processes only, unless they replace return addresses.
     let is_everywhere = |library: &PlannedLibrary| {
-        pids.is_empty() || library.regions.iter().any(|planned| planned.exit.policy() == ExitPolicy::Uretprobe)
+        pids.is_empty() || library.regions.iter().any(|planned| planned.exit == Exit::Uretprobe)
     };
     let others = |library: &PlannedLibrary| match is_everywhere(library) {
         true => target::users(&library.library).saturating_sub(pids.len()),

@@ -18,7 +18,7 @@ use rtrace::target::Target;
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
-use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
+use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, SinkError, Summary, escape};
 
 use super::Outcome;
 use super::args::{Recording, Selection};
@@ -46,14 +46,16 @@ pub fn plan_options(
         }
         _ => plan::Emulation::of_release(&release),
     };
+    if selection.exit == ExitPolicy::Uretprobe
+        && let Some(hazard) = plan::hazards::of_kernel(&release)
+    {
+        eprintln!("rtrace: {hazard}; `--exit return-site` replaces none");
+    }
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
-        exit: selection.exit_policy(),
+        exit: Some(selection.exit),
         emulated,
-        can_refuse_hooks: mechanism == Some(Mechanism::Session),
-        kernel_hazard: plan::hazards::of_kernel(&release).or_else(|| mechanism.and_then(plan::hazards::of_mechanism)),
-        children,
         keeps_accesses: false,
         stubs: false,
     }
@@ -83,7 +85,7 @@ pub fn plan_and_load(
 
 /// Plans the probes of a target.
 pub fn plan(target: Target, options: &plan::Options) -> Plan {
-    plan::plan(&target.libraries, target.hazards, options, RegionId(0))
+    plan::plan(&target.libraries, options, RegionId(0))
 }
 
 /// The best mechanism that this kernel has.

@@ -97,12 +97,8 @@ fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
         Ok(None) => Some("no function needs one, or none can have one".to_owned()),
         Err(error) => Some(format!("the system gives no file in memory that can be executed: {error}")),
     };
-    match reason {
-        Some(reason) => eprintln!("rtrace: no stubs: {reason}"),
-        None if plan.hazards.programs.is_some() => {
-            eprintln!("rtrace: programs that the command runs have no stubs: their calls are recorded, and cost more");
-        }
-        None => {}
+    if let Some(reason) = reason {
+        eprintln!("rtrace: no stubs: {reason}");
     }
     written.ok().flatten()
 }

@@ -1,8 +1,9 @@
 //! What the kernel does with an instruction at which a probe sits.
 //!
-//! It emulates a few kinds (cheap), executes most others out of line by a single step (dear), and
-//! refuses some. Where it lets our programs write the registers, they do some that it would step. One refused site fails a whole multi link, or silently never fires when the
-//! library is not mapped yet, so a site is judged here before anything is attached. Where kernels
+//! It emulates a few kinds, executes most others out of line by a single step, which costs several times as
+//! much, and refuses some. Where it lets our programs write the registers, they do some that it would step.
+//! One refused site fails a whole multi link, or silently never fires when the library is not mapped yet, so
+//! a site is judged here before anything is attached. Where kernels
 //! differ in what they emulate, [`Emulation`] knows; where they differ in what they refuse, the
 //! answer is the stricter one.
 
@@ -132,11 +133,6 @@ fn step(bytes: &[u8]) -> Option<Step> {
 fn frame(bytes: u32) -> Option<Step> {
     let words = u8::try_from(bytes / 8).ok().filter(|_| bytes.is_multiple_of(8))?;
     Some(Step::Frame { words })
-}
-
-/// Whether the kernel refuses a probe on the instruction of exactly these bytes.
-pub fn is_refused(bytes: &[u8]) -> bool {
-    matches!(Emulation::default().handling(bytes), Handling::Refused(_))
 }
 
 /// Prefixes that change what the kernel does.

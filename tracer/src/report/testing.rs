@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rtrace_exporters::{TraceSet, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, ExitCost, ExitPolicy, Header, Library, LibraryId, Location, LocationId,
-    Process, Region, RegionId, Sink, Timestamp,
+    Call, ClockAnchor, Definition, Ending, ExitPolicy, Header, Library, LibraryId, Location, LocationId, Process,
+    Region, RegionId, Sink, Timestamp,
 };
 
 use super::table::Table;
@@ -125,7 +125,6 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
             file_offset: 64,
             size: 1,
             exit: ExitPolicy::Uretprobe,
-            exit_cost: ExitCost::Emulated,
             single_stepped: id == 2,
             written: false,
             stub: false,

@@ -1,7 +1,7 @@
 //! Whole states fed with scripted calls.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use rtrace_model::{Ending, ExitCost, ExitPolicy, HISTOGRAM_BUCKETS, Library, LossReason, PathId, histogram_bucket};
+use rtrace_model::{Ending, ExitPolicy, HISTOGRAM_BUCKETS, Library, LossReason, PathId, histogram_bucket};
 
 use super::*;
 use crate::state::paths::{Label, PathIndex, ROOT};
@@ -17,7 +17,6 @@ pub fn region(id: u32, name: &str) -> Definition {
         file_offset: 0,
         size: 64,
         exit: ExitPolicy::Uretprobe,
-        exit_cost: ExitCost::Emulated,
         single_stepped: false,
         written: false,
         stub: false,
