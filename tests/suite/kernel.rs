@@ -5,7 +5,6 @@ mod attach;
 mod budget;
 mod counters;
 mod dashboard;
-mod early;
 mod exceptions;
 mod exits;
 mod jumps;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rtrace_exporters::TraceWriter;
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitCost, ExitPolicy, Header, Library, LibraryId, Location,
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId, Location,
     LocationId, Loss, LossReason, Process, Region, RegionId, Sink, SinkError, Summary, SymbolName, Timestamp,
 };
 
@@ -68,8 +68,7 @@ fn region(id: u32) -> Region {
         symbols: vec![SymbolName { symbol: format!("_Z9function{id}i"), version }],
         file_offset: 0x1000 + u64::from(id),
         size: 16,
-        exit_cost: ExitCost::ALL[id as usize % 3],
-        exit: ExitPolicy::ALL[id as usize],
+        exit: ExitPolicy::ALL[id as usize % 3],
         single_stepped: id == 1,
         written: false,
         stub: false,

@@ -135,7 +135,7 @@ fn a_profiler_sees_through_stubs() {
     }
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("stubs", Flavour::Plain);
-    let options = [target.selection(), ["--stubs", "--exit", "ret-site"].map(str::to_owned).into()].concat();
+    let options = [target.selection(), ["--stubs", "--exit", "return-site"].map(str::to_owned).into()].concat();
     let (output, recording) = rtrace::run(&options, &target.command("profiled"));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "cut short 0\n");
     assert!(region(&recording, "step").stub && recording.summary().calls > 0);

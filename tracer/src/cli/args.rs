@@ -403,7 +403,7 @@ Options:
         };
         assert_eq!(attach.pids, [1, 2, 3, 4]);
         assert_eq!(attach.selection.libraries, ["libz.so", "exe"]);
-        assert_eq!(attach.selection.exit_policy(), None);
+        assert_eq!(attach.selection.exit, ExitPolicy::ReturnSite);
         assert_eq!(attach.recording.duration, Some(Duration::from_secs(2)));
         assert_eq!(attach.recording.buffer, 8 << 20);
         assert!(!attach.recording.follow(false));

@@ -3,31 +3,32 @@
 //!
 //! A jump by a table adds an entry of a table of differences to a constant, or loads an entry of a table of
 //! addresses. What wrote the registers is looked for in the lines before, whatever may jump in between: the
-//! table's entries tell whether that was right. A jump through a pointer is believed only if nothing jumps in
-//! between.
+//! table's entries tell whether that was right. A jump through a pointer is believed only if all ways to it
+//! agree.
 
 use std::ops::Range;
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashSet};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 
-use super::Text;
 use super::ways::Destination;
+use super::{Text, branch_target};
 
-/// Instructions before a jump that are looked at.
+/// Instructions before a jump that are looked at for what makes up a table.
 const WINDOW: usize = 64;
+/// Instructions that are looked at on the ways to a jump through a pointer.
+const MOST_WAYS: usize = 512;
 /// Tables with more entries are not believed.
 const MAX_TABLE: u64 = 1 << 16;
 
 /// The instructions of a range, as they stand.
 pub struct Line<'a> {
     text: &'a Text<'a>,
-    range: &'a Range<u64>,
     instructions: Vec<Instruction>,
-    /// Where direct jumps go.
-    jumped_to: HashSet<u64>,
+    /// The places of the direct jumps to an address.
+    jumps: HashMap<u64, Vec<usize>>,
 }
 
 /// A table in the file.
@@ -42,10 +43,17 @@ struct Table {
 }
 
 impl<'a> Line<'a> {
-    /// The instructions of `range`, of these bytes, with the targets of all direct jumps in it.
-    pub fn new(text: &'a Text<'a>, range: &'a Range<u64>, bytes: &[u8], jumps: &[u64]) -> Line<'a> {
-        let instructions = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE).into_iter().collect();
-        Line { text, range, instructions, jumped_to: jumps.iter().copied().collect() }
+    /// The instructions of `range`, of these bytes.
+    pub fn new(text: &'a Text<'a>, range: &Range<u64>, bytes: &[u8]) -> Line<'a> {
+        let instructions: Vec<Instruction> =
+            Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE).into_iter().collect();
+        let mut jumps: HashMap<u64, Vec<usize>> = HashMap::default();
+        for (place, instruction) in instructions.iter().enumerate() {
+            if let Some(target) = branch_target(instruction) {
+                jumps.entry(target).or_default().push(place);
+            }
+        }
+        Line { text, instructions, jumps }
     }
 
     /// Where its indirect jumps go, but for those through a variable at a fixed address.
@@ -62,55 +70,97 @@ impl<'a> Line<'a> {
 
     /// What the instruction at this place loads from memory.
     fn loaded(&self, at: usize) -> Destination {
-        let load = &self.instructions[at];
-        let is_entry = load.memory_base() == Register::None && load.memory_index_scale() == 8;
-        let table = || Some(Table { address: load.memory_displacement64(), base: 0, width: 8, len: self.bound(at)? });
-        let targets = is_entry.then(table).flatten().and_then(|table| self.read(&table));
-        targets.map_or(Destination::Pointer, Destination::Table)
+        self.addresses(at).map_or(Destination::Pointer, Destination::Table)
     }
 
     /// What a register holds before the instruction at this place.
     fn held(&self, at: usize, register: Register) -> Destination {
+        match self.switch(at, register) {
+            Some(targets) => Destination::Table(targets),
+            None if self.is_pointer(at, register) => Destination::Pointer,
+            None => Destination::Unknown,
+        }
+    }
+
+    /// The targets of a jump to what a register holds before this place, if it goes by a table.
+    fn switch(&self, at: usize, register: Register) -> Option<Vec<u64>> {
+        let writer = self.writer(at, register)?;
+        match self.instructions[writer].mnemonic() {
+            Mnemonic::Add => self.differences(writer),
+            Mnemonic::Mov => self.addresses(writer),
+            _ => None,
+        }
+    }
+
+    /// Whether a register holds what a variable holds, what the caller passed, or what a callee returned, on all
+    /// ways to this place.
+    fn is_pointer(&self, at: usize, register: Register) -> bool {
         let mut info = InstructionInfoFactory::new();
-        let mut register = register.full_register();
-        // Whether the lines before are the only way here.
-        let mut is_certain = true;
-        for before in (at.saturating_sub(WINDOW)..at).rev() {
-            is_certain &= !self.jumped_to.contains(&self.instructions[before + 1].ip());
-            let instruction = &self.instructions[before];
-            match instruction.flow_control() {
-                FlowControl::Next | FlowControl::ConditionalBranch => {}
-                FlowControl::Call | FlowControl::IndirectCall if is_kept(register) => {}
-                FlowControl::Call | FlowControl::IndirectCall if register == Register::RAX && is_certain => {
-                    return Destination::Pointer;
-                }
-                FlowControl::Call | FlowControl::IndirectCall => return Destination::Unknown,
-                _ => is_certain = false,
-            }
-            if !writes(&mut info, instruction, register) {
+        let mut seen = HashSet::default();
+        let mut ways = vec![(at, register.full_register())];
+        while let Some((at, register)) = ways.pop() {
+            if !seen.insert((at, register)) {
                 continue;
             }
-            let is_register =
-                instruction.op0_kind() == OpKind::Register && instruction.op0_register().full_register() == register;
-            let destination = match (instruction.mnemonic(), instruction.op1_kind()) {
-                (Mnemonic::Mov, OpKind::Register) if is_register => {
-                    register = instruction.op1_register().full_register();
-                    continue;
+            let before = self.predecessors(at);
+            let is_entry = at == 0;
+            let is_padding = before.is_empty() && !is_entry && self.instructions[at].mnemonic() == Mnemonic::Nop;
+            if is_padding {
+                continue;
+            }
+            if seen.len() > MOST_WAYS || is_entry && !is_argument(register) || !is_entry && before.is_empty() {
+                return false;
+            }
+            for place in before {
+                let instruction = &self.instructions[place];
+                match effect(&mut info, instruction, register) {
+                    Effect::Holds(register) => ways.push((place, register)),
+                    Effect::Pointer if self.addresses(place).is_none() => {}
+                    Effect::Pointer | Effect::Unknown => return false,
                 }
-                (Mnemonic::Mov, OpKind::Memory) if is_register => self.loaded(before),
-                (Mnemonic::Pop, _) if is_register => Destination::Pointer,
-                (Mnemonic::Add, OpKind::Register) if is_register => {
-                    return self.differences(before).map_or(Destination::Unknown, Destination::Table);
-                }
-                _ => Destination::Unknown,
-            };
-            return match destination {
-                Destination::Pointer if !is_certain => Destination::Unknown,
-                destination => destination,
-            };
+            }
         }
-        let is_argument = at <= WINDOW && is_certain && !self.jumped_to.contains(&self.range.start);
-        if is_argument { Destination::Pointer } else { Destination::Unknown }
+        true
+    }
+
+    /// The places from which control comes to this one: the one before, and those of the jumps to it.
+    fn predecessors(&self, at: usize) -> Vec<usize> {
+        let runs_on = |place: &usize| {
+            !matches!(
+                self.instructions[*place].flow_control(),
+                FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
+            )
+        };
+        let line = at.checked_sub(1).filter(runs_on);
+        let jumps = self.jumps.get(&self.instructions[at].ip()).map_or(&[][..], Vec::as_slice);
+        line.into_iter().chain(jumps.iter().copied()).collect()
+    }
+
+    /// The last instruction to write a register in the lines before this place, where it does not copy another.
+    fn writer(&self, at: usize, register: Register) -> Option<usize> {
+        let mut info = InstructionInfoFactory::new();
+        let mut register = register.full_register();
+        (at.saturating_sub(WINDOW)..at).rev().find(|&place| {
+            let instruction = &self.instructions[place];
+            let is_copy = instruction.mnemonic() == Mnemonic::Mov
+                && instruction.op1_kind() == OpKind::Register
+                && instruction.op0_register().full_register() == register;
+            if is_copy {
+                register = instruction.op1_register().full_register();
+            }
+            !is_copy && writes(&mut info, instruction, register)
+        })
+    }
+
+    /// The targets in the table of addresses that the instruction at this place loads an entry of, in programs that
+    /// are not relocated.
+    fn addresses(&self, at: usize) -> Option<Vec<u64>> {
+        let load = &self.instructions[at];
+        let has_memory = (0..load.op_count()).any(|operand| load.op_kind(operand) == OpKind::Memory);
+        if !has_memory || load.memory_base() != Register::None || load.memory_index_scale() != 8 {
+            return None;
+        }
+        self.read(&Table { address: load.memory_displacement64(), base: 0, width: 8, len: self.bound(at)? })
     }
 
     /// The targets of a jump to the sum that the instruction at this place makes of an entry and a constant.
@@ -131,9 +181,7 @@ impl<'a> Line<'a> {
     /// The instruction before this place that loads an entry of a table of differences into a register, if it is
     /// the last to write it.
     fn entry(&self, at: usize, register: Register) -> Option<usize> {
-        let mut info = InstructionInfoFactory::new();
-        let window = (at.saturating_sub(WINDOW)..at).rev();
-        let writer = window.into_iter().find(|&before| writes(&mut info, &self.instructions[before], register))?;
+        let writer = self.writer(at, register)?;
         let load = &self.instructions[writer];
         let is_entry = load.mnemonic() == Mnemonic::Movsxd
             && load.op1_kind() == OpKind::Memory
@@ -164,23 +212,21 @@ impl<'a> Line<'a> {
         (last < MAX_TABLE).then_some(last + 1)
     }
 
-    /// The targets in a table, if its first leads back into the range, and all lead to code. What follows the table
-    /// and looks like a part of it is taken for one, as the comparison may have been another's.
+    /// The targets in a table, if some lead back into the range, and all lead to code. What follows the table and
+    /// looks like a part of it is taken for one, as the comparison may have been another's.
     fn read(&self, table: &Table) -> Option<Vec<u64>> {
         let mut targets = Vec::new();
+        let mut leads_back = false;
         for index in 0..MAX_TABLE {
             let target = self.entry_of(table, index);
-            let leads_back = target.is_some_and(|target| self.begins_at(target));
-            if !leads_back && index >= table.len {
+            let is_inside = target.is_some_and(|target| self.begins_at(target));
+            if !is_inside && index >= table.len {
                 break;
             }
-            let target = target.filter(|&target| leads_back || self.text.frame_at(target).is_some())?;
-            if !leads_back && index == 0 {
-                return None;
-            }
-            targets.push(target);
+            leads_back |= is_inside;
+            targets.push(target.filter(|&target| is_inside || self.text.frame_at(target).is_some())?);
         }
-        self.text.spend(targets.len()).then_some(targets)
+        (leads_back && self.text.spend(targets.len())).then_some(targets)
     }
 
     /// Whether an instruction of the range begins there.
@@ -198,9 +244,49 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Whether a register is the same after a call (System V ABI for x86-64, 3.2.1).
-fn is_kept(register: Register) -> bool {
-    matches!(register, Register::RBX | Register::RBP | Register::R12 | Register::R13 | Register::R14 | Register::R15)
+/// What one instruction makes of a register.
+enum Effect {
+    /// It holds what this one held before: itself, or another.
+    Holds(Register),
+    /// It holds what a variable holds, or what a callee returned.
+    Pointer,
+    /// That is not understood.
+    Unknown,
+}
+
+/// What `instruction` makes of `register`.
+fn effect(info: &mut InstructionInfoFactory, instruction: &Instruction, register: Register) -> Effect {
+    if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
+        // What a call leaves as it was: System V ABI for x86-64, 3.2.1.
+        return match register {
+            Register::RAX => Effect::Pointer,
+            Register::RBX | Register::RBP | Register::R12 | Register::R13 | Register::R14 | Register::R15 => {
+                Effect::Holds(register)
+            }
+            _ => Effect::Unknown,
+        };
+    }
+    if !writes(info, instruction, register) {
+        return Effect::Holds(register);
+    }
+    if instruction.op0_kind() != OpKind::Register || instruction.op0_register().full_register() != register {
+        return Effect::Unknown;
+    }
+    match (instruction.mnemonic(), instruction.op1_kind()) {
+        (Mnemonic::Mov, OpKind::Register) => Effect::Holds(instruction.op1_register().full_register()),
+        (Mnemonic::Mov, OpKind::Memory) | (Mnemonic::Pop, _) => Effect::Pointer,
+        // Its address is in the instruction.
+        (Mnemonic::Lea, _) if instruction.is_ip_rel_memory_operand() => Effect::Pointer,
+        // The C library scrambles pointers that it keeps; code addresses are never made so.
+        (Mnemonic::Ror, _) => Effect::Pointer,
+        (Mnemonic::Xor, OpKind::Memory) if instruction.segment_prefix() == Register::FS => Effect::Holds(register),
+        _ => Effect::Unknown,
+    }
+}
+
+/// Whether callers pass an argument in this register.
+fn is_argument(register: Register) -> bool {
+    matches!(register, Register::RDI | Register::RSI | Register::RDX | Register::RCX | Register::R8 | Register::R9)
 }
 
 fn writes(info: &mut InstructionInfoFactory, instruction: &Instruction, register: Register) -> bool {

@@ -63,6 +63,8 @@ fn pointers_are_told_from_what_is_computed() {
     assert_eq!(ways(&[0x48, 0x01, 0xf8, 0xff, 0xe0]), None); // add rax,rdi; jmp rax
     // test eax,eax; je 7; mov rax,[rdi]; 7: jmp rax
     assert_eq!(ways(&[0x85, 0xc0, 0x74, 0x03, 0x48, 0x8b, 0x07, 0xff, 0xe0]), None);
+    // mov rax,[rdi]; cmp rax,rsi; jne 10; ret; nop; 10: jmp rax
+    assert_eq!(ways(&[0x48, 0x8b, 0x07, 0x48, 0x39, 0xf0, 0x75, 0x02, 0xc3, 0x90, 0xff, 0xe0]), through_pointer());
 }
 
 /// A switch over two cases, `ja` out of it; the table holds these offsets from itself.

@@ -62,7 +62,7 @@ impl Text<'_> {
         }
         let mut tables = Vec::new();
         if has_computed_jumps {
-            let line = Line::new(self, range, bytes, &jumps);
+            let line = Line::new(self, range, bytes);
             for destination in line.destinations() {
                 match destination {
                     Destination::Table(targets) => tables.extend(targets),
