@@ -192,3 +192,19 @@ pub enum Definition {
     /// A metric.
     Metric(Metric),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_words_for_exits_are_understood() {
+        for policy in ExitPolicy::ALL {
+            assert_eq!(ExitPolicy::from_name(policy.name()), Some(policy));
+        }
+        for word in ["ret-site", "instant"] {
+            assert_eq!(ExitPolicy::from_name(word), Some(ExitPolicy::ReturnSite));
+        }
+        assert_eq!(ExitPolicy::from_name("unknown"), None);
+    }
+}

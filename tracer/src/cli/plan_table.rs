@@ -101,7 +101,8 @@ fn expensive(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut
     if count == 0 {
         return Ok(());
     }
-    write!(out, "\n{count} functions are single-stepped: {single_step:.1} us a call instead of {emulated:.1}; ")?;
+    let functions = if count == 1 { "function is" } else { "functions are" };
+    write!(out, "\n{count} {functions} single-stepped: {single_step:.1} us a call instead of {emulated:.1}; ")?;
     if let Some(prediction) = prediction {
         stepped.retain(|planned| prediction.rate(planned) > 0.0);
         stepped.sort_by(|a, b| prediction.slowdown(b).total_cmp(&prediction.slowdown(a)));
@@ -348,7 +349,7 @@ mod tests {
             size: 16,
             exit: exit.policy(),
             single_stepped: cost == SiteCost::SingleStep,
-            written: false,
+            written: matches!(cost, SiteCost::Written(_)),
             stub: false,
         };
         let entry = Site { file_offset: region.file_offset, cost, words: 0 };
@@ -399,7 +400,7 @@ c                  emulated        about 1.6 us
 Not probed:
      2  no size: d, e
 
-1 functions are single-stepped: 11.0 us a call instead of 0.8; to leave them out: --exclude s1
+1 function is single-stepped: 11.0 us a call instead of 0.8; to leave them out: --exclude s1
 
 costs are those of a virtual machine: to measure them here, rtrace must be allowed to trace
 ";
