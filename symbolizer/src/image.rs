@@ -214,7 +214,10 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a file, but no pipe or device, which could keep us waiting for ever.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+///
+/// # Errors
+/// What the system says, or [`io::ErrorKind::InvalidInput`].
+pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
@@ -271,6 +274,10 @@ mod tests {
         code + image.frame_ranges().len()
             + image.imports().len()
             + image.slots().len()
+            + image.own_slots().count()
+            + image.definitions().count()
+            + image.stub_tables().len()
+            + image.code_ranges().len()
             + image.needed().len()
             + strings.iter().flatten().map(|text| text.len()).sum::<usize>()
             + image.build_id().map_or(0, |id| id.len())

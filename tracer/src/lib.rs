@@ -7,6 +7,7 @@
 
 pub mod attach;
 pub mod calibration;
+pub mod callers;
 pub mod command;
 pub mod counters;
 mod governor;

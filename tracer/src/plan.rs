@@ -16,7 +16,7 @@ mod planner;
 mod recursion;
 pub mod stub;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -34,6 +34,7 @@ pub use self::instruction::Emulation;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
 use self::stub::Stub;
+pub(crate) use self::text::Addresses;
 use crate::parallel;
 
 /// What is probed.
