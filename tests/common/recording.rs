@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Ending, EventKind, LocationId, Reading, Region, RegionId, Summary};
+use rtrace_model::{Call, Ending, EventKind, LocationId, Reading, Region, RegionId, Summary, Timestamp};
 
 use super::tree::{Forest, Node};
 use super::truth::{Thread, Trees};
@@ -66,10 +66,23 @@ impl Recording {
 
     /// Calls of every thread; those of thread lives with one thread id follow each other.
     pub fn trees(&self) -> Trees {
+        self.trees_of(|_| true)
+    }
+
+    /// Calls that began before this time, and those that began at it or later. A call whose caller is
+    /// among the others is in neither.
+    pub fn trees_around(&self, time: Timestamp) -> (Trees, Trees) {
+        (self.trees_of(|call| call.start < time), self.trees_of(|call| call.start >= time))
+    }
+
+    fn trees_of(&self, is_meant: impl Fn(&Call) -> bool) -> Trees {
         let mut trees = Trees::new();
         for (&location, calls) in &self.calls {
             let location = self.trace.location(location).expect("every location is defined");
-            trees.entry((location.pid, location.tid)).or_default().append(self.tree(calls));
+            let tree = self.tree(calls.iter().filter(|call| is_meant(call)));
+            if !tree.is_empty() {
+                trees.entry((location.pid, location.tid)).or_default().append(tree);
+            }
         }
         trees
     }
@@ -86,6 +99,12 @@ impl Recording {
     /// All calls, by thread life, in the order of their begins.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.values().flatten()
+    }
+
+    /// The calls of the same thread that began during this one.
+    pub fn calls_during(&self, call: &Call) -> impl Iterator<Item = &Call> {
+        let calls = self.calls[&call.location][call.id as usize..].iter();
+        calls.take_while(move |other| other.start <= call.end())
     }
 
     /// The calls of a function by thread, in the order of their begins, each with what it counted.
@@ -116,9 +135,9 @@ impl Recording {
 
     /// The tree of one thread's calls. Ids count up in the order of begins, so from the last call
     /// to the first every call comes after all that it called.
-    fn tree(&self, calls: &[Call]) -> Forest {
+    fn tree<'a>(&self, calls: impl DoubleEndedIterator<Item = &'a Call>) -> Forest {
         let mut called_from: HashMap<u64, Vec<Node>> = HashMap::new();
-        for call in calls.iter().rev() {
+        for call in calls.rev() {
             let called = called_from.remove(&call.id).unwrap_or_default();
             let node = Node {
                 name: self.names[&call.region].clone(),

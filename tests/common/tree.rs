@@ -42,6 +42,33 @@ impl Forest {
         forest
     }
 
+    /// Whether it has no calls.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same calls, those of a function with other endings.
+    pub fn with_endings(&self, ending: &impl Fn(&Node) -> Ending) -> Forest {
+        let changed = |node: &Node| Node {
+            name: node.name.clone(),
+            ending: ending(node),
+            count: node.count,
+            calls: node.calls.with_endings(ending),
+        };
+        self.0.iter().map(changed).collect()
+    }
+
+    /// Calls of each function by ending, in the order of `Ending::ALL`.
+    pub fn endings(&self) -> Paths {
+        let mut endings = Paths::new();
+        for (path, calls) in self.paths() {
+            let name = path.rsplit('/').next().expect("a path has a last name").to_owned();
+            let sums = endings.entry(name).or_default();
+            sums.iter_mut().zip(calls).for_each(|(sum, calls)| *sum += calls);
+        }
+        endings
+    }
+
     /// Calls of each function.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
