@@ -16,16 +16,21 @@ enum rt_stack_key {
 struct rt_frame {
 	u64 start;
 	u64 slot; /* address of the word that holds its return address */
-	u64 word; /* what that word was at the enter; 0: not known */
+	u64 word; /* the return address; 0: it could not be read */
+	u64 home; /* where its return is detected: `word`, unless its caller only returns from there */
 	u64 id;
 	u64 parent;
 	u64 child;
 	u32 region;
 	u32 stack; /* enum rt_stack_key */
-	u16 depth;
-	u8 hooked; /* its return goes through the kernel's trampoline */
-	u8 marked; /* a call that it made left as a record, so it must, too */
 	u32 path; /* 0 without a profile */
+	u16 depth;
+	u16 rise; /* words from its slot up to the one that holds `home` */
+	u8 policy; /* enum rt_policy */
+	u8 tails; /* enum rt_tails */
+	u8 doubt; /* why its return may go undetected: 1 + enum rt_untimed_reason; 0: it will not */
+	u8 marked; /* a call that it made left as a record, so it must, too */
+	u32 reserved;
 };
 
 struct rt_thread {
@@ -34,9 +39,10 @@ struct rt_thread {
 	u64 stack_size;
 	u32 stack_key;
 	u32 location;
+	u32 space; /* number of its address space */
 	u32 frames; /* number of frames */
-	u32 hooked; /* number of hooked frames */
-	u32 unhooked; /* no return of this thread may be hooked */
+	u32 left; /* number of frames in its struct rt_left */
+	u32 reserved;
 	struct rt_callee last_root;
 	struct rt_frame near[RT_FRAMES_NEAR];
 };
@@ -48,6 +54,19 @@ struct rt_far {
 struct rt_row {
 	u64 start[RT_COUNTERS];
 	u64 child[RT_COUNTERS];
+};
+
+/* A call that was left without a return, as far as could be told then. */
+struct rt_left_call {
+	struct rt_frame frame;
+	u64 left; /* when that was noticed */
+	struct rt_row row;
+	struct rt_reading readings[RT_COUNTERS]; /* until then */
+};
+
+/* The last calls of a thread that were left, the youngest at `left - 1` modulo their number. */
+struct rt_left {
+	struct rt_left_call call[RT_LEFT_MAX];
 };
 
 /* A counter of a CPU as the kernel gives it: times tell how long it was wanted, and how long it ran. */
@@ -79,7 +98,8 @@ struct rt_hit {
 	struct rt_thread *thread;
 	struct rt_far *far; /* may be null while no frame is deep */
 	u64 slot;
-	u64 word; /* at the slot, if it is an enter; 0: not known */
+	u64 word; /* the return address; 0: not known */
+	u32 region; /* of an enter */
 	u64 now; /* of an enter 0 until it is needed: its call begins as late as can be */
 	u32 stack;
 	struct rt_counted *counted; /* null while nothing is counted */

@@ -5,6 +5,7 @@
 //! it ends is in `src/stack.h`, which is compiled for user space too and tested there. Everything
 //! above this crate sees [`Programs`] and the types of [`wire`].
 
+mod arrivals;
 mod attach;
 mod calibration;
 mod error;
@@ -23,7 +24,7 @@ mod watch;
 pub mod wire;
 
 #[cfg(test)]
-mod stack_model;
+// mod stack_model;
 
 /// Whether libbpf talks on standard error: the verifier's whole reasons, and its warnings.
 pub fn set_verbose(verbose: bool) {
@@ -31,6 +32,7 @@ pub fn set_verbose(verbose: bool) {
     libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, tell)));
 }
 
+pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions};
 pub use attach::{AttachTarget, Probes, Role, Scope, Site};
 pub use calibration::{Calibration, CallCost, calibrate};
 pub use error::Error;

@@ -3,27 +3,39 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_is_blind() (the
- * exit of a call may have been missed), rt_lost() (one call is missing), rt_far() (storage for deep frames), rt_now() (the time), rt_read_slot() (a word
- * of the thread's memory), rt_trampoline() (where the kernel's return trampoline is), rt_thread()
- * (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat() (bounded loop) and
+ * includer provides the functions declared below, and the macros rt_repeat() (bounded loop) and
  * rt_rare (a function apart).
  *
- * A frame is known by its slot: the address of the word that holds its return address. Frames may
- * be dead without an exit: a longjmp or an exception has unwound them. On one stack, slots fall
- * from caller to callee, so at a hit with the slot s:
- *   - frames with a slot below s are dead;
- *   - a frame at s is the caller of a tail call if the slot holds the trampoline, else dead;
- *   - a frame above s is dead if its slot no longer holds what it held at its enter, nor the
- *     trampoline, by which the kernel replaces the return address after the enter. Nothing writes
- *     to the slot of a running call. A slot that is as it was proves nothing.
+ * A frame is known by its slot, the address of the word that holds its return address, and by that
+ * word. Its return is detected where it arrives: at the return address, with the stack pointer just
+ * above the slot. Where the caller only returns from there, the return is detected one caller further
+ * up: `home` is the return address there, and `rise` the distance of its slot.
+ *
+ * A hit with the return address W and the stack pointer above slot s ends all frames of (s, W): the
+ * youngest has returned, the others have ended in the tail call of the next. Frames may also be left
+ * without a return: by a longjmp, an exception, a switch of stacks that nobody told us of. On one
+ * stack, slots fall from caller to callee, so at a hit with the slot s:
+ *   - frames with a slot below s are left;
+ *   - a frame at s is the caller of a tail call if the word is the same and its function can end in a
+ *     jump to the one that enters, else it is left;
+ *   - a frame above s is left if its slot no longer holds its return address, nor the trampoline by
+ *     which the kernel replaces it where somebody hooks the return. Nothing writes to the slot of a
+ *     running call. A slot that is as it was proves nothing.
  * Frames on other stacks say nothing about each other, so each frame also carries a key of its
  * stack. The alternate signal stack is as strict as the own one, and a hit elsewhere proves that
  * its handlers are over. Coroutine stacks may share a mapping and so a key: there a slot below s
  * proves nothing, and the caller is the frame next above in address, since stacks do not overlap.
  *
- * Frames stand in the order of their enters, those on the signal stack above all others. Dead ones
- * are noticed where a hit looks for its caller. The time of a frame that ends is added to its
+ * A frame that is left is nobody's caller any more, but may still return: a coroutine's stack may lie
+ * within that of the thread. So the last ones are kept aside (struct rt_left), and a return to the
+ * place of one of them ends it after all; else it is recorded as unwound when it was left.
+ *
+ * A frame in doubt entered while returns to its home were not detected. A hit there ends it only if
+ * all calls that return there have the same target; otherwise the hit may be another call's. Where a
+ * frame in doubt is left or ends so, its return went unseen and its duration is not known.
+ *
+ * Frames stand in the order of their enters, those on the signal stack above all others. Those that
+ * were left are noticed where a hit looks for its caller. The time of a frame that ends is added to its
  * caller.
  */
 #ifndef RTRACE_STACK_H
@@ -32,18 +44,33 @@
 #include "counter.h"
 
 /* Provided by the includer. */
-/* Returns whether there is a record of the call. */
+/* Records a call. Returns whether there is a record of it. */
 static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending);
+/* Whether rt_emit() would record it. */
+static u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending);
+/* The call path of a call. */
 static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
-/* Whether the probes at the exits of the region were taken out after that time. */
-static u32 rt_is_blind(u32 region, u64 start);
+/* A call is missing. */
 static void rt_lost(u32 region, u32 reason);
+/* A call has no duration. */
+static void rt_untimed(u32 region, u32 reason);
+/* Memory for deep frames; for frames that were left, which may be null. */
 static struct rt_far *rt_far(u32 create);
-static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
+static struct rt_left *rt_left(u32 create);
+/* Reads a word of the thread's memory; 0: it was read. */
+static int rt_read_slot(u64 slot, u64 *word);
 static u64 rt_now(void);
-rt_rare u64 rt_trampoline(void); /* 0: there is none */
+/* Where the kernel's return trampoline is; 0: there is none. */
+rt_rare u64 rt_trampoline(void);
+/* The return address that the trampoline has replaced in that slot; 0: it is not known. */
+rt_rare u64 rt_replaced(u64 slot);
+/* What is known of a return address: enum rt_arrival_kind; the words of a caller that only returns. */
+static u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words);
+/* Whether a region ends in jumps to another, where its tail calls are known. */
+static u32 rt_is_known_tail(u32 from, u32 to);
+/* The thread of a hit; its counters, null while nothing is counted. */
 static struct rt_thread *rt_thread(const struct rt_hit *hit);
-static struct rt_counted *rt_counted(const struct rt_hit *hit); /* null while nothing is counted */
+static struct rt_counted *rt_counted(const struct rt_hit *hit);
 
 #define RT_NONE 0xffffffffu
 #define RT_DEAD 0x80000000u
@@ -92,13 +119,9 @@ static __always_inline int rt_is_intact(const struct rt_frame *frame)
 	return word == frame->word || (word && word == rt_trampoline());
 }
 
-/* Whether a frame can no longer be the caller of anything: the hit proves that it is not running, or nobody would see its exit. */
-static __always_inline int rt_is_dead(const struct rt_hit *hit, const struct rt_frame *frame)
+/* Whether the hit shows that a frame at another slot is no longer running. */
+static __always_inline int rt_was_left(const struct rt_hit *hit, const struct rt_frame *frame)
 {
-	if (rt_is_blind(frame->region, frame->start))
-		return 1;
-	if (frame->slot == hit->slot)
-		return hit->word && hit->word != rt_trampoline();
 	if (frame->stack != hit->stack) {
 		if (frame->stack == RT_STACK_SIGNAL)
 			return 1;
@@ -117,10 +140,8 @@ struct rt_walk {
 	u32 start; /* downward walks: one above the first frame; upward: the first frame */
 	u32 found; /* RT_NONE or the index of the frame looked for */
 	/* What it must have. */
-	union {
-		u32 region;
-		u32 stack;
-	};
+	u32 stack;
+	u32 is_fixed;
 	union {
 		u64 id;
 		u64 slot; /* of the best frame so far */
@@ -166,8 +187,6 @@ static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame
 {
 	struct rt_thread *thread = hit->thread;
 
-	if (frame->hooked)
-		thread->hooked--;
 	if (index + 1 < thread->frames)
 		rt_shift(hit, index);
 	thread->frames--;
@@ -231,10 +250,9 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	struct rt_frame *parent = rt_older(hit, frame->parent, index, &parent_index);
 	u64 duration = hit->now - frame->start;
 
-	if (rt_is_blind(frame->region, frame->start)) {
-		frame->child = 0;
+	if (ending == RT_UNSEEN) {
+		rt_untimed(frame->region, frame->doubt - 1);
 		duration = 0;
-		ending = RT_UNSEEN;
 		rt_measure_nothing(hit);
 	} else {
 		if (parent)
@@ -261,10 +279,7 @@ static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *giv
 	return hit->thread && (hit->counted || !rt_counters);
 }
 
-/*
- * Ends the frame at this place; by a return only if it lies where the hit does, since functions that
- * share a slot end in the same return.
- */
+/* Ends the frame at this place. */
 rt_rare int rt_finish(const struct rt_hit *given, u32 index, u32 ending)
 {
 	struct rt_frame *frame;
@@ -273,10 +288,72 @@ rt_rare int rt_finish(const struct rt_hit *given, u32 index, u32 ending)
 	if (!rt_known(&hit, given))
 		return 0;
 	frame = rt_frame(&hit, index);
-	if (!frame || (ending == RT_RETURNED && frame->slot != hit.slot))
+	if (!frame)
 		return 0;
-	rt_close(&hit, frame, index, ending);
+	rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : ending);
 	return 1;
+}
+
+/* A call that was left is taken to be unwound. */
+static __always_inline void rt_give_up(struct rt_hit *hit, struct rt_left_call *call)
+{
+	u32 i;
+
+	if (!call->frame.id)
+		return;
+	rt_for_counters(i)
+		hit->counted->readings[i] = call->readings[i];
+	rt_emit(hit, &call->frame, call->left - call->frame.start, RT_UNWOUND);
+	call->frame.id = 0;
+}
+
+static __always_inline void rt_copy_row(struct rt_hit *hit, u32 index, struct rt_left_call *call)
+{
+	struct rt_row *row;
+	u32 i;
+
+	if (!rt_counters)
+		return;
+	row = rt_row(hit, index, 0);
+	if (row)
+		call->row = *row;
+	rt_for_counters(i)
+		call->readings[i] = hit->counted->readings[i];
+}
+
+/* The frame at this place was left: it is nobody's caller any more, and kept aside. */
+rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
+{
+	struct rt_left_call *call;
+	struct rt_frame *frame, *parent;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 parent_index;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	frame = rt_frame(&hit, index);
+	if (!frame)
+		return 0;
+	left = frame->doubt ? 0 : rt_left(1);
+	if (!left) {
+		rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : RT_UNWOUND);
+		return 0;
+	}
+	call = &left->call[hit.thread->left++ % RT_LEFT_MAX];
+	rt_give_up(&hit, call);
+	parent = rt_older(&hit, frame->parent, index, &parent_index);
+	if (parent) {
+		parent->child += hit.now - frame->start;
+		if (rt_is_recorded(frame, hit.now - frame->start, RT_UNWOUND))
+			parent->marked = 1;
+	}
+	rt_measure(&hit, index, parent_index);
+	call->frame = *frame;
+	call->left = hit.now;
+	rt_copy_row(&hit, index, call);
+	rt_remove(&hit, frame, index);
+	return 0;
 }
 
 /* Whether the hit decides about the frame, whatever stack it looks for callers on. */
@@ -320,12 +397,45 @@ static long rt_next_above_step(u32 step, void *context)
 	return 0;
 }
 
-/* The place of the frame that calls the function which is hit, with RT_DEAD if that is dead. */
+static long rt_same_region_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame || frame->slot != walk->hit->slot)
+		return 1;
+	if (frame->region != walk->hit->region)
+		return 0;
+	walk->found = index;
+	return 1;
+}
+
+/*
+ * Whether the frame at the hit's own slot has ended in a jump to the function that enters. Where it
+ * may jump anywhere, the same function a second time means that the first was left, not that it
+ * jumped in a circle.
+ */
+static __always_inline int rt_is_tail_caller(struct rt_hit *hit, const struct rt_frame *frame, u32 index)
+{
+	struct rt_walk walk = { .hit = hit, .start = index + 1, .found = RT_NONE };
+
+	if (frame->tails == RT_TAILS_NEVER || (hit->word && frame->word != hit->word))
+		return 0;
+	if (frame->tails == RT_TAILS_KNOWN)
+		return rt_is_known_tail(frame->region, hit->region);
+	rt_repeat(RT_FRAMES, rt_same_region_step, &walk);
+	return walk.found == RT_NONE;
+}
+
+/* The place of the frame that calls the function which is hit, with RT_DEAD if that was left. */
 rt_rare u32 rt_search_caller(const struct rt_hit *given)
 {
 	struct rt_walk walk = { .found = RT_NONE, .slot = ~0ull };
 	struct rt_frame *frame;
 	struct rt_hit hit;
+	int is_running;
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
@@ -345,7 +455,11 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 	frame = rt_frame(&hit, walk.found);
 	if (!frame)
 		return RT_NONE;
-	return rt_is_dead(&hit, frame) ? walk.found | RT_DEAD : walk.found;
+	if (frame->slot == hit.slot)
+		is_running = rt_is_tail_caller(&hit, frame, walk.found);
+	else
+		is_running = !rt_was_left(&hit, frame);
+	return is_running ? walk.found : walk.found | RT_DEAD;
 }
 
 static long rt_caller_step(u32 step, void *context)
@@ -357,13 +471,13 @@ static long rt_caller_step(u32 step, void *context)
 		walk->found = found;
 		return 1;
 	}
-	rt_finish(walk->hit, found & ~RT_DEAD, RT_UNWOUND);
+	rt_put_aside(walk->hit, found & ~RT_DEAD);
 	return 0;
 }
 
 /*
- * Finds the frame that calls the function which is hit; dead ones in the way are closed. The verifier
- * does not know the pointers of the hit any more afterwards.
+ * Finds the frame that calls the function which is hit; those in the way that were left are put aside.
+ * The verifier does not know the pointers of the hit any more afterwards.
  */
 static __always_inline void rt_clear_way(struct rt_walk *walk)
 {
@@ -382,7 +496,8 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 	if (thread->frames == 0)
 		return 0;
 	top = rt_frame(hit, thread->frames - 1);
-	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && !rt_is_dead(hit, top))
+	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && top->slot != hit->slot &&
+	    !rt_was_left(hit, top))
 		return top;
 	if (!hit->now)
 		hit->now = rt_now();
@@ -393,73 +508,124 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 	return rt_frame(hit, walk.found);
 }
 
+/* The return address in a slot, also where it is replaced by the trampoline; 0: it is not known. */
+static __always_inline u64 rt_read_return(u64 slot)
+{
+	u64 word;
+
+	if (rt_read_slot(slot, &word) || !word)
+		return 0;
+	if (word == rt_trampoline())
+		return rt_replaced(slot);
+	return word;
+}
+
+/* Where the return of a call will be detected: past callers that only return. */
+static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame)
+{
+	u32 kind = RT_ARRIVAL_SKIP, rise = 0, words = 0, i;
+	u64 home = hit->word;
+
+	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
+		kind = rt_arrival(hit, home, &words);
+		if (kind != RT_ARRIVAL_SKIP)
+			break;
+		rise += words;
+		home = rt_read_return(hit->slot + rise * sizeof(u64));
+	}
+	frame->home = home;
+	frame->rise = rise;
+	switch (home ? kind : RT_ARRIVAL_SKIP) {
+	case RT_ARRIVAL_PLACED:
+		frame->doubt = 0;
+		break;
+	case RT_ARRIVAL_ASKED:
+		frame->doubt = 1 + RT_UNTIMED_NOT_YET_PLACED;
+		break;
+	case RT_ARRIVAL_IMPOSSIBLE:
+		frame->doubt = 1 + RT_UNTIMED_NOT_PROBEABLE;
+		break;
+	case RT_ARRIVAL_DROPPED:
+		frame->doubt = 1 + RT_UNTIMED_DROPPED;
+		break;
+	default:
+		frame->doubt = 1 + RT_UNTIMED_OTHER;
+	}
+}
+
 /* What is known of a call when it enters; its caller may be null. */
 static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *frame, const struct rt_frame *caller,
-				     u32 region, u32 hooked)
+				     u32 policy, u32 tails)
 {
 	frame->slot = hit->slot;
 	frame->word = hit->word;
+	frame->home = 0;
 	frame->id = hit->thread->calls;
 	frame->parent = caller ? caller->id : 0;
 	frame->child = 0;
-	frame->region = region;
+	frame->region = hit->region;
 	frame->stack = hit->stack;
 	frame->depth = caller ? caller->depth + 1 : 0;
-	frame->hooked = hooked;
+	frame->rise = 0;
+	frame->policy = policy;
+	frame->tails = tails;
+	frame->doubt = 0;
 	frame->marked = 0;
-	frame->path = rt_path(hit->thread, caller, region);
+	frame->path = rt_path(hit->thread, caller, hit->region);
+	if (policy == RT_POLICY_RETURN_SITE)
+		rt_find_home(hit, frame);
 	/* The latest moment; but counters are read already, and time on a CPU begins with the duration. */
 	frame->start = rt_counters ? hit->now : rt_now();
 }
 
-/* A call whose exit is not waited for leaves at once. Apart, because stacks are short in the kernel. */
-static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller, u32 region, u32 ending)
+/* A call whose return is not waited for leaves at once. Apart, because stacks are short in the kernel. */
+static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
 {
 	struct rt_frame frame;
 
-	rt_begin(hit, &frame, caller, region, 0);
+	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER);
 	rt_measure_nothing(hit);
-	rt_leave(hit, &frame, caller, 0, ending);
+	rt_leave(hit, &frame, caller, 0, RT_UNSEEN);
 }
 
-/*
- * A call enters. Returns whether the frame was pushed; if so its exit is waited for. A call whose
- * exit cannot be seen leaves as a record at once.
- */
-static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
+/* A call of the hit's region enters. */
+static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
 {
 	struct rt_thread *thread = hit->thread;
 	struct rt_frame *caller, *frame;
-	u32 hooked = policy == RT_POLICY_URETPROBE;
 
-	if (rt_read_slot(hit->slot, &hit->word))
-		hit->word = 0;
+	hit->word = rt_read_return(hit->slot);
 	caller = rt_caller(hit);
 	thread->calls++;
-	if (policy == RT_POLICY_INSTANT) {
-		rt_pass(hit, caller, region, RT_RETURNED);
-		return 0;
-	}
-	/* Hooking is refused where it could harm, or where the kernel would not do it. */
-	if (policy == RT_POLICY_ENTRY_ONLY ||
-	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
-		rt_pass(hit, caller, region, RT_UNSEEN);
-		return 0;
+	if (policy == RT_POLICY_ENTRY_ONLY) {
+		rt_pass(hit, caller);
+		return;
 	}
 	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
 		hit->far = rt_far(1);
 	frame = rt_frame(hit, thread->frames);
 	if (!frame || !rt_count_from_here(hit, thread->frames)) {
-		rt_lost(region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
-		return 0;
+		rt_lost(hit->region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
+		return;
 	}
-	rt_begin(hit, frame, caller, region, hooked);
+	rt_begin(hit, frame, caller, policy, tails);
 	thread->frames++;
-	thread->hooked += hooked;
-	return 1;
 }
 
-static long rt_find_step(u32 step, void *context)
+/* Whether the hit is where the return of this frame arrives. */
+static __always_inline int rt_returns_here(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return frame->home == hit->word && frame->slot + frame->rise * sizeof(u64) == hit->slot &&
+	       frame->policy == RT_POLICY_RETURN_SITE;
+}
+
+/* Whether this frame, and with it all older ones of its stack, stands above the hit. */
+static __always_inline int rt_is_above(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return frame->stack == hit->stack && rt_is_ordered(frame->stack) && frame->slot > hit->slot;
+}
+
+static long rt_home_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
 	struct rt_frame *frame;
@@ -468,71 +634,241 @@ static long rt_find_step(u32 step, void *context)
 	frame = rt_step_down(walk, step, &index);
 	if (!frame)
 		return 1;
-	if (frame->slot == walk->hit->slot && frame->region == walk->region) {
+	if (rt_returns_here(walk->hit, frame))
 		walk->found = index;
-		return 1;
-	}
-	return 0;
+	else if (!rt_is_above(walk->hit, frame))
+		return 0;
+	return 1;
 }
 
-/* The place of the youngest frame of this region where the hit is. */
-rt_rare u32 rt_search_exit(const struct rt_hit *given, u32 region)
+/* The place of the youngest frame that returns to the hit. */
+rt_rare u32 rt_search_home(const struct rt_hit *given)
 {
-	struct rt_walk walk = { .region = region, .found = RT_NONE };
+	struct rt_walk walk = { .found = RT_NONE };
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
 	walk.hit = &hit;
 	walk.start = hit.thread->frames;
-	rt_repeat(RT_FRAMES, rt_find_step, &walk);
+	rt_repeat(RT_FRAMES, rt_home_step, &walk);
 	return walk.found;
 }
 
-static long rt_return_step(u32 step, void *context)
+/* Whether the stack pointer is above this frame. */
+static __always_inline int rt_is_below(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	if (frame->stack != hit->stack)
+		return frame->stack == RT_STACK_SIGNAL;
+	return rt_is_ordered(frame->stack) && frame->slot < hit->slot;
+}
+
+static long rt_below_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
-	u32 index = walk->start - 1 - step;
+	struct rt_frame *frame;
+	u32 index;
 
-	if (step >= walk->start || index < walk->found)
+	frame = rt_step_down(walk, step, &index);
+	if (!frame || (walk->found != RT_NONE && index <= walk->found) || rt_is_above(walk->hit, frame))
 		return 1;
-	rt_finish(walk->hit, index, RT_RETURNED);
+	if (rt_is_below(walk->hit, frame) && !rt_returns_here(walk->hit, frame)) {
+		walk->slot = index;
+		return 1;
+	}
 	return 0;
 }
 
-/* An exit of another frame than the youngest. */
-static __always_inline int rt_exit_below(struct rt_hit *hit, u32 region)
+/* The place of the youngest frame above the one at `index` that was left; RT_NONE if there is none. */
+rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
 {
-	struct rt_thread *thread = hit->thread;
-	struct rt_walk walk = { .hit = hit };
+	struct rt_walk walk = { .found = index, .slot = RT_NONE };
+	struct rt_hit hit;
 
-	rt_clear_way(&walk);
-	walk.start = thread->frames;
-	walk.found = rt_search_exit(hit, region);
-	if (walk.found == RT_NONE)
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_below_step, &walk);
+	return walk.slot;
+}
+
+/* Ends the frame at this place, to whose home the hit is a return. */
+rt_rare int rt_arrive(const struct rt_hit *given, u32 index, u32 is_fixed)
+{
+	struct rt_frame *frame;
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
 		return 0;
-	rt_repeat(RT_FRAMES, rt_return_step, &walk);
+	frame = rt_frame(&hit, index);
+	if (!frame)
+		return 0;
+	rt_close(&hit, frame, index, frame->doubt && !is_fixed ? RT_UNSEEN : RT_RETURNED);
 	return 1;
 }
 
 /*
- * A call exits. Returns whether it was on the stack: it is not when its enter came before the
- * recording or was lost.
+ * Ends all that the hit is the return of, and puts aside what it shows to be left: a frame a step, since
+ * programs may not be nested deeply.
  */
-static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
+static long rt_return_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 found = rt_search_home(walk->hit);
+	u32 left = rt_search_below(walk->hit, found);
+
+	if (left != RT_NONE) {
+		rt_put_aside(walk->hit, left);
+		return 0;
+	}
+	if (found == RT_NONE)
+		return 1;
+	walk->found = found;
+	rt_arrive(walk->hit, found, walk->is_fixed);
+	return 0;
+}
+
+/* A call that was left returns after all. */
+static __always_inline void rt_resume(struct rt_hit *hit, struct rt_left_call *call)
+{
+	u64 more = hit->now - call->left, count;
+	u32 parent_index, i;
+	struct rt_frame *parent = rt_older(hit, call->frame.parent, hit->thread->frames, &parent_index);
+	struct rt_row *row = 0;
+
+	if (parent) {
+		parent->child += more;
+		if (rt_counters)
+			row = rt_row(hit, parent_index, 0);
+	}
+	rt_for_counters(i) {
+		count = hit->counted->now[i] - call->row.start[i];
+		if (row)
+			row->child[i] += count - call->readings[i].inclusive;
+		hit->counted->readings[i].inclusive = count;
+		hit->counted->readings[i].child = call->row.child[i];
+	}
+	rt_leave(hit, &call->frame, parent, hit->now - call->frame.start, RT_RETURNED);
+	call->frame.id = 0;
+}
+
+/* Looks for the hit's frame among those that were left. Returns how many have returned. */
+rt_rare u32 rt_return_left(const struct rt_hit *given)
+{
+	struct rt_left_call *call;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 i, returned = 0;
+
+	if (!rt_known(&hit, given) || !hit.thread->left)
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	for (i = 1; i <= RT_LEFT_MAX; i++) {
+		call = &left->call[(hit.thread->left - i) % RT_LEFT_MAX];
+		if (!call->frame.id || !rt_returns_here(&hit, &call->frame))
+			continue;
+		rt_resume(&hit, call);
+		returned++;
+	}
+	return returned;
+}
+
+/* A return to a place that the frame on top of the stack does not return to. */
+rt_rare u32 rt_return_elsewhere(const struct rt_hit *given, u32 is_fixed)
+{
+	struct rt_walk walk = { .found = RT_NONE, .is_fixed = is_fixed };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	walk.hit = &hit;
+	rt_repeat(RT_FRAMES, rt_return_step, &walk);
+	if (walk.found != RT_NONE)
+		return 1;
+	return is_fixed ? rt_return_left(&hit) : 0;
+}
+
+/*
+ * Control is at the return address of the hit, and the stack pointer above its slot. `is_fixed`: all
+ * calls that return there have the same target. Returns whether a call has ended.
+ */
+static __always_inline u32 rt_return(struct rt_hit *hit, u32 is_fixed)
 {
 	u32 frames = hit->thread->frames;
-	struct rt_frame *top;
+	struct rt_frame *top = 0, *next;
 
-	if (frames == 0)
-		return 0;
-	top = rt_frame(hit, frames - 1);
-	if (!top)
-		return 0;
-	if (top->slot != hit->slot || top->region != region)
-		return rt_exit_below(hit, region);
-	rt_close(hit, top, frames - 1, RT_RETURNED);
+	if (frames)
+		top = rt_frame(hit, frames - 1);
+	if (!top || rt_is_above(hit, top))
+		return is_fixed && hit->thread->left ? rt_return_left(hit) : 0;
+	if (!rt_returns_here(hit, top))
+		return rt_return_elsewhere(hit, is_fixed);
+	rt_close(hit, top, frames - 1, top->doubt && !is_fixed ? RT_UNSEEN : RT_RETURNED);
+	if (frames > 1) {
+		next = rt_frame(hit, frames - 2);
+		if (next && rt_returns_here(hit, next))
+			rt_return_elsewhere(hit, is_fixed);
+	}
 	return 1;
+}
+
+static long rt_hooked_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->policy != RT_POLICY_URETPROBE || frame->slot != walk->hit->slot ||
+	    frame->region != walk->hit->region)
+		return 0;
+	walk->found = index;
+	return 1;
+}
+
+/* The place of the youngest frame of the hit's region whose hooked return this is. */
+rt_rare u32 rt_search_hooked(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_hooked_step, &walk);
+	return walk.found;
+}
+
+static long rt_return_hooked_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 found = rt_search_hooked(walk->hit), left;
+
+	if (found == RT_NONE)
+		return 1;
+	left = rt_search_below(walk->hit, found);
+	if (left != RT_NONE) {
+		rt_put_aside(walk->hit, left);
+		return 0;
+	}
+	walk->found = found;
+	rt_finish(walk->hit, found, RT_RETURNED);
+	return 1;
+}
+
+/* The kernel says that a function of the hit's region has returned, as its return was hooked. */
+static __always_inline u32 rt_return_hooked(struct rt_hit *hit)
+{
+	struct rt_walk walk = { .hit = hit, .found = RT_NONE };
+
+	rt_repeat(RT_FRAMES, rt_return_hooked_step, &walk);
+	return walk.found != RT_NONE;
 }
 
 static long rt_abandon_step(u32 step, void *context)
@@ -545,12 +881,31 @@ static long rt_abandon_step(u32 step, void *context)
 	return 0;
 }
 
+rt_rare int rt_give_up_left(const struct rt_hit *given)
+{
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 i;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	for (i = 0; i < RT_LEFT_MAX; i++)
+		rt_give_up(&hit, &left->call[i]);
+	return 0;
+}
+
 /* The thread or its program ends: what still runs is closed as open. */
 static __always_inline void rt_abandon(struct rt_hit *hit)
 {
 	struct rt_walk walk = { .hit = hit, .start = hit->thread->frames };
+	u32 left = hit->thread->left;
 
 	rt_repeat(RT_FRAMES, rt_abandon_step, &walk);
+	if (left)
+		rt_give_up_left(hit);
 }
 
 #endif
