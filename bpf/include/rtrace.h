@@ -13,18 +13,15 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-/* Frames held in a thread's own storage; deeper ones go to a second storage, made when needed. */
-#define RT_FRAMES_NEAR 47
-#define RT_FRAMES_FAR 977
-#define RT_FRAMES (RT_FRAMES_NEAR + RT_FRAMES_FAR)
-
-/* Frames of a thread that were left without a return, and may still turn out to be suspended. */
-#define RT_LEFT_MAX 16
-
-/* Callers that only return, one above the other, that are skipped to find where a call returns to. */
-#define RT_SKIPS_MAX 4
-
 enum rt_limit {
+	/* Frames held in a thread's own storage; deeper ones go to a second storage, made when needed. */
+	RT_FRAMES_NEAR = 47,
+	RT_FRAMES_FAR = 977,
+	RT_FRAMES = 1024, /* both */
+	/* Frames of a thread that were left without a return, and may still turn out to be suspended. */
+	RT_LEFT_MAX = 16,
+	/* Callers that only return, one above the other, that are skipped to find where a call returns to. */
+	RT_SKIPS_MAX = 4,
 	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 	RT_OPEN_CHUNK = 128,
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
@@ -359,6 +356,7 @@ _Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a
 _Static_assert(sizeof(struct rt_question) == 24, "record of a return address");
 _Static_assert(sizeof(struct rt_counted_key) == 16, "key of counted calls");
 _Static_assert(sizeof(struct rt_counted_calls) == 24 + 2 * 32 + 8 * 176, "counted calls");
+_Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
 _Static_assert(RT_SIGHTED == RT_SIGHTED_REGISTERS + RT_SIGHTED_STACK, "words of a sighting");
 
 #endif

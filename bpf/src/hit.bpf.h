@@ -102,7 +102,7 @@ rt_rare u64 rt_replaced(u64 slot)
 	return 0;
 }
 
-#include "stack.h"
+#include "returns.h"
 
 static __always_inline struct rt_thread *rt_thread(const struct rt_hit *hit)
 {

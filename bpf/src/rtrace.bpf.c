@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Maps and entry points. An attach mechanism only turns a probe hit into on_enter() or on_return();
- * what happens then is the same for all of them (hit.bpf.h, stack.h).
+ * what happens then is the same for all of them (hit.bpf.h, stack.h, returns.h).
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -164,6 +164,7 @@ struct {
 	enum rt_step step;
 	enum rt_loss loss;
 	enum rt_limit limit;
+	enum rt_stack_key stack_key;
 	enum rt_traced traced;
 	enum rt_count count;
 	struct rt_reading reading;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The shadow stack for the tests in user space: stack.h with memory of one thread around it, and
- * what leaves it kept in a list. The memory lies between guards, to see writes beside it.
+ * The shadow stack for the tests in user space: stack.h and returns.h with memory of one thread around
+ * them, and what leaves them kept in a list. The memory lies between guards, to see writes beside it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void
 
 #define rt_rare static
 
-#include "stack.h"
+#include "returns.h"
 
 static struct rt_thread *rt_thread(const struct rt_hit *hit)
 {

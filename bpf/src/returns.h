@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * How the calls on the shadow stack end: by a return to their home, by a return that the kernel hooked,
+ * or with their thread. Calls that were left, and return after all, end here, too.
+ *
+ * Pure logic like stack.h, where the rules stand.
+ */
+#ifndef RTRACE_RETURNS_H
+#define RTRACE_RETURNS_H
+
+#include "stack.h"
+
+/* Whether the hit is where the return of this frame arrives. */
+static __always_inline int rt_returns_here(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return frame->home == hit->word && frame->slot + frame->rise * sizeof(u64) == hit->slot &&
+	       frame->policy == RT_POLICY_RETURN_SITE;
+}
+
+/* Whether this frame, and with it all older ones of its stack, stands above the hit. */
+static __always_inline int rt_is_above(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return frame->stack == hit->stack && rt_is_ordered(frame->stack) && frame->slot > hit->slot;
+}
+
+static long rt_home_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (rt_returns_here(walk->hit, frame))
+		walk->found = index;
+	else if (!rt_is_above(walk->hit, frame))
+		return 0;
+	return 1;
+}
+
+/* The place of the youngest frame that returns to the hit. */
+rt_rare u32 rt_search_home(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_home_step, &walk);
+	return walk.found;
+}
+
+/* Whether the stack pointer is above this frame. */
+static __always_inline int rt_is_below(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	if (frame->stack != hit->stack)
+		return frame->stack == RT_STACK_SIGNAL;
+	return rt_is_ordered(frame->stack) && frame->slot < hit->slot;
+}
+
+static long rt_below_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame || (walk->found != RT_NONE && index <= walk->found) || rt_is_above(walk->hit, frame))
+		return 1;
+	if (rt_is_below(walk->hit, frame) && !rt_returns_here(walk->hit, frame)) {
+		walk->slot = index;
+		return 1;
+	}
+	return 0;
+}
+
+/* The place of the youngest frame above the one at `index` that was left; RT_NONE if there is none. */
+rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
+{
+	struct rt_walk walk = { .found = index, .slot = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_below_step, &walk);
+	return walk.slot;
+}
+
+/* Ends the frame at this place, to whose home the hit is a return. */
+rt_rare int rt_arrive(const struct rt_hit *given, u32 index, u32 is_fixed)
+{
+	struct rt_frame *frame;
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	frame = rt_frame(&hit, index);
+	if (!frame)
+		return 0;
+	rt_close(&hit, frame, index, frame->doubt && !is_fixed ? RT_UNSEEN : RT_RETURNED);
+	return 1;
+}
+
+/*
+ * Ends all that the hit is the return of, and puts aside what it shows to be left: a frame a step, since
+ * programs may not be nested deeply.
+ */
+static long rt_return_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 found = rt_search_home(walk->hit);
+	u32 left = rt_search_below(walk->hit, found);
+
+	if (left != RT_NONE) {
+		rt_put_aside(walk->hit, left);
+		return 0;
+	}
+	if (found == RT_NONE)
+		return 1;
+	walk->found = found;
+	rt_arrive(walk->hit, found, walk->is_fixed);
+	return 0;
+}
+
+/* A call that was left returns after all. */
+static __always_inline void rt_resume(struct rt_hit *hit, struct rt_left_call *call)
+{
+	u64 more = hit->now - call->left, count;
+	u32 parent_index, i;
+	struct rt_frame *parent = rt_older(hit, call->frame.parent, hit->thread->frames, &parent_index);
+	struct rt_row *row = 0;
+
+	if (parent) {
+		parent->child += more;
+		if (rt_counters)
+			row = rt_row(hit, parent_index, 0);
+	}
+	rt_for_counters(i) {
+		count = hit->counted->now[i] - call->row.start[i];
+		if (row)
+			row->child[i] += count - call->readings[i].inclusive;
+		hit->counted->readings[i].inclusive = count;
+		hit->counted->readings[i].child = call->row.child[i];
+	}
+	rt_leave(hit, &call->frame, parent, hit->now - call->frame.start, RT_RETURNED);
+	call->frame.id = 0;
+}
+
+/* Looks for the hit's frame among those that were left. Returns how many have returned. */
+rt_rare u32 rt_return_left(const struct rt_hit *given)
+{
+	struct rt_left_call *call;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 i, returned = 0;
+
+	if (!rt_known(&hit, given) || !hit.thread->left)
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	for (i = 1; i <= RT_LEFT_MAX; i++) {
+		call = &left->call[(hit.thread->left - i) % RT_LEFT_MAX];
+		if (!call->frame.id || !rt_returns_here(&hit, &call->frame))
+			continue;
+		rt_resume(&hit, call);
+		returned++;
+	}
+	return returned;
+}
+
+/* A return to a place that the frame on top of the stack does not return to. */
+rt_rare u32 rt_return_elsewhere(const struct rt_hit *given, u32 is_fixed)
+{
+	struct rt_walk walk = { .found = RT_NONE, .is_fixed = is_fixed };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	walk.hit = &hit;
+	rt_repeat(RT_FRAMES, rt_return_step, &walk);
+	if (walk.found != RT_NONE)
+		return 1;
+	return is_fixed ? rt_return_left(&hit) : 0;
+}
+
+/*
+ * Control is at the return address of the hit, and the stack pointer above its slot. `is_fixed`: all
+ * calls that return there have the same target. Returns whether a call has ended.
+ */
+static __always_inline u32 rt_return(struct rt_hit *hit, u32 is_fixed)
+{
+	u32 frames = hit->thread->frames;
+	struct rt_frame *top = 0, *next;
+
+	if (frames)
+		top = rt_frame(hit, frames - 1);
+	if (!top || rt_is_above(hit, top))
+		return is_fixed && hit->thread->left ? rt_return_left(hit) : 0;
+	if (!rt_returns_here(hit, top))
+		return rt_return_elsewhere(hit, is_fixed);
+	rt_close(hit, top, frames - 1, top->doubt && !is_fixed ? RT_UNSEEN : RT_RETURNED);
+	if (frames > 1) {
+		next = rt_frame(hit, frames - 2);
+		if (next && rt_returns_here(hit, next))
+			rt_return_elsewhere(hit, is_fixed);
+	}
+	return 1;
+}
+
+static long rt_hooked_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->policy != RT_POLICY_URETPROBE || frame->slot != walk->hit->slot ||
+	    frame->region != walk->hit->region)
+		return 0;
+	walk->found = index;
+	return 1;
+}
+
+/* The place of the youngest frame of the hit's region whose hooked return this is. */
+rt_rare u32 rt_search_hooked(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_hooked_step, &walk);
+	return walk.found;
+}
+
+static long rt_return_hooked_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 found = rt_search_hooked(walk->hit), left;
+
+	if (found == RT_NONE)
+		return 1;
+	left = rt_search_below(walk->hit, found);
+	if (left != RT_NONE) {
+		rt_put_aside(walk->hit, left);
+		return 0;
+	}
+	walk->found = found;
+	rt_finish(walk->hit, found, RT_RETURNED);
+	return 1;
+}
+
+/* The kernel says that a function of the hit's region has returned, as its return was hooked. */
+static __always_inline u32 rt_return_hooked(struct rt_hit *hit)
+{
+	struct rt_walk walk = { .hit = hit, .found = RT_NONE };
+
+	rt_repeat(RT_FRAMES, rt_return_hooked_step, &walk);
+	return walk.found != RT_NONE;
+}
+
+static long rt_abandon_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+
+	if (step >= walk->start)
+		return 1;
+	rt_finish(walk->hit, walk->start - 1 - step, RT_OPEN);
+	return 0;
+}
+
+rt_rare int rt_give_up_left(const struct rt_hit *given)
+{
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 i;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	for (i = 0; i < RT_LEFT_MAX; i++)
+		rt_give_up(&hit, &left->call[i]);
+	return 0;
+}
+
+/* The thread or its program ends: what still runs is closed as open. */
+static __always_inline void rt_abandon(struct rt_hit *hit)
+{
+	struct rt_walk walk = { .hit = hit, .start = hit->thread->frames };
+	u32 left = hit->thread->left;
+
+	rt_repeat(RT_FRAMES, rt_abandon_step, &walk);
+	if (left)
+		rt_give_up_left(hit);
+}
+
+#endif
