@@ -35,13 +35,14 @@ struct rt_frame {
 
 struct rt_thread {
 	u64 calls; /* ids given out */
+	u64 left_places; /* a bit for the home slot of each frame in its struct rt_left, see rt_left_bit() */
 	u64 stack_start; /* the mapping that the last hit's stack pointer lay in */
 	u64 stack_size;
 	u32 stack_key;
 	u32 location;
 	u32 space; /* number of its address space */
 	u32 frames; /* number of frames */
-	u32 left; /* number of frames in its struct rt_left */
+	u32 left; /* number of frames that its struct rt_left was given */
 	u32 reserved;
 	struct rt_callee last_root;
 	struct rt_frame near[RT_FRAMES_NEAR];
@@ -60,6 +61,7 @@ struct rt_row {
 struct rt_left_call {
 	struct rt_frame frame;
 	u64 left; /* when that was noticed */
+	u64 later; /* time since then in callees that returned after all */
 	struct rt_row row;
 	struct rt_reading readings[RT_COUNTERS]; /* until then */
 };

@@ -2,8 +2,8 @@
 //! of what they send.
 //!
 //! The programs are C (`src/*.bpf.*`, `include/rtrace.h`); their logic of which call runs and how
-//! it ends is in `src/stack.h`, which is compiled for user space too and tested there. Everything
-//! above this crate sees [`Programs`] and the types of [`wire`].
+//! it ends is in `src/stack.h` and `src/returns.h`, which are compiled for user space too and tested
+//! there. Everything above this crate sees [`Programs`] and the types of [`wire`].
 
 mod arrivals;
 mod attach;
@@ -20,11 +20,10 @@ mod reader;
 mod registers;
 mod self_test;
 mod skeleton;
+#[cfg(test)]
+mod stack_model;
 mod watch;
 pub mod wire;
-
-#[cfg(test)]
-// mod stack_model;
 
 /// Whether libbpf talks on standard error: the verifier's whole reasons, and its warnings.
 pub fn set_verbose(verbose: bool) {

@@ -10,11 +10,17 @@
 
 #include "stack.h"
 
-/* Whether the hit is where the return of this frame arrives. */
+/*
+ * Whether the hit is where the return of this frame arrives. A hooked return, which tells no return
+ * address, is also that of all callees from which the function only returned.
+ */
 static __always_inline int rt_returns_here(const struct rt_hit *hit, const struct rt_frame *frame)
 {
-	return frame->home == hit->word && frame->slot + frame->rise * sizeof(u64) == hit->slot &&
-	       frame->policy == RT_POLICY_RETURN_SITE;
+	if (frame->policy != RT_POLICY_RETURN_SITE)
+		return 0;
+	if (!hit->word)
+		return rt_spans(frame, hit->slot);
+	return frame->home == hit->word && rt_home_slot(frame) == hit->slot;
 }
 
 /* Whether this frame, and with it all older ones of its stack, stands above the hit. */
@@ -127,48 +133,87 @@ static long rt_return_step(u32 step, void *context)
 	return 0;
 }
 
-/* A call that was left returns after all. */
-static __always_inline void rt_resume(struct rt_hit *hit, struct rt_left_call *call)
+/* The place of the call with this id among those that were left; RT_NONE if it is not there. */
+rt_rare u32 rt_search_left(const struct rt_hit *given, u64 id)
 {
-	u64 more = hit->now - call->left, count;
-	u32 parent_index, i;
-	struct rt_frame *parent = rt_older(hit, call->frame.parent, hit->thread->frames, &parent_index);
-	struct rt_row *row = 0;
+	struct rt_left *left = rt_left(0);
+	u32 i;
 
+	if (!given || !left || !id)
+		return RT_NONE;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		if (left->call[i].frame.id == id)
+			return i;
+	}
+	return RT_NONE;
+}
+
+/* The call at this place was left, and returns after all. Its caller has got its time until then. */
+rt_rare int rt_resume(const struct rt_hit *given, u32 place)
+{
+	struct rt_left_call *call, *left_parent;
+	struct rt_row *row = 0;
+	struct rt_frame *parent;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 parent_index, i;
+	long long count;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	call = &left->call[place % RT_LEFT_MAX];
+	parent = rt_older(&hit, call->frame.parent, hit.thread->frames, &parent_index);
 	if (parent) {
-		parent->child += more;
+		parent->child += hit.now - call->left;
 		if (rt_counters)
-			row = rt_row(hit, parent_index, 0);
+			row = rt_row(&hit, parent_index, 0);
+	} else {
+		parent_index = rt_search_left(given, call->frame.parent);
+		if (parent_index != RT_NONE) {
+			left_parent = &left->call[parent_index % RT_LEFT_MAX];
+			left_parent->later += hit.now - call->left;
+			parent = &left_parent->frame;
+			row = &left_parent->row;
+		}
 	}
 	rt_for_counters(i) {
-		count = hit->counted->now[i] - call->row.start[i];
+		count = hit.counted->now[i] - call->row.start[i];
+		/* As in rt_measure(): an estimate may fall. */
+		count &= ~(count >> 63);
 		if (row)
 			row->child[i] += count - call->readings[i].inclusive;
-		hit->counted->readings[i].inclusive = count;
-		hit->counted->readings[i].child = call->row.child[i];
+		hit.counted->readings[i].inclusive = count;
+		hit.counted->readings[i].child = call->row.child[i];
 	}
-	rt_leave(hit, &call->frame, parent, hit->now - call->frame.start, RT_RETURNED);
+	call->frame.child += call->later;
+	rt_leave(&hit, &call->frame, parent, hit.now - call->frame.start, RT_RETURNED);
 	call->frame.id = 0;
+	return 0;
 }
 
 /* Looks for the hit's frame among those that were left. Returns how many have returned. */
 rt_rare u32 rt_return_left(const struct rt_hit *given)
 {
+	u32 i, place, returned = 0;
 	struct rt_left_call *call;
 	struct rt_left *left;
 	struct rt_hit hit;
-	u32 i, returned = 0;
 
-	if (!rt_known(&hit, given) || !hit.thread->left)
+	if (!rt_known(&hit, given) || !rt_may_be_left(&hit))
 		return 0;
 	left = rt_left(0);
 	if (!left)
 		return 0;
-	for (i = 1; i <= RT_LEFT_MAX; i++) {
-		call = &left->call[(hit.thread->left - i) % RT_LEFT_MAX];
+	/* From the oldest on: callees were left before their callers. */
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		place = (hit.thread->left + i) % RT_LEFT_MAX;
+		call = &left->call[place];
 		if (!call->frame.id || !rt_returns_here(&hit, &call->frame))
 			continue;
-		rt_resume(&hit, call);
+		rt_resume(given, place);
 		returned++;
 	}
 	return returned;
@@ -191,25 +236,26 @@ rt_rare u32 rt_return_elsewhere(const struct rt_hit *given, u32 is_fixed)
 
 /*
  * Control is at the return address of the hit, and the stack pointer above its slot. `is_fixed`: all
- * calls that return there have the same target. Returns whether a call has ended.
+ * calls that return there enter the same traced function. Returns whether a call has ended.
  */
 static __always_inline u32 rt_return(struct rt_hit *hit, u32 is_fixed)
 {
-	u32 frames = hit->thread->frames;
-	struct rt_frame *top = 0, *next;
+	u32 frames = hit->thread->frames, place;
+	struct rt_frame *top = 0, *parent;
+	int is_last;
 
 	if (frames)
 		top = rt_frame(hit, frames - 1);
 	if (!top || rt_is_above(hit, top))
-		return is_fixed && hit->thread->left ? rt_return_left(hit) : 0;
+		return is_fixed && rt_may_be_left(hit) ? rt_return_left(hit) : 0;
 	if (!rt_returns_here(hit, top))
 		return rt_return_elsewhere(hit, is_fixed);
+	/* Its tail caller, or its caller that only returns, returns with it. */
+	parent = rt_older(hit, top->parent, frames - 1, &place);
+	is_last = !parent || !rt_returns_here(hit, parent);
 	rt_close(hit, top, frames - 1, top->doubt && !is_fixed ? RT_UNSEEN : RT_RETURNED);
-	if (frames > 1) {
-		next = rt_frame(hit, frames - 2);
-		if (next && rt_returns_here(hit, next))
-			rt_return_elsewhere(hit, is_fixed);
-	}
+	if (!is_last)
+		rt_return_elsewhere(hit, is_fixed);
 	return 1;
 }
 
@@ -246,13 +292,18 @@ rt_rare u32 rt_search_hooked(const struct rt_hit *given)
 static long rt_return_hooked_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
-	u32 found = rt_search_hooked(walk->hit), left;
+	u32 found = rt_search_hooked(walk->hit), callee;
 
 	if (found == RT_NONE)
 		return 1;
-	left = rt_search_below(walk->hit, found);
-	if (left != RT_NONE) {
-		rt_put_aside(walk->hit, left);
+	callee = rt_search_below(walk->hit, found);
+	if (callee != RT_NONE) {
+		rt_put_aside(walk->hit, callee);
+		return 0;
+	}
+	callee = rt_search_home(walk->hit);
+	if (callee != RT_NONE && callee > found) {
+		rt_arrive(walk->hit, callee, 1);
 		return 0;
 	}
 	walk->found = found;
@@ -292,6 +343,7 @@ rt_rare int rt_give_up_left(const struct rt_hit *given)
 		return 0;
 	for (i = 0; i < RT_LEFT_MAX; i++)
 		rt_give_up(&hit, &left->call[i]);
+	hit.thread->left_places = 0;
 	return 0;
 }
 

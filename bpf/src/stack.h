@@ -28,11 +28,13 @@
  *
  * A frame that is left is nobody's caller any more, but may still return: a coroutine's stack may lie
  * within that of the thread. So the last ones are kept aside (struct rt_left), and a return to the
- * place of one of them ends it after all; else it is recorded as unwound when it was left.
+ * place of one of them ends it after all; else it is recorded as unwound when it was left. It cannot
+ * return any more once a function enters there.
  *
  * A frame in doubt entered while returns to its home were not detected. A hit there ends it only if
- * all calls that return there have the same target; otherwise the hit may be another call's. Where a
- * frame in doubt is left or ends so, its return went unseen and its duration is not known.
+ * all calls that return there enter the same traced function, so that a later one would have been seen;
+ * otherwise the hit may be another call's. Where a frame in doubt is left or ends so, its return went
+ * unseen and its duration is not known.
  *
  * Frames stand in the order of their enters, those on the signal stack above all others. Those that
  * were left are noticed where a hit looks for its caller. The time of a frame that ends is added to its
@@ -119,9 +121,26 @@ static __always_inline int rt_is_intact(const struct rt_frame *frame)
 	return word == frame->word || (word && word == rt_trampoline());
 }
 
-/* Whether the hit shows that a frame at another slot is no longer running. */
+/* The slot of the return address that is a frame's home. */
+static __always_inline u64 rt_home_slot(const struct rt_frame *frame)
+{
+	return frame->slot + frame->rise * sizeof(u64);
+}
+
+/* Whether a slot is that of the frame, or of one of the callers that only return from it. */
+static __always_inline int rt_spans(const struct rt_frame *frame, u64 slot)
+{
+	return slot - frame->slot <= frame->rise * sizeof(u64);
+}
+
+/*
+ * Whether the hit shows that a frame at another slot is no longer running. A caller that only returns
+ * does not run again while its callee does.
+ */
 static __always_inline int rt_was_left(const struct rt_hit *hit, const struct rt_frame *frame)
 {
+	if (rt_spans(frame, hit->slot))
+		return 1;
 	if (frame->stack != hit->stack) {
 		if (frame->stack == RT_STACK_SIGNAL)
 			return 1;
@@ -253,6 +272,7 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	if (ending == RT_UNSEEN) {
 		rt_untimed(frame->region, frame->doubt - 1);
 		duration = 0;
+		frame->child = 0;
 		rt_measure_nothing(hit);
 	} else {
 		if (parent)
@@ -321,6 +341,43 @@ static __always_inline void rt_copy_row(struct rt_hit *hit, u32 index, struct rt
 		call->readings[i] = hit->counted->readings[i];
 }
 
+/* The bit of a slot among those that calls which were left may return from. */
+static __always_inline u64 rt_left_bit(u64 slot)
+{
+	return 1ull << (slot / sizeof(u64) % 64);
+}
+
+/* Whether a call that was left may return from the slot of the hit. */
+static __always_inline int rt_may_be_left(const struct rt_hit *hit)
+{
+	return (hit->thread->left_places & rt_left_bit(hit->slot)) != 0;
+}
+
+/* A function enters at the slot of the hit: calls that were left will not return from there any more. */
+rt_rare int rt_settle_left(const struct rt_hit *given)
+{
+	struct rt_left_call *call;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u64 places = 0;
+	u32 i;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		call = &left->call[i];
+		if (rt_home_slot(&call->frame) == hit.slot)
+			rt_give_up(&hit, call);
+		else if (call->frame.id)
+			places |= rt_left_bit(rt_home_slot(&call->frame));
+	}
+	hit.thread->left_places = places;
+	return 0;
+}
+
 /* The frame at this place was left: it is nobody's caller any more, and kept aside. */
 rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 {
@@ -349,8 +406,10 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 			parent->marked = 1;
 	}
 	rt_measure(&hit, index, parent_index);
+	hit.thread->left_places |= rt_left_bit(rt_home_slot(frame));
 	call->frame = *frame;
 	call->left = hit.now;
+	call->later = 0;
 	rt_copy_row(&hit, index, call);
 	rt_remove(&hit, frame, index);
 	return 0;
@@ -359,7 +418,7 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 /* Whether the hit decides about the frame, whatever stack it looks for callers on. */
 static __always_inline int rt_is_concerned(const struct rt_hit *hit, const struct rt_frame *frame)
 {
-	return frame->slot == hit->slot || frame->stack == RT_STACK_SIGNAL;
+	return rt_spans(frame, hit->slot) || frame->stack == RT_STACK_SIGNAL;
 }
 
 static long rt_youngest_step(u32 step, void *context)
@@ -414,8 +473,8 @@ static long rt_same_region_step(u32 step, void *context)
 
 /*
  * Whether the frame at the hit's own slot has ended in a jump to the function that enters. Where it
- * may jump anywhere, the same function a second time means that the first was left, not that it
- * jumped in a circle.
+ * may jump anywhere, or may have returned unseen, the same function a second time means that the first
+ * is over, not that it jumped in a circle.
  */
 static __always_inline int rt_is_tail_caller(struct rt_hit *hit, const struct rt_frame *frame, u32 index)
 {
@@ -423,8 +482,12 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, const struct rt
 
 	if (frame->tails == RT_TAILS_NEVER || (hit->word && frame->word != hit->word))
 		return 0;
-	if (frame->tails == RT_TAILS_KNOWN)
-		return rt_is_known_tail(frame->region, hit->region);
+	if (frame->tails == RT_TAILS_KNOWN) {
+		if (!rt_is_known_tail(frame->region, hit->region))
+			return 0;
+		if (!frame->doubt)
+			return 1;
+	}
 	rt_repeat(RT_FRAMES, rt_same_region_step, &walk);
 	return walk.found == RT_NONE;
 }
@@ -493,15 +556,19 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 	struct rt_walk walk = { .hit = hit };
 	struct rt_frame *top;
 
-	if (thread->frames == 0)
-		return 0;
-	top = rt_frame(hit, thread->frames - 1);
-	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && top->slot != hit->slot &&
-	    !rt_was_left(hit, top))
-		return top;
+	if (!rt_may_be_left(hit)) {
+		if (thread->frames == 0)
+			return 0;
+		top = rt_frame(hit, thread->frames - 1);
+		if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && top->slot != hit->slot &&
+		    !rt_was_left(hit, top))
+			return top;
+	}
 	if (!hit->now)
 		hit->now = rt_now();
 	rt_clear_way(&walk);
+	if (thread->left_places & rt_left_bit(hit->slot))
+		rt_settle_left(hit);
 	hit->thread = thread;
 	hit->counted = counted;
 	hit->far = 0;

@@ -117,8 +117,8 @@ static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 d
 	const struct rt_reading *readings = hit->counted->readings;
 	struct rt_test *test = current;
 
-	test->miscounted += !is_counted(&readings[0], duration, ending == RT_UNSEEN ? 0 : frame->child);
-	test->miscounted += !is_counted(&readings[1], 2 * duration, ending == RT_UNSEEN ? 0 : 2 * frame->child);
+	test->miscounted += !is_counted(&readings[0], duration, frame->child);
+	test->miscounted += !is_counted(&readings[1], 2 * duration, 2 * frame->child);
 	if (!rt_is_recorded(frame, duration, ending))
 		return 0;
 	if (test->count == test->room) {
@@ -294,6 +294,16 @@ u64 rt_test_calls(const struct rt_test *test)
 u32 rt_test_frames(const struct rt_test *test)
 {
 	return test->thread.frames;
+}
+
+/* Number of calls that are kept aside. */
+u32 rt_test_left(const struct rt_test *test)
+{
+	u32 i, left = 0;
+
+	for (i = 0; i < RT_LEFT_MAX; i++)
+		left += test->left.call[i].frame.id != 0;
+	return left;
 }
 
 /* Copies the frame at the index out. */

@@ -13,8 +13,8 @@ pub use crate::skeleton::rtrace::types::{
     rt_open_thread as OpenThreadRecord, rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey,
     rt_policy as PolicyCode, rt_primed_key as PrimedKey, rt_process as ProcessRecord, rt_question as QuestionRecord,
     rt_reading as ReadingRecord, rt_return_cookie as ReturnBit, rt_sighting as SightingRecord,
-    rt_site_hits as SiteHitsRecord, rt_stack_key as StackCode, rt_step as StepCode, rt_tail_key as TailKey, rt_tails as TailsCode,
-    rt_traced as TracedCode, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode,
+    rt_site_hits as SiteHitsRecord, rt_stack_key as StackCode, rt_step as StepCode, rt_tail_key as TailKey,
+    rt_tails as TailsCode, rt_traced as TracedCode, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode,
 };
 
 /// The region of a loss whose region is not known.
