@@ -6,8 +6,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cases;
+mod chaos;
 mod counting;
 mod ends;
+mod machine;
+mod rules;
 mod script;
 mod thread;
 mod world;
@@ -15,7 +18,7 @@ mod world;
 use crate::wire::{Limit, StackCode};
 
 use self::thread::{Function, Hit, LOCATION, Thread};
-use self::world::{TRAMPOLINE, World};
+use self::world::TRAMPOLINE;
 
 const SIGNAL: u32 = StackCode::RT_STACK_SIGNAL.0;
 const OWN: u32 = StackCode::RT_STACK_OWN.0;
