@@ -23,10 +23,16 @@ static __always_inline int rt_returns_here(const struct rt_hit *hit, const struc
 	return frame->home == hit->word && rt_home_slot(frame) == hit->slot;
 }
 
+/* Whether this frame stands above the hit, on its stack. */
+static __always_inline int rt_is_higher(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return frame->stack == hit->stack && frame->slot > hit->slot;
+}
+
 /* Whether this frame, and with it all older ones of its stack, stands above the hit. */
 static __always_inline int rt_is_above(const struct rt_hit *hit, const struct rt_frame *frame)
 {
-	return frame->stack == hit->stack && rt_is_ordered(frame->stack) && frame->slot > hit->slot;
+	return rt_is_higher(hit, frame) && rt_is_ordered(frame->stack);
 }
 
 static long rt_home_step(u32 step, void *context)
@@ -250,9 +256,12 @@ static __always_inline u32 rt_return(struct rt_hit *hit, u32 is_fixed)
 		return is_fixed && rt_may_be_left(hit) ? rt_return_left(hit) : 0;
 	if (!rt_returns_here(hit, top))
 		return rt_return_elsewhere(hit, is_fixed);
-	/* Its tail caller, or its caller that only returns, returns with it. */
+	/*
+	 * Its tail caller, or its caller that only returns, returns with it. That need not be its parent, as
+	 * a frame that was left may have been taken for it; but it stands no higher than the parent does.
+	 */
 	parent = rt_older(hit, top->parent, frames - 1, &place);
-	is_last = !parent || !rt_returns_here(hit, parent);
+	is_last = !top->parent || (parent && rt_is_higher(hit, parent));
 	rt_close(hit, top, frames - 1, top->doubt && !is_fixed ? RT_UNSEEN : RT_RETURNED);
 	if (!is_last)
 		rt_return_elsewhere(hit, is_fixed);

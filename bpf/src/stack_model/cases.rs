@@ -163,6 +163,11 @@ fn tail_callers_end_with_the_last_whoever_entered_in_between() {
         "other:b+880/y third:x+900 other:c+880/t other:b-880 third:x-900",
         &["b 1<0 0 returned 30/10", "x 2<0 0 returned 30/0", "c 3<1 1 returned 10/0"],
     );
+    // On a stack further up in the same mapping.
+    check(
+        "other:b+480/y other:x+900 other:c+480/t other:b-480 other:x-900",
+        &["b 1<0 0 returned 30/10", "x 2<0 0 returned 30/0", "c 3<1 1 returned 10/0"],
+    );
 }
 
 #[test]

@@ -336,3 +336,12 @@ fn a_coroutines_calls_are_over_when_a_caller_that_only_returns_enters_anew() {
         &["a 1<0 0 returned 50/30", "f 2<1 1 unwound 20/10", "g 3<2 2 unwound 10/0", "f 4<1 1 returned 10/0"],
     );
 }
+
+#[test]
+fn callers_that_only_return_end_with_a_callee_that_is_taken_for_anothers() {
+    // `d` was thrown through, which nothing shows.
+    check(
+        "X=skip2 other:d+880 other:b+888 other:c+872X other:b-888",
+        &["d 1<0 0 open 40/10", "b 2<0 0 returned 20/0", "c 3<1 1 returned 10/0"],
+    );
+}

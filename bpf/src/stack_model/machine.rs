@@ -611,9 +611,10 @@ impl Machine {
 
 fn region(hooks: u32) -> impl Strategy<Value = Region> {
     let policy = prop_oneof![
-        hooks => Just(PolicyCode::RT_POLICY_URETPROBE),
         6 => Just(PolicyCode::RT_POLICY_RETURN_SITE),
         1 => Just(PolicyCode::RT_POLICY_ENTRY_ONLY),
+        // The last, because shrinking goes to those before, also to one with no weight.
+        hooks => Just(PolicyCode::RT_POLICY_URETPROBE),
     ];
     (policy, 0..3_u32, any::<u8>(), prop::bool::weighted(0.2)).prop_map(
         |(policy, tails, known, is_hooked_by_others)| Region {
@@ -637,7 +638,8 @@ fn site() -> impl Strategy<Value = Site> {
 
 fn op() -> impl Strategy<Value = Op> {
     let region = || prop::option::weighted(0.7, 0..REGIONS);
-    let call = (region(), 1..20_u64, 0..SITES, prop::bool::weighted(0.3), prop::option::of(0..SITES));
+    let words = prop_oneof![1..20_u64, 1..4_u64];
+    let call = (region(), words, 0..SITES, prop::bool::weighted(0.3), prop::option::of(0..SITES));
     let call = call.prop_map(|(region, words, site, only_returns, locals)| Op::Call {
         region,
         words,
