@@ -27,10 +27,12 @@ shown = time.monotonic()
 for batch in pa.ipc.open_stream(sys.stdin.buffer):
     exclusive = pc.subtract(batch["duration_ns"], batch["child_ns"])
     table = pa.table({"function": batch["function"].cast(pa.string()), "exclusive": exclusive})
-    for row in table.group_by("function").aggregate([("exclusive", "sum"), ("exclusive", "count")]).to_pylist():
+    # Calls that were not timed count, and add no time: theirs is null.
+    sums = [("exclusive", "sum"), ("exclusive", "count", pc.CountOptions(mode="all"))]
+    for row in table.group_by("function").aggregate(sums).to_pylist():
         name = row["function"] or "[unknown]"
         calls[name] += row["exclusive_count"]
-        nanoseconds[name] += row["exclusive_sum"]
+        nanoseconds[name] += row["exclusive_sum"] or 0
     if time.monotonic() - shown >= 1:
         show(calls, nanoseconds)
         shown = time.monotonic()

@@ -13,18 +13,16 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-/* Frames held in a thread's own storage; deeper ones go to a second storage, made when needed. */
-#define RT_FRAMES_NEAR 60
-#define RT_FRAMES_FAR 964
-#define RT_FRAMES (RT_FRAMES_NEAR + RT_FRAMES_FAR)
-
-/*
- * The kernel hooks at most 64 returns of a task at a time and drops further ones without a word.
- * Some are left for other tracers.
- */
-#define RT_HOOKED_MAX 56
-
 enum rt_limit {
+	/* Frames held in a thread's own storage; deeper ones go to a second storage, made when needed. */
+	RT_FRAMES_NEAR = 47,
+	RT_FRAMES_FAR = 977,
+	RT_FRAMES = 1024, /* both */
+	/* Frames of a thread that were left without a return, and may still turn out to be suspended. */
+	RT_LEFT_MAX = 16,
+	/* Callers that only return, one above the other, that are skipped to find where a call returns to. */
+	RT_SKIPS_MAX = 4,
+	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before the first are given up */
 	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 	RT_OPEN_CHUNK = 128,
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
@@ -49,26 +47,59 @@ enum rt_limit {
 #define RT_NEVER (~0ull)
 
 /*
- * Attach cookie: the region in the low half, how to treat the site in the high half.
- * At an entry: the exit policy. At a site that is a conditional jump: the x86 condition code under
- * which the call is over. The values are bit positions.
+ * Attach cookie of an entry: the region in the low half, how to treat the site in the high half. The
+ * values are bit positions.
  */
 enum rt_cookie {
 	RT_COOKIE_POLICY = 32, /* 2 bits, enum rt_policy */
 	RT_COOKIE_STEP = 34, /* 2 bits, enum rt_step */
 	RT_COOKIE_COUNT = 36, /* an entry at which calls are only counted */
-	RT_COOKIE_CONDITIONAL = 37,
-	RT_COOKIE_CONDITION = 40, /* 4 bits */
+	RT_COOKIE_TAILS = 37, /* 2 bits, enum rt_tails */
 	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
 	RT_COOKIE_PLACE = 52, /* 12 bits: where in its page the site is, if the program does its instruction */
 	RT_COOKIE_DEPTH = 44, /* 20 bits: words from the stack pointer to the return address, if the program does not */
 };
 
+/* Attach cookie of a return site: its id in the low half. */
+enum rt_return_cookie {
+	RT_RETURN_DISTANCE = 32, /* 8 bits: bytes from the return address to the site */
+	RT_RETURN_FIXED = 40, /* all calls that return here enter the same traced function */
+	RT_RETURN_STEPPED = 41, /* the kernel single-steps the instruction */
+	RT_RETURN_ONLY = 42, /* the code there only returns: it was to be skipped, but for others like it */
+	RT_RETURN_WORDS = 44, /* 20 bits, signed: words by which the stack pointer has moved from there to here */
+};
+
+/* How the return of a region's calls is detected. */
 enum rt_policy {
-	RT_POLICY_URETPROBE = 0,
-	RT_POLICY_RET_SITE = 1,
+	RT_POLICY_RETURN_SITE = 0,
+	RT_POLICY_URETPROBE = 1,
 	RT_POLICY_ENTRY_ONLY = 2,
-	RT_POLICY_INSTANT = 3, /* the enter stands for the exit */
+};
+
+/* Which functions a function may end in by a jump. */
+enum rt_tails {
+	RT_TAILS_NEVER = 0,
+	RT_TAILS_KNOWN = 1, /* those in the table of tail calls */
+	RT_TAILS_ANYWHERE = 2,
+};
+
+/* What is known of a return address. */
+enum rt_arrival_kind {
+	RT_ARRIVAL_ASKED = 0, /* user space was told */
+	RT_ARRIVAL_PLACED = 1, /* a probe detects returns to it */
+	RT_ARRIVAL_SKIP = 2, /* the code there only returns: what counts is where that returns to */
+	RT_ARRIVAL_IMPOSSIBLE = 3, /* no probe can be placed */
+	RT_ARRIVAL_DROPPED = 4, /* the probe cost too much */
+};
+
+/* Why a call has no duration. */
+enum rt_untimed_reason {
+	RT_UNTIMED_NOT_YET_PLACED = 0,
+	RT_UNTIMED_NOT_PROBEABLE = 1,
+	RT_UNTIMED_DROPPED = 2,
+	RT_UNTIMED_NOT_ASKED_FOR = 3,
+	RT_UNTIMED_OTHER = 4,
+	RT_UNTIMED_REASONS = 5,
 };
 
 /* The instruction at a site, if the program does it where it may write the registers. */
@@ -141,11 +172,55 @@ struct rt_path_key {
 	u32 region;
 };
 
-/* How calls of a region are recorded now, where that may change. */
-struct rt_state {
-	u64 blind_since; /* exits of calls that began before may have been missed */
-	u32 is_counted; /* calls are only counted */
+/* Key of what is known of a return address. */
+struct rt_arrival_key {
+	u64 address;
+	u32 space; /* the address space, see struct rt_process */
 	u32 reserved;
+};
+
+/* Key of what is known of a return address in a file, before a process maps it. */
+struct rt_primed_key {
+	u64 inode;
+	u64 offset; /* in the file, in bytes */
+	u32 device; /* as the kernel numbers it */
+	u32 pid;
+};
+
+struct rt_arrival {
+	enum rt_arrival_kind kind;
+	/*
+	 * Of RT_ARRIVAL_SKIP: words from the slot of the call to that of its caller. Of RT_ARRIVAL_PLACED:
+	 * whether the function there may get control back from a call without its return.
+	 */
+	u32 words;
+};
+
+/* What user space has to place probes for. */
+struct rt_question {
+	u64 address; /* a return address of which nothing is known; 0: a process that was forked */
+	u64 time;
+	u32 pid;
+	u32 space;
+	u32 parent; /* of a process that was forked */
+	u32 must_be_site; /* callers only return from there, but too many one above the other */
+};
+
+/* Hits of a return site. */
+struct rt_site_hits {
+	u64 matched; /* that ended a call; of several threads at once some may go uncounted */
+	u64 unmatched;
+};
+
+/* Key of the tables of tail calls and of untimed calls. */
+struct rt_tail_key {
+	u32 from; /* region */
+	u32 to;
+};
+
+struct rt_untimed_key {
+	u32 region;
+	enum rt_untimed_reason reason;
 };
 
 /* Key of the table of calls that were only counted. */
@@ -208,12 +283,15 @@ enum rt_count {
 	RT_COUNT_ACCESSES = 7, /* accesses to a variable, as a breakpoint in the hardware tells */
 };
 
-/* Value of the table of traced processes. */
 enum rt_traced {
 	RT_TRACED_FROM_EXEC = 0, /* nothing is recorded before its next exec */
 	RT_TRACED = 1,
-	/* It runs a program that the plan did not look at: returns are not hooked in it. */
-	RT_TRACED_UNHOOKED = 2,
+};
+
+/* A traced process. */
+struct rt_process {
+	u32 traced; /* enum rt_traced */
+	u32 space; /* number of its address space: another after each exec, and of each child */
 };
 
 enum rt_event_kind {
@@ -268,7 +346,8 @@ struct rt_open_thread {
 struct rt_open_call {
 	struct rt_call call;
 	u32 path;
-	u32 is_written; /* whether it leaves as a record, too */
+	u16 is_written; /* whether it leaves as a record, too */
+	u16 doubt; /* why it may have returned: 1 + enum rt_untimed_reason; 0: it runs, or was left */
 };
 
 _Static_assert(sizeof(struct rt_call) == 56, "record of a call");
@@ -280,9 +359,12 @@ _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
 _Static_assert(sizeof(struct rt_open_call) == 64, "open call");
 _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
-_Static_assert(sizeof(struct rt_state) == 16, "state of a region");
+_Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");
+_Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a file");
+_Static_assert(sizeof(struct rt_question) == 32, "record of a return address");
 _Static_assert(sizeof(struct rt_counted_key) == 16, "key of counted calls");
 _Static_assert(sizeof(struct rt_counted_calls) == 24 + 2 * 32 + 8 * 176, "counted calls");
+_Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
 _Static_assert(RT_SIGHTED == RT_SIGHTED_REGISTERS + RT_SIGHTED_STACK, "words of a sighting");
 
 #endif

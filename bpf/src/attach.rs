@@ -11,30 +11,25 @@ use crate::{Error, Mechanism, Programs};
 /// What a site is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// An entry; the kernel hooks the return, unless the program refuses it.
-    EnterAndReturn,
-    /// An entry alone.
+    /// An entry.
     Enter,
-    /// An instruction through which control leaves a function.
-    Exit,
+    /// A place at which returns arrive.
+    Return,
+    /// A function whose return the kernel hooks.
+    HookedReturn,
 }
 
-/// Whose calls probes are for. A library that a process maps later gets its probes then.
-#[derive(Clone, Copy, Debug)]
-pub enum Scope<'a> {
-    /// Those of these processes.
-    Processes(&'a [u32]),
-    /// Those of every process that maps the file.
-    All,
-}
+/// No process has this id: probes are placed in every process that maps the file, now or later.
+pub const EVERYWHERE: u32 = 0;
 
 /// Where to place probes by one link.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachTarget<'a> {
     /// The file, by a path that rtrace can open.
     pub path: &'a Path,
-    /// The only process to place probes in; `None`: every process that maps the file, now or later.
-    pub pid: Option<u32>,
+    /// The process to place probes in; others that map the file have none. [`EVERYWHERE`]: every process
+    /// that maps the file.
+    pub pid: u32,
 }
 
 /// One instruction to probe.
@@ -59,63 +54,44 @@ impl Probes {
 }
 
 impl Programs {
-    /// Places probes of one role: all or none.
-    ///
-    /// A session that hooks returns is placed in every process, whatever the scope, and the program
-    /// refuses the calls of others: a link that the kernel filters by process says nothing in other
-    /// processes, and there the kernel takes that for the wish to hook the return. It would, wherever
-    /// somebody else has a probe at the same place.
+    /// Places probes of one role for the calls of these processes: all or none. A file that a process maps
+    /// later gets its probes then.
     ///
     /// # Errors
     /// [`Error::Attach`] if the kernel refuses one of the sites, with its cause.
-    pub fn attach(&self, role: Role, path: &Path, scope: Scope<'_>, sites: &[Site]) -> Result<Probes, Error> {
-        let hooks_by_session = role == Role::EnterAndReturn && self.mechanism() == Mechanism::Session;
-        let pids: Vec<Option<u32>> = match scope {
-            Scope::Processes(pids) if !hooks_by_session => pids.iter().copied().map(Some).collect(),
-            Scope::Processes(_) | Scope::All => vec![None],
-        };
+    pub fn attach(&self, role: Role, path: &Path, pids: &[u32], sites: &[Site]) -> Result<Probes, Error> {
         let mut links = Vec::new();
-        for pid in pids {
+        for &pid in pids {
             let target = AttachTarget { path, pid };
-            let placed = match self.mechanism() {
-                Mechanism::Session | Mechanism::Multi => self.attach_multi(role, target, sites),
-                Mechanism::Single => self.attach_single(role, target, sites),
-            };
             let error = |source| Error::Attach { path: path.to_owned(), sites: sites.len(), source };
-            links.extend(placed.map_err(error)?);
+            match self.mechanism() {
+                Mechanism::Multi => links.push(self.attach_multi(role, target, sites).map_err(error)?),
+                Mechanism::Single => {
+                    for site in sites {
+                        links.push(self.attach_single(role, target, site).map_err(error)?);
+                    }
+                }
+            }
         }
         Ok(Probes { _links: links })
     }
 
-    fn attach_multi(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Vec<Link>> {
+    fn attach_multi(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Link> {
         let progs = &self.skel.progs;
-        let link = |program, kind| attach_sites(program, kind, target, sites);
-        Ok(match role {
-            Role::EnterAndReturn if self.mechanism() == Mechanism::Session => {
-                vec![link(&progs.rt_session, LinkKind::Session)?]
-            }
-            Role::EnterAndReturn => {
-                vec![link(&progs.rt_multi_return, LinkKind::Return)?, link(&progs.rt_multi_enter, LinkKind::Enter)?]
-            }
-            Role::Enter => vec![link(&progs.rt_multi_enter, LinkKind::Enter)?],
-            Role::Exit => vec![link(&progs.rt_multi_exit, LinkKind::Enter)?],
-        })
+        match role {
+            Role::Enter => attach_sites(&progs.rt_multi_enter, LinkKind::Enter, target, sites),
+            Role::Return => attach_sites(&progs.rt_multi_return, LinkKind::Enter, target, sites),
+            Role::HookedReturn => attach_sites(&progs.rt_multi_hooked, LinkKind::Return, target, sites),
+        }
     }
 
-    fn attach_single(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Vec<Link>> {
+    fn attach_single(&self, role: Role, target: AttachTarget<'_>, site: &Site) -> libbpf_rs::Result<Link> {
         let progs = &self.skel.progs;
-        let mut links = Vec::with_capacity(sites.len());
-        for site in sites {
-            match role {
-                Role::EnterAndReturn => {
-                    links.push(attach_site(&progs.rt_single_return, LinkKind::Return, target, site)?);
-                    links.push(attach_site(&progs.rt_single_enter, LinkKind::Enter, target, site)?);
-                }
-                Role::Enter => links.push(attach_site(&progs.rt_single_enter, LinkKind::Enter, target, site)?),
-                Role::Exit => links.push(attach_site(&progs.rt_single_exit, LinkKind::Enter, target, site)?),
-            }
+        match role {
+            Role::Enter => attach_site(&progs.rt_single_enter, LinkKind::Enter, target, site),
+            Role::Return => attach_site(&progs.rt_single_return, LinkKind::Enter, target, site),
+            Role::HookedReturn => attach_site(&progs.rt_single_hooked, LinkKind::Return, target, site),
         }
-        Ok(links)
     }
 }
 
@@ -126,8 +102,6 @@ pub(crate) enum LinkKind {
     Enter,
     /// The return of the function that begins at the site.
     Return,
-    /// Both.
-    Session,
 }
 
 /// One link for all sites.
@@ -141,7 +115,6 @@ pub(crate) fn attach_sites(
         offsets: sites.iter().map(|site| site.file_offset as usize).collect(),
         cookies: sites.iter().map(|site| site.cookie).collect(),
         retprobe: kind == LinkKind::Return,
-        session: kind == LinkKind::Session,
         ..Default::default()
     };
     program.attach_uprobe_multi_with_opts(pid_argument(target.pid), target.path, "", options)
@@ -158,6 +131,6 @@ pub(crate) fn attach_site(
     program.attach_uprobe_with_opts(pid_argument(target.pid), target.path, site.file_offset as usize, options)
 }
 
-fn pid_argument(pid: Option<u32>) -> i32 {
-    pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(-1)
+fn pid_argument(pid: u32) -> i32 {
+    if pid == EVERYWHERE { -1 } else { pid.cast_signed() }
 }

@@ -15,8 +15,8 @@ use std::arch::global_asm;
 use std::time::Instant;
 
 use crate::self_test::own_code;
-use crate::wire::{PolicyCode, Step, entry_cookie, step_cookie};
-use crate::{Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Scope, Site};
+use crate::wire::{PolicyCode, ReturnSite, Step, TailsCode, entry_cookie, step_cookie};
+use crate::{Arrival, Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Site};
 
 /// Loops per kind of site and caller, and calls in each.
 const LOOPS: usize = 60;
@@ -25,53 +25,45 @@ const CALLS: u64 = 10;
 /// Room for the records of all loops.
 const RING_BYTES: u32 = 1 << 18;
 
-/// How an exit is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exit {
-    Hooked,
-    /// At the `ret`.
-    Return,
-    /// At the jump before it, which kernels emulate.
-    Jump,
-    Unseen,
-}
-
-const EXITS: [Exit; 4] = [Exit::Hooked, Exit::Return, Exit::Jump, Exit::Unseen];
+/// How the return of a subject is detected.
+const POLICIES: [PolicyCode; 3] =
+    [PolicyCode::RT_POLICY_RETURN_SITE, PolicyCode::RT_POLICY_URETPROBE, PolicyCode::RT_POLICY_ENTRY_ONLY];
 
 /// Region of the caller with a probe, after those of the functions.
-const CALLER: u32 = 3 * EXITS.len() as u32;
+const CALLER: u32 = 3 * POLICIES.len() as u32;
 
 /// Bytes from one copy of a function to the next.
 const COPY: usize = 64;
 
 // Functions of which each instruction is known: entries that kernels emulate and single-step, and one
-// that our programs do, a copy for each kind of exit, and callers, of which the second gets a probe.
+// that our programs do, a copy for each way to detect the return, and callers, of which the second gets a
+// probe. What the callers return to is an instruction that kernels emulate.
 global_asm!(
     ".pushsection .text.rtrace_calibration, \"ax\", @progbits",
-    ".hidden rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller",
-    ".global rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller",
+    ".hidden rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller, rtrace_outer",
+    ".hidden rtrace_arrival, rtrace_outer_arrival",
+    ".global rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller, rtrace_outer",
+    ".global rtrace_arrival, rtrace_outer_arrival",
     ".p2align 6",
     "rtrace_emulated:",
-    ".rept 4",
+    ".rept 3",
     "push rbp",
     "pop rbp",
-    "jmp 2f",
-    "2: ret",
+    "ret",
     ".p2align 6",
     ".endr",
     "rtrace_stepped:",
-    ".rept 4",
+    ".rept 3",
     "xor eax, eax",
     "test eax, eax",
-    "jmp 2f",
-    "2: ret",
+    "ret",
     ".p2align 6",
     ".endr",
     "rtrace_written:",
-    ".rept 4",
+    ".rept 3",
     "endbr64",
-    "jmp 2f",
-    "2: ret",
+    "nop",
+    "ret",
     ".p2align 6",
     ".endr",
     "rtrace_caller:",
@@ -82,7 +74,8 @@ global_asm!(
     "mov rbx, rdi",
     "mov r12, rsi",
     "2: call rbx",
-    "dec r12",
+    "jmp 3f",
+    "3: dec r12",
     "jnz 2b",
     "pop r13",
     "pop r12",
@@ -90,6 +83,15 @@ global_asm!(
     "ret",
     ".p2align 6",
     ".endr",
+    // Where the first caller's calls return to; those of the second a copy further.
+    ".set rtrace_arrival, rtrace_caller + 13",
+    "rtrace_outer:",
+    "push rbp",
+    "call rdx",
+    "rtrace_outer_arrival:",
+    "jmp 2f",
+    "2: pop rbp",
+    "ret",
     ".popsection"
 );
 
@@ -98,9 +100,12 @@ unsafe extern "C" {
     safe fn rtrace_stepped();
     safe fn rtrace_written();
     safe fn rtrace_caller();
+    safe fn rtrace_arrival();
+    safe fn rtrace_outer(function: usize, times: u64, caller: Caller);
+    safe fn rtrace_outer_arrival();
 }
 
-/// A loop that calls a function so many times, at least once.
+/// A loop that calls a function that many times, at least once.
 type Caller = extern "C" fn(function: usize, times: u64);
 
 /// The callers without and with a probe.
@@ -117,10 +122,8 @@ pub struct CallCost {
     pub single_stepped: bool,
     /// Whether the programs do it themselves.
     pub written: bool,
-    /// How the exit is seen: `RT_POLICY_URETPROBE`, `RT_POLICY_RET_SITE` or `RT_POLICY_ENTRY_ONLY`.
+    /// How the return is detected.
     pub policy: PolicyCode,
-    /// Whether the kernel single-steps the instruction at the exit site.
-    pub exit_single_stepped: bool,
     /// The part between the time stamps.
     pub inner: u64,
     /// All of it.
@@ -141,14 +144,9 @@ pub struct Calibration {
 struct Subject {
     region: u32,
     function: usize,
-    /// The jump before its `ret`.
-    jump: usize,
     entry: Entry,
-    exit: Exit,
+    policy: PolicyCode,
 }
-
-/// Bytes of that jump.
-const JUMP: usize = 2;
 
 /// Who does the instruction at an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,26 +159,18 @@ enum Entry {
 impl Subject {
     fn all() -> Vec<Subject> {
         let kinds = [
-            (rtrace_emulated as *const () as usize, 2, Entry::Emulated),
-            (rtrace_stepped as *const () as usize, 4, Entry::SingleStepped),
-            (rtrace_written as *const () as usize, 4, Entry::Written),
+            (rtrace_emulated as *const () as usize, Entry::Emulated),
+            (rtrace_stepped as *const () as usize, Entry::SingleStepped),
+            (rtrace_written as *const () as usize, Entry::Written),
         ];
         let mut subjects = Vec::new();
-        for (first, length, entry) in kinds {
-            for (function, exit) in (first..).step_by(COPY).zip(EXITS) {
+        for (first, entry) in kinds {
+            for (function, policy) in (first..).step_by(COPY).zip(POLICIES) {
                 let region = subjects.len() as u32;
-                subjects.push(Subject { region, function, jump: function + length, entry, exit });
+                subjects.push(Subject { region, function, entry, policy });
             }
         }
         subjects
-    }
-
-    fn policy(&self) -> PolicyCode {
-        match self.exit {
-            Exit::Hooked => PolicyCode::RT_POLICY_URETPROBE,
-            Exit::Return | Exit::Jump => PolicyCode::RT_POLICY_RET_SITE,
-            Exit::Unseen => PolicyCode::RT_POLICY_ENTRY_ONLY,
-        }
     }
 }
 
@@ -201,25 +191,25 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Res
         steps,
     };
     let programs = Programs::load(&options)?;
-    programs.trace(std::process::id())?;
+    let space = programs.trace(std::process::id())?;
     let mut subjects = Subject::all();
-    // Where the programs do a `ret`, it costs what a jump does.
-    subjects.retain(|subject| if steps { subject.exit != Exit::Jump } else { subject.entry != Entry::Written });
+    subjects.retain(|subject| steps || subject.entry != Entry::Written);
     let bare: Vec<u64> = subjects.iter().map(|subject| mean(&time_loops(subject.function))).collect();
     let probes = place(&programs, &subjects, steps)?;
+    programs.set_arrivals(space, &arrivals().map(|address| (address as u64, Arrival::Placed { catches: false })))?;
     programs.arm();
-    let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare, steps));
+    let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare));
     let costs = costs.collect::<Result<_, _>>()?;
     Ok(Calibration { costs, _probes: probes, _programs: programs })
 }
 
-fn measure(programs: &Programs, subject: &Subject, bare: u64, steps: bool) -> Result<CallCost, Error> {
+fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost, Error> {
     let [_, caller] = callers();
     let alone = mean(&time_loops(subject.function)).saturating_sub(bare);
     let mut reader = programs.reader()?;
     reader.read(&mut Records::default())?;
     for _ in 0..LOOPS {
-        caller(subject.function, CALLS);
+        rtrace_outer(subject.function, CALLS, caller);
     }
     let mut records = Records::default();
     reader.read(&mut records)?;
@@ -228,20 +218,25 @@ fn measure(programs: &Programs, subject: &Subject, bare: u64, steps: bool) -> Re
     let outer: Vec<u64> = of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect();
     let (inner, outer) = (mean(&inner), mean(&outer));
     // An enter alone has no time stamps that the function itself lies between.
-    let outside = if subject.exit == Exit::Unseen { bare } else { 0 };
+    let outside = if subject.policy == PolicyCode::RT_POLICY_ENTRY_ONLY { bare } else { 0 };
     let nested = inner + outer.saturating_sub(outside);
     Ok(CallCost {
         single_stepped: subject.entry == Entry::SingleStepped,
         written: subject.entry == Entry::Written,
-        policy: subject.policy(),
-        exit_single_stepped: subject.exit == Exit::Return && !steps,
+        policy: subject.policy,
         inner,
         whole: nested,
         spread: alone.abs_diff(nested).div_ceil(2),
     })
 }
 
-/// Places all probes: exits first, and few links, since each takes the kernel a while to remove.
+/// Where calls by the callers, and of the caller with a probe, return to.
+fn arrivals() -> [usize; 3] {
+    let inner = rtrace_arrival as *const () as usize;
+    [inner, inner + COPY, rtrace_outer_arrival as *const () as usize]
+}
+
+/// Places all probes in few links, since each takes the kernel a while to remove.
 fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<Probes>, Error> {
     let no_code = || Error::Decode { what: "the mapping of rtrace's own code", bytes: 0 };
     let (path, _) = own_code(rtrace_caller as *const () as usize).ok_or_else(no_code)?;
@@ -249,27 +244,28 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         let (_, file_offset) = own_code(code).ok_or_else(no_code)?;
         Ok(Site { file_offset, cookie: step.map_or(cookie, |step| step_cookie(cookie, step, file_offset)) })
     };
+    let cookie = |region, policy| entry_cookie(region, policy, TailsCode::RT_TAILS_NEVER);
     let entry = |subject: &Subject| {
-        let step = (subject.entry == Entry::Written).then_some(Step::Landing);
-        site(subject.function, entry_cookie(subject.region, subject.policy()), step)
+        let step = (steps && subject.entry == Entry::Written).then_some(Step::Landing);
+        site(subject.function, cookie(subject.region, subject.policy), step)
     };
-    let exit = |subject: &Subject| match subject.exit {
-        Exit::Return => Some(site(subject.jump + JUMP, subject.region.into(), steps.then_some(Step::Return))),
-        Exit::Jump => Some(site(subject.jump, subject.region.into(), None)),
-        Exit::Hooked | Exit::Unseen => None,
-    };
-    let is_hooked = |subject: &&Subject| subject.exit == Exit::Hooked;
+    let hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;
     let [_, caller] = callers();
-    let caller = site(caller as *const () as usize, entry_cookie(CALLER, PolicyCode::RT_POLICY_URETPROBE), None);
+    let caller = site(caller as *const () as usize, cookie(CALLER, PolicyCode::RT_POLICY_RETURN_SITE), None);
+    let arrival = ReturnSite { distance: 0, words: 0, is_fixed: false, is_stepped: false, only_returns: false };
 
-    let exits: Vec<Site> = subjects.iter().filter_map(exit).collect::<Result<_, _>>()?;
-    let hooked: Vec<Site> = subjects.iter().filter(is_hooked).map(entry).chain([caller]).collect::<Result<_, _>>()?;
-    let others: Vec<Site> =
-        subjects.iter().filter(|subject| !is_hooked(subject)).map(entry).collect::<Result<_, _>>()?;
-    let scope = Scope::Processes(&[std::process::id()]);
-    [(Role::Exit, exits), (Role::EnterAndReturn, hooked), (Role::Enter, others)]
+    let returns: Vec<Site> =
+        arrivals().into_iter().map(|address| site(address, arrival.cookie(0), None)).collect::<Result<_, _>>()?;
+    let hooks: Vec<Site> = subjects
+        .iter()
+        .filter(hooked)
+        .map(|subject| site(subject.function, subject.region.into(), None))
+        .collect::<Result<_, _>>()?;
+    let entries: Vec<Site> = subjects.iter().map(entry).chain([caller]).collect::<Result<_, _>>()?;
+    let pid = std::process::id();
+    [(Role::Return, returns), (Role::HookedReturn, hooks), (Role::Enter, entries)]
         .into_iter()
-        .map(|(role, sites)| programs.attach(role, &path, scope, &sites))
+        .map(|(role, sites)| programs.attach(role, &path, &[pid], &sites))
         .collect()
 }
 

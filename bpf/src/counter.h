@@ -83,6 +83,24 @@ static __always_inline void rt_measure(struct rt_hit *hit, u32 index, u32 caller
 		caller->child[i] += hit->counted->readings[i].inclusive;
 }
 
+/* The frame at the index ends without readings of its own: what its callees counted is its caller's. */
+static __always_inline void rt_hand_up(struct rt_hit *hit, u32 index, u32 caller_index)
+{
+	struct rt_row *row, *caller;
+	u32 i;
+
+	if (!rt_counters || caller_index >= RT_FRAMES)
+		return;
+	row = rt_row(hit, index, 0);
+	if (!row)
+		return;
+	caller = rt_row(hit, caller_index, 0);
+	if (!caller)
+		return;
+	rt_for_counters(i)
+		caller->child[i] += row->child[i];
+}
+
 /* A call whose exit is not waited for. */
 static __always_inline void rt_measure_nothing(struct rt_hit *hit)
 {

@@ -61,6 +61,11 @@ static __noinline void fold_counts(u32 id, const struct rt_counted *counted)
 	}
 }
 
+static __always_inline u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending)
+{
+	return is_written(frame, duration, ending);
+}
+
 static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
 {
 	if (profiled)

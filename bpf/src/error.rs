@@ -60,7 +60,14 @@ impl Error {
     /// Whether the kernel refuses one of the sites, rather than attaching as such.
     pub fn is_about_a_site(&self) -> bool {
         let Error::Attach { source, .. } = self else { return false };
-        !matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound | ErrorKind::OutOfMemory)
+        !self.is_gone() && !matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory)
+    }
+
+    /// Whether the process or the file is no longer there.
+    pub fn is_gone(&self) -> bool {
+        let Error::Attach { source, .. } = self else { return false };
+        // libbpf-rs has no kind for ESRCH. The other form leaves out the cause.
+        source.kind() == ErrorKind::NotFound || format!("{source:#}").contains("(os error 3)")
     }
 
     /// The kernel's own words, without what was tried.

@@ -7,7 +7,6 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "session.bpf.h"
 #include "step.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -30,16 +29,6 @@ static __always_inline void count(struct pt_regs *ctx, u64 *counter)
 	bpf_find_vma(bpf_get_current_task_btf(), ctx->sp, look, 0, 0);
 	bpf_loop(1, stop, 0, 0);
 	__sync_fetch_and_add(counter, 1 + bpf_get_attach_cookie(ctx));
-}
-
-SEC("uprobe.session")
-int count_session(struct pt_regs *ctx)
-{
-	if (is_return(ctx))
-		count(ctx, &returns);
-	else
-		count(ctx, &enters);
-	return 0;
 }
 
 SEC("uprobe.multi")
@@ -74,6 +63,6 @@ int count_single_return(struct pt_regs *ctx)
 SEC("?uprobe.multi")
 int step_enter(struct pt_regs *ctx)
 {
-	step(ctx, true);
+	step(ctx);
 	return 0;
 }

@@ -16,27 +16,35 @@ enum rt_stack_key {
 struct rt_frame {
 	u64 start;
 	u64 slot; /* address of the word that holds its return address */
-	u64 word; /* what that word was at the enter; 0: not known */
+	u64 word; /* the return address; 0: it could not be read */
+	u64 home; /* where its return is detected: `word`, unless its caller only returns from there */
 	u64 id;
 	u64 parent;
 	u64 child;
 	u32 region;
 	u32 stack; /* enum rt_stack_key */
-	u16 depth;
-	u8 hooked; /* its return goes through the kernel's trampoline */
-	u8 marked; /* a call that it made left as a record, so it must, too */
 	u32 path; /* 0 without a profile */
+	u16 depth;
+	u16 rise; /* words from its slot up to the one that holds `home` */
+	u8 policy; /* enum rt_policy */
+	u8 tails; /* enum rt_tails */
+	u8 doubt; /* why its return may go undetected: 1 + enum rt_untimed_reason; 0: it will not */
+	u8 marked; /* a call that it made left as a record, so it must, too */
+	u8 catches; /* its caller may get control back without its return */
+	u8 reserved[3];
 };
 
 struct rt_thread {
 	u64 calls; /* ids given out */
+	u64 left_places; /* bits for the slots of the frames in its struct rt_left, see rt_left_bits() */
 	u64 stack_start; /* the mapping that the last hit's stack pointer lay in */
 	u64 stack_size;
 	u32 stack_key;
 	u32 location;
+	u32 space; /* number of its address space */
 	u32 frames; /* number of frames */
-	u32 hooked; /* number of hooked frames */
-	u32 unhooked; /* no return of this thread may be hooked */
+	u32 left; /* number of frames that its struct rt_left was given */
+	u32 reserved;
 	struct rt_callee last_root;
 	struct rt_frame near[RT_FRAMES_NEAR];
 };
@@ -48,6 +56,20 @@ struct rt_far {
 struct rt_row {
 	u64 start[RT_COUNTERS];
 	u64 child[RT_COUNTERS];
+};
+
+/* A call that was left without a return, as far as could be told then. */
+struct rt_left_call {
+	struct rt_frame frame;
+	u64 left; /* when that was noticed */
+	u64 later; /* time since then in callees that returned after all */
+	struct rt_row row;
+	struct rt_reading readings[RT_COUNTERS]; /* until then */
+};
+
+/* The last calls of a thread that were left, the youngest at `left - 1` modulo their number. */
+struct rt_left {
+	struct rt_left_call call[RT_LEFT_MAX];
 };
 
 /* A counter of a CPU as the kernel gives it: times tell how long it was wanted, and how long it ran. */
@@ -79,7 +101,12 @@ struct rt_hit {
 	struct rt_thread *thread;
 	struct rt_far *far; /* may be null while no frame is deep */
 	u64 slot;
-	u64 word; /* at the slot, if it is an enter; 0: not known */
+	u64 word; /* the return address; 0: not known */
+	u32 region; /* of an enter */
+	/* Of a return: */
+	u8 is_fixed; /* all calls that arrive there enter the same traced function */
+	u8 only_returns; /* the code there only returns */
+	u8 reach; /* words above a slot at which the stack pointer may be, and the slot be as it was */
 	u64 now; /* of an enter 0 until it is needed: its call begins as late as can be */
 	u32 stack;
 	struct rt_counted *counted; /* null while nothing is counted */

@@ -2,28 +2,14 @@
 /*
  * Regions whose calls cost too much: they are only counted for a time, or not seen at all.
  *
- * A region that is counted has a probe at its entry alone, and its calls are not on the shadow stack.
+ * A region that is counted has a probe of its own for that, and its calls are not on the shadow stack.
  * While probes are exchanged both kinds may be in place: one of them is listened to, so that no call
- * counts twice or not at all. The calls that ran when the probes at the exits went have an exit that
- * nobody sees: their frames are blind.
+ * counts twice or not at all.
  */
 #ifndef RTRACE_GOVERNED_H
 #define RTRACE_GOVERNED_H
 
 #include "emit.bpf.h"
-
-/* Not static, so that the verifier looks at it once. */
-__noinline u32 is_blind(u32 region, u64 start)
-{
-	struct rt_state *state = bpf_map_lookup_elem(&states, &region);
-
-	return state && start < state->blind_since;
-}
-
-static __always_inline u32 rt_is_blind(u32 region, u64 start)
-{
-	return governed && is_blind(region, start);
-}
 
 static __always_inline void look_at_clocks(struct rt_moment *moment)
 {
@@ -92,13 +78,13 @@ static __noinline bool is_recorded(struct pt_regs *ctx, u64 cookie, u64 slot, u3
 {
 	bool by_count = cookie >> RT_COOKIE_COUNT & 1;
 	u32 region = (u32)cookie;
-	struct rt_state *state;
+	u32 *is_counted;
 	u64 *count;
 
-	state = bpf_map_lookup_elem(&states, &region);
-	if (!state)
+	is_counted = bpf_map_lookup_elem(&counting, &region);
+	if (!is_counted)
 		return !by_count;
-	if (by_count != !!*(volatile u32 *)&state->is_counted)
+	if (by_count != !!*(volatile u32 *)is_counted)
 		return false;
 	count = bpf_map_lookup_elem(&enters, &region);
 	if (count)

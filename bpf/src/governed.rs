@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use libbpf_rs::{MapCore as _, MapFlags};
 
 use crate::skeleton::rtrace::OpenRtraceSkel;
-use crate::wire::{self, CountedCallsRecord, CountedKey, StateRecord, bytes_of};
+use crate::wire::{self, CountedCallsRecord, CountedKey, bytes_of};
 use crate::{Error, Programs};
 
 /// Regions that can be counted apart from the others. 24 bytes each.
@@ -28,21 +28,20 @@ pub struct Counted {
 
 pub(crate) fn configure(open: &mut OpenRtraceSkel) -> libbpf_rs::Result<()> {
     open.maps.rodata_data.as_mut().expect("the programs have read-only data").governed = true;
-    open.maps.states.set_max_entries(REGIONS)?;
+    open.maps.counting.set_max_entries(REGIONS)?;
     open.maps.enters.set_max_entries(REGIONS)?;
     open.maps.counted_calls.set_max_entries(COUNTED)
 }
 
 impl Programs {
     /// From now on hits at the region's entry are listened to by the probe that counts, if
-    /// `is_counted`, else by those that record. Calls that began before `blind_since`, in ns of
-    /// `CLOCK_MONOTONIC`, will end as unseen.
+    /// `is_counted`, else by the one that records.
     ///
     /// # Errors
     /// [`Error::Kernel`] for a region beyond those that can be counted apart.
-    pub fn set_counted(&self, region: u32, is_counted: bool, blind_since: u64) -> Result<(), Error> {
-        let state = StateRecord { blind_since, is_counted: is_counted.into(), ..StateRecord::default() };
-        let updated = self.skel.maps.states.update(&region.to_ne_bytes(), bytes_of(&state), MapFlags::ANY);
+    pub fn set_counted(&self, region: u32, is_counted: bool) -> Result<(), Error> {
+        let updated =
+            self.skel.maps.counting.update(&region.to_ne_bytes(), &u32::from(is_counted).to_ne_bytes(), MapFlags::ANY);
         updated.map_err(Error::kernel("set how a region is recorded"))
     }
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From a probe hit to the shadow stack: which thread, which stack, is it wanted. */
+/*
+ * Turns a probe hit into an operation of the shadow stack: finds the thread, identifies its stack, drops
+ * hits that nobody asked for.
+ */
 #ifndef RTRACE_HIT_H
 #define RTRACE_HIT_H
 
+#include "arrival.bpf.h"
 #include "counter.bpf.h"
-#include "flags.h"
 #include "governed.bpf.h"
 
 #define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
@@ -35,6 +38,25 @@ static __noinline struct rt_far *rt_far(u32 create)
 	return bpf_map_lookup_elem(&far_frames, &location);
 }
 
+static __noinline struct rt_left *rt_left(u32 create)
+{
+	struct rt_thread *thread = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	u32 location, zero = 0;
+	struct rt_left *left;
+
+	if (!thread)
+		return 0;
+	location = thread->location;
+	left = bpf_map_lookup_elem(&left_calls, &location);
+	if (left || !create)
+		return left;
+	left = bpf_map_lookup_elem(&no_left_calls, &zero);
+	if (!left)
+		return 0;
+	bpf_map_update_elem(&left_calls, &location, left, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&left_calls, &location);
+}
+
 static __always_inline int rt_read_slot(u64 slot, u64 *word)
 {
 	return bpf_probe_read_user(word, sizeof(*word), (void *)slot) != 0;
@@ -54,7 +76,33 @@ rt_rare u64 rt_trampoline(void)
 	return bpf_get_current_task_btf()->mm->uprobes_state.xol_area->vaddr;
 }
 
-#include "stack.h"
+#define HOOKED_MAX 64 /* returns of a task that the kernel hooks at a time */
+
+/* Who hooks a return keeps the address that was in the slot. */
+rt_rare u64 rt_replaced(u64 slot)
+{
+	struct return_instance *instance = BPF_CORE_READ(bpf_get_current_task_btf(), utask, return_instances);
+	u64 stack;
+	int i;
+
+	for (i = 0; i < HOOKED_MAX && instance; i++) {
+		/* The kernel notes the stack pointer at the entry, where it points to the slot. */
+		stack = BPF_CORE_READ(instance, stack);
+		if (stack == slot) {
+			u64 address = BPF_CORE_READ(instance, orig_ret_vaddr);
+
+			/* A tail call hooks the trampoline itself. */
+			if (address != rt_trampoline())
+				return address;
+		} else if (stack > slot) {
+			break;
+		}
+		instance = BPF_CORE_READ(instance, next);
+	}
+	return 0;
+}
+
+#include "returns.h"
 
 static __always_inline struct rt_thread *rt_thread(const struct rt_hit *hit)
 {
@@ -130,10 +178,10 @@ static __noinline struct rt_thread *new_thread(struct task_struct *task)
 	struct rt_location location = {};
 	struct rt_thread *thread;
 	u32 pid = task->tgid, id;
-	u8 *state;
+	struct rt_process *process;
 
-	state = bpf_map_lookup_elem(&traced, &pid);
-	if (!state || *state == RT_TRACED_FROM_EXEC)
+	process = bpf_map_lookup_elem(&traced, &pid);
+	if (!process || process->traced == RT_TRACED_FROM_EXEC)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread || !new_counted(task)) {
@@ -152,7 +200,7 @@ static __noinline struct rt_thread *new_thread(struct task_struct *task)
 		return 0;
 	}
 	thread->location = id;
-	thread->unhooked = *state == RT_TRACED_UNHOOKED;
+	thread->space = process->space;
 	return thread;
 }
 
@@ -162,81 +210,87 @@ static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 	return ctx->sp + (cookie >> RT_COOKIE_STEP & 3 ? 0 : (cookie >> RT_COOKIE_DEPTH) * sizeof(u64));
 }
 
-/* Whether the call is over only under a condition. */
-static __always_inline bool is_conditional(u64 cookie)
-{
-	return cookie >> RT_COOKIE_CONDITIONAL & 1;
-}
-
-static __always_inline bool is_over(const struct pt_regs *ctx, u64 cookie)
-{
-	return is_taken(ctx->flags, cookie >> RT_COOKIE_CONDITION & 15);
-}
-
-static __noinline bool on_enter(struct pt_regs *ctx)
+static __noinline void on_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread;
 	struct rt_hit hit = {};
 	u64 cookie, slot;
-	u32 policy;
 
 	if (!armed)
-		return false;
+		return;
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!thread) {
 		thread = new_thread(task);
 		if (!thread)
-			return false;
+			return;
 	}
 	cookie = bpf_get_attach_cookie(ctx);
 	slot = slot_at(ctx, cookie);
 	if (governed && !is_recorded(ctx, cookie, slot, thread->location))
-		return false;
+		return;
 	hit.thread = thread;
+	hit.region = (u32)cookie;
 	hit.slot = slot;
 	hit.stack = stack_key(thread, task, slot);
 	if (rt_counters) {
 		hit.now = rt_now();
 		hit.counted = read_counters(task, hit.now);
 		if (!hit.counted)
-			return false;
+			return;
 	}
-	policy = is_conditional(cookie) && is_over(ctx, cookie) ? RT_POLICY_INSTANT : cookie >> RT_COOKIE_POLICY & 3;
-	return rt_enter(&hit, (u32)cookie, policy);
+	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3);
 }
 
-/* `is_hooked`: the kernel tells that the function has returned; else an exit site is hit. */
-static __noinline void on_exit(struct pt_regs *ctx, bool is_hooked)
+/* What the hits at returns have in common. Returns whether there is a thread with calls. */
+static __always_inline bool begin_return(struct rt_hit *hit)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (!thread || (!thread->frames && !thread->left))
+		return false;
+	hit->counted = read_counters(task, hit->now);
+	if (rt_counters && !hit->counted)
+		return false;
+	hit->thread = thread;
+	hit->stack = stack_key(thread, task, hit->slot);
+	return true;
+}
+
+#define RED_ZONE 16 /* words below the stack pointer that signal handlers leave alone */
+
+/* A hit of a return site: control is behind a call instruction, or a known way behind it. */
+static __noinline void on_return(struct pt_regs *ctx)
+{
 	struct rt_hit hit = { .now = rt_now() };
-	struct rt_thread *thread;
-	u64 cookie, slot;
+	u64 cookie;
+	__s64 words;
+	u32 ended;
 
 	if (!armed)
 		return;
-	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	cookie = bpf_get_attach_cookie(ctx);
-	if (is_hooked) {
-		slot = ctx->sp - sizeof(u64);
-	} else {
-		if (is_conditional(cookie) && !is_over(ctx, cookie))
-			return;
-		slot = slot_at(ctx, cookie);
-	}
-	if (thread) {
-		hit.counted = read_counters(task, hit.now);
-		if (rt_counters && !hit.counted)
-			return;
-		hit.thread = thread;
-		hit.slot = slot;
-		hit.stack = stack_key(thread, task, slot);
-		if (rt_exit(&hit, (u32)cookie))
-			return;
-	} else if (!is_traced(task->tgid)) {
+	words = (__s64)cookie >> RT_RETURN_WORDS;
+	hit.word = ctx->ip - (cookie >> RT_RETURN_DISTANCE & 0xff);
+	hit.slot = ctx->sp - words * (__s64)sizeof(u64) - sizeof(u64);
+	hit.is_fixed = cookie >> RT_RETURN_FIXED & 1;
+	hit.only_returns = cookie >> RT_RETURN_ONLY & 1;
+	hit.reach = words >= 0 && words < RED_ZONE ? RED_ZONE - words : 0;
+	ended = begin_return(&hit) && rt_return(&hit);
+	count_site((u32)cookie, cookie >> RT_RETURN_STEPPED & 1, ended);
+}
+
+/* The kernel tells that a function has returned whose return it hooked. */
+static __noinline void on_hooked_return(struct pt_regs *ctx)
+{
+	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp - sizeof(u64) };
+
+	if (!armed)
 		return;
-	}
+	hit.region = (u32)bpf_get_attach_cookie(ctx);
+	if (begin_return(&hit) ? rt_return_hooked(&hit) : !is_traced(bpf_get_current_pid_tgid() >> 32))
+		return;
 	__sync_fetch_and_add(&exits_without_enter, 1);
 }
 

@@ -23,6 +23,8 @@ typedef _Bool bool;
 
 enum { false = 0, true = 1 };
 
+#define EBUSY 16
+
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
@@ -72,6 +74,29 @@ struct uprobes_state {
 	struct xol_area *xol_area;
 };
 
+struct return_instance {
+	struct return_instance *next;
+	unsigned long orig_ret_vaddr;
+	unsigned long stack;
+};
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+};
+
+struct super_block {
+	u32 s_dev;
+};
+
+struct inode {
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
 struct mm_struct {
 	unsigned long start_stack;
 	struct uprobes_state uprobes_state;
@@ -80,6 +105,8 @@ struct mm_struct {
 struct vm_area_struct {
 	unsigned long vm_start;
 	unsigned long vm_end;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
 };
 
 struct thread_struct {
@@ -137,6 +164,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct thread_struct thread;
 	struct bpf_run_ctx *bpf_ctx;
+	struct uprobe_task *utask;
 	char comm[RT_COMM_LEN];
 };
 

@@ -2,9 +2,10 @@
 //! of what they send.
 //!
 //! The programs are C (`src/*.bpf.*`, `include/rtrace.h`); their logic of which call runs and how
-//! it ends is in `src/stack.h`, which is compiled for user space too and tested there. Everything
-//! above this crate sees [`Programs`] and the types of [`wire`].
+//! it ends is in `src/stack.h` and `src/returns.h`, which are compiled for user space too and tested
+//! there. Everything above this crate sees [`Programs`] and the types of [`wire`].
 
+mod arrivals;
 mod attach;
 mod calibration;
 mod error;
@@ -19,11 +20,10 @@ mod reader;
 mod registers;
 mod self_test;
 mod skeleton;
-mod watch;
-pub mod wire;
-
 #[cfg(test)]
 mod stack_model;
+mod watch;
+pub mod wire;
 
 /// Whether libbpf talks on standard error: the verifier's whole reasons, and its warnings.
 pub fn set_verbose(verbose: bool) {
@@ -31,7 +31,8 @@ pub fn set_verbose(verbose: bool) {
     libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, tell)));
 }
 
-pub use attach::{AttachTarget, Probes, Role, Scope, Site};
+pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions};
+pub use attach::{AttachTarget, EVERYWHERE, Probes, Role, Site};
 pub use calibration::{Calibration, CallCost, calibrate};
 pub use error::Error;
 pub use floor::attach_nothing;

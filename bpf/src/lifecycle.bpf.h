@@ -6,18 +6,28 @@
 #include "hit.bpf.h"
 #include "watch.bpf.h"
 
+static __always_inline u32 new_space(void)
+{
+	return __sync_fetch_and_add(&last_space, 1) + 1;
+}
+
 static __always_inline void on_fork(struct task_struct *parent, struct task_struct *child)
 {
 	u32 pid = parent->tgid, child_pid = child->tgid;
-	u8 *state;
+	struct rt_process *process, copy;
 
 	if (pid == child_pid)
 		return;
-	state = bpf_map_lookup_elem(&traced, &pid);
-	if (!state)
+	process = bpf_map_lookup_elem(&traced, &pid);
+	if (!process)
 		return;
-	if (follow_children)
-		bpf_map_update_elem(&traced, &child_pid, state, BPF_ANY);
+	if (follow_children) {
+		copy.traced = process->traced;
+		copy.space = new_space();
+		bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY);
+		if (!ask(0, child_pid, copy.space, pid, 0))
+			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
+	}
 	emit_event(RT_EVENT_FORK, pid, parent->pid, child_pid);
 }
 
@@ -42,16 +52,17 @@ static __always_inline void on_exec(struct task_struct *task)
 {
 	struct rt_thread *thread;
 	u32 pid = task->tgid;
-	u8 *state;
+	struct rt_process *process;
 
-	state = bpf_map_lookup_elem(&traced, &pid);
-	if (!state)
+	process = bpf_map_lookup_elem(&traced, &pid);
+	if (!process)
 		return;
-	*state = *state == RT_TRACED_FROM_EXEC ? RT_TRACED : RT_TRACED_UNHOOKED;
+	process->traced = RT_TRACED;
+	process->space = new_space();
 	thread = abandon_calls(bpf_get_current_task_btf());
 	forget_watchers(bpf_get_current_task_btf());
 	if (thread)
-		thread->unhooked = *state == RT_TRACED_UNHOOKED;
+		thread->space = process->space;
 	emit_event(RT_EVENT_EXEC, pid, task->pid, 0);
 }
 
@@ -75,6 +86,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 		}
 		emit_event(RT_EVENT_THREAD_END, pid, task->pid, id);
 		bpf_map_delete_elem(&far_frames, &id);
+		bpf_map_delete_elem(&left_calls, &id);
 		forget_rows(task, id);
 	}
 	if (task->signal->live.counter > 0 || !is_traced(pid))

@@ -33,10 +33,14 @@ volatile u32 open_first;
 /* Counts up when calls that are only counted are to be looked at anew. */
 volatile u32 window;
 
-/* Exits whose enter is not on record: mostly calls that began before the recording. */
+/* Hooked returns whose enter is not on record: mostly calls that began before the recording. */
 u64 exits_without_enter;
 
 u32 last_location;
+u32 last_space;
+
+/* Hits of return sites that the kernel single-stepped. */
+u64 stepped_returns;
 
 /* Entries of `paths` in use or used before; the first is not one. */
 u32 last_path;
@@ -46,14 +50,63 @@ volatile u64 estimates[RT_COUNTERS];
 /* How often each watched variable was seen to be accessed, by whatever thread. */
 volatile u64 accesses_seen[RT_WATCHES];
 
-/* Process ids that are traced, with an enum rt_traced. */
+/* By process id. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 16);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u32);
-	__type(value, u8);
+	__type(value, struct rt_process);
 } traced SEC(".maps");
+
+/* What is known of the return addresses that were met. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 20);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_arrival_key);
+	__type(value, struct rt_arrival);
+} arrivals SEC(".maps");
+
+/* What is known of return addresses before they are met. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 20);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_primed_key);
+	__type(value, struct rt_arrival);
+} primed SEC(".maps");
+
+/* Return addresses of which nothing is known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} questions SEC(".maps");
+
+/* By return site. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_site_hits);
+} site_hits SEC(".maps");
+
+/* Where functions end in known tail calls. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 20);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_tail_key);
+	__type(value, u8);
+} tails SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 18);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_untimed_key);
+	__type(value, u64);
+} untimed SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -78,6 +131,23 @@ struct {
 	__type(key, u32);
 	__type(value, struct rt_far);
 } no_far_frames SEC(".maps");
+
+/* By location. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct rt_left);
+} left_calls SEC(".maps");
+
+/* What a new entry of left_calls is copied from. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_left);
+} no_left_calls SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -143,13 +213,13 @@ struct {
 	__type(value, u64);
 } levels SEC(".maps");
 
-/* By region, where governed. */
+/* By region, where governed: whether its calls are only counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct rt_state);
-} states SEC(".maps");
+	__type(value, u32);
+} counting SEC(".maps");
 
 /* By region, where governed: enters so far. */
 struct {

@@ -79,7 +79,7 @@ fn tried(told: &Sender<Nops>) -> Result<(), Error> {
         return Err(Error::Read { path: "/proc/self/maps".into(), source: io::ErrorKind::NotFound.into() });
     };
     let sites: Vec<Site> = codes.iter().flatten().map(|&(_, file_offset)| Site { file_offset, cookie: 0 }).collect();
-    let target = AttachTarget { path, pid: Some(std::process::id()) };
+    let target = AttachTarget { path, pid: std::process::id() };
     let link = attach_sites(&skel.progs.count_hits, LinkKind::Enter, target, &sites);
     let _link = link.map_err(Error::kernel(action))?;
     let [push, xor, nop3, _] = functions.map(|function| fastest(function).as_secs_f64());

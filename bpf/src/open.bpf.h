@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hands over the calls that are running. After recording was switched off they stand still; before,
- * frames change while they are copied: as many are written as the header says, whatever they hold.
+ * Hands over the calls that are running, and behind them those that were left and are not on record
+ * yet. After recording was switched off they stand still; before, frames change while they are copied:
+ * as many are written as the header says, whatever they hold.
  */
 #ifndef RTRACE_OPEN_H
 #define RTRACE_OPEN_H
@@ -12,11 +13,13 @@ struct open_walk {
 	struct seq_file *seq;
 	struct rt_thread *thread;
 	struct rt_far *far;
+	struct rt_left *left;
 	struct task_struct *task;
 	struct rt_counted *counted;
 	u64 now;
 	u32 first;
-	u32 frames;
+	u32 running; /* frames of the thread */
+	u32 frames; /* to write in this pass */
 };
 
 /*
@@ -44,6 +47,20 @@ static __always_inline void write_open_readings(struct open_walk *walk, u32 inde
 	}
 }
 
+/* An entry that is not in use has the id 0. */
+static __always_inline void write_left_call(struct open_walk *walk, u32 index)
+{
+	struct rt_left_call *left = &walk->left->call[index % RT_LEFT_MAX];
+	struct rt_open_call open = { .path = left->frame.path };
+	u32 i;
+
+	fill_call(&open.call, walk->thread->location, &left->frame, left->left - left->frame.start, RT_UNWOUND);
+	open.is_written = is_written(&left->frame, open.call.duration, RT_UNWOUND);
+	bpf_seq_write(walk->seq, &open, sizeof(open));
+	rt_for_counters(i)
+		bpf_seq_write(walk->seq, &left->readings[i], sizeof(left->readings[i]));
+}
+
 static long write_open_step(u32 step, void *context)
 {
 	struct open_walk *walk = context;
@@ -53,6 +70,10 @@ static long write_open_step(u32 step, void *context)
 
 	if (step >= walk->frames)
 		return 1;
+	if (index >= walk->running && walk->left) {
+		write_left_call(walk, index - walk->running);
+		return 0;
+	}
 	if (index < RT_FRAMES_NEAR)
 		frame = &walk->thread->near[index];
 	else if (walk->far && far < RT_FRAMES_FAR) {
@@ -61,11 +82,10 @@ static long write_open_step(u32 step, void *context)
 		frame = &walk->far->frame[far];
 	}
 	if (frame) {
-		u32 is_blind = rt_is_blind(frame->region, frame->start);
-
-		fill_call(&open.call, walk->thread->location, frame, 0, is_blind ? RT_UNSEEN : RT_OPEN);
+		fill_call(&open.call, walk->thread->location, frame, 0, frame->doubt ? RT_UNSEEN : RT_OPEN);
 		open.path = frame->path;
 		open.is_written = is_written(frame, 0, RT_OPEN);
+		open.doubt = frame->doubt;
 	}
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	write_open_readings(walk, index);
@@ -82,7 +102,12 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 
 	if (!thread)
 		return;
-	frames = *(volatile u32 *)&thread->frames;
+	open.location = thread->location;
+	walk.running = frames = *(volatile u32 *)&thread->frames;
+	if (thread->left) {
+		walk.left = bpf_map_lookup_elem(&left_calls, &open.location);
+		frames += walk.left ? RT_LEFT_MAX : 0;
+	}
 	if (frames > walk.first)
 		open.frames = frames - walk.first;
 	if (open.frames > RT_OPEN_CHUNK)
@@ -90,7 +115,6 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	if (walk.first && !open.frames)
 		return;
 	open.calls = thread->calls;
-	open.location = thread->location;
 	BPF_CORE_READ_STR_INTO(&open.comm, task, comm);
 	bpf_seq_write(seq, &open, sizeof(open));
 	if (rt_counters) {

@@ -25,15 +25,9 @@ int write_register(struct pt_regs *ctx)
 	return 0;
 }
 
-/* What a probe costs that does nothing: with the return of its function hooked, and alone. */
-SEC("?uprobe.session")
-int nothing_hooked(struct pt_regs *ctx)
-{
-	return 0;
-}
-
+/* What a probe costs that does nothing. */
 SEC("?uprobe.multi")
-int nothing_alone(struct pt_regs *ctx)
+int nothing(struct pt_regs *ctx)
 {
 	return 0;
 }

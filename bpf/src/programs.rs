@@ -12,20 +12,20 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::Error;
+use crate::arrivals;
 use crate::governed;
 use crate::profile::ProfileOptions;
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::watch;
 use crate::wire::{
-    self, CountCode, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ReadingRecord, TracedCode,
+    self, CountCode, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord, ReadingRecord,
+    TracedCode,
 };
 
 /// How probes are attached; the better ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// One consumer for enter and exit of many sites; an enter may refuse its exit (Linux 6.13).
-    Session,
-    /// Many sites per link, enters and exits apart (Linux 6.6).
+    /// Many sites per link (Linux 6.6).
     Multi,
     /// One perf event per site (Linux 5.15).
     Single,
@@ -33,12 +33,11 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All mechanisms, the best first.
-    pub const ALL: [Mechanism; 3] = [Mechanism::Session, Mechanism::Multi, Mechanism::Single];
+    pub const ALL: [Mechanism; 2] = [Mechanism::Multi, Mechanism::Single];
 
     /// The kernel's word for it.
     pub const fn name(self) -> &'static str {
         match self {
-            Mechanism::Session => "uprobe.session",
             Mechanism::Multi => "uprobe.multi",
             Mechanism::Single => "uprobe",
         }
@@ -120,7 +119,8 @@ pub struct LoadOptions<'a> {
 pub struct OpenThread {
     /// The thread.
     pub thread: OpenThreadRecord,
-    /// Its running calls, the oldest first; durations are 0.
+    /// Its running calls, the oldest first, with durations of 0; behind them those that were left without
+    /// a return and are not on record yet, with the duration until then.
     pub calls: Vec<OpenCallRecord>,
     /// What they have counted so far, one reading per counter for each call.
     pub readings: Vec<ReadingRecord>,
@@ -143,6 +143,8 @@ pub(crate) struct Shared {
     pub(crate) window: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
+    pub(crate) stepped_returns: &'static AtomicU64,
+    last_space: &'static AtomicU32,
     last_path: &'static AtomicU32,
     estimates: [&'static AtomicU64; MAX_COUNTERS],
     accesses_seen: [&'static AtomicU64; MAX_WATCHES],
@@ -159,6 +161,8 @@ impl Shared {
                 window: AtomicU32::from_ptr(&raw mut bss.window),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
+                stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),
+                last_space: AtomicU32::from_ptr(&raw mut bss.last_space),
                 last_path: AtomicU32::from_ptr(&raw mut bss.last_path),
                 estimates: bss.estimates.each_mut().map(|count| AtomicU64::from_ptr(count)),
                 accesses_seen: bss.accesses_seen.each_mut().map(|count| AtomicU64::from_ptr(count)),
@@ -202,6 +206,7 @@ impl Programs {
         for program in [&mut progs.rt_fork, &mut progs.rt_exec, &mut progs.rt_exit_task, &mut progs.rt_open_calls] {
             program.set_autoload(!options.ended_calls_only);
         }
+        open.maps.site_hits.set_max_entries(arrivals::MAX_SITES).map_err(load_error)?;
         let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
         let possible = u32::try_from(possible).unwrap_or(u32::MAX);
         open.maps.rings.set_max_entries(possible).map_err(load_error)?;
@@ -234,11 +239,11 @@ impl Programs {
         self.mechanism
     }
 
-    /// Records the process's calls from now on, once armed.
+    /// Records the process's calls from now on, once armed. Returns the number of its address space.
     ///
     /// # Errors
     /// [`Error::Kernel`] if the table of processes is full.
-    pub fn trace(&self, pid: u32) -> Result<(), Error> {
+    pub fn trace(&self, pid: u32) -> Result<u32, Error> {
         self.set_traced(pid, TracedCode::RT_TRACED)
     }
 
@@ -247,16 +252,32 @@ impl Programs {
     /// # Errors
     /// [`Error::Kernel`] if the table of processes is full.
     pub fn trace_from_exec(&self, pid: u32) -> Result<(), Error> {
-        self.set_traced(pid, TracedCode::RT_TRACED_FROM_EXEC)
+        self.set_traced(pid, TracedCode::RT_TRACED_FROM_EXEC).map(drop)
     }
 
-    fn set_traced(&self, pid: u32, state: TracedCode) -> Result<(), Error> {
-        let state = u8::try_from(state.0).expect("the codes are small");
+    fn set_traced(&self, pid: u32, traced: TracedCode) -> Result<u32, Error> {
+        let space = self.shared.last_space.fetch_add(1, Ordering::Relaxed) + 1;
+        let process = ProcessRecord { traced: traced.0, space };
         self.skel
             .maps
             .traced
-            .update(&pid.to_ne_bytes(), &[state], MapFlags::ANY)
-            .map_err(Error::kernel("add a process to those traced"))
+            .update(&pid.to_ne_bytes(), wire::bytes_of(&process), MapFlags::ANY)
+            .map_err(Error::kernel("add a process to those traced"))?;
+        Ok(space)
+    }
+
+    /// The number of a process's address space now; none if it is not traced.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn space(&self, pid: u32) -> Result<Option<u32>, Error> {
+        let value = self
+            .skel
+            .maps
+            .traced
+            .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
+            .map_err(Error::kernel("look up a traced process"))?;
+        value.map(|bytes| Ok(wire::decode::<ProcessRecord>(&bytes)?.space)).transpose()
     }
 
     /// Switches recording on.
@@ -272,7 +293,7 @@ impl Programs {
         unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
     }
 
-    /// Exits seen of calls that had begun before the recording.
+    /// Hooked returns of calls that had begun before the recording.
     pub fn exits_without_enter(&self) -> u64 {
         self.shared.exits_without_enter.load(Ordering::Relaxed)
     }
@@ -358,9 +379,13 @@ impl Programs {
                     readings: Vec::new(),
                 });
                 for _ in 0..thread.frames {
-                    let (call, after) = wire::take(rest)?;
+                    let (open, after) = wire::take::<OpenCallRecord>(rest)?;
                     rest = wire::take_readings(after, self.counters, &mut entry.readings)?;
-                    entry.calls.push(call);
+                    if open.call.id == 0 {
+                        entry.readings.truncate(entry.readings.len() - self.counters);
+                    } else {
+                        entry.calls.push(open);
+                    }
                 }
                 deeper |= thread.frames == chunk;
             }
@@ -386,15 +411,13 @@ impl Programs {
 
 fn select_programs(open: &mut OpenRtraceSkel, mechanism: Mechanism) {
     let progs = &mut open.progs;
-    let session = mechanism == Mechanism::Session;
-    let multi = mechanism != Mechanism::Single;
-    progs.rt_session.set_autoload(session);
-    progs.rt_multi_enter.set_autoload(multi);
-    progs.rt_multi_exit.set_autoload(multi);
-    progs.rt_multi_return.set_autoload(multi && !session);
-    progs.rt_single_enter.set_autoload(!multi);
-    progs.rt_single_exit.set_autoload(!multi);
-    progs.rt_single_return.set_autoload(!multi);
+    let multi = mechanism == Mechanism::Multi;
+    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return, &mut progs.rt_multi_hooked] {
+        program.set_autoload(multi);
+    }
+    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return, &mut progs.rt_single_hooked] {
+        program.set_autoload(!multi);
+    }
 }
 
 /// Lets the programs read the events of all CPUs.

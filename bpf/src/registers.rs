@@ -65,7 +65,7 @@ fn try_step() -> Result<(), Obstacle> {
         program.set_autoload(is_tried);
     }
     let skel = in_silence(|| open.load()).map_err(Obstacle::Refused)?;
-    let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
+    let target = AttachTarget { path: &path, pid: std::process::id() };
     let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };
     let attach = || attach_sites(&skel.progs.step_enter, LinkKind::Enter, target, &[site]).map_err(Obstacle::Attach);
     let _first = attach()?;

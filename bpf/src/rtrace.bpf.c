@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Maps and entry points. An attach mechanism only turns a probe hit into on_enter() or on_exit();
- * what happens then is the same for all of them (hit.bpf.h, stack.h).
+ * Maps and entry points. An attach mechanism only turns a probe hit into on_enter() or on_return();
+ * what happens then is the same for all of them (hit.bpf.h, stack.h, returns.h).
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -15,7 +15,6 @@
 #include "hit.bpf.h"
 #include "lifecycle.bpf.h"
 #include "open.bpf.h"
-#include "session.bpf.h"
 #include "step.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -27,9 +26,7 @@ struct no_programs {
 	__type(value, u32);
 };
 
-/* One for each attach type: the kernel refuses to mix them. */
-struct no_programs no_session SEC(".maps");
-struct no_programs no_other SEC(".maps");
+struct no_programs none SEC(".maps");
 
 const volatile bool never;
 
@@ -41,78 +38,59 @@ const volatile bool may_step;
  * another thread inside a uprobe's program, and if that runs the program too, both write to the
  * same stack. A program with a tail call, even one that is never reached, stays on the thread's.
  */
-#define STAY_ON_OWN_STACK(ctx, programs)                 \
-	do {                                             \
-		if (never)                               \
-			bpf_tail_call(ctx, programs, 0); \
+#define STAY_ON_OWN_STACK(ctx)                        \
+	do {                                          \
+		if (never)                            \
+			bpf_tail_call(ctx, &none, 0); \
 	} while (0)
-
-SEC("uprobe.session")
-int rt_session(struct pt_regs *ctx)
-{
-	bool hooked;
-
-	STAY_ON_OWN_STACK(ctx, &no_session);
-	if (is_return(ctx)) {
-		on_exit(ctx, true);
-		return 0;
-	}
-	hooked = on_enter(ctx);
-	if (may_step)
-		step(ctx, true);
-	/* 1: the kernel leaves this call's return alone. */
-	return !hooked;
-}
 
 SEC("uprobe.multi")
 int rt_multi_enter(struct pt_regs *ctx)
 {
-	STAY_ON_OWN_STACK(ctx, &no_other);
+	STAY_ON_OWN_STACK(ctx);
 	on_enter(ctx);
 	if (may_step)
-		step(ctx, false);
+		step(ctx);
 	return 0;
 }
 
 SEC("uprobe.multi")
-int rt_multi_exit(struct pt_regs *ctx)
+int rt_multi_return(struct pt_regs *ctx)
 {
-	STAY_ON_OWN_STACK(ctx, &no_other);
-	on_exit(ctx, false);
-	if (may_step)
-		step(ctx, false);
+	STAY_ON_OWN_STACK(ctx);
+	on_return(ctx);
 	return 0;
 }
 
 SEC("uretprobe.multi")
-int rt_multi_return(struct pt_regs *ctx)
+int rt_multi_hooked(struct pt_regs *ctx)
 {
-	STAY_ON_OWN_STACK(ctx, &no_other);
-	on_exit(ctx, true);
+	STAY_ON_OWN_STACK(ctx);
+	on_hooked_return(ctx);
 	return 0;
 }
 
 SEC("uprobe")
 int rt_single_enter(struct pt_regs *ctx)
 {
-	STAY_ON_OWN_STACK(ctx, &no_other);
+	STAY_ON_OWN_STACK(ctx);
 	on_enter(ctx);
 	return 0;
 }
 
 SEC("uprobe")
-int rt_single_exit(struct pt_regs *ctx)
+int rt_single_return(struct pt_regs *ctx)
 {
-	STAY_ON_OWN_STACK(ctx, &no_other);
-	on_exit(ctx, false);
+	STAY_ON_OWN_STACK(ctx);
+	on_return(ctx);
 	return 0;
 }
 
 SEC("uretprobe")
-int rt_single_return(struct pt_regs *ctx)
+int rt_single_hooked(struct pt_regs *ctx)
 {
-	STAY_ON_OWN_STACK(ctx, &no_other);
-	on_exit(ctx, true);
+	STAY_ON_OWN_STACK(ctx);
+	on_hooked_return(ctx);
 	return 0;
 }
 
@@ -177,10 +155,16 @@ struct {
 	struct rt_open_call open_call;
 	struct rt_path_key path_key;
 	enum rt_cookie cookie;
+	enum rt_return_cookie return_cookie;
 	enum rt_policy policy;
+	enum rt_tails tails;
+	enum rt_arrival_kind arrival_kind;
+	enum rt_untimed_reason untimed_reason;
+	struct rt_question question;
 	enum rt_step step;
 	enum rt_loss loss;
 	enum rt_limit limit;
+	enum rt_stack_key stack_key;
 	enum rt_traced traced;
 	enum rt_count count;
 	struct rt_reading reading;

@@ -95,7 +95,6 @@ fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), Failure> {
     let (path, file_offset) = own_code(probed as *const () as usize).ok_or(Failure::NotMapped)?;
     let mut storage = MaybeUninit::uninit();
     let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(error)?;
-    open.progs.count_session.set_autoload(mechanism == Mechanism::Session);
     for program in [&mut open.progs.count_multi_enter, &mut open.progs.count_multi_return] {
         program.set_autoload(mechanism == Mechanism::Multi);
     }
@@ -104,10 +103,9 @@ fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), Failure> {
     }
     let skel = open.load().map_err(error)?;
     let progs = &skel.progs;
-    let target = AttachTarget { path: &path, pid: Some(std::process::id()) };
+    let target = AttachTarget { path: &path, pid: std::process::id() };
     let site = Site { file_offset, cookie: 0 };
     let links = match mechanism {
-        Mechanism::Session => vec![attach_sites(&progs.count_session, LinkKind::Session, target, &[site])],
         Mechanism::Multi => vec![
             attach_sites(&progs.count_multi_return, LinkKind::Return, target, &[site]),
             attach_sites(&progs.count_multi_enter, LinkKind::Enter, target, &[site]),

@@ -3,27 +3,41 @@
  * The shadow stack: which calls are running on a thread, and how they end.
  *
  * Pure logic, compiled for BPF and for user space, where it is tested against a model. The
- * includer provides rt_emit() (one call leaves), rt_path() (which call path it is), rt_is_blind() (the
- * exit of a call may have been missed), rt_lost() (one call is missing), rt_far() (storage for deep frames), rt_now() (the time), rt_read_slot() (a word
- * of the thread's memory), rt_trampoline() (where the kernel's return trampoline is), rt_thread()
- * (the thread of a hit), rt_counted() (its counters), and the macros rt_repeat() (bounded loop) and
+ * includer provides the functions declared below, and the macros rt_repeat() (bounded loop) and
  * rt_rare (a function apart).
  *
- * A frame is known by its slot: the address of the word that holds its return address. Frames may
- * be dead without an exit: a longjmp or an exception has unwound them. On one stack, slots fall
- * from caller to callee, so at a hit with the slot s:
- *   - frames with a slot below s are dead;
- *   - a frame at s is the caller of a tail call if the slot holds the trampoline, else dead;
- *   - a frame above s is dead if its slot no longer holds what it held at its enter, nor the
- *     trampoline, by which the kernel replaces the return address after the enter. Nothing writes
- *     to the slot of a running call. A slot that is as it was proves nothing.
+ * A frame is known by its slot, the address of the word that holds its return address, and by that
+ * word. Its return is detected where it arrives: at the return address, with the stack pointer just
+ * above the slot. Where the caller only returns from there, the return is detected one caller further
+ * up: `home` is the return address there, and `rise` the distance of its slot.
+ *
+ * A hit with the return address W and the stack pointer above slot s ends all frames of (s, W): the
+ * youngest has returned, the others have ended in the tail call of the next. Frames may also be left
+ * without a return: by a longjmp, an exception, a switch of stacks that nobody told us of. On one
+ * stack, slots fall from caller to callee, so at a hit with the slot s:
+ *   - frames with a slot below s are left;
+ *   - a frame at s is the caller of a tail call if the word is the same and its function can end in a
+ *     jump to the one that enters, else it is left;
+ *   - a frame above s is left if its slot no longer holds its return address, nor the trampoline by
+ *     which the kernel replaces it where somebody hooks the return. Nothing writes to the slot of a
+ *     running call. A slot that is as it was proves nothing.
  * Frames on other stacks say nothing about each other, so each frame also carries a key of its
  * stack. The alternate signal stack is as strict as the own one, and a hit elsewhere proves that
  * its handlers are over. Coroutine stacks may share a mapping and so a key: there a slot below s
  * proves nothing, and the caller is the frame next above in address, since stacks do not overlap.
  *
- * Frames stand in the order of their enters, those on the signal stack above all others. Dead ones
- * are noticed where a hit looks for its caller. The time of a frame that ends is added to its
+ * A frame that is left is nobody's caller any more, but while its slot is as it was it may still return:
+ * a coroutine's stack may lie within that of the thread. So the last ones are kept aside (struct rt_left), and a return to the
+ * place of one of them ends it after all; else it is recorded as unwound when it was left. It cannot
+ * return any more once a function enters there.
+ *
+ * A frame in doubt entered while returns to its home were not detected. A hit there ends it only if
+ * all calls that return there enter the same traced function, so that a later one would have been seen;
+ * otherwise the hit may be another call's. Where a frame in doubt is left or ends so, its return went
+ * unseen and its duration is not known.
+ *
+ * Frames stand in the order of their enters, those on the signal stack above all others. Those that
+ * were left are noticed where a hit looks for its caller. The time of a frame that ends is added to its
  * caller.
  */
 #ifndef RTRACE_STACK_H
@@ -32,18 +46,35 @@
 #include "counter.h"
 
 /* Provided by the includer. */
-/* Returns whether there is a record of the call. */
+/* Records a call. Returns whether there is a record of it. */
 static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending);
+/* Whether rt_emit() would record it. */
+static u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending);
+/* The call path of a call. */
 static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 region);
-/* Whether the probes at the exits of the region were taken out after that time. */
-static u32 rt_is_blind(u32 region, u64 start);
+/* A call is missing. */
 static void rt_lost(u32 region, u32 reason);
+/* A call has no duration. */
+static void rt_untimed(u32 region, u32 reason);
+/* Memory for deep frames; for frames that were left, which may be null. */
 static struct rt_far *rt_far(u32 create);
-static int rt_read_slot(u64 slot, u64 *word); /* 0: it was read */
+static struct rt_left *rt_left(u32 create);
+/* Reads a word of the thread's memory; 0: it was read. */
+static int rt_read_slot(u64 slot, u64 *word);
 static u64 rt_now(void);
-rt_rare u64 rt_trampoline(void); /* 0: there is none */
+/* Where the kernel's return trampoline is; 0: there is none. */
+rt_rare u64 rt_trampoline(void);
+/* The return address that the trampoline has replaced in that slot; 0: it is not known. */
+rt_rare u64 rt_replaced(u64 slot);
+/* What is known of a return address: enum rt_arrival_kind; the words of a caller that only returns. */
+static u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words);
+/* Asks for a probe at a return address from which callers only return, one above the other. */
+static void rt_ask_for_site(const struct rt_hit *hit, u64 address);
+/* Whether a region ends in jumps to another, where its tail calls are known. */
+static u32 rt_is_known_tail(u32 from, u32 to);
+/* The thread of a hit; its counters, null while nothing is counted. */
 static struct rt_thread *rt_thread(const struct rt_hit *hit);
-static struct rt_counted *rt_counted(const struct rt_hit *hit); /* null while nothing is counted */
+static struct rt_counted *rt_counted(const struct rt_hit *hit);
 
 #define RT_NONE 0xffffffffu
 #define RT_DEAD 0x80000000u
@@ -92,13 +123,26 @@ static __always_inline int rt_is_intact(const struct rt_frame *frame)
 	return word == frame->word || (word && word == rt_trampoline());
 }
 
-/* Whether a frame can no longer be the caller of anything: the hit proves that it is not running, or nobody would see its exit. */
-static __always_inline int rt_is_dead(const struct rt_hit *hit, const struct rt_frame *frame)
+/* The slot of the return address that is a frame's home. */
+static __always_inline u64 rt_home_slot(const struct rt_frame *frame)
 {
-	if (rt_is_blind(frame->region, frame->start))
+	return frame->slot + frame->rise * sizeof(u64);
+}
+
+/* Whether a slot is that of the frame, or of one of the callers that only return from it. */
+static __always_inline int rt_spans(const struct rt_frame *frame, u64 slot)
+{
+	return slot - frame->slot <= frame->rise * sizeof(u64);
+}
+
+/*
+ * Whether the hit shows that a frame at another slot is no longer running. A caller that only returns
+ * does not run again while its callee does.
+ */
+static __always_inline int rt_was_left(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	if (rt_spans(frame, hit->slot))
 		return 1;
-	if (frame->slot == hit->slot)
-		return hit->word && hit->word != rt_trampoline();
 	if (frame->stack != hit->stack) {
 		if (frame->stack == RT_STACK_SIGNAL)
 			return 1;
@@ -117,10 +161,7 @@ struct rt_walk {
 	u32 start; /* downward walks: one above the first frame; upward: the first frame */
 	u32 found; /* RT_NONE or the index of the frame looked for */
 	/* What it must have. */
-	union {
-		u32 region;
-		u32 stack;
-	};
+	u32 stack;
 	union {
 		u64 id;
 		u64 slot; /* of the best frame so far */
@@ -166,8 +207,6 @@ static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame
 {
 	struct rt_thread *thread = hit->thread;
 
-	if (frame->hooked)
-		thread->hooked--;
 	if (index + 1 < thread->frames)
 		rt_shift(hit, index);
 	thread->frames--;
@@ -231,10 +270,14 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	struct rt_frame *parent = rt_older(hit, frame->parent, index, &parent_index);
 	u64 duration = hit->now - frame->start;
 
-	if (rt_is_blind(frame->region, frame->start)) {
-		frame->child = 0;
+	if (ending == RT_UNSEEN) {
+		rt_untimed(frame->region, frame->doubt - 1);
 		duration = 0;
-		ending = RT_UNSEEN;
+		/* What it called took time of its own caller. */
+		if (parent)
+			parent->child += frame->child;
+		rt_hand_up(hit, index, parent_index);
+		frame->child = 0;
 		rt_measure_nothing(hit);
 	} else {
 		if (parent)
@@ -261,10 +304,33 @@ static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *giv
 	return hit->thread && (hit->counted || !rt_counters);
 }
 
-/*
- * Ends the frame at this place; by a return only if it lies where the hit does, since functions that
- * share a slot end in the same return.
- */
+/* Whether returns to an address may go undetected: 1 + enum rt_untimed_reason, or 0. */
+static __always_inline u32 rt_doubt(u32 arrival)
+{
+	switch (arrival) {
+	case RT_ARRIVAL_PLACED:
+		return 0;
+	case RT_ARRIVAL_ASKED:
+		return 1 + RT_UNTIMED_NOT_YET_PLACED;
+	case RT_ARRIVAL_IMPOSSIBLE:
+		return 1 + RT_UNTIMED_NOT_PROBEABLE;
+	case RT_ARRIVAL_DROPPED:
+		return 1 + RT_UNTIMED_DROPPED;
+	default:
+		return 1 + RT_UNTIMED_OTHER;
+	}
+}
+
+/* The probe at its home may have gone since the frame entered. */
+static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_frame *frame)
+{
+	u32 words;
+
+	if (!frame->doubt && frame->policy == RT_POLICY_RETURN_SITE)
+		frame->doubt = rt_doubt(rt_arrival(hit, frame->home, &words));
+}
+
+/* Ends the frame at this place. */
 rt_rare int rt_finish(const struct rt_hit *given, u32 index, u32 ending)
 {
 	struct rt_frame *frame;
@@ -273,16 +339,125 @@ rt_rare int rt_finish(const struct rt_hit *given, u32 index, u32 ending)
 	if (!rt_known(&hit, given))
 		return 0;
 	frame = rt_frame(&hit, index);
-	if (!frame || (ending == RT_RETURNED && frame->slot != hit.slot))
+	if (!frame)
 		return 0;
-	rt_close(&hit, frame, index, ending);
+	rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : ending);
 	return 1;
+}
+
+/* A call that was left is taken to be unwound. */
+static __always_inline void rt_give_up(struct rt_hit *hit, struct rt_left_call *call)
+{
+	u32 i;
+
+	if (!call->frame.id)
+		return;
+	rt_for_counters(i)
+		hit->counted->readings[i] = call->readings[i];
+	rt_emit(hit, &call->frame, call->left - call->frame.start, RT_UNWOUND);
+	call->frame.id = 0;
+}
+
+static __always_inline void rt_copy_row(struct rt_hit *hit, u32 index, struct rt_left_call *call)
+{
+	struct rt_row *row;
+	u32 i;
+
+	if (!rt_counters)
+		return;
+	row = rt_row(hit, index, 0);
+	if (row)
+		call->row = *row;
+	rt_for_counters(i)
+		call->readings[i] = hit->counted->readings[i];
+}
+
+/* The bit of a slot among those that calls which were left may return from. */
+static __always_inline u64 rt_left_bit(u64 slot)
+{
+	return 1ull << (slot / sizeof(u64) % 64);
+}
+
+/* The bits of a call that was left: where it would return from, and its own slot. */
+static __always_inline u64 rt_left_bits(const struct rt_frame *frame)
+{
+	return rt_left_bit(frame->slot) | rt_left_bit(rt_home_slot(frame));
+}
+
+/* Whether a call that was left may return from the slot of the hit, or has it. */
+static __always_inline int rt_may_be_left(const struct rt_hit *hit)
+{
+	return (hit->thread->left_places & rt_left_bit(hit->slot)) != 0;
+}
+
+/* A function enters at the slot of the hit: calls that were left will not return through there any more. */
+rt_rare int rt_settle_left(const struct rt_hit *given)
+{
+	struct rt_left_call *call;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u64 places = 0;
+	u32 i;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		call = &left->call[i];
+		if (rt_spans(&call->frame, hit.slot))
+			rt_give_up(&hit, call);
+		else if (call->frame.id)
+			places |= rt_left_bits(&call->frame);
+	}
+	hit.thread->left_places = places;
+	return 0;
+}
+
+/* The frame at this place was left: it is nobody's caller any more, and kept aside. */
+rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
+{
+	struct rt_left_call *call;
+	struct rt_frame *frame, *parent;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 parent_index;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	frame = rt_frame(&hit, index);
+	if (!frame)
+		return 0;
+	rt_doubt_again(&hit, frame);
+	/* Where the stack pointer is in the frame of its caller, or its slot was used again, it cannot come back. */
+	left = frame->doubt || rt_spans(frame, hit.slot) || !rt_is_intact(frame) ? 0 : rt_left(1);
+	if (!left) {
+		rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : RT_UNWOUND);
+		return 0;
+	}
+	call = &left->call[hit.thread->left++ % RT_LEFT_MAX];
+	rt_give_up(&hit, call);
+	parent = rt_older(&hit, frame->parent, index, &parent_index);
+	if (parent) {
+		parent->child += hit.now - frame->start;
+		if (rt_is_recorded(frame, hit.now - frame->start, RT_UNWOUND))
+			parent->marked = 1;
+	}
+	rt_measure(&hit, index, parent_index);
+	hit.thread->left_places |= rt_left_bits(frame);
+	call->frame = *frame;
+	call->left = hit.now;
+	call->later = 0;
+	rt_copy_row(&hit, index, call);
+	rt_remove(&hit, frame, index);
+	return 0;
 }
 
 /* Whether the hit decides about the frame, whatever stack it looks for callers on. */
 static __always_inline int rt_is_concerned(const struct rt_hit *hit, const struct rt_frame *frame)
 {
-	return frame->slot == hit->slot || frame->stack == RT_STACK_SIGNAL;
+	return rt_spans(frame, hit->slot) || frame->stack == RT_STACK_SIGNAL;
 }
 
 static long rt_youngest_step(u32 step, void *context)
@@ -320,12 +495,47 @@ static long rt_next_above_step(u32 step, void *context)
 	return 0;
 }
 
-/* The place of the frame that calls the function which is hit, with RT_DEAD if that is dead. */
+static long rt_same_slot_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (frame && frame->slot == walk->hit->slot && (!walk->stack || frame->region != walk->hit->region))
+		return 0;
+	walk->found = frame && frame->slot == walk->hit->slot ? RT_DEAD : 0;
+	return 1;
+}
+
+/*
+ * Whether the frame at the hit's own slot has ended in a jump to the function that enters. Where it
+ * may jump anywhere and its caller may catch what leaves it, or where it may have returned unseen, the
+ * same function a second time means that the first is over, not that it jumped in a circle.
+ */
+static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame *frame, u32 index)
+{
+	struct rt_walk walk = { .hit = hit, .start = index + 1, .found = RT_NONE };
+
+	if (frame->tails == RT_TAILS_NEVER || (hit->word && frame->word != hit->word))
+		return 0;
+	if (frame->tails == RT_TAILS_KNOWN && !rt_is_known_tail(frame->region, hit->region))
+		return 0;
+	walk.stack = frame->doubt || (frame->tails == RT_TAILS_ANYWHERE && frame->catches);
+	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, &walk);
+	/* Too many in a row: nobody can tell when this one ended. */
+	if (walk.found == RT_NONE && !frame->doubt)
+		frame->doubt = 1 + RT_UNTIMED_OTHER;
+	return walk.found == 0;
+}
+
+/* The place of the frame that calls the function which is hit, with RT_DEAD if that was left. */
 rt_rare u32 rt_search_caller(const struct rt_hit *given)
 {
 	struct rt_walk walk = { .found = RT_NONE, .slot = ~0ull };
 	struct rt_frame *frame;
 	struct rt_hit hit;
+	int is_running;
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
@@ -345,7 +555,11 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 	frame = rt_frame(&hit, walk.found);
 	if (!frame)
 		return RT_NONE;
-	return rt_is_dead(&hit, frame) ? walk.found | RT_DEAD : walk.found;
+	if (frame->slot == hit.slot)
+		is_running = rt_is_tail_caller(&hit, frame, walk.found);
+	else
+		is_running = !rt_was_left(&hit, frame);
+	return is_running ? walk.found : walk.found | RT_DEAD;
 }
 
 static long rt_caller_step(u32 step, void *context)
@@ -357,13 +571,13 @@ static long rt_caller_step(u32 step, void *context)
 		walk->found = found;
 		return 1;
 	}
-	rt_finish(walk->hit, found & ~RT_DEAD, RT_UNWOUND);
+	rt_put_aside(walk->hit, found & ~RT_DEAD);
 	return 0;
 }
 
 /*
- * Finds the frame that calls the function which is hit; dead ones in the way are closed. The verifier
- * does not know the pointers of the hit any more afterwards.
+ * Finds the frame that calls the function which is hit; those in the way that were left are put aside.
+ * The verifier does not know the pointers of the hit any more afterwards.
  */
 static __always_inline void rt_clear_way(struct rt_walk *walk)
 {
@@ -379,178 +593,118 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 	struct rt_walk walk = { .hit = hit };
 	struct rt_frame *top;
 
-	if (thread->frames == 0)
-		return 0;
-	top = rt_frame(hit, thread->frames - 1);
-	if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && !rt_is_dead(hit, top))
-		return top;
+	if (!rt_may_be_left(hit)) {
+		if (thread->frames == 0)
+			return 0;
+		top = rt_frame(hit, thread->frames - 1);
+		if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && top->slot != hit->slot &&
+		    !rt_was_left(hit, top))
+			return top;
+	}
 	if (!hit->now)
 		hit->now = rt_now();
 	rt_clear_way(&walk);
+	if (thread->left_places & rt_left_bit(hit->slot))
+		rt_settle_left(hit);
 	hit->thread = thread;
 	hit->counted = counted;
 	hit->far = 0;
 	return rt_frame(hit, walk.found);
 }
 
+/* The return address in a slot, also where it is replaced by the trampoline; 0: it is not known. */
+static __always_inline u64 rt_read_return(u64 slot)
+{
+	u64 word;
+
+	if (rt_read_slot(slot, &word) || !word)
+		return 0;
+	if (word == rt_trampoline())
+		return rt_replaced(slot);
+	return word;
+}
+
+/* Where the return of a call will be detected: past callers that only return. */
+static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame)
+{
+	u32 kind = RT_ARRIVAL_SKIP, rise = 0, words = 0, i;
+	u64 home = hit->word, skipped = 0;
+
+	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
+		kind = rt_arrival(hit, home, &words);
+		if (kind != RT_ARRIVAL_SKIP)
+			break;
+		skipped = home;
+		rise += words;
+		home = rt_read_return(hit->slot + rise * sizeof(u64));
+	}
+	if (home && kind == RT_ARRIVAL_SKIP)
+		rt_ask_for_site(hit, skipped);
+	frame->home = home;
+	frame->rise = rise;
+	frame->catches = !rise && (kind != RT_ARRIVAL_PLACED || words);
+	frame->doubt = rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
+}
+
 /* What is known of a call when it enters; its caller may be null. */
 static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *frame, const struct rt_frame *caller,
-				     u32 region, u32 hooked)
+				     u32 policy, u32 tails)
 {
 	frame->slot = hit->slot;
 	frame->word = hit->word;
+	frame->home = 0;
 	frame->id = hit->thread->calls;
 	frame->parent = caller ? caller->id : 0;
 	frame->child = 0;
-	frame->region = region;
+	frame->region = hit->region;
 	frame->stack = hit->stack;
 	frame->depth = caller ? caller->depth + 1 : 0;
-	frame->hooked = hooked;
+	frame->rise = 0;
+	frame->catches = 1;
+	frame->policy = policy;
+	frame->tails = tails;
+	frame->doubt = 0;
 	frame->marked = 0;
-	frame->path = rt_path(hit->thread, caller, region);
+	frame->path = rt_path(hit->thread, caller, hit->region);
+	if (policy == RT_POLICY_RETURN_SITE)
+		rt_find_home(hit, frame);
 	/* The latest moment; but counters are read already, and time on a CPU begins with the duration. */
 	frame->start = rt_counters ? hit->now : rt_now();
 }
 
-/* A call whose exit is not waited for leaves at once. Apart, because stacks are short in the kernel. */
-static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller, u32 region, u32 ending)
+/* A call whose return is not waited for leaves at once. Apart, because stacks are short in the kernel. */
+static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
 {
 	struct rt_frame frame;
 
-	rt_begin(hit, &frame, caller, region, 0);
+	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER);
+	rt_untimed(hit->region, RT_UNTIMED_NOT_ASKED_FOR);
 	rt_measure_nothing(hit);
-	rt_leave(hit, &frame, caller, 0, ending);
+	rt_leave(hit, &frame, caller, 0, RT_UNSEEN);
 }
 
-/*
- * A call enters. Returns whether the frame was pushed; if so its exit is waited for. A call whose
- * exit cannot be seen leaves as a record at once.
- */
-static __always_inline int rt_enter(struct rt_hit *hit, u32 region, u32 policy)
+/* A call of the hit's region enters. */
+static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
 {
 	struct rt_thread *thread = hit->thread;
 	struct rt_frame *caller, *frame;
-	u32 hooked = policy == RT_POLICY_URETPROBE;
 
-	if (rt_read_slot(hit->slot, &hit->word))
-		hit->word = 0;
+	hit->word = rt_read_return(hit->slot);
 	caller = rt_caller(hit);
 	thread->calls++;
-	if (policy == RT_POLICY_INSTANT) {
-		rt_pass(hit, caller, region, RT_RETURNED);
-		return 0;
-	}
-	/* Hooking is refused where it could harm, or where the kernel would not do it. */
-	if (policy == RT_POLICY_ENTRY_ONLY ||
-	    (hooked && (thread->unhooked || hit->stack != RT_STACK_OWN || thread->hooked >= RT_HOOKED_MAX))) {
-		rt_pass(hit, caller, region, RT_UNSEEN);
-		return 0;
+	if (policy == RT_POLICY_ENTRY_ONLY) {
+		rt_pass(hit, caller);
+		return;
 	}
 	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
 		hit->far = rt_far(1);
 	frame = rt_frame(hit, thread->frames);
 	if (!frame || !rt_count_from_here(hit, thread->frames)) {
-		rt_lost(region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
-		return 0;
+		rt_lost(hit->region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
+		return;
 	}
-	rt_begin(hit, frame, caller, region, hooked);
+	rt_begin(hit, frame, caller, policy, tails);
 	thread->frames++;
-	thread->hooked += hooked;
-	return 1;
-}
-
-static long rt_find_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-	struct rt_frame *frame;
-	u32 index;
-
-	frame = rt_step_down(walk, step, &index);
-	if (!frame)
-		return 1;
-	if (frame->slot == walk->hit->slot && frame->region == walk->region) {
-		walk->found = index;
-		return 1;
-	}
-	return 0;
-}
-
-/* The place of the youngest frame of this region where the hit is. */
-rt_rare u32 rt_search_exit(const struct rt_hit *given, u32 region)
-{
-	struct rt_walk walk = { .region = region, .found = RT_NONE };
-	struct rt_hit hit;
-
-	if (!rt_known(&hit, given))
-		return RT_NONE;
-	walk.hit = &hit;
-	walk.start = hit.thread->frames;
-	rt_repeat(RT_FRAMES, rt_find_step, &walk);
-	return walk.found;
-}
-
-static long rt_return_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-	u32 index = walk->start - 1 - step;
-
-	if (step >= walk->start || index < walk->found)
-		return 1;
-	rt_finish(walk->hit, index, RT_RETURNED);
-	return 0;
-}
-
-/* An exit of another frame than the youngest. */
-static __always_inline int rt_exit_below(struct rt_hit *hit, u32 region)
-{
-	struct rt_thread *thread = hit->thread;
-	struct rt_walk walk = { .hit = hit };
-
-	rt_clear_way(&walk);
-	walk.start = thread->frames;
-	walk.found = rt_search_exit(hit, region);
-	if (walk.found == RT_NONE)
-		return 0;
-	rt_repeat(RT_FRAMES, rt_return_step, &walk);
-	return 1;
-}
-
-/*
- * A call exits. Returns whether it was on the stack: it is not when its enter came before the
- * recording or was lost.
- */
-static __always_inline int rt_exit(struct rt_hit *hit, u32 region)
-{
-	u32 frames = hit->thread->frames;
-	struct rt_frame *top;
-
-	if (frames == 0)
-		return 0;
-	top = rt_frame(hit, frames - 1);
-	if (!top)
-		return 0;
-	if (top->slot != hit->slot || top->region != region)
-		return rt_exit_below(hit, region);
-	rt_close(hit, top, frames - 1, RT_RETURNED);
-	return 1;
-}
-
-static long rt_abandon_step(u32 step, void *context)
-{
-	struct rt_walk *walk = context;
-
-	if (step >= walk->start)
-		return 1;
-	rt_finish(walk->hit, walk->start - 1 - step, RT_OPEN);
-	return 0;
-}
-
-/* The thread or its program ends: what still runs is closed as open. */
-static __always_inline void rt_abandon(struct rt_hit *hit)
-{
-	struct rt_walk walk = { .hit = hit, .start = hit->thread->frames };
-
-	rt_repeat(RT_FRAMES, rt_abandon_step, &walk);
 }
 
 #endif

@@ -1,6 +1,6 @@
-//! Tests of the shadow stack (`stack.h`) in user space, through `stack_test.c`.
+//! Tests of the shadow stack (`stack.h`, `returns.h`) in user space, through `stack_test.c`.
 //!
-//! [`cases`] are known situations with the records they must give, [`machine`] runs random
+//! [`cases`] and [`ends`] are known situations with the records they must give, [`machine`] runs random
 //! programs whose truth is known, [`chaos`] sends hits that no program could cause.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -8,19 +8,24 @@
 mod cases;
 mod chaos;
 mod counting;
+mod ends;
 mod machine;
-mod memory;
+mod rules;
+mod script;
 mod thread;
+mod world;
 
-use self::memory::TRAMPOLINE;
-use self::thread::{Hit, LOCATION, Thread};
+use crate::wire::{Limit, StackCode};
 
-/// Keys of stacks, `enum rt_stack_key` of `frame.h`.
-const SIGNAL: u32 = 1;
-const OWN: u32 = 2;
-const OTHER: u32 = 0x8000_0000;
+use self::thread::{Function, Hit, LOCATION, Thread};
+use self::world::TRAMPOLINE;
 
-/// Limits of `rtrace.h`.
-const FRAMES: u32 = 1024;
-const FRAMES_NEAR: u32 = 60;
-const HOOKED_MAX: u32 = 56;
+const SIGNAL: u32 = StackCode::RT_STACK_SIGNAL.0;
+const OWN: u32 = StackCode::RT_STACK_OWN.0;
+const OTHER: u32 = StackCode::RT_STACK_OTHER.0;
+
+const FRAMES: u32 = Limit::RT_FRAMES.0;
+const FRAMES_NEAR: u32 = Limit::RT_FRAMES_NEAR.0;
+const LEFT_MAX: u32 = Limit::RT_LEFT_MAX.0;
+const SKIPS_MAX: u32 = Limit::RT_SKIPS_MAX.0;
+const TAILS_MAX: u32 = Limit::RT_TAILS_MAX.0;

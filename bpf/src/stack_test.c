@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The shadow stack for the tests in user space: stack.h with memory of one thread around it, and
- * what leaves it kept in a list. The memory lies between guards, to see writes beside it.
+ * The shadow stack for the tests in user space: stack.h and returns.h with memory of one thread around
+ * them, and what leaves them kept in a list. The memory lies between guards, to see writes beside it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,19 @@ static const u32 rt_counters = 2;
 #define GUARD 0xa5
 #define GUARD_BYTES 256
 
-/* Sets the word at the address; returns 0, or another value if it cannot be read. */
-typedef int read_word(const void *memory, u64 address, u64 *word);
+/* What the tests know and the shadow stack asks for. */
+struct rt_world {
+	const void *context;
+	/* Sets the word at the address; returns 0, or another value if it cannot be read. */
+	int (*read_word)(const void *context, u64 address, u64 *word);
+	/* The return address that the trampoline has replaced in that slot. */
+	u64 (*replaced)(const void *context, u64 slot);
+	/* What is known of a return address, enum rt_arrival_kind. */
+	u32 (*arrival)(const void *context, u64 address, u32 *words);
+	/* Whether a region ends in jumps to another. */
+	u32 (*is_known_tail)(const void *context, u32 from, u32 to);
+	u64 trampoline;
+};
 
 struct rt_test {
 	u8 low[GUARD_BYTES];
@@ -31,18 +42,17 @@ struct rt_test {
 	struct rt_far far;
 	struct rt_counted counted;
 	struct rt_row rows[RT_FRAMES - RT_ROWS_NEAR];
+	struct rt_left left;
 	u8 high[GUARD_BYTES];
 	u32 far_made;
 	u32 memory_is_short;
 	u32 has_folded;
 	u32 folded; /* region whose calls leave without a record */
-	u32 blind; /* region whose exits are no longer seen */
-	u64 blind_since;
-	const void *memory; /* for read_word */
-	read_word *read_word;
-	u64 trampoline;
+	struct rt_world world;
 	u64 now;
 	u64 losses[RT_LOSSES];
+	u64 untimed[RT_UNTIMED_REASONS];
+	u64 asked_for; /* return address that a probe was last asked for; 0: none */
 	u64 miscounted;
 	struct rt_call *records;
 	u64 count, room;
@@ -63,7 +73,7 @@ static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void
 
 #define rt_rare static
 
-#include "stack.h"
+#include "returns.h"
 
 static struct rt_thread *rt_thread(const struct rt_hit *hit)
 {
@@ -97,6 +107,12 @@ static int is_counted(const struct rt_reading *reading, u64 duration, u64 child)
 	return reading->inclusive == duration && reading->child == child;
 }
 
+static u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending)
+{
+	(void)duration, (void)ending;
+	return frame->marked || !current->has_folded || frame->region != current->folded;
+}
+
 static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
 {
 	const struct rt_reading *readings = hit->counted->readings;
@@ -104,7 +120,7 @@ static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 d
 
 	test->miscounted += !is_counted(&readings[0], duration, frame->child);
 	test->miscounted += !is_counted(&readings[1], 2 * duration, 2 * frame->child);
-	if (!frame->marked && test->has_folded && frame->region == test->folded)
+	if (!rt_is_recorded(frame, duration, ending))
 		return 0;
 	if (test->count == test->room) {
 		test->room = test->room ? test->room * 2 : 64;
@@ -122,15 +138,22 @@ static u32 rt_path(struct rt_thread *thread, const struct rt_frame *caller, u32 
 	return 0;
 }
 
-static u32 rt_is_blind(u32 region, u64 start)
-{
-	return region == current->blind && start < current->blind_since;
-}
-
 static void rt_lost(u32 region, u32 reason)
 {
 	(void)region;
 	current->losses[reason]++;
+}
+
+static void rt_untimed(u32 region, u32 reason)
+{
+	(void)region;
+	current->untimed[reason]++;
+}
+
+static struct rt_left *rt_left(u32 create)
+{
+	(void)create;
+	return current->memory_is_short ? 0 : &current->left;
 }
 
 static struct rt_far *rt_far(u32 create)
@@ -148,7 +171,7 @@ static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)
 
 static int rt_read_slot(u64 slot, u64 *word)
 {
-	return current->read_word(current->memory, slot, word);
+	return current->world.read_word(current->world.context, slot, word);
 }
 
 static u64 rt_now(void)
@@ -158,11 +181,32 @@ static u64 rt_now(void)
 
 static u64 rt_trampoline(void)
 {
-	return current->trampoline;
+	return current->world.trampoline;
 }
 
-struct rt_test *rt_test_new(u32 location, u32 memory_is_short, const void *memory, read_word *read_word,
-			    u64 trampoline)
+static u64 rt_replaced(u64 slot)
+{
+	return current->world.replaced(current->world.context, slot);
+}
+
+static u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words)
+{
+	(void)hit;
+	return current->world.arrival(current->world.context, address, words);
+}
+
+static void rt_ask_for_site(const struct rt_hit *hit, u64 address)
+{
+	(void)hit;
+	current->asked_for = address;
+}
+
+static u32 rt_is_known_tail(u32 from, u32 to)
+{
+	return current->world.is_known_tail(current->world.context, from, to);
+}
+
+struct rt_test *rt_test_new(u32 location, u32 memory_is_short, const struct rt_world *world)
 {
 	struct rt_test *test = calloc(1, sizeof(*test));
 
@@ -173,9 +217,7 @@ struct rt_test *rt_test_new(u32 location, u32 memory_is_short, const void *memor
 	memset(test->high, GUARD, GUARD_BYTES);
 	test->thread.location = location;
 	test->memory_is_short = memory_is_short;
-	test->memory = memory;
-	test->read_word = read_word;
-	test->trampoline = trampoline;
+	test->world = *world;
 	return test;
 }
 
@@ -183,12 +225,6 @@ void rt_test_fold(struct rt_test *test, u32 region)
 {
 	test->has_folded = 1;
 	test->folded = region;
-}
-
-void rt_test_blind(struct rt_test *test, u32 region, u64 since)
-{
-	test->blind = region;
-	test->blind_since = since;
 }
 
 void rt_test_free(struct rt_test *test)
@@ -217,19 +253,35 @@ static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
 	return hit;
 }
 
-int rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region, u32 policy)
+void rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region, u32 policy, u32 tails)
 {
 	/* Counters are read, so the time is known. */
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
-	return rt_enter(&hit, region, policy);
+	hit.region = region;
+	rt_enter(&hit, policy, tails);
 }
 
-int rt_test_exit(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region)
+/*
+ * Control arrives at the return address `word`, which was taken from the slot, with up to `reach` words below
+ * the stack pointer left alone. Returns whether a call ended.
+ */
+u32 rt_test_return(struct rt_test *test, u64 slot, u64 word, u32 stack, u64 now, u32 is_fixed, u32 reach)
 {
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
-	return rt_exit(&hit, region);
+	hit.word = word;
+	hit.is_fixed = is_fixed;
+	hit.reach = reach;
+	return rt_return(&hit);
+}
+
+u32 rt_test_return_hooked(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region)
+{
+	struct rt_hit hit = new_hit(test, slot, stack, now);
+
+	hit.region = region;
+	return rt_return_hooked(&hit);
 }
 
 void rt_test_abandon(struct rt_test *test, u64 now)
@@ -256,13 +308,18 @@ u32 rt_test_frames(const struct rt_test *test)
 	return test->thread.frames;
 }
 
-u32 rt_test_hooked(const struct rt_test *test)
+/* Number of calls that are kept aside. */
+u32 rt_test_left(const struct rt_test *test)
 {
-	return test->thread.hooked;
+	u32 i, left = 0;
+
+	for (i = 0; i < RT_LEFT_MAX; i++)
+		left += test->left.call[i].frame.id != 0;
+	return left;
 }
 
-/* Copies the frame at the index out; returns whether it counts as hooked. */
-u32 rt_test_frame(struct rt_test *test, u32 index, struct rt_call *call)
+/* Copies the frame at the index out. */
+void rt_test_frame(struct rt_test *test, u32 index, struct rt_call *call)
 {
 	struct rt_hit hit = { .thread = &test->thread };
 	struct rt_frame *frame;
@@ -272,7 +329,6 @@ u32 rt_test_frame(struct rt_test *test, u32 index, struct rt_call *call)
 	if (!frame)
 		abort();
 	*call = to_call(test->thread.location, frame, 0, RT_OPEN);
-	return frame->hooked;
 }
 
 const struct rt_call *rt_test_records(const struct rt_test *test, u64 *count)
@@ -284,6 +340,16 @@ const struct rt_call *rt_test_records(const struct rt_test *test, u64 *count)
 u64 rt_test_lost(const struct rt_test *test, u32 reason)
 {
 	return test->losses[reason];
+}
+
+u64 rt_test_untimed(const struct rt_test *test, u32 reason)
+{
+	return test->untimed[reason];
+}
+
+u64 rt_test_asked_for(const struct rt_test *test)
+{
+	return test->asked_for;
 }
 
 int rt_test_counts_well(const struct rt_test *test)

@@ -62,8 +62,8 @@ static __always_inline void step_frame(struct pt_regs *ctx, u64 size)
 	ctx->ip += size < SHORT_FRAME ? 4 : 7;
 }
 
-/* Does the instruction; `hooked`: the kernel will look for the return address, so the stack stays. */
-static __noinline void step(struct pt_regs *ctx, bool hooked)
+/* Does the instruction. */
+static __noinline void step(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx);
 	u32 kind = cookie >> RT_COOKIE_STEP & 3;
@@ -76,8 +76,6 @@ static __noinline void step(struct pt_regs *ctx, bool hooked)
 		return;
 	if (kind == RT_STEP_LANDING)
 		ctx->ip += LANDING_LENGTH;
-	else if (hooked)
-		return;
 	else if (kind == RT_STEP_RETURN)
 		step_return(ctx);
 	else

@@ -5,13 +5,16 @@
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
-    rt_access as AccessRecord, rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode,
+    rt_access as AccessRecord, rt_arrival as ArrivalRecord, rt_arrival_key as ArrivalKey,
+    rt_arrival_kind as ArrivalCode, rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode,
     rt_counted_calls as CountedCallsRecord, rt_counted_key as CountedKey, rt_ending as EndingCode,
     rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord,
     rt_loss as LossCode, rt_loss_key as LossKey, rt_moment as MomentRecord, rt_open_call as OpenCallRecord,
     rt_open_thread as OpenThreadRecord, rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey,
-    rt_policy as PolicyCode, rt_reading as ReadingRecord, rt_sighting as SightingRecord, rt_state as StateRecord,
-    rt_step as StepCode, rt_traced as TracedCode,
+    rt_policy as PolicyCode, rt_primed_key as PrimedKey, rt_process as ProcessRecord, rt_question as QuestionRecord,
+    rt_reading as ReadingRecord, rt_return_cookie as ReturnBit, rt_sighting as SightingRecord,
+    rt_site_hits as SiteHitsRecord, rt_stack_key as StackCode, rt_step as StepCode, rt_tail_key as TailKey,
+    rt_tails as TailsCode, rt_traced as TracedCode, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode,
 };
 
 /// The region of a loss whose region is not known.
@@ -39,6 +42,8 @@ macro_rules! records {
 
 records! {
     AccessRecord => "an access",
+    ArrivalKey => "a key of the return addresses",
+    ArrivalRecord => "a return address",
     CallRecord => "a call",
     CountedCallsRecord => "counted calls",
     CountedKey => "a key of the counted calls",
@@ -50,9 +55,14 @@ records! {
     PathKey => "a key of the call paths",
     PathCounts => "the counts of a call path",
     PathRecord => "a call path",
+    PrimedKey => "a key of the return addresses in files",
+    ProcessRecord => "a process",
+    QuestionRecord => "a return address that was met",
     ReadingRecord => "a reading",
     SightingRecord => "a sighting",
-    StateRecord => "the state of a region",
+    SiteHitsRecord => "the hits of a return site",
+    TailKey => "a key of the tail calls",
+    UntimedKey => "a key of the untimed calls",
 }
 
 /// Reads a record from the front of `bytes` and returns it with the rest.
@@ -110,19 +120,16 @@ pub fn comm(bytes: &[i8]) -> String {
 }
 
 /// The attach cookie of an entry site.
-pub fn entry_cookie(region: u32, policy: PolicyCode) -> u64 {
-    u64::from(region) | u64::from(policy.0) << CookieBit::RT_COOKIE_POLICY.0
+pub fn entry_cookie(region: u32, policy: PolicyCode, tails: TailsCode) -> u64 {
+    u64::from(region)
+        | u64::from(policy.0) << CookieBit::RT_COOKIE_POLICY.0
+        | u64::from(tails.0) << CookieBit::RT_COOKIE_TAILS.0
 }
 
 /// The attach cookie of an entry site at which calls are only counted.
 pub fn count_cookie(region: u32) -> u64 {
-    entry_cookie(region, PolicyCode::RT_POLICY_ENTRY_ONLY) | 1 << CookieBit::RT_COOKIE_COUNT.0
-}
-
-/// The attach cookie of a site at a conditional jump, where the call is over under this x86 condition
-/// code.
-pub fn conditional_cookie(cookie: u64, condition: u8) -> u64 {
-    cookie | 1 << CookieBit::RT_COOKIE_CONDITIONAL.0 | u64::from(condition & 15) << CookieBit::RT_COOKIE_CONDITION.0
+    entry_cookie(region, PolicyCode::RT_POLICY_ENTRY_ONLY, TailsCode::RT_TAILS_NEVER)
+        | 1 << CookieBit::RT_COOKIE_COUNT.0
 }
 
 /// The attach cookie of a site at which the return address is so many words above the stack pointer,
@@ -133,6 +140,39 @@ pub fn deep_cookie(cookie: u64, words: u32) -> u64 {
 
 /// The most that a cookie can tell of the stack.
 pub const MOST_WORDS: u32 = (1 << (u64::BITS - CookieBit::RT_COOKIE_DEPTH.0)) - 1;
+
+/// Where a return site is, and what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReturnSite {
+    /// Bytes from the return address to the probed instruction.
+    pub distance: u8,
+    /// Words by which the stack pointer has moved from there to here: up where positive. Within
+    /// [`MOST_WORDS`] / 2 of 0.
+    pub words: i32,
+    /// All calls that return there enter the same traced function.
+    pub is_fixed: bool,
+    /// The kernel single-steps the instruction.
+    pub is_stepped: bool,
+    /// The code there only returns.
+    pub only_returns: bool,
+}
+
+impl ReturnSite {
+    /// Whether a cookie can hold it.
+    pub fn fits(&self) -> bool {
+        self.words.unsigned_abs() <= MOST_WORDS / 2
+    }
+
+    /// Its attach cookie; `id` is below [`MAX_SITES`](crate::MAX_SITES).
+    pub fn cookie(&self, id: u32) -> u64 {
+        u64::from(id)
+            | u64::from(self.distance) << ReturnBit::RT_RETURN_DISTANCE.0
+            | u64::from(self.is_fixed) << ReturnBit::RT_RETURN_FIXED.0
+            | u64::from(self.only_returns) << ReturnBit::RT_RETURN_ONLY.0
+            | u64::from(self.is_stepped) << ReturnBit::RT_RETURN_STEPPED.0
+            | (i64::from(self.words) << ReturnBit::RT_RETURN_WORDS.0).cast_unsigned()
+    }
+}
 
 /// An instruction that the programs do themselves where the kernel lets them
 /// [write registers](crate::may_step).
@@ -147,14 +187,6 @@ pub enum Step {
         /// n: how many words the stack pointer moves.
         words: u8,
     },
-}
-
-impl Step {
-    /// Whether the stack pointer moves. The kernel would then look for the return address elsewhere, so
-    /// that where it hooks the return, it executes the instruction itself.
-    pub fn moves_stack(self) -> bool {
-        self != Step::Landing
-    }
 }
 
 /// The attach cookie of a site at this offset of its file whose instruction the programs do.
@@ -189,11 +221,14 @@ mod tests {
 
     #[test]
     fn cookies_keep_region_and_site_apart() {
-        assert_eq!(entry_cookie(u32::MAX, PolicyCode::RT_POLICY_ENTRY_ONLY), 0x2_ffff_ffff);
-        assert_eq!(conditional_cookie(5, 0xf), 0xf20_0000_0005);
-        assert_eq!(deep_cookie(conditional_cookie(5, 0xf), MOST_WORDS), 0xffff_ff20_0000_0005);
+        let (policy, tails) = (PolicyCode::RT_POLICY_ENTRY_ONLY, TailsCode::RT_TAILS_ANYWHERE);
+        assert_eq!(entry_cookie(u32::MAX, policy, tails), 0x42_ffff_ffff);
+        assert_eq!(deep_cookie(5, MOST_WORDS), 0xffff_f000_0000_0005);
         assert_eq!(step_cookie(5, Step::Return, 0x1234), 0x2340_0008_0000_0005);
         assert_eq!(step_cookie(0, Step::Frame { words: 0xff }, 0xf_ffff), 0xffff_f00c_0000_0000);
         assert_eq!(step_cookie(0, Step::Landing, 0x1000), 0x4_0000_0000);
+        let site = ReturnSite { distance: 0xff, words: -2, is_fixed: true, is_stepped: false, only_returns: true };
+        assert_eq!(site.cookie(7), 0xffff_e5ff_0000_0007);
+        assert!(site.fits() && !ReturnSite { words: 1 << 19, ..site }.fits());
     }
 }

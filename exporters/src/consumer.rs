@@ -269,7 +269,7 @@ mod tests {
             parent: 0,
             depth: 0,
             start: Timestamp(id),
-            duration: 1,
+            duration: Some(1),
             child: 0,
             ending: Ending::Returned,
         };

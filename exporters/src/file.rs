@@ -150,7 +150,8 @@ impl<'a, T: Row> Decoder<'a, T> {
         self.read_further(row_groups, &[]).map(|(rows, _)| rows)
     }
 
-    /// The rows of the given row groups, and of each row in turn the values of further columns.
+    /// The rows of the given row groups, and of each row in turn the values of further columns, which
+    /// are 0 in rows that are not measured.
     pub(crate) fn read_further(self, row_groups: Vec<usize>, further: &[String]) -> Result<(Vec<T>, Vec<u64>), Error> {
         let Decoder { path, file, reader, .. } = self;
         guarded(path, || {
@@ -169,8 +170,9 @@ impl<'a, T: Row> Decoder<'a, T> {
                 }
                 let content = |error: ColumnError| Error::Content { path: path.to_owned(), problem: error.to_string() };
                 let columns = Columns(&batch);
-                rows.extend(T::decode(&columns).map_err(content)?);
-                columns.interleave(further, &mut values).map_err(content)?;
+                let decoded = T::decode(&columns).map_err(content)?;
+                columns.interleave(further, |row| decoded[row].is_measured(), &mut values).map_err(content)?;
+                rows.extend(decoded);
             }
             Ok((rows, values))
         })

@@ -8,6 +8,7 @@ use rtrace_model::{Header, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::directory::Directory;
+use crate::schema::OLDEST_VERSION;
 use crate::{Error, VERSION};
 
 /// Name of the file that makes a directory a trace.
@@ -62,7 +63,7 @@ impl Manifest {
         })?;
         let malformed = |source| Error::Manifest { path: path.clone(), source };
         let Versioned { schema } = serde_json::from_slice(&text).map_err(malformed)?;
-        if schema != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&schema) {
             return Err(Error::Version { path: directory.to_owned(), found: schema });
         }
         serde_json::from_slice(&text).map_err(malformed)

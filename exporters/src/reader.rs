@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::{
     Batch, Call, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric,
-    PathProfile, Process, Reading, Region, RegionId, Sample, Summary,
+    PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed,
 };
 
 use crate::file::Decoder;
@@ -250,17 +250,44 @@ impl Trace {
     /// # Errors
     /// The events cannot be read.
     pub fn losses(&self) -> Result<Vec<Loss>, Error> {
-        if let Some(summary) = self.summary() {
-            return Ok(summary.losses.clone());
-        }
-        let mut losses = Vec::new();
-        for events in self.events() {
-            losses.extend(events?.into_iter().filter_map(|event| match event.kind {
+        self.told(
+            |summary| &summary.losses,
+            |kind| match kind {
                 EventKind::Loss(loss) => Some(loss),
                 _ => None,
-            }));
+            },
+        )
+    }
+
+    /// How many calls were not timed, and why: from the summary, of an unfinished trace from the
+    /// events.
+    ///
+    /// # Errors
+    /// The events cannot be read.
+    pub fn untimed(&self) -> Result<Vec<Untimed>, Error> {
+        self.told(
+            |summary| &summary.untimed,
+            |kind| match kind {
+                EventKind::Untimed(untimed) => Some(untimed),
+                _ => None,
+            },
+        )
+    }
+
+    /// What the summary tells at the end, and events tell until then.
+    fn told<T: Clone>(
+        &self,
+        at_end: impl Fn(&Summary) -> &Vec<T>,
+        until_then: impl Fn(EventKind) -> Option<T>,
+    ) -> Result<Vec<T>, Error> {
+        if let Some(summary) = self.summary() {
+            return Ok(at_end(summary).clone());
         }
-        Ok(losses)
+        let mut told = Vec::new();
+        for events in self.events() {
+            told.extend(events?.into_iter().filter_map(|event| until_then(event.kind)));
+        }
+        Ok(told)
     }
 }
 

@@ -20,7 +20,12 @@ pub(crate) use metric::call_columns;
 
 /// Version of the trace directory. It changes when a column or file changes its meaning or goes
 /// away; new columns and files do not change it, readers ignore what they do not know.
-pub const VERSION: u64 = 1;
+///
+/// In version 1, the times and counts of calls that were not timed were 0 in place of null.
+pub const VERSION: u64 = 2;
+
+/// The oldest version that can be read.
+pub(crate) const OLDEST_VERSION: u64 = 1;
 
 /// A row of one kind of Parquet file.
 pub(crate) trait Row: Sized {
@@ -34,6 +39,11 @@ pub(crate) trait Row: Sized {
 
     /// The rows back from the columns.
     fn decode(columns: &Columns<'_>) -> Result<Vec<Self>, ColumnError>;
+
+    /// Whether the columns beyond those of the row have values in this one; else they are null.
+    fn is_measured(&self) -> bool {
+        true
+    }
 }
 
 /// A row of a kind that grows without end, kept in segments.

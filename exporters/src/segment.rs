@@ -50,7 +50,7 @@ impl<T: Stream> Segments<T> {
         })
     }
 
-    /// Gives rows further columns of 64-bit integers; rows that are there already have none.
+    /// Gives rows further nullable columns of 64-bit integers; rows that are there already have none.
     pub(crate) fn set_further(&mut self, columns: Vec<String>) {
         let has_rows = self.encoder.is_some() || !self.rows.is_empty() || self.number > 1;
         if self.further != columns && !has_rows {
@@ -68,7 +68,8 @@ impl<T: Stream> Segments<T> {
         self.push_further(rows, &[])
     }
 
-    /// Adds rows with, of each in turn, the values of the further columns.
+    /// Adds rows with, of each in turn, the values of the further columns; those of a row that is not
+    /// measured are written as null.
     pub(crate) fn push_further(&mut self, mut rows: &[T], mut values: &[u64]) -> Result<(), Error> {
         self.dirty |= !rows.is_empty();
         while !rows.is_empty() {
@@ -131,7 +132,10 @@ impl<T: Stream> Segments<T> {
     fn encode(&mut self) -> Result<(), Error> {
         self.sort();
         let width = self.further.len();
-        let column = |place| column::int64(self.values.iter().skip(place).step_by(width).copied());
+        let column = |place| {
+            let values = self.values.iter().skip(place).step_by(width).zip(&self.rows);
+            column::optional_int64(values.map(|(&value, row)| row.is_measured().then_some(value)))
+        };
         let further = (0..width).map(column).collect();
         let encoder = match &mut self.encoder {
             Some(encoder) => encoder,

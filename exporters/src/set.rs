@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::{
     Batch, ClockAnchor, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric,
-    PathProfile, Process, Region, RegionId, Sample, Summary, Timestamp,
+    PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary, Timestamp, Untimed,
 };
 
 use crate::reader::find;
@@ -225,6 +225,18 @@ impl TraceSet {
         }
         Ok(losses)
     }
+
+    /// How many calls were not timed, and why, of all traces.
+    ///
+    /// # Errors
+    /// The events of an unfinished trace cannot be read.
+    pub fn untimed(&self) -> Result<Vec<Untimed>, Error> {
+        let mut untimed = Vec::new();
+        for part in &self.parts {
+            untimed.extend(part.trace.untimed()?.into_iter().map(|untimed| part.untimed(untimed)));
+        }
+        Ok(untimed)
+    }
 }
 
 impl Part {
@@ -258,6 +270,7 @@ impl Part {
     fn event(&self, event: Event) -> Event {
         let kind = match event.kind {
             EventKind::Loss(loss) => EventKind::Loss(self.loss(loss)),
+            EventKind::Untimed(untimed) => EventKind::Untimed(self.untimed(untimed)),
             EventKind::BlindWindow { library, since } => EventKind::BlindWindow { library, since: self.time(since) },
             EventKind::Level { region, name, from, to } => {
                 EventKind::Level { region: self.region(region), name, from, to }
@@ -269,6 +282,10 @@ impl Part {
 
     fn loss(&self, loss: Loss) -> Loss {
         Loss { region: loss.region.map(|region| self.region(region)), ..loss }
+    }
+
+    fn untimed(&self, untimed: Untimed) -> Untimed {
+        Untimed { region: untimed.region.map(|region| self.region(region)), ..untimed }
     }
 }
 
@@ -333,6 +350,15 @@ fn distinct<'a>(texts: impl Iterator<Item = &'a String>) -> String {
     seen.join(", ")
 }
 
+fn sum_of(a: ReturnSites, b: ReturnSites) -> ReturnSites {
+    ReturnSites {
+        placed: a.placed + b.placed,
+        hits: a.hits + b.hits,
+        unmatched: a.unmatched + b.unmatched,
+        single_stepped: a.single_stepped + b.single_stepped,
+    }
+}
+
 fn summary(parts: &[Part]) -> Option<Summary> {
     if let [only] = parts {
         return only.trace.summary().cloned();
@@ -353,7 +379,9 @@ fn summary(parts: &[Part]) -> Option<Summary> {
         total.refused += summary.refused;
         total.blind_windows += summary.blind_windows;
         total.losses.extend(summary.losses.iter().map(|&loss| part.loss(loss)));
+        total.untimed.extend(summary.untimed.iter().map(|&untimed| part.untimed(untimed)));
         total.exits_without_enter += summary.exits_without_enter;
+        total.return_sites = sum_of(total.return_sites, summary.return_sites);
         let end = part.anchor(summary.end);
         if end.monotonic >= total.end.monotonic {
             total.end = end;

@@ -161,7 +161,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_ipc::reader::StreamReader;
-    use rtrace_model::{Base, Ending, ExitCost, ExitPolicy, Library, Reading, Region, Scope, Span, Timestamp};
+    use rtrace_model::{Base, Ending, ExitPolicy, Library, Reading, Region, Scope, Span, Timestamp};
 
     use super::*;
 
@@ -173,8 +173,7 @@ mod tests {
             symbols: Vec::new(),
             file_offset: 0,
             size: 1,
-            exit: ExitPolicy::RetSite,
-            exit_cost: ExitCost::Emulated,
+            exit: ExitPolicy::ReturnSite,
             single_stepped: false,
             written: false,
             stub: false,
@@ -189,7 +188,7 @@ mod tests {
             parent: 0,
             depth: 0,
             start: Timestamp(id * 10),
-            duration: 5,
+            duration: Some(5),
             child: 0,
             ending: Ending::Returned,
         }
@@ -205,9 +204,12 @@ mod tests {
         encoder.define(&Definition::Metric(metric(1, "page-faults", Scope::Call)));
         encoder.define(&Definition::Metric(metric(2, "memory", Scope::Process)));
         let readings = vec![Reading { inclusive: 7, child: 3 }, Reading { inclusive: 9, child: 0 }];
-        let batch = encoder.batch(&Batch::measured(vec![call(1, 0), call(2, 0)], 1, readings));
-        let values = |column: &str| batch[column].as_primitive::<Int64Type>().values().to_vec();
-        assert_eq!((values("page_faults"), values("page_faults_child")), (vec![7, 9], vec![3, 0]));
+        let untimed = Call { duration: None, ending: Ending::Unseen, ..call(2, 0) };
+        let batch = encoder.batch(&Batch::measured(vec![call(1, 0), untimed], 1, readings));
+        let values = |column: &str| batch[column].as_primitive::<Int64Type>().iter().collect::<Vec<_>>();
+        for (column, of_the_timed_call) in [("duration_ns", 5), ("page_faults", 7), ("page_faults_child", 3)] {
+            assert_eq!(values(column), [Some(of_the_timed_call), None], "{column}");
+        }
         assert!(batch.column_by_name("memory").is_none());
     }
 

@@ -110,8 +110,11 @@ impl TraceWriter {
         if batch.metrics() != defined {
             return Err(Error::Readings { defined, found: batch.metrics() });
         }
-        let readings = (0..batch.len()).flat_map(|index| batch.readings(index));
-        let values: Vec<u64> = readings.flat_map(|reading| [reading.inclusive, reading.child]).collect();
+        let mut values = Vec::with_capacity(2 * defined * batch.len());
+        for index in 0..batch.len() {
+            values.extend(batch.readings(index).iter().flat_map(|reading| [reading.inclusive, reading.child]));
+            values.resize(2 * defined * (index + 1), 0);
+        }
         self.calls.push_further(batch, &values)
     }
 

@@ -92,8 +92,8 @@ fn what_is_no_trace_says_so() {
     assert!(open(parent.path()).ends_with("not a trace directory, it holds no trace.json"));
     assert!(open(&parent.path().join("none")).ends_with("none`: No such file or directory (os error 2)"));
 
-    fs::write(parent.path().join("trace.json"), "{\"schema\": 2, \"more\": []}").unwrap();
-    assert!(open(parent.path()).ends_with("it has schema version 2, this rtrace reads version 1"));
+    fs::write(parent.path().join("trace.json"), "{\"schema\": 3, \"more\": []}").unwrap();
+    assert!(open(parent.path()).ends_with("it has schema version 3, this rtrace reads versions 1 to 2"));
     fs::write(parent.path().join("trace.json"), "{\"schema\": 1}").unwrap();
     assert!(open(parent.path()).contains("trace.json`: missing field `status`"));
     assert!(open(&parent.path().join("trace.json")).ends_with("Not a directory (os error 20)"));
@@ -189,7 +189,7 @@ fn a_full_disk_is_named_and_keeps_what_was_written() {
     let mut noise = 1_u64;
     let mut filling = (2..2_000_000).map(|id| {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        Call { duration: noise >> 24, ..call(1, id) }
+        Call { duration: Some(noise >> 24), ..call(1, id) }
     });
     let error = loop {
         let batch: Vec<Call> = filling.by_ref().take(10_000).collect();

@@ -42,7 +42,8 @@ fn other_readers_find_every_call() {
 
 /// Each call with counters that grow as fast as its time, and 7 times as fast.
 fn counted(calls: &[Call]) -> Batch {
-    let reading = |call: &Call, factor| Reading { inclusive: factor * call.duration, child: factor * call.child };
+    let reading =
+        |call: &Call, factor| Reading { inclusive: factor * call.duration.unwrap_or(0), child: factor * call.child };
     let readings = calls.iter().flat_map(|call| [reading(call, 1), reading(call, 7)]);
     Batch::measured(calls.to_vec(), 2, readings.collect())
 }
@@ -90,7 +91,7 @@ fn record(folder: &Path) -> std::path::PathBuf {
     for (location, number) in [(1, MANY), (2, 1_000), (3, 1)] {
         calls.extend(nested(location, number));
     }
-    calls.sort_by_key(|call| (call.end(), std::cmp::Reverse(call.id)));
+    calls.sort_by_key(|call| (call.known_until(), std::cmp::Reverse(call.id)));
     for calls in calls.chunks(10_000) {
         writer.calls(&counted(calls)).unwrap();
     }
@@ -99,15 +100,23 @@ fn record(folder: &Path) -> std::path::PathBuf {
     path
 }
 
-/// Calls nested as a sequence of pseudo-random numbers has it, with all endings.
+/// Calls nested as a sequence of pseudo-random numbers has it, with all endings; calls that were not
+/// timed call others, too.
 fn nested(location: u32, number: u64) -> Vec<Call> {
     let (mut calls, mut open): (Vec<Call>, Vec<usize>) = (Vec::new(), Vec::new());
     let (mut clock, mut random) = (2_000 + u64::from(location), 88_172_645_463_325_252_u64);
     let end = |calls: &mut Vec<Call>, open: &mut Vec<usize>, clock: u64| {
         let Some(place) = open.pop() else { return };
-        calls[place].duration = clock - calls[place].start.0;
-        if let Some(&caller) = open.last() {
-            calls[caller].child += calls[place].duration;
+        if calls[place].ending == Ending::Unseen {
+            return;
+        }
+        let duration = clock - calls[place].start.0;
+        calls[place].duration = Some(duration);
+        for &caller in open.iter().rev() {
+            calls[caller].child += duration;
+            if calls[caller].ending != Ending::Unseen {
+                break;
+            }
         }
     };
     for id in 1..=number {
@@ -127,7 +136,7 @@ fn nested(location: u32, number: u64) -> Vec<Call> {
             parent: open.last().map_or(0, |&caller| calls[caller].id),
             depth: open.len() as u32,
             start: Timestamp(clock),
-            duration: 0,
+            duration: None,
             child: 0,
             ending: match random >> 32 & 0xf {
                 _ if unseen => Ending::Unseen,
@@ -135,12 +144,15 @@ fn nested(location: u32, number: u64) -> Vec<Call> {
                 _ => Ending::Returned,
             },
         });
-        if !unseen && open.len() < 5 {
-            open.push(calls.len() - 1);
+        open.push(calls.len() - 1);
+        if open.len() > 5 {
+            end(&mut calls, &mut open, clock);
         }
     }
     for &place in &open {
-        calls[place].ending = Ending::Open;
+        if calls[place].ending != Ending::Unseen {
+            calls[place].ending = Ending::Open;
+        }
     }
     while !open.is_empty() {
         end(&mut calls, &mut open, clock + 1_000);

@@ -3,20 +3,28 @@
 
 mod common;
 
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use common::*;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use rtrace_exporters::Trace;
 use rtrace_model::{
     Base, Batch, Call, CallCost, Count, Definition, Ending, EventKind, ExitPolicy, HISTOGRAM_BUCKETS, Header,
-    LocationId, Loss, LossReason, Metric, MetricId, PathId, PathProfile, Reading, RegionId, Sample, Scope, Sink, Span,
-    Summary, Timestamp,
+    LocationId, Loss, LossReason, Metric, MetricId, PathId, PathProfile, Reading, RegionId, ReturnSites, Sample, Scope,
+    Sink, Span, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 fn cost() -> CallCost {
     CallCost {
         single_stepped: true,
         written: false,
-        exit: ExitPolicy::RetSite,
+        exit: ExitPolicy::ReturnSite,
         exit_single_stepped: true,
         inner: 400,
         whole: 1_000,
@@ -152,8 +160,8 @@ fn a_profile() {
         inclusive: 1 << 60,
         exclusive: 1 << 59,
         open_time: 9,
-        min: 4,
-        max: 1 << 58,
+        min: Some(4),
+        max: Some(1 << 58),
         histogram,
         counts: vec![Count { inclusive: 9, exclusive: 4 }, Count { inclusive: 1 << 60, exclusive: 0 }],
     };
@@ -162,6 +170,145 @@ fn a_profile() {
     writer.finish(&summary()).unwrap();
     let trace = Trace::open(&path).unwrap();
     assert_eq!(trace.profile(), [row(1, 1, 10), row(1, 7, 11), row(2, 1, 10)], "a newer row replaces the older");
+}
+
+/// The first file of a kind, column by column.
+fn columns(path: &Path) -> RecordBatch {
+    let file = std::fs::File::open(path).unwrap();
+    ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().next().unwrap().unwrap()
+}
+
+fn integers(batch: &RecordBatch, column: &str) -> Vec<Option<i64>> {
+    batch[column].as_primitive::<Int64Type>().iter().collect()
+}
+
+#[test]
+fn what_was_not_timed_is_null() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    writer.define(&Definition::Metric(metric(0, "page-faults", Scope::Call))).unwrap();
+    let readings = [7, 8].map(|inclusive| Reading { inclusive, child: 1 });
+    let batch = Batch::measured(vec![untimed(1, 1), call(1, 2)], 1, readings.to_vec());
+    writer.calls(&batch).unwrap();
+    let row = |path, timed, unseen| PathProfile {
+        path: PathId(path),
+        parent: None,
+        region: RegionId(0),
+        location: LocationId(1),
+        calls: timed + unseen,
+        timed,
+        unwound: 0,
+        open: 0,
+        unseen,
+        inclusive: 5 * timed,
+        exclusive: 5 * timed,
+        open_time: 0,
+        min: (timed > 0).then_some(5),
+        max: (timed > 0).then_some(5),
+        histogram: [0; HISTOGRAM_BUCKETS],
+        counts: Vec::new(),
+    };
+    let rows = [row(1, 0, 3), row(2, 2, 1)];
+    writer.profile(&rows).unwrap();
+    let untimed = |region, count| Untimed { reason: UntimedReason::NotYetPlaced, region, count };
+    let told = [untimed(Some(RegionId(0)), 1), untimed(None, 2)];
+    for untimed in told {
+        writer.event(&event(2_000, EventKind::Untimed(untimed))).unwrap();
+    }
+    second();
+    writer.tick().unwrap();
+    assert_eq!(Trace::open(&path).unwrap().untimed().unwrap(), told, "until the end, events say it");
+    let return_sites = ReturnSites { placed: 4, hits: 3, unmatched: 2, single_stepped: 1 };
+    let at_end = vec![untimed(Some(RegionId(0)), 3)];
+    writer.finish(&Summary { untimed: at_end.clone(), unseen: 3, return_sites, ..summary() }).unwrap();
+
+    let calls = columns(&path.join("calls/000001.parquet"));
+    assert_eq!(integers(&calls, "duration_ns"), [None, Some(5)]);
+    assert_eq!(integers(&calls, "page_faults"), [None, Some(8)]);
+    assert_eq!(integers(&calls, "page_faults_child"), [None, Some(1)]);
+    assert_eq!(integers(&calls, "child_ns"), [Some(0), Some(0)]);
+    let profile = columns(&path.join("profile.parquet"));
+    for column in ["inclusive_ns", "exclusive_ns"] {
+        assert_eq!(integers(&profile, column), [None, Some(10)], "{column}");
+    }
+    for column in ["min_ns", "max_ns"] {
+        assert_eq!(integers(&profile, column), [None, Some(5)], "{column}");
+    }
+
+    let trace = Trace::open(&path).unwrap();
+    let found = trace.calls().next().unwrap().unwrap();
+    assert_eq!((found.readings(0), found.readings(1)), (&[][..], &readings[1..]));
+    assert_eq!(found, batch);
+    assert_eq!(trace.profile(), rows);
+    assert_eq!(trace.untimed().unwrap(), at_end, "at the end, the summary does");
+    assert_eq!(trace.summary().unwrap().return_sites, return_sites);
+}
+
+/// Rewrites a file with other columns in place of those of the same names.
+fn replace(path: &Path, replacements: &[(&str, ArrayRef)]) {
+    let batch = columns(path);
+    let schema = batch.schema();
+    let replaced = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
+        let other = replacements.iter().find(|(name, _)| name == field.name());
+        (field.name().clone(), other.map_or_else(|| column.clone(), |(_, other)| other.clone()))
+    });
+    let batch = RecordBatch::try_from_iter(replaced.collect::<Vec<_>>()).unwrap();
+    let mut writer = ArrowWriter::try_new(std::fs::File::create(path).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+fn numbers(values: impl IntoIterator<Item = i64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(values))
+}
+
+#[test]
+fn in_a_trace_of_version_1_what_was_not_timed_is_0() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    writer.define(&Definition::Metric(metric(0, "page-faults", Scope::Call))).unwrap();
+    let reading = Reading { inclusive: 8, child: 1 };
+    let written = vec![untimed(1, 1), call(1, 2), Call { duration: Some(0), ..call(1, 3) }];
+    let batch = Batch::measured(written.clone(), 1, vec![reading; 3]);
+    writer.calls(&batch).unwrap();
+    writer.finish(&summary()).unwrap();
+    let zeros = [
+        ("duration_ns", numbers([0, 5, 0])),
+        ("page_faults", numbers([0, 8, 8])),
+        ("page_faults_child", numbers([0, 1, 1])),
+    ];
+    replace(&path.join("calls/000001.parquet"), &zeros);
+    let manifest = std::fs::read_to_string(path.join("trace.json")).unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    manifest["schema"] = 1.into();
+    for added in ["untimed", "return_sites"] {
+        assert!(manifest["summary"].as_object_mut().unwrap().remove(added).is_some());
+    }
+    std::fs::write(path.join("trace.json"), manifest.to_string()).unwrap();
+
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.calls().next().unwrap().unwrap(), batch);
+    assert_eq!(trace.summary(), Some(&summary()));
+    manifest["schema"] = 3.into();
+    std::fs::write(path.join("trace.json"), manifest.to_string()).unwrap();
+    let error = Trace::open(&path).unwrap_err().to_string();
+    assert!(error.ends_with("it has schema version 3, this rtrace reads versions 1 to 2"), "{error}");
+}
+
+#[test]
+fn a_call_of_another_ending_must_have_a_duration_and_counts() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    writer.define(&Definition::Metric(metric(0, "page-faults", Scope::Call))).unwrap();
+    writer.calls(&Batch::measured(vec![untimed(1, 1), call(1, 2)], 1, vec![Reading::default(); 2])).unwrap();
+    writer.finish(&summary()).unwrap();
+    let nothing = || -> ArrayRef { Arc::new(Int64Array::from(vec![None, None])) };
+    let file = path.join("calls/000001.parquet");
+    replace(&file, &[("page_faults", nothing())]);
+    let error = || calls(&Trace::open(&path).unwrap()).unwrap_err().to_string();
+    assert!(error().ends_with("column `page_faults` holds nothing in row 1"), "{}", error());
+    replace(&file, &[("duration_ns", nothing())]);
+    assert!(error().ends_with("column `duration_ns` holds nothing in row 1"), "{}", error());
 }
 
 #[test]
@@ -214,7 +361,7 @@ prop_compose! {
             parent,
             depth,
             start: Timestamp(start),
-            duration,
+            duration: (Ending::ALL[ending] != Ending::Unseen).then_some(duration),
             child: child.into(),
             ending: Ending::ALL[ending],
         }

@@ -56,7 +56,7 @@ fn record(folder: &Path, number: u64) -> std::path::PathBuf {
         parent,
         depth: depth as u32,
         start: Timestamp(start),
-        duration,
+        duration: Some(duration),
         child,
         ending: Ending::Returned,
     };

@@ -9,7 +9,8 @@ use common::*;
 use rtrace_exporters::{Error, TraceSet, TraceWriter};
 use rtrace_model::{
     Batch, Call, ClockAnchor, Definition, EventKind, HISTOGRAM_BUCKETS, Header, Library, LibraryId, LocationId, Loss,
-    LossReason, PathId, PathProfile, Rank, Region, RegionId, Sink, Summary, Timestamp,
+    LossReason, PathId, PathProfile, Rank, Region, RegionId, ReturnSites, Sink, Summary, Timestamp, Untimed,
+    UntimedReason,
 };
 
 fn built(id: u32, path: &str, build_id: &str) -> Library {
@@ -32,7 +33,19 @@ fn member(folder: &Path, name: &str, boot: u64, definitions: &[Definition], call
     writer.event(&event(1_500, EventKind::BlindWindow { library: "/l".into(), since: Timestamp(1_100) })).unwrap();
     let losses = vec![Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 2 }];
     let end = ClockAnchor { monotonic: Timestamp(9_000), realtime_ns: boot + 9_000 };
-    let summary = Summary { calls: calls.len() as u64, locations: 1, regions: 2, losses, end, ..Summary::default() };
+    let untimed = vec![Untimed { reason: UntimedReason::SiteDropped, region: Some(RegionId(1)), count: 1 }];
+    let return_sites = ReturnSites { placed: 1, hits: 20, unmatched: 300, single_stepped: 4_000 };
+    let calls_recorded = calls.len() as u64;
+    let summary = Summary {
+        calls: calls_recorded,
+        locations: 1,
+        regions: 2,
+        losses,
+        untimed,
+        return_sites,
+        end,
+        ..Summary::default()
+    };
     writer.calls(&calls.into()).unwrap();
     writer.finish(&summary).unwrap();
 }
@@ -96,6 +109,11 @@ fn ranks_become_one_trace() {
     assert_eq!(summary.end, ClockAnchor { monotonic: Timestamp(39_000), realtime_ns: 59_000 });
     let lost: Vec<Option<RegionId>> = set.losses().unwrap().iter().map(|loss| loss.region).collect();
     assert_eq!(lost, [Some(RegionId(0)), Some(RegionId(2))]);
+    let untimed: Vec<Option<RegionId>> = set.untimed().unwrap().iter().map(|untimed| untimed.region).collect();
+    assert_eq!(untimed, [Some(RegionId(1)), Some(RegionId(0))]);
+    assert_eq!(summary.untimed, set.untimed().unwrap());
+    let return_sites = ReturnSites { placed: 2, hits: 40, unmatched: 600, single_stepped: 8_000 };
+    assert_eq!(summary.return_sites, return_sites);
     let events = set.events().flat_map(Result::unwrap);
     let since: Vec<u64> = events
         .filter_map(|event| match event.kind {
@@ -159,8 +177,8 @@ fn calls_of_a_trace_that_folds_are_in_its_profile_alone() {
         inclusive: 0,
         exclusive: 0,
         open_time: 0,
-        min: 0,
-        max: 0,
+        min: None,
+        max: None,
         histogram: [0; HISTOGRAM_BUCKETS],
         counts: Vec::new(),
     };

@@ -46,7 +46,7 @@ impl Thread {
             parent,
             depth,
             start: Timestamp(start),
-            duration,
+            duration: Some(duration),
             child,
             ending: Ending::Returned,
         });

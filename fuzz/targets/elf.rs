@@ -22,6 +22,10 @@ fuzz_target!(|bytes: &[u8]| {
     for range in &ranges {
         assert!(range.start < range.end);
     }
+    let ranges = image.code_ranges();
+    assert!(ranges.iter().all(|range| range.start < range.end));
+    assert!(ranges.is_sorted_by(|before, after| before.end <= after.start));
+    black_box((image.slots(), image.own_slots().count(), image.definitions().count(), image.stub_tables()));
     for range in image.executable_ranges() {
         assert!(range.start <= range.end);
         black_box(image.loaded(range.start));

@@ -23,6 +23,21 @@ const MAX_PATH: usize = 4096;
 /// Longer build ids than this are no hashes, in bytes.
 const MAX_BUILD_ID: usize = 64;
 
+/// What other files find when they ask for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition<'a> {
+    /// The name as the linker knows it.
+    pub name: &'a str,
+    /// Its version, where it has one.
+    pub version: Option<&'a str>,
+    /// It is what a file gets that asks for no version.
+    pub is_default: bool,
+    /// Virtual address of what is defined, or of the resolver (IFUNC) that chooses it.
+    pub address: u64,
+    /// `address` is that of a resolver.
+    pub is_ifunc: bool,
+}
+
 impl Image {
     /// The GNU build id in lower-case hexadecimal.
     pub fn build_id(&self) -> Option<String> {
@@ -78,6 +93,30 @@ impl Image {
         defined.filter_map(|name| names.get(name).copied()).collect()
     }
 
+    /// What `.dynsym` defines for other files, in its order; there are functions and variables.
+    pub fn definitions(&self) -> impl Iterator<Item = Definition<'_>> {
+        let table = SymbolTable::dynamic(self).ok().flatten();
+        table.into_iter().flat_map(|table| {
+            let defined = table.entries().filter(|entry| entry.is_defined() && !entry.is_local());
+            defined.filter_map(move |entry| {
+                let version = table.version(entry);
+                Some(Definition {
+                    name: str::from_utf8(table.name(entry)?).ok()?,
+                    version: version.map(|version| version.name),
+                    is_default: version.is_none_or(|version| version.is_default),
+                    address: entry.address(),
+                    is_ifunc: entry.is_ifunc(),
+                })
+            })
+        })
+    }
+
+    /// Whether the file finds its own definitions before those of others (`DT_SYMBOLIC`).
+    pub fn is_symbolic(&self) -> bool {
+        let by_flag = self.dynamic_value(elf::DT_FLAGS).is_some_and(|flags| flags & elf::DF_SYMBOLIC.0 != 0);
+        by_flag || self.dynamic_value(elf::DT_SYMBOLIC).is_some()
+    }
+
     /// Whether `.dynsym` or `.symtab` defines `name`, in any version.
     ///
     /// Looks at all symbols; ask once for each name.
@@ -118,7 +157,7 @@ impl Image {
         self.dynamic_entries().find(|&(found, _)| found == tag).map(|(_, value)| value)
     }
 
-    fn dynamic_entries(&self) -> impl Iterator<Item = (DynamicTag, u64)> {
+    pub(crate) fn dynamic_entries(&self) -> impl Iterator<Item = (DynamicTag, u64)> {
         let dynamic = |header: &elf::ProgramHeader64<_>| header.dynamic(ENDIAN, self.bytes()).ok()?;
         let entries = self.program_headers().iter().find_map(dynamic).unwrap_or_default();
         entries.iter().map(|entry| (entry.tag(ENDIAN), entry.val(ENDIAN))).take_while(|&(tag, _)| tag != elf::DT_NULL)

@@ -18,9 +18,6 @@ use crate::modules::{self, Module};
 use crate::symtab::SymbolTable;
 use crate::{Exports, Image};
 
-/// Linkers make three.
-const MAX_STUB_TABLES: usize = 8;
-
 /// One implementation that a process calls for an IFUNC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resolved {
@@ -94,7 +91,14 @@ impl<'a> Target<'a> {
         if by_resolver.is_empty() {
             return None;
         }
-        Some(Target { image, exports, bias: module.load_bias(image)?, by_name, by_resolver, stubs: stubs(image) })
+        Some(Target {
+            image,
+            exports,
+            bias: module.load_bias(image)?,
+            by_name,
+            by_resolver,
+            stubs: image.stub_tables(),
+        })
     }
 
     /// The slots of a module that belong to our IFUNCs: virtual address of the slot, index of the function.
@@ -128,16 +132,6 @@ impl<'a> Target<'a> {
         let is_stub = self.stubs.iter().any(|stub| stub.contains(&address));
         (self.image.code(address, 1).is_some() && !is_resolver && !is_stub).then_some(address)
     }
-}
-
-/// The procedure linkage tables: `.plt`, `.plt.got`, `.plt.sec`.
-fn stubs(image: &Image) -> Vec<Range<u64>> {
-    let Ok(sections) = image.sections() else { return Vec::new() };
-    let tables = sections.iter().filter(|section| {
-        sections.section_name(ENDIAN, section).is_ok_and(|name| name == b".plt" || name.starts_with(b".plt."))
-    });
-    let range = |address: u64, size: u64| address..address.saturating_add(size);
-    tables.map(|table| range(table.sh_addr(ENDIAN), table.sh_size(ENDIAN))).take(MAX_STUB_TABLES).collect()
 }
 
 /// The relocations that are applied at run time; not more than the file can hold, though sections may overlap.

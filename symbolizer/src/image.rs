@@ -144,6 +144,11 @@ impl Image {
         Some(segment.address.wrapping_add(offset).wrapping_sub(segment.offset))
     }
 
+    /// The virtual address at which a program of this file begins; a library has none.
+    pub fn entry(&self) -> Option<u64> {
+        Some(self.header().e_entry(ENDIAN)).filter(|&address| address != 0)
+    }
+
     /// What the file loads: the virtual address of each part, and its bytes; sorted.
     pub fn loaded_parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.segments.iter().filter_map(|segment| Some((segment.address, self.slice(segment.offset, segment.size)?)))
@@ -214,7 +219,10 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a file, but no pipe or device, which could keep us waiting for ever.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+///
+/// # Errors
+/// What the system says, or [`io::ErrorKind::InvalidInput`].
+pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
@@ -271,6 +279,10 @@ mod tests {
         code + image.frame_ranges().len()
             + image.imports().len()
             + image.slots().len()
+            + image.own_slots().count()
+            + image.definitions().count()
+            + image.stub_tables().len()
+            + image.code_ranges().len()
             + image.needed().len()
             + strings.iter().flatten().map(|text| text.len()).sum::<usize>()
             + image.build_id().map_or(0, |id| id.len())

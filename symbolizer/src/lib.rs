@@ -11,6 +11,7 @@
 //! - [`select`]: library names as people type them
 //! - [`ifunc`]: which implementation of an IFUNC a process chose
 
+mod code;
 mod demangle;
 mod dynamic;
 mod error;
@@ -21,6 +22,7 @@ mod frames;
 pub mod ifunc;
 mod image;
 pub mod linker;
+mod load_order;
 pub mod modules;
 mod outline;
 pub mod select;
@@ -29,9 +31,11 @@ mod symtab;
 mod variables;
 
 pub use demangle::demangle;
+pub use dynamic::Definition;
 pub use error::Error;
 pub use exports::{Exports, Function, Refused, RefusedReason, Symbol};
 pub use frames::FrameRange;
-pub use image::Image;
-pub use slots::Slot;
+pub use image::{Image, open_regular};
+pub use load_order::load_order;
+pub use slots::{OwnSlot, Slot};
 pub use variables::Variable;

@@ -69,12 +69,17 @@ impl Module {
     /// What to add (wrapping) to an address of `image` to get the address in the process; `None`
     /// where `image` is not what the process maps.
     pub fn load_bias(&self, image: &Image) -> Option<u64> {
+        self.load_biases(image).next()
+    }
+
+    /// The same for each executable mapping, in address order: a file may be loaded several times
+    /// (`dlmopen`), and each time in several mappings.
+    pub fn load_biases(&self, image: &Image) -> impl Iterator<Item = u64> {
         let executable = self.mappings.iter().filter(|mapping| mapping.executable);
-        let mut biases = executable.filter_map(|mapping| {
+        executable.filter_map(|mapping| {
             let address = image.mapped_address(mapping.offset)?;
             Some(mapping.start.wrapping_sub(address))
-        });
-        biases.next()
+        })
     }
 
     fn first_executable(&self) -> Option<&Mapping> {

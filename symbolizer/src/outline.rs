@@ -117,6 +117,9 @@ mod tests {
             assert_eq!(outline.imports(), whole.imports());
             assert_eq!(outline.defined(&names), whole.defined(&names));
             assert_eq!(outline.frame_ranges(), whole.frame_ranges());
+            assert!(outline.definitions().eq(whole.definitions()));
+            assert_eq!(outline.slots(), whole.slots());
+            assert_eq!(outline.code_ranges(), whole.code_ranges());
             assert_eq!(outline.needed(), whole.needed());
             assert_eq!(outline.soname(), whole.soname());
             assert_eq!(outline.build_id(), whole.build_id());

@@ -10,6 +10,7 @@ use object::read::elf::{Rela as _, Sym as _};
 
 use crate::Image;
 use crate::image::{ENDIAN, string_at};
+use crate::symtab::SymbolTable;
 
 /// A slot that the dynamic linker fills with the address of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +19,22 @@ pub struct Slot<'a> {
     pub address: u64,
     /// The function's name.
     pub name: &'a str,
+    /// The version that the function must have, where the file names one.
+    pub version: Option<&'a str>,
     /// Virtual address of the file's own function of that name, if it has one; it is meant unless
     /// another file has one too and comes first.
     pub own: Option<u64>,
+}
+
+/// A slot that the dynamic linker fills with an address in the file itself, whatever else is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnSlot {
+    /// Virtual address of the slot.
+    pub address: u64,
+    /// Virtual address that the slot holds, or that of the resolver (IFUNC) that chooses it.
+    pub target: u64,
+    /// `target` is a resolver.
+    pub is_chosen: bool,
 }
 
 impl Image {
@@ -28,22 +42,41 @@ impl Image {
     pub fn slots(&self) -> Vec<Slot<'_>> {
         let strings = self.dynamic_value(elf::DT_STRTAB).and_then(|address| self.loaded(address)).unwrap_or_default();
         let symbols = self.dynamic_value(elf::DT_SYMTAB);
+        let versions = SymbolTable::dynamic(self).ok().flatten();
         let slot = |relocation: &Rela64<LittleEndian>| {
             if !matches!(relocation.r_type(ENDIAN, false), elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT) {
                 return None;
             }
-            let index = relocation.symbol(ENDIAN, false)?.0 as u64;
-            let address = symbols?.checked_add(index * size_of::<Sym64<LittleEndian>>() as u64)?;
+            let index = relocation.symbol(ENDIAN, false)?;
+            let address = symbols?.checked_add(index.0 as u64 * size_of::<Sym64<LittleEndian>>() as u64)?;
             let symbol: &Sym64<LittleEndian> = self.records(address, 1).first()?;
             let is_own = symbol.st_type() == elf::STT_FUNC && symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF;
+            let version = || versions.as_ref()?.version(versions.as_ref()?.entry(index)?);
             Some(Slot {
                 address: relocation.r_offset(ENDIAN),
                 name: str::from_utf8(string_at(strings, symbol.st_name(ENDIAN).into())?).ok()?,
+                version: version().map(|version| version.name),
                 own: is_own.then(|| symbol.st_value(ENDIAN)),
             })
         };
+        self.all_relocations().filter_map(slot).collect()
+    }
+
+    /// The slots that lead into the file itself, function or not; packed ones (`DT_RELR`) are left out.
+    pub fn own_slots(&self) -> impl Iterator<Item = OwnSlot> {
+        self.all_relocations().filter_map(|relocation| {
+            let kind = relocation.r_type(ENDIAN, false);
+            matches!(kind, elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE).then(|| OwnSlot {
+                address: relocation.r_offset(ENDIAN),
+                target: relocation.r_addend(ENDIAN) as u64,
+                is_chosen: kind == elf::R_X86_64_IRELATIVE,
+            })
+        })
+    }
+
+    fn all_relocations(&self) -> impl Iterator<Item = &Rela64<LittleEndian>> {
         let lazy = self.relocations(elf::DT_JMPREL, elf::DT_PLTRELSZ);
-        lazy.iter().chain(self.relocations(elf::DT_RELA, elf::DT_RELASZ)).filter_map(slot).collect()
+        lazy.iter().chain(self.relocations(elf::DT_RELA, elf::DT_RELASZ))
     }
 
     fn relocations(&self, address: DynamicTag, size: DynamicTag) -> &[Rela64<LittleEndian>] {
@@ -66,13 +99,21 @@ mod tests {
 
     #[test]
     fn slots_lead_to_functions_by_name() {
-        let code = "extern \"C\" { extern int absent(int); int f(int x) { return absent(x) + 1; } \
-            int g(int x) { return f(x) + 1; } int (*pointer)(int) = f; int h() { return pointer == f; } }";
+        let code = "extern \"C\" { extern int absent(int), getpid(); int f(int x) { return absent(x) + 1; } \
+            int g(int x) { return f(x) + getpid(); } int (*pointer)(int) = f; int h() { return pointer == f; } \
+            static int own(int x) { return x; } __attribute__((used)) static int (*const table[])(int) = {own}; }";
         let Some(image) = fixture::compile("g++", code, &["-shared", "-fPIC", "-fno-inline"]) else { return };
         let f = image.exports().unwrap().functions.into_iter().find(|function| function.name == "f").unwrap();
         let slots = image.slots();
         let named = |name| slots.iter().filter(move |slot| slot.name == name);
         assert!(named("f").count() > 0 && named("f").all(|slot| slot.own == Some(f.address)), "{slots:x?}");
+        assert!(named("absent").all(|slot| slot.version.is_none()), "{slots:x?}");
+        assert!(named("getpid").all(|slot| slot.version.is_some_and(|version| version.starts_with("GLIBC_"))));
         assert!(named("absent").count() == 1 && named("absent").all(|slot| slot.own.is_none()), "{slots:x?}");
+
+        let functions = image.exports().unwrap().functions;
+        let is_exported = |address| functions.iter().any(|function| function.address == address);
+        let is_local = |address| !is_exported(address) && image.code_ranges().iter().any(|own| own.start == address);
+        assert!(image.own_slots().any(|slot| !slot.is_chosen && is_local(slot.target)));
     }
 }

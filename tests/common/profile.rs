@@ -51,8 +51,9 @@ fn check_path(path: &PathProfile) {
     assert_eq!(path.calls, path.timed + path.open + path.unseen, "{path:?}");
     assert_eq!(path.timed, path.histogram.iter().sum::<u64>(), "{path:?}");
     assert!(path.exclusive <= path.inclusive, "{path:?}");
-    assert!(path.min * path.timed <= path.inclusive - path.open_time, "{path:?}");
-    assert!(path.inclusive - path.open_time <= path.max * path.timed, "{path:?}");
+    assert_eq!((path.min.is_some(), path.max.is_some()), (path.timed > 0, path.timed > 0), "{path:?}");
+    assert!(path.min.unwrap_or(0) * path.timed <= path.inclusive - path.open_time, "{path:?}");
+    assert!(path.inclusive - path.open_time <= path.max.unwrap_or(0) * path.timed, "{path:?}");
 }
 
 fn full_names(trace: &Trace) -> HashMap<(LocationId, PathId), String> {
@@ -106,8 +107,8 @@ fn empty(call: &Call, path: PathId, parent: Option<PathId>) -> PathProfile {
         inclusive: 0,
         exclusive: 0,
         open_time: 0,
-        min: 0,
-        max: 0,
+        min: None,
+        max: None,
         histogram: [0; rtrace_model::HISTOGRAM_BUCKETS],
         counts: Vec::new(),
     }
@@ -115,28 +116,25 @@ fn empty(call: &Call, path: PathId, parent: Option<PathId>) -> PathProfile {
 
 fn fold(path: &mut PathProfile, call: &Call, readings: &[Reading]) {
     path.calls += 1;
+    let (Some(duration), Some(exclusive)) = (call.duration, call.exclusive()) else {
+        path.unseen += 1;
+        return;
+    };
     path.counts.resize(readings.len(), Count::default());
     for (count, reading) in path.counts.iter_mut().zip(readings) {
         count.inclusive += reading.inclusive;
         count.exclusive += reading.exclusive();
     }
-    match call.ending {
-        Ending::Returned => {}
-        Ending::Unwound => path.unwound += 1,
-        Ending::Open => path.open += 1,
-        Ending::Unseen => {
-            path.unseen += 1;
-            return;
-        }
-    }
-    path.inclusive += call.duration;
-    path.exclusive += call.exclusive();
+    path.inclusive += duration;
+    path.exclusive += exclusive;
     if call.ending == Ending::Open {
-        path.open_time += call.duration;
+        path.open += 1;
+        path.open_time += duration;
         return;
     }
-    path.min = if path.timed == 0 { call.duration } else { path.min.min(call.duration) };
-    path.max = path.max.max(call.duration);
+    path.unwound += u64::from(call.ending == Ending::Unwound);
+    path.min = path.min.into_iter().chain([duration]).min();
+    path.max = path.max.max(Some(duration));
     path.timed += 1;
-    path.histogram[histogram_bucket(call.duration)] += 1;
+    path.histogram[histogram_bucket(duration)] += 1;
 }

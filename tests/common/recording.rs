@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Ending, EventKind, LocationId, Reading, Region, RegionId, Summary};
+use rtrace_model::{Call, Ending, EventKind, LocationId, Reading, Region, RegionId, Summary, Timestamp};
 
 use super::tree::{Forest, Node};
 use super::truth::{Thread, Trees};
@@ -66,10 +66,23 @@ impl Recording {
 
     /// Calls of every thread; those of thread lives with one thread id follow each other.
     pub fn trees(&self) -> Trees {
+        self.trees_of(|_| true)
+    }
+
+    /// Calls that began before this time, and those that began at it or later. A call whose caller is
+    /// among the others is in neither.
+    pub fn trees_around(&self, time: Timestamp) -> (Trees, Trees) {
+        (self.trees_of(|call| call.start < time), self.trees_of(|call| call.start >= time))
+    }
+
+    fn trees_of(&self, is_meant: impl Fn(&Call) -> bool) -> Trees {
         let mut trees = Trees::new();
         for (&location, calls) in &self.calls {
             let location = self.trace.location(location).expect("every location is defined");
-            trees.entry((location.pid, location.tid)).or_default().append(self.tree(calls));
+            let tree = self.tree(calls.iter().filter(|call| is_meant(call)));
+            if !tree.is_empty() {
+                trees.entry((location.pid, location.tid)).or_default().append(tree);
+            }
         }
         trees
     }
@@ -88,6 +101,12 @@ impl Recording {
         self.calls.values().flatten()
     }
 
+    /// The calls of the same thread that began during this one.
+    pub fn calls_during(&self, call: &Call) -> impl Iterator<Item = &Call> {
+        let calls = self.calls[&call.location][call.id as usize..].iter();
+        calls.take_while(move |other| other.start <= call.known_until())
+    }
+
     /// The calls of a function by thread, in the order of their begins, each with what it counted.
     pub fn counted(&self, function: &str) -> BTreeMap<Thread, Vec<(&Call, &[Reading])>> {
         let mut counted: BTreeMap<Thread, Vec<(&Call, &[Reading])>> = BTreeMap::new();
@@ -104,7 +123,13 @@ impl Recording {
         let readings = |call: &Call| &self.readings[&(call.location, call.id)];
         let mut of_callees: HashMap<u64, Vec<u64>> = HashMap::new();
         for call in calls {
-            let sums = of_callees.entry(call.parent).or_insert_with(|| vec![0; readings(call).len()]);
+            // An untimed call passes what it has called to its own caller.
+            let parents = std::iter::successors((call.parent as usize).checked_sub(1), |&parent| {
+                (calls[parent].parent as usize).checked_sub(1)
+            });
+            let timed = parents.into_iter().find(|&parent| calls[parent].is_timed());
+            let Some(parent) = timed.filter(|_| call.is_timed()) else { continue };
+            let sums = of_callees.entry(calls[parent].id).or_insert_with(|| vec![0; readings(call).len()]);
             sums.iter_mut().zip(readings(call)).for_each(|(sum, reading)| *sum += reading.inclusive);
         }
         for call in calls.iter().filter(|call| call.ending == Ending::Returned) {
@@ -116,9 +141,9 @@ impl Recording {
 
     /// The tree of one thread's calls. Ids count up in the order of begins, so from the last call
     /// to the first every call comes after all that it called.
-    fn tree(&self, calls: &[Call]) -> Forest {
+    fn tree<'a>(&self, calls: impl DoubleEndedIterator<Item = &'a Call>) -> Forest {
         let mut called_from: HashMap<u64, Vec<Node>> = HashMap::new();
-        for call in calls.iter().rev() {
+        for call in calls.rev() {
             let called = called_from.remove(&call.id).unwrap_or_default();
             let node = Node {
                 name: self.names[&call.region].clone(),
@@ -161,7 +186,11 @@ fn check_thread(calls: &[Call]) {
         if parent.ending == Ending::Returned {
             assert!(call.end() <= parent.end(), "{call:?} in {parent:?}");
         }
-        *time_in_children.entry(call.parent).or_default() += call.duration;
+        // An untimed call passes what it has called to its own caller.
+        let timed = std::iter::successors(Some(parent), |caller| calls.get((caller.parent as usize).checked_sub(1)?));
+        if let (Some(caller), Some(duration)) = (timed.into_iter().find(|caller| caller.is_timed()), call.duration) {
+            *time_in_children.entry(caller.id).or_default() += duration;
+        }
     }
     for call in calls.iter().filter(|call| call.ending == Ending::Returned) {
         assert_eq!(call.child, time_in_children.get(&call.id).copied().unwrap_or(0), "{call:?}");

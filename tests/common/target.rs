@@ -34,6 +34,8 @@ impl Target {
     /// The program built from `tests/targets/<name>.*`, with its library.
     pub fn build(name: &str, flavour: Flavour) -> Target {
         let flags: &[&str] = match flavour {
+            // These define what is traced.
+            _ if OWN.contains(&name) => return build_own(name),
             Flavour::Cet => &["-fcf-protection=full"],
             Flavour::Plain => &["-fcf-protection=none"],
             Flavour::Stripped => &["-fcf-protection=none", "-s"],
@@ -42,6 +44,8 @@ impl Target {
         };
         let folder = format!("{flavour:?}");
         let library = match name {
+            "bare" => compile_bare(&folder, flags),
+            "ways" | "throws" => compile_ways(&folder, flags),
             "early" => compile(&folder, "libearly.so", "libearly.c", &[flags, TRUTH_FLAGS].concat()),
             "names" => compile(&folder, "libnames.so", "libnames.c", &[flags, NAMES_FLAGS].concat()),
             "registers" => compile(&folder, "libregisters.so", "libregisters.c", &[flags, TRUTH_FLAGS].concat()),
@@ -49,6 +53,8 @@ impl Target {
             _ => compile(&folder, "libtruth.so", "truth.c", &[flags, TRUTH_FLAGS].concat()),
         };
         let link = match name {
+            "bare" => "-lbare",
+            "ways" | "throws" => "-lways",
             "early" => "-learly",
             "names" => "-lnames",
             "registers" => "-lregisters",
@@ -62,6 +68,11 @@ impl Target {
                 compile(&folder, name, "panic.rs", &["-O", "--edition=2024", &search, "-Clink-arg=-Wl,-rpath,$ORIGIN"])
             }
             "loading" => compile(&folder, name, "loading.c", &[]),
+            "throws" => {
+                let options = [&search, link, "-lbare", "-ltruth", ORIGIN, "-fnon-call-exceptions"];
+                compile(&folder, name, "throws.cpp", &options)
+            }
+            "ways" => compile(&folder, name, "ways.c", &[&search, link, "-lbare", "-ltruth", "-pthread", ORIGIN]),
             // Bound at its start, so that a recorder that attaches finds the IFUNC resolved.
             "names" => compile(&folder, name, "names.c", &[&search, link, ORIGIN, "-Wl,-z,now"]),
             _ => compile(&folder, name, &format!("{name}.c"), &[&search, link, "-pthread", ORIGIN]),
@@ -72,10 +83,20 @@ impl Target {
     /// The options of rtrace that select the functions under test.
     pub fn selection(&self) -> Vec<String> {
         match &self.library {
-            Some(library) => vec!["--lib".into(), library.display().to_string()],
+            Some(library) => {
+                let is_of_ways = library.ends_with("libways.so");
+                let others = if is_of_ways { &["libbare.so", "libtruth.so"][..] } else { &[] };
+                let others = others.iter().map(|other| library.with_file_name(other));
+                let libraries: Vec<String> =
+                    [library.clone()].into_iter().chain(others).map(|library| library.display().to_string()).collect();
+                let excluded = if is_of_ways || library.ends_with("libbare.so") { &["u_*"][..] } else { &[] };
+                options("--lib", &libraries).chain(options("--exclude", excluded)).collect()
+            }
             None => {
-                let functions = TRUTH_FUNCTIONS.iter().flat_map(|name| ["--func".into(), (*name).into()]);
-                ["--lib".into(), "exe".into()].into_iter().chain(functions).collect()
+                let name = self.program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                let is_own = name == "bare" || OWN.contains(&name);
+                let functions = if is_own { &["w_*"] } else { TRUTH_FUNCTIONS };
+                options("--lib", &["exe"]).chain(options("--func", functions)).collect()
             }
         }
     }
@@ -94,14 +115,46 @@ const ORIGIN: &str = "-Wl,-rpath,$ORIGIN";
 /// The functions of the library under test.
 pub const TRUTH_FUNCTIONS: &[&str] =
     &["leaf", "next", "middle", "outer", "choose", "recurse", "ping", "pong", "tail", "visit"];
+const BARE: &[&str] = &["libbare.c", "libbare.S"];
+/// Programs that need no library.
+const OWN: &[&str] = &["cancelled", "counted_entry", "own_entry", "static_entry"];
 // Inlined calls would be no calls.
 const TRUTH_FLAGS: &[&str] = &["-shared", "-fPIC", "-fno-inline"];
 const NAMES_FLAGS: &[&str] = &["-shared", "-fPIC", "-Wl,--version-script=libnames.map"];
 
 fn build_with_library_inside(name: &str, flavour: Flavour, link: &[&str]) -> Target {
     // Code that could be in a library calls its functions as it would there: not inlined.
-    let flags = [&["truth.c", "-fPIC", "-fno-inline", "-pthread"], link].concat();
+    let library: &[&str] = if name == "bare" { BARE } else { &["truth.c"] };
+    let flags = [library, &["-fPIC", "-fno-inline", "-pthread"], link].concat();
     Target { program: compile(&format!("{flavour:?}"), name, &format!("{name}.c"), &flags), library: None }
+}
+
+fn build_own(name: &str) -> Target {
+    let (source, flags): (_, &[&str]) = match name {
+        "cancelled" => ("cancelled.cpp", &["-static", "-pthread", "-fnon-call-exceptions"]),
+        "counted_entry" => ("entry.c", &["-pg", "-DCOUNTS_CALLS"]),
+        "static_entry" => ("entry.c", &["-static", "-Wl,-e,own_entry"]),
+        _ => ("entry.c", &["-Wl,-e,own_entry"]),
+    };
+    Target { program: compile("Own", name, source, flags), library: None }
+}
+
+fn compile_bare(folder: &str, flags: &[&str]) -> PathBuf {
+    compile(folder, "libbare.so", BARE[0], &[flags, TRUTH_FLAGS, &BARE[1..]].concat())
+}
+
+/// The library of all ways to leave a call, with those that it needs.
+fn compile_ways(folder: &str, flags: &[&str]) -> PathBuf {
+    compile_bare(folder, flags);
+    let truth = compile(folder, "libtruth.so", "truth.c", &[flags, TRUTH_FLAGS].concat());
+    let search = format!("-L{}", truth.parent().expect("it lies in a folder").display());
+    let link = ["libways.S", "-fstack-protector-explicit", &search, "-lbare", "-ltruth", ORIGIN];
+    compile(folder, "libways.so", "libways.c", &[flags, TRUTH_FLAGS, &link].concat())
+}
+
+/// An option of rtrace, for each value.
+fn options(option: &str, values: &[impl AsRef<str>]) -> impl Iterator<Item = String> {
+    values.iter().flat_map(move |value| [option.to_owned(), value.as_ref().to_owned()])
 }
 
 /// A library that defines `malloc` and has thread storage.

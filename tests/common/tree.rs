@@ -42,6 +42,55 @@ impl Forest {
         forest
     }
 
+    /// Whether it has no calls.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same calls, those of a function with other endings.
+    pub fn with_endings(&self, ending: &impl Fn(&Node) -> Ending) -> Forest {
+        let changed = |node: &Node| Node {
+            name: node.name.clone(),
+            ending: ending(node),
+            count: node.count,
+            calls: node.calls.with_endings(ending),
+        };
+        self.0.iter().map(changed).collect()
+    }
+
+    /// The same calls, those that went unseen with the endings that are `told`: how the first calls from a
+    /// place end is not known before that place is. None where these are not the same calls.
+    pub fn with_unseen_as(&self, told: &Forest) -> Option<Forest> {
+        let mut told = told.0.iter().flat_map(|node| std::iter::repeat_n(node, node.count as usize));
+        let mut forest = Forest::default();
+        for node in &self.0 {
+            for _ in 0..node.count {
+                let other = told.next().filter(|other| other.name == node.name)?;
+                let ending = if node.ending == Ending::Unseen { other.ending } else { node.ending };
+                let calls = node.calls.with_unseen_as(&other.calls)?;
+                forest.push(Node { name: node.name.clone(), ending, count: 1, calls });
+            }
+        }
+        told.next().is_none().then_some(forest)
+    }
+
+    /// Whether of each function there are at the most as many calls as in `told`.
+    pub fn is_part_of(&self, told: &Forest) -> bool {
+        let told = told.counts();
+        self.counts().iter().all(|(name, count)| told.get(name).is_some_and(|told| count <= told))
+    }
+
+    /// Calls of each function by ending, in the order of `Ending::ALL`.
+    pub fn endings(&self) -> Paths {
+        let mut endings = Paths::new();
+        for (path, calls) in self.paths() {
+            let name = path.rsplit('/').next().expect("a path has a last name").to_owned();
+            let sums = endings.entry(name).or_default();
+            sums.iter_mut().zip(calls).for_each(|(sum, calls)| *sum += calls);
+        }
+        endings
+    }
+
     /// Calls of each function.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Output};
 
+use rtrace_model::Timestamp;
+
 use super::tree::Forest;
 
 /// A thread, as a target and a trace both know it: process id and thread id.
@@ -30,12 +32,25 @@ fn truth(line: &str) -> Option<(Thread, &str)> {
     Some((thread, words.next().unwrap_or_default()))
 }
 
+/// The output before and behind the line `settled TIME`, with that time: until then, calls come from
+/// places that a recorder has not met yet. `None` without such a line.
+pub fn settled(stdout: &[u8]) -> Option<(&[u8], &[u8], Timestamp)> {
+    let start = stdout.windows(SETTLED.len()).position(|window| window == SETTLED.as_bytes())?;
+    let (before, behind) = stdout.split_at(start);
+    let end = behind.iter().position(|&byte| byte == b'\n')?;
+    let time = std::str::from_utf8(&behind[SETTLED.len()..end]).ok()?.parse().ok()?;
+    Some((before, &behind[end + 1..], Timestamp(time)))
+}
+
+const SETTLED: &str = "settled ";
+
 /// What must be the same with and without tracing: how the program ended, as a shell says it, and
-/// what it printed, without process ids and in an order that threads do not change.
+/// what it printed, without process ids and times, and in an order that threads do not change.
 pub fn behaviour(output: &Output) -> (i32, Vec<String>) {
     let stdout = String::from_utf8_lossy(&output.stdout);
     let mut lines: Vec<String> = stdout
         .lines()
+        .filter(|line| !line.starts_with(SETTLED) && !line.starts_with("span "))
         .map(|line| truth(line).map_or_else(|| line.to_owned(), |(_, calls)| format!("truth {calls}")))
         .collect();
     lines.sort_unstable();

@@ -47,10 +47,38 @@ PROCESSES = {row["pid"]: row for row in rows(TRACE / "processes.parquet")}
 CALLS = sorted(rows(TRACE / "calls"), key=lambda call: (call["location"], call["call"]))
 BEGIN = json.loads((TRACE / "trace.json").read_text())["header"]["begin"]["monotonic"]
 TIMED = [call for call in CALLS if call["ending"] != "unseen"]
+assert all((call["duration_ns"] is None) == (call["ending"] == "unseen") for call in CALLS)
+
+
+def ends():
+    """When each call ended; one that was not timed with its last callee, or where it was entered."""
+    found = {}
+    for call in reversed(CALLS):
+        place = call["location"], call["call"]
+        if call["duration_ns"] is None:
+            end = max(call["start_ns"], found.get(place, 0))
+        else:
+            end = call["start_ns"] + call["duration_ns"]
+        caller = call["location"], call["parent"]
+        found[caller] = max(end, found.get(caller, 0))
+        found[place] = end
+    return found
+
+
+ENDS = ends()
 
 
 def end(call):
-    return call["start_ns"] + call["duration_ns"]
+    return ENDS[call["location"], call["call"]]
+
+
+def timed_depths():
+    """Of each call, the number of timed calls around it."""
+    around = {}
+    for call in CALLS:
+        above = around.get((call["location"], call["parent"]), (0, False))
+        around[call["location"], call["call"]] = (sum(above), call["duration_ns"] is not None)
+    return {place: depth for place, (depth, _) in around.items()}
 
 
 def with_paths():
@@ -70,6 +98,9 @@ COUNTS, TIMES, INCLUSIVE, READINGS = Counter(), Counter(), Counter(), Counter()
 for call in CALLS:
     path = PATHS[call["location"], call["call"]]
     COUNTS[path] += 1
+    if call["duration_ns"] is None:
+        assert all(call[counter["column"]] is None for counter in COUNTERS), call
+        continue
     TIMES[path] += call["duration_ns"] - call["child_ns"]
     INCLUSIVE[path] += call["duration_ns"]
     for counter in COUNTERS:
@@ -85,14 +116,34 @@ def same(found, expected):
 
 
 def intervals(calls=CALLS, offset=0):
-    """Thread, function, begin, end and depth of each call."""
+    """Thread, function, begin, end and depth of each call; where it was not timed, its end is that of its callees."""
     for call in calls:
         thread = LOCATIONS[call["location"]]["tid"]
         yield thread, NAMES[call["region"]], call["start_ns"] - offset, end(call) - offset, call["depth"]
 
 
+def instants():
+    """As intervals, but calls that were not timed take no time and are nobody's caller."""
+    depths = timed_depths()
+    for call, (*interval, _) in zip(CALLS, intervals(), strict=True):
+        thread, name, begin, stop = interval
+        stop = begin if call["duration_ns"] is None else stop
+        yield thread, name, begin, stop, depths[call["location"], call["call"]]
+
+
 def readings(call):
     return tuple(call[counter["column"]] for counter in COUNTERS)
+
+
+def grown():
+    """How much each counter grows during a call: during one that was not timed, by what its callees counted."""
+    found = {}
+    for call in reversed(CALLS):
+        place, caller = (call["location"], call["call"]), (call["location"], call["parent"])
+        counts = found.get(place, (0,) * len(COUNTERS)) if call["duration_ns"] is None else readings(call)
+        found[place] = counts
+        found[caller] = tuple(a + b for a, b in zip(found.get(caller, (0,) * len(COUNTERS)), counts, strict=True))
+    return found
 
 
 def sampled(row):
@@ -111,8 +162,9 @@ def otf2(path):
     script = Path(__file__).with_name("read_otf2.py")
     output = subprocess.run(["/usr/bin/python3", script, path / "traces.otf2"], capture_output=True, text=True, check=True)
     assert not output.stderr, output.stderr
+    counts = grown()
     expected = (
-        (call["location"], NAMES[call["region"]], SYMBOLS[call["region"]], call["start_ns"], end(call), call["depth"], call["ending"], readings(call))
+        (call["location"], NAMES[call["region"]], SYMBOLS[call["region"]], call["start_ns"], end(call), call["depth"], call["ending"], counts[call["location"], call["call"]])
         for call in CALLS
     )
     found = json.loads(output.stdout)
@@ -172,8 +224,9 @@ def perfetto(path):
             counts.append((name, begin, *(arguments[counter["name"]] for counter in COUNTERS)))
         elif event.type == event.TYPE_INSTANT:
             found.append((threads[track], name, packet.timestamp, packet.timestamp, len(stack)))
+            assert [note.bool_value for note in event.debug_annotations if note.name == "untimed"] == [True]
     assert not any(stacks.values())
-    same(found, intervals())
+    same(found, instants())
     same(counts, ((NAMES[call["region"]], call["start_ns"], *readings(call)) for call in TIMED))
     same(samples, map(sampled, SAMPLES))
 
@@ -191,9 +244,10 @@ def chrome(path):
             continue
         begin = nanoseconds(event["ts"])
         stop = begin + nanoseconds(event.get("dur", 0))
-        found.append((event["tid"], event["name"], begin, stop))
-        counts.append((event["name"], begin + BEGIN, *(event["args"][counter["name"]] for counter in COUNTERS)))
-    same(found, (interval[:4] for interval in intervals(offset=BEGIN)))
+        found.append((event["tid"], event["name"], begin + BEGIN, stop + BEGIN))
+        assert (event["ph"] == "i") == event["args"].get("untimed", False), event
+        counts.append((event["name"], begin + BEGIN, *(event["args"].get(counter["name"]) for counter in COUNTERS)))
+    same(found, (interval[:4] for interval in instants()))
     same(counts, ((NAMES[call["region"]], call["start_ns"], *readings(call)) for call in CALLS))
     same(samples, ((row["name"], *sampled(row)[1:]) for row in SAMPLES))
 
@@ -236,8 +290,8 @@ def comma_separated(path):
     with path.open(newline="") as file:
         lines = list(csv.DictReader(file))
     for line in lines:
-        line.update({name: int(line[name]) for name in [*COLUMNS[:-1], "tid"]})
-    counted = lambda line: (int(line[counter["name"]]) for counter in COUNTERS)
+        line.update({name: int(line[name]) if line[name] else None for name in [*COLUMNS[:-1], "tid"]})
+    counted = lambda line: (int(line[counter["name"]]) if line[counter["name"]] else None for counter in COUNTERS)
     same(columns(lines, counted), expected_columns())
     assert polars.read_csv(path).height == len(CALLS)
 
@@ -246,7 +300,7 @@ def comma_separated(path):
 def json_lines(path):
     lines = [json.loads(line) for line in path.open()]
     assert lines[0]["type"] == "recording"
-    counted = lambda line: (line["counters"][counter["name"]]["inclusive"] for counter in COUNTERS)
+    counted = lambda line: (line.get("counters", {}).get(counter["name"], {}).get("inclusive") for counter in COUNTERS)
     same(columns((line for line in lines if line["type"] == "call"), counted), expected_columns())
 
 

@@ -20,7 +20,9 @@ def with_pyarrow(trace: Path) -> dict[str, int]:
     calls = pyarrow.dataset.dataset(trace / "calls").to_table()
     missing = set(COLUMNS) - set(calls.column_names)
     assert not missing, f"columns missing: {missing}"
-    assert all(calls.column(name).null_count == 0 for name in COLUMNS)
+    assert all(calls.column(name).null_count == 0 for name in COLUMNS if name != "duration_ns")
+    untimed = pyarrow.compute.equal(calls.column("ending").cast("string"), "unseen")
+    assert pyarrow.compute.is_null(calls.column("duration_ns")).equals(untimed), "calls without a duration are `unseen`"
     regions = pyarrow.parquet.read_table(trace / "regions.parquet")
     joined = calls.select(["region"]).join(regions.select(["region", "name"]), "region")
     counted = joined.group_by("name").aggregate([("region", "count")])

@@ -56,18 +56,24 @@ __attribute__((noinline, unused)) static void leaf_far_below(int number)
 	leaf(number);
 }
 
-static int run_scenario(int argc, char **argv, const struct scenario *scenarios, int count)
+// Waits for a line where that is asked for.
+static void wait_for_line(int argc, char **argv)
+{
+	char newline;
+
+	if (argc < 3 || strcmp(argv[2], "wait") != 0)
+		return;
+	dprintf(STDOUT_FILENO, "ready %d\n", getpid());
+	if (read(STDIN_FILENO, &newline, 1) != 1)
+		exit(1);
+}
+
+__attribute__((unused)) static int run_scenario(int argc, char **argv, const struct scenario *scenarios, int count)
 {
 	for (int i = 0; argc > 1 && i < count; i++) {
 		if (strcmp(argv[1], scenarios[i].name) != 0)
 			continue;
-		if (argc > 2 && strcmp(argv[2], "wait") == 0) {
-			char newline;
-
-			dprintf(STDOUT_FILENO, "ready %d\n", getpid());
-			if (read(STDIN_FILENO, &newline, 1) != 1)
-				return 1;
-		}
+		wait_for_line(argc, argv);
 		scenarios[i].run();
 		return 0;
 	}

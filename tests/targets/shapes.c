@@ -67,7 +67,7 @@ static void tails(void)
 	for (int i = 0; i < 100; i++)
 		visit(call_tail, &sum);
 	dprintf(STDOUT_FILENO, "sum %d\n", sum);
-	truth("visit*100(tail leaf)");
+	truth("visit*100(tail(leaf))");
 }
 
 static void call_next(void *sum)

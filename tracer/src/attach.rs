@@ -2,19 +2,20 @@
 //!
 //! The kernel takes all sites of a link or none, so a refusal is narrowed down by halves until the
 //! site at fault is known; it is then left out with the kernel's reason, and the others stay.
-//! Exits go first: a region one of whose exits is refused is attached as entry-only, since an
-//! enter without its exit would be a call that never ends.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
-use rtrace_bpf::wire::{PolicyCode, conditional_cookie, count_cookie, deep_cookie, entry_cookie, step_cookie};
-use rtrace_bpf::{Error, Probes, Programs, Role, Scope, Site};
-use rtrace_model::{ExitPolicy, Region, RegionId};
+use rtrace_bpf::wire::{PolicyCode, TailsCode, count_cookie, deep_cookie, entry_cookie, step_cookie};
+use rtrace_bpf::{Error, Probes, Programs, Role, Site};
+use rtrace_model::{Library, Region, RegionId};
 
-use crate::governor::Placed;
-use crate::plan::{self, Plan, PlannedRegion, Refusal, SiteCost};
+use crate::governor::Governable;
+use crate::plan::{self, Exit, Plan, PlannedRegion, Refusal, SiteCost, Tails};
 use crate::stubs::Stubs;
 
 /// Regions whose probes can be taken out alone, at the most. The kernel needs some milliseconds for
@@ -25,25 +26,53 @@ pub const MOST_APART: usize = 1024;
 const CLOSED_TOGETHER: usize = 64;
 
 /// Probes in place. Dropping them takes them out.
+#[derive(Default)]
 pub struct Attachment {
-    /// The regions with probes, with the exit policy that came about.
+    /// The regions with probes.
     pub regions: Vec<Region>,
     /// Regions that the kernel refused, by index of the library in the plan.
     pub refused: Vec<(usize, Refusal)>,
     /// Regions whose probes can be taken out alone.
     pub apart: Vec<Apart>,
+    /// What was placed of the others, so that it can be placed in other processes, too.
+    pub placed: Vec<Placed>,
     /// The probes of the others.
     probes: Vec<Probes>,
 }
 
+/// Sites of a file that were placed together.
+#[derive(Clone)]
+pub struct Placed {
+    file: Arc<File>,
+    /// The library, as the programs name it.
+    pub library: Arc<Library>,
+    role: Role,
+    sites: Arc<[Site]>,
+}
+
+impl Placed {
+    /// Places the sites in another process.
+    ///
+    /// # Errors
+    /// The process has ended, or the kernel refuses probes.
+    pub fn place(&self, programs: &Programs, pid: u32) -> Result<Probes, Error> {
+        programs.attach(self.role, &open_path(&self.file), &[pid], &self.sites)
+    }
+}
+
+/// A path that leads to an open file, whatever becomes of its name.
+fn open_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
 /// A region whose probes can be taken out and placed again without touching others.
 pub struct Apart {
-    /// The region, with the exit policy that came about.
+    /// The region.
     pub region: Region,
     /// As it was planned.
     pub planned: PlannedRegion,
-    /// The file, by a path that rtrace can open.
-    pub path: PathBuf,
+    /// The file.
+    pub file: Arc<File>,
     /// Its probes.
     pub probes: Vec<Probes>,
 }
@@ -53,31 +82,43 @@ impl Apart {
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
-    pub fn place(&self, programs: &Programs, scope: Scope<'_>) -> Result<Vec<Probes>, Error> {
-        let mut placing = Placing { programs, path: &self.path, regions: &[&self.planned], scope, probes: Vec::new() };
-        let unseen_exits = placing.exits()?;
-        placing.entries(&unseen_exits)?;
-        Ok(placing.probes)
+    pub fn place(&self, programs: &Programs, pids: &[u32]) -> Result<Vec<Probes>, Error> {
+        let mut placing = Placing { programs, path: self.path(), regions: &[&self.planned], pids, placed: Vec::new() };
+        placing.entries()?;
+        Ok(placing.placed.into_iter().map(|(_, _, probes)| probes).collect())
+    }
+
+    /// A path that leads to the file.
+    pub fn path(&self) -> PathBuf {
+        open_path(&self.file)
     }
 
     /// The site at which its calls are only counted.
     pub fn counting_site(&self) -> Site {
-        site(plan::Site { condition: None, ..self.planned.entry }, count_cookie(self.region.id.0))
+        site(self.planned.entry, count_cookie(self.region.id.0))
     }
 }
 
 impl Attachment {
+    fn keep(&mut self, placed: Vec<(Role, Vec<Site>, Probes)>, file: &Arc<File>, library: &Arc<Library>) {
+        for (role, sites, probes) in placed {
+            let (file, library, sites) = (Arc::clone(file), Arc::clone(library), sites.into());
+            self.placed.push(Placed { file, library, role, sites });
+            self.probes.push(probes);
+        }
+    }
+
     /// Gives those that can be taken out alone to the governor, and tells it of the others.
-    pub fn hand_over(&mut self) -> Placed {
+    pub fn hand_over(&mut self) -> Governable {
         let apart = std::mem::take(&mut self.apart);
         let is_apart: HashSet<RegionId> = apart.iter().map(|apart| apart.region.id).collect();
         let others = self.regions.iter().filter(|region| !is_apart.contains(&region.id));
-        Placed { fixed: others.cloned().collect(), apart }
+        Governable { fixed: others.cloned().collect(), apart }
     }
 
-    /// Takes the probes out.
-    pub fn detach(self) {
-        detach(self.probes.into_iter().chain(self.apart.into_iter().flat_map(|apart| apart.probes)).collect());
+    /// All its probes, to be taken out.
+    pub fn into_probes(self) -> impl Iterator<Item = Probes> {
+        self.probes.into_iter().chain(self.apart.into_iter().flat_map(|apart| apart.probes))
     }
 }
 
@@ -92,42 +133,65 @@ pub fn detach(mut probes: Vec<Probes>) {
     });
 }
 
-/// Places the probes of a plan, those on its stubs too; where regions are wanted `apart`, those of small
-/// functions, which are called most, so that they can be taken out alone. A region with a stub cannot.
+/// Probes that are taken out while the recording goes on.
+#[derive(Default)]
+pub struct Closing(Vec<JoinHandle<()>>);
+
+impl Closing {
+    /// Takes probes out, for which nobody waits now.
+    pub fn close(&mut self, probes: Vec<Probes>) {
+        self.0.retain(|closing| !closing.is_finished());
+        if !probes.is_empty() {
+            self.0.push(thread::spawn(move || detach(probes)));
+        }
+    }
+
+    /// Waits until all are gone.
+    pub fn finish(self) {
+        for closing in self.0 {
+            closing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    }
+}
+
+/// Places the probes of a plan in these processes, those on its stubs too; where regions are wanted `apart`,
+/// those of small functions, which are called most, so that they can be taken out alone. A region with a
+/// stub cannot.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single site.
 pub fn attach(
     programs: &Programs,
     plan: &Plan,
-    scope: Scope<'_>,
+    pids: &[u32],
     stubs: Option<&Stubs>,
     apart: bool,
 ) -> Result<Attachment, Error> {
-    let mut attachment = Attachment { regions: Vec::new(), refused: Vec::new(), apart: Vec::new(), probes: Vec::new() };
+    set_tail_calls(programs, plan)?;
+    let mut attachment = Attachment::default();
     let alone = if apart && stubs.is_none() { smallest(plan) } else { HashSet::new() };
-    for (index, library) in plan.libraries.iter().enumerate() {
+    for (index, planned_library) in plan.libraries.iter().enumerate() {
+        let library = Arc::new(planned_library.library.clone());
+        let file = Arc::new(open(&planned_library.attach_path)?);
         let (single, together): (Vec<&PlannedRegion>, Vec<&PlannedRegion>) =
-            library.regions.iter().partition(|planned| alone.contains(&planned.region.id));
+            planned_library.regions.iter().partition(|planned| alone.contains(&planned.region.id));
         for regions in single.chunks(1).chain([together.as_slice()]) {
-            let mut placing = Placing { programs, path: &library.attach_path, regions, scope, probes: Vec::new() };
-            let unseen_exits = placing.exits()?;
-            let refused = placing.entries(&unseen_exits)?;
+            let mut placing = Placing { programs, path: open_path(&file), regions, pids, placed: Vec::new() };
+            let refused = placing.entries()?;
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
-                false => Some(plan::Site::new(stubs?.offset(planned.region.id)?, SiteCost::Emulated)),
+                false => {
+                    let file_offset = stubs?.offset(planned.region.id)?;
+                    Some(plan::Site { file_offset, cost: SiteCost::Emulated, words: 0 })
+                }
             };
-            if let Some(stubs) = stubs {
-                placing.stubs(&stubs.path(), stub_of, &unseen_exits)?;
-            }
             for &planned in regions {
                 let Some(cause) = refused.get(&planned.region.id) else {
-                    let (exit, stub) = (policy(planned, &unseen_exits), stub_of(planned).is_some());
-                    let region = Region { exit, stub, ..planned.region.clone() };
+                    let region = Region { stub: stub_of(planned).is_some(), ..planned.region.clone() };
                     if alone.contains(&region.id) {
-                        let (planned, path) = (planned.clone(), library.attach_path.clone());
-                        let probes = std::mem::take(&mut placing.probes);
-                        attachment.apart.push(Apart { region: region.clone(), planned, path, probes });
+                        let probes = std::mem::take(&mut placing.placed).into_iter().map(|(_, _, probes)| probes);
+                        let (planned, file, probes) = (planned.clone(), Arc::clone(&file), probes.collect());
+                        attachment.apart.push(Apart { region: region.clone(), planned, file, probes });
                     }
                     attachment.regions.push(region);
                     continue;
@@ -135,10 +199,20 @@ pub fn attach(
                 let reason = format!("refused by the kernel: {cause}");
                 attachment.refused.push((index, Refusal { name: planned.region.name.clone(), reason }));
             }
-            attachment.probes.append(&mut placing.probes);
+            attachment.keep(placing.placed, &file, &library);
+            if let Some(stubs) = stubs {
+                let path = stubs.path();
+                let mut placing = Placing { programs, path: path.clone(), regions, pids, placed: Vec::new() };
+                placing.stubs(stub_of)?;
+                attachment.keep(placing.placed, &Arc::new(open(&path)?), &library);
+            }
         }
     }
     Ok(attachment)
+}
+
+fn open(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
 /// The smallest functions of a plan.
@@ -149,14 +223,9 @@ fn smallest(plan: &Plan) -> HashSet<RegionId> {
     sizes.into_iter().take(MOST_APART).map(|(_, id)| id).collect()
 }
 
-fn policy(planned: &PlannedRegion, unseen_exits: &HashSet<RegionId>) -> ExitPolicy {
-    if unseen_exits.contains(&planned.region.id) { ExitPolicy::EntryOnly } else { planned.exit.policy() }
-}
-
 /// A site with its cookie, which also tells what our program does in the kernel's place.
 fn site(planned: plan::Site, cookie: u64) -> Site {
-    let plan::Site { file_offset, cost, words, condition } = planned;
-    let cookie = condition.map_or(cookie, |condition| conditional_cookie(cookie, condition.0));
+    let plan::Site { file_offset, cost, words } = planned;
     let cookie = match cost {
         SiteCost::Written(step) => step_cookie(cookie, step, file_offset),
         SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),
@@ -164,71 +233,77 @@ fn site(planned: plan::Site, cookie: u64) -> Site {
     Site { file_offset, cookie }
 }
 
+/// The cookie of the sites at which a region's calls enter.
+fn cookie(planned: &PlannedRegion) -> u64 {
+    let policy = match planned.exit {
+        Exit::ReturnSites => PolicyCode::RT_POLICY_RETURN_SITE,
+        Exit::Uretprobe => PolicyCode::RT_POLICY_URETPROBE,
+        Exit::EntryOnly => PolicyCode::RT_POLICY_ENTRY_ONLY,
+    };
+    let tails = match planned.tails {
+        Tails::Never => TailsCode::RT_TAILS_NEVER,
+        Tails::To(_) => TailsCode::RT_TAILS_KNOWN,
+        Tails::Anywhere => TailsCode::RT_TAILS_ANYWHERE,
+    };
+    entry_cookie(planned.region.id.0, policy, tails)
+}
+
+/// Tells the kernel side which functions of a plan end in jumps to which others.
+fn set_tail_calls(programs: &Programs, plan: &Plan) -> Result<(), Error> {
+    for library in &plan.libraries {
+        let by_offset: HashMap<u64, u32> =
+            library.regions.iter().map(|planned| (planned.region.file_offset, planned.region.id.0)).collect();
+        let tails = library.regions.iter().flat_map(|planned| {
+            let Tails::To(offsets) = &planned.tails else { return Vec::new() };
+            let to = offsets.iter().filter_map(|offset| by_offset.get(offset));
+            to.map(|&to| (planned.region.id.0, to)).collect()
+        });
+        programs.set_tail_calls(tails)?;
+    }
+    Ok(())
+}
+
 struct Placing<'a> {
     programs: &'a Programs,
-    path: &'a Path,
+    path: PathBuf,
     regions: &'a [&'a PlannedRegion],
-    scope: Scope<'a>,
-    probes: Vec<Probes>,
+    pids: &'a [u32],
+    placed: Vec<(Role, Vec<Site>, Probes)>,
 }
 
 /// A site with the region that it serves.
 type RegionSite = (RegionId, Site);
 
 impl Placing<'_> {
-    /// Places the exit sites; returns the regions that have one the kernel refuses.
-    fn exits(&mut self) -> Result<HashSet<RegionId>, Error> {
-        let mut sites = Vec::new();
-        for &planned in self.regions {
-            let id = planned.region.id;
-            sites.extend(planned.exit.sites().iter().map(|&exit| (id, site(exit, u64::from(id.0)))));
-        }
-        Ok(self.place(Role::Exit, &sites)?.into_keys().collect())
-    }
-
-    /// Places the entry sites; returns the regions that the kernel refuses, with its reason.
-    fn entries(&mut self, unseen_exits: &HashSet<RegionId>) -> Result<HashMap<RegionId, String>, Error> {
-        let mut refused = HashMap::new();
-        for (role, sites) in self.enters(|planned| Some(planned.entry), unseen_exits) {
-            refused.extend(self.place(role, &sites)?);
-        }
+    /// Places the entry sites, and hooks those returns that are to be; returns the regions that the kernel
+    /// refuses, with its reason.
+    fn entries(&mut self) -> Result<HashMap<RegionId, String>, Error> {
+        let hooked = |planned: &&&PlannedRegion| planned.exit == Exit::Uretprobe;
+        let bare = |planned: &&PlannedRegion| {
+            let Site { file_offset, .. } = site(planned.entry, 0);
+            (planned.region.id, Site { file_offset, cookie: planned.region.id.0.into() })
+        };
+        let hooks: Vec<RegionSite> = self.regions.iter().filter(hooked).map(bare).collect();
+        let mut refused = self.place(Role::HookedReturn, &hooks)?;
+        let entries = self.sites(|planned| (!refused.contains_key(&planned.region.id)).then_some(planned.entry));
+        refused.extend(self.place(Role::Enter, &entries)?);
         Ok(refused)
     }
 
     /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
-    fn stubs(
-        &mut self,
-        path: &Path,
-        stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>,
-        unseen_exits: &HashSet<RegionId>,
-    ) -> Result<(), Error> {
-        for (role, sites) in self.enters(stub_of, unseen_exits) {
-            let sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
-            if !sites.is_empty() {
-                self.probes.push(self.programs.attach(role, path, self.scope, &sites)?);
-            }
+    fn stubs(&mut self, stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Result<(), Error> {
+        let sites: Vec<Site> = self.sites(stub_of).into_iter().map(|(_, site)| site).collect();
+        if !sites.is_empty() {
+            let probes = self.programs.attach(Role::Enter, &self.path, self.pids, &sites)?;
+            self.placed.push((Role::Enter, sites, probes));
         }
         Ok(())
     }
 
-    /// The sites of enters, by their role, where each region has one.
-    fn enters(
-        &self,
-        entry: impl Fn(&PlannedRegion) -> Option<plan::Site>,
-        unseen_exits: &HashSet<RegionId>,
-    ) -> [(Role, Vec<RegionSite>); 2] {
-        let (mut hooked, mut plain) = (Vec::new(), Vec::new());
-        for &planned in self.regions {
-            let id = planned.region.id;
-            let (list, code) = match policy(planned, unseen_exits) {
-                ExitPolicy::Uretprobe => (&mut hooked, PolicyCode::RT_POLICY_URETPROBE),
-                ExitPolicy::RetSite => (&mut plain, PolicyCode::RT_POLICY_RET_SITE),
-                ExitPolicy::Instant => (&mut plain, PolicyCode::RT_POLICY_INSTANT),
-                ExitPolicy::EntryOnly => (&mut plain, PolicyCode::RT_POLICY_ENTRY_ONLY),
-            };
-            list.extend(entry(planned).map(|entry| (id, site(entry, entry_cookie(id.0, code)))));
-        }
-        [(Role::EnterAndReturn, hooked), (Role::Enter, plain)]
+    /// The sites at which calls enter, where each region has one.
+    fn sites(&self, entry: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Vec<RegionSite> {
+        let site = |&planned: &&PlannedRegion| Some((planned.region.id, site(entry(planned)?, cookie(planned))));
+        self.regions.iter().filter_map(site).collect()
     }
 
     /// Places sites; returns what the kernel refuses.
@@ -248,8 +323,8 @@ impl Placing<'_> {
             return Ok(());
         }
         let bare: Vec<Site> = sites.iter().map(|&(_, site)| site).collect();
-        match self.programs.attach(role, self.path, self.scope, &bare) {
-            Ok(probes) => self.probes.push(probes),
+        match self.programs.attach(role, &self.path, self.pids, &bare) {
+            Ok(probes) => self.placed.push((role, bare, probes)),
             Err(error) if !error.is_about_a_site() => return Err(error),
             Err(error) => match sites {
                 [(region, _)] => {

@@ -46,10 +46,10 @@ fn costs(measured: &[rtrace_bpf::CallCost]) -> Vec<CallCost> {
         written: cost.written,
         exit: match cost.policy {
             PolicyCode::RT_POLICY_URETPROBE => ExitPolicy::Uretprobe,
-            PolicyCode::RT_POLICY_RET_SITE => ExitPolicy::RetSite,
+            PolicyCode::RT_POLICY_RETURN_SITE => ExitPolicy::ReturnSite,
             _ => ExitPolicy::EntryOnly,
         },
-        exit_single_stepped: cost.exit_single_stepped,
+        exit_single_stepped: false,
         inner: cost.inner,
         whole: cost.whole,
         spread: cost.spread,

@@ -3,21 +3,21 @@
 //!
 //! It runs on a thread of its own, because the kernel lets it wait for each link that it closes. A
 //! region is lowered in an order that leaves no call counted twice or not at all: the probe that counts
-//! is placed, then listened to instead of the others, and only then do these go. Calls that ran then
-//! end as unseen.
+//! is placed, then listened to instead of the other, and only then does that go. The returns of calls that
+//! ran then are still detected.
 
 mod controller;
 mod estimate;
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rtrace_bpf::{Counted, Error, Probes, Programs, Role, Scope, Site};
+use rtrace_bpf::{Counted, Error, Probes, Programs, Role, Site};
 use rtrace_model::{CallCost, Estimate, Level, Percent, Region, RegionId, Timestamp};
 
 use self::controller::{Controller, Observed};
@@ -77,14 +77,14 @@ pub enum Told {
 pub struct Given<'a> {
     /// The programs.
     pub programs: &'a Programs,
-    /// Whose calls are traced.
-    pub scope: Scope<'a>,
+    /// The processes whose calls are traced.
+    pub pids: &'a [u32],
     /// What calls cost here.
     pub costs: &'a [CallCost],
     /// The budget.
     pub budget: Percent,
     /// Regions whose cost counts.
-    pub inbox: Receiver<Placed>,
+    pub inbox: Receiver<Governable>,
     /// Whom it tells.
     pub outbox: Sender<Told>,
     /// What runs now.
@@ -92,7 +92,7 @@ pub struct Given<'a> {
 }
 
 /// Regions with probes.
-pub struct Placed {
+pub struct Governable {
     /// Those that come under its control.
     pub apart: Vec<Apart>,
     /// The others.
@@ -130,8 +130,6 @@ struct Governed {
     counting: Option<Probes>,
     full: f64,
     count: f64,
-    /// Calls that began before have an exit that nobody saw, in ns of `CLOCK_MONOTONIC`.
-    blind_since: u64,
     /// Enters seen, and how many per second of late.
     enters: u64,
     rate: f64,
@@ -201,7 +199,7 @@ impl<'a> Governor<'a> {
     }
 
     fn adopt(&mut self) {
-        let placed: Vec<Placed> = self.given.inbox.try_iter().collect();
+        let placed: Vec<Governable> = self.given.inbox.try_iter().collect();
         for region in placed.iter().flat_map(|placed| &placed.fixed) {
             let cost = overhead::of_call(self.given.costs, region, true);
             self.fixed.insert(region.id, Fixed { cost, enters: 0, rate: 0.0 });
@@ -213,7 +211,6 @@ impl<'a> Governor<'a> {
                 count: cost(false),
                 level: Level::Full,
                 counting: None,
-                blind_since: 0,
                 enters: 0,
                 rate: 0.0,
                 apart,
@@ -307,15 +304,15 @@ impl<'a> Governor<'a> {
             if region.counting.is_none() {
                 // The program may end meanwhile, and its file with it: then there is nothing to lower.
                 let placed =
-                    place_counting(programs, self.given.scope, &region.apart.path, &[region.apart.counting_site()]);
+                    place_counting(programs, self.given.pids, &region.apart.path(), &[region.apart.counting_site()]);
                 let Ok(probes) = placed else { continue };
                 region.counting = Some(probes);
             }
-            programs.set_counted(id.0, true, region.blind_since)?;
+            programs.set_counted(id.0, true)?;
             lowered.push((id, to));
         }
         let time = host::now();
-        // The calls that run now may end in sight, and the others give a first window.
+        // They give a first window.
         let ids: Vec<RegionId> = lowered.iter().map(|&(id, _)| id).collect();
         self.wait_while(|counted, estimator| estimator.misses(counted, window.number, &ids))?;
         let mut gone = Vec::new();
@@ -323,8 +320,6 @@ impl<'a> Governor<'a> {
         for &(id, to) in &lowered {
             let Some(region) = self.regions.get_mut(&id) else { continue };
             if region.level == Level::Full {
-                region.blind_since = window.to;
-                programs.set_counted(id.0, true, window.to)?;
                 gone.append(&mut region.apart.probes);
             }
             if to == Level::Off {
@@ -343,13 +338,13 @@ impl<'a> Governor<'a> {
     }
 
     fn raise(&mut self, id: RegionId, to: Level) -> Result<(), Error> {
-        let (programs, scope) = (self.given.programs, self.given.scope);
+        let (programs, pids) = (self.given.programs, self.given.pids);
         let Some(region) = self.regions.get_mut(&id) else { return Ok(()) };
         let was_off = region.level == Level::Off;
         let mut window = Window { number: programs.begin_window(), from: 0, to: 0 };
         if was_off {
             let site = region.apart.counting_site();
-            let Ok(probes) = place_counting(programs, scope, &region.apart.path, &[site]) else { return Ok(()) };
+            let Ok(probes) = place_counting(programs, pids, &region.apart.path(), &[site]) else { return Ok(()) };
             region.counting = Some(probes);
             window.from = host::now().0;
             self.wait(window.number, |of| of == id)?;
@@ -358,9 +353,9 @@ impl<'a> Governor<'a> {
         let mut gone = None;
         let time = host::now();
         if to == Level::Full {
-            let Ok(probes) = region.apart.place(programs, scope) else { return Ok(()) };
+            let Ok(probes) = region.apart.place(programs, pids) else { return Ok(()) };
             region.apart.probes = probes;
-            programs.set_counted(id.0, false, region.blind_since)?;
+            programs.set_counted(id.0, false)?;
             gone = region.counting.take();
         }
         window.to = host::now().0;
@@ -415,12 +410,12 @@ impl<'a> Governor<'a> {
     /// A window of regions without probes, and its probes, which are still in place.
     fn window(&self, off: &HashSet<RegionId>) -> Result<(Window, Vec<Probes>), Error> {
         let programs = self.given.programs;
-        let mut sites: BTreeMap<&Path, Vec<Site>> = BTreeMap::new();
+        let mut sites: BTreeMap<PathBuf, Vec<Site>> = BTreeMap::new();
         for region in off.iter().filter_map(|id| self.regions.get(id)) {
-            sites.entry(&region.apart.path).or_default().push(region.apart.counting_site());
+            sites.entry(region.apart.path()).or_default().push(region.apart.counting_site());
         }
         let number = programs.begin_window();
-        let place = |(path, sites): (&&Path, &Vec<Site>)| place_counting(programs, self.given.scope, path, sites).ok();
+        let place = |(path, sites): (&PathBuf, &Vec<Site>)| place_counting(programs, self.given.pids, path, sites).ok();
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
         let from = host::now().0;
         if !probes.is_empty() {
@@ -471,6 +466,6 @@ impl<'a> Governor<'a> {
     }
 }
 
-fn place_counting(programs: &Programs, scope: Scope<'_>, path: &Path, sites: &[Site]) -> Result<Probes, Error> {
-    programs.attach(Role::Enter, path, scope, sites)
+fn place_counting(programs: &Programs, pids: &[u32], path: &Path, sites: &[Site]) -> Result<Probes, Error> {
+    programs.attach(Role::Enter, path, pids, sites)
 }

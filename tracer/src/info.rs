@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
-use rtrace_model::{Estimate, EventKind, Loss, escape, format_ns};
+use rtrace_model::{Estimate, EventKind, Loss, Untimed, escape, format_ns};
 use serde::Serialize;
 
 /// What there is to know about a trace, or several as one.
@@ -33,6 +33,10 @@ pub struct Info {
     pub refused: usize,
     /// Calls and events known to be missing.
     pub losses: Vec<Loss>,
+    /// Of the calls on record, how many were not timed, once the recording has ended.
+    pub unseen: Option<u64>,
+    /// Why calls were not timed.
+    pub untimed: Vec<Untimed>,
     /// Libraries that ran for a time without their probes.
     pub blind_windows: Vec<BlindWindow>,
     /// Files that should be there and are not.
@@ -145,6 +149,8 @@ impl Info {
             libraries: libraries(&trace),
             refused,
             losses: trace.losses()?,
+            unseen: trace.summary().map(|summary| summary.unseen),
+            untimed: trace.untimed()?,
             blind_windows,
             warnings: trace.warnings().iter().map(ToString::to_string).collect(),
             bytes,
@@ -250,6 +256,13 @@ impl fmt::Display for Info {
         if self.estimated_range.1 > 0 {
             let (least, most) = self.estimated_range;
             line(f, "estimated", &format!("about {} more ({least} to {most}), without probes", self.estimated))?;
+        }
+        if let Some(unseen) = self.unseen.filter(|&unseen| unseen > 0) {
+            let share = 100.0 * unseen as f64 / self.calls.max(1) as f64;
+            line(f, "not timed", &format!("{unseen} of the calls ({share:.1} %)"))?;
+        }
+        for (reason, count) in Untimed::by_reason(&self.untimed) {
+            line(f, "not timed", &format!("{count} ({})", reason.name()))?;
         }
         let per_call = self.bytes_per_call.map_or_else(String::new, |bytes| format!(", {bytes:.1} per call"));
         line(f, "size", &format!("{} bytes{per_call}", self.bytes))?;

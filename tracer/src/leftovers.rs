@@ -9,8 +9,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
-use rtrace_bpf::wire::{PolicyCode, entry_cookie};
-use rtrace_bpf::{Error as BpfError, Programs, Role, Scope, Site};
+use rtrace_bpf::wire::{PolicyCode, TailsCode, entry_cookie};
+use rtrace_bpf::{Error as BpfError, Programs, Role, Site};
 use rtrace_symbolizer::Error;
 use rtrace_symbolizer::modules::{self, Mapping, Module};
 
@@ -46,15 +46,15 @@ pub fn find(pid: u32) -> Result<Vec<Breakpoints>, Error> {
     Ok(found.collect())
 }
 
-/// Makes the kernel put the instructions back, in every process that maps the file.
+/// Makes the kernel put the instructions back in the process.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single place.
 pub fn remove(programs: &Programs, breakpoints: &Breakpoints) -> Result<(), BpfError> {
     let path = breakpoints.module.open_path();
-    let cookie = entry_cookie(0, PolicyCode::RT_POLICY_ENTRY_ONLY);
+    let cookie = entry_cookie(0, PolicyCode::RT_POLICY_ENTRY_ONLY, TailsCode::RT_TAILS_NEVER);
     let sites: Vec<Site> = breakpoints.offsets.iter().map(|&file_offset| Site { file_offset, cookie }).collect();
-    let place = |sites: &[Site]| match programs.attach(Role::Enter, &path, Scope::All, sites) {
+    let place = |sites: &[Site]| match programs.attach(Role::Enter, &path, &[breakpoints.module.pid], sites) {
         Err(error) if !error.is_about_a_site() => Err(error),
         placed => Ok(placed.is_ok()),
     };

@@ -7,8 +7,10 @@
 
 pub mod attach;
 pub mod calibration;
+pub mod callers;
 pub mod command;
 pub mod counters;
+pub mod followed;
 mod governor;
 pub mod host;
 pub mod info;
@@ -24,6 +26,7 @@ pub mod rank;
 pub mod recorder;
 pub mod replay;
 pub mod report;
+mod returns;
 pub mod samples;
 pub mod sampling;
 pub mod source;

@@ -133,7 +133,7 @@ impl Newcomers {
         if target.libraries.is_empty() {
             return;
         }
-        let plan = plan::plan(&target.libraries, target.hazards, &self.options, self.next_region);
+        let plan = plan::plan(&target.libraries, &self.options, self.next_region);
         self.next_library.0 += plan.libraries.len() as u32;
         self.next_region.0 += plan.libraries.iter().map(|library| library.regions.len() as u32).sum::<u32>();
         // Nobody listens any more once the recording is over.

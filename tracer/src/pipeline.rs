@@ -214,7 +214,7 @@ mod tests {
             parent: 0,
             depth: 0,
             start: rtrace_model::Timestamp(0),
-            duration: 1,
+            duration: Some(1),
             child: 0,
             ending: rtrace_model::Ending::Returned,
         };

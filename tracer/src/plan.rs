@@ -1,22 +1,21 @@
-//! Decides what is probed, where, and how its exit is seen; attaches nothing.
+//! Decides what is probed, and where; attaches nothing.
 //!
-//! Every site is judged here, before anything is attached: it is an instruction of the function,
-//! the kernel takes a probe on it, and the way its exit is seen cannot harm the program. What
-//! cannot be probed soundly is refused with a reason, or its exit is not observed, with a reason.
+//! Every site is judged here, before anything is attached: it is an instruction of the function that each call
+//! executes once, and the kernel takes a probe on it. What cannot be probed soundly is refused with a
+//! reason. Returns are seen where they arrive: [`arrival`] says where, for each return address that is met.
 
-mod binding;
-mod closed;
+pub mod arrival;
 mod deny;
 mod entries;
-mod exits;
 pub mod hazards;
 mod instruction;
 pub mod pattern;
 mod planner;
-mod recursion;
+mod stack;
 pub mod stub;
+mod tails;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -25,15 +24,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rtrace_bpf::wire::Step;
-use rtrace_model::{ExitCost, ExitPolicy, Library, Region, RegionId};
+use rtrace_model::{ExitPolicy, Library, Region, RegionId};
 use rtrace_symbolizer::{Exports, Image, ifunc};
 
-pub use self::binding::Binding;
-pub use self::hazards::Hazards;
 pub use self::instruction::Emulation;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
 use self::stub::Stub;
+pub use self::tails::Tails;
+pub(crate) use self::text::Addresses;
 use crate::parallel;
 
 /// What is probed.
@@ -41,8 +40,6 @@ use crate::parallel;
 pub struct Plan {
     /// Library by library, in the order of the sources.
     pub libraries: Vec<PlannedLibrary>,
-    /// What ruled out replaced return addresses, if anything did.
-    pub hazards: Hazards,
 }
 
 /// What is probed in one library.
@@ -67,26 +64,11 @@ pub struct PlannedRegion {
     pub entry: Site,
     /// How they are seen to end.
     pub exit: Exit,
-    /// What decided that.
-    pub choice: Choice,
+    /// Which functions they may end in.
+    pub tails: Tails,
     /// The stub at which calls may be seen instead, or why there can be none; `None` where no stubs
     /// are asked for, and where the entry site is cheap anyway.
     pub stub: Option<Result<Stub, &'static str>>,
-}
-
-/// What decides how the exit of a region is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// What holds for all: the options, and the hazards of the program.
-    Common,
-    /// Nothing can unwind through it, whatever else in the program may: its return can be hooked.
-    Closed,
-    /// Its return could be hooked, but it may call itself, and the kernel hooks only so many
-    /// returns at a time: its exits are probed instead, where they are known.
-    CallsItself,
-    /// Its return could be hooked, but its enter would then be single-stepped: its exits are probed
-    /// instead, where they are known and none is.
-    Unhooked,
 }
 
 impl PlannedRegion {
@@ -96,28 +78,15 @@ impl PlannedRegion {
     }
 }
 
-/// An instruction at which calls are seen to begin or to end.
+/// An instruction at which calls are seen to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Offset of the instruction in the file, in bytes.
-    ///
-    /// Of an enter: the region's first one, or one that always follows it. Of an exit: one through
-    /// which control leaves the region, or a jump from which it certainly comes to such a one.
+    /// Offset of the instruction in the file, in bytes: the region's first one, or one that always follows it.
     pub file_offset: u64,
     /// What a hit costs.
     pub cost: SiteCost,
-    /// Words from the stack pointer up to the return address.
+    /// Words of 8 bytes from the stack pointer up to the slot of the return address.
     pub words: u32,
-    /// At a conditional jump: the call is over only if this condition holds; where it has begun here, it
-    /// is then over at once.
-    pub condition: Option<Condition>,
-}
-
-impl Site {
-    /// An instruction to which the stack pointer is not moved.
-    pub fn new(file_offset: u64, cost: SiteCost) -> Site {
-        Site { file_offset, cost, words: 0, condition: None }
-    }
 }
 
 /// What a hit of a site costs.
@@ -131,63 +100,38 @@ pub enum SiteCost {
     SingleStep,
 }
 
-/// How a region's exit is seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How the calls of a region are seen to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exit {
-    /// By a replaced return address.
+    /// By probes in their callers, where they return to.
+    #[default]
+    ReturnSites,
+    /// By replaced return addresses.
     Uretprobe,
-    /// By probes on all instructions that leave the function, or on jumps that lead there; none where it
-    /// never returns.
-    RetSites(Vec<Site>),
-    /// By the probe that sees the enter: calls take a few nanoseconds.
-    Instant,
-    /// Not at all, for this reason.
-    EntryOnly(String),
+    /// Not at all.
+    EntryOnly,
 }
 
 impl Exit {
-    /// The policy without its sites or reason.
-    pub fn policy(&self) -> ExitPolicy {
+    /// The word for it in a trace.
+    pub fn policy(self) -> ExitPolicy {
         match self {
+            Exit::ReturnSites => ExitPolicy::ReturnSite,
             Exit::Uretprobe => ExitPolicy::Uretprobe,
-            Exit::RetSites(_) => ExitPolicy::RetSite,
-            Exit::Instant => ExitPolicy::Instant,
-            Exit::EntryOnly(_) => ExitPolicy::EntryOnly,
-        }
-    }
-
-    /// What hits of its sites cost.
-    pub fn cost(&self) -> ExitCost {
-        let stepped = self.sites().iter().filter(|site| site.cost == SiteCost::SingleStep).count();
-        match self.sites().len() {
-            _ if stepped == 0 => ExitCost::Emulated,
-            sites if stepped == sites => ExitCost::SingleStepped,
-            _ => ExitCost::Either,
-        }
-    }
-
-    /// Whether all hits of its sites are emulated.
-    fn is_cheap(&self) -> bool {
-        self.sites().iter().all(|site| site.cost == SiteCost::Emulated)
-    }
-
-    /// Whether a hit of one of its sites is dear.
-    fn is_dear(&self) -> bool {
-        self.sites().iter().any(|site| site.cost == SiteCost::SingleStep)
-    }
-
-    /// The sites of the exits, where they have some.
-    pub fn sites(&self) -> &[Site] {
-        match self {
-            Exit::RetSites(sites) => sites,
-            Exit::Uretprobe | Exit::Instant | Exit::EntryOnly(_) => &[],
+            Exit::EntryOnly => ExitPolicy::EntryOnly,
         }
     }
 }
 
-/// A condition on the flags, 0 to 15 as in the encoding of conditional jumps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Condition(pub u8);
+impl From<ExitPolicy> for Exit {
+    fn from(policy: ExitPolicy) -> Exit {
+        match policy {
+            ExitPolicy::ReturnSite => Exit::ReturnSites,
+            ExitPolicy::Uretprobe => Exit::Uretprobe,
+            ExitPolicy::EntryOnly => Exit::EntryOnly,
+        }
+    }
+}
 
 /// A function that is not probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,22 +149,21 @@ pub struct Options {
     pub include: Vec<Pattern>,
     /// No function that one of these selects.
     pub exclude: Vec<Pattern>,
-    /// How exits are to be seen, where that is possible and safe for the function itself.
+    /// How calls are seen to end; by return sites, where nothing else is asked for.
     pub exit: Option<ExitPolicy>,
     /// What is done without a single step.
     pub emulated: Emulation,
-    /// On this kernel a probe on a five-byte nop kills forked children.
-    pub nop5_kills_children: bool,
-    /// The kernel side can refuse to hook the return of a single call.
-    pub can_refuse_hooks: bool,
-    /// Why this kernel may end programs at hooked returns, if it does.
-    pub kernel_hazard: Option<String>,
-    /// Children are traced too, whatever programs they run.
-    pub children: bool,
     /// Accesses to variables are counted: none may come before the site of its call's enter.
     pub keeps_accesses: bool,
     /// Stubs are made for functions that must be single-stepped.
     pub stubs: bool,
+}
+
+impl Options {
+    /// How calls are seen to end.
+    fn exit(&self) -> Exit {
+        self.exit.map(Exit::from).unwrap_or_default()
+    }
 }
 
 /// A library to plan for.
@@ -236,23 +179,17 @@ pub struct LibrarySource {
     pub exports: Exports,
     /// Implementations of its IFUNCs, where a process has chosen some.
     pub ifuncs: Vec<ifunc::Resolved>,
-    /// Where its calls by name lead.
-    pub binding: Binding,
 }
 
 /// Plans all probes. Region ids count up from `first_region`.
-pub fn plan(sources: &[LibrarySource], mut hazards: Hazards, options: &Options, first_region: RegionId) -> Plan {
-    hazards.kernel.clone_from(&options.kernel_hazard);
-    if !options.children {
-        hazards.programs = None;
-    }
-    let mut libraries = parallel::map(sources, |source| plan_library(source, &hazards, options));
+pub fn plan(sources: &[LibrarySource], options: &Options, first_region: RegionId) -> Plan {
+    let mut libraries = parallel::map(sources, |source| plan_library(source, options));
     let regions = libraries.iter_mut().flat_map(|library| &mut library.regions);
     regions.zip(first_region.0..).for_each(|(planned, id)| planned.region.id = RegionId(id));
-    Plan { libraries, hazards }
+    Plan { libraries }
 }
 
-fn plan_library(source: &LibrarySource, hazards: &Hazards, options: &Options) -> PlannedLibrary {
-    let (regions, refused) = Planner::new(source, hazards, options).plan();
+fn plan_library(source: &LibrarySource, options: &Options) -> PlannedLibrary {
+    let (regions, refused) = Planner::new(source, options).plan();
     PlannedLibrary { library: source.library.clone(), attach_path: source.attach_path.clone(), regions, refused }
 }

@@ -8,13 +8,14 @@
 mod governing;
 mod notice;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs, Scope};
+use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
 use rtrace_model::{
     CallCost, Definition, Event, EventKind, Header, MetricId, Percent, Region, Sink, Summary, Timestamp,
 };
@@ -23,13 +24,16 @@ use self::governing::Governing;
 use self::notice::Notice;
 use crate::attach::{self, Attachment, detach};
 use crate::calibration::Calibration;
+use crate::callers::{self, CallerFile, Traced};
 use crate::counters::Counters;
+use crate::followed::{BlindChild, Followed};
 use crate::governor::{Given, Governor, Left};
 use crate::host;
 use crate::newcomers::{Lookout, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
-use crate::plan::{Pattern, Plan};
+use crate::plan::{Emulation, Exit, Pattern, Plan};
 use crate::privilege;
+use crate::returns::ReturnSites;
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Source};
@@ -71,12 +75,14 @@ pub struct Options<'a> {
     pub subject: Subject<'a>,
     /// How probes are attached.
     pub mechanism: Mechanism,
-    /// Whether the programs do instructions themselves, as plans were [told](crate::plan::Emulation).
-    pub steps: bool,
+    /// What the kernel and the programs do without a single step, as plans were told.
+    pub emulated: Emulation,
     /// Size of each CPU's ring in bytes.
     pub ring_bytes: u32,
     /// Whether children are recorded too.
     pub follow: bool,
+    /// Whether probes are placed in every process that maps the libraries, so that children miss no call.
+    pub everywhere: bool,
     /// Whether calls are folded by call path, and which of them are recorded one by one then.
     pub profile: Option<ProfileOptions>,
     /// Functions whose calls have no record of their own, unless they made one that has.
@@ -91,6 +97,8 @@ pub struct Options<'a> {
     pub watches: &'a Watches,
     /// The stubs that the command gets; their sites are of the plan's regions.
     pub stubs: Option<&'a Stubs>,
+    /// The files that the command will load, in the order of the dynamic linker.
+    pub command_files: &'a [PathBuf],
 }
 
 /// What goes on beside the calls.
@@ -121,14 +129,14 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         profile: options.profile,
         counters: &options.counters.sources,
         is_governed: options.budget.is_some(),
-        steps: options.steps,
+        steps: options.emulated.steps,
     };
     let calibration = options.budget.map(|_| calibrate(options));
     Ok(Loaded { programs: Programs::load(&load)?, calibration })
 }
 
 fn calibrate(options: &Options<'_>) -> Calibration {
-    Calibration::start(options.mechanism, &options.counters.sources, options.steps)
+    Calibration::start(options.mechanism, &options.counters.sources, options.emulated.steps)
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
@@ -154,8 +162,10 @@ pub fn record(
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
     let (governing, inbox, outbox) = Governing::new(next_metric, options.subject.pids());
+    let followed = Followed::new(&programs, options.subject.pids(), options.everywhere);
     let mut recording = Recording {
         programs: &programs,
+        followed: &followed,
         options,
         attachments: Vec::new(),
         regions: 0,
@@ -167,35 +177,56 @@ pub fn record(
         governing: options.budget.map(|_| &governing),
     };
     recording.choose_processes()?;
+    let mut return_sites = ReturnSites::new(&programs, options.emulated);
+    recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
     let costs = calibration.map_or_else(Vec::new, Calibration::finish);
     metrics.extend(recording.governing.map(Governing::metric));
-    let placed_in = recording.scope();
-    let drained = std::thread::scope(|scope| {
-        let lookout = newcomers.look_out(scope, options.subject.pids()).context("failed to watch for new libraries")?;
-        let begin = |recording: &mut Recording<'_>| {
-            pipeline.begin(Header { budget: options.budget, ..host::header(options.mechanism.name()) });
-            pipeline.define(metrics.into_iter().map(Definition::Metric));
-            recording.announce(&pipeline, plan, attachment);
-            let governor = options.budget.map(|budget| {
-                pipeline.calibrated(&costs);
-                let (programs, costs, living) = (&programs, &costs, &governing.living);
-                Governor::new(Given { programs, scope: placed_in, costs, budget, inbox, outbox, living })
-            });
-            move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
-        };
-        recording.read_until_stopped(&pipeline, &lookout, begin, &mut samplers, stop, armed)
+    let are_over = AtomicBool::new(false);
+    let (drained, return_sites) = std::thread::scope(|scope| {
+        let answering = scope.spawn(|| {
+            let answered = return_sites.answer(&followed, &are_over);
+            (answered, return_sites)
+        });
+        let recorded = (|| {
+            let lookout =
+                newcomers.look_out(scope, options.subject.pids()).context("failed to watch for new libraries")?;
+            let begin = |recording: &mut Recording<'_>| {
+                pipeline.begin(Header { budget: options.budget, ..host::header(options.mechanism.name()) });
+                pipeline.define(metrics.into_iter().map(Definition::Metric));
+                recording.announce(&pipeline, plan, attachment);
+                let governor = options.budget.map(|budget| {
+                    pipeline.calibrated(&costs);
+                    let (programs, costs, living) = (&programs, &costs, &governing.living);
+                    Governor::new(Given {
+                        programs,
+                        pids: options.subject.pids(),
+                        costs,
+                        budget,
+                        inbox,
+                        outbox,
+                        living,
+                    })
+                });
+                move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
+            };
+            recording.read_until_stopped(&pipeline, &lookout, begin, &mut samplers, stop, armed)
+        })();
+        are_over.store(true, Ordering::Relaxed);
+        let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (recorded.and_then(|summary| answered.map(|()| summary).map_err(anyhow::Error::from)), return_sites)
     });
-    let attachments = std::mem::take(&mut recording.attachments);
-    attachments.into_iter().for_each(Attachment::detach);
-    if let Some(calibration) = recording.calibration.take() {
+    let return_summary = return_sites.summary();
+    let Recording { attachments, calibration, regions, refused, blind_windows, .. } = recording;
+    let probes = attachments.into_iter().flat_map(Attachment::into_probes);
+    detach(probes.chain(return_sites.into_probes()).chain(followed.into_probes()).collect());
+    if let Some(calibration) = calibration {
         pipeline.calibrated(&calibration.finish());
     }
 
-    let Recording { regions, refused, blind_windows, .. } = recording;
-    let summary = Summary { regions, refused, blind_windows, ..drained? };
+    let summary = Summary { regions, refused, blind_windows, return_sites: return_summary?, ..drained? };
     pipeline.finish(summary.clone())?;
     Ok(summary)
 }
@@ -203,6 +234,7 @@ pub fn record(
 /// A recording under way.
 struct Recording<'a> {
     programs: &'a Programs,
+    followed: &'a Followed<'a>,
     options: &'a Options<'a>,
     attachments: Vec<Attachment>,
     regions: u64,
@@ -220,7 +252,7 @@ struct Recording<'a> {
 impl<'a> Recording<'a> {
     fn choose_processes(&self) -> anyhow::Result<()> {
         match self.options.subject {
-            Subject::Processes(pids) => pids.iter().try_for_each(|&pid| self.programs.trace(pid))?,
+            Subject::Processes(pids) => pids.iter().try_for_each(|&pid| self.programs.trace(pid).map(drop))?,
             Subject::Command(pid) => self.programs.trace_from_exec(pid)?,
         }
         Ok(())
@@ -245,17 +277,28 @@ impl<'a> Recording<'a> {
         }
     }
 
-    fn scope(&self) -> Scope<'a> {
-        match self.options.subject {
-            Subject::Processes(pids) if !self.options.follow => Scope::Processes(pids),
-            _ => Scope::All,
+    /// Places the return sites of direct calls.
+    fn prime(&self, plan: &Plan, return_sites: &mut ReturnSites<'_>) -> Result<(), rtrace_bpf::Error> {
+        let regions = || plan.libraries.iter().flat_map(|library| &library.regions);
+        if !regions().any(|planned| planned.exit == Exit::ReturnSites) {
+            return Ok(());
         }
+        let traced = Traced::of(&plan.libraries);
+        let (pids, files): (&[u32], Vec<CallerFile>) = match &self.options.subject {
+            Subject::Processes(pids) => (pids, callers::of_processes(pids, &traced)),
+            Subject::Command(pid) => {
+                (std::slice::from_ref(pid), callers::of_command(self.options.command_files, &traced))
+            }
+        };
+        pids.iter().try_for_each(|&pid| return_sites.prime(pid, &files))
     }
 
     fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
         let is_governed = self.governing.is_some();
-        let attachment =
-            attach::attach(self.programs, plan, self.scope(), stubs, is_governed).context("failed to attach")?;
+        let attachment = self
+            .followed
+            .attach(|pids| attach::attach(self.programs, plan, pids, stubs, is_governed))
+            .context("failed to attach")?;
         for region in attachment.regions.iter().filter(|region| self.is_folded(region)) {
             self.programs.set_level(region.id.0, None)?;
         }
@@ -383,8 +426,10 @@ impl<'a> Recording<'a> {
                 (self.calibration, self.costs) = (None, Some(costs));
             }
             if source.has_other_processes() {
+                self.followed.keep(&source.living());
                 lookout.set_processes(source.living());
             }
+            self.tell_blind_windows(pipeline);
             for newcomer in lookout.found() {
                 self.join(pipeline, &newcomer)?;
             }
@@ -414,6 +459,15 @@ impl<'a> Recording<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What children called before their probes were in place is not on record.
+    fn tell_blind_windows(&mut self, pipeline: &Pipeline) {
+        for BlindChild { pid, library, since } in self.followed.take_blind() {
+            self.blind_windows += 1;
+            let kind = EventKind::BlindWindow { library: library.path, since };
+            pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
+        }
     }
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.

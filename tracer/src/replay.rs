@@ -4,9 +4,7 @@
 use std::cmp::Reverse;
 
 use rtrace_exporters::{Error, Trace};
-use rtrace_model::{
-    Batch, Call, ClockAnchor, Definition, Ending, Event, EventKind, Sink, SinkError, Summary, Timestamp,
-};
+use rtrace_model::{Call, ClockAnchor, Definition, Ending, Event, EventKind, Sink, SinkError, Summary, Timestamp};
 
 /// Steps that a range is told in, and the least length of one in nanoseconds.
 const STEPS: u64 = 400;
@@ -33,7 +31,7 @@ pub fn whole(trace: &Trace) -> Result<(Timestamp, Timestamp), Error> {
         Some(summary) => summary.end.monotonic,
         None => {
             let last = trace.calls().next_back().transpose()?;
-            let call = last.iter().flat_map(|batch| batch.iter()).map(Call::end).max();
+            let call = last.iter().flat_map(|batch| batch.iter()).map(Call::known_until).max();
             call.max(last_sample(trace)?).unwrap_or(begin)
         }
     };
@@ -51,7 +49,7 @@ fn last_sample(trace: &Trace) -> Result<Option<Timestamp>, Error> {
     Ok(last)
 }
 
-/// Tells the calls that ended after `from` and until `to`, and the call-path profile, which is of the
+/// Tells the calls that ended after `from` and until `to`, or were entered then and not timed, and the call-path profile, which is of the
 /// whole recording. `goes_on` is asked now and then; `false`
 /// ends the telling. Returns whether it came to its end.
 ///
@@ -80,17 +78,18 @@ pub fn replay(
             return Ok(false);
         }
         let batch = batch?;
-        let end = |place: usize| batch[place].end();
+        let end = |place: usize| batch[place].known_until();
         let mut places: Vec<usize> = (0..batch.len()).filter(|&place| end(place) > from && end(place) <= to).collect();
         places.sort_unstable_by_key(|&place| (end(place), Reverse(batch[place].id)));
         let mut rest = places.as_slice();
         while let Some(first) = rest.first().map(|&place| &batch[place]) {
-            if first.end().since(told) >= step {
-                told = Timestamp(first.end().0 - first.end().since(told) % step);
+            let since = first.known_until().since(told);
+            if since >= step {
+                told = Timestamp(first.known_until().0 - since % step);
                 sink.running(told, &long.at(told))?;
             }
             let (now, later) = rest.split_at(rest.partition_point(|&place| end(place).since(told) < step));
-            sink.calls(&part(&batch, now))?;
+            sink.calls(&batch.selected(now.iter().copied()))?;
             rest = later;
         }
     }
@@ -99,13 +98,6 @@ pub fn replay(
     }
     sink.finish(&summary(trace, to)?)?;
     Ok(true)
-}
-
-/// The calls at these places with what was measured during each.
-fn part(batch: &Batch, places: &[usize]) -> Batch {
-    let calls = places.iter().map(|&place| batch[place]).collect();
-    let readings = places.iter().flat_map(|&place| batch.readings(place)).copied().collect();
-    Batch::measured(calls, batch.metrics(), readings)
 }
 
 fn define(trace: &Trace, sink: &mut dyn Sink) -> Result<(), SinkError> {
@@ -129,7 +121,7 @@ fn summary(trace: &Trace, to: Timestamp) -> Result<Summary, Error> {
         return Ok(summary.clone());
     }
     let end = ClockAnchor { monotonic: to, ..ClockAnchor::default() };
-    Ok(Summary { losses: trace.losses()?, end, ..Summary::default() })
+    Ok(Summary { losses: trace.losses()?, untimed: trace.untimed()?, end, ..Summary::default() })
 }
 
 /// Calls that may run at a step, by location and begin.
@@ -149,8 +141,11 @@ impl Long {
             if !goes_on(number as f64 / batches as f64) {
                 return Ok(None);
             }
-            let runs =
-                |call: &&Call| call.start < to && call.end() > from && (call.duration >= step || call.end() > to);
+            // Of a call that was not timed it is not known whether it runs.
+            let runs = |call: &&Call| {
+                let is_long = call.duration.is_some_and(|duration| duration >= step);
+                call.start < to && call.known_until() > from && (is_long || call.known_until() > to)
+            };
             long.extend(batch?.iter().filter(runs).copied());
         }
         long.sort_unstable_by_key(|call| (call.location, call.id));
@@ -160,8 +155,8 @@ impl Long {
     /// Those that run at a time, as a live recording tells them. Callers come before their callees,
     /// as they have lower ids.
     fn at(&self, time: Timestamp) -> Vec<Call> {
-        let runs = |call: &&Call| call.start <= time && call.end() > time;
-        let open = |call: &Call| Call { duration: time.since(call.start), ending: Ending::Open, ..*call };
+        let runs = |call: &&Call| call.start <= time && call.known_until() > time;
+        let open = |call: &Call| Call { duration: Some(time.since(call.start)), ending: Ending::Open, ..*call };
         let mut running: Vec<Call> = self.0.iter().filter(runs).map(open).collect();
         running.dedup_by_key(|call| (call.location, call.id));
         running
@@ -173,7 +168,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_exporters::TraceWriter;
-    use rtrace_model::{Base, Header, Location, LocationId, Metric, MetricId, Reading, RegionId, Scope, Span};
+    use rtrace_model::{Base, Batch, Header, Location, LocationId, Metric, MetricId, Reading, RegionId, Scope, Span};
     use tempfile::TempDir;
 
     use super::*;
@@ -223,7 +218,7 @@ mod tests {
             parent,
             depth: u32::from(parent > 0),
             start: Timestamp(start * MS),
-            duration: (end - start) * MS,
+            duration: Some((end - start) * MS),
             child: 0,
             ending: Ending::Returned,
         }

@@ -8,9 +8,11 @@
 //!   function, or library, thread, process) adds nothing, as its time is in the outer one's. Calls
 //!   that were still open at the end count up to then.
 //! - *exclusive* is time without traced callees; it adds up over rows.
-//! - *min, mean, p50, p99, max* are durations of calls whose exit was seen or noticed: returned
-//!   and unwound, not open. Percentiles have three digits.
-//! - *unseen* calls have no duration and are in no time.
+//! - *min, mean, p50, p99, max* are durations of *timed* calls, which are those that returned or were
+//!   unwound, not open ones. Percentiles have three digits.
+//! - *unseen* calls were not timed: they have no duration and are in no time. Where no call of a row
+//!   was timed, its times are absent. What is nested in a call that was not timed is in the time of
+//!   the nearest timed one around it.
 //! - *lost* are calls known to be missing.
 //! - *counted* and *estimated* are calls beside these that a budget left without a record: the ones
 //!   exact, the others between *at least* and *at most*.
@@ -33,6 +35,7 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod tree;
+mod untimed;
 mod walk;
 
 use std::io::{self, Write};
@@ -47,6 +50,7 @@ use self::grouping::Grouping;
 use self::groups::Groups;
 use self::table::Table;
 use self::tree::Tree;
+use self::untimed::Tally;
 use self::walk::Walk;
 
 /// Calls that are looked at together: two such chunks are in memory at a time.
@@ -228,16 +232,16 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let mut remark = None;
-    let (mut table, lost_callers) = match Grouping::new(options.by, trace) {
+    let (mut table, lost_callers, untimed) = match Grouping::new(options.by, trace) {
         _ if options.corrected => {
-            let walk = walk(trace, Counting::around(Corrected::new(trace)?, trace))?;
+            let (walk, untimed) = walk(trace, Counting::around(Corrected::new(trace)?, trace))?;
             let mut table = walk.visitor.inside.table(options.sort)?;
             walk.visitor.add_corrected_to(&mut table);
             remark = walk.visitor.not_corrected();
-            (table, walk.lost_callers)
+            (table, walk.lost_callers, untimed)
         }
         Some(grouping) => {
-            let mut walk = walk(trace, Counting::around(Groups::new(grouping), trace))?;
+            let (mut walk, untimed) = walk(trace, Counting::around(Groups::new(grouping), trace))?;
             let groups = &mut walk.visitor.inside;
             groups.add_estimates(trace.estimates());
             if matches!(options.by, By::Thread | By::Process) {
@@ -250,15 +254,15 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
                 walk.visitor.add_to(&mut table, options.by);
                 table
             };
-            (table, walk.lost_callers)
+            (table, walk.lost_callers, untimed)
         }
         None if options.histogram => return Err(Error::Histogram),
         None => {
             let order = tree::Order::new(options.sort)?;
-            let walk = walk(trace, Counting::around(Tree::default(), trace))?;
+            let (walk, untimed) = walk(trace, Counting::around(Tree::default(), trace))?;
             let mut table = walk.visitor.inside.table(trace, order, options.limit);
             walk.visitor.add_to(&mut table, options.by);
-            (table, walk.lost_callers)
+            (table, walk.lost_callers, untimed)
         }
     };
     let left_out = if options.histogram {
@@ -273,16 +277,20 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
     }
     let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
+    notes.extend(untimed.note(trace)?);
     notes.extend(remark);
     Ok(Report { title: notes::title(trace), table, notes })
 }
 
-fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error> {
-    let mut walk = Walk::new(visitor);
+/// Visits all calls, and counts by function those that were not timed.
+fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<(Walk<V>, Tally), Error> {
+    let (mut walk, mut untimed) = (Walk::new(visitor), Tally::default());
     walk.paths(trace.profile());
+    trace.profile().iter().for_each(|path| untimed.add_path(path));
     let mut calls = Vec::new();
     for batch in trace.unfolded_calls().rev() {
         let batch = batch?;
+        batch.iter().for_each(|call| untimed.add(call));
         walk.visitor.readings(&batch);
         calls.append(&mut batch.into_calls());
         if calls.len() >= CHUNK {
@@ -292,7 +300,7 @@ fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<Walk<V>, Error
     }
     walk.chunk(&mut calls);
     walk.finish();
-    Ok(walk)
+    Ok((walk, untimed))
 }
 
 #[cfg(test)]
@@ -334,7 +342,7 @@ calls  inclusive  exclusive      mean       p50       p99       max  library    
     1   5.000 us   3.510 us  5.000 us  5.000 us  5.000 us  5.000 us  libone.so  a
 
 rows left out: 1
-3 calls of 6 regions on 2 threads; 2 lost (ring full: 2), 1 refused, 0 unfinished, 0 unwound, 0 without exit
+3 calls of 6 regions on 2 threads; 2 lost (ring full: 2), 1 refused
 "
         );
     }
@@ -389,19 +397,19 @@ from_ns,below_ns,calls,share,region,file_offset,library,function
         assert_eq!(
             report(folder.path(), &Options { format: Format::Csv, sort: Sort::Calls, ..Options::default() }),
             "\
-calls,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,counted,estimated,estimated_least,estimated_most,returned,unwound,open,unseen,\
+calls,timed,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,counted,estimated,estimated_least,estimated_most,returned,unwound,open,unseen,\
 region,file_offset,library,function
-2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,0,2,0,0,0,1,64,libone.so,b
-1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,0,1,0,0,0,0,64,libone.so,a
+2,2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,0,2,0,0,0,1,64,libone.so,b
+1,1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,0,1,0,0,0,0,64,libone.so,a
 "
         );
         assert_eq!(
             report(folder.path(), &Options { format: Format::Csv, by: By::Tree, ..Options::default() }),
             "\
-node,parent,depth,region,calls,share,inclusive_ns,exclusive_ns,library,function
-1,,0,0,1,0.980392,5000,3510,libone.so,a
-2,1,1,1,1,0.292157,1490,1490,libone.so,b
-3,,0,1,1,0.019608,100,100,libone.so,b
+node,parent,depth,region,calls,timed,share,inclusive_ns,exclusive_ns,library,function
+1,,0,0,1,1,0.980392,5000,3510,libone.so,a
+2,1,1,1,1,1,0.292157,1490,1490,libone.so,b
+3,,0,1,1,1,0.019608,100,100,libone.so,b
 "
         );
     }

@@ -18,7 +18,7 @@ use rtrace_model::{
 
 use crate::counters::Counters;
 use crate::newcomers::Newcomers;
-use crate::plan::{self, Exit, Plan};
+use crate::plan::{self, Emulation, Exit, Plan};
 use crate::recorder::{self, Beside, Subject};
 use crate::samples::Samplers;
 use crate::watch::Watches;
@@ -39,8 +39,8 @@ pub struct Sampled {
     pub calls: HashMap<RegionId, u64>,
 }
 
-/// Counts the calls that these processes make of what the plan holds; `steps`: it holds instructions
-/// that our programs do.
+/// Counts the calls that these processes make of what the plan holds; `emulated`: as
+/// it was planned.
 ///
 /// # Errors
 /// The kernel refuses programs or probes.
@@ -48,7 +48,7 @@ pub fn sample(
     plan: &Plan,
     pids: &[u32],
     mechanism: Mechanism,
-    steps: bool,
+    emulated: Emulation,
     duration: Duration,
 ) -> anyhow::Result<Sampled> {
     let counting = enters_only(plan);
@@ -58,9 +58,10 @@ pub fn sample(
     let options = recorder::Options {
         subject: Subject::Processes(pids),
         mechanism,
-        steps,
+        emulated,
         ring_bytes: RING_BYTES,
         follow: false,
+        everywhere: false,
         profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),
         fold: &[],
         duration: Some(duration),
@@ -68,6 +69,7 @@ pub fn sample(
         counters: &counters,
         watches: &watches,
         stubs: None,
+        command_files: &[],
     };
     let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default(), false);
     let beside = Beside { newcomers, samplers: Samplers::default() };
@@ -86,7 +88,7 @@ pub fn sample(
 fn enters_only(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for planned in plan.libraries.iter_mut().flat_map(|library| &mut library.regions) {
-        planned.exit = Exit::EntryOnly("calls are only counted".to_owned());
+        planned.exit = Exit::EntryOnly;
         planned.region.exit = planned.exit.policy();
     }
     plan

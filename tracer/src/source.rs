@@ -6,16 +6,16 @@ mod open;
 mod paths;
 mod processes;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rtrace_bpf::wire::{
     AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION,
-    ReadingRecord, comm,
+    ReadingRecord, UntimedCode, comm,
 };
 use rtrace_bpf::{Error, Programs, Reader, Records};
 use rtrace_model::{
     Batch, Call, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason, Metric,
-    Reading, RegionId, Sample, Summary, Timestamp,
+    Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 use self::open::OpenCalls;
@@ -54,6 +54,9 @@ pub struct Source<'a> {
     processes: Processes,
     bad_records: u64,
     reported: HashMap<(LossReason, Option<RegionId>), u64>,
+    reported_untimed: HashMap<(UntimedReason, Option<RegionId>), u64>,
+    /// Calls that may have been running at the end, by reason and region.
+    open_untimed: BTreeMap<(UntimedReason, u32), u64>,
     /// Metrics known to be estimates.
     estimated: HashSet<usize>,
     other_processes: bool,
@@ -90,6 +93,8 @@ impl<'a> Source<'a> {
             processes: Processes::default(),
             bad_records: 0,
             reported: HashMap::new(),
+            reported_untimed: HashMap::new(),
+            open_untimed: BTreeMap::new(),
             estimated: HashSet::new(),
             other_processes: false,
             changes: Vec::new(),
@@ -193,6 +198,7 @@ impl<'a> Source<'a> {
     pub fn tick(&mut self) -> Result<(), Error> {
         self.report_paths()?;
         self.report_losses()?;
+        self.report_untimed()?;
         self.report_estimates();
         self.pipeline.tick();
         Ok(())
@@ -229,6 +235,10 @@ impl<'a> Source<'a> {
             let id = thread.thread.location;
             self.discover(id)?;
             let open = OpenCalls::of(&thread, self.metrics.len(), end.monotonic);
+            for call in thread.calls.iter().filter(|open| open.doubt > 0) {
+                let reason = reason_of(UntimedCode(u32::from(call.doubt) - 1));
+                *self.open_untimed.entry((reason, call.call.region)).or_default() += 1;
+            }
             if let Some(known) = &mut self.paths {
                 open.with_paths().for_each(|(call, readings, path)| known.add_open(path, call, readings));
             }
@@ -248,6 +258,8 @@ impl<'a> Source<'a> {
         self.summary.locations = self.locations.len() as u64;
         self.summary.losses = self.losses()?;
         self.report_losses()?;
+        self.summary.untimed = self.untimed()?;
+        self.report_untimed()?;
         self.report_estimates();
         self.summary.exits_without_enter = self.programs.exits_without_enter();
         self.summary.end = end;
@@ -372,6 +384,29 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Tells the sinks which calls have no duration, and why.
+    fn report_untimed(&mut self) -> Result<(), Error> {
+        for untimed in self.untimed()? {
+            let reported = self.reported_untimed.entry((untimed.reason, untimed.region)).or_insert(0);
+            let count = untimed.count - *reported;
+            *reported = untimed.count;
+            if count > 0 {
+                let kind = EventKind::Untimed(Untimed { count, ..untimed });
+                self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
+            }
+        }
+        Ok(())
+    }
+
+    fn untimed(&self) -> Result<Vec<Untimed>, Error> {
+        let mut sums: BTreeMap<(UntimedReason, u32), u64> = self.open_untimed.clone();
+        for (key, count) in self.programs.untimed()? {
+            *sums.entry((reason_of(key.reason), key.region)).or_default() += count;
+        }
+        let untimed = |((reason, region), count)| Untimed { reason, region: Some(RegionId(region)), count };
+        Ok(sums.into_iter().map(untimed).collect())
+    }
+
     fn losses(&self) -> Result<Vec<Loss>, Error> {
         let mut losses: Vec<Loss> = self.programs.losses()?.iter().map(|&(key, count)| loss_of(&key, count)).collect();
         if self.bad_records > 0 {
@@ -383,6 +418,12 @@ impl<'a> Source<'a> {
 }
 
 fn call_of(record: &CallRecord) -> Call {
+    let ending = match record.ending {
+        EndingCode::RT_RETURNED => Ending::Returned,
+        EndingCode::RT_UNWOUND => Ending::Unwound,
+        EndingCode::RT_OPEN => Ending::Open,
+        _ => Ending::Unseen,
+    };
     Call {
         location: LocationId(record.location),
         region: RegionId(record.region),
@@ -390,14 +431,10 @@ fn call_of(record: &CallRecord) -> Call {
         parent: record.parent,
         depth: record.depth,
         start: Timestamp(record.start),
-        duration: record.duration,
+        // The kernel side has a 0 there where it observed no return.
+        duration: (ending != Ending::Unseen).then_some(record.duration),
         child: record.child,
-        ending: match record.ending {
-            EndingCode::RT_RETURNED => Ending::Returned,
-            EndingCode::RT_UNWOUND => Ending::Unwound,
-            EndingCode::RT_OPEN => Ending::Open,
-            _ => Ending::Unseen,
-        },
+        ending,
     }
 }
 
@@ -432,6 +469,16 @@ fn location_of(id: u32, record: &LocationRecord) -> Location {
     }
 }
 
+fn reason_of(code: UntimedCode) -> UntimedReason {
+    match code {
+        UntimedCode::RT_UNTIMED_NOT_YET_PLACED => UntimedReason::NotYetPlaced,
+        UntimedCode::RT_UNTIMED_NOT_PROBEABLE => UntimedReason::NotProbeable,
+        UntimedCode::RT_UNTIMED_DROPPED => UntimedReason::SiteDropped,
+        UntimedCode::RT_UNTIMED_NOT_ASKED_FOR => UntimedReason::NotAskedFor,
+        _ => UntimedReason::OverwrittenByOther,
+    }
+}
+
 fn loss_of(key: &LossKey, count: u64) -> Loss {
     let reason = match key.reason {
         LossCode::RT_LOSS_RING_FULL => LossReason::RingFull,
@@ -445,4 +492,18 @@ fn loss_of(key: &LossKey, count: u64) -> Loss {
         _ => LossReason::BadRecord,
     };
     Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_whose_return_was_not_observed_has_no_duration() {
+        let duration_of = |ending| call_of(&CallRecord { ending, duration: 7, ..CallRecord::default() }).duration;
+        for ending in [EndingCode::RT_RETURNED, EndingCode::RT_UNWOUND, EndingCode::RT_OPEN] {
+            assert_eq!(duration_of(ending), Some(7));
+        }
+        assert_eq!(duration_of(EndingCode::RT_UNSEEN), None);
+    }
 }

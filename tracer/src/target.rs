@@ -17,7 +17,7 @@ use rtrace_symbolizer::{Image, ifunc, select};
 
 use crate::parallel;
 use crate::perf::mappings::Mapping;
-use crate::plan::{Binding, Hazards, LibrarySource, hazards};
+use crate::plan::LibrarySource;
 
 /// The word that names the program itself instead of a library.
 pub(crate) const EXECUTABLE: &str = "exe";
@@ -26,8 +26,8 @@ pub(crate) const EXECUTABLE: &str = "exe";
 pub struct Target {
     /// The libraries chosen, their ids counting up from 0.
     pub libraries: Vec<LibrarySource>,
-    /// What could unwind through a hooked frame in these programs, or switch stacks under it.
-    pub hazards: Hazards,
+    /// What a command will load, in the order of the dynamic linker, and the files that were chosen.
+    pub files: Vec<PathBuf>,
 }
 
 /// Why a target cannot be found.
@@ -106,7 +106,6 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
     let mapped = modules.iter().map(|(_, module)| module_file(module));
     let chosen = files.iter().map(|(&id, file)| (id, file.name(), file.path()));
     let images = ImageCache::read(mapped.chain(chosen), |id| files.contains_key(id));
-    let hazards = images.hazards();
     let files: Vec<_> = files.iter().zip(0..).collect();
     let libraries = parallel::map(&files, |&((&id, file), library)| {
         let module = match file {
@@ -115,7 +114,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         };
         images.source(id, LibraryId(library), file.name(), &file.path(), module)
     });
-    Ok(Target { libraries: libraries.into_iter().collect::<Result<_, _>>()?, hazards })
+    Ok(Target { libraries: libraries.into_iter().collect::<Result<_, _>>()?, files: Vec::new() })
 }
 
 /// Finds the libraries that processes have loaded meanwhile: files that a pattern names and that
@@ -132,14 +131,13 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
     let judged: &[Module] = if new.is_empty() { &[] } else { &modules };
     let is_new = |id: &FileId| new.iter().any(|module| (module.device, module.inode) == *id);
     let images = ImageCache::read(judged.iter().map(module_file), is_new);
-    let hazards = images.hazards();
     let mut libraries = Vec::new();
     for module in new {
         let library = LibraryId(first.0 + libraries.len() as u32);
         let id = (module.device, module.inode);
         libraries.extend(images.source(id, library, &module.path, &module.open_path(), Some(module)).ok());
     }
-    Target { libraries, hazards }
+    Target { libraries, files: Vec::new() }
 }
 
 /// How many running processes map a library.
@@ -187,17 +185,16 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
     }
     let in_its_root = PathBuf::from(format!("/proc/{}/root{}", mapping.pid, mapping.path.display()));
     let path = if in_its_root.exists() { &in_its_root } else { &mapping.path };
-    let mut images = ImageCache::default();
     let mut libraries = Vec::new();
     if let Ok(id) = identity(path)
         && known.insert(id)
     {
         let modules = modules::of_process(mapping.pid).unwrap_or_default();
         let files = modules.iter().map(module_file).chain([(id, &*mapping.path, path.clone())]);
-        images = ImageCache::read(files, |file| *file == id);
+        let images = ImageCache::read(files, |file| *file == id);
         libraries.extend(images.source(id, first, &mapping.path, path, None).ok());
     }
-    Target { libraries, hazards: images.hazards() }
+    Target { libraries, files: Vec::new() }
 }
 
 /// Finds the libraries that a command will load, or may load later.
@@ -227,15 +224,16 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         }
     }
 
-    let mut modules = Vec::new();
+    let (mut modules, mut loaded) = (Vec::new(), Vec::new());
     for executable in executables.iter().filter(|path| Image::open(path).is_ok()) {
-        for path in linker::closure(executable, &environment)?.iter().chain([executable]).chain(files.values()) {
+        loaded = linker::closure(executable, &environment)?;
+        loaded.extend(files.values().cloned());
+        for path in loaded.iter().chain([executable]) {
             modules.push((identity(path)?, path.clone()));
         }
     }
     let modules = modules.iter().map(|(id, path)| (*id, path.as_path(), path.clone()));
     let images = ImageCache::read(modules, |id| files.contains_key(id));
-    let hazards = images.hazards();
     // A process of ours that maps the same file has the same implementations of its IFUNCs.
     let own = modules::of_process(std::process::id())?;
     let mut libraries = Vec::new();
@@ -244,7 +242,7 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         let library = LibraryId(libraries.len() as u32);
         libraries.push(images.source(id, library, &path, &path, module)?);
     }
-    Ok(Target { libraries, hazards })
+    Ok(Target { libraries, files: loaded })
 }
 
 /// What a command is called by.
@@ -302,20 +300,6 @@ impl ImageCache {
         ImageCache { images: images.into_iter().collect() }
     }
 
-    fn readable(&self) -> impl Iterator<Item = (&str, &Image)> {
-        self.images.values().filter_map(|(name, image)| Some((name.as_str(), image.as_deref()?)))
-    }
-
-    fn hazards(&self) -> Hazards {
-        hazards::of_images(self.readable())
-    }
-
-    /// Where the calls of a library lead, if all modules are known.
-    fn binding(&self, image: &Image) -> Binding {
-        let all = self.images.values().all(|(_, image)| image.is_some());
-        if all { Binding::of(image, self.readable()) } else { Binding::default() }
-    }
-
     /// A chosen file, by its device and inode; `mapped`: how a process maps it.
     ///
     /// # Errors
@@ -345,7 +329,6 @@ impl ImageCache {
             inode,
         };
         let ifuncs = mapped.map(|module| ifunc::resolve(module.pid, module, &image, &exports)).unwrap_or_default();
-        let binding = self.binding(&image);
-        Ok(LibrarySource { library, attach_path: attach_path.to_owned(), image, exports, ifuncs, binding })
+        Ok(LibrarySource { library, attach_path: attach_path.to_owned(), image, exports, ifuncs })
     }
 }

@@ -10,7 +10,7 @@ use crate::key::{self, Action, View};
 use crate::list::List;
 use crate::live::{Range, Stored};
 use crate::state::State;
-use crate::state::paths::{Figures, PathIndex};
+use crate::state::paths::PathIndex;
 use crate::theme::Theme;
 use crate::view::{events, functions, plan, threads, tree};
 
@@ -54,8 +54,8 @@ pub struct App {
     pub reversed: bool,
     /// Call paths that are shown.
     pub tree: List<PathIndex>,
-    /// The figures of all paths of the tree, as last arranged.
-    pub figures: Vec<Figures>,
+    /// The sums of all paths of the tree, as last arranged.
+    pub sums: tree::Sums,
     /// The thread whose tree is shown; absent for all.
     pub tree_of: Option<LocationId>,
     /// Nodes that the user has folded or unfolded.
@@ -145,7 +145,7 @@ impl App {
             order: functions::FIRST_ORDER,
             reversed: false,
             tree: List::default(),
-            figures: Vec::new(),
+            sums: tree::Sums::default(),
             tree_of: None,
             unfolded: HashMap::new(),
             threads: List::default(),

@@ -40,7 +40,7 @@ fn batch(number: u64, ids: &mut [u64]) -> (Vec<Call>, Vec<Call>) {
             parent,
             depth,
             start: Timestamp(start),
-            duration: end - start,
+            duration: Some(end - start),
             child,
             ending: Ending::Returned,
         };

@@ -23,12 +23,14 @@ pub fn screen(buffer: &Buffer) -> String {
 
 /// The functions in their order on the screen, with the columns of `rtrace report --format csv`.
 pub fn functions(app: &App, state: &State) -> String {
-    const TIMES: &str = "calls,inclusive_ns,exclusive_ns,mean_ns,p50_ns,p99_ns,max_ns,lost,unwound,unseen";
+    const TIMES: &str = "calls,timed,inclusive_ns,exclusive_ns,mean_ns,p50_ns,p99_ns,max_ns,lost,unwound,unseen";
     let counted: String = state.counters.keys().iter().map(|key| format!(",{}", quoted(key))).collect();
     let mut csv = format!("{TIMES}{counted},library,function\n");
     let known = |ns: Option<u64>| ns.map(|ns| ns.to_string()).unwrap_or_default();
     for function in app.functions.rows().iter().filter_map(|&region| state.function(region)) {
-        let Function { calls, inclusive, exclusive, lost, unwound, unseen, ref counts, .. } = *function;
+        let Function { calls, exclusive, lost, unwound, unseen, ref counts, .. } = *function;
+        let timed = function.timed();
+        let times = [function.inclusive, exclusive].map(|sum| known(function.time(sum))).join(",");
         let (mean, p50) = (known(function.mean()), known(function.p50()));
         let (p99, max) = (known(function.p99()), known(function.max()));
         let counted = state.counters.fields(calls - unseen.min(calls), exclusive, counts);
@@ -37,7 +39,7 @@ pub fn functions(app: &App, state: &State) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             csv,
-            "{calls},{inclusive},{exclusive},{mean},{p50},{p99},{max},{lost},{unwound},{unseen}{counted},{library},{name}",
+            "{calls},{timed},{times},{mean},{p50},{p99},{max},{lost},{unwound},{unseen}{counted},{library},{name}",
         );
     }
     csv

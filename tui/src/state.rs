@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rtrace_model::{
-    Batch, Call, CallCost, Count, Definition, Ending, Estimate, Event, EventKind, ExitPolicy, LibraryId, Location,
-    LocationId, Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp,
+    Batch, Call, CallCost, Count, Definition, Estimate, Event, EventKind, ExitPolicy, LibraryId, Location, LocationId,
+    Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp,
 };
 
 use self::counters::{Counters, Derive, add_exclusive, add_inclusive};
@@ -78,6 +78,8 @@ pub struct State {
     pub now: Timestamp,
     /// Calls that ended.
     pub calls: u64,
+    /// Of these, calls that were not timed.
+    pub untimed: u64,
     /// Their last minute.
     pub history: History,
     /// Events, refusals, losses.
@@ -141,6 +143,7 @@ impl State {
             is_armed: false,
             now,
             calls: 0,
+            untimed: 0,
             history: History::default(),
             log: Log::default(),
             summary: None,
@@ -176,6 +179,7 @@ impl State {
             is_armed: self.is_armed,
             now: self.now,
             calls: self.calls,
+            untimed: self.untimed,
             history: self.history.clone(),
             log: self.log.clone(),
             summary: self.summary.clone(),
@@ -324,7 +328,7 @@ impl State {
                 }
             }
             for (call, index) in of_thread.iter().zip(first..) {
-                let end = call.end();
+                let end = call.known_until();
                 let since = end.since(self.begin);
                 if !slot.times.contains(&since) {
                     self.history.add_calls(slot.number, slot.calls);
@@ -332,6 +336,7 @@ impl State {
                     slot = SlotOfTime { number, times: number * slot_length..(number + 1) * slot_length, calls: 0 };
                 }
                 slot.calls += 1;
+                self.untimed += u64::from(!call.is_timed());
                 self.now = self.now.max(end);
                 if let Some(Some(function)) = self.functions.get_mut(call.region.index()) {
                     function.add(call, slot.number);
@@ -352,7 +357,7 @@ impl State {
     /// Takes in calls that ended and are counted elsewhere.
     fn show(&mut self, calls: &[Call]) {
         for call in calls {
-            self.now = self.now.max(call.end());
+            self.now = self.now.max(call.known_until());
             if let Some(thread) = self.threads.get_mut(&call.location) {
                 thread.show(call, self.bars);
             }
@@ -392,6 +397,7 @@ impl State {
         let (functions, history, calls, mut cost) = (&mut self.functions, &mut self.history, &mut self.calls, 0);
         thread.fold(rows, are_last, &mut self.merged, &mut self.room, |more, is_outermost| {
             *calls += more.calls;
+            self.untimed += more.unseen;
             if let Some(slot) = slot {
                 history.add_calls(slot, more.calls);
             }
@@ -583,11 +589,9 @@ impl State {
     }
 }
 
-/// What a call of a batch counted; nothing where that is not known.
+/// What a call of a batch counted; nothing where it was not timed.
 fn counts(batch: &Batch, index: usize) -> impl ExactSizeIterator<Item = Count> {
-    let is_known = batch[index].ending != Ending::Unseen;
-    let readings = if is_known { batch.readings(index) } else { &[] };
-    readings.iter().map(|reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() })
+    batch.readings(index).iter().map(|reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() })
 }
 
 #[cfg(test)]

@@ -1,20 +1,47 @@
-//! Random programs on a model machine that knows the truth about its calls; the records must say
-//! exactly the same.
+//! Random programs on a model machine that knows the truth about its calls.
 //!
 //! The machine has a thread's own stack, an alternate signal stack, two coroutine stacks, and memory
-//! for them. It does not do what slots cannot tell: where a call left by a `longjmp` would seem to be
-//! the caller, because nothing has been written to its slot since, untraced code runs instead; and a
-//! signal finds the stack of the last hit.
+//! for them. Its calls come from return addresses of which something is known: whether a probe is there,
+//! whether all calls from there enter the same function, whether the caller only returns from there.
+//!
+//! Where each stack has a mapping of its own, the records must say exactly what is true. Where one of the
+//! coroutines lies within the mapping of the own stack, calls on one of them seem to be left when the
+//! other goes on, and callers may be mistaken. Then each call must be on record once, and one that is
+//! recorded as returned must have done so at that time; a caller must have got the time of the calls
+//! that are recorded as its own.
+//!
+//! The machine does not do what slots cannot tell, and runs untraced code instead, from a return address
+//! without a probe:
+//! - where a call left by a `longjmp`, or by a return that went unseen, would seem to be the caller,
+//!   because nothing has been written to its slot since;
+//! - where it would seem to have ended in a jump to what enters at its slot now;
+//! - where untraced code would return to the place that it would have returned to.
+//!
+//! A signal finds the stack of the last hit. A function that may jump anywhere does not jump in a circle where
+//! its caller may get control back without its return. Where the stacks share a mapping, returns are not hooked.
+//! Untraced code writes over what callers that only return have left below it.
 
 use std::cmp::{Ordering, Reverse};
 
 use proptest::prelude::*;
 
-use crate::wire::{CallRecord, EndingCode, PolicyCode};
+use crate::wire::{ArrivalCode, CallRecord, EndingCode, PolicyCode, TailsCode, UntimedCode};
 
-use super::{HOOKED_MAX, Hit, LOCATION, OTHER, OWN, SIGNAL, TRAMPOLINE, Thread};
+use super::{Function, Hit, LOCATION, OTHER, OWN, SIGNAL, SKIPS_MAX, TRAMPOLINE, Thread};
 
 const REGIONS: usize = 6;
+const SITES: usize = 6;
+
+/// Return addresses: of a site, of a caller that only returns from so many words above, of none.
+const SITE: u64 = 0x1000;
+const SKIP: u64 = 0x2000;
+const UNPROBED: u64 = 0x3000;
+
+const OWN_TOP: u64 = 0x7fff_0000_0000;
+/// Words below the stack pointer that nothing writes to before a return is seen.
+const REACH: u8 = 16;
+/// Bytes of a coroutine stack within the mapping of the own stack: more than a program can fill.
+const WITHIN: u64 = 0x2_0000;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -22,10 +49,11 @@ enum Op {
     Call {
         region: Option<usize>,
         words: u64,
-        /// The return address.
-        site: u64,
-        /// What the caller has written to all words between.
-        locals: Option<u64>,
+        site: usize,
+        /// The caller only returns when the call has.
+        only_returns: bool,
+        /// What the caller has written to all words between: the return address of a site.
+        locals: Option<usize>,
     },
     /// The running function jumps to another.
     TailCall {
@@ -42,33 +70,47 @@ enum Op {
     Switch {
         stack: usize,
     },
+    /// User space has answered: a probe is at the site.
+    Place {
+        site: usize,
+    },
+}
+
+/// What is known of a return address.
+#[derive(Clone, Copy, Debug)]
+struct Site {
+    kind: ArrivalCode,
+    /// All calls from there enter this region.
+    fixed: Option<usize>,
+    /// Who calls from there may get control back without a return.
+    catches: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    policy: PolicyCode,
+    tails: TailsCode,
+    /// Regions that it is known to jump to, a bit each.
+    known: u8,
+    /// Another tracer hooks its returns.
+    is_hooked_by_others: bool,
 }
 
 /// A word that holds a return address, and the traced calls that end when it is used.
 struct Activation {
     slot: u64,
-    /// Calls, as indices, whose return is hooked: one, and those it made by tail calls.
-    hooked: Vec<usize>,
-    /// The running function, if it has probes on its returns.
-    ret_site: Option<usize>,
+    word: u64,
+    /// Calls, as indices: one, and those it made by tail calls.
+    calls: Vec<usize>,
     is_handler: bool,
-}
-
-impl Activation {
-    fn new(slot: u64) -> Activation {
-        Activation { slot, hooked: Vec::new(), ret_site: None, is_handler: false }
-    }
-
-    fn innermost(&self) -> Option<usize> {
-        self.ret_site.or(self.hooked.last().copied())
-    }
+    only_returns: bool,
 }
 
 struct Stack {
     key: u32,
     top: u64,
     activations: Vec<Activation>,
-    /// Calls left by `longjmp` that no hit has shown to be dead.
+    /// Calls that are over, which no hit has shown: left by `longjmp`, or returned unseen.
     dead: Vec<usize>,
 }
 
@@ -81,70 +123,105 @@ impl Stack {
         self.activations.last().map_or(self.top, |activation| activation.slot)
     }
 
-    /// Whether the machine has no other stack with this key.
+    /// Whether there is no other stack with this key.
     fn is_ordered(&self) -> bool {
         self.key < OTHER
     }
 
     fn innermost(&self) -> Option<usize> {
-        self.activations.iter().rev().find_map(Activation::innermost)
+        self.activations.iter().rev().find_map(|activation| activation.calls.last().copied())
     }
 
-    /// The innermost activation is left without its returns.
-    fn discard(&mut self) {
-        let Some(activation) = self.activations.pop() else { return };
-        self.dead.extend(activation.hooked.into_iter().chain(activation.ret_site));
+    fn only_returns(&self) -> bool {
+        self.activations.last().is_some_and(|activation| activation.only_returns)
     }
 }
 
 struct Call {
     record: CallRecord,
+    region: usize,
     slot: u64,
-    /// At the slot, at its enter.
     word: u64,
-    is_hooked: bool,
+    home_slot: u64,
+    home: u64,
+    /// Its caller may get control back without its return.
+    is_caught: bool,
+    /// Why its return may go undetected.
+    doubt: Option<UntimedCode>,
     has_ended: bool,
+    returned_at: Option<u64>,
+}
+
+impl Call {
+    /// Whether the slot is its own, or that of a caller that only returns.
+    fn spans(&self, slot: u64) -> bool {
+        (self.slot..=self.home_slot).contains(&slot)
+    }
+
+    fn returns_to(&self, slot: u64, word: u64) -> bool {
+        (self.home_slot, self.home) == (slot, word)
+    }
+
+    /// Whether its slot tells, where control comes by its home, that it did not return there.
+    fn is_told_by_slot(&self) -> bool {
+        (1..u64::from(REACH)).contains(&((self.home_slot - self.slot) / 8))
+    }
 }
 
 struct Machine {
     thread: Thread,
-    policies: [PolicyCode; REGIONS],
-    /// Regions whose returns another tracer hooks.
-    hooked_by_others: [bool; REGIONS],
+    regions: [Region; REGIONS],
+    sites: [Site; SITES],
     /// Nanoseconds between hits.
     tick: u64,
     now: u64,
     /// Own, coroutine, coroutine.
     stacks: [Stack; 3],
     signal: Stack,
+    /// Where a coroutine stack lies within the mapping of the own one: its end.
+    within: Option<u64>,
     /// Which of `stacks` runs, or is interrupted by a signal.
     current: usize,
     handlers: usize,
     /// Which of `stacks` was hit last.
     last_hit: usize,
-    /// The truth; the call with id `n` is at `n - 1`.
+    /// The call with id `n` is at `n - 1`.
     calls: Vec<Call>,
+    untimed: [u64; UntimedCode::RT_UNTIMED_REASONS.0 as usize],
 }
 
 impl Machine {
-    fn new(policies: [PolicyCode; REGIONS], hooked_by_others: [bool; REGIONS], signal_top: u64) -> Machine {
-        let own = 0x7fff_0000_0000;
+    fn new(regions: [Region; REGIONS], sites: [Site; SITES], signal_top: u64, within: Option<u64>) -> Machine {
+        let thread = Thread::new();
+        for (word, site) in (SITE..).zip(&sites) {
+            thread.world.set_arrival(word, site.kind, site.catches.into());
+        }
+        thread.world.set_arrival(UNPROBED, ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0);
+        for words in 1..32 {
+            thread.world.set_arrival(SKIP + words, ArrivalCode::RT_ARRIVAL_SKIP, words as u32);
+        }
+        for (from, region) in regions.iter().enumerate() {
+            let known = (0..REGIONS).filter(|to| region.known >> to & 1 != 0);
+            known.for_each(|to| thread.world.add_tail(from as u32, to as u32));
+        }
+        let coroutine = match within {
+            Some(end) => Stack::new(OWN, end),
+            None => Stack::new(OTHER | 1, OWN_TOP - 0x1000_0000),
+        };
         Machine {
-            thread: Thread::new(),
-            policies,
-            hooked_by_others,
+            thread,
+            regions,
+            sites,
             tick: 0,
             now: 1_000,
-            stacks: [
-                Stack::new(OWN, own),
-                Stack::new(OTHER | 1, own - 0x1000_0000),
-                Stack::new(OTHER | 2, own + 0x1000_0000),
-            ],
+            stacks: [Stack::new(OWN, OWN_TOP), coroutine, Stack::new(OTHER | 2, OWN_TOP + 0x1000_0000)],
             signal: Stack::new(SIGNAL, signal_top),
+            within,
             current: 0,
             handlers: 0,
             last_hit: 0,
             calls: Vec::new(),
+            untimed: [0; UntimedCode::RT_UNTIMED_REASONS.0 as usize],
         }
     }
 
@@ -154,74 +231,194 @@ impl Machine {
 
     fn step(&mut self, op: Op) {
         match op {
-            Op::Call { region, words, site, locals } => self.call(region, words, site, locals),
+            Op::Call { region, words, site, only_returns, locals } => {
+                self.call(region, words, site, only_returns, locals);
+            }
             Op::TailCall { region } => self.tail_call(region),
             Op::Return => self.leave(),
-            Op::Longjmp { activations } => (0..activations).for_each(|_| self.unwind()),
+            Op::Longjmp { activations } => self.longjmp(activations),
             Op::Signal => self.interrupt(),
             Op::Switch { stack } if self.handlers == 0 => self.current = stack,
             Op::Switch { .. } => {}
+            Op::Place { site } => {
+                if self.sites[site].kind == ArrivalCode::RT_ARRIVAL_ASKED {
+                    self.sites[site].kind = ArrivalCode::RT_ARRIVAL_PLACED;
+                    let catches = self.sites[site].catches.into();
+                    self.thread.world.set_arrival(SITE + site as u64, ArrivalCode::RT_ARRIVAL_PLACED, catches);
+                }
+            }
         }
     }
 
     fn write(&self, address: u64, word: u64) {
-        self.thread.memory.write(address, word);
+        self.thread.world.write(address, word);
     }
 
-    fn call(&mut self, region: Option<usize>, words: u64, site: u64, locals: Option<u64>) {
+    /// The slot of the next call, `words` below the stack pointer. The own stack leaves out the coroutine
+    /// that lies within its mapping.
+    fn next_slot(&mut self, words: u64) -> u64 {
+        let within = self.within.filter(|_| self.handlers == 0 && self.current == 0);
         let pointer = self.running().pointer();
         let slot = pointer - 8 * words;
-        if let Some(word) = locals {
-            (slot..pointer).step_by(8).skip(1).for_each(|address| self.write(address, word));
+        match within {
+            Some(end) if pointer >= end && slot < end => end - WITHIN - 8 * words,
+            _ => slot,
         }
-        self.write(slot, site);
-        self.running().activations.push(Activation::new(slot));
-        if let Some(region) = region {
-            self.enter(region);
+    }
+
+    fn call(&mut self, region: Option<usize>, words: u64, site: usize, only_returns: bool, locals: Option<usize>) {
+        let pointer = self.running().pointer();
+        let slot = self.next_slot(words);
+        let is_next = slot == pointer - 8 * words;
+        let can_return = self.running().activations.last().is_some_and(|caller| !caller.is_handler);
+        let (mut region, mut word) = (region, SITE + site as u64);
+        let mut is_fixed = false;
+        if only_returns && can_return && is_next {
+            self.running().activations.last_mut().unwrap().only_returns = true;
+            word = SKIP + words;
+        } else if let Some(fixed) = self.sites[site].fixed {
+            (region, is_fixed) = (Some(fixed), true);
+        }
+        if let Some(site) = locals.filter(|_| is_next) {
+            (slot..pointer).step_by(8).skip(1).for_each(|address| self.write(address, SITE + site as u64));
+        }
+        self.write(slot, word);
+        let dead = region.and_then(|region| Some((region, self.in_the_way(slot, word, region)?)));
+        if dead.is_none() && (is_fixed || self.is_mistaken(slot, word)) {
+            word = UNPROBED;
+            self.write(slot, word);
+        }
+        let activation = Activation { slot, word, calls: Vec::new(), is_handler: false, only_returns: false };
+        self.running().activations.push(activation);
+        if let Some((region, dead)) = dead {
+            self.enter(region, dead);
         }
     }
 
     fn tail_call(&mut self, region: Option<usize>) {
-        let Some(activation) = self.running().activations.last_mut() else { return };
+        let Some(activation) = self.running().activations.last() else { return };
         if activation.is_handler {
             return;
         }
-        let slot = activation.slot;
-        if let Some(call) = activation.ret_site.take() {
-            self.exit(call, slot);
-        }
-        if let Some(region) = region {
-            self.enter(region);
+        let (slot, word, chain) = (activation.slot, activation.word, activation.calls.clone());
+        let Some(region) = region.filter(|&region| self.can_jump(&chain, region)) else { return };
+        if let Some(dead) = self.in_the_way(slot, word, region) {
+            self.enter(region, dead);
         }
     }
 
+    /// Whether the last of these calls may end in a jump to the region, maybe over untraced code.
+    fn can_jump(&self, chain: &[usize], region: usize) -> bool {
+        let Some(&from) = chain.last() else { return true };
+        let is_new = !chain.iter().any(|&call| self.calls[call].region == region);
+        let from = &self.calls[from];
+        self.jumps(from, region, is_new)
+    }
+
+    /// Whether a call can end in a jump to the region, which is new on its slot or not.
+    fn jumps(&self, from: &Call, region: usize, is_new: bool) -> bool {
+        let is_sure = is_new || from.doubt.is_none();
+        match self.regions[from.region].tails {
+            TailsCode::RT_TAILS_NEVER => false,
+            TailsCode::RT_TAILS_KNOWN => self.is_known(from.region, region) && is_sure,
+            _ => is_new || is_sure && !from.is_caught,
+        }
+    }
+
+    fn is_known(&self, from: usize, to: usize) -> bool {
+        self.regions[from].known >> to & 1 != 0
+    }
+
+    /// The running function returns, and so do callers that only return.
     fn leave(&mut self) {
-        let Some(activation) = self.running().activations.pop() else { return };
-        if activation.is_handler {
-            self.handlers -= 1;
-            return;
+        let mut returning = Vec::new();
+        loop {
+            let Some(activation) = self.running().activations.pop() else { return };
+            if activation.is_handler {
+                self.handlers -= 1;
+                return;
+            }
+            returning.splice(..0, activation.calls.iter().copied());
+            self.return_from(&activation, &mut returning);
+            if !self.running().only_returns() {
+                assert!(returning.is_empty());
+                return;
+            }
         }
-        if let Some(call) = activation.ret_site {
-            self.exit(call, activation.slot);
-        }
-        if self.thread.memory.read(activation.slot) == Some(TRAMPOLINE) {
+    }
+
+    /// Control leaves an activation, and with it these calls, the oldest first. Takes out those that do
+    /// not return further up.
+    fn return_from(&mut self, activation: &Activation, returning: &mut Vec<usize>) {
+        let &Activation { slot, word, .. } = activation;
+        let is_hooked = self.thread.world.read(slot) == Some(TRAMPOLINE);
+        if is_hooked {
             // The trampoline pushes three registers.
-            (0..3).for_each(|register| self.write(activation.slot - 8 * register, register));
+            (0..3).for_each(|register| self.write(slot - 8 * register, register));
         }
-        for &call in activation.hooked.iter().rev() {
-            self.exit(call, activation.slot);
+        for &hooked in activation.calls.iter().rev() {
+            if self.regions[self.calls[hooked].region].policy == PolicyCode::RT_POLICY_URETPROBE {
+                let ended = |call: &Call| call.record.id >= self.calls[hooked].record.id && call.spans(slot);
+                let ended = returning.extract_if(.., |call| ended(&self.calls[*call])).collect::<Vec<_>>();
+                let hit = self.hit_at_return(slot, 0);
+                ended.iter().rev().for_each(|&call| self.end_at_home(call, false));
+                assert!(self.thread.return_hooked(hit, self.calls[hooked].record.region));
+            }
+        }
+        if is_hooked {
+            // And returns by the address that it has replaced.
+            self.write(slot, word);
+        }
+        let homecoming = returning.extract_if(.., |call| self.calls[*call].home_slot == slot).collect::<Vec<_>>();
+        let site = word.checked_sub(SITE).and_then(|site| self.sites.get(site as usize)).copied();
+        match site {
+            Some(Site { kind: ArrivalCode::RT_ARRIVAL_PLACED, fixed, .. }) => {
+                self.arrive(slot, word, fixed.is_some(), &homecoming);
+            }
+            _ => self.running().dead.extend(homecoming),
+        }
+    }
+
+    /// A probe is hit at the return address of these calls.
+    fn arrive(&mut self, slot: u64, word: u64, is_fixed: bool, homecoming: &[usize]) {
+        if homecoming.is_empty() {
+            self.write_below(slot, word);
+        }
+        let dead = &self.running().dead.clone();
+        let is_mistaken = dead.iter().any(|&call| self.calls[call].returns_to(slot, word));
+        let hit = self.hit_at_return(slot, word);
+        for &index in homecoming.iter().rev() {
+            self.end_at_home(index, is_fixed && self.calls[index].slot == slot);
+        }
+        // Registers that a trampoline pushed may lie on the slot of a callee.
+        let is_intact = homecoming.iter().all(|&call| !self.is_overwritten(call));
+        let has_ended = self.thread.arrive(hit, word, is_fixed, if is_intact { REACH } else { 0 });
+        if self.within.is_none() {
+            assert_eq!(has_ended, !homecoming.is_empty() || is_mistaken);
+        }
+    }
+
+    /// Untraced code that returns there has used the slots of calls that are over, and would have returned there.
+    fn write_below(&self, slot: u64, word: u64) {
+        let is_below = |call: &&Call| call.slot < slot && call.returns_to(slot, word);
+        self.calls.iter().filter(is_below).for_each(|call| self.write(call.slot, 0));
+    }
+
+    fn longjmp(&mut self, activations: usize) {
+        for _ in 0..activations {
+            self.unwind();
+        }
+        while self.running().only_returns() {
+            self.unwind();
         }
     }
 
     /// One activation is left by a `longjmp`.
     fn unwind(&mut self) {
         let stack = self.running();
-        if stack.activations.last().is_some_and(|activation| activation.is_handler) {
-            stack.activations.pop();
-            self.handlers -= 1;
-        } else {
-            stack.discard();
-        }
+        let Some(activation) = stack.activations.pop() else { return };
+        stack.dead.extend(activation.calls);
+        self.handlers -= usize::from(activation.is_handler);
     }
 
     fn interrupt(&mut self) {
@@ -229,36 +426,53 @@ impl Machine {
             return;
         }
         let slot = self.signal.pointer() - 64;
-        self.signal.activations.push(Activation { is_handler: true, ..Activation::new(slot) });
+        let handler = Activation { slot, word: 0, calls: Vec::new(), is_handler: true, only_returns: false };
+        self.signal.activations.push(handler);
         self.handlers += 1;
     }
 
     /// Whether a dead call's slot has been written to since.
     fn is_overwritten(&self, call: usize) -> bool {
-        let word = self.thread.memory.read(self.calls[call].slot);
+        let word = self.thread.world.read(self.calls[call].slot);
         word != Some(self.calls[call].word) && word != Some(TRAMPOLINE)
     }
 
+    /// Whether a dead call might have jumped to the region, which now enters at its slot.
+    fn may_have_jumped(&self, call: usize, word: u64, region: usize) -> bool {
+        let call = &self.calls[call];
+        let is_another = call.region != region;
+        call.word == word && self.jumps(call, region, is_another)
+    }
+
+    /// Whether untraced code that returns there would seem to be a call that is over.
+    fn is_mistaken(&mut self, slot: u64, word: u64) -> bool {
+        let dead = self.running().dead.clone();
+        let is_told = |call: &Call| self.within.is_none() && (call.doubt.is_some() || call.is_told_by_slot());
+        dead.iter().map(|&call| &self.calls[call]).any(|call| call.returns_to(slot, word) && !is_told(call))
+    }
+
     /// The dead calls between an enter at the slot and its caller; none if one cannot be told.
-    fn in_the_way(&mut self, slot: u64) -> Option<Vec<usize>> {
-        let is_reached_by_call = self.thread.memory.read(slot) != Some(TRAMPOLINE);
+    fn in_the_way(&mut self, slot: u64, word: u64, region: usize) -> Option<Vec<usize>> {
+        if self.within.is_some() {
+            return self.is_clear(slot, word, region).then(Vec::new);
+        }
         let is_handling = self.handlers > 0;
         let stack = self.running();
         let (caller, dead) = (stack.innermost(), stack.dead.clone());
         let is_ordered = stack.is_ordered();
         let caller_slot = caller.map_or(u64::MAX, |caller| self.calls[caller].slot);
         let mut found = Vec::new();
-        for call in dead {
-            let dead_slot = self.calls[call].slot;
-            if !is_ordered && !(slot..caller_slot).contains(&dead_slot) {
+        for index in dead {
+            let call = &self.calls[index];
+            if !is_ordered && !(slot..caller_slot).contains(&call.slot) && !call.spans(slot) {
                 continue;
             }
-            let is_told = match dead_slot.cmp(&slot) {
+            let is_told = match call.slot.cmp(&slot) {
                 Ordering::Less => true,
-                Ordering::Equal => is_reached_by_call,
-                Ordering::Greater => self.is_overwritten(call),
+                Ordering::Equal => !self.may_have_jumped(index, word, region),
+                Ordering::Greater => self.is_overwritten(index),
             };
-            found.push(is_told.then_some(call)?);
+            found.push(is_told.then_some(index)?);
         }
         if is_handling && caller.is_none() {
             let interrupted = &self.stacks[self.current];
@@ -269,12 +483,49 @@ impl Machine {
         Some(found)
     }
 
-    /// A probe is hit on the running stack, and proves these calls dead: they end now.
+    /// Where stacks share a mapping: whether what enters is not taken for a dead call when it returns.
+    /// Those that returned to the same place must not be hidden from the enter by a younger call further up,
+    /// which may belong to the other stack.
+    fn is_clear(&mut self, slot: u64, word: u64, region: usize) -> bool {
+        let dead = self.running().dead.clone();
+        let is_clear = dead.iter().all(|&index| {
+            let hides = |call: &Call| call.slot > slot && call.returned_at.is_none();
+            let call = &self.calls[index];
+            call.home_slot != slot
+                || (call.slot != slot || !self.may_have_jumped(index, word, region))
+                    && !self.calls[index + 1..].iter().any(hides)
+        });
+        if is_clear {
+            let dead = dead.into_iter().filter(|&call| self.calls[call].home_slot != slot).collect();
+            self.running().dead = dead;
+        }
+        is_clear
+    }
+
+    /// A probe is hit on the running stack.
     fn hit(&mut self, slot: u64, mut dead: Vec<usize>) -> Hit {
         self.now += self.tick;
         if self.handlers == 0 {
             self.last_hit = self.current;
             dead.extend(&self.signal.dead);
+        }
+        let hit = Hit { slot, stack: self.running().key, now: self.now };
+        self.show(hit, dead)
+    }
+
+    /// A probe is hit where control returns: what ran below is over, and what would have returned there.
+    fn hit_at_return(&mut self, slot: u64, word: u64) -> Hit {
+        let stack = self.running();
+        let (is_ordered, dead) = (stack.is_ordered(), stack.dead.clone());
+        let is_over = |call: &Call| is_ordered && call.slot <= slot || call.returns_to(slot, word);
+        let over = dead.into_iter().filter(|&call| is_over(&self.calls[call])).collect();
+        self.hit(slot, over)
+    }
+
+    /// A hit shows that these calls are over: they end now.
+    fn show(&mut self, hit: Hit, mut dead: Vec<usize>) -> Hit {
+        if self.within.is_some() {
+            return hit;
         }
         dead.sort_unstable_by_key(|&call| Reverse(call));
         for &call in &dead {
@@ -283,22 +534,44 @@ impl Machine {
         for stack in self.stacks.iter_mut().chain([&mut self.signal]) {
             stack.dead.retain(|call| !dead.contains(call));
         }
-        Hit { slot, stack: self.running().key, now: self.now }
+        hit
     }
 
-    /// The function of the innermost activation enters.
-    fn enter(&mut self, region: usize) {
-        let slot = self.running().pointer();
-        let Some(dead) = self.in_the_way(slot) else { return };
-        let word = self.thread.memory.read(slot).expect("written by the call");
+    /// Where the function that runs returns to, past callers that only return, and why that may go unseen.
+    fn home(&mut self) -> (u64, u64, Option<UntimedCode>) {
+        let sites = self.sites;
+        let activations = &self.running().activations;
+        let mut callers = activations.iter().rev();
+        for _ in 0..=SKIPS_MAX {
+            let &Activation { slot, word, .. } = callers.next().expect("who only returns has a caller");
+            let kind = word.checked_sub(SITE).and_then(|site| sites.get(site as usize)).map(|site| site.kind);
+            return match kind {
+                Some(ArrivalCode::RT_ARRIVAL_PLACED) => (slot, word, None),
+                Some(ArrivalCode::RT_ARRIVAL_ASKED) => (slot, word, Some(UntimedCode::RT_UNTIMED_NOT_YET_PLACED)),
+                Some(ArrivalCode::RT_ARRIVAL_DROPPED) => (slot, word, Some(UntimedCode::RT_UNTIMED_DROPPED)),
+                None if word != UNPROBED => continue,
+                _ => (slot, word, Some(UntimedCode::RT_UNTIMED_NOT_PROBEABLE)),
+            };
+        }
+        let &Activation { slot, word, .. } = callers.next().expect("who only returns has a caller");
+        (slot, word, Some(UntimedCode::RT_UNTIMED_OTHER))
+    }
+
+    /// Whether who calls from the return address may get control back without a return.
+    fn catches(&self, word: u64) -> bool {
+        let site = word.checked_sub(SITE).and_then(|site| self.sites.get(site as usize));
+        site.is_none_or(|site| site.catches || site.kind != ArrivalCode::RT_ARRIVAL_PLACED)
+    }
+
+    /// The function of the innermost activation enters, which shows that these calls are over.
+    fn enter(&mut self, region: usize, dead: Vec<usize>) {
+        let Activation { slot, word, .. } = *self.running().activations.last().expect("it was called");
         let hit = self.hit(slot, dead);
         let mut caller = self.running().innermost();
         if self.handlers > 0 {
             caller = caller.or(self.stacks[self.current].innermost());
         }
-        let policy = self.policies[region];
-        let hooked = self.calls.iter().filter(|call| call.is_hooked && !call.has_ended).count();
-        let is_hooked = policy == PolicyCode::RT_POLICY_URETPROBE && hit.stack == OWN && hooked < HOOKED_MAX as usize;
+        let Region { policy, tails, is_hooked_by_others, .. } = self.regions[region];
         let call = self.calls.len();
         let record = CallRecord {
             id: call as u64 + 1,
@@ -309,48 +582,60 @@ impl Machine {
             location: LOCATION,
             ..CallRecord::default()
         };
-        self.calls.push(Call { record, slot, word, is_hooked, has_ended: false });
-        let is_ret_site = policy == PolicyCode::RT_POLICY_RET_SITE;
-        let activation = self.running().activations.last_mut().expect("still there");
-        if is_ret_site {
-            activation.ret_site = Some(call);
-        } else if is_hooked {
-            activation.hooked.push(call);
-        } else if policy == PolicyCode::RT_POLICY_INSTANT {
-            self.end(call, EndingCode::RT_RETURNED);
-        } else {
+        let (home_slot, home, doubt) = match policy {
+            PolicyCode::RT_POLICY_RETURN_SITE => self.home(),
+            _ => (slot, 0, None),
+        };
+        let is_caught = policy != PolicyCode::RT_POLICY_RETURN_SITE || home_slot == slot && self.catches(word);
+        let (has_ended, returned_at) = (false, None);
+        self.calls.push(Call { record, region, slot, word, home_slot, home, is_caught, doubt, has_ended, returned_at });
+        if policy == PolicyCode::RT_POLICY_ENTRY_ONLY {
+            self.untimed[UntimedCode::RT_UNTIMED_NOT_ASKED_FOR.0 as usize] += 1;
             self.end(call, EndingCode::RT_UNSEEN);
+        } else {
+            self.running().activations.last_mut().expect("still there").calls.push(call);
         }
-        assert_eq!(self.thread.enter(hit, region as u32, policy), is_ret_site || is_hooked);
-        if is_hooked || self.hooked_by_others[region] && hit.stack == OWN {
-            self.write(slot, TRAMPOLINE);
+        self.thread.enter(hit, Function { region: region as u32, policy, tails });
+        if policy == PolicyCode::RT_POLICY_URETPROBE || is_hooked_by_others {
+            self.thread.world.hook(slot);
         }
     }
 
-    fn exit(&mut self, call: usize, slot: u64) {
-        let stack = self.running();
-        let dead = if stack.is_ordered() { stack.dead.clone() } else { Vec::new() };
-        let hit = self.hit(slot, dead);
-        self.end(call, EndingCode::RT_RETURNED);
-        assert!(self.thread.exit(hit, self.calls[call].record.region));
+    /// The call has returned, and control is where that is detected. `is_sure`: also if it is in doubt.
+    fn end_at_home(&mut self, index: usize, is_sure: bool) {
+        let is_known = is_sure || self.calls[index].doubt.is_none();
+        self.end(index, if is_known { EndingCode::RT_RETURNED } else { EndingCode::RT_UNSEEN });
     }
 
-    fn end(&mut self, call: usize, ending: EndingCode) {
-        let call = &mut self.calls[call];
+    /// The call ends. That it does so without a return which is detected shows only its doubt.
+    fn end(&mut self, index: usize, ending: EndingCode) {
+        let call = &mut self.calls[index];
         assert!(!call.has_ended);
         call.has_ended = true;
+        call.returned_at = (ending == EndingCode::RT_RETURNED).then_some(self.now);
         call.record.ending = ending;
-        call.record.duration = self.now - call.record.start;
-        let CallRecord { parent, duration, .. } = call.record;
+        if let Some(reason) = call.doubt.filter(|_| ending != EndingCode::RT_RETURNED) {
+            call.record.ending = EndingCode::RT_UNSEEN;
+            self.untimed[reason.0 as usize] += 1;
+        }
+        // What an unseen call has called took time of its own caller.
+        let time = match call.record.ending {
+            EndingCode::RT_UNSEEN => std::mem::take(&mut call.record.child),
+            _ => {
+                call.record.duration = self.now - call.record.start;
+                call.record.duration
+            }
+        };
+        let parent = call.record.parent;
         if let Some(caller) = parent.checked_sub(1).map(|caller| &mut self.calls[caller as usize])
             && !caller.has_ended
         {
-            caller.record.child += duration;
+            caller.record.child += time;
         }
     }
 
-    /// The thread ends. Returns what is true and what was recorded, both by id.
-    fn finish(mut self) -> (Vec<CallRecord>, Vec<CallRecord>) {
+    /// The thread ends. Returns what was recorded, by id.
+    fn finish(&mut self) -> Vec<CallRecord> {
         self.now += self.tick;
         self.thread.abandon(self.now);
         for call in (0..self.calls.len()).rev() {
@@ -362,31 +647,85 @@ impl Machine {
         assert!(self.thread.counts_well());
         let mut recorded = self.thread.records().to_vec();
         recorded.sort_by_key(|call| call.id);
-        (self.calls.into_iter().map(|call| call.record).collect(), recorded)
+        recorded
     }
 }
 
-fn policy() -> impl Strategy<Value = PolicyCode> {
-    prop_oneof![
-        4 => Just(PolicyCode::RT_POLICY_URETPROBE),
-        4 => Just(PolicyCode::RT_POLICY_RET_SITE),
+fn region(hooks: u32) -> impl Strategy<Value = Region> {
+    let policy = prop_oneof![
+        6 => Just(PolicyCode::RT_POLICY_RETURN_SITE),
         1 => Just(PolicyCode::RT_POLICY_ENTRY_ONLY),
-        1 => Just(PolicyCode::RT_POLICY_INSTANT),
-    ]
+        // The last, because shrinking goes to those before, also to one with no weight.
+        hooks => Just(PolicyCode::RT_POLICY_URETPROBE),
+    ];
+    (policy, 0..3_u32, any::<u8>(), prop::bool::weighted(0.2)).prop_map(
+        |(policy, tails, known, is_hooked_by_others)| Region {
+            policy,
+            tails: TailsCode(tails),
+            known,
+            is_hooked_by_others,
+        },
+    )
+}
+
+fn site() -> impl Strategy<Value = Site> {
+    let kind = prop_oneof![
+        5 => Just(ArrivalCode::RT_ARRIVAL_PLACED),
+        3 => Just(ArrivalCode::RT_ARRIVAL_ASKED),
+        1 => Just(ArrivalCode::RT_ARRIVAL_IMPOSSIBLE),
+        1 => Just(ArrivalCode::RT_ARRIVAL_DROPPED),
+    ];
+    (kind, prop::option::of(0..REGIONS), any::<bool>()).prop_map(|(kind, fixed, catches)| Site { kind, fixed, catches })
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let region = || prop::option::weighted(0.7, 0..REGIONS);
-    let word = || 1..5_u64;
+    let words = prop_oneof![1..20_u64, 1..4_u64];
+    let call = (region(), words, 0..SITES, prop::bool::weighted(0.3), prop::option::of(0..SITES));
+    let call = call.prop_map(|(region, words, site, only_returns, locals)| Op::Call {
+        region,
+        words,
+        site,
+        only_returns,
+        locals,
+    });
     prop_oneof![
-        12 => (region(), 1..20_u64, word(), prop::option::of(word()))
-            .prop_map(|(region, words, site, locals)| Op::Call { region, words, site, locals }),
+        12 => call,
         3 => region().prop_map(|region| Op::TailCall { region }),
-        7 => Just(Op::Return),
+        6 => Just(Op::Return),
         2 => (1..6_usize).prop_map(|activations| Op::Longjmp { activations }),
         1 => Just(Op::Signal),
         2 => (0..3_usize).prop_map(|stack| Op::Switch { stack }),
+        1 => (0..SITES).prop_map(|site| Op::Place { site }),
     ]
+}
+
+fn regions(hooks: u32) -> impl Strategy<Value = [Region; REGIONS]> {
+    prop::array::uniform6(region(hooks))
+}
+
+fn signal_top() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(OWN_TOP + 0x8000_0000), Just(OWN_TOP - 0x8000_0000)]
+}
+
+/// The nearest timed calls that a call has made, itself or by calls that were not timed.
+fn timed_callees<'a>(call: &CallRecord, recorded: &'a [CallRecord]) -> Vec<&'a CallRecord> {
+    let callees = recorded.iter().filter(|callee| callee.parent == call.id);
+    let timed = callees.flat_map(|callee| match callee.ending {
+        EndingCode::RT_UNSEEN => timed_callees(callee, recorded),
+        _ => vec![callee],
+    });
+    timed.collect()
+}
+
+/// What must hold of a call and those recorded as its callees: when it ended, and what time they took.
+fn assert_child_time(call: &CallRecord, callees: &[&CallRecord]) {
+    let end = call.start + call.duration;
+    // An untimed callee on another stack may be over later than this call: then it hands on nothing.
+    let is_over = |callee: &&&CallRecord| callee.parent == call.id && callee.start + callee.duration <= end;
+    let least: u64 = callees.iter().filter(is_over).map(|callee| callee.duration).sum();
+    let most: u64 = callees.iter().map(|callee| callee.duration).sum();
+    assert!((least..=most).contains(&call.child), "{call:?} {callees:?}");
 }
 
 proptest! {
@@ -394,21 +733,51 @@ proptest! {
 
     #[test]
     fn records_are_the_truth(
-        policies in prop::array::uniform6(policy()),
-        hooked_by_others in prop::array::uniform6(prop::bool::weighted(0.2)),
-        signal_is_above in any::<bool>(),
+        regions in regions(3),
+        sites in prop::array::uniform6(site()),
+        signal_top in signal_top(),
         program in prop::collection::vec((op(), 0..5_u64), 0..400),
     ) {
-        let signal_top = if signal_is_above { 0x7fff_8000_0000 } else { 0x7ffe_8000_0000 };
-        let mut machine = Machine::new(policies, hooked_by_others, signal_top);
+        let mut machine = Machine::new(regions, sites, signal_top, None);
         for (op, tick) in program {
             machine.tick = tick;
             machine.step(op);
         }
-        let (truth, recorded) = machine.finish();
-        prop_assert_eq!(truth.len(), recorded.len());
-        for (truth, recorded) in truth.iter().zip(&recorded) {
-            prop_assert_eq!(format!("{truth:?}"), format!("{recorded:?}"));
+        let recorded = machine.finish();
+        prop_assert_eq!(machine.calls.len(), recorded.len());
+        for (truth, recorded) in machine.calls.iter().zip(&recorded) {
+            prop_assert_eq!(format!("{:?}", truth.record), format!("{recorded:?}"));
+        }
+        for (reason, count) in (0..).map(UntimedCode).zip(machine.untimed) {
+            prop_assert_eq!(machine.thread.untimed(reason), count);
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_as_returned_has_wherever_stacks_lie(
+        regions in regions(0),
+        sites in prop::array::uniform6(site()),
+        signal_top in signal_top(),
+        above in prop_oneof![Just(0), 0..64_u64],
+        program in prop::collection::vec((op(), 1..5_u64), 0..400),
+    ) {
+        let mut machine = Machine::new(regions, sites, signal_top, Some(OWN_TOP - 8 * above));
+        for (op, tick) in program {
+            machine.tick = tick;
+            machine.step(op);
+        }
+        let recorded = machine.finish();
+        prop_assert_eq!(machine.calls.len(), recorded.len());
+        for (truth, call) in machine.calls.iter().zip(&recorded) {
+            prop_assert_eq!((truth.record.id, truth.record.start), (call.id, call.start));
+            prop_assert_eq!(truth.record.region, call.region);
+            prop_assert!(call.parent < call.id);
+            if call.ending == EndingCode::RT_RETURNED {
+                prop_assert_eq!(truth.returned_at, Some(call.start + call.duration), "{:?}", call);
+            }
+            if call.ending != EndingCode::RT_UNSEEN {
+                assert_child_time(call, &timed_callees(call, &recorded));
+            }
         }
     }
 }

@@ -1,11 +1,10 @@
 //! One thread with its shadow stack, as `stack_test.c` offers it: for the tests, and for the fuzzer.
 
-use std::ffi::c_void;
 use std::rc::Rc;
 
-use crate::wire::{CallRecord, LossCode, PolicyCode};
+use crate::wire::{CallRecord, LossCode, PolicyCode, TailsCode, UntimedCode};
 
-use super::memory::{Memory, TRAMPOLINE, read_word};
+use super::world::{RawWorld, TRAMPOLINE, World};
 
 /// The id that records give the thread.
 pub const LOCATION: u32 = 7;
@@ -14,25 +13,29 @@ pub const LOCATION: u32 = 7;
 struct RawThread([u8; 0]);
 
 unsafe extern "C" {
-    fn rt_test_new(
-        location: u32,
-        memory_is_short: u32,
-        memory: *const c_void,
-        read_word: extern "C" fn(*const c_void, u64, *mut u64) -> i32,
-        trampoline: u64,
-    ) -> *mut RawThread;
+    fn rt_test_new(location: u32, memory_is_short: u32, world: *const RawWorld) -> *mut RawThread;
     fn rt_test_fold(test: *mut RawThread, region: u32);
-    fn rt_test_blind(test: *mut RawThread, region: u32, since: u64);
     fn rt_test_free(test: *mut RawThread);
-    fn rt_test_enter(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32, policy: u32) -> i32;
-    fn rt_test_exit(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> i32;
+    fn rt_test_enter(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32, policy: u32, tails: u32);
+    fn rt_test_return(
+        test: *mut RawThread,
+        slot: u64,
+        word: u64,
+        stack: u32,
+        now: u64,
+        is_fixed: u32,
+        reach: u32,
+    ) -> u32;
+    fn rt_test_return_hooked(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> u32;
     fn rt_test_abandon(test: *mut RawThread, now: u64);
     fn rt_test_calls(test: *const RawThread) -> u64;
     fn rt_test_frames(test: *const RawThread) -> u32;
-    fn rt_test_hooked(test: *const RawThread) -> u32;
-    fn rt_test_frame(test: *mut RawThread, index: u32, call: *mut CallRecord) -> u32;
+    fn rt_test_left(test: *const RawThread) -> u32;
+    fn rt_test_frame(test: *mut RawThread, index: u32, call: *mut CallRecord);
     fn rt_test_records(test: *const RawThread, count: *mut u64) -> *const CallRecord;
     fn rt_test_lost(test: *const RawThread, reason: u32) -> u64;
+    fn rt_test_untimed(test: *const RawThread, reason: u32) -> u64;
+    fn rt_test_asked_for(test: *const RawThread) -> u64;
     fn rt_test_counts_well(test: *const RawThread) -> i32;
     fn rt_test_is_intact(test: *const RawThread) -> i32;
 }
@@ -41,21 +44,24 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
     pub slot: u64,
+    /// Key of the stack, `enum rt_stack_key`.
     pub stack: u32,
     pub now: u64,
 }
 
-/// A call that is still on the shadow stack.
-pub struct Frame {
-    pub call: CallRecord,
-    pub hooked: bool,
+/// A function as its entry probe knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Function {
+    pub region: u32,
+    pub policy: PolicyCode,
+    pub tails: TailsCode,
 }
 
-/// One thread with its shadow stack, the memory of the program, and the records that left it.
+/// One thread with its shadow stack, the program that it runs, and the records that left it.
 pub struct Thread {
     raw: *mut RawThread,
-    /// Where `raw` reads words.
-    pub memory: Rc<Memory>,
+    /// What `raw` asks.
+    pub world: Rc<World>,
 }
 
 impl Thread {
@@ -63,7 +69,7 @@ impl Thread {
         Thread::with(0, TRAMPOLINE)
     }
 
-    /// A thread for which the storage of deep frames cannot be made.
+    /// A thread for which no storage of deep frames and of frames that were left can be made.
     pub fn short_of_memory() -> Thread {
         Thread::with(1, TRAMPOLINE)
     }
@@ -74,10 +80,11 @@ impl Thread {
     }
 
     fn with(is_short: u32, trampoline: u64) -> Thread {
-        let memory = Rc::new(Memory::default());
-        // SAFETY: allocates or aborts; the memory lives as long as the thread.
-        let raw = unsafe { rt_test_new(LOCATION, is_short, Rc::as_ptr(&memory).cast(), read_word, trampoline) };
-        Thread { raw, memory }
+        let world = Rc::new(World::default());
+        let raw_world = RawWorld::new(Rc::as_ptr(&world), trampoline);
+        // SAFETY: allocates or aborts, and copies the callbacks; the world lives as long as the thread.
+        let raw = unsafe { rt_test_new(LOCATION, is_short, &raw const raw_world) };
+        Thread { raw, world }
     }
 
     /// From now on calls of the region leave without a record, unless one that they made has one.
@@ -86,22 +93,25 @@ impl Thread {
         unsafe { rt_test_fold(self.raw, region) }
     }
 
-    /// Exits of the region are no longer seen: those of calls that began before are missing.
-    pub fn blind(&mut self, region: u32, since: u64) {
+    /// A call enters.
+    pub fn enter(&mut self, hit: Hit, function: Function) {
+        let Function { region, policy, tails } = function;
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_blind(self.raw, region, since) }
+        unsafe { rt_test_enter(self.raw, hit.slot, hit.stack, hit.now, region, policy.0, tails.0) }
     }
 
-    /// A call enters. Returns whether its exit is waited for.
-    pub fn enter(&mut self, hit: Hit, region: u32, policy: PolicyCode) -> bool {
+    /// Control arrives at the return address `word`, the stack pointer above the slot of the hit.
+    /// `is_fixed`: whoever calls from there calls one function. `reach`: so many words from the slot of the
+    /// hit down are as they were when the call returned. Returns whether a call has ended.
+    pub fn arrive(&mut self, hit: Hit, word: u64, is_fixed: bool, reach: u8) -> bool {
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_enter(self.raw, hit.slot, hit.stack, hit.now, region, policy.0) != 0 }
+        unsafe { rt_test_return(self.raw, hit.slot, word, hit.stack, hit.now, is_fixed.into(), reach.into()) != 0 }
     }
 
-    /// A call exits. Returns whether it was on the stack.
-    pub fn exit(&mut self, hit: Hit, region: u32) -> bool {
+    /// The kernel tells that a call has returned whose return it hooked. Returns whether it was known.
+    pub fn return_hooked(&mut self, hit: Hit, region: u32) -> bool {
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_exit(self.raw, hit.slot, hit.stack, hit.now, region) != 0 }
+        unsafe { rt_test_return_hooked(self.raw, hit.slot, hit.stack, hit.now, region) != 0 }
     }
 
     /// The thread ends.
@@ -116,24 +126,24 @@ impl Thread {
         unsafe { rt_test_calls(self.raw) }
     }
 
-    /// Number of frames that count as hooked.
-    pub fn hooked(&self) -> u32 {
-        // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_hooked(self.raw) }
-    }
-
-    /// What is on the shadow stack, the oldest first.
-    pub fn frames(&mut self) -> Vec<Frame> {
+    /// The calls on the shadow stack, the oldest first.
+    pub fn frames(&mut self) -> Vec<CallRecord> {
         // SAFETY: the thread lives as long as `self`, and the index is below the number of frames.
         unsafe {
             (0..rt_test_frames(self.raw))
                 .map(|index| {
                     let mut call = CallRecord::default();
-                    let hooked = rt_test_frame(self.raw, index, &raw mut call) != 0;
-                    Frame { call, hooked }
+                    rt_test_frame(self.raw, index, &raw mut call);
+                    call
                 })
                 .collect()
         }
+    }
+
+    /// Number of calls that are kept aside.
+    pub fn left(&self) -> u32 {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_left(self.raw) }
     }
 
     /// The records so far, in the order in which they left.
@@ -149,6 +159,18 @@ impl Thread {
     pub fn lost(&self, reason: LossCode) -> u64 {
         // SAFETY: the thread lives as long as `self`, and the reason is one of the list.
         unsafe { rt_test_lost(self.raw, reason.0) }
+    }
+
+    /// Number of calls that have no duration for this reason.
+    pub fn untimed(&self, reason: UntimedCode) -> u64 {
+        // SAFETY: the thread lives as long as `self`, and the reason is one of the list.
+        unsafe { rt_test_untimed(self.raw, reason.0) }
+    }
+
+    /// The return address that a probe was last asked for, because callers only return from there.
+    pub fn asked_for(&self) -> Option<u64> {
+        // SAFETY: the thread lives as long as `self`.
+        Some(unsafe { rt_test_asked_for(self.raw) }).filter(|&address| address != 0)
     }
 
     /// Whether every record came with what its call counted.

@@ -20,8 +20,8 @@ pub struct Format {
     pub keeps: &'static str,
     /// What of a trace is not.
     pub omits: &'static str,
-    /// How calls that end `unseen`, which have no duration, are shown.
-    pub unseen: &'static str,
+    /// How calls that were not timed, which end `unseen`, are shown.
+    pub untimed: &'static str,
     pub(super) form: Form,
 }
 

@@ -1,19 +1,21 @@
 //! Enters and exits of one location in their order, from its calls in the order of their enters.
 //!
+//! A call that was not timed is left together with its last callee, and without one where it is
+//! entered.
+//!
 //! The open calls form a stack. Before an enter, all calls are left that are not callers of it: up
 //! to its caller where that is known, else all that are not less deep or ended before. Times never
 //! run backward: where a damaged trace says that a call ended after its caller, the caller's exit
 //! is moved to the callee's.
 
-use rtrace_model::{Call, Reading, Timestamp};
+use rtrace_model::{Call, Timestamp};
 
 use super::ExportError;
 use super::spool::Measured;
 
 /// What is done with each enter and exit.
 pub(super) trait Visitor {
-    /// A call begins, made by the last of `callers`, the outermost first. Calls whose exit was not
-    /// seen are left at once.
+    /// A call begins, made by the last of `callers`, the outermost first.
     fn enter(&mut self, time: Timestamp, measured: &Measured, callers: &[Measured]) -> Result<(), ExportError>;
 
     /// The call entered last, of those not yet left, ends.
@@ -82,23 +84,34 @@ impl<V: Visitor + ?Sized> Stack<'_, V> {
             return place + 1;
         }
         self.findings.lost_callers += 1;
-        let encloses = |open: &Measured| open.call.depth < call.depth && open.call.end() > call.start;
+        let encloses = |open: &Measured| open.call.depth < call.depth && open.call.known_until() > call.start;
         self.open.iter().rposition(encloses).map_or(0, |place| place + 1)
     }
 
     fn leave_to(&mut self, depth: usize) -> Result<(), ExportError> {
         while self.open.len() > depth {
             let Some(measured) = self.open.pop() else { break };
-            let time = self.at(measured.call.end());
+            let time = measured.call.end().map_or(self.now, |end| self.at(end));
             self.visitor.leave(time, &measured)?;
-            if let Some(caller) = self.open.last_mut().filter(|_| self.splits_trees) {
-                caller.call.child = caller.call.child.saturating_add(measured.call.duration);
-                for (Reading { child, .. }, callee) in caller.readings.iter_mut().zip(&measured.readings) {
-                    *child = child.saturating_add(callee.inclusive);
-                }
+            if self.splits_trees {
+                self.add_to_caller(&measured);
             }
         }
         Ok(())
+    }
+
+    /// Adds what a call took to the callees of the nearest caller that was timed.
+    fn add_to_caller(&mut self, callee: &Measured) {
+        let Some(duration) = callee.call.duration else { return };
+        for caller in self.open.iter_mut().rev() {
+            caller.call.child = caller.call.child.saturating_add(duration);
+            if caller.call.is_timed() {
+                for (sum, reading) in caller.readings.iter_mut().zip(&callee.readings) {
+                    sum.child = sum.child.saturating_add(reading.inclusive);
+                }
+                break;
+            }
+        }
     }
 
     /// The time, or the latest one so far if that is later.
@@ -117,6 +130,8 @@ mod tests {
 
     use super::*;
 
+    const UNTIMED: u64 = u64::MAX - 1;
+
     /// Writes `+id@time` and `-id@time`, with the child time at exits.
     #[derive(Default)]
     struct Text(Vec<String>);
@@ -134,12 +149,16 @@ mod tests {
         }
     }
 
-    /// id, parent, depth, start, duration
+    /// id, parent, depth, start, duration: [`UNTIMED`] where there is none
     fn walk(calls: &[(u64, u64, u32, u64, u64)], splits_trees: bool) -> (String, Findings) {
         let calls = calls.iter().map(|&(id, parent, depth, start, duration)| {
             let (location, region, child) = (LocationId(1), RegionId(0), 77);
+            let (duration, ending) = match duration {
+                UNTIMED => (None, Ending::Unseen),
+                duration => (Some(duration), Ending::Returned),
+            };
             let start = Timestamp(start);
-            let call = Call { location, region, id, parent, depth, start, duration, child, ending: Ending::Returned };
+            let call = Call { location, region, id, parent, depth, start, duration, child, ending };
             Ok(Measured { call, readings: Box::default() })
         });
         let mut text = Text::default();
@@ -167,6 +186,16 @@ mod tests {
     fn what_left_out_callees_took_is_the_callers_own() {
         let (text, _) = walk(&[(1, 0, 0, 0, 100), (3, 2, 2, 10, 5), (4, 1, 1, 50, 7)], true);
         assert!(text.ends_with("-1@100(12)"), "{text}");
+    }
+
+    #[test]
+    fn an_untimed_call_is_left_with_its_last_callee_or_where_it_is_entered() {
+        let calls = [(1, 0, 0, 0, 100), (2, 1, 1, 10, UNTIMED), (3, 2, 2, 20, 30), (4, 1, 1, 60, UNTIMED)];
+        let (text, findings) = walk(&calls, false);
+        assert_eq!(text, "0+1@0 1+2@10 2+3@20 -3@50(77) -2@50(77) 1+4@60 -4@60(77) -1@100(77)");
+        assert_eq!(findings, Findings { calls: 4, lost_callers: 0, moved: 0 });
+        let (text, _) = walk(&calls, true);
+        assert!(text.ends_with("-2@50(30) 1+4@60 -4@60(0) -1@100(30)"), "{text}");
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! Memory grows with the number of distinct call paths, not with that of calls.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use rtrace_model::{Ending, LocationId, Reading, RegionId, Timestamp};
+use rtrace_model::{Ending, LocationId, Reading, RegionId, Timestamp, format_ns};
 
 use super::ExportError;
 use super::nesting::Visitor;
-use super::selection::is_timed;
 use super::source::Source;
 use super::spool::Measured;
 
@@ -40,7 +40,7 @@ pub(super) struct Path {
     pub(super) step: Step,
     /// Calls by ending, in the order of [`Ending::ALL`].
     pub(super) endings: [u64; 4],
-    /// Nanoseconds with and without traced callees.
+    /// Nanoseconds of the timed calls, with and without traced callees.
     pub(super) inclusive: u64,
     pub(super) exclusive: u64,
     /// One per call metric.
@@ -51,6 +51,12 @@ impl Path {
     pub(super) fn calls(&self) -> u64 {
         self.endings.iter().sum()
     }
+}
+
+/// A sum of times of calls that ended so, for people: of calls of which none was timed there is none.
+pub(super) fn readable(ns: u64, endings: [u64; 4]) -> Cow<'static, str> {
+    let has_time = Ending::ALL.into_iter().zip(endings).any(|(ending, calls)| ending != Ending::Unseen && calls > 0);
+    if has_time { format_ns(ns).into() } else { "-".into() }
 }
 
 /// All call paths; those that a path begins with come before it.
@@ -111,10 +117,8 @@ impl Visitor for Folding<'_> {
         let place = self.open.pop().expect("a call is entered before it is left");
         let path = &mut self.paths.all[place];
         path.endings[call.ending as usize] += 1;
-        if is_timed(call) {
-            path.inclusive = path.inclusive.saturating_add(call.duration);
-            path.exclusive = path.exclusive.saturating_add(call.exclusive());
-        }
+        path.inclusive = path.inclusive.saturating_add(call.duration.unwrap_or(0));
+        path.exclusive = path.exclusive.saturating_add(call.exclusive().unwrap_or(0));
         if path.readings.len() < readings.len() {
             path.readings = vec![Reading::default(); readings.len()].into();
         }

@@ -28,6 +28,10 @@ pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>
         let of = loss.region.map_or_else(String::new, |region| format!(" of {}", source.function(region)));
         remarks.push(("loss", format!("{} calls{of}: {}", loss.count, loss.reason.name())));
     }
+    for untimed in source.untimed()? {
+        let of = untimed.region.map_or_else(String::new, |region| format!(" of {}", source.function(region)));
+        remarks.push(("untimed", format!("{} calls{of}: {}", untimed.count, untimed.reason.name())));
+    }
     if let Some(budget) = header.budget {
         remarks.push(("budget", format!("{budget} of the programs' CPU time")));
     }

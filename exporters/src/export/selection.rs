@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rtrace_model::{Batch, Call, Ending, LocationId, RegionId, Timestamp};
+use rtrace_model::{Batch, Call, LocationId, RegionId, Timestamp};
 
 /// Which calls of a trace are exported; the default is all.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub struct Selection {
 impl Selection {
     /// Whether the call is one of them; calls that reach into the time span are kept whole.
     pub fn keeps(&self, call: &Call) -> bool {
-        self.from.is_none_or(|from| call.end() > from || call.start >= from)
+        self.from.is_none_or(|from| call.known_until() > from || call.start >= from)
             && self.to.is_none_or(|to| call.start < to)
             && self.locations.as_ref().is_none_or(|locations| locations.contains(&call.location))
             && self.regions.as_ref().is_none_or(|regions| regions.contains(&call.region))
@@ -46,19 +46,14 @@ impl Selection {
         if self.is_all() {
             return batch;
         }
-        let kept: Vec<usize> = (0..batch.len()).filter(|&index| self.keeps(&batch[index])).collect();
-        let readings = kept.iter().flat_map(|&index| batch.readings(index)).copied().collect();
-        Batch::measured(kept.iter().map(|&index| batch[index]).collect(), batch.metrics(), readings)
+        batch.selected((0..batch.len()).filter(|&index| self.keeps(&batch[index])))
     }
-}
-
-/// Whether the exit of the call was seen or noticed, so that its duration means something.
-pub(super) fn is_timed(call: &Call) -> bool {
-    call.ending != Ending::Unseen
 }
 
 #[cfg(test)]
 mod tests {
+    use rtrace_model::Ending;
+
     use super::*;
 
     fn call(start: u64, duration: u64) -> Call {
@@ -69,7 +64,7 @@ mod tests {
             parent: 0,
             depth: 0,
             start: Timestamp(start),
-            duration,
+            duration: Some(duration),
             child: 0,
             ending: Ending::Returned,
         }
@@ -82,6 +77,8 @@ mod tests {
         let left_out = [call(0, 10), call(9, 1), call(20, 0), call(20, 5)];
         assert!(kept.iter().all(|call| span.keeps(call)));
         assert!(!left_out.iter().any(|call| span.keeps(call)));
+        let untimed = |start| Call { duration: None, ending: Ending::Unseen, ..call(start, 0) };
+        assert_eq!([9, 10, 19, 20].map(|start| span.keeps(&untimed(start))), [false, true, true, false]);
         assert_eq!([9, 10, 19, 20].map(|time| span.spans(Timestamp(time))), [false, true, true, false]);
     }
 

@@ -23,10 +23,10 @@ use super::varint;
 /// Bytes that a run under way keeps in memory.
 const BLOCK: usize = 16 * 1024;
 
-/// Integers per call beside the readings.
+/// Integers per call beside the readings, at the most: a call that was not timed has no duration.
 const INTEGERS: usize = 8;
 
-/// A call with one reading per call metric.
+/// A call with one reading per call metric; with none if it was not timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Measured {
     pub(super) call: Call,
@@ -76,8 +76,9 @@ impl Spooler {
             let mut before = Before::default();
             for &index in run {
                 before.put(&mut self.bytes, &batch[index]);
-                for place in 0..self.metrics {
-                    let reading = batch.readings(index).get(place).copied().unwrap_or_default();
+                let readings = batch.readings(index);
+                for place in 0..if batch[index].is_timed() { self.metrics } else { 0 } {
+                    let reading = readings.get(place).copied().unwrap_or_default();
                     varint::put(&mut self.bytes, reading.inclusive);
                     varint::put(&mut self.bytes, reading.child);
                 }
@@ -186,7 +187,7 @@ impl<'a> Cursor<'a> {
         let metrics = self.spool.metrics;
         let measured = self.before.take(&mut bytes, self.location).and_then(|call| {
             let reading = |_| Some(Reading { inclusive: varint::take(&mut bytes)?, child: varint::take(&mut bytes)? });
-            let readings = (0..metrics).map(reading).collect::<Option<_>>()?;
+            let readings = (0..if call.is_timed() { metrics } else { 0 }).map(reading).collect::<Option<_>>()?;
             Some(Measured { call, readings })
         });
         self.at = self.block.len() - bytes.len();
@@ -219,11 +220,13 @@ impl Before {
         varint::put_difference(bytes, self.id, call.id);
         varint::put_difference(bytes, call.id, call.parent);
         varint::put_difference(bytes, self.start, call.start.0);
-        varint::put(bytes, call.duration);
+        varint::put(bytes, call.ending as u64);
+        if let Some(duration) = call.duration {
+            varint::put(bytes, duration);
+        }
         varint::put(bytes, call.child);
         varint::put(bytes, call.region.0.into());
         varint::put(bytes, call.depth.into());
-        varint::put(bytes, call.ending as u64);
         (self.id, self.start) = (call.id, call.start.0);
     }
 
@@ -232,16 +235,17 @@ impl Before {
         let parent = varint::take_difference(bytes, id)?;
         let start = varint::take_difference(bytes, self.start)?;
         (self.id, self.start) = (id, start);
+        let ending = *Ending::ALL.get(usize::try_from(varint::take(bytes)?).ok()?)?;
         Some(Call {
             location,
             id,
             parent,
             start: Timestamp(start),
-            duration: varint::take(bytes)?,
+            duration: if ending == Ending::Unseen { None } else { Some(varint::take(bytes)?) },
             child: varint::take(bytes)?,
             region: RegionId(varint::take(bytes)?.try_into().ok()?),
             depth: varint::take(bytes)?.try_into().ok()?,
-            ending: *Ending::ALL.get(usize::try_from(varint::take(bytes)?).ok()?)?,
+            ending,
         })
     }
 }
@@ -267,6 +271,7 @@ mod tests {
     use super::*;
 
     fn call(location: u32, id: u64, noise: u64) -> Call {
+        let ending = Ending::ALL[(noise % 4) as usize];
         Call {
             location: LocationId(location),
             region: RegionId(noise as u32),
@@ -274,9 +279,9 @@ mod tests {
             parent: noise.rotate_left(7),
             depth: (noise >> 40) as u32,
             start: Timestamp(noise),
-            duration: noise.rotate_left(19),
+            duration: (ending != Ending::Unseen).then_some(noise.rotate_left(19)),
             child: noise >> 30,
-            ending: Ending::ALL[(noise % 4) as usize],
+            ending,
         }
     }
 

@@ -25,7 +25,7 @@ impl Row for Call {
             ("region", column::int32(calls().map(|call| call.region.0)), false),
             ("depth", column::int32(calls().map(|call| call.depth)), false),
             ("start_ns", column::int64(calls().map(|call| call.start.0)), false),
-            ("duration_ns", column::int64(calls().map(|call| call.duration)), false),
+            ("duration_ns", column::optional_int64(calls().map(|call| call.duration)), true),
             ("child_ns", column::int64(calls().map(|call| call.child)), false),
             ("ending", endings(calls().map(|call| call.ending)), false),
         ])
@@ -38,21 +38,33 @@ impl Row for Call {
         let region = columns.int32("region")?;
         let depth = columns.int32("depth")?;
         let start = columns.int64("start_ns")?;
-        let duration = columns.int64("duration_ns")?;
+        let duration = columns.optional_int64("duration_ns")?;
         let child = columns.int64("child_ns")?;
         let ending = columns.words("ending", Ending::from_name)?;
-        let call = |row| Call {
-            location: LocationId(location[row]),
-            region: RegionId(region[row]),
-            id: id[row],
-            parent: parent[row],
-            depth: depth[row],
-            start: Timestamp(start[row]),
-            duration: duration[row],
-            child: child[row],
-            ending: ending[row],
+        let call = |row: usize| {
+            let duration = match (ending[row], duration[row]) {
+                // In version 1 there is a 0.
+                (Ending::Unseen, _) => None,
+                (_, None) => return Err(ColumnError::nothing("duration_ns", row)),
+                (_, timed) => timed,
+            };
+            Ok(Call {
+                location: LocationId(location[row]),
+                region: RegionId(region[row]),
+                id: id[row],
+                parent: parent[row],
+                depth: depth[row],
+                start: Timestamp(start[row]),
+                duration,
+                child: child[row],
+                ending: ending[row],
+            })
         };
-        Ok((0..columns.rows()).map(call).collect())
+        (0..columns.rows()).map(call).collect()
+    }
+
+    fn is_measured(&self) -> bool {
+        self.is_timed()
     }
 }
 
@@ -64,12 +76,13 @@ impl Stream for Call {
     }
 }
 
-/// Calls with what was counted on each, in columns of these names: a metric's own, then that of callees.
+/// Calls with what was counted on each, in columns of these names: a metric's own, then that of callees;
+/// null where a call was not timed.
 pub(crate) fn measured(calls: &Batch, columns: &[String]) -> RecordBatch {
     let readings = |place: usize| {
         let value = |reading: Reading| if place.is_multiple_of(2) { reading.inclusive } else { reading.child };
-        let of = |call| calls.readings(call).get(place / 2).copied().unwrap_or_default();
-        column::int64((0..calls.len()).map(|call| value(of(call))))
+        let of = |call| calls.readings(call).get(place / 2).copied();
+        column::optional_int64((0..calls.len()).map(|call| of(call).map(value)))
     };
     with_further(&Call::encode(calls.iter()), columns, (0..columns.len()).map(readings).collect())
 }

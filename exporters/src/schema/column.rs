@@ -22,6 +22,13 @@ pub(crate) enum ColumnError {
     Value { column: String, row: usize, value: String },
 }
 
+impl ColumnError {
+    /// A null where none can be.
+    pub(crate) fn nothing(column: &str, row: usize) -> ColumnError {
+        ColumnError::Value { column: column.to_owned(), row, value: "nothing".to_owned() }
+    }
+}
+
 /// A column of 32-bit integers; ids and thread ids never come near the limit, where they stop.
 pub(crate) fn int32(values: impl Iterator<Item = u32>) -> ArrayRef {
     Arc::new(Int32Array::from_iter_values(values.map(|value| i32::try_from(value).unwrap_or(i32::MAX))))
@@ -67,10 +74,10 @@ pub(crate) fn batch<const N: usize>(columns: [(&str, ArrayRef, bool); N]) -> Rec
     RecordBatch::try_from_iter_with_nullable(columns).expect("all columns come from the same rows")
 }
 
-/// The batch with further columns of 64-bit integers behind its own.
+/// The batch with further nullable columns of 64-bit integers behind its own.
 pub(crate) fn with_further(batch: &RecordBatch, names: &[String], columns: Vec<ArrayRef>) -> RecordBatch {
     let columns = names.iter().zip(columns);
-    with_columns(batch, columns.map(|(name, column)| (name.as_str(), column, false)))
+    with_columns(batch, columns.map(|(name, column)| (name.as_str(), column, true)))
 }
 
 /// The batch with further columns behind its own, each named, filled and marked as nullable.
@@ -151,12 +158,25 @@ impl<'a> Columns<'a> {
         required(name, values.iter().collect())
     }
 
-    /// Appends of each row in turn the values of the columns named, all of 64-bit integers.
-    pub(crate) fn interleave(&self, names: &[String], values: &mut Vec<u64>) -> Result<(), ColumnError> {
-        let columns = names.iter().map(|name| self.int64(name)).collect::<Result<Vec<_>, _>>()?;
+    /// Appends of each row in turn the values of the columns named, all of 64-bit integers; 0 in rows
+    /// that are not measured, in which these may be null.
+    pub(crate) fn interleave(
+        &self,
+        names: &[String],
+        is_measured: impl Fn(usize) -> bool,
+        values: &mut Vec<u64>,
+    ) -> Result<(), ColumnError> {
+        let columns = names.iter().map(|name| self.optional_int64(name)).collect::<Result<Vec<_>, _>>()?;
         values.reserve(self.rows() * names.len());
         for row in 0..self.rows() {
-            values.extend(columns.iter().map(|column| column[row]));
+            let is_measured = is_measured(row);
+            for (name, column) in names.iter().zip(&columns) {
+                values.push(match column[row] {
+                    _ if !is_measured => 0,
+                    Some(value) => value,
+                    None => return Err(ColumnError::nothing(name, row)),
+                });
+            }
         }
         Ok(())
     }
@@ -201,19 +221,6 @@ impl<'a> Columns<'a> {
             .collect()
     }
 
-    /// The same, where the column was added to the schema; absent it is all `before`.
-    pub(crate) fn added_words<T: Clone>(
-        &self,
-        name: &str,
-        parse: impl Fn(&str) -> Option<T>,
-        before: T,
-    ) -> Result<Vec<T>, ColumnError> {
-        if self.0.column_by_name(name).is_none() {
-            return Ok(vec![before; self.rows()]);
-        }
-        self.words(name, parse)
-    }
-
     /// A column of lists; the elements of each row, an absent list is an empty one.
     pub(crate) fn lists(&self, name: &str) -> Result<Vec<ArrayRef>, ColumnError> {
         let array = self.column(name)?;
@@ -237,8 +244,6 @@ impl<'a> Columns<'a> {
 }
 
 fn required<T>(name: &str, values: Vec<Option<T>>) -> Result<Vec<T>, ColumnError> {
-    let present = |(row, value): (usize, Option<T>)| {
-        value.ok_or_else(|| ColumnError::Value { column: name.to_owned(), row, value: "nothing".to_owned() })
-    };
+    let present = |(row, value): (usize, Option<T>)| value.ok_or_else(|| ColumnError::nothing(name, row));
     values.into_iter().enumerate().map(present).collect()
 }

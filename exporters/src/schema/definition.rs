@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field};
 use rtrace_model::{
-    ExitCost, ExitPolicy, Library, LibraryId, Location, LocationId, Process, Region, RegionId, SymbolName, Timestamp,
+    ExitPolicy, Library, LibraryId, Location, LocationId, Process, Region, RegionId, SymbolName, Timestamp,
 };
 
 use super::Row;
@@ -62,7 +62,6 @@ impl Row for Region {
             ("file_offset", column::int64(regions().map(|region| region.file_offset)), false),
             ("size", column::int64(regions().map(|region| region.size)), false),
             ("exit", column::text(regions().map(|region| region.exit.name())), false),
-            ("exit_cost", column::text(regions().map(|region| region.exit_cost.name())), false),
             ("single_stepped", column::boolean(regions().map(|region| region.single_stepped)), false),
             ("stub", column::boolean(regions().map(|region| region.stub)), false),
             ("written", column::boolean(regions().map(|region| region.written)), false),
@@ -76,7 +75,6 @@ impl Row for Region {
         let file_offset = columns.int64("file_offset")?;
         let size = columns.int64("size")?;
         let exit = columns.words("exit", ExitPolicy::from_name)?;
-        let exit_cost = columns.added_words("exit_cost", ExitCost::from_name, ExitCost::SingleStepped)?;
         let single_stepped = columns.added_boolean("single_stepped")?;
         let stub = columns.added_boolean("stub")?;
         let written = columns.added_boolean("written")?;
@@ -89,7 +87,6 @@ impl Row for Region {
                 file_offset: file_offset[row],
                 size: size[row],
                 exit: exit[row],
-                exit_cost: exit_cost[row],
                 single_stepped: single_stepped[row],
                 stub: stub[row],
                 written: written[row],

@@ -27,11 +27,11 @@ impl Row for PathProfile {
             ("unwound", column::int64(paths().map(|path| path.unwound)), false),
             ("open", column::int64(paths().map(|path| path.open)), false),
             ("unseen", column::int64(paths().map(|path| path.unseen)), false),
-            ("inclusive_ns", column::int64(paths().map(|path| path.inclusive)), false),
-            ("exclusive_ns", column::int64(paths().map(|path| path.exclusive)), false),
+            ("inclusive_ns", column::optional_int64(paths().map(|path| known(path, path.inclusive))), true),
+            ("exclusive_ns", column::optional_int64(paths().map(|path| known(path, path.exclusive))), true),
             ("open_ns", column::int64(paths().map(|path| path.open_time)), false),
-            ("min_ns", column::int64(paths().map(|path| path.min)), false),
-            ("max_ns", column::int64(paths().map(|path| path.max)), false),
+            ("min_ns", column::optional_int64(paths().map(|path| path.min)), true),
+            ("max_ns", column::optional_int64(paths().map(|path| path.max)), true),
             ("histogram", lists(paths().map(used_buckets)), false),
             ("counts", lists(paths().map(|path| path.counts.iter().map(|count| count.inclusive))), false),
             ("counts_exclusive", lists(paths().map(|path| path.counts.iter().map(|count| count.exclusive))), false),
@@ -48,11 +48,11 @@ impl Row for PathProfile {
         let unwound = columns.int64("unwound")?;
         let open = columns.int64("open")?;
         let unseen = columns.int64("unseen")?;
-        let inclusive = columns.int64("inclusive_ns")?;
-        let exclusive = columns.int64("exclusive_ns")?;
+        let inclusive = columns.optional_int64("inclusive_ns")?;
+        let exclusive = columns.optional_int64("exclusive_ns")?;
         let open_time = columns.int64("open_ns")?;
-        let min = columns.int64("min_ns")?;
-        let max = columns.int64("max_ns")?;
+        let min = columns.optional_int64("min_ns")?;
+        let max = columns.optional_int64("max_ns")?;
         let inclusive_counts = columns.added_lists("counts")?;
         let exclusive_counts = columns.added_lists("counts_exclusive")?;
         let path = |(row, list): (usize, ArrayRef)| {
@@ -66,11 +66,12 @@ impl Row for PathProfile {
                 unwound: unwound[row],
                 open: open[row],
                 unseen: unseen[row],
-                inclusive: inclusive[row],
-                exclusive: exclusive[row],
+                inclusive: inclusive[row].unwrap_or(0),
+                exclusive: exclusive[row].unwrap_or(0),
                 open_time: open_time[row],
-                min: min[row],
-                max: max[row],
+                // In version 1 there is a 0 where no call was timed.
+                min: min[row].filter(|_| timed[row] > 0),
+                max: max[row].filter(|_| timed[row] > 0),
                 histogram: histogram(&list)?,
                 counts: match (inclusive_counts.get(row), exclusive_counts.get(row)) {
                     (Some(inclusive), Some(exclusive)) => counts(inclusive, exclusive)?,
@@ -80,6 +81,11 @@ impl Row for PathProfile {
         };
         columns.lists("histogram")?.into_iter().enumerate().map(path).collect()
     }
+}
+
+/// A sum over calls whose time is known; null where there is no such call.
+fn known(path: &PathProfile, sum: u64) -> Option<u64> {
+    path.has_time().then_some(sum)
 }
 
 /// The buckets up to the last one that is not empty.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{Error, Trace, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitCost, ExitPolicy, Header, Library, LibraryId,
-    Location, LocationId, Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId, Location,
+    LocationId, Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
 };
 
 pub fn header() -> Header {
@@ -43,8 +43,7 @@ pub fn region(id: u32) -> Region {
         ],
         file_offset: 0x1000 + u64::from(id),
         size: 16,
-        exit: ExitPolicy::RetSite,
-        exit_cost: ExitCost::Emulated,
+        exit: ExitPolicy::ReturnSite,
         single_stepped: true,
         written: false,
         stub: id % 2 == 1,
@@ -83,10 +82,15 @@ pub fn call(location: u32, id: u64) -> Call {
         parent: 0,
         depth: 0,
         start: Timestamp(1_000 + id * 10),
-        duration: 5,
+        duration: Some(5),
         child: 0,
         ending: Ending::Returned,
     }
+}
+
+/// A call that was not timed.
+pub fn untimed(location: u32, id: u64) -> Call {
+    Call { duration: None, ending: Ending::Unseen, ..call(location, id) }
 }
 
 pub fn event(time: u64, kind: EventKind) -> Event {

@@ -8,18 +8,19 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{FORMATS, TraceSet};
 use rtrace_model::{
-    Base, Batch, Call, Definition, Ending, EventKind, ExitCost, ExitPolicy, Library, LibraryId, Location, LocationId,
-    Loss, LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink, Span, Summary,
-    SymbolName, Timestamp,
+    Base, Batch, Call, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location, LocationId, Loss,
+    LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink, Span, Summary, SymbolName,
+    Timestamp, Untimed, UntimedReason,
 };
 
 use super::common;
 
 /// Calls in the trace.
-pub const CALLS: u64 = 16;
+pub const CALLS: u64 = 19;
 
 /// Two processes; in the first a thread with recursion and all endings, and a thread whose id is
-/// used again; names that try to break out of every format.
+/// used again; in the second a call that was not timed around one that was; names that try to break
+/// out of every format.
 pub fn trace(folder: &Path) -> TraceSet {
     record(folder, true)
 }
@@ -41,6 +42,7 @@ fn record(folder: &Path, finish: bool) -> TraceSet {
         (1_300, EventKind::BlindWindow { library: "/usr/lib/libone.so.1".into(), since: Timestamp(1_200) }),
         (1_400, EventKind::Fork { child: 41 }),
         (1_900, EventKind::Loss(loss())),
+        (1_950, EventKind::Untimed(untimed())),
     ] {
         writer.event(&common::event(time, kind)).unwrap();
     }
@@ -55,6 +57,7 @@ fn record(folder: &Path, finish: bool) -> TraceSet {
             regions: 5,
             blind_windows: 1,
             losses: vec![loss()],
+            untimed: vec![untimed()],
             ..common::summary()
         };
         writer.finish(&summary).unwrap();
@@ -70,6 +73,10 @@ fn loss() -> Loss {
     Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count: 1 }
 }
 
+fn untimed() -> Untimed {
+    Untimed { reason: UntimedReason::NotYetPlaced, region: Some(RegionId(4)), count: 2 }
+}
+
 fn definitions() -> Vec<Definition> {
     let library = |id, path: &str| {
         let build_id = Some("c0ffee".into());
@@ -83,8 +90,7 @@ fn definitions() -> Vec<Definition> {
             symbols: vec![SymbolName { symbol: symbol.into(), version: None }],
             file_offset: 0x1000 + u64::from(id) * 16,
             size: 16,
-            exit: ExitPolicy::RetSite,
-            exit_cost: ExitCost::Emulated,
+            exit: ExitPolicy::ReturnSite,
             single_stepped: false,
             written: false,
             stub: false,
@@ -127,7 +133,8 @@ fn definitions() -> Vec<Definition> {
 
 /// Each call with a counter that grows by 2 per nanosecond.
 fn counted(calls: Vec<Call>) -> Batch {
-    let readings = calls.iter().map(|call| Reading { inclusive: 2 * call.duration, child: 2 * call.child }).collect();
+    let reading = |call: &Call| Reading { inclusive: 2 * call.duration.unwrap_or(0), child: 2 * call.child };
+    let readings = calls.iter().map(reading).collect();
     Batch::measured(calls, 1, readings)
 }
 
@@ -147,7 +154,7 @@ fn samples() -> Vec<Sample> {
     ]
 }
 
-/// The calls in the order of their ends.
+/// The calls in the order of their ends; those that were not timed where they were entered.
 fn calls() -> Vec<Call> {
     use Ending::{Open, Returned, Unseen, Unwound};
     let call = |location, id, parent, depth, region, start, end, child, ending| Call {
@@ -157,7 +164,7 @@ fn calls() -> Vec<Call> {
         parent,
         depth,
         start: Timestamp(start),
-        duration: end - start,
+        duration: (ending != Unseen).then_some(end - start),
         child,
         ending,
     };
@@ -182,9 +189,12 @@ fn calls() -> Vec<Call> {
         // Another process.
         call(4, 1, 0, 0, 2, 1_500, 1_501, 0, Returned),
         call(4, 2, 0, 0, 2, 1_501, 1_502, 0, Returned),
+        call(4, 3, 0, 0, 0, 1_600, 1_700, 30, Returned),
+        call(4, 4, 3, 1, 4, 1_610, 1_610, 30, Unseen),
+        call(4, 5, 4, 2, 1, 1_620, 1_650, 0, Returned),
     ];
     assert_eq!(calls.len() as u64, CALLS);
-    calls.sort_by_key(|call| (call.end(), std::cmp::Reverse(call.id)));
+    calls.sort_by_key(|call| (call.known_until(), std::cmp::Reverse(call.id)));
     calls
 }
 
@@ -314,10 +324,10 @@ fn protobuf(bytes: &[u8]) -> String {
 /// The table of the registry in Markdown.
 pub fn table() -> String {
     let mut table = String::from(
-        "| format | file | opens in | keeps | leaves out | calls without exit |\n|---|---|---|---|---|---|\n",
+        "| format | file | opens in | keeps | leaves out | calls that were not timed |\n|---|---|---|---|---|---|\n",
     );
     for format in FORMATS {
-        let cells = [format.opens_in, format.keeps, format.omits, format.unseen].join(" | ");
+        let cells = [format.opens_in, format.keeps, format.omits, format.untimed].join(" | ");
         writeln!(table, "| `{}` | `.{}` | {cells} |", format.name, format.extension).unwrap();
     }
     table

@@ -3,32 +3,43 @@
 
 #![no_main]
 
-#[path = "../../../bpf/src/stack_model/memory.rs"]
-#[allow(dead_code, reason = "shared with the tests")]
-mod memory;
+#[path = "../../../bpf/src/stack_model/rules.rs"]
+mod rules;
 #[path = "../../../bpf/src/stack_model/thread.rs"]
 #[allow(dead_code, reason = "shared with the tests")]
 mod thread;
-
-use std::collections::HashSet;
+#[path = "../../../bpf/src/stack_model/world.rs"]
+#[allow(dead_code, reason = "shared with the tests")]
+mod world;
 
 use libfuzzer_sys::fuzz_target;
-use rtrace_bpf::wire::{self, LossCode, PolicyCode};
+use rtrace_bpf::wire::{self, ArrivalCode, PolicyCode, StackCode, TailsCode};
 
-use self::memory::TRAMPOLINE;
-use self::thread::{Hit, Thread};
+use self::rules::assert_rules;
+use self::thread::{Function, Hit, Thread};
+use self::world::TRAMPOLINE;
 
-/// Unknown, signal, own, and two others: `enum rt_stack_key` of `frame.h`.
-const STACKS: [u32; 5] = [0, 1, 2, 0x8000_0001, 0x8000_0002];
-const POLICIES: [PolicyCode; 4] = [
-    PolicyCode::RT_POLICY_URETPROBE,
-    PolicyCode::RT_POLICY_RET_SITE,
-    PolicyCode::RT_POLICY_ENTRY_ONLY,
-    PolicyCode::RT_POLICY_INSTANT,
+const STACKS: [u32; 5] = [
+    StackCode::RT_STACK_UNKNOWN.0,
+    StackCode::RT_STACK_SIGNAL.0,
+    StackCode::RT_STACK_OWN.0,
+    StackCode::RT_STACK_OTHER.0 | 1,
+    StackCode::RT_STACK_OTHER.0 | 2,
 ];
-/// Limits of `rtrace.h`.
-const FRAMES: usize = 1024;
-const HOOKED_MAX: u32 = 56;
+const POLICIES: [PolicyCode; 4] = [
+    PolicyCode::RT_POLICY_RETURN_SITE,
+    PolicyCode::RT_POLICY_RETURN_SITE,
+    PolicyCode::RT_POLICY_URETPROBE,
+    PolicyCode::RT_POLICY_ENTRY_ONLY,
+];
+const TAILS: [TailsCode; 3] = [TailsCode::RT_TAILS_NEVER, TailsCode::RT_TAILS_KNOWN, TailsCode::RT_TAILS_ANYWHERE];
+const ARRIVALS: [ArrivalCode; 5] = [
+    ArrivalCode::RT_ARRIVAL_ASKED,
+    ArrivalCode::RT_ARRIVAL_PLACED,
+    ArrivalCode::RT_ARRIVAL_SKIP,
+    ArrivalCode::RT_ARRIVAL_IMPOSSIBLE,
+    ArrivalCode::RT_ARRIVAL_DROPPED,
+];
 
 /// Slots that can be read.
 const READABLE: u64 = 64;
@@ -39,47 +50,54 @@ const MOST_OPERATIONS: usize = 256;
 fuzz_target!(|bytes: &[u8]| {
     let Some((memory, operations)) = bytes.split_first() else { return };
     let mut thread = if *memory == 0 { Thread::short_of_memory() } else { Thread::new() };
-    (0..READABLE).for_each(|slot| thread.memory.write(slot, 0));
+    (0..READABLE).for_each(|slot| thread.world.write(8 * slot, 0));
     let mut now = 0;
     let (operations, _) = operations.as_chunks();
     for (step, &operation) in operations.iter().take(MOST_OPERATIONS).enumerate() {
         run(&mut thread, operation, &mut now);
         if step % 32 == 0 {
-            check_rules(&mut thread, now);
+            assert_rules(&mut thread, now);
         }
     }
-    check_rules(&mut thread, now);
+    assert_rules(&mut thread, now);
     thread.abandon(now);
-    assert!(thread.frames().is_empty());
-    check_rules(&mut thread, now);
+    assert!(thread.frames().is_empty() && thread.left() == 0);
+    assert_rules(&mut thread, now);
 });
 
-fn run(thread: &mut Thread, [kind, slot, word, site, tick]: [u8; 5], now: &mut u64) {
+fn run(thread: &mut Thread, [kind, place, word, site, tick]: [u8; 5], now: &mut u64) {
     *now += u64::from(tick);
-    let slot = match slot {
-        0..240 => u64::from(slot % 80),
-        _ => u64::MAX - u64::from(255 - slot),
+    let slot = match place {
+        0..240 => 8 * u64::from(place % 80),
+        _ => u64::MAX - u64::from(255 - place),
     };
     let hit = Hit { slot, stack: pick(STACKS, site), now: *now };
-    let policy = pick(POLICIES, site / 8);
     let region = u32::from(site / 32 % 4);
+    let function = Function { region, policy: pick(POLICIES, site / 8), tails: pick(TAILS, word / 8) };
+    let address = u64::from(word % 8);
     match kind {
-        0..144 => {
+        0..120 => {
             match word % 8 {
-                0..4 => write(thread, slot, u64::from(word)),
-                4 => write(thread, slot, TRAMPOLINE),
+                0..6 => write(thread, slot, address),
+                6 => write(thread, slot, TRAMPOLINE),
                 _ => {}
             }
-            thread.enter(hit, region, policy);
+            thread.enter(hit, function);
         }
-        144..224 => {
-            thread.exit(hit, region);
+        120..200 => {
+            thread.arrive(hit, address, site / 128 != 0, tick % 17);
         }
-        224..250 => write(thread, slot, u64::from(word)),
+        200..216 => {
+            thread.return_hooked(hit, region);
+        }
+        216..230 => write(thread, slot, address),
+        230..238 => thread.world.hook(slot),
+        238..246 => thread.world.set_arrival(address, pick(ARRIVALS, place), u32::from(site % 4)),
+        246..250 => thread.world.add_tail(region, u32::from(word % 4)),
         // Many calls, each deeper than the one before: seldom, as it takes long.
         250..252 => {
             for call in 0..u64::from(word) * 4 {
-                thread.enter(Hit { slot: 100_000 - call, ..hit }, region, policy);
+                thread.enter(Hit { slot: 100_000 - 8 * call, ..hit }, function);
             }
         }
         _ => thread.abandon(*now),
@@ -87,31 +105,11 @@ fn run(thread: &mut Thread, [kind, slot, word, site, tick]: [u8; 5], now: &mut u
 }
 
 fn write(thread: &Thread, slot: u64, word: u64) {
-    if slot < READABLE {
-        thread.memory.write(slot, word);
+    if slot < 8 * READABLE {
+        thread.world.write(slot, word);
     }
 }
 
 fn pick<T: Copy, const N: usize>(choices: [T; N], byte: u8) -> T {
     choices[usize::from(byte) % N]
-}
-
-/// What holds after any sequence of hits.
-fn check_rules(thread: &mut Thread, now: u64) {
-    assert!(thread.is_intact());
-    let frames = thread.frames();
-    assert!(frames.len() <= FRAMES);
-    assert_eq!(frames.iter().filter(|frame| frame.hooked).count(), thread.hooked() as usize);
-    assert!(thread.hooked() <= HOOKED_MAX);
-    assert!(frames.is_sorted_by(|older, younger| older.call.id < younger.call.id));
-
-    let mut ids = HashSet::new();
-    for call in thread.records().iter().chain(frames.iter().map(|frame| &frame.call)) {
-        assert!(ids.insert(call.id), "id {} twice", call.id);
-        assert!(call.parent < call.id && (1..=thread.calls()).contains(&call.id));
-        assert_eq!(call.parent == 0, call.depth == 0);
-        assert!(call.start.checked_add(call.duration).is_some_and(|end| end <= now));
-    }
-    let lost = thread.lost(LossCode::RT_LOSS_TOO_DEEP) + thread.lost(LossCode::RT_LOSS_NO_MEMORY);
-    assert_eq!(ids.len() as u64 + lost, thread.calls());
 }

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use rtrace_exporters::TraceWriter;
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitCost, ExitPolicy, Header, Library, LibraryId, Location,
-    LocationId, Loss, LossReason, Process, Region, RegionId, Sink, SinkError, Summary, SymbolName, Timestamp,
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId,
+    Location, LocationId, Loss, LossReason, Process, Region, RegionId, Sink, SinkError, Summary, SymbolName, Timestamp,
+    Untimed, UntimedReason,
 };
 
 /// Fills the directory `path`; a recording that was not finished may miss segments.
@@ -68,8 +69,7 @@ fn region(id: u32) -> Region {
         symbols: vec![SymbolName { symbol: format!("_Z9function{id}i"), version }],
         file_offset: 0x1000 + u64::from(id),
         size: 16,
-        exit_cost: ExitCost::ALL[id as usize % 3],
-        exit: ExitPolicy::ALL[id as usize],
+        exit: ExitPolicy::ALL[id as usize % 3],
         single_stepped: id == 1,
         written: false,
         stub: false,
@@ -95,12 +95,14 @@ fn events() -> Vec<Event> {
         EventKind::Fork { child: 41 },
         EventKind::Exec { executable: "/bin/two".to_owned() },
         EventKind::Loss(Loss { reason: LossReason::TooDeep, region: None, count: 3 }),
+        EventKind::Untimed(Untimed { reason: UntimedReason::SiteDropped, region: Some(RegionId(1)), count: 2 }),
         EventKind::BlindWindow { library: "/usr/lib/libone.so".to_owned(), since: Timestamp(5) },
     ];
     (1_000..).zip(kinds).map(|(time, kind)| Event { time: Timestamp(time), pid: Some(40), tid: None, kind }).collect()
 }
 
 fn call(number: u64) -> Call {
+    let ending = Ending::ALL[(number % 4) as usize];
     Call {
         location: LocationId(1 + (number % 2) as u32),
         region: RegionId((number % 3) as u32),
@@ -108,8 +110,8 @@ fn call(number: u64) -> Call {
         parent: number / 2,
         depth: number.ilog2(),
         start: Timestamp(1_000 + number * 10),
-        duration: 10_000 / number,
+        duration: (ending != Ending::Unseen).then_some(10_000 / number),
         child: 0,
-        ending: Ending::ALL[(number % 4) as usize],
+        ending,
     }
 }

@@ -79,7 +79,7 @@ pub fn candidates(executables: &[PathBuf], env: &Environment) -> Vec<PathBuf> {
 }
 
 fn closure_with(executable: &Path, env: &Environment, search: &Search) -> Result<Vec<PathBuf>, Error> {
-    let image = Image::open(executable)?;
+    let image = Image::open_outline(executable)?;
     let mut loading = Loading::new(executable, &image);
     if let Some(interpreter) = image.interpreter() {
         loading.load(interpreter, 0, search);
@@ -139,7 +139,7 @@ impl Loading {
                 return;
             }
             // The dynamic linker also goes on when it finds a library for another machine.
-            if let Ok(image) = Image::open(&path) {
+            if let Ok(image) = Image::open_outline(&path) {
                 self.files.insert(file);
                 self.push(path, &image, Some(by));
                 return;

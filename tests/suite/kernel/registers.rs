@@ -33,7 +33,7 @@ fn steps() -> bool {
 
 #[test]
 fn frames_leave_the_flags_and_the_stack_of_the_processor() {
-    for (policy, truth) in [("ret-site", Truth::Trees), ("entry-only", Truth::Counts), ("uretprobe", Truth::Trees)] {
+    for (policy, truth) in [("return-site", Truth::Trees), ("entry-only", Truth::Counts), ("uretprobe", Truth::Trees)] {
         let Some(recording) = with_policy("frames", policy).truth(truth).run() else { return };
         // A hook is placed where the stack pointer is, so frames are not made before.
         let written = policy != "uretprobe" && may_step().is_ok();
@@ -49,31 +49,17 @@ fn frames_leave_the_flags_and_the_stack_of_the_processor() {
 
 #[test]
 fn landings_and_returns_lead_where_they_lead() {
-    for policy in ["ret-site", "uretprobe"] {
+    for policy in ["return-site", "uretprobe"] {
         let Some(recording) = with_policy("ends", policy).run() else { return };
         assert_eq!(region(&recording, "landed").written, may_step().is_ok(), "{policy}");
-        let written = policy == "ret-site" && may_step().is_ok();
+        let written = policy == "return-site" && may_step().is_ok();
         assert_eq!(region(&recording, "nothing").written, written, "{policy}");
     }
 }
 
-/// The program can be hooked anywhere; where that would be dear, exits are seen at instructions.
-#[test]
-fn a_hook_that_would_make_an_enter_dear_is_not_placed() {
-    let Some(recording) = Scenario::new("registers", "frames").run() else { return };
-    if !steps() {
-        return;
-    }
-    for name in FRAMES {
-        let region = region(&recording, name);
-        assert!(region.exit != ExitPolicy::Uretprobe && region.written, "{name}");
-    }
-    assert!(region(&recording, "landed").written);
-}
-
 #[test]
 fn longjmp_leaves_a_frame() {
-    with_policy("jumps", "ret-site").run();
+    with_policy("jumps", "return-site").run();
 }
 
 /// How many calls are made is another number in every run, so the program tells only what is wrong.
@@ -81,7 +67,7 @@ fn longjmp_leaves_a_frame() {
 fn signals_arrive_at_any_instruction() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("registers", Flavour::Cet);
-    let options = [target.selection(), ["--exit", "ret-site"].map(str::to_owned).into()].concat();
+    let options = [target.selection(), ["--exit", "return-site"].map(str::to_owned).into()].concat();
     let (output, recording) = rtrace::run(&options, &target.command("interrupted"));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0 differ\n");
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -101,10 +87,10 @@ fn others_may_come_and_go() {
     let target = Target::build("registers", Flavour::Cet);
     let options = |more: &[&str]| [target.selection(), more.iter().map(|&word| word.to_owned()).collect()].concat();
     let mut waiting = Waiting::start(&mut target.command("until_told"));
-    let lasting = Attached::start(waiting.pid(), &options(&["--exit", "ret-site"]));
+    let lasting = Attached::start(waiting.pid(), &options(&["--exit", "return-site"]));
     waiting.go();
     for _ in 0..2 {
-        let passing = Attached::start(waiting.pid(), &options(&["--exit", "ret-site", "--duration", "300ms"]));
+        let passing = Attached::start(waiting.pid(), &options(&["--exit", "return-site", "--duration", "300ms"]));
         let (output, recording) = passing.finish();
         let summary = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && recording.calls().count() > 0, "{summary}");
@@ -153,7 +139,7 @@ fn what_programs_do_costs_less_than_a_single_step() {
     rtrace::record(&target.selection(), &target.command("ends"), &directory);
     let costs = Trace::open(&directory).unwrap().header().calibration.clone();
     eprintln!("{costs:#?}");
-    for exit in [ExitPolicy::Uretprobe, ExitPolicy::RetSite, ExitPolicy::EntryOnly] {
+    for exit in ExitPolicy::ALL {
         let cost = |is_wanted: fn(&CallCost) -> bool| {
             costs.iter().find(|cost| cost.exit == exit && is_wanted(cost)).expect("it was measured").whole
         };

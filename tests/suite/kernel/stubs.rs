@@ -27,7 +27,7 @@ fn region<'a>(recording: &'a Recording, symbol: &str) -> &'a Region {
 fn median(recording: &Recording, symbol: &str) -> u64 {
     let id = region(recording, symbol).id;
     let calls = recording.calls().filter(|call| call.region == id && call.ending == Ending::Returned);
-    let mut durations: Vec<u64> = calls.map(|call| call.duration).collect();
+    let mut durations: Vec<u64> = calls.filter_map(|call| call.duration).collect();
     durations.sort_unstable();
     durations[durations.len() / 2]
 }
@@ -135,7 +135,7 @@ fn a_profiler_sees_through_stubs() {
     }
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("stubs", Flavour::Plain);
-    let options = [target.selection(), ["--stubs", "--exit", "ret-site"].map(str::to_owned).into()].concat();
+    let options = [target.selection(), ["--stubs", "--exit", "return-site"].map(str::to_owned).into()].concat();
     let (output, recording) = rtrace::run(&options, &target.command("profiled"));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "cut short 0\n");
     assert!(region(&recording, "step").stub && recording.summary().calls > 0);

@@ -20,7 +20,8 @@ impl Reading {
     }
 }
 
-/// Calls, each with one [`Reading`] per call metric of the recording.
+/// Calls, each with one [`Reading`] per call metric of the recording. A call that was not timed has
+/// none: counters are read where times are.
 ///
 /// Derefs to the calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,23 +33,42 @@ pub struct Batch {
 
 impl Batch {
     /// Calls with `metrics` readings each: those of the first call, in the order of the metrics'
-    /// ids, then those of the second.
+    /// ids, then those of the second. What stands there for calls that were not timed is ignored.
     ///
     /// # Panics
     /// If there are not `metrics` readings for each call.
-    pub fn measured(calls: Vec<Call>, metrics: usize, readings: Vec<Reading>) -> Batch {
+    pub fn measured(calls: Vec<Call>, metrics: usize, mut readings: Vec<Reading>) -> Batch {
         assert_eq!(readings.len(), calls.len() * metrics, "each call has a reading of each metric");
+        if metrics > 0 {
+            let untimed = calls.iter().zip(readings.chunks_mut(metrics)).filter(|(call, _)| !call.is_timed());
+            untimed.for_each(|(_, readings)| readings.fill(Reading::default()));
+        }
         Batch { calls, metrics, readings }
     }
 
-    /// Number of readings per call.
+    /// Number of readings per timed call.
     pub fn metrics(&self) -> usize {
         self.metrics
     }
 
-    /// The readings of the call at this index, in the order of the metrics' ids.
+    /// The readings of the call at this index, in the order of the metrics' ids; empty where the
+    /// call was not timed.
     pub fn readings(&self, index: usize) -> &[Reading] {
-        &self.readings[index * self.metrics..(index + 1) * self.metrics]
+        if self.calls[index].is_timed() {
+            &self.readings[index * self.metrics..(index + 1) * self.metrics]
+        } else {
+            &[]
+        }
+    }
+
+    /// The calls at these indices in this order, with their readings.
+    pub fn selected(&self, indices: impl Iterator<Item = usize>) -> Batch {
+        let mut selected = Batch { calls: Vec::new(), metrics: self.metrics, readings: Vec::new() };
+        for index in indices {
+            selected.calls.push(self.calls[index]);
+            selected.readings.extend_from_slice(&self.readings[index * self.metrics..][..self.metrics]);
+        }
+        selected
     }
 
     /// The calls, to be changed in place.

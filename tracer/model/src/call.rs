@@ -8,14 +8,14 @@ use crate::{LocationId, RegionId, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// The function returned, or ended in a tail call.
+    /// The function returned.
     Returned,
     /// An exception, a `longjmp` or a forced unwind left the function. The end is when that was
     /// noticed: at the thread's next probe hit.
     Unwound,
     /// The call was still running when its thread, its program or the recording ended.
     Open,
-    /// Only the enter could be observed; the duration is 0 and means nothing.
+    /// The return was not observed: the call has no duration. Calls of any other ending have one.
     Unseen,
 }
 
@@ -54,22 +54,36 @@ pub struct Call {
     pub depth: u32,
     /// Time of the enter.
     pub start: Timestamp,
-    /// Inclusive time: nanoseconds from enter to exit.
-    pub duration: u64,
-    /// Nanoseconds of `duration` spent in the traced calls that this one made itself.
+    /// Inclusive time: nanoseconds from enter to exit. `None` where the call was not timed, which is
+    /// so where, and only where, its ending is [`Ending::Unseen`].
+    pub duration: Option<u64>,
+    /// Nanoseconds spent in the nearest timed calls below this one: those that it made itself, and
+    /// those that untimed callees made.
     pub child: u64,
     /// How it ended.
     pub ending: Ending,
 }
 
 impl Call {
-    /// Time of the exit.
-    pub fn end(&self) -> Timestamp {
-        Timestamp(self.start.0.saturating_add(self.duration))
+    /// Whether the call has a duration. One without is in no sum, mean or distribution of times.
+    pub fn is_timed(&self) -> bool {
+        self.duration.is_some()
     }
 
-    /// Exclusive time in nanoseconds: the duration without traced callees.
-    pub fn exclusive(&self) -> u64 {
-        self.duration.saturating_sub(self.child)
+    /// Time of the exit; `None` where the call was not timed.
+    pub fn end(&self) -> Option<Timestamp> {
+        self.duration.map(|duration| Timestamp(self.start.0.saturating_add(duration)))
+    }
+
+    /// The latest time at which the call is known to have run: that of its exit, or of its enter
+    /// where the call was not timed.
+    pub fn known_until(&self) -> Timestamp {
+        self.end().unwrap_or(self.start)
+    }
+
+    /// Exclusive time in nanoseconds: the duration without timed callees. `None` where the call was
+    /// not timed.
+    pub fn exclusive(&self) -> Option<u64> {
+        self.duration.map(|duration| duration.saturating_sub(self.child))
     }
 }

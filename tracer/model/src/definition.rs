@@ -76,65 +76,36 @@ pub struct SymbolName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExitPolicy {
+    /// By a probe in the caller, where the call returns to.
+    ///
+    /// In older traces: by probes in the function, on the instructions that leave it or on its first one.
+    #[serde(alias = "ret-site", alias = "instant")]
+    ReturnSite,
     /// The kernel replaces the return address on the stack while the function runs.
     Uretprobe,
-    /// A probe on each instruction that leaves the function; nothing on the stack changes.
-    RetSite,
-    /// The probe that sees the enter stands for the exit too: a few instructions, none of them twice.
-    Instant,
     /// The exit is not observed; calls end as [`Ending::Unseen`](crate::Ending::Unseen).
     EntryOnly,
 }
 
 impl ExitPolicy {
     /// All policies.
-    pub const ALL: [ExitPolicy; 4] =
-        [ExitPolicy::Uretprobe, ExitPolicy::RetSite, ExitPolicy::Instant, ExitPolicy::EntryOnly];
+    pub const ALL: [ExitPolicy; 3] = [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe, ExitPolicy::EntryOnly];
 
     /// The word used in columns, options and reports.
     pub const fn name(self) -> &'static str {
         match self {
+            ExitPolicy::ReturnSite => "return-site",
             ExitPolicy::Uretprobe => "uretprobe",
-            ExitPolicy::RetSite => "ret-site",
-            ExitPolicy::Instant => "instant",
             ExitPolicy::EntryOnly => "entry-only",
         }
     }
 
-    /// The policy of that [`name`](ExitPolicy::name).
+    /// The policy of that [`name`](ExitPolicy::name), or of a name that older traces use.
     pub fn from_name(name: &str) -> Option<ExitPolicy> {
-        ExitPolicy::ALL.into_iter().find(|policy| policy.name() == name)
-    }
-}
-
-/// What the kernel does with the instructions at the exit sites of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExitCost {
-    /// It emulates them all, or there are none; or a program of rtrace does them in its place.
-    Emulated,
-    /// It executes them all in single steps, which costs several times as much.
-    SingleStepped,
-    /// Some so, some so: it depends on the way a call takes.
-    Either,
-}
-
-impl ExitCost {
-    /// All there are.
-    pub const ALL: [ExitCost; 3] = [ExitCost::Emulated, ExitCost::SingleStepped, ExitCost::Either];
-
-    /// The word used in columns.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ExitCost::Emulated => "emulated",
-            ExitCost::SingleStepped => "single-stepped",
-            ExitCost::Either => "either",
+        match name {
+            "ret-site" | "instant" => Some(ExitPolicy::ReturnSite),
+            _ => ExitPolicy::ALL.into_iter().find(|policy| policy.name() == name),
         }
-    }
-
-    /// The one of that [`name`](ExitCost::name).
-    pub fn from_name(name: &str) -> Option<ExitCost> {
-        ExitCost::ALL.into_iter().find(|cost| cost.name() == name)
     }
 }
 
@@ -155,8 +126,6 @@ pub struct Region {
     pub size: u64,
     /// How its exits are seen.
     pub exit: ExitPolicy,
-    /// What its exit sites cost.
-    pub exit_cost: ExitCost,
     /// Whether the kernel executes the instruction at its entry site in a single step, which costs
     /// several times as much as emulating it.
     pub single_stepped: bool,
@@ -222,4 +191,20 @@ pub enum Definition {
     Location(Location),
     /// A metric.
     Metric(Metric),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_words_for_exits_are_understood() {
+        for policy in ExitPolicy::ALL {
+            assert_eq!(ExitPolicy::from_name(policy.name()), Some(policy));
+        }
+        for word in ["ret-site", "instant"] {
+            assert_eq!(ExitPolicy::from_name(word), Some(ExitPolicy::ReturnSite));
+        }
+        assert_eq!(ExitPolicy::from_name("unknown"), None);
+    }
 }

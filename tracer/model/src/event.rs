@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Level, Loss, RegionId, Timestamp};
+use crate::{Level, Loss, RegionId, Timestamp, Untimed};
 
 /// Something that happened at one time, to one process or to the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +109,8 @@ pub enum EventKind {
     },
     /// More calls or events are missing: their number since the last event of this reason and region.
     Loss(Loss),
+    /// More calls were not timed: their number since the last event of this reason and region.
+    Untimed(Untimed),
 }
 
 impl EventKind {
@@ -130,6 +132,7 @@ impl EventKind {
             EventKind::Watched { .. } => "watched",
             EventKind::Unwatched { .. } => "unwatched",
             EventKind::Loss(_) => "loss",
+            EventKind::Untimed(_) => "untimed",
         }
     }
 }

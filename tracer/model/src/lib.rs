@@ -18,11 +18,13 @@
 //! | [`Ending`] | – | how a call ended, or why that is not known |
 //! | [`Level`] | – | how the calls of a region are recorded now, where a budget decides |
 //! | [`Loss`] | – | calls or events known to be missing, with the reason |
+//! | [`Untimed`] | – | calls without a duration, as their return was not observed, with the reason |
 //! | [`Metric`] | Metric | something counted on every call, or sampled beside the calls |
 //! | [`Reading`] | – | what one metric counted during one call |
 //! | [`Sink`] | substrate | a consumer of calls |
 //!
-//! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds.
+//! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds. What
+//! was not timed has no duration, which is not a duration of 0.
 
 mod batch;
 mod calibration;
@@ -38,13 +40,14 @@ mod sink;
 mod summary;
 mod text;
 mod time;
+mod untimed;
 
 pub use batch::{Batch, Reading};
 pub use calibration::CallCost;
 pub use call::{Call, Ending};
 pub use definition::{
-    Definition, ExitCost, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region,
-    RegionId, SymbolName,
+    Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,
+    SymbolName,
 };
 pub use estimate::{Estimate, Level};
 pub use event::{Event, EventKind};
@@ -53,6 +56,7 @@ pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span, Tally};
 pub use profile::{Count, HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
-pub use summary::{Header, Percent, Rank, Summary};
+pub use summary::{Header, Percent, Rank, ReturnSites, Summary};
 pub use text::escape;
 pub use time::{ClockAnchor, Timestamp, format_ns};
+pub use untimed::{Untimed, UntimedReason};

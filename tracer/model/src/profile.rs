@@ -12,7 +12,7 @@ pub const fn histogram_bucket(duration: u64) -> usize {
     if bucket < HISTOGRAM_BUCKETS { bucket } else { HISTOGRAM_BUCKETS - 1 }
 }
 
-/// What one metric counted in all calls of a call path.
+/// What one metric counted in the timed calls of a call path, and in those that still ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// The sum over the calls, in the metric's unit with its base and exponent.
@@ -21,7 +21,8 @@ pub struct Count {
     pub exclusive: u64,
 }
 
-/// All calls of one call path on one location, folded. Times in nanoseconds.
+/// All calls of one call path on one location, folded. Times in nanoseconds. Calls that were not
+/// timed are counted, and are in no time.
 ///
 /// A recording that folds has all of its calls here, those with a record of their own, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct PathProfile {
     pub unwound: u64,
     /// Of all, how many still ran when their thread, its program or the recording ended.
     pub open: u64,
-    /// Of all, how many have an exit that could not be observed.
+    /// Of all, how many were not timed, as their return was not observed.
     pub unseen: u64,
     /// Sum of the durations, of open calls until the end.
     pub inclusive: u64,
@@ -50,12 +51,19 @@ pub struct PathProfile {
     pub exclusive: u64,
     /// The part of `inclusive` in open calls.
     pub open_time: u64,
-    /// The shortest duration of a timed call; 0 if there is none.
-    pub min: u64,
-    /// The longest duration of a timed call; 0 if there is none.
-    pub max: u64,
+    /// The shortest duration of a timed call; `None` if there is none.
+    pub min: Option<u64>,
+    /// The longest duration of a timed call; `None` if there is none.
+    pub max: Option<u64>,
     /// Timed calls by duration, see [`histogram_bucket`].
     pub histogram: [u64; HISTOGRAM_BUCKETS],
     /// What the calls counted, by metric of scope `call`; empty where that is not known.
     pub counts: Vec<Count>,
+}
+
+impl PathProfile {
+    /// Whether there is a call whose time is known: one that was timed, or one that still ran.
+    pub fn has_time(&self) -> bool {
+        self.timed > 0 || self.open > 0
+    }
 }

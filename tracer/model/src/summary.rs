@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallCost, ClockAnchor, Loss, LossReason};
+use crate::{CallCost, ClockAnchor, Loss, LossReason, Untimed};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +66,19 @@ pub struct Rank {
     pub job: Option<String>,
 }
 
+/// The probes at return addresses of callers, over a whole recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReturnSites {
+    /// Return addresses at which a probe was placed.
+    pub placed: u64,
+    /// Hits of these probes.
+    pub hits: u64,
+    /// Of the hits, those that ended no call.
+    pub unmatched: u64,
+    /// Of the hits, those whose instruction the kernel single-stepped.
+    pub single_stepped: u64,
+}
+
 /// What is known of a recording when it has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
@@ -78,8 +91,11 @@ pub struct Summary {
     pub open: u64,
     /// Of these, calls left by an exception, a longjmp or a forced unwind.
     pub unwound: u64,
-    /// Of these, calls whose exit could not be observed.
+    /// Of these, calls that were not timed, as their return was not observed.
     pub unseen: u64,
+    /// Why these were not timed, by reason and region.
+    #[serde(default)]
+    pub untimed: Vec<Untimed>,
     /// Beside all these, calls that were only counted, because of the budget.
     #[serde(default)]
     pub counted: u64,
@@ -102,6 +118,9 @@ pub struct Summary {
     pub losses: Vec<Loss>,
     /// Exits of calls that had begun before the recording, and so are not calls of it.
     pub exits_without_enter: u64,
+    /// What became of the probes at return addresses.
+    #[serde(default)]
+    pub return_sites: ReturnSites,
     /// Clocks at the end.
     pub end: ClockAnchor,
 }
@@ -130,10 +149,9 @@ impl Summary {
     }
 }
 
-/// The one honest line that ends every run.
+/// The line that ends every run: what was recorded, and of what went wrong only what did.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counted = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
         let (calls, regions) = (counted(self.calls, "call"), counted(self.regions, "region"));
         write!(f, "{calls}")?;
         if self.folded > 0 {
@@ -147,21 +165,62 @@ impl fmt::Display for Summary {
             let (least, most) = self.estimated_range;
             write!(f, "; about {} more estimated ({least} to {most})", self.estimated)?;
         }
-        write!(f, "; {} lost", self.lost())?;
-        let reasons = self.lost_by_reason();
-        if !reasons.is_empty() {
-            let list: Vec<String> =
-                reasons.iter().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
-            write!(f, " ({})", list.join(", "))?;
-        }
-        write!(
-            f,
-            ", {} refused, {} unfinished, {} unwound, {} without exit",
-            self.refused, self.open, self.unwound, self.unseen
-        )?;
-        match self.blind_windows {
-            0 => Ok(()),
-            windows => write!(f, ", {}", counted(windows, "blind window")),
-        }
+        let remarks: Vec<String> = self.remarks().collect();
+        write!(f, "; {}", remarks.join(", "))
+    }
+}
+
+impl Summary {
+    /// Whether the recording is complete, and else what is missing; then what is special.
+    fn remarks(&self) -> impl Iterator<Item = String> {
+        let some = |count: u64, word: &str| (count > 0).then(|| format!("{count} {word}"));
+        let with_reasons = |count: u64, word: &str, reasons: Vec<String>| match reasons.as_slice() {
+            [] => some(count, word),
+            reasons => some(count, &format!("{word} ({})", reasons.join(", "))),
+        };
+        let of_reason = |(reason, count): (LossReason, u64)| format!("{}: {count}", reason.name());
+        let lost = self.lost_by_reason().into_iter().map(of_reason).collect();
+        let share = 100.0 * self.unseen as f64 / self.calls.max(1) as f64;
+        let untimed = Untimed::by_reason(&self.untimed);
+        let untimed = untimed.into_iter().map(|(reason, count)| format!("{}: {count}", reason.name()));
+        let untimed = std::iter::once(format!("{share:.1} %")).chain(untimed).collect();
+        let windows = (self.blind_windows > 0).then(|| counted(self.blind_windows, "blind window"));
+        [
+            self.is_complete().then(|| "complete".to_owned()),
+            with_reasons(self.lost(), "lost", lost),
+            windows,
+            some(self.refused, "refused"),
+            some(self.open, "unfinished"),
+            some(self.unwound, "unwound"),
+            with_reasons(self.unseen, "not timed", untimed),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+fn counted(count: u64, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::UntimedReason;
+
+    #[test]
+    fn an_untroubled_run_is_one_line_without_zeros() {
+        let summary = Summary { calls: 1, regions: 2, locations: 1, ..Summary::default() };
+        assert_eq!(summary.to_string(), "1 call of 2 regions on 1 thread; complete");
+    }
+
+    #[test]
+    fn calls_that_were_not_timed_are_told_with_their_share_and_reasons() {
+        let untimed = |reason, count| Untimed { reason, region: None, count };
+        let mut summary = Summary { calls: 800, unseen: 20, regions: 2, locations: 1, ..Summary::default() };
+        assert_eq!(summary.to_string(), "800 calls of 2 regions on 1 thread; complete, 20 not timed (2.5 %)");
+        summary.untimed = vec![untimed(UntimedReason::SiteDropped, 8), untimed(UntimedReason::NotYetPlaced, 12)];
+        let reasons = "return site not yet placed: 12, return site dropped: 8";
+        assert!(summary.to_string().ends_with(&format!("; complete, 20 not timed (2.5 %, {reasons})")), "{summary}");
     }
 }

@@ -403,7 +403,7 @@ Options:
         };
         assert_eq!(attach.pids, [1, 2, 3, 4]);
         assert_eq!(attach.selection.libraries, ["libz.so", "exe"]);
-        assert_eq!(attach.selection.exit_policy(), None);
+        assert_eq!(attach.selection.exit, ExitPolicy::ReturnSite);
         assert_eq!(attach.recording.duration, Some(Duration::from_secs(2)));
         assert_eq!(attach.recording.buffer, 8 << 20);
         assert!(!attach.recording.follow(false));
@@ -435,11 +435,11 @@ Options:
 
     #[test]
     fn exit_policies_have_the_names_of_the_model() {
-        for policy in [ExitPolicy::Uretprobe, ExitPolicy::RetSite, ExitPolicy::EntryOnly] {
+        for policy in ExitPolicy::ALL {
             let Verb::Plan(plan) = parse(&format!("rtrace plan -p 1 -l z --exit {}", policy.name())).unwrap() else {
                 panic!("another verb");
             };
-            assert_eq!(plan.selection.exit_policy(), Some(policy));
+            assert_eq!(plan.selection.exit, policy);
         }
     }
 

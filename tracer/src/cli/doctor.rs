@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn the_table_lines_up_and_ends_with_the_verdict() {
         let checks = vec![Check::ok("kernel", "6.18.44 x86_64"), Check::note("lockdown", "integrity").remedy("none")];
-        let well = Diagnosis::new(Some("uprobe.session"), checks);
+        let well = Diagnosis::new(Some("uprobe.multi"), checks);
         assert_eq!(
             table(&well),
             "kernel    ok    6.18.44 x86_64\n\
              lockdown  note  integrity\n\
              \x20               remedy: none\n\
-             \nrtrace can trace here, by uprobe.session\n"
+             \nrtrace can trace here, by uprobe.multi\n"
         );
         let ill = Diagnosis::new(None, vec![Check::no("BTF", "missing")]);
         assert_eq!(table(&ill), "BTF  no    missing\n\nrtrace cannot trace here\n");

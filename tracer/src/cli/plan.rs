@@ -6,9 +6,8 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use anyhow::Context as _;
-use rtrace::plan::{self, PlannedLibrary};
+use rtrace::plan::{self, Exit, PlannedLibrary};
 use rtrace::{sampling, target};
-use rtrace_model::ExitPolicy;
 
 use super::plan_table::{self, Costs, View};
 use super::{Outcome, record, terminal_columns};
@@ -27,21 +26,21 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         stubs: record::stub_reach(options.stubs.reach, &options.target.command).is_some(),
         ..record::plan_options(&options.selection, usable, pids.len(), pids.is_empty())
     };
-    let steps = plan_options.emulated.steps;
+    let emulated = plan_options.emulated;
     let (plan, costs) = thread::scope(|scope| {
-        let costs = scope.spawn(|| Costs::here(usable, steps));
+        let costs = scope.spawn(|| Costs::here(usable, emulated.steps));
         (record::plan(target, &plan_options), costs.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
     let sampled = match options.sample {
         Some(duration) => {
             record::check_processes(pids)?;
-            Some(sampling::sample(&plan, pids, mechanism?, steps, duration)?)
+            Some(sampling::sample(&plan, pids, mechanism?, emulated, duration)?)
         }
         None => None,
     };
-    // With process ids, probes are in these processes only, but for those that hook a return.
+    // With process ids, probes are in these processes only, unless they replace return addresses.
     let is_everywhere = |library: &PlannedLibrary| {
-        pids.is_empty() || library.regions.iter().any(|planned| planned.exit.policy() == ExitPolicy::Uretprobe)
+        pids.is_empty() || library.regions.iter().any(|planned| planned.exit == Exit::Uretprobe)
     };
     let others = |library: &PlannedLibrary| match is_everywhere(library) {
         true => target::users(&library.library).saturating_sub(pids.len()),

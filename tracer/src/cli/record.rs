@@ -8,17 +8,17 @@ use anyhow::{Context as _, bail};
 use rtrace::attach::MOST_APART;
 use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
-use rtrace::plan::{self, Plan};
+use rtrace::plan::{self, Emulation, Plan};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
 use rtrace::recorder::{self, Loaded, Subject};
 use rtrace::samples::Samplers;
 use rtrace::stubs::{self, Reach};
-use rtrace::target::Target;
+use rtrace::target::{self, Target};
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
-use rtrace_model::{MetricId, RegionId, Sink, SinkError, Summary, escape};
+use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, SinkError, Summary, escape};
 
 use super::Outcome;
 use super::args::{Recording, Selection};
@@ -37,24 +37,25 @@ pub fn plan_options(
 ) -> plan::Options {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
-    let (emulated, nop5_kills_children) = match mechanism.map(|_| rtrace_bpf::nops()) {
+    let emulated = match mechanism.map(|_| rtrace_bpf::nops()) {
         Some(Ok(nops)) => {
             // With probes for each of several processes or ranks at a place, none is alone there.
             let is_alone = (children || processes <= 1) && rank::from_environment().is_none();
             let steps = is_alone && rtrace_bpf::may_step().is_ok();
-            (plan::Emulation { long_nops: nops.long_ones_are_emulated, steps }, !nops.children_survive)
+            plan::Emulation { long_nops: nops.long_ones_are_emulated, steps }
         }
-        _ => (plan::Emulation::of_release(&release), true),
+        _ => plan::Emulation::of_release(&release),
     };
+    if selection.exit == ExitPolicy::Uretprobe
+        && let Some(hazard) = plan::hazards::of_kernel(&release)
+    {
+        eprintln!("rtrace: {hazard}; `--exit return-site` replaces none");
+    }
     plan::Options {
         include: selection.functions.clone(),
         exclude: selection.exclude.clone(),
-        exit: selection.exit_policy(),
+        exit: Some(selection.exit),
         emulated,
-        nop5_kills_children,
-        can_refuse_hooks: mechanism == Some(Mechanism::Session),
-        kernel_hazard: plan::hazards::of_kernel(&release).or_else(|| mechanism.and_then(plan::hazards::of_mechanism)),
-        children,
         keeps_accesses: false,
         stubs: false,
     }
@@ -84,7 +85,7 @@ pub fn plan_and_load(
 
 /// Plans the probes of a target.
 pub fn plan(target: Target, options: &plan::Options) -> Plan {
-    plan::plan(&target.libraries, target.hazards, options, RegionId(0))
+    plan::plan(&target.libraries, options, RegionId(0))
 }
 
 /// The best mechanism that this kernel has.
@@ -116,21 +117,22 @@ pub fn samplers(recording: &Recording, counters: &Counters, watches: &Watches) -
         .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
 }
 
-/// How to record, as the user said; `steps` as plans were told; without stubs.
+/// How to record, as the user said; `emulated` as plans were told; without stubs.
 pub fn how_to_record<'a>(
     recording: &'a Recording,
     subject: Subject<'a>,
     mechanism: Mechanism,
-    steps: bool,
+    emulated: Emulation,
     counters: &'a Counters,
     watches: &'a Watches,
 ) -> recorder::Options<'a> {
     recorder::Options {
         subject,
         mechanism,
-        steps,
+        emulated,
         ring_bytes: recording.buffer,
         follow: recording.follow(matches!(subject, Subject::Command(_))),
+        everywhere: recording.everywhere,
         profile: recording.profile(),
         fold: &recording.fold,
         duration: recording.duration,
@@ -138,6 +140,7 @@ pub fn how_to_record<'a>(
         counters,
         watches,
         stubs: None,
+        command_files: &[],
     }
 }
 
@@ -195,6 +198,15 @@ impl Session<'_> {
         }
     }
 
+    /// With probes everywhere, others pay for a recording that is not about them.
+    fn say_who_pays(&self) {
+        for library in self.plan.libraries.iter().filter(|_| self.options.everywhere) {
+            let users = target::users(&library.library);
+            let path = escape(&library.library.path);
+            eprintln!("rtrace: {users} running processes map {path}: each of its calls costs them 1 us and more");
+        }
+    }
+
     /// Records; the live view, if there is one, runs on this thread.
     pub fn record(self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
         if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
@@ -202,6 +214,7 @@ impl Session<'_> {
                 .hint("rtrace plan says why each function is left out");
         }
         self.say_what_stays();
+        self.say_who_pays();
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;
         let loaded = self.loaded?;

@@ -25,7 +25,8 @@ use super::{Outcome, message};
 /// Records the command until it ends, and ends as it did.
 pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
-    let target = target::of_command(&options.command, &options.selection.libraries)?;
+    let mut target = target::of_command(&options.command, &options.selection.libraries)?;
+    let command_files = std::mem::take(&mut target.files);
     let recording = &options.recording;
     if options.stubs.reach.is_some() && recording.budget.is_some() {
         return Err(anyhow::anyhow!(
@@ -53,9 +54,9 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let signals = Interrupts::handle(pid, Arc::clone(&stop))?;
     let directory = recording.directory(&name, pid);
     let mut child = None;
-    let steps = plan_options.emulated.steps;
-    let how = how_to_record(recording, Subject::Command(pid), mechanism, steps, &counters, &watches);
-    let how = Options { stubs: stubs.as_ref(), ..how };
+    let emulated = plan_options.emulated;
+    let how = how_to_record(recording, Subject::Command(pid), mechanism, emulated, &counters, &watches);
+    let how = Options { stubs: stubs.as_ref(), command_files: &command_files, ..how };
     let recorded = Session {
         loaded: recorder::load(&how),
         plan: &plan,
@@ -97,12 +98,8 @@ fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
         Ok(None) => Some("no function needs one, or none can have one".to_owned()),
         Err(error) => Some(format!("the system gives no file in memory that can be executed: {error}")),
     };
-    match reason {
-        Some(reason) => eprintln!("rtrace: no stubs: {reason}"),
-        None if plan.hazards.programs.is_some() => {
-            eprintln!("rtrace: programs that the command runs have no stubs: their calls are recorded, and cost more");
-        }
-        None => {}
+    if let Some(reason) = reason {
+        eprintln!("rtrace: no stubs: {reason}");
     }
     written.ok().flatten()
 }

@@ -1,11 +1,13 @@
 //! What the kernel does with an instruction at which a probe sits.
 //!
-//! It emulates a few kinds (cheap), executes most others out of line by a single step (dear), and
-//! refuses some. Where it lets our programs write the registers, they do some that it would step. One refused site fails a whole multi link, or silently never fires when the
-//! library is not mapped yet, so a site is judged here before anything is attached. Where kernels
+//! It emulates a few kinds, executes most others out of line by a single step, which costs several times as
+//! much, and refuses some. Where it lets our programs write the registers, they do some that it would step.
+//! One refused site fails a whole multi link, or silently never fires when the library is not mapped yet, so
+//! a site is judged here before anything is attached. Where kernels
 //! differ in what they emulate, [`Emulation`] knows; where they differ in what they refuse, the
 //! answer is the stricter one.
 
+use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 use rtrace_bpf::wire::Step;
 
 /// What a probe on an instruction means.
@@ -21,8 +23,9 @@ pub enum Handling {
     Refused(&'static str),
 }
 
-/// `nopl 0(%rax,%rax,1)`, which kernels 6.18 to 7.0 replace by a call.
-pub const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+/// Bytes of the nops that kernels from 6.18 on replace by a call. Until they spare the 128 bytes below the
+/// stack pointer (2026), the call overwrites what a leaf function keeps there, and forked children die of it.
+const OPTIMISED: usize = 5;
 
 /// The first kernel that emulates nops of more than two bytes.
 const LONG_NOPS_SINCE: (u32, u32) = (6, 18);
@@ -31,19 +34,18 @@ const LONG_NOPS_SINCE: (u32, u32) = (6, 18);
 /// direct jumps and calls, and nops of one or two bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Emulation {
-    /// Nops of three to eight bytes.
+    /// Nops of three, four, six, seven and eight bytes.
     pub long_nops: bool,
     /// What our programs [do](Step), because they may write the registers.
     pub steps: bool,
 }
 
-/// The nops that the kernel knows by their bytes.
-const NOPS: [&[u8]; 8] = [
+/// The nops that the kernel knows by their bytes, but for the one of five bytes.
+const NOPS: [&[u8]; 7] = [
     &[0x90],
     &[0x66, 0x90],
     &[0x0f, 0x1f, 0x00],
     &[0x0f, 0x1f, 0x40, 0x00],
-    &NOP5,
     &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
     &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
     &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
@@ -65,6 +67,11 @@ impl Emulation {
 
     /// How the kernel handles a probe on the instruction of exactly these bytes.
     pub fn handling(self, bytes: &[u8]) -> Handling {
+        if bytes.len() == OPTIMISED && is_nop(bytes) {
+            return Handling::Refused(
+                "the kernel may replace this nop by a call, which overwrites the program's stack",
+            );
+        }
         if NOPS.contains(&bytes) {
             return if bytes.len() <= 2 || self.long_nops { Handling::Emulated } else { Handling::SingleStep };
         }
@@ -94,6 +101,23 @@ impl Emulation {
     }
 }
 
+/// Whether the instruction does nothing, by any of the encodings that the kernel knows.
+fn is_nop(bytes: &[u8]) -> bool {
+    let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+    match instruction.mnemonic() {
+        Mnemonic::Nop => true,
+        Mnemonic::Mov | Mnemonic::Xchg => {
+            instruction.op1_kind() == OpKind::Register && instruction.op0_register() == instruction.op1_register()
+        }
+        Mnemonic::Lea => {
+            instruction.op0_register().full_register() == instruction.memory_base().full_register()
+                && instruction.memory_index() == Register::None
+                && instruction.memory_displacement64() == 0
+        }
+        _ => false,
+    }
+}
+
 /// How our programs do the instruction of exactly these bytes, if they can.
 fn step(bytes: &[u8]) -> Option<Step> {
     match *bytes {
@@ -109,11 +133,6 @@ fn step(bytes: &[u8]) -> Option<Step> {
 fn frame(bytes: u32) -> Option<Step> {
     let words = u8::try_from(bytes / 8).ok().filter(|_| bytes.is_multiple_of(8))?;
     Some(Step::Frame { words })
-}
-
-/// Whether the kernel refuses a probe on the instruction of exactly these bytes.
-pub fn is_refused(bytes: &[u8]) -> bool {
-    matches!(Emulation::default().handling(bytes), Handling::Refused(_))
 }
 
 /// Prefixes that change what the kernel does.
@@ -175,7 +194,7 @@ mod tests {
             assert_eq!(Emulation::of_release(release), Emulation { long_nops, steps: false }, "{release}");
         }
         let short = Emulation::default();
-        assert_eq!(short.handling(&NOP5), Handling::SingleStep);
+        assert_eq!(short.handling(&[0x0f, 0x1f, 0x40, 0x00]), Handling::SingleStep);
         assert_eq!(short.handling(&[0x66, 0x90]), Handling::Emulated);
         assert_eq!(short.handling(&[0x55]), Handling::Emulated);
     }
@@ -183,15 +202,15 @@ mod tests {
     #[test]
     fn emulates_what_the_kernel_emulates() {
         let emulated: [&[u8]; 10] = [
-            &[0x55],                   // push rbp
-            &[0x41, 0x57],             // push r15
-            &[0xf3, 0x90],             // pause
-            &[0xe8, 0, 0, 0, 0],       // call
-            &[0xeb, 0],                // jmp
-            &[0xf2, 0xe9, 0, 0, 0, 0], // bnd jmp
-            &[0x74, 0],                // je
-            &[0x0f, 0x8f, 0, 0, 0, 0], // jg
-            &NOP5,
+            &[0x55],                            // push rbp
+            &[0x41, 0x57],                      // push r15
+            &[0xf3, 0x90],                      // pause
+            &[0xe8, 0, 0, 0, 0],                // call
+            &[0xeb, 0],                         // jmp
+            &[0xf2, 0xe9, 0, 0, 0, 0],          // bnd jmp
+            &[0x74, 0],                         // je
+            &[0x0f, 0x8f, 0, 0, 0, 0],          // jg
+            &[0x0f, 0x1f, 0x40, 0x00],          // nop4
             &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], // nop8
         ];
         for bytes in emulated {
@@ -254,10 +273,14 @@ mod tests {
 
     #[test]
     fn refuses_what_the_kernel_refuses() {
-        let refused: [&[u8]; 11] = [
+        let refused: [&[u8]; 15] = [
             &[0xf0, 0x0f, 0xb1, 0x0f],                      // lock cmpxchg
             &[0x3e, 0xff, 0xe0],                            // notrack jmp rax
             &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], // nop10
+            &[0x0f, 0x1f, 0x44, 0x00, 0x00],                // nop5
+            &[0x0f, 0x1f, 0x44, 0x20, 0x08],                // another
+            &[0x66, 0x66, 0x66, 0x66, 0x90],                // another
+            &[0x48, 0x8d, 0x64, 0x24, 0x00],                // lea rsp, [rsp+0]
             &[0xc5, 0xf8, 0x77],                            // vzeroupper
             &[0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc0],          // EVEX vmovaps
             &[0x0f, 0x05],                                  // syscall

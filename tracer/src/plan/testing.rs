@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::path::Path;
 use std::process::Command;
 
 use rtrace_symbolizer::Image;
@@ -31,16 +32,22 @@ pub fn image(code: &[u8]) -> Image {
 /// where there is no compiler.
 pub fn compile(language: &str, source: &str, flags: &[&str]) -> Option<Image> {
     let folder = tempfile::tempdir().unwrap();
-    let (input, output) = (folder.path().join("source"), folder.path().join("output"));
+    let output = folder.path().join("output");
+    compile_to(&output, language, source, flags).then(|| Image::open(&output).unwrap())
+}
+
+/// The same, as a file that stays; false where there is no compiler.
+pub fn compile_to(output: &Path, language: &str, source: &str, flags: &[&str]) -> bool {
+    let input = output.with_extension("source");
     std::fs::write(&input, source).unwrap();
     let mut compiler = Command::new("gcc");
-    compiler.args(["-O2", "-w", "-x", language]).arg(&input).args(["-x", "none"]).args(flags).arg("-o").arg(&output);
+    compiler.args(["-O2", "-w", "-x", language]).arg(&input).args(["-x", "none"]).args(flags).arg("-o").arg(output);
     match compiler.status() {
         Ok(status) => assert!(status.success(), "{compiler:?}"),
         Err(error) => {
             eprintln!("skipped: gcc cannot be run: {error}");
-            return None;
+            return false;
         }
     }
-    Some(Image::open(&output).unwrap())
+    true
 }

@@ -2,17 +2,22 @@
 
 mod addresses;
 mod sweep;
+mod table;
+#[cfg(test)]
+mod tests;
+mod ways;
 
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use foldhash::{HashMap, HashSet};
+use foldhash::HashMap;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use rtrace_symbolizer::{FrameRange, Image};
 
-pub use self::addresses::Addresses;
-pub use self::sweep::{Reference, ReferenceKind, References};
+pub(crate) use self::addresses::Addresses;
+use self::sweep::References;
+pub use self::ways::Ways;
 
 /// Effort per byte of code before the search is given up: overlapping symbols of a hostile file
 /// could ask for the square of its size.
@@ -20,19 +25,14 @@ const EFFORT_PER_BYTE: u64 = 16;
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
 
-/// Functions of other libraries from which control does not come back to the caller.
-const GIVE_UP: [&str; 10] = [
-    "__stack_chk_fail",
-    "__chk_fail",
-    "__fortify_fail",
-    "__assert_fail",
-    "abort",
-    "exit",
-    "_exit",
-    "__cxa_throw",
-    "__cxa_rethrow",
-    "_Unwind_Resume",
-];
+/// One function of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionCode {
+    /// Virtual address of its first instruction.
+    pub entry: u64,
+    /// Its size in bytes as the symbol table states it; 0 where unknown.
+    pub size: u64,
+}
 
 /// The code of one library with what is known of its layout.
 pub struct Text<'a> {
@@ -42,24 +42,15 @@ pub struct Text<'a> {
     /// Where they start.
     frame_starts: Addresses,
     /// Per frame range, how control leaves it.
-    outward: Vec<OnceLock<Outward>>,
+    ways: Vec<OnceLock<Ways>>,
     /// Frame range of a function → the fragments that branch into it.
     fragments: OnceLock<HashMap<usize, Vec<usize>>>,
-    /// Slots of the functions that [give up](GIVE_UP).
-    giving_up: OnceLock<HashSet<u64>>,
+    /// Own functions by the slots that lead to them.
+    own: OnceLock<HashMap<u64, u64>>,
     references: OnceLock<References>,
     /// Where functions begin.
     entries: Addresses,
     effort: AtomicU64,
-}
-
-/// How control leaves a frame range.
-#[derive(Clone, Default)]
-struct Outward {
-    /// Targets of the direct branches that go outside.
-    targets: Box<[u64]>,
-    /// There is a return or an indirect jump too.
-    returns: bool,
 }
 
 impl<'a> Text<'a> {
@@ -72,11 +63,11 @@ impl<'a> Text<'a> {
         let size: u64 = image.executable_ranges().iter().map(|range| range.end - range.start).sum();
         Text {
             image,
-            outward: frames.iter().map(|_| OnceLock::new()).collect(),
+            ways: frames.iter().map(|_| OnceLock::new()).collect(),
             frames,
             frame_starts,
             fragments: OnceLock::new(),
-            giving_up: OnceLock::new(),
+            own: OnceLock::new(),
             references: OnceLock::new(),
             entries: Addresses::new(entries),
             effort: AtomicU64::new(size.saturating_mul(EFFORT_PER_BYTE)),
@@ -141,9 +132,9 @@ impl<'a> Text<'a> {
         (address < frame.end).then_some((index, frame))
     }
 
-    /// Where the function that begins at `entry` ends: its frame range says so best, then its size
-    /// up to where something else begins.
-    pub fn extent(&self, entry: u64, size: u64) -> Option<Range<u64>> {
+    /// Where a function is: its frame range says best where it ends, then its size up to where something
+    /// else begins.
+    pub fn extent(&self, FunctionCode { entry, size }: FunctionCode) -> Option<Range<u64>> {
         if let Some((_, frame)) = self.frame_at(entry)
             && frame.start == entry
         {
@@ -154,50 +145,9 @@ impl<'a> Text<'a> {
         (size > 0).then_some(entry..end)
     }
 
-    /// Targets of the direct branches that leave a frame range.
-    pub fn outward(&self, index: usize) -> &[u64] {
-        &self.ways_out(index).targets
-    }
-
-    /// Whether no instruction of a frame range can leave it other than by a call.
-    pub fn never_returns(&self, index: usize) -> bool {
-        let ways_out = self.ways_out(index);
-        ways_out.targets.is_empty() && !ways_out.returns
-    }
-
-    /// Whether a direct call gives up: it should not come back. Nothing may break if it does.
-    pub fn gives_up(&self, call: &Instruction) -> bool {
-        let target = call.near_branch_target();
-        if let Some(slot) = self.stub_slot(target) {
-            let find = || {
-                let slots = self.image.slots();
-                slots.iter().filter(|slot| GIVE_UP.contains(&slot.name)).map(|slot| slot.address).collect()
-            };
-            return self.giving_up.get_or_init(find).contains(&slot);
-        }
-        self.frame_at(target).is_some_and(|(index, frame)| frame.start == target && self.never_returns(index))
-    }
-
-    fn ways_out(&self, index: usize) -> &Outward {
-        self.outward[index].get_or_init(|| {
-            let range = self.frames[index].start..self.frames[index].end;
-            let Some(bytes) = self.code(&range).filter(|_| self.spend(1)) else {
-                return Outward { returns: true, ..Outward::default() };
-            };
-            let mut targets = Vec::new();
-            let mut returns = false;
-            let mut effort = 0;
-            for instruction in &mut Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE) {
-                if instruction.is_invalid() {
-                    returns = true;
-                    break;
-                }
-                effort += 1;
-                returns |= matches!(instruction.flow_control(), FlowControl::Return | FlowControl::IndirectBranch);
-                targets.extend(branch_target(&instruction).filter(|target| !range.contains(target)));
-            }
-            Outward { targets: targets.into(), returns: returns || !self.spend(effort) }
-        })
+    /// How control leaves the frame range of that index.
+    pub fn ways_out_of_frame(&self, index: usize) -> &Ways {
+        self.ways[index].get_or_init(|| self.ways_out(&(self.frames[index].start..self.frames[index].end)))
     }
 
     /// The parts of functions elsewhere (such as cold paths and exception handlers) that branch
@@ -209,7 +159,7 @@ impl<'a> Text<'a> {
                 if frame.entry_is_plain {
                     continue;
                 }
-                for &target in self.outward(fragment) {
+                for &target in &self.ways_out_of_frame(fragment).targets {
                     if let Some((owner, range)) = self.frame_at(target)
                         && target != range.start
                     {
@@ -225,33 +175,24 @@ impl<'a> Text<'a> {
         fragments.get(&index).map_or(&[], Vec::as_slice)
     }
 
+    /// The function of the library itself to which the linkage stub that stands here leads, if it does.
+    pub fn linked(&self, address: u64) -> Option<u64> {
+        let mut instruction = self.instruction(address)?;
+        if instruction.mnemonic() == Mnemonic::Endbr64 {
+            instruction = self.instruction(instruction.next_ip())?;
+        }
+        let is_stub = instruction.code() == Code::Jmp_rm64 && instruction.is_ip_rel_memory_operand();
+        let slot = is_stub.then(|| instruction.ip_rel_memory_address())?;
+        let own = self.own.get_or_init(|| {
+            let slots = self.image.slots();
+            slots.iter().filter_map(|slot| Some((slot.address, slot.own?))).collect()
+        });
+        own.get(&slot).copied()
+    }
+
     /// The frame range of that index.
     pub fn frame(&self, index: usize) -> FrameRange {
         self.frames[index]
-    }
-
-    /// The part of that frame range that no other one begins in.
-    pub fn part_of_frame(&self, index: usize) -> Range<u64> {
-        let FrameRange { start, end, .. } = self.frames[index];
-        start..self.frames.get(index + 1).map_or(end, |next| end.min(next.start))
-    }
-
-    /// Whether a linkage stub stands here: a jump through the global offset table.
-    pub fn is_stub(&self, address: u64) -> bool {
-        self.stub_slot(address).is_some()
-    }
-
-    /// The slot through which the linkage stub that stands here jumps, if one does.
-    pub fn stub_slot(&self, address: u64) -> Option<u64> {
-        let mut instruction = self.instruction(address);
-        if let Some(first) = instruction
-            && first.mnemonic() == Mnemonic::Endbr64
-        {
-            instruction = self.instruction(first.next_ip());
-        }
-        instruction
-            .filter(|jump| jump.code() == Code::Jmp_rm64 && jump.is_ip_rel_memory_operand())
-            .map(|jump| jump.ip_rel_memory_address())
     }
 
     /// Accounts for `effort`, in instructions looked at; false when the file has used up its share.

@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 use rtrace_bpf::Error;
 use rtrace_model::{Base, Event, EventKind, Metric, MetricId, Sample, Scope, Span};
 
-use crate::governor::{Ended, Living, Placed, Told};
+use crate::governor::{Ended, Governable, Living, Told};
 use crate::host;
 use crate::pipeline::Pipeline;
 use crate::source::Source;
 
 /// The ends that the recorder holds.
 pub struct Governing {
-    adopt: Sender<Placed>,
+    adopt: Sender<Governable>,
     told: Receiver<Told>,
     metric: MetricId,
     /// What runs now.
@@ -22,7 +22,7 @@ pub struct Governing {
 
 impl Governing {
     /// Both pairs of ends; the id of its metric follows those of the others.
-    pub fn new(metric: MetricId, pids: &[u32]) -> (Governing, Receiver<Placed>, Sender<Told>) {
+    pub fn new(metric: MetricId, pids: &[u32]) -> (Governing, Receiver<Governable>, Sender<Told>) {
         let (adopt, inbox) = channel();
         let (outbox, told) = channel();
         let living = Living { pids: pids.to_vec(), ended: Vec::new() };
@@ -43,7 +43,7 @@ impl Governing {
     }
 
     /// Puts regions under the governor's control.
-    pub fn adopt(&self, placed: Placed) {
+    pub fn adopt(&self, placed: Governable) {
         // Its end is there as long as the recording goes on.
         let _ = self.adopt.send(placed);
     }

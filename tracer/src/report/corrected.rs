@@ -17,9 +17,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{
-    Call, CallCost, Ending, Library, Location, LocationId, PathProfile, Region, RegionId, histogram_bucket,
-};
+use rtrace_model::{Call, CallCost, Library, Location, LocationId, PathProfile, Region, RegionId, histogram_bucket};
 
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -35,6 +33,8 @@ pub(super) struct Corrected<'a> {
 #[derive(Clone, Copy, Default)]
 struct Row {
     calls: u64,
+    /// Of these, calls whose time is known.
+    timed: u64,
     inclusive: Time,
     exclusive: Time,
     /// The last visit that came by this row, so that recursion does not count twice.
@@ -74,10 +74,12 @@ impl Time {
 struct Calls {
     region: RegionId,
     location: LocationId,
-    /// Calls between two time stamps.
+    calls: u64,
+    /// Of these, calls whose time is known.
     timed: u64,
-    /// Calls whose exit was not seen, or by the probe that saw their enter: then it takes 0 ns.
-    untimed: u64,
+    /// Of these, calls between two time stamps: not those of which one probe saw both ends, which
+    /// take 0 ns.
+    stamped: u64,
     inclusive: u64,
     exclusive: u64,
 }
@@ -86,32 +88,33 @@ impl Visitor for Corrected<'_> {
     type Mark = u32;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
-        let is_timed = call.ending != Ending::Unseen && call.duration > 0;
         self.add(
             &Calls {
                 region: call.region,
                 location: call.location,
-                timed: u64::from(is_timed),
-                untimed: u64::from(!is_timed),
-                inclusive: if is_timed { call.duration } else { 0 },
-                exclusive: if is_timed { call.exclusive() } else { 0 },
+                calls: 1,
+                timed: u64::from(call.is_timed()),
+                stamped: u64::from(call.duration.is_some_and(|duration| duration > 0)),
+                inclusive: call.duration.unwrap_or(0),
+                exclusive: call.exclusive().unwrap_or(0),
             },
-            &caller,
+            caller,
         )
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
-        let untimed = if path.inclusive == 0 { path.calls } else { path.unseen + path.histogram[histogram_bucket(0)] };
+        let instant = if path.inclusive == 0 { path.calls } else { path.unseen + path.histogram[histogram_bucket(0)] };
         self.add(
             &Calls {
                 region: path.region,
                 location: path.location,
-                timed: path.calls.saturating_sub(untimed),
-                untimed,
+                calls: path.calls,
+                timed: path.calls.saturating_sub(path.unseen),
+                stamped: path.calls.saturating_sub(instant),
                 inclusive: path.inclusive,
                 exclusive: path.exclusive,
             },
-            &caller,
+            caller,
         )
     }
 }
@@ -127,17 +130,19 @@ impl<'a> Corrected<'a> {
         Ok(Corrected { trace, rows: HashMap::new(), visits: 0 })
     }
 
-    fn add(&mut self, calls: &Calls, caller: &Caller<'_, u32>) -> u32 {
+    fn add(&mut self, calls: &Calls, caller: Caller<'_, u32>) -> u32 {
         self.visits += 1;
         let (inner, whole, spread) = self.cost(calls);
         let own = self.row(calls.region);
-        own.calls += calls.timed + calls.untimed;
+        own.calls += calls.calls;
+        own.timed += calls.timed;
         own.exclusive.recorded = own.exclusive.recorded.saturating_add(calls.exclusive);
         own.exclusive.subtract(inner, spread);
-        if let Caller::Known([.., direct]) = caller {
+        // Where a caller was not timed, the call is in the exclusive time of that one's caller.
+        if let (Caller::Known(_), Some(direct)) = (caller, caller.timed().next_back()) {
             self.row(RegionId(direct.mark)).exclusive.subtract(whole.saturating_sub(inner), spread);
         }
-        for open in caller.enclosing() {
+        for open in caller.timed() {
             let visit = self.visits;
             let above = self.row(RegionId(open.mark));
             if std::mem::replace(&mut above.visit, visit) != visit {
@@ -165,8 +170,8 @@ impl<'a> Corrected<'a> {
         let times = |cost: Option<CallCost>, count: u64| {
             cost.map_or((0, 0, 0), |cost| (cost.inner * count, cost.whole * count, cost.spread * count))
         };
-        let (timed, untimed) = (times(of(true), calls.timed), times(of(false), calls.untimed));
-        (timed.0, timed.1 + untimed.1, timed.2 + untimed.2)
+        let (stamped, others) = (times(of(true), calls.stamped), times(of(false), calls.calls - calls.stamped));
+        (stamped.0, stamped.1 + others.1, stamped.2 + others.2)
     }
 
     /// Inclusive and exclusive time of the function with that mark.
@@ -191,19 +196,20 @@ impl<'a> Corrected<'a> {
             rows.push((std::cmp::Reverse(figure(row)?), name, self.values(id, row, region)));
         }
         rows.sort_by_key(|(figure, name, _)| (*figure, *name));
-        Ok(Table {
-            columns: COLUMNS.to_vec(),
-            rows: rows.into_iter().map(|(_, _, values)| values).collect(),
-            left_out: 0,
-        })
+        let rows = rows.into_iter().map(|(_, _, values)| values).collect();
+        let mut table = Table { columns: COLUMNS.to_vec(), rows, left_out: 0 };
+        if self.rows.values().any(|row| row.timed < row.calls) {
+            table.show(TIMED.key);
+        }
+        Ok(table)
     }
 
     /// The values of [`COLUMNS`].
     fn values(&self, id: RegionId, row: &Row, region: Option<&Region>) -> Vec<Value> {
         let library = region.and_then(|region| self.trace.library(region.library)).map_or("[unknown]", Library::name);
-        let mut values = vec![Value::Count(row.calls)];
+        let mut values = vec![Value::Count(row.calls), Value::Count(row.timed)];
         for time in [row.inclusive, row.exclusive] {
-            values.extend(time.values());
+            values.extend(if row.timed > 0 { time.values() } else { [const { Value::Absent }; 3] });
         }
         values.push(Value::Count(id.0.into()));
         values
@@ -216,8 +222,12 @@ fn costs(trace: &TraceSet, location: LocationId) -> &[CallCost] {
     trace.header_of(location).map_or(&[], |header| header.calibration.as_slice())
 }
 
-const COLUMNS: [Column; 10] = [
+/// How many calls the times are of; shown to people where a call was not timed.
+const TIMED: Column = Column::new("timed", "timed").shown(Shown::Never);
+
+const COLUMNS: [Column; 11] = [
     Column::new("calls", "calls"),
+    TIMED,
     Column::new("inclusive_ns", "inclusive"),
     Column::new("inclusive_corrected_ns", "corrected"),
     Column::new("inclusive_error_ns", "+-"),
@@ -273,6 +283,24 @@ calls  inclusive  corrected    +-  exclusive  corrected    +-  library    functi
     1     400 ns     350 ns  2 ns     400 ns     350 ns  2 ns  libone.so  c
     2   1.000 us     860 ns  5 ns     400 ns     340 ns  5 ns  libone.so  a
     1     300 ns     260 ns  2 ns     200 ns     170 ns  2 ns  libone.so  b
+"
+        );
+    }
+
+    #[test]
+    fn an_untimed_call_has_no_time_to_correct_and_costs_its_callers() {
+        let trace = trace(vec![cost(false, 10, 30, 1), cost(true, 50, 70, 2)]);
+        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
+        walk.chunk(&mut script("thread 1\n a 0 1000\n  b 100 ?\n   a 200 300\n   d 400 500\n d 2000 2100"));
+        walk.finish();
+        // What a call costs whose return has no probe was not measured here.
+        assert_eq!(
+            text(walk.visitor.table(Sort::Calls).unwrap()),
+            "\
+calls  timed  inclusive  corrected    +-  exclusive  corrected    +-  library    function
+    2      2   1.000 us     930 ns  3 ns     900 ns     840 ns  4 ns  libone.so  a
+    2      2     200 ns     180 ns  2 ns     200 ns     180 ns  2 ns  libtwo.so  d
+    1      0          -          -     -          -          -     -  libone.so  b
 "
         );
     }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Batch, Call, Count, Ending, LocationId, Metric, PathProfile, Reading, Scope, Tally, escape};
+use rtrace_model::{Batch, Call, Count, LocationId, Metric, PathProfile, Reading, Scope, Tally, escape};
 
 use super::By;
 use super::corrected::Corrected;
@@ -39,33 +39,28 @@ impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
 
     fn readings(&mut self, batch: &Batch) {
         if batch.metrics() > 0 {
-            let readings =
-                batch.iter().enumerate().map(|(index, call)| ((call.location, call.id), batch.readings(index)));
+            let timed = batch.iter().enumerate().filter(|(_, call)| call.is_timed());
+            let readings = timed.map(|(index, call)| ((call.location, call.id), batch.readings(index)));
             self.waiting.extend(readings.map(|(call, readings)| (call, readings.into())));
         }
     }
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
-        let enclosing = caller.enclosing();
         let mark = self.inside.visit(call, caller);
-        let Some(readings) = self.waiting.remove(&(call.location, call.id)) else { return mark };
-        if call.ending == Ending::Unseen {
-            return mark;
-        }
-        let is_outermost = !enclosing.iter().any(|open| open.mark == mark);
+        let readings = self.waiting.remove(&(call.location, call.id));
+        let (Some(readings), Some(exclusive)) = (readings, call.exclusive()) else { return mark };
         let count = |reading: &Reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() };
-        self.sums.entry(mark).or_default().add(1, call.exclusive(), readings.iter().map(count), is_outermost);
+        let is_outermost = !caller.is_within(mark);
+        self.sums.entry(mark).or_default().add(1, exclusive, readings.iter().map(count), is_outermost);
         mark
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
-        let enclosing = caller.enclosing();
         let mark = self.inside.visit_path(path, caller);
-        let is_outermost = !enclosing.iter().any(|open| open.mark == mark);
-        if self.metrics.len() == path.counts.len() {
+        if self.metrics.len() == path.counts.len() && path.has_time() {
             let calls = path.calls.saturating_sub(path.unseen);
             let sums = self.sums.entry(mark).or_default();
-            sums.add(calls, path.exclusive, path.counts.iter().copied(), is_outermost);
+            sums.add(calls, path.exclusive, path.counts.iter().copied(), !caller.is_within(mark));
         }
         mark
     }
@@ -131,14 +126,15 @@ impl<V> Counting<V> {
         }
         let names = table.columns.iter().position(|column| column.key == "library");
         let place = names.unwrap_or(table.columns.len() - 1);
-        let none = Sums::default();
         for row in &mut table.rows {
             let mark = match row[key] {
                 Value::Count(mark) => u32::try_from(mark).ok(),
                 _ => None,
             };
             let sums = mark.and_then(|mark| self.sums.get(&mark));
-            row.splice(place..place, values(mark, sums.unwrap_or(&none)));
+            // Where no call was timed, nothing was counted, which is not a count of 0.
+            let counts = sums.map_or_else(|| vec![Value::Absent; columns.len()], |sums| values(mark, sums));
+            row.splice(place..place, counts);
         }
         table.columns.splice(place..place, columns);
     }
@@ -253,7 +249,7 @@ mod tests {
             writer.define(&Definition::Metric(metric)).unwrap();
         }
         let calls = script("thread 1\n a 0 4000\n  b 1000 3000\n   a 1200 1400\n a 5000 6000");
-        let part = |call: &Call, by| Reading { inclusive: call.duration / by, child: call.child / by };
+        let part = |call: &Call, by| Reading { inclusive: call.duration.unwrap_or(0) / by, child: call.child / by };
         let readings = calls.iter().flat_map(|call| [part(call, 2), part(call, 200)]).collect();
         writer.calls(&Batch::measured(calls, 2, readings)).unwrap();
         writer.finish(&Summary::default()).unwrap();
@@ -281,7 +277,7 @@ mod tests {
             writer.define(&Definition::Metric(metric)).unwrap();
         }
         let calls = script("thread 1\n a 0 4000\n  b 1000 3000\n   a 1200 1400\n a 5000 6000");
-        let part = |call: &Call, by| Reading { inclusive: call.duration / by, child: call.child / by };
+        let part = |call: &Call, by| Reading { inclusive: call.duration.unwrap_or(0) / by, child: call.child / by };
         let readings = calls.iter().flat_map(|call| [2, 1_000, 200, 1, 1].map(|by| part(call, by))).collect();
         writer.calls(&Batch::measured(calls, 5, readings)).unwrap();
         writer.finish(&Summary::default()).unwrap();
@@ -343,6 +339,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_call_that_was_not_timed_counts_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.define(&Definition::Metric(metric(0, "page-faults", "#", 0))).unwrap();
+        let calls = script("thread 1\n a 0 ?\n a 10 20\n b 30 ?");
+        writer.calls(&Batch::measured(calls, 1, vec![Reading { inclusive: 9, child: 0 }; 3])).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let mut out = Vec::new();
+        run(folder.path(), &Options { format: Format::Csv, ..Options::default() }, &mut out).unwrap();
+        let csv = String::from_utf8(out).unwrap();
+        assert_eq!(column(&csv, "function"), ["a", "b"]);
+        assert_eq!(column(&csv, "page-faults_inclusive"), ["9", ""]);
+        assert_eq!(column(&csv, "page-faults_per_call"), ["9.000000", ""]);
+        assert_eq!(column(&csv, "timed"), ["1", "0"]);
+        assert_eq!(column(&csv, "inclusive_ns"), ["10", ""]);
+    }
+
     fn report(by: By, format: Format) -> String {
         let mut out = Vec::new();
         run(counted().path(), &Options { by, format, ..Options::default() }, &mut out).unwrap();
@@ -374,7 +388,7 @@ mod tests {
         assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", "1000", "100"]);
         assert_eq!(column(&csv, "page-faults_exclusive"), ["15", "9", "1"]);
         let csv = report(By::Thread, Format::Csv);
-        assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", "0"], "the other thread's calls are lost");
+        assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", ""], "the other thread's calls are lost");
         assert!(!report(By::Library, Format::Csv).contains("task-clock"));
     }
 }

@@ -50,7 +50,8 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     // Each row is a test of its own: the more of them, the stronger one must speak.
     let tests = rows.iter().filter(|row| row.before.is_timed() && row.after.is_timed()).count();
     let mut compared: Vec<Compared> = rows.into_iter().map(|row| Compared::new(row, tests)).collect();
-    compared.sort_by(|a, b| b.difference().abs().cmp(&a.difference().abs()).then_with(|| a.row.key.cmp(&b.row.key)));
+    let size = |row: &Compared| row.difference().map(i128::abs);
+    compared.sort_by(|a, b| size(b).cmp(&size(a)).then_with(|| a.row.key.cmp(&b.row.key)));
 
     let regressions = options.regression.map(|limit| compared.iter().filter(|row| row.has_grown(limit)).count());
     let left_out = known - compared.len() + compared.len().saturating_sub(options.limit.unwrap_or(usize::MAX));
@@ -98,7 +99,7 @@ impl Side {
         let trace = TraceSet::open(path)?;
         let losses = trace.losses()?;
         let grouping = Grouping::new(options.by, &trace).ok_or(Error::Diff)?;
-        let walk = walk(&trace, Groups::new(grouping))?;
+        let (walk, untimed) = walk(&trace, Groups::new(grouping))?;
         let lost_callers = walk.lost_callers;
         let total = walk.visitor.total();
         let mut rows: BTreeMap<RowKey, Stats> = BTreeMap::new();
@@ -109,7 +110,8 @@ impl Side {
             };
             rows.entry([name("library"), name("function"), name("callers")]).or_default().merge(&stats);
         }
-        let notes = notes::notes(&trace, &losses, lost_callers, 0)?;
+        let mut notes = notes::notes(&trace, &losses, lost_callers, 0)?;
+        notes.extend(untimed.note(&trace)?);
         Ok(Side { title: notes::title(&trace), rows, total, notes })
     }
 }
@@ -135,7 +137,8 @@ fn pair(before: BTreeMap<RowKey, Stats>, mut after: BTreeMap<RowKey, Stats>) -> 
 
 impl Row {
     fn is_shown(&self, min: Min, (before, after): (u64, u64)) -> bool {
-        min.admits(self.before.inclusive(), before) || min.admits(self.after.inclusive(), after)
+        let is_shown = |stats: &Stats, total| stats.inclusive().is_some_and(|time| min.admits(time, total));
+        is_shown(&self.before, before) || is_shown(&self.after, after)
     }
 }
 
@@ -157,9 +160,10 @@ impl Compared {
         Compared { row, shift, verdict }
     }
 
-    /// Nanoseconds that the row takes more than before, without callees.
-    fn difference(&self) -> i128 {
-        i128::from(self.row.after.exclusive()) - i128::from(self.row.before.exclusive())
+    /// Nanoseconds that the row takes more than before, without callees; absent where one of the
+    /// times is not known.
+    fn difference(&self) -> Option<i128> {
+        Some(i128::from(self.row.after.exclusive()?) - i128::from(self.row.before.exclusive()?))
     }
 
     /// Whether it takes more time by that part, and not by chance: its calls are slower by their
@@ -168,22 +172,23 @@ impl Compared {
         let grown = |before: u64, after: u64| after as f64 > before as f64 * (1.0 + limit);
         let (before, after) = (&self.row.before, &self.row.after);
         let for_a_reason = self.verdict == "slower" || grown(before.calls(), after.calls());
-        for_a_reason && grown(before.exclusive(), after.exclusive())
+        let times = before.exclusive().zip(after.exclusive());
+        for_a_reason && times.is_some_and(|(before, after)| grown(before, after))
     }
 
     /// The values of [`COLUMNS`].
     fn values(&self) -> Vec<Value> {
         let Row { key: [library, function, callers], before, after } = &self.row;
-        let change = self.difference() as f64 / before.exclusive() as f64;
+        let change = self.difference().zip(before.exclusive()).map(|(more, before)| more as f64 / before as f64);
         let time = |stats: &Stats, percent| stats.percentile(percent).into();
         vec![
             Value::Count(before.calls()),
             Value::Count(after.calls()),
-            Value::Time(before.inclusive()),
-            Value::Time(after.inclusive()),
-            Value::Time(before.exclusive()),
-            Value::Time(after.exclusive()),
-            if change.is_finite() { Value::Change(change) } else { Value::Absent },
+            before.inclusive().into(),
+            after.inclusive().into(),
+            before.exclusive().into(),
+            after.exclusive().into(),
+            change.filter(|change| change.is_finite()).map_or(Value::Absent, Value::Change),
             time(before, 50.0),
             time(after, 50.0),
             time(before, 99.0),

@@ -7,7 +7,7 @@ use rtrace_model::{Call, Estimate, LocationId, Loss, PathProfile, RegionId};
 
 use super::grouping::{Grouping, Key};
 use super::histogram;
-use super::stats::{FIGURES, Stats};
+use super::stats::{FIGURES, Stats, TIMED};
 use super::table::{Column, Table, Value};
 use super::walk::{Caller, Visitor};
 use super::{Min, Sort};
@@ -49,7 +49,7 @@ impl<'a> Groups<'a> {
         caller: &Caller<'_, Key>,
     ) -> (Key, &mut Stats, bool) {
         let key = self.grouping.key(region, location, caller);
-        let outermost = !caller.enclosing().iter().rev().any(|open| open.mark == key);
+        let outermost = !caller.is_within(key);
         *self.recorded.entry(location).or_default() += calls;
         (key, self.groups.entry(key).or_default(), outermost)
     }
@@ -70,18 +70,23 @@ impl<'a> Groups<'a> {
         let total = self.total();
         let rows = self.sorted(sort).into_iter();
         let rows = rows.map(|(labels, stats)| stats.values(total).into_iter().chain(labels).collect());
-        Table {
+        let mut table = Table {
             columns: FIGURES.iter().chain(self.grouping.columns()).copied().collect(),
             rows: rows.collect(),
             left_out: 0,
+        };
+        if self.groups.values().any(|stats| stats.untimed() > 0) {
+            table.show(TIMED.key);
         }
+        table
     }
 
     /// The distributions of the first rows of [`table`](Groups::table).
     pub(super) fn histograms(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
         let total = self.total();
         let mut rows = self.sorted(sort);
-        rows.retain(|(_, stats)| min.is_none_or(|min| min.admits(stats.inclusive(), total)) && stats.is_timed());
+        let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
+        rows.retain(|(_, stats)| min.is_none_or(|min| is_shown(min, stats)) && stats.is_timed());
         let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
         rows.truncate(rows.len() - left_out);
         Table { left_out, ..histogram::table(self.grouping.columns(), rows.into_iter()) }
@@ -106,14 +111,15 @@ impl<'a> Groups<'a> {
 
     /// Time of all rows in nanoseconds.
     pub(super) fn total(&self) -> u64 {
-        self.groups.values().map(Stats::exclusive).fold(0, u64::saturating_add)
+        self.groups.values().filter_map(Stats::exclusive).fold(0, u64::saturating_add)
     }
 
-    /// How many times the mean of the rows' inclusive times the largest is.
+    /// How many times the mean of the rows' inclusive times the largest is; rows whose time is not
+    /// known are left out.
     pub(super) fn imbalance(&self) -> Option<f64> {
-        let times = || self.groups.values().map(Stats::inclusive);
-        let mean = times().map(|time| time as f64).sum::<f64>() / self.groups.len() as f64;
-        times().max().filter(|_| self.groups.len() > 1 && mean > 0.0).map(|max| max as f64 / mean)
+        let times: Vec<u64> = self.groups.values().filter_map(Stats::inclusive).collect();
+        let mean = times.iter().map(|&time| time as f64).sum::<f64>() / times.len() as f64;
+        times.iter().max().filter(|_| times.len() > 1 && mean > 0.0).map(|&max| max as f64 / mean)
     }
 }
 
@@ -157,19 +163,49 @@ calls  inclusive  exclusive   mean    p50     p99     max  library    function
     }
 
     #[test]
-    fn open_calls_count_until_the_end_and_unseen_ones_have_no_time() {
-        let mut calls = script("thread 1\n a 0 10\n a 20 40\n a 50 90\n a 100 100\n b 100 100");
+    fn open_calls_count_until_the_end_and_untimed_ones_have_no_time() {
+        let mut calls = script("thread 1\n a 0 10\n a 20 40\n a 50 90\n a 100 ?\n b 100 ?");
         calls[1].ending = Ending::Unwound;
         calls[2].ending = Ending::Open;
-        calls[3].ending = Ending::Unseen;
-        calls[4].ending = Ending::Unseen;
         assert_eq!(
             table(By::Function, &calls, Sort::Calls, &[]),
             "\
-calls  inclusive  exclusive   mean    p50    p99    max  unwound  open  unseen  library    function
-    4      70 ns      70 ns  15 ns  10 ns  20 ns  20 ns        1     1       1  libone.so  a
-    1       0 ns       0 ns      -      -      -      -        0     0       1  libone.so  b
+calls  timed  inclusive  exclusive   mean    p50    p99    max  unwound  open  library    function
+    4      2      70 ns      70 ns  15 ns  10 ns  20 ns  20 ns        1     1  libone.so  a
+    1      0          -          -      -      -      -      -        0     0  libone.so  b
 "
+        );
+    }
+
+    #[test]
+    fn figures_are_of_the_timed_calls_whatever_else_there_is() {
+        let calls = script("thread 1\n a 0 ?\n a 1 ?\n a 2 ?\n a 10 20\n a 30 60\n b 70 ?\n c 80 85");
+        let table = table(By::Function, &calls, Sort::P50, &[]);
+        assert_eq!(
+            table,
+            "\
+calls  timed  inclusive  exclusive   mean    p50    p99    max  library    function
+    5      2      40 ns      40 ns  20 ns  10 ns  30 ns  30 ns  libone.so  a
+    1      1       5 ns       5 ns   5 ns   5 ns   5 ns   5 ns  libone.so  c
+    1      0          -          -      -      -      -      -  libone.so  b
+"
+        );
+    }
+
+    #[test]
+    fn time_within_an_untimed_call_of_the_same_row_is_the_rows() {
+        let calls = script("thread 1\n a 0 ?\n  b 10 60\n   a 20 50\n    a 30 40");
+        assert_eq!(
+            table(By::Function, &calls, Sort::Name, &[]),
+            "\
+calls  timed  inclusive  exclusive   mean    p50    p99    max  library    function
+    3      2      30 ns      30 ns  20 ns  10 ns  30 ns  30 ns  libone.so  a
+    1      1      50 ns      20 ns  50 ns  50 ns  50 ns  50 ns  libone.so  b
+"
+        );
+        assert_eq!(
+            table(By::Thread, &calls, Sort::Name, &[]).lines().nth(1),
+            Some("    4      3      50 ns      50 ns  30 ns  30 ns  50 ns  50 ns     0   70   71  main\\x1b")
         );
     }
 
@@ -267,7 +303,7 @@ calls  inclusive  exclusive   mean    p50     p99     max  library    function  
             table(By::Function, &script("thread 1\n a 0 10"), Sort::Lost, &losses),
             "\
 calls  inclusive  exclusive   mean    p50    p99    max  lost  library    function
-    0       0 ns       0 ns      -      -      -      -    10  libone.so  c
+    0          -          -      -      -      -      -    10  libone.so  c
     1      10 ns      10 ns  10 ns  10 ns  10 ns  10 ns     0  libone.so  a
 "
         );

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{EventKind, ExitPolicy, Loss, LossReason, Process, escape, format_ns};
+use rtrace_model::{EventKind, Loss, LossReason, Process, escape, format_ns};
 
 use super::Error;
 
@@ -53,7 +53,6 @@ pub(super) fn notes(
     if !trace.profile().is_empty() {
         notes.push("calls were folded by call path: percentiles are upper bounds, all else is exact".to_owned());
     }
-    notes.extend(without_duration(trace));
     notes.extend(without_record(trace));
     if lost_callers > 0 {
         notes.push(format!("calls whose caller is not on record: {lost_callers}"));
@@ -61,14 +60,6 @@ pub(super) fn notes(
     notes.extend(gaps(trace)?);
     notes.extend(trace.warnings().iter().map(ToString::to_string));
     Ok(notes)
-}
-
-/// Of which functions one probe saw the calls begin and end.
-fn without_duration(trace: &TraceSet) -> Option<String> {
-    let count = trace.regions().iter().filter(|region| region.exit == ExitPolicy::Instant).count();
-    (count > 0).then(|| {
-        format!("functions of a few instructions: {count}; their calls are counted, and the durations of these are 0")
-    })
 }
 
 /// Which counts are exact and which are not, where a budget left calls without a record.

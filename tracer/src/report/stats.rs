@@ -32,21 +32,19 @@ impl Stats {
     pub(super) fn add(&mut self, call: &Call, outermost: bool) {
         self.calls += 1;
         self.endings[call.ending as usize] += 1;
-        if call.ending == Ending::Unseen {
-            return;
-        }
+        let (Some(duration), Some(exclusive)) = (call.duration, call.exclusive()) else { return };
         if outermost {
-            self.inclusive = self.inclusive.saturating_add(call.duration);
+            self.inclusive = self.inclusive.saturating_add(duration);
         }
-        self.exclusive = self.exclusive.saturating_add(call.exclusive());
+        self.exclusive = self.exclusive.saturating_add(exclusive);
         if call.ending == Ending::Open {
             return;
         }
         self.timed += 1;
-        self.sum = self.sum.saturating_add(call.duration);
-        self.min = Some(self.min.map_or(call.duration, |min| min.min(call.duration)));
-        self.max = self.max.max(Some(call.duration));
-        self.latency.record(call.duration);
+        self.sum = self.sum.saturating_add(duration);
+        self.min = self.min.into_iter().chain([duration]).min();
+        self.max = self.max.max(Some(duration));
+        self.latency.record(duration);
     }
 
     /// Adds all calls of a call path; `outermost` unless they are nested in calls of the same row.
@@ -63,8 +61,8 @@ impl Stats {
         }
         self.timed += path.timed;
         self.sum = self.sum.saturating_add(path.inclusive.saturating_sub(path.open_time));
-        self.min = Some(self.min.map_or(path.min, |min| min.min(path.min)));
-        self.max = self.max.max(Some(path.max));
+        self.min = self.min.into_iter().chain(path.min).min();
+        self.max = self.max.max(path.max);
         self.latency.record_folded(&path.histogram);
     }
 
@@ -95,8 +93,8 @@ impl Stats {
     pub(super) fn figure(&self, sort: Sort) -> Option<u64> {
         match sort {
             Sort::Calls => Some(self.calls + self.counted + self.estimated),
-            Sort::Inclusive => Some(self.inclusive),
-            Sort::Exclusive => Some(self.exclusive),
+            Sort::Inclusive => self.inclusive(),
+            Sort::Exclusive => self.exclusive(),
             Sort::Mean => self.mean(),
             Sort::P50 => self.percentile(50.0),
             Sort::P90 => self.percentile(90.0),
@@ -136,8 +134,18 @@ impl Stats {
         &self.latency
     }
 
-    pub(super) fn inclusive(&self) -> u64 {
-        self.inclusive
+    /// Time of the timed and open calls; absent where there are calls, and none of them was timed.
+    pub(super) fn inclusive(&self) -> Option<u64> {
+        self.has_time().then_some(self.inclusive)
+    }
+
+    /// The same without traced callees.
+    pub(super) fn exclusive(&self) -> Option<u64> {
+        self.has_time().then_some(self.exclusive)
+    }
+
+    fn has_time(&self) -> bool {
+        self.calls > self.untimed() || self.calls + self.lost + self.counted + self.estimated == 0
     }
 
     /// Whether a call has a known duration.
@@ -145,8 +153,9 @@ impl Stats {
         self.timed > 0
     }
 
-    pub(super) fn exclusive(&self) -> u64 {
-        self.exclusive
+    /// Calls on record that were not timed.
+    pub(super) fn untimed(&self) -> u64 {
+        self.endings[Ending::Unseen as usize]
     }
 
     /// Calls by the bucket of their duration, without empty buckets.
@@ -159,9 +168,10 @@ impl Stats {
         let [returned, unwound, open, unseen] = self.endings.map(Value::Count);
         vec![
             Value::Count(self.calls),
-            Value::Share(self.inclusive as f64 / total.max(1) as f64),
-            Value::Time(self.inclusive),
-            Value::Time(self.exclusive),
+            Value::Count(self.timed),
+            self.inclusive().map_or(Value::Absent, |time| Value::Share(time as f64 / total.max(1) as f64)),
+            self.inclusive().into(),
+            self.exclusive().into(),
             self.min.into(),
             self.mean().into(),
             self.shown_percentile(50.0),
@@ -182,9 +192,13 @@ impl Stats {
     }
 }
 
+/// How many calls the mean, the percentiles, min and max are of; shown to people where a call was not timed.
+pub(super) const TIMED: Column = Column::new("timed", "timed").shown(Shown::Never);
+
 /// The columns of figures.
-pub(super) const FIGURES: [Column; 20] = [
+pub(super) const FIGURES: [Column; 21] = [
     Column::new("calls", "calls"),
+    TIMED,
     Column::new("share", "share").shown(Shown::Never),
     Column::new("inclusive_ns", "inclusive"),
     Column::new("exclusive_ns", "exclusive"),
@@ -203,5 +217,5 @@ pub(super) const FIGURES: [Column; 20] = [
     Column::new("returned", "returned").shown(Shown::Never),
     Column::new("unwound", "unwound").shown(Shown::IfNotZero),
     Column::new("open", "open").shown(Shown::IfNotZero),
-    Column::new("unseen", "unseen").shown(Shown::IfNotZero),
+    Column::new("unseen", "unseen").shown(Shown::Never),
 ];

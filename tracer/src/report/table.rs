@@ -124,7 +124,12 @@ impl Table {
         Ok(())
     }
 
-    /// Leaves out the rows whose time with callees is less.
+    /// Shows people a column that is in CSV and JSON alone.
+    pub(super) fn show(&mut self, key: &str) {
+        self.columns.iter_mut().filter(|column| column.key == key).for_each(|column| column.shown = Shown::Always);
+    }
+
+    /// Leaves out the rows whose time with callees is less, or not known.
     pub(super) fn at_least(&mut self, min: Min) {
         let key = match min {
             Min::Time(_) => "inclusive_ns",
@@ -135,6 +140,7 @@ impl Table {
         self.rows.retain(|row| match (&row[place], min) {
             (Value::Time(time), Min::Time(min)) => *time >= min,
             (Value::Share(share), Min::Share(min)) => *share >= min,
+            (Value::Absent, _) => false,
             _ => true,
         });
         self.left_out += before - self.rows.len();

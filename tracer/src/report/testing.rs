@@ -1,19 +1,21 @@
 //! Made-up traces for the tests of reports.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use rtrace_exporters::{TraceSet, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, ExitCost, ExitPolicy, Header, Library, LibraryId, Location, LocationId,
-    Process, Region, RegionId, Sink, Timestamp,
+    Call, ClockAnchor, Definition, Ending, ExitPolicy, Header, Library, LibraryId, Location, LocationId, Process,
+    Region, RegionId, Sink, Timestamp,
 };
 
 use super::table::Table;
 use super::{Report, render};
 
 /// Calls in the order of their ends from lines of `function start end`, nested by indentation, and
-/// lines of `thread location`. The functions are `a` to `f`.
+/// lines of `thread location`. The functions are `a` to `f`. A call that was not timed has `?` for its
+/// end.
 pub(super) fn script(text: &str) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     let mut location = LocationId(0);
@@ -30,11 +32,14 @@ pub(super) fn script(text: &str) -> Vec<Call> {
                 while stack.last().is_some_and(|&(outer, _)| outer >= indent) {
                     stack.pop();
                 }
-                let (start, end): (u64, u64) = (start.parse().unwrap(), end.parse().unwrap());
-                let mut parent = 0;
-                if let Some(&(_, caller)) = stack.last() {
-                    calls[caller].child += end - start;
-                    parent = calls[caller].id;
+                let start: u64 = start.parse().unwrap();
+                let duration = (end != "?").then(|| end.parse::<u64>().unwrap() - start);
+                let parent = stack.last().map_or(0, |&(_, caller)| calls[caller].id);
+                for &(_, caller) in stack.iter().rev() {
+                    calls[caller].child += duration.unwrap_or(0);
+                    if calls[caller].is_timed() {
+                        break;
+                    }
                 }
                 let before = calls.iter().filter(|call| call.location == location).count();
                 calls.push(Call {
@@ -44,9 +49,9 @@ pub(super) fn script(text: &str) -> Vec<Call> {
                     parent,
                     depth: stack.len() as u32,
                     start: Timestamp(start),
-                    duration: end - start,
+                    duration,
                     child: 0,
-                    ending: Ending::Returned,
+                    ending: if duration.is_some() { Ending::Returned } else { Ending::Unseen },
                 });
                 stack.push((indent, calls.len() - 1));
             }
@@ -56,8 +61,18 @@ pub(super) fn script(text: &str) -> Vec<Call> {
     in_order_of_ends(calls)
 }
 
+/// Calls that were not timed come when their last callees have ended.
 fn in_order_of_ends(mut calls: Vec<Call>) -> Vec<Call> {
-    calls.sort_by_key(|call| (call.end(), std::cmp::Reverse(call.id)));
+    let mut ends: HashMap<(LocationId, u64), Timestamp> = HashMap::new();
+    for place in (0..calls.len()).rev() {
+        let Call { location, id, parent, .. } = calls[place];
+        let of_callees = ends.get(&(location, id)).copied().filter(|_| !calls[place].is_timed());
+        let end = calls[place].known_until().max(of_callees.unwrap_or_default());
+        let of_caller = ends.entry((location, parent)).or_default();
+        *of_caller = end.max(*of_caller);
+        ends.insert((location, id), end);
+    }
+    calls.sort_by_key(|call| (ends[&(call.location, call.id)], std::cmp::Reverse(call.id)));
     calls
 }
 
@@ -69,9 +84,10 @@ pub(super) fn nested(shape: &[(u32, usize)]) -> Vec<Call> {
     let mut clock = 0;
     let end = |calls: &mut Vec<Call>, stack: &mut Vec<usize>, clock: u64| {
         let Some(place) = stack.pop() else { return };
-        calls[place].duration = clock - calls[place].start.0;
+        let duration = clock - calls[place].start.0;
+        calls[place].duration = Some(duration);
         if let Some(&caller) = stack.last() {
-            calls[caller].child += calls[place].duration;
+            calls[caller].child += duration;
         }
     };
     for &(location, ends) in shape {
@@ -89,7 +105,7 @@ pub(super) fn nested(shape: &[(u32, usize)]) -> Vec<Call> {
             parent: stack.last().map_or(0, |&caller| calls[caller].id),
             depth: stack.len() as u32,
             start: Timestamp(clock),
-            duration: 0,
+            duration: Some(0),
             child: 0,
             ending: Ending::Returned,
         });
@@ -125,7 +141,6 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
             file_offset: 64,
             size: 1,
             exit: ExitPolicy::Uretprobe,
-            exit_cost: ExitCost::Emulated,
             single_stepped: id == 2,
             written: false,
             stub: false,

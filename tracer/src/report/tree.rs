@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, Ending, Library, PathProfile, RegionId};
+use rtrace_model::{Call, Library, PathProfile, RegionId};
 
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -38,10 +38,21 @@ enum Label {
     Region(RegionId),
 }
 
+/// What some calls of one path add to their node. Times in nanoseconds.
+struct Sums {
+    calls: u64,
+    /// Of these, those whose time is known.
+    timed: u64,
+    inclusive: u64,
+    exclusive: u64,
+}
+
 struct Node {
     label: Label,
     children: Vec<NodeId>,
     calls: u64,
+    /// Of the calls, those whose time is in the sums below.
+    timed: u64,
     inclusive: u64,
     exclusive: u64,
 }
@@ -56,14 +67,18 @@ impl Visitor for Tree {
     type Mark = NodeId;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
-        // Its end is not known: no time, as in other reports.
-        let (duration, exclusive) =
-            if call.ending == Ending::Unseen { (0, 0) } else { (call.duration, call.exclusive()) };
-        self.add(call.region, caller, 1, duration, exclusive)
+        let sums = Sums {
+            calls: 1,
+            timed: u64::from(call.is_timed()),
+            inclusive: call.duration.unwrap_or(0),
+            exclusive: call.exclusive().unwrap_or(0),
+        };
+        self.add(call.region, caller, sums)
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, NodeId>) -> NodeId {
-        self.add(path.region, caller, path.calls, path.inclusive, path.exclusive)
+        let PathProfile { calls, unseen, inclusive, exclusive, .. } = *path;
+        self.add(path.region, caller, Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive })
     }
 }
 
@@ -72,15 +87,8 @@ impl Tree {
         Tree { nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
     }
 
-    fn add(
-        &mut self,
-        region: RegionId,
-        caller: Caller<'_, NodeId>,
-        calls: u64,
-        duration: u64,
-        exclusive: u64,
-    ) -> NodeId {
-        let outermost = caller.enclosing().is_empty();
+    fn add(&mut self, region: RegionId, caller: Caller<'_, NodeId>, sums: Sums) -> NodeId {
+        let outermost = caller.timed().next().is_none();
         let parent = match caller {
             Caller::None => ROOT,
             Caller::Known(enclosing) => enclosing.last().map_or(ROOT, |caller| caller.mark),
@@ -88,17 +96,18 @@ impl Tree {
         };
         let id = self.path(parent, region);
         if id != parent {
-            self.add_inclusive(id, duration);
+            self.add_inclusive(id, sums.inclusive);
         }
         if self.nodes[parent as usize].label == Label::LostCaller {
-            self.add_inclusive(parent, duration);
+            self.add_inclusive(parent, sums.inclusive);
         }
         if outermost {
-            self.add_inclusive(ROOT, duration);
+            self.add_inclusive(ROOT, sums.inclusive);
         }
         let node = &mut self.nodes[id as usize];
-        node.calls += calls;
-        node.exclusive = node.exclusive.saturating_add(exclusive);
+        node.calls += sums.calls;
+        node.timed += sums.timed;
+        node.exclusive = node.exclusive.saturating_add(sums.exclusive);
         id
     }
 
@@ -131,7 +140,8 @@ impl Tree {
 
     /// The tree as rows, callers above their callees; with a limit those that take most time.
     pub(super) fn table(&self, trace: &TraceSet, order: Order, limit: Option<usize>) -> Table {
-        let shown = self.largest(limit.unwrap_or(self.nodes.len()));
+        let weights = self.weights();
+        let shown = self.largest(&weights, limit.unwrap_or(self.nodes.len()));
         let names: Vec<String> = self.nodes.iter().map(|node| node.label.name(trace)).collect();
         let mut rows = Vec::new();
         let mut next = vec![(ROOT, ROOT, 0)];
@@ -146,24 +156,41 @@ impl Tree {
             let mut children = node.children.clone();
             // From last to first, as the last pushed is the next row.
             children.sort_by_key(|&child| {
-                Reverse((Reverse(order.figure(&self.nodes[child as usize])), &names[child as usize]))
+                let figure = order.figure(&self.nodes[child as usize], weights[child as usize]);
+                Reverse((Reverse(figure), &names[child as usize]))
             });
             let below = if id == ROOT { 0 } else { depth + 1 };
             next.extend(children.into_iter().map(|child| (child, id, below)));
         }
         let left_out = self.nodes.len() - 1 - rows.len();
-        Table { columns: COLUMNS.to_vec(), rows, left_out }
+        let mut table = Table { columns: COLUMNS.to_vec(), rows, left_out };
+        if self.nodes.iter().any(|node| node.timed < node.calls) {
+            table.show(TIMED.key);
+        }
+        table
+    }
+
+    /// The time of each node, or that of its callees where this is more: they may be timed where
+    /// their caller was not.
+    fn weights(&self) -> Vec<u64> {
+        let mut weights: Vec<u64> = self.nodes.iter().map(|node| node.inclusive).collect();
+        // A node comes after its caller.
+        for (id, node) in self.nodes.iter().enumerate().rev() {
+            let below = node.children.iter().map(|&child| weights[child as usize]).fold(0, u64::saturating_add);
+            weights[id] = weights[id].max(below);
+        }
+        weights
     }
 
     /// Marks the root and the `limit` nodes below it with most inclusive time, callers first.
-    fn largest(&self, limit: usize) -> Vec<bool> {
+    fn largest(&self, weights: &[u64], limit: usize) -> Vec<bool> {
         let mut shown = vec![false; self.nodes.len()];
         let mut candidates = BinaryHeap::from([(u64::MAX, Reverse(ROOT))]);
         for _ in 0..=limit {
             let Some((_, Reverse(id))) = candidates.pop() else { break };
             shown[id as usize] = true;
             let children = self.nodes[id as usize].children.iter();
-            candidates.extend(children.map(|&child| (self.nodes[child as usize].inclusive, Reverse(child))));
+            candidates.extend(children.map(|&child| (weights[child as usize], Reverse(child))));
         }
         shown
     }
@@ -178,15 +205,17 @@ impl Tree {
         };
         let library = region.and_then(|id| trace.library(trace.region(id)?.library)).map(Library::name);
         let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Count(number.into()));
+        let known = |value: Value| if node.timed == 0 && node.calls > 0 { Value::Absent } else { value };
         vec![
             number(Some(id)),
             number((parent != ROOT).then_some(parent)),
             Value::Count(depth as u64),
             number(region.map(|region| region.0)),
             Value::Count(node.calls),
-            Value::Share(node.inclusive as f64 / total.max(1) as f64),
-            Value::Time(node.inclusive),
-            Value::Time(node.exclusive),
+            Value::Count(node.timed),
+            known(Value::Share(node.inclusive as f64 / total.max(1) as f64)),
+            known(Value::Time(node.inclusive)),
+            known(Value::Time(node.exclusive)),
             library.map_or(Value::Absent, |library| Value::Name(library.to_owned())),
             Value::Nested(depth, node.label.name(trace)),
         ]
@@ -195,7 +224,7 @@ impl Tree {
 
 impl Node {
     fn new(label: Label) -> Node {
-        Node { label, children: Vec::new(), calls: 0, inclusive: 0, exclusive: 0 }
+        Node { label, children: Vec::new(), calls: 0, timed: 0, inclusive: 0, exclusive: 0 }
     }
 }
 
@@ -210,12 +239,16 @@ impl Label {
     }
 }
 
-const COLUMNS: [Column; 10] = [
+/// How many calls the times are of, open ones included; shown to people where a call was not timed.
+const TIMED: Column = Column::new("timed", "timed").shown(Shown::Never);
+
+const COLUMNS: [Column; 11] = [
     Column::label("node", "node").shown(Shown::Never),
     Column::label("parent", "parent").shown(Shown::Never),
     Column::label("depth", "depth").shown(Shown::Never),
     Column::label("region", "region").shown(Shown::Never),
     Column::new("calls", "calls"),
+    TIMED,
     Column::new("share", "share"),
     Column::new("inclusive_ns", "inclusive"),
     Column::new("exclusive_ns", "exclusive"),
@@ -237,10 +270,11 @@ impl Order {
         }
     }
 
-    fn figure(self, node: &Node) -> u64 {
+    /// What a node is sorted by, whose weight is the time of it or of its callees.
+    fn figure(self, node: &Node, weight: u64) -> u64 {
         match self.0 {
             Sort::Calls => node.calls,
-            Sort::Inclusive => node.inclusive,
+            Sort::Inclusive => weight,
             Sort::Exclusive => node.exclusive,
             _ => 0,
         }
@@ -309,6 +343,27 @@ calls   share  inclusive  exclusive  function
     }
 
     #[test]
+    fn an_untimed_call_has_no_time_and_keeps_its_callees() {
+        let calls = script("thread 1\n a 0 ?\n  b 10 30\n   c 15 ?\n    d 20 25\n e 100 110\n f 200 ?");
+        let tree = tree(&calls, MOST_PATHS);
+        assert_eq!(
+            table(&tree, Sort::Inclusive, None),
+            "\
+calls  timed   share  inclusive  exclusive  function
+    1      0       -          -          -  a
+    1      1  66.7 %      20 ns      15 ns    b
+    1      0       -          -          -      c
+    1      1  16.7 %       5 ns       5 ns        d
+    1      1  33.3 %      10 ns      10 ns  e
+    1      0       -          -          -  f
+"
+        );
+        let two = table(&tree, Sort::Name, Some(2));
+        let shown: Vec<_> = two.lines().skip(1).map(|line| line.split_whitespace().last().unwrap()).collect();
+        assert_eq!(shown, ["a", "b"], "callees count for what is left out");
+    }
+
+    #[test]
     fn callees_of_lost_calls_hang_under_a_node_of_their_own() {
         let mut calls = script("thread 1\n a 0 100\n  b 10 90\n   c 20 50\n    d 30 40\n   c 60 70");
         calls.retain(|call| call.id != 2);
@@ -347,7 +402,7 @@ calls   share  inclusive  exclusive  function
         ) {
             let calls = nested(&shape);
             let tree = tree(&calls, most_paths);
-            let roots: u64 = calls.iter().filter(|call| call.parent == 0).map(|call| call.duration).sum();
+            let roots: u64 = calls.iter().filter(|call| call.parent == 0).filter_map(|call| call.duration).sum();
             prop_assert_eq!(tree.nodes.iter().map(|node| node.exclusive).sum::<u64>(), roots);
             prop_assert_eq!(tree.nodes[ROOT as usize].inclusive, roots);
             for node in &tree.nodes[1..] {

@@ -33,6 +33,7 @@ pub(super) trait Visitor {
 }
 
 /// Who made a call, with the known calls that enclose it, the outermost first.
+#[derive(Clone, Copy)]
 pub(super) enum Caller<'a, M> {
     /// No traced function.
     None,
@@ -50,15 +51,30 @@ impl<'a, M> Caller<'a, M> {
             Caller::Known(enclosing) | Caller::Lost(enclosing) => enclosing,
         }
     }
+
+    /// The known calls that enclose the call and have a time, which that of the call is part of.
+    pub(super) fn timed(&self) -> impl DoubleEndedIterator<Item = &'a Open<M>> + use<'a, M> {
+        self.enclosing().iter().filter(|open| open.is_timed)
+    }
+
+    /// Whether the time of the call is part of that of a call with this mark.
+    pub(super) fn is_within(&self, mark: M) -> bool
+    where
+        M: PartialEq,
+    {
+        self.timed().any(|open| open.mark == mark)
+    }
 }
 
 /// A visited call, for as long as it may be the caller of others.
 #[derive(Clone, Copy)]
 pub(super) struct Open<M> {
     pub(super) mark: M,
+    is_timed: bool,
     id: u64,
     parent: u64,
     start: Timestamp,
+    /// The latest time at which it is known to have run.
     end: Timestamp,
 }
 
@@ -160,7 +176,14 @@ impl<V: Visitor> Walk<V> {
                     };
                     self.lost_callers += u64::from(matches!(caller, Caller::Lost(_)));
                     let mark = self.visitor.visit(call, caller);
-                    Open { mark, id: call.id, parent: call.parent, start: call.start, end: call.end() }
+                    Open {
+                        mark,
+                        is_timed: call.is_timed(),
+                        id: call.id,
+                        parent: call.parent,
+                        start: call.start,
+                        end: call.known_until(),
+                    }
                 }
             };
             stack.push(open);
@@ -168,7 +191,7 @@ impl<V: Visitor> Walk<V> {
         }
 
         thread.open.retain(|open| open.start <= thread.earliest_end);
-        let earliest = calls.iter().map(Call::end).min();
+        let earliest = calls.iter().filter_map(Call::end).min();
         thread.earliest_end = earliest.map_or(thread.earliest_end, |end| end.min(thread.earliest_end));
     }
 }
@@ -278,10 +301,31 @@ mod tests {
     }
 
     #[test]
+    fn an_untimed_call_is_the_caller_of_what_it_called() {
+        let calls = script(
+            "thread 1
+             a 0 100
+              b 1 ?
+               c 5 40
+                d 6 7
+               d 50 60
+              b 70 ?",
+        );
+        assert!(
+            calls.iter().any(|call| call.parent > 0 && calls.iter().any(|of| of.id == call.parent && !of.is_timed()))
+        );
+        for size in 1..8 {
+            let walk = walk(&calls, size);
+            assert_eq!(walk.visitor.0, truth(&calls), "chunks of {size}");
+            assert_eq!(walk.lost_callers, 0);
+        }
+    }
+
+    #[test]
     fn only_open_calls_are_remembered() {
         let mut walk = Walk::new(Callers::default());
-        let root = Call { duration: 1_000_000, ..script("thread 1\n a 0 1")[0] };
-        let leaf = |id: u64| Call { id, parent: 1, depth: 1, start: Timestamp(id * 100), duration: 9, ..root };
+        let root = Call { duration: Some(1_000_000), ..script("thread 1\n a 0 1")[0] };
+        let leaf = |id: u64| Call { id, parent: 1, depth: 1, start: Timestamp(id * 100), duration: Some(9), ..root };
         walk.chunk(&mut [root]);
         for chunk in (0..50).rev() {
             let mut calls: Vec<Call> = (chunk * 100..chunk * 100 + 100).map(|id| leaf(id + 2)).collect();
@@ -298,7 +342,7 @@ mod tests {
         let call = script("thread 1\n a 0 1")[0];
         let calls = [
             Call { id: 7, parent: 7, ..call },
-            Call { id: 8, parent: 9, start: Timestamp(u64::MAX), duration: u64::MAX, ..call },
+            Call { id: 8, parent: 9, start: Timestamp(u64::MAX), duration: Some(u64::MAX), ..call },
             Call { id: 9, parent: 8, ..call },
             Call { id: u64::MAX, parent: u64::MAX - 1, ..call },
         ];

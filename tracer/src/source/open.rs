@@ -16,23 +16,25 @@ pub struct OpenCalls {
 }
 
 impl OpenCalls {
-    /// Gives each call the time up to `end`, which is part of its caller's, as are its counts.
+    /// Gives each call that runs the time up to `end`, which is part of its caller's, as are its counts. Behind
+    /// these stand calls that were left before; what they took is with their callers already.
     pub fn of(thread: &OpenThread, counters: usize, end: Timestamp) -> OpenCalls {
         let mut calls: Vec<Call> = thread.calls.iter().map(|open| call_of(&open.call)).collect();
-        for call in &mut calls {
-            // It may have ended unseen, and what it called with it.
-            call.duration = if call.ending == Ending::Unseen { 0 } else { end.since(call.start) };
-            call.child = if call.ending == Ending::Unseen { 0 } else { call.child };
+        for call in calls.iter_mut().filter(|call| call.ending == Ending::Open) {
+            call.duration = Some(end.since(call.start));
         }
         let mut readings: Vec<Reading> = thread.readings.iter().map(reading_of).collect();
         let mut is_written: Vec<bool> = thread.calls.iter().map(|open| open.is_written != 0).collect();
         for index in (0..calls.len()).rev() {
-            let Call { parent, duration, .. } = calls[index];
-            let Some(caller) = calls[..index].iter().rposition(|caller| caller.id == parent) else { continue };
-            if calls[caller].ending != Ending::Unseen {
-                calls[caller].child += duration;
-            }
+            let caller_of =
+                |index: usize| calls[..index].iter().rposition(|caller: &Call| caller.id == calls[index].parent);
+            let Some(caller) = caller_of(index).filter(|_| calls[index].ending != Ending::Unwound) else { continue };
             is_written[caller] |= is_written[index];
+            // An untimed call may have ended: then this one is within the caller of that.
+            let timed = std::iter::successors(Some(caller), |&caller| caller_of(caller));
+            let timed = timed.into_iter().find(|&caller| calls[caller].is_timed());
+            let (Some(caller), Some(duration)) = (timed, calls[index].duration) else { continue };
+            calls[caller].child += duration;
             for counter in 0..counters {
                 readings[caller * counters + counter].child += readings[index * counters + counter].inclusive;
             }
@@ -52,9 +54,7 @@ impl OpenCalls {
 
     /// Those that have a record of their own.
     pub fn recorded(&self) -> Batch {
-        let written = || (0..self.calls.len()).filter(|&index| self.is_written[index]);
-        let readings = written().flat_map(|index| self.calls.readings(index)).copied().collect();
-        Batch::measured(written().map(|index| self.calls[index]).collect(), self.calls.metrics(), readings)
+        self.calls.selected((0..self.calls.len()).filter(|&index| self.is_written[index]))
     }
 }
 
@@ -77,7 +77,7 @@ pub fn running_of(thread: &OpenThread, now: Timestamp) -> Vec<Call> {
             && call.start <= now
             && depth == Some(call.depth);
         if is_whole && call.location.0 == thread.thread.location {
-            running.push(Call { duration: now.since(call.start), ..call });
+            running.push(Call { duration: Some(now.since(call.start)), ..call });
         }
     }
     running
@@ -105,9 +105,23 @@ mod tests {
         let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings };
         let calls = OpenCalls::of(&thread, 1, Timestamp(200)).calls;
         let seen: Vec<_> = calls.iter().map(|call| (call.id, call.duration, call.child)).collect();
-        assert_eq!(seen, [(9, 30, 0), (4, 50, 0), (1, 100, 80)]);
+        assert_eq!(seen, [(9, Some(30), 0), (4, Some(50), 0), (1, Some(100), 80)]);
         let counted: Vec<_> = (0..3).map(|index| calls.readings(index)[0].exclusive()).collect();
         assert_eq!(counted, [1, 3, 5]);
+    }
+
+    #[test]
+    fn a_call_within_an_untimed_one_takes_time_of_the_nearest_timed_caller() {
+        let untimed = CallRecord { ending: EndingCode::RT_UNSEEN, ..record(4, 1, 150, 7) };
+        let calls = vec![record(1, 0, 100, 30), untimed, record(9, 4, 170, 0)];
+        let count = |inclusive| ReadingRecord { inclusive, child: 0 };
+        let readings = vec![count(10), count(5), count(3)];
+        let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings };
+        let calls = OpenCalls::of(&thread, 1, Timestamp(200)).calls;
+        let seen: Vec<_> = calls.iter().map(|call| (call.id, call.duration, call.child)).collect();
+        assert_eq!(seen, [(9, Some(30), 0), (4, None, 7), (1, Some(100), 60)]);
+        let counted: Vec<_> = (0..3).map(|index| calls.readings(index).first().map(|of| of.exclusive())).collect();
+        assert_eq!(counted, [Some(3), None, Some(7)]);
     }
 
     #[test]
@@ -129,6 +143,6 @@ mod tests {
         };
         let running = running_of(&thread, Timestamp(200));
         let seen: Vec<_> = running.iter().map(|call| (call.id, call.duration)).collect();
-        assert_eq!(seen, [(3, 100), (5, 50)]);
+        assert_eq!(seen, [(3, Some(100)), (5, Some(50))]);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use rtrace_bpf::wire::{EndingCode, PathRecord};
 use rtrace_bpf::{Error, Programs};
-use rtrace_model::{Call, Count, Ending, LocationId, PathId, PathProfile, Reading, RegionId, Summary};
+use rtrace_model::{Call, Count, LocationId, PathId, PathProfile, Reading, RegionId, Summary};
 
 use super::add_calls;
 
@@ -57,13 +57,13 @@ impl Paths {
     /// Adds a call that still runs at the end to its path.
     pub fn add_open(&mut self, path: u32, call: &Call, readings: &[Reading]) {
         let open = self.open.entry((call.location.0, path)).or_default();
-        if call.ending == Ending::Open {
-            open.calls += 1;
-        } else {
+        let (Some(duration), Some(exclusive)) = (call.duration, call.exclusive()) else {
             open.unseen += 1;
-        }
-        open.inclusive += call.duration;
-        open.exclusive += call.exclusive();
+            return;
+        };
+        open.calls += 1;
+        open.inclusive += duration;
+        open.exclusive += exclusive;
         open.counts.resize(readings.len(), Count::default());
         for (count, reading) in open.counts.iter_mut().zip(readings) {
             count.inclusive += reading.inclusive;
@@ -130,21 +130,22 @@ impl Paths {
 
 fn profile_of(id: u32, record: &PathRecord, counts: Vec<Count>) -> PathProfile {
     let [returned, unwound, open, unseen] = record.endings;
+    let timed = returned + unwound;
     PathProfile {
         path: PathId(id),
         parent: (record.parent != 0).then_some(PathId(record.parent)),
         region: RegionId(record.region),
         location: LocationId(record.location),
         calls: returned + unwound + open + unseen,
-        timed: returned + unwound,
+        timed,
         unwound,
         open,
         unseen,
         inclusive: record.inclusive,
         exclusive: record.exclusive,
         open_time: record.open,
-        min: record.min,
-        max: record.max,
+        min: (timed > 0).then_some(record.min),
+        max: (timed > 0).then_some(record.max),
         histogram: record.histogram,
         counts,
     }

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 
 use rtrace_symbolizer::{Image, linker};
 
-use crate::plan::hazards::is_provider;
 use crate::target;
 
 /// What glibc's dynamic linker exports since the release (2.35) in which audit libraries are told of
@@ -24,6 +23,10 @@ const SIGN_OF_AUDITING: &str = "__rseq_size";
 
 /// The reserve is of 1,664 bytes, and libraries that are loaded later want some of it, too.
 const MOST_FIXED_STORAGE: u64 = 256;
+
+/// Libraries of the system that take part in starting a program; their file names up to `.so`, without a version.
+const PROVIDERS: [&str; 9] =
+    ["libc", "libpthread", "libdl", "librt", "libgcc_s", "ld", "ld-linux-x86-64", "ld-musl-x86_64", "libc.musl-x86_64"];
 
 /// Why a command can have no stubs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,6 +116,13 @@ fn check_thread_storage(program: &Path) -> Result<(), Obstacle> {
     if fixed > MOST_FIXED_STORAGE { Err(Obstacle::ThreadStorage(fixed)) } else { Ok(()) }
 }
 
+/// Whether this is `libc.so.6`, `libc-2.31.so` or another library that the dynamic linker knows.
+fn is_provider(file_name: &str) -> bool {
+    let stem = file_name.split(".so").next().unwrap_or(file_name);
+    let unversioned = stem.split_once("-2.").map_or(stem, |(name, _)| name);
+    PROVIDERS.contains(&unversioned)
+}
+
 /// Whether the kernel gives the program rights that its caller does not have.
 fn gains_rights(path: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(path) else { return false };
@@ -131,4 +141,19 @@ fn has_capabilities(path: &Path) -> bool {
 
 fn text(path: &Path) -> String {
     rtrace_model::escape(&path.display().to_string()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_are_told_by_their_whole_name() {
+        for name in ["libc.so.6", "libc-2.31.so", "ld-linux-x86-64.so.2", "ld-2.31.so", "libgcc_s.so.1"] {
+            assert!(is_provider(name), "{name}");
+        }
+        for name in ["libcrypto.so.3", "libdleyna.so", "librttopo.so.1", "ldap", "libclang-14.so.1"] {
+            assert!(!is_provider(name), "{name}");
+        }
+    }
 }

@@ -123,7 +123,7 @@ impl Counters {
     pub fn fields(&self, calls: u64, exclusive: u64, counts: &[Count]) -> Vec<String> {
         let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.6}"));
         let of_metric = |place: usize| {
-            let count = counts.get(place).copied().unwrap_or_default();
+            let Some(count) = counts.get(place) else { return [const { String::new() }; 3] };
             let per_call = (calls > 0).then(|| count.exclusive as f64 / calls as f64);
             [count.inclusive.to_string(), count.exclusive.to_string(), ratio(per_call)]
         };
@@ -138,13 +138,17 @@ impl Counters {
 }
 
 impl Figure {
-    /// The figure of calls with that time without traced callees, in nanoseconds, and these counts.
+    /// The figure of calls with that time without traced callees, in nanoseconds, and these counts;
+    /// absent where none of the calls was timed, so that there are no counts.
     pub fn of(&self, exclusive: u64, counts: &[Count]) -> Value {
-        let sum = |sum: u64, is_time| if is_time { Value::Time(sum) } else { Value::Count(sum) };
-        let at = |place: usize| counts.get(place).copied().unwrap_or_default();
+        let sum = |place: usize, is_time, of: fn(&Count) -> u64| match counts.get(place).map(of) {
+            Some(sum) if is_time => Value::Time(sum),
+            Some(sum) => Value::Count(sum),
+            None => Value::Ratio(None),
+        };
         match &self.what {
-            What::Inclusive(place, is_time) => sum(at(*place).inclusive, *is_time),
-            What::Exclusive(place, is_time) => sum(at(*place).exclusive, *is_time),
+            What::Inclusive(place, is_time) => sum(*place, *is_time, |count| count.inclusive),
+            What::Exclusive(place, is_time) => sum(*place, *is_time, |count| count.exclusive),
             What::Derived(derived) => Value::Ratio(derived.of(exclusive, counts)),
         }
     }

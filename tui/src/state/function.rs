@@ -30,7 +30,7 @@ pub struct Function {
     pub calls: u64,
     /// Calls without a record, beside these: counted, and about so many not seen.
     pub without_record: (u64, u64),
-    /// Calls whose exit could not be observed.
+    /// Calls that were not timed, as their return was not observed.
     pub unseen: u64,
     /// Calls that were left by an exception or a jump.
     pub unwound: u64,
@@ -113,22 +113,16 @@ impl Function {
     /// known.
     pub fn add(&mut self, call: &Call, slot: u64) {
         self.calls += 1;
-        if call.ending == Ending::Unseen {
-            self.unseen += 1;
-            self.history.add(slot, None);
-            return;
-        }
-        self.exclusive = self.exclusive.saturating_add(call.exclusive());
-        if call.ending == Ending::Open {
-            self.history.add(slot, None);
-            return;
-        }
+        self.unseen += u64::from(!call.is_timed());
+        self.exclusive = self.exclusive.saturating_add(call.exclusive().unwrap_or(0));
+        let duration = ended_after(call);
+        self.history.add(slot, duration);
+        let Some(duration) = duration else { return };
         self.unwound += u64::from(call.ending == Ending::Unwound);
-        self.history.add(slot, Some(call.duration));
         self.timed += 1;
-        self.sum = self.sum.saturating_add(call.duration);
-        self.max = self.max.max(Some(call.duration));
-        self.latency.record(call.duration);
+        self.sum = self.sum.saturating_add(duration);
+        self.max = self.max.max(Some(duration));
+        self.latency.record(duration);
         self.note(call);
     }
 
@@ -150,27 +144,36 @@ impl Function {
         if more.timed > 0 {
             self.timed += more.timed;
             self.sum = self.sum.saturating_add(more.inclusive.saturating_sub(more.open_time));
-            self.max = self.max.max(Some(more.max));
+            self.max = self.max.max(more.max);
             self.latency.record_folded(&more.histogram);
         }
     }
 
     /// Keeps a call if it is among the slowest, without counting it.
     pub fn note(&mut self, call: &Call) {
-        let is_timed = matches!(call.ending, Ending::Returned | Ending::Unwound);
-        let is_slow =
-            self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|last| last.duration < call.duration);
-        if is_timed && is_slow {
-            self.note_slow(call);
+        let Some(duration) = ended_after(call) else { return };
+        let is_slow = self.slowest.len() < SLOWEST || self.slowest.last().is_some_and(|last| last.duration < duration);
+        if is_slow {
+            self.note_slow(call, duration);
         }
     }
 
     #[cold]
-    fn note_slow(&mut self, call: &Call) {
-        let Call { duration, child, start, location, id, .. } = *call;
+    fn note_slow(&mut self, call: &Call, duration: u64) {
+        let Call { child, start, location, id, .. } = *call;
         let place = self.slowest.partition_point(|slow| slow.duration >= duration);
         self.slowest.insert(place, Slow { duration, child, start, location, call: id });
         self.slowest.truncate(SLOWEST);
+    }
+
+    /// One of its sums over times in nanoseconds; absent where none of its calls was timed.
+    pub fn time(&self, sum: u64) -> Option<u64> {
+        (self.calls > self.unseen).then_some(sum)
+    }
+
+    /// Calls that ended and were timed, which the mean and the percentiles are of.
+    pub fn timed(&self) -> u64 {
+        self.timed
     }
 
     /// The mean duration.
@@ -234,4 +237,9 @@ impl Function {
     pub fn slowest(&self) -> &[Slow] {
         &self.slowest
     }
+}
+
+/// The duration of a call that has ended, if it was timed.
+fn ended_after(call: &Call) -> Option<u64> {
+    call.duration.filter(|_| call.ending != Ending::Open)
 }

@@ -26,15 +26,14 @@ pub struct Bar {
 }
 
 impl Bar {
+    /// The bar of a call of that duration.
+    pub fn new(call: &Call, duration: u64) -> Bar {
+        Bar { start: call.start.0, duration, region: call.region, depth: call.depth }
+    }
+
     /// Its end.
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.duration)
-    }
-}
-
-impl From<&Call> for Bar {
-    fn from(call: &Call) -> Bar {
-        Bar { start: call.start.0, duration: call.duration, region: call.region, depth: call.depth }
     }
 }
 
@@ -43,14 +42,16 @@ impl From<&Call> for Bar {
 pub struct Lanes([VecDeque<Bar>; CLASSES]);
 
 impl Lanes {
-    /// Adds a call that ended; `most` are kept of each class.
+    /// Adds a call that ended, `most` are kept of each class; one that was not timed is a mark without
+    /// length.
     pub fn add(&mut self, call: &Call, most: usize) {
-        let class = LIMITS.iter().take_while(|&&limit| call.duration >= limit).count();
+        let duration = call.duration.unwrap_or(0);
+        let class = LIMITS.iter().take_while(|&&limit| duration >= limit).count();
         let bars = &mut self.0[class];
         while bars.len() >= most.max(1) {
             bars.pop_front();
         }
-        bars.push_back(Bar::from(call));
+        bars.push_back(Bar::new(call, duration));
     }
 
     /// The calls kept that touch a span of time, the longest classes first, each newest first.
@@ -79,7 +80,7 @@ mod tests {
             parent: 0,
             depth: 0,
             start: Timestamp(start),
-            duration,
+            duration: Some(duration),
             child: 0,
             ending: Ending::Returned,
         };
@@ -90,5 +91,8 @@ mod tests {
         let kept: Vec<u64> = lanes.within(0, u64::MAX).map(|bar| bar.start).collect();
         assert_eq!(kept, [0, 60_000_900, 60_000_800, 60_000_700]);
         assert_eq!(lanes.within(55_000_000, 60_000_750).count(), 1);
+        lanes.add(&Call { duration: None, ending: Ending::Unseen, ..call(70_000_000, 0) }, 3);
+        let marks: Vec<_> = lanes.within(65_000_000, u64::MAX).map(|bar| (bar.start, bar.end())).collect();
+        assert_eq!(marks, [(70_000_000, 70_000_000)]);
     }
 }

@@ -34,6 +34,8 @@ pub enum Label {
 pub struct Figures {
     /// Calls that ended.
     pub calls: u64,
+    /// Of these, calls that were not timed.
+    pub untimed: u64,
     /// Their durations.
     pub inclusive: u64,
     /// Their durations without traced callees.
@@ -44,8 +46,16 @@ impl Figures {
     /// Adds other sums.
     pub fn add(&mut self, other: Figures) {
         self.calls += other.calls;
+        self.untimed += other.untimed;
         self.inclusive = self.inclusive.saturating_add(other.inclusive);
         self.exclusive = self.exclusive.saturating_add(other.exclusive);
+    }
+}
+
+impl Figures {
+    /// One of the sums over times; absent where there are calls, and none of them was timed.
+    pub fn time(&self, sum: u64) -> Option<u64> {
+        (self.calls == 0 || self.calls > self.untimed).then_some(sum)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whole states fed with scripted calls.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use rtrace_model::{Ending, ExitCost, ExitPolicy, HISTOGRAM_BUCKETS, Library, LossReason, PathId, histogram_bucket};
+use rtrace_model::{Ending, ExitPolicy, HISTOGRAM_BUCKETS, Library, LossReason, PathId, histogram_bucket};
 
 use super::*;
 use crate::state::paths::{Label, PathIndex, ROOT};
@@ -17,7 +17,6 @@ pub fn region(id: u32, name: &str) -> Definition {
         file_offset: 0,
         size: 64,
         exit: ExitPolicy::Uretprobe,
-        exit_cost: ExitCost::Emulated,
         single_stepped: false,
         written: false,
         stub: false,
@@ -62,10 +61,15 @@ pub fn call(id: u64, parent: u64, region: u32, (start, end): (u64, u64), child: 
         parent,
         depth: u32::from(parent > 0),
         start: Timestamp(start * MS),
-        duration: (end - start) * MS,
+        duration: Some((end - start) * MS),
         child: child * MS,
         ending: Ending::Returned,
     }
+}
+
+/// A call on thread 1 that was not timed: id, parent, region, begin in milliseconds.
+pub fn untimed(id: u64, parent: u64, region: u32, start: u64) -> Call {
+    Call { duration: None, ending: Ending::Unseen, ..call(id, parent, region, (start, start), 0) }
 }
 
 /// A call path of thread 1: id, parent, region, calls of so many milliseconds each, time of its own.
@@ -85,8 +89,8 @@ pub fn path(id: u32, parent: u32, region: u32, (calls, each): (u64, u64), own: u
         inclusive: calls * each * MS,
         exclusive: own * MS,
         open_time: 0,
-        min: each * MS,
-        max: each * MS,
+        min: (calls > 0).then_some(each * MS),
+        max: (calls > 0).then_some(each * MS),
         histogram,
         counts: Vec::new(),
     }
@@ -200,7 +204,7 @@ fn a_caller_that_never_comes_is_lost_after_a_while() {
 #[test]
 fn endings_count_as_in_a_report() {
     let mut state = state();
-    let unseen = Call { ending: Ending::Unseen, ..call(1, 0, 0, (0, 0), 0) };
+    let unseen = untimed(1, 0, 0, 0);
     let unwound = Call { ending: Ending::Unwound, ..call(2, 0, 0, (1, 4), 0) };
     let open = Call { ending: Ending::Open, ..call(3, 0, 0, (5, 9), 0) };
     state.add(&Batch::from(vec![unseen, unwound, open]));
@@ -209,6 +213,37 @@ fn endings_count_as_in_a_report() {
     assert_eq!((function.calls, function.unseen, function.unwound), (3, 1, 1));
     assert_eq!((function.inclusive / MS, function.exclusive / MS), (7, 7));
     assert_eq!((function.mean(), function.p99(), function.max()), (Some(3 * MS), Some(3 * MS), Some(3 * MS)));
+    assert_eq!((function.timed(), function.time(7), state.untimed), (1, Some(7), 1));
+}
+
+#[test]
+fn a_function_of_which_no_call_was_timed_has_no_times() {
+    let mut state = state();
+    state.add(&Batch::from(vec![untimed(1, 0, 0, 5), untimed(2, 0, 0, 6)]));
+    state.finish(&Summary::default());
+    let function = state.function(RegionId(0)).unwrap();
+    assert_eq!((function.calls, function.time(0), function.mean(), function.max()), (2, None, None, None));
+    assert!(function.slowest().is_empty());
+    assert_eq!(function.history.calls(0), 2, "they count where they were entered");
+    let figures = state.merged_figures()[1];
+    assert_eq!((figures.calls, figures.untimed, figures.time(0)), (2, 2, None));
+}
+
+#[test]
+fn an_untimed_call_is_the_caller_of_what_it_called() {
+    let mut state = state();
+    let within = [call(3, 2, 0, (20, 30), 4), call(4, 3, 1, (22, 26), 0)];
+    let outer = call(1, 0, 1, (0, 100), 10);
+    // It comes when what it called has ended.
+    state.add(&Batch::from(vec![within[1], within[0], untimed(2, 1, 0, 10), outer]));
+    state.finish(&Summary::default());
+    assert_eq!(paths(&state), ["step 1 100", "step/solve 1 0", "step/solve/solve 1 10", "step/solve/solve/step 1 4"]);
+    assert_eq!((inclusive(&state, 0), inclusive(&state, 1)), (10, 100), "the inner one's time is in no other's");
+    assert_eq!(state.thread(LocationId(1)).unwrap().traced, 100 * MS);
+    let mut state = self::state();
+    let root = Call { child: 10 * MS, ..untimed(2, 0, 0, 10) };
+    state.add(&Batch::from(vec![Call { parent: 2, ..within[0] }, root]));
+    assert_eq!(state.thread(LocationId(1)).unwrap().traced, 10 * MS, "what a root called is traced time");
 }
 
 #[test]

@@ -3,12 +3,13 @@
 //! A call arrives when it ends, so before its caller, which may run for long. Calls wait until
 //! their callers are known: because they ended too, or because they are among those that run. They
 //! wait in the order of their ends, in which callees come before callers; read backward, callers
-//! come first, and those of the next call are the ones around the call before, or some of them.
+//! come first, and those of the next call are the ones around the call before, or some of them. A call
+//! that was not timed waits where it arrived: it comes when nothing more is to come from within it.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use rtrace_model::{Call, Count, Ending, Location, PathProfile, RegionId, Timestamp};
+use rtrace_model::{Call, Count, Location, PathProfile, RegionId, Timestamp};
 
 use super::folded::Folded;
 use super::lanes::Lanes;
@@ -52,6 +53,8 @@ pub struct Thread {
 #[derive(Debug)]
 struct Pending {
     call: Call,
+    /// When it ended; where it was not timed, the end of what arrived before it.
+    end: Timestamp,
     /// Where its counts are.
     counts: Range<u32>,
 }
@@ -75,6 +78,8 @@ impl Settle {
 struct Known {
     id: u64,
     path: PathIndex,
+    /// The function whose time its time is part of.
+    timed: Option<RegionId>,
 }
 
 impl Thread {
@@ -149,24 +154,25 @@ impl Thread {
     /// Adds a call that ended, with what it counted; `most` are kept of each class for the timeline.
     pub fn add(&mut self, call: &Call, counts: impl Iterator<Item = Count>, most: usize) {
         self.calls += 1;
-        if call.parent == 0 && call.ending != Ending::Unseen {
-            self.traced = self.traced.saturating_add(call.duration);
+        if call.parent == 0 {
+            self.traced = self.traced.saturating_add(call.duration.unwrap_or(call.child));
         }
         self.show(call, most);
-        let place = (call.end(), Reverse(call.id));
+        let end = call.end().unwrap_or(call.start.max(self.last.0));
+        let place = (end, Reverse(call.id));
         self.is_in_order &= place >= self.last;
         self.last = place;
-        self.wait(*call, counts);
+        self.wait(*call, end, counts);
     }
 
-    fn wait(&mut self, call: Call, counts: impl Iterator<Item = Count>) {
+    fn wait(&mut self, call: Call, end: Timestamp, counts: impl Iterator<Item = Count>) {
         let place = |counts: &Vec<Count>| u32::try_from(counts.len()).expect("pending calls are bounded");
         if self.pending.is_empty() {
             self.pending.reserve(self.room);
         }
         let begin = place(&self.counts);
         self.counts.extend(counts);
-        self.pending.push(Pending { call, counts: begin..place(&self.counts) });
+        self.pending.push(Pending { call, end, counts: begin..place(&self.counts) });
     }
 
     /// Shows a call that ended on the timeline, without counting it.
@@ -196,9 +202,9 @@ impl Thread {
             if row.parent.is_none() {
                 self.traced = self.traced.saturating_add(row.inclusive);
             }
-            let PathProfile { calls, inclusive, exclusive, .. } = *row;
-            let (path, is_outermost) =
-                self.put(parent, row.region, Figures { calls, inclusive, exclusive }, merged, room);
+            let PathProfile { calls, unseen: untimed, inclusive, exclusive, .. } = *row;
+            let figures = Figures { calls, untimed, inclusive, exclusive };
+            let (path, is_outermost) = self.put(parent, row.region, figures, merged, room);
             self.count_on(path, parent, &row.counts);
             told(row, is_outermost);
             path
@@ -247,11 +253,13 @@ impl Thread {
         mut outer: impl FnMut(RegionId, u64, &[Count]),
     ) {
         if !self.is_in_order {
-            self.pending.sort_by_key(|Pending { call, .. }| (call.end(), Reverse(call.id)));
+            self.pending.sort_by_key(|Pending { call, end, .. }| (*end, Reverse(call.id)));
             self.is_in_order = true;
         }
         let running = self.running_paths(merged, room);
         let mut around: Vec<Known> = Vec::new();
+        // Whether all that is around a call is in `around`.
+        let mut is_whole = false;
         let mut waiting = Vec::new();
         let all_counts = std::mem::take(&mut self.counts);
         self.room = self.pending.len();
@@ -262,8 +270,8 @@ impl Thread {
                 parent => find(&mut around, &running, parent),
             };
             let parent = match caller {
-                _ if call.end() > until.before => None,
-                None if call.end() <= until.lost_before => {
+                _ if pending.end > until.before => None,
+                None if pending.end <= until.lost_before => {
                     Some(self.paths.child(ROOT, Label::LostCaller, merged, room))
                 }
                 caller => caller,
@@ -275,20 +283,23 @@ impl Thread {
             if call.parent == 0 {
                 around.clear();
             }
-            let (inclusive, exclusive) =
-                if call.ending == Ending::Unseen { (0, 0) } else { (call.duration, call.exclusive()) };
-            let figures = Figures { calls: 1, inclusive, exclusive };
-            let (path, is_outermost) = self.put(parent, call.region, figures, merged, room);
+            is_whole = call.parent == 0 || is_whole && !around.is_empty();
+            let (inclusive, exclusive) = (call.duration.unwrap_or(0), call.exclusive().unwrap_or(0));
+            let figures = Figures { calls: 1, untimed: u64::from(!call.is_timed()), inclusive, exclusive };
+            let (path, is_first) = self.put(parent, call.region, figures, merged, room);
+            // Its time is in no other's where those above it were not timed.
+            let timed = call.is_timed().then_some(call.region);
+            let is_outermost = is_first || is_whole && !around.iter().any(|above| above.timed == Some(call.region));
             let counts = &all_counts[pending.counts.start as usize..pending.counts.end as usize];
             self.count_on(path, parent, counts);
             if is_outermost {
                 outer(call.region, inclusive, counts);
             }
-            around.push(Known { id: call.id, path });
+            around.push(Known { id: call.id, path, timed });
         }
         self.crowd = CROWD.max(2 * waiting.len());
-        for Pending { call, counts } in waiting.into_iter().rev() {
-            self.wait(call, all_counts[counts.start as usize..counts.end as usize].iter().copied());
+        for Pending { call, end, counts } in waiting.into_iter().rev() {
+            self.wait(call, end, all_counts[counts.start as usize..counts.end as usize].iter().copied());
         }
     }
 
@@ -309,7 +320,7 @@ impl Thread {
             let above = known.binary_search_by_key(&call.parent, |known| known.id);
             let parent = above.map_or(ROOT, |place| known[place].path);
             let path = self.paths.child(parent, Label::Region(call.region), merged, room);
-            known.push(Known { id: call.id, path });
+            known.push(Known { id: call.id, path, timed: Some(call.region) });
         }
         known
     }

@@ -65,7 +65,11 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
 
 fn draw_name(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &State) {
     let theme = canvas.theme;
-    let from = format!("  {}  exit: {}", state.library(function.library), function.exit.name());
+    let untimed = match function.unseen {
+        0 => String::new(),
+        untimed => format!("  {} not timed", counted(untimed, "call")),
+    };
+    let from = format!("  {}  exit: {}{untimed}", state.library(function.library), function.exit.name());
     canvas.put_all(
         area,
         [(Cow::from(&*function.name), theme.title().patch(theme.accent())), (Cow::from(from), theme.dim())],
@@ -78,8 +82,8 @@ fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
     let mut facts: Vec<(&str, String)> = vec![
         ("calls", grouped(function.calls)),
         ("calls/s", grouped(rate.round() as u64)),
-        ("inclusive", format_ns(function.inclusive)),
-        ("exclusive", format_ns(function.exclusive)),
+        ("inclusive", known(function.time(function.inclusive))),
+        ("exclusive", known(function.time(function.exclusive))),
         ("mean", known(function.mean())),
         ("p50", functions::percentile(function, function.p50())),
         ("p99", functions::percentile(function, function.p99())),
@@ -277,7 +281,8 @@ fn neighbours(function: &Function, state: &State) -> (Rows, Rows) {
         let mut rows: Vec<_> = by.into_iter().filter(|(_, sums)| sums.calls > 0).collect();
         rows.sort_by_key(|(_, sums)| Reverse(sums.inclusive));
         let text = |(name, sums): (&str, Figures)| {
-            (format_ns(sums.inclusive), format!("{name}  {}", counted(sums.calls, "call")))
+            let time = sums.time(sums.inclusive).map_or_else(|| "-".to_owned(), format_ns);
+            (time, format!("{name}  {}", counted(sums.calls, "call")))
         };
         rows.into_iter().map(text).collect()
     };

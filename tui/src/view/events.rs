@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::{Event, EventKind, Loss, LossReason, format_ns};
+use rtrace_model::{Event, EventKind, Loss, LossReason, RegionId, Untimed, format_ns};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
@@ -15,10 +15,11 @@ use crate::text::{counted, grouped, short_ns};
 const COLUMNS: [Column; 4] =
     [Column::number("after", 12, 0), Column::number("pid", 7, 50), Column::words("event", 12, 0), Column::rest("what")];
 
-/// Losses of a reason that are told within this time, in nanoseconds, are one row.
+/// Losses of a reason, or calls that were not timed for one, that are told within this time, in
+/// nanoseconds, are one row.
 const TOLD_WITHIN: u64 = 500_000_000;
 
-/// Functions of which it is said how many calls were lost together.
+/// Functions of which it is said how many calls were lost together, or not timed.
 const MOST_NAMED: usize = 3;
 
 /// Lists the events.
@@ -36,12 +37,33 @@ pub fn arrange(app: &mut App, state: &State) {
     app.events.set(rows);
 }
 
-/// An event; of losses that were told together, which are by function, all up to this one, the newest first.
+/// Calls of one function that are lost or have no time.
+struct Missing {
+    what: &'static str,
+    reason: &'static str,
+    region: Option<RegionId>,
+    count: u64,
+}
+
+impl Missing {
+    /// What an event says of calls that are lost or have no time, if it does.
+    fn of(event: &Event) -> Option<Missing> {
+        match event.kind {
+            EventKind::Loss(Loss { reason, region, count }) => {
+                Some(Missing { what: "lost", reason: reason.name(), region, count })
+            }
+            EventKind::Untimed(Untimed { reason, region, count }) => {
+                Some(Missing { what: "not timed", reason: reason.name(), region, count })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An event; of calls that are missing together, which are told by function, all up to this one, the
+/// newest first.
 fn together(state: &State, place: usize) -> Vec<&Event> {
-    let reason = |event: &Event| match &event.kind {
-        EventKind::Loss(loss) => Some(loss.reason),
-        _ => None,
-    };
+    let reason = |event: &Event| Missing::of(event).map(|missing| (missing.what, missing.reason));
     let Some(newest) = state.log.events.get(place) else { return Vec::new() };
     let earlier = (0..place).rev().filter_map(|place| state.log.events.get(place));
     let same = earlier.take_while(|event| {
@@ -108,7 +130,7 @@ fn remedy(reason: LossReason) -> &'static str {
     }
 }
 
-/// An event, or losses that were told together, in words; not escaped.
+/// An event, or calls that are missing together, in words; not escaped.
 fn text(told: &[&Event], state: &State) -> String {
     let Some(event) = told.first() else { return String::new() };
     match &event.kind {
@@ -132,33 +154,33 @@ fn text(told: &[&Event], state: &State) -> String {
             format!("{variable} is watched after {}", short_ns(event.time.since(*since)))
         }
         EventKind::Unwatched { variable, reason } => format!("{variable} is not watched: {reason}"),
-        EventKind::Loss(Loss { reason, .. }) => lost(*reason, told, state),
+        EventKind::Loss(_) | EventKind::Untimed(_) => missing(told, state),
     }
 }
 
-/// Losses of a reason: all, and by function, the most first.
-fn lost(reason: LossReason, told: &[&Event], state: &State) -> String {
+/// Calls that are missing for one reason: all, and by function, the most first.
+fn missing(told: &[&Event], state: &State) -> String {
     let mut by_function: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut all = 0;
-    for event in told {
-        let EventKind::Loss(Loss { region, count, .. }) = &event.kind else { continue };
-        all += count;
-        if let Some(function) = region.and_then(|region| state.function(region)) {
-            *by_function.entry(&function.name).or_default() += count;
+    let (mut all, mut what, mut reason) = (0, "", "");
+    for missing in told.iter().filter_map(|event| Missing::of(event)) {
+        all += missing.count;
+        (what, reason) = (missing.what, missing.reason);
+        if let Some(function) = missing.region.and_then(|region| state.function(region)) {
+            *by_function.entry(&function.name).or_default() += missing.count;
         }
     }
     let mut by_function: Vec<(&str, u64)> = by_function.into_iter().collect();
     by_function.sort_by_key(|&(_, count)| Reverse(count));
     match by_function[..] {
-        [] => format!("{} lost: {}", grouped(all), reason.name()),
-        [(name, count)] if count == all => format!("{} lost of {name}: {}", grouped(all), reason.name()),
+        [] => format!("{} {what}: {reason}", grouped(all)),
+        [(name, count)] if count == all => format!("{} {what} of {name}: {reason}", grouped(all)),
         _ => {
             let most = by_function.iter().take(MOST_NAMED);
             let mut of: Vec<String> = most.map(|(name, count)| format!("{} of {name}", grouped(*count))).collect();
             if let Some(more) = by_function.len().checked_sub(MOST_NAMED).filter(|&more| more > 0) {
                 of.push(format!("others of {}", counted(more as u64, "more function")));
             }
-            format!("{} lost: {}; {}", grouped(all), reason.name(), of.join(", "))
+            format!("{} {what}: {reason}; {}", grouped(all), of.join(", "))
         }
     }
 }

@@ -57,17 +57,20 @@ pub const COLUMNS: [Figure; 13] = [
     },
     Figure {
         column: Column::number("inclusive", 10, 66),
-        text: |_, function| timed(function, function.inclusive),
+        text: |_, function| known(function.time(function.inclusive)),
         order: |_, a, b| b.inclusive.cmp(&a.inclusive),
     },
     Figure {
         column: Column::number("exclusive", 10, 34),
-        text: |_, function| timed(function, function.exclusive),
+        text: |_, function| known(function.time(function.exclusive)),
         order: |_, a, b| b.exclusive.cmp(&a.exclusive),
     },
     Figure {
         column: Column::number("share", 7, 44),
-        text: |facts, function| percent(function.exclusive, facts.exclusive).into(),
+        text: |facts, function| {
+            let share = function.time(function.exclusive).map(|time| percent(time, facts.exclusive));
+            share.map_or(Cell::from("-"), Cell::from)
+        },
         order: |_, a, b| b.exclusive.cmp(&a.exclusive),
     },
     Figure {
@@ -191,17 +194,13 @@ fn rate(state: &State, function: &Function) -> f64 {
     state.rate(function.calls, &function.history)
 }
 
-/// A time, where one was measured.
-fn timed(function: &Function, ns: u64) -> Cell<'static> {
-    if function.unseen == function.calls { "-".into() } else { format_ns(ns).into() }
-}
-
 /// A percentile, or a duration that it does not exceed.
 pub fn percentile(function: &Function, ns: Option<u64>) -> String {
     let bound = if function.has_bounds() { "<=" } else { "" };
     ns.map_or_else(|| "-".to_owned(), |ns| format!("{bound}{}", format_ns(ns)))
 }
 
+/// A time, where one is known.
 fn known(ns: Option<u64>) -> Cell<'static> {
     ns.map_or(Cell::from("-"), |ns| format_ns(ns).into())
 }

@@ -69,6 +69,9 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         }
         fact(format!("{} LOST ({})", grouped(lost), reasons.join(", ")), theme.bad());
     }
+    if state.untimed > 0 {
+        fact(format!("{} not timed", grouped(state.untimed)), Style::new());
+    }
     fact(counted(state.threads_seen(), "thread"), Style::new());
     if let Some(budget) = state.budget {
         let share = state.share.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}"));

@@ -101,8 +101,7 @@ fn in_full(row: Row, state: &State) -> String {
 fn seen(exit: ExitPolicy) -> &'static str {
     match exit {
         ExitPolicy::Uretprobe => "its return is hooked",
-        ExitPolicy::RetSite => "each instruction that leaves it is probed",
+        ExitPolicy::ReturnSite => "its callers are probed where it returns to",
         ExitPolicy::EntryOnly => "only its enter is seen",
-        ExitPolicy::Instant => "a few instructions without a call, so its enter is its exit",
     }
 }

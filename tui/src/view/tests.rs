@@ -5,7 +5,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent,
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
-use rtrace_model::{Batch, Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp};
+use rtrace_model::{
+    Batch, Call, Ending, Event, EventKind, LocationId, Loss, LossReason, RegionId, Summary, Timestamp, Untimed,
+    UntimedReason,
+};
 
 mod counters;
 
@@ -14,7 +17,7 @@ use crate::app::Flow;
 use crate::export;
 use crate::live::{Range, Stored};
 use crate::state::Span;
-use crate::state::tests::{call, cost, library, location, path, region};
+use crate::state::tests::{call, cost, library, location, path, region, untimed};
 use crate::theme::Theme;
 
 const MS: u64 = 1_000_000;
@@ -46,7 +49,7 @@ fn state() -> State {
         calls.push(call(id + 1, id, 1, (start + 1, end - 2), 0));
         calls.push(call(id, 0, 0, (start, end), end - start - 3));
     }
-    calls.push(Call { ending: Ending::Unseen, ..call(199, 0, 3, (9_900, 9_900), 0) });
+    calls.push(untimed(199, 0, 3, 9_900));
     state.add(&Batch::from(calls));
     let running = Call { location: LocationId(2), ending: Ending::Open, ..call(1, 0, 2, (8_000, 10_000), 0) };
     state.running(Timestamp(10_000 * MS), &[running]);
@@ -98,12 +101,12 @@ fn the_functions() {
     let mut app = app(&state);
     let expected = [
         " rtrace  fft_demo (4711)                                    recording  00:00:10",
-        " 199 calls  19/s  0 lost  2 threads  overhead ~0.00 CPU",
+        " 199 calls  19/s  0 lost  1 not timed  2 threads  overhead ~0.00 CPU",
         "  1 functions  2 tree  3 threads  4 timeline  5 detail  6 plan  7 events",
         "    calls   calls/s   inclusive  exclusive▼    share  function",
         "       99         9  987.000 ms  987.000 ms   76.9 %  fftw_dft_solve",
         "       99         9     1.284 s  297.000 ms   23.1 %  fftw_execute",
-        "        1         1           -           -    0.0 %  evil\\x1b[31m",
+        "        1         1           -           -        -  evil\\x1b[31m",
         "",
         " q quit  ? help  s sort  m mute  Tab view  Enter open  / filter  Space pause",
     ];
@@ -112,7 +115,7 @@ fn the_functions() {
         "    calls   calls/s   inclusive  exclusive▼    share        mean           p50           p99         max  function",
         "       99         9  987.000 ms  987.000 ms   76.9 %    9.970 ms     10.000 ms     13.000 ms   13.000 ms  fftw_dft_solve",
         "       99         9     1.284 s  297.000 ms   23.1 %   12.970 ms     13.000 ms     16.000 ms   16.000 ms  fftw_execute",
-        "        1         1           -           -    0.0 %           -             -             -           -  evil\\x1b[31m",
+        "        1         1           -           -        -           -             -             -           -  evil\\x1b[31m",
         "",
     ];
     assert_eq!(screen(&mut app, &state, 150, 8)[2..7], expected);
@@ -126,7 +129,7 @@ fn the_tree() {
             "  inclusive    share   exclusive     calls  call path, all threads (● hot)",
             "    1.284 s  100.0 %  297.000 ms        99  ▾ fftw_execute ●",
             " 987.000 ms   76.9 %  987.000 ms        99      fftw_dft_solve ●",
-            "       0 ns    0.0 %        0 ns         1    evil\\x1b[31m",
+            "          -        -           -         1    evil\\x1b[31m",
             "       0 ns    0.0 %        0 ns         0    fftw_plan_dft",
         ]
     );
@@ -135,7 +138,7 @@ fn the_tree() {
         [
             "  inclusive    share   exclusive     calls  call path, all threads (● hot)",
             "    1.284 s  100.0 %  297.000 ms        99  ▸ fftw_execute ●",
-            "       0 ns    0.0 %        0 ns         1    evil\\x1b[31m",
+            "          -        -           -         1    evil\\x1b[31m",
         ]
     );
     assert_eq!(
@@ -374,6 +377,37 @@ fn losses_stand_out_and_name_their_reason() {
 }
 
 #[test]
+fn calls_that_were_not_timed_are_told_with_their_reason() {
+    let mut state = state();
+    let not_yet = |region, count| {
+        EventKind::Untimed(Untimed { reason: UntimedReason::NotYetPlaced, region: Some(RegionId(region)), count })
+    };
+    state.happened(&happened(5_000, not_yet(3, 1)));
+    let mut app = app(&state);
+    press(&mut app, &state, "7");
+    let told = &screen(&mut app, &state, 100, 9)[4];
+    assert!(
+        told.contains("untimed") && told.ends_with("1 not timed of evil\\x1b[31m: return site not yet placed"),
+        "{told}"
+    );
+    state.happened(&happened(5_001, not_yet(0, 1_200)));
+    app.arrange(&state);
+    let told = &screen(&mut app, &state, 140, 24)[4];
+    let expected = "1,201 not timed: return site not yet placed; 1,200 of fftw_execute, 1 of evil\\x1b[31m";
+    assert!(told.ends_with(expected), "told together, so one row: {told}");
+    let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 12 };
+    state.happened(&happened(5_002, EventKind::Loss(loss)));
+    app.arrange(&state);
+    assert!(screen(&mut app, &state, 100, 24)[4].contains("12 lost of fftw_execute"), "a loss is another row");
+
+    app.focus = Some(RegionId(3));
+    press(&mut app, &state, "5");
+    let lines = screen(&mut app, &state, 100, 20);
+    assert!(lines[3].ends_with("1 call not timed"), "{lines:?}");
+    assert!(lines[4].contains("inclusive -") && lines[4].contains("exclusive -"), "{lines:?}");
+}
+
+#[test]
 fn typing_filters_at_once_and_escape_clears() {
     let state = state();
     let mut app = app(&state);
@@ -411,7 +445,7 @@ fn sorting_and_hiding() {
 fn of_functions_of_equal_rank_those_with_most_calls_come_first() {
     let mut state = State::new(Span::Live, false);
     (0..3).for_each(|id| state.define(&region(id, &format!("f{id}"))));
-    let unseen = |id, region| Call { ending: Ending::Unseen, ..call(id, 0, region, (1, 1), 0) };
+    let unseen = |id, region| untimed(id, 0, region, 1);
     state.add(&Batch::from(vec![unseen(1, 0), unseen(2, 2), unseen(3, 1), unseen(4, 2), unseen(5, 1), unseen(6, 2)]));
     let app = app(&state);
     assert_eq!(app.functions.rows(), [RegionId(2), RegionId(1), RegionId(0)]);
@@ -465,9 +499,9 @@ fn this_moment_as_a_table() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(
         lines[1],
-        "99,987000000,987000000,9969696,10000000,13000000,13000000,0,0,0,libfftw3.so.3,fftw_dft_solve"
+        "99,99,987000000,987000000,9969696,10000000,13000000,13000000,0,0,0,libfftw3.so.3,fftw_dft_solve"
     );
-    assert_eq!(lines[3], "1,0,0,,,,,0,0,1,libfftw3.so.3,evil\\x1b[31m");
+    assert_eq!(lines[3], "1,0,,,,,,,0,0,1,libfftw3.so.3,evil\\x1b[31m");
 }
 
 #[test]

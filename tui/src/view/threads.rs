@@ -50,7 +50,11 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let (since, within, style) = match (thread.at_glance().last(), thread.location.end) {
             (_, Some(_)) => (String::new(), "ended".to_owned(), theme.dim()),
             (None, None) => (String::new(), "no traced call".to_owned(), theme.dim()),
-            (Some(call), None) => (short_ns(call.duration), chain(thread, state, theme.glyphs.within), Style::new()),
+            (Some(call), None) => (
+                call.duration.map_or_else(String::new, short_ns),
+                chain(thread, state, theme.glyphs.within),
+                Style::new(),
+            ),
         };
         vec![
             thread.location.tid.to_string().into(),

@@ -141,7 +141,7 @@ fn draw_axis(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State, scal
 /// All calls of a thread in a span of time, those that run too.
 fn bars(thread: &Thread, state: &State, scale: Scale) -> impl Iterator<Item = Bar> {
     let now = state.now;
-    let running = thread.running().map(move |call| Bar { duration: now.since(call.start), ..Bar::from(call) });
+    let running = thread.running().map(move |call| Bar::new(call, now.since(call.start)));
     let ended = thread.lanes.within(scale.from, scale.to).copied();
     running.filter(move |bar| bar.start <= scale.to && bar.end() >= scale.from).chain(ended)
 }

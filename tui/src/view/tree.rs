@@ -33,23 +33,24 @@ const GAUGE: u16 = 10;
 struct Tree<'a> {
     paths: &'a Paths,
     figures: &'a [Figures],
-    /// Inclusive time of all roots.
+    /// Of each node, its time, or that of its callees where this is more.
+    weights: &'a [u64],
+    /// The same of all roots.
     whole: u64,
 }
 
 impl<'a> Tree<'a> {
     /// The tree of what is chosen, with the figures of when it was arranged: to sum up those of
     /// all threads takes its time.
-    fn of(app: &App, state: &'a State, figures: &'a [Figures]) -> Tree<'a> {
-        let thread = app.tree_of.and_then(|location| state.thread(location));
-        let paths = thread.map_or(state.merged_paths(), |thread| &thread.paths);
-        let mut tree = Tree { paths, figures, whole: 0 };
-        tree.whole = paths.children(ROOT).map(|root| tree.inclusive(root)).sum();
+    fn of(app: &App, state: &'a State, Sums { figures, weights }: &'a Sums) -> Tree<'a> {
+        let paths = paths(app, state);
+        let mut tree = Tree { paths, figures, weights, whole: 0 };
+        tree.whole = paths.children(ROOT).map(|root| tree.weight(root)).sum();
         tree
     }
 
-    fn inclusive(&self, node: PathIndex) -> u64 {
-        self.figures.get(node as usize).map_or(0, |figures| figures.inclusive)
+    fn weight(&self, node: PathIndex) -> u64 {
+        self.weights.get(node as usize).copied().unwrap_or(0)
     }
 
     fn depth(&self, node: PathIndex) -> usize {
@@ -62,8 +63,8 @@ impl<'a> Tree<'a> {
         let mut at = node;
         while at != ROOT {
             let above = self.paths.node(at).parent;
-            let of = if above == ROOT { self.whole } else { self.inclusive(above) };
-            if self.inclusive(at) == 0 || self.inclusive(at) < of / 2 {
+            let of = if above == ROOT { self.whole } else { self.weight(above) };
+            if self.weight(at) == 0 || self.weight(at) < of / 2 {
                 return false;
             }
             at = above;
@@ -74,7 +75,7 @@ impl<'a> Tree<'a> {
     /// The nodes below one, those that take most time first.
     fn children(&self, node: PathIndex) -> Vec<PathIndex> {
         let mut children: Vec<PathIndex> = self.paths.children(node).collect();
-        children.sort_by_key(|&child| (std::cmp::Reverse(self.inclusive(child)), child));
+        children.sort_by_key(|&child| (std::cmp::Reverse(self.weight(child)), child));
         children
     }
 
@@ -85,19 +86,49 @@ impl<'a> Tree<'a> {
     fn is_unfolded(&self, app: &App, node: PathIndex, depth: usize) -> bool {
         !app.filter.is_empty()
             || app.unfolded.get(&node).copied().unwrap_or_else(|| {
-                let is_large = self.inclusive(node) >= self.whole / UNFOLDED_PART;
+                let is_large = self.weight(node) >= self.whole / UNFOLDED_PART;
                 depth < UNFOLDED_DEPTH && is_large || self.is_hot(node)
             })
     }
 }
 
+/// The sums of a tree's nodes when it was arranged.
+#[derive(Debug, Default)]
+pub struct Sums {
+    figures: Vec<Figures>,
+    /// Of each node, its time, or that of its callees where this is more: they may be timed where their
+    /// caller was not.
+    weights: Vec<u64>,
+}
+
+impl Sums {
+    fn of(app: &App, state: &State) -> Sums {
+        let figures = match app.tree_of.and_then(|location| state.thread(location)) {
+            Some(thread) => thread.paths.nodes().iter().map(|node| node.figures).collect(),
+            None => state.merged_figures(),
+        };
+        let mut weights: Vec<u64> = figures.iter().map(|figures| figures.inclusive).collect();
+        let mut below = vec![0_u64; weights.len()];
+        // A node comes after its caller.
+        for (index, node) in paths(app, state).nodes().iter().enumerate().take(weights.len()).skip(1).rev() {
+            weights[index] = weights[index].max(below[index]);
+            let above = node.parent as usize;
+            below[above] = below[above].saturating_add(weights[index]);
+        }
+        Sums { figures, weights }
+    }
+}
+
+/// The tree of what is chosen.
+fn paths<'a>(app: &App, state: &'a State) -> &'a Paths {
+    let thread = app.tree_of.and_then(|location| state.thread(location));
+    thread.map_or(state.merged_paths(), |thread| &thread.paths)
+}
+
 /// Lists the nodes that are unfolded; under a filter those that pass it, with their callers.
 pub fn arrange(app: &mut App, state: &State) {
-    let figures = match app.tree_of.and_then(|location| state.thread(location)) {
-        Some(thread) => thread.paths.nodes().iter().map(|node| node.figures).collect(),
-        None => state.merged_figures(),
-    };
-    let tree = Tree::of(app, state, &figures);
+    let sums = Sums::of(app, state);
+    let tree = Tree::of(app, state, &sums);
     let passing = passing(app, state, &tree);
     let mut rows = Vec::new();
     let mut next: Vec<(PathIndex, usize)> = tree.children(ROOT).into_iter().rev().map(|root| (root, 0)).collect();
@@ -111,7 +142,7 @@ pub fn arrange(app: &mut App, state: &State) {
         }
     }
     app.tree.set(rows);
-    app.figures = figures;
+    app.sums = sums;
 }
 
 /// Whether each node, or one below it, passes the filter; absent without one.
@@ -143,7 +174,7 @@ pub fn name(state: &State, label: Label) -> &str {
 /// Folds the node chosen, or else chooses its caller.
 pub fn fold(app: &mut App, state: &State) {
     let Some(node) = app.tree.key() else { return };
-    let tree = Tree::of(app, state, &app.figures);
+    let tree = Tree::of(app, state, &app.sums);
     let (depth, parent) = (tree.depth(node) - 1, tree.paths.node(node).parent);
     if !tree.is_leaf(node) && tree.is_unfolded(app, node, depth) {
         app.unfolded.insert(node, false);
@@ -173,7 +204,7 @@ pub fn switch_thread(app: &mut App, state: &State) {
 
 /// The function of the node chosen.
 pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
-    let tree = Tree::of(app, state, &app.figures);
+    let tree = Tree::of(app, state, &app.sums);
     match tree.paths.nodes().get(app.tree.key()? as usize)?.label {
         Label::Region(region) => Some(region),
         _ => None,
@@ -182,7 +213,7 @@ pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
 
 /// Draws the tree.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    let known = std::mem::take(&mut app.figures);
+    let known = std::mem::take(&mut app.sums);
     let tree = Tree::of(app, state, &known);
     let glyphs = app.theme.glyphs;
     let (counted, left) = counters::fitting(state, area.width);
@@ -206,12 +237,15 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let name = name(state, tree.paths.node(node).label);
         let path = format!("{:indent$}{mark} {name}{hot}", "", indent = (2 * depth).min(MOST_INDENT));
         let style = if is_hot { app.theme.title() } else { ratatui::style::Style::new() };
-        let share = figures.inclusive as f64 / tree.whole.max(1) as f64;
+        let inclusive = figures.time(figures.inclusive);
+        let share = inclusive.unwrap_or(0) as f64 / tree.whole.max(1) as f64;
+        let known = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), format_ns);
+        let part = inclusive.map_or_else(|| "-".to_owned(), |time| percent(time, tree.whole));
         let mut cells = vec![
-            Cell::from(format_ns(figures.inclusive)).styled(style),
-            Cell::from(percent(figures.inclusive, tree.whole)).styled(style),
+            Cell::from(known(inclusive)).styled(style),
+            Cell::from(part).styled(style),
             Cell::from(app.theme.gauge(share, usize::from(GAUGE))).styled(app.theme.heat(share)),
-            format_ns(figures.exclusive).into(),
+            known(figures.time(figures.exclusive)).into(),
             count(figures.calls).into(),
         ];
         cells.retain({
@@ -241,5 +275,5 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         canvas.put_empty(area, app.why_empty(functions::no_calls(app, state)));
     }
     app.tree = list;
-    app.figures = known;
+    app.sums = known;
 }

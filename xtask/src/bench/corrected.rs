@@ -31,7 +31,7 @@ const FUNCTIONS: [(&str, u32); 7] = [
 const CALLEE: &str = "callee";
 
 /// Recordings, by rtrace's options.
-const RECORDINGS: [&[&str]; 3] = [HOOKED, &["--exit", "ret-site"], &["--exit", "uretprobe", "--mode", "profile"]];
+const RECORDINGS: [&[&str]; 3] = [HOOKED, &["--exit", "return-site"], &["--exit", "uretprobe", "--mode", "profile"]];
 const HOOKED: &[&str] = &["--exit", "uretprobe"];
 
 /// A line of the table.

@@ -106,9 +106,11 @@ impl Tools {
                 .find(|(_, next)| next.trim_end_matches([',', ';']) == word)
                 .and_then(|(number, _)| number.parse().ok())
         };
-        let (Some(calls), Some(lost)) = (number_before("calls"), number_before("lost")) else {
+        let Some(calls) = number_before("calls") else {
             bail!("failed to understand what rtrace says: {told}");
         };
+        // Where no call was lost there is no word of it.
+        let lost = number_before("lost").unwrap_or(0);
         let mut bytes = 0;
         for entry in fs::read_dir(self.trace.join("calls")).context("failed to list the trace")? {
             bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
@@ -142,10 +144,7 @@ impl Tools {
         let functions = plan["libraries"][0]["functions"].as_array().context("failed to read the plan")?;
         let mut sites = BTreeSet::new();
         for function in functions {
-            let hook = if function["exit"] == "uretprobe" { "hook:" } else { "" };
-            sites.extend(function["entry_site"].as_u64().map(|entry| format!("{hook}{entry}")));
-            let exits = function["exit_sites"].as_array().context("failed to read the plan")?;
-            sites.extend(exits.iter().map(ToString::to_string));
+            sites.extend(function["entry_site"].as_u64().map(|entry| entry.to_string()));
         }
         Ok(sites.into_iter().collect())
     }

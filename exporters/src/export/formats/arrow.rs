@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "pyarrow, Polars, DuckDB, any Arrow library",
     keeps: "every call with all its columns, names beside ids, counters; losses in the schema's metadata",
     omits: "events, versions and aliases of functions",
-    unseen: "`ending` is `unseen`, `duration_ns` 0",
+    untimed: "`ending` is `unseen`, `duration_ns` and counters are null",
     form: Form::File(write),
 };
 

@@ -18,7 +18,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "KCachegrind, QCachegrind, callgrind_annotate, gprof2dot",
     keeps: "number of calls, own and inclusive time in ns, and counters, by caller and callee; losses as remarks",
     omits: "processes, threads, times of single calls, endings; a recursive call's inclusive time counts at each level",
-    unseen: "counted, no time",
+    untimed: "counted, no time",
     form: Form::File(write),
 };
 

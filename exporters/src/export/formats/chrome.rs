@@ -13,7 +13,6 @@ use super::super::json::{self, Commas};
 use super::super::nesting::Visitor;
 use super::super::remarks::remarks;
 use super::super::samples::{self, Owner, Series};
-use super::super::selection::is_timed;
 use super::super::spool::Measured;
 use super::super::threads::Thread;
 use super::super::{ExportError, Source};
@@ -26,7 +25,7 @@ pub(super) const FORMAT: Format = Format {
     keeps: "every call on its process and thread, counters and endings as arguments, samples as counters, losses, \
             events",
     omits: "symbols, versions and aliases of functions",
-    unseen: "an instant event",
+    untimed: "an instant event with the argument `untimed`",
     form: Form::File(write),
 };
 
@@ -119,15 +118,14 @@ impl Visitor for Events<'_> {
         self.commas.next(self.output)?;
         let (name, library) = (json::text(source.function(call.region)), json::text(source.library_of(call.region)));
         let (pid, tid, at) = (source.threads.program(thread).number, thread.number, micros(source.offset(time)));
-        let kind = if is_timed(call) {
-            format!(r#""ph":"X","dur":{}"#, micros(call.duration))
-        } else {
-            r#""ph":"i","s":"t""#.to_owned()
+        let (kind, untimed) = match call.duration {
+            Some(duration) => (format!(r#""ph":"X","dur":{}"#, micros(duration)), ""),
+            None => (r#""ph":"i","s":"t""#.to_owned(), r#","untimed":true"#),
         };
         let (id, ending) = (call.id, call.ending.name());
         write!(
             self.output,
-            r#"{{{kind},"name":{name},"cat":{library},"pid":{pid},"tid":{tid},"ts":{at},"args":{{"call":{id},"ending":"{ending}""#
+            r#"{{{kind},"name":{name},"cat":{library},"pid":{pid},"tid":{tid},"ts":{at},"args":{{"call":{id},"ending":"{ending}"{untimed}"#
         )?;
         for (metric, Reading { inclusive, .. }) in source.call_metrics().iter().zip(&measured.readings) {
             write!(self.output, ",{}:{inclusive}", json::text(&metric.name))?;

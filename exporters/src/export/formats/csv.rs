@@ -14,7 +14,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "spreadsheets, pandas, R, any text tool",
     keeps: "every call with all its columns, names in place of ids",
     omits: "losses, events, versions and aliases of functions",
-    unseen: "`ending` is `unseen`, `duration_ns` 0",
+    untimed: "`ending` is `unseen`, `duration_ns` and counters are empty",
     form: Form::File(write),
 };
 
@@ -46,12 +46,16 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
                 field(source.function(call.region)),
                 field(source.symbol(call.region)),
                 call.start.0,
-                call.duration,
+                call.duration.map_or_else(String::new, |duration| duration.to_string()),
                 call.child,
                 call.ending.name(),
             )?;
-            for reading in batch.readings(index) {
-                write!(output, ",{},{}", reading.inclusive, reading.child)?;
+            let readings = batch.readings(index);
+            for metric in 0..source.call_metrics().len() {
+                match readings.get(metric) {
+                    Some(reading) => write!(output, ",{},{}", reading.inclusive, reading.child)?,
+                    None => write!(output, ",,")?,
+                }
             }
             writeln!(output)?;
         }

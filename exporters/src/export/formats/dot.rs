@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use rtrace_model::{RegionId, escape, format_ns};
+use rtrace_model::{RegionId, escape};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Paths, Roots, Step, remarkable};
+use super::super::paths::{Paths, Roots, Step, readable, remarkable};
 use super::super::remarks::remarks;
 use super::super::{ExportError, Source};
 
@@ -18,7 +18,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "Graphviz' dot, xdot, Gephi",
     keeps: "number of calls, own and inclusive time, endings, by caller and callee; losses as comments",
     omits: "processes, threads, times of single calls, counters; a recursive call's inclusive time counts at each level",
-    unseen: "counted, no time",
+    untimed: "counted, no time",
     form: Form::File(write),
 };
 
@@ -61,13 +61,13 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
             quoted(source.function(*region)),
             quoted(source.library_of(*region)),
             calls(sum.endings),
-            format_ns(sum.exclusive),
-            format_ns(sum.inclusive),
+            readable(sum.exclusive, sum.endings),
+            readable(sum.inclusive, sum.endings),
         );
         writeln!(output, "  f{} [label=\"{label}\", fillcolor=\"0.05 {share:.3} 1.0\"];", region.0)?;
     }
     for ((caller, callee), sum) in &edges {
-        let label = format!("{}\\n{}", calls(sum.endings), format_ns(sum.inclusive));
+        let label = format!("{}\\n{}", calls(sum.endings), readable(sum.inclusive, sum.endings));
         writeln!(output, "  f{} -> f{} [label=\"{label}\"];", caller.0, callee.0)?;
     }
     writeln!(output, "}}")?;

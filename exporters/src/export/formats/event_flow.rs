@@ -17,7 +17,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "Graphviz' dot, xdot",
     keeps: "order and number of calls by call path, loops folded, threads of one flow together",
     omits: "times, endings, losses, counters",
-    unseen: "like any call",
+    untimed: "like any call",
     form: Form::File(write),
 };
 

@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "any text editor",
     keeps: "order and number of calls by call path, loops folded, threads of one flow together",
     omits: "times, endings, losses, counters",
-    unseen: "like any call",
+    untimed: "like any call",
     form: Form::File(write),
 };
 

@@ -29,8 +29,8 @@ pub(super) const FORMAT: Format = Format {
     extension: "firefox.json.gz",
     opens_in: "profiler.firefox.com",
     keeps: "every stack over time by process and thread; losses in the profile's information",
-    omits: "endings, counters, events, symbols, calls without duration",
-    unseen: "left out: no time",
+    omits: "endings, counters, events, symbols, calls that took no time",
+    untimed: "a stack for as long as their timed callees ran, else left out",
     form: Form::File(write),
 };
 
@@ -174,7 +174,8 @@ struct Samples<'a> {
     column: Column,
     output: &'a mut dyn Write,
     paths: Paths,
-    open: Vec<usize>,
+    /// The paths of the open calls, each with whether it was timed.
+    open: Vec<(usize, bool)>,
     /// The latest change of the stack: a sample once time has passed.
     waits: Option<(Timestamp, Option<usize>)>,
     written: u64,
@@ -191,8 +192,10 @@ impl Samples<'_> {
         Ok(())
     }
 
+    /// The stack changes. Where a call was not timed, time between its callees is its caller's.
     fn change(&mut self, time: Timestamp) -> Result<(), ExportError> {
-        let before = self.waits.replace((time, self.open.last().copied()));
+        let innermost = self.open.iter().rev().find(|&&(_, is_timed)| is_timed);
+        let before = self.waits.replace((time, innermost.map(|&(path, _)| path)));
         match before {
             Some((since, stack)) if since < time => Ok(self.sample(since, stack, time)?),
             _ => Ok(()),
@@ -216,8 +219,9 @@ impl Samples<'_> {
 
 impl Visitor for Samples<'_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
-        let parent = self.open.last().copied();
-        self.open.push(self.paths.place(parent, Step::Function(measured.call.region)));
+        let parent = self.open.last().map(|&(path, _)| path);
+        let path = self.paths.place(parent, Step::Function(measured.call.region));
+        self.open.push((path, measured.call.is_timed()));
         self.change(time)
     }
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use rtrace_model::{escape, format_ns};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Paths, Roots, Step, remarkable};
+use super::super::paths::{Paths, Roots, Step, readable, remarkable};
 use super::super::remarks::remarks;
 use super::super::{ExportError, Source};
 
@@ -18,7 +18,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "any browser",
     keeps: "time and number of calls of every call path, by process, threads together; endings; losses in the caption",
     omits: "threads, times of single calls, counters; paths narrower than a tenth of a pixel",
-    unseen: "counted in its caller's box, no box: no time",
+    untimed: "counted, a box as wide as their timed callees",
     form: Form::File(write),
 };
 
@@ -133,7 +133,7 @@ impl Graph {
         let share = 100.0 * width as f64 / self.whole.max(1) as f64;
         let mut said = format!("{} ({share:.2} %)", format_ns(width));
         if let Step::Function(_) = path.step {
-            said.push_str(&format!(", {} own, {} calls", format_ns(path.exclusive), path.calls()));
+            said.push_str(&format!(", {} own, {} calls", readable(path.exclusive, path.endings), path.calls()));
             remarkable(path.endings).for_each(|(ending, calls)| said.push_str(&format!(", {calls} {ending}")));
         }
         said

@@ -16,7 +16,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "flamegraph.pl, inferno, speedscope, any text tool",
     keeps: "exclusive time in ns of every call path, by process and thread",
     omits: "number and times of single calls, endings, losses, counters",
-    unseen: "left out: no time",
+    untimed: "left out: no time",
     form: Form::File(write),
 };
 

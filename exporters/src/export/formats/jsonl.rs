@@ -19,7 +19,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "jq, DuckDB, pandas, log pipelines",
     keeps: "every call with all its columns, names in place of ids, counters, events, losses",
     omits: "versions and aliases of functions",
-    unseen: "`ending` is `unseen`, `duration_ns` 0",
+    untimed: "`ending` is `unseen`, `duration_ns` is null, no `counters`",
     form: Form::File(write),
 };
 
@@ -43,7 +43,7 @@ enum Line<'a> {
         function: &'a str,
         symbol: &'a str,
         start_ns: u64,
-        duration_ns: u64,
+        duration_ns: Option<u64>,
         child_ns: u64,
         ending: &'static str,
         #[serde(skip_serializing_if = "serde_json::Map::is_empty")]

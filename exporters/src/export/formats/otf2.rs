@@ -31,7 +31,7 @@ pub(super) const FORMAT: Format = Format {
     keeps: "every call on its process and thread, mangled and demangled names, call paths, counters and samples as \
             metrics, endings as attributes, losses as properties, wall-clock time",
     omits: "events beside the calls, versions and aliases of functions",
-    unseen: "enter and leave at one time, attribute `ending`",
+    untimed: "enter and leave at one time or around their timed callees, attribute `ending` is `unseen`",
     form: Form::Directory { marker: ANCHOR, write },
 };
 
@@ -87,7 +87,7 @@ struct Events<'a> {
 /// An open call.
 struct Open {
     path: usize,
-    /// The metrics' values at its enter; empty where the call has no readings.
+    /// The metrics' values at its enter.
     counters: Box<[u64]>,
 }
 

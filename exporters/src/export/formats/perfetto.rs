@@ -14,7 +14,6 @@ use super::super::nesting::Visitor;
 use super::super::protobuf::Message;
 use super::super::remarks::remarks;
 use super::super::samples::{self, Owner};
-use super::super::selection::is_timed;
 use super::super::spool::Measured;
 use super::super::threads::Thread;
 use super::super::{ExportError, Source};
@@ -27,7 +26,7 @@ pub(super) const FORMAT: Format = Format {
     keeps: "every call on its process and thread, counters and endings as arguments, samples as counters, losses, \
             events, wall-clock time",
     omits: "symbols, versions and aliases of functions",
-    unseen: "an instant event",
+    untimed: "an instant event with the argument `untimed`",
     form: Form::File(write),
 };
 
@@ -82,6 +81,7 @@ mod field {
         pub const TRACK: u64 = 11;
         pub const NAME: u64 = 23;
         pub const DOUBLE: u64 = 44;
+        pub const ANNOTATION_BOOL: u64 = 2;
         pub const ANNOTATION_UINT: u64 = 3;
         pub const ANNOTATION_TEXT: u64 = 6;
         pub const ANNOTATION_NAME: u64 = 10;
@@ -271,6 +271,7 @@ fn counters(source: &Source<'_>, packets: &mut Packets<'_>) -> Result<(), Export
 }
 
 enum Value<'a> {
+    True,
     Int(u64),
     Text(&'a str),
 }
@@ -279,6 +280,7 @@ fn annotate(event: &mut Message, name: &str, value: Value<'_>) {
     let mut annotation = Message::new();
     annotation.text(field::event::ANNOTATION_NAME, name);
     match value {
+        Value::True => annotation.int(field::event::ANNOTATION_BOOL, 1),
         Value::Int(value) => annotation.int(field::event::ANNOTATION_UINT, value),
         Value::Text(text) => annotation.text(field::event::ANNOTATION_TEXT, text),
     };
@@ -328,17 +330,18 @@ fn iid(region: RegionId) -> u64 {
 impl Visitor for Events<'_, '_> {
     fn enter(&mut self, time: Timestamp, Measured { call, .. }: &Measured, _: &[Measured]) -> Result<(), ExportError> {
         self.name(call.region);
-        let kind = if is_timed(call) { SLICE_BEGIN } else { INSTANT };
+        let kind = if call.is_timed() { SLICE_BEGIN } else { INSTANT };
         self.event.int(field::event::TYPE, kind);
         self.event.int(field::event::CATEGORY_IIDS, iid(call.region)).int(field::event::NAME_IID, iid(call.region));
-        if !is_timed(call) {
+        if !call.is_timed() {
             annotate(&mut self.event, "ending", Value::Text(call.ending.name()));
+            annotate(&mut self.event, "untimed", Value::True);
         }
         self.emit(time)
     }
 
     fn leave(&mut self, time: Timestamp, Measured { call, readings }: &Measured) -> Result<(), ExportError> {
-        if !is_timed(call) {
+        if !call.is_timed() {
             return Ok(());
         }
         self.event.int(field::event::TYPE, SLICE_END);

@@ -22,7 +22,7 @@ pub(super) const FORMAT: Format = Format {
     keeps: "number of calls, own time in ns and counters of every call path, by process and thread (labels); \
             losses as comments",
     omits: "times of single calls, endings",
-    unseen: "counted, no time",
+    untimed: "counted, no time",
     form: Form::File(write),
 };
 

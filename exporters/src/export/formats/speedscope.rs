@@ -19,7 +19,7 @@ pub(super) const FORMAT: Format = Format {
     opens_in: "speedscope.app",
     keeps: "every call on its thread, as enters and exits in ns since the recording began",
     omits: "endings, losses, events, counters",
-    unseen: "zero length",
+    untimed: "zero length, or as long as their timed callees",
     form: Form::File(write),
 };
 

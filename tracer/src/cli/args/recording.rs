@@ -84,6 +84,13 @@ pub struct Recording {
     #[arg(long, overrides_with = "no_follow")]
     follow: bool,
 
+    /// Place probes in every process that maps the libraries, so that children miss no call
+    ///
+    /// Without this, each process has probes of its own, and a child misses the calls that it makes in its
+    /// first tens of milliseconds. With it, all other programs that use the libraries become slower.
+    #[arg(long, conflicts_with = "budget")]
+    pub everywhere: bool,
+
     /// Trace only the processes named [default for attach]
     #[arg(long, overrides_with = "follow")]
     no_follow: bool,
@@ -149,7 +156,8 @@ impl Recording {
 
     /// Whether child processes are traced, where `default` is what the verb does unasked.
     pub fn follow(&self, default: bool) -> bool {
-        self.follow || (default && !self.no_follow)
+        // A budget controls the probes of the processes that were there at the beginning.
+        self.follow || (default && !self.no_follow && self.budget.is_none())
     }
 
     /// How calls are folded, if they are.

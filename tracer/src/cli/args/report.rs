@@ -95,8 +95,9 @@ const SORT: [Choice<Sort>; 11] = [
 ];
 
 /// The headings of figures.
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 21] = [
     "calls",
+    "timed",
     "share",
     "inclusive",
     "exclusive",

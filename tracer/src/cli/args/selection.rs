@@ -1,4 +1,4 @@
-//! Which functions of which libraries, and how their exits are seen.
+//! Which functions of which libraries, and how their returns are detected.
 
 use clap::Args;
 use rtrace::plan::Pattern;
@@ -28,32 +28,21 @@ pub struct Selection {
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<Pattern>,
 
-    /// How exits are seen
-    #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = one_of(EXIT))]
-    exit: Exit,
+    /// How returns are detected
+    #[arg(long, value_name = "POLICY", default_value = ExitPolicy::ReturnSite.name(), value_parser = one_of(EXIT))]
+    pub exit: ExitPolicy,
 }
 
-impl Selection {
-    /// The one exit policy asked for; `None` where rtrace chooses for each function.
-    pub fn exit_policy(&self) -> Option<ExitPolicy> {
-        self.exit.0
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Exit(Option<ExitPolicy>);
-
-const EXIT: [Choice<Exit>; 4] = [
-    ("auto", "Choose for each function what cannot harm the program, and of that what costs least", Exit(None)),
+const EXIT: [Choice<ExitPolicy>; 3] = [
+    (
+        ExitPolicy::ReturnSite.name(),
+        "Probe the callers, where the calls return to: the stack stays as it is",
+        ExitPolicy::ReturnSite,
+    ),
     (
         ExitPolicy::Uretprobe.name(),
-        "Replace return addresses: cheap, but an exception through a traced function is fatal",
-        Exit(Some(ExitPolicy::Uretprobe)),
+        "Replace return addresses: ends or falsifies programs that throw, switch stacks or look at return addresses",
+        ExitPolicy::Uretprobe,
     ),
-    (
-        ExitPolicy::RetSite.name(),
-        "Probe the instructions that leave the function: dearer, leaves the stack alone",
-        Exit(Some(ExitPolicy::RetSite)),
-    ),
-    (ExitPolicy::EntryOnly.name(), "Count calls only; they have no duration", Exit(Some(ExitPolicy::EntryOnly))),
+    (ExitPolicy::EntryOnly.name(), "Count calls only; they have no duration", ExitPolicy::EntryOnly),
 ];

@@ -209,8 +209,8 @@ mod tests {
     #[test]
     fn one_mechanism_is_enough() {
         let refused = || Err("refused".to_owned());
-        assert_eq!(attaching(Mechanism::Session, refused(), true).state, State::Note);
-        let none_works = attaching(Mechanism::Session, refused(), false);
+        assert_eq!(attaching(Mechanism::Single, refused(), true).state, State::Note);
+        let none_works = attaching(Mechanism::Single, refused(), false);
         assert_eq!((none_works.state, none_works.remedy.as_deref()), (State::No, Some(NEWER_KERNEL)));
         assert_eq!(attaching(Mechanism::Multi, Ok(()), true).state, State::Ok);
     }

@@ -35,13 +35,10 @@ impl Costs {
         for (single_stepped, written, enter) in
             [(false, false, EMULATED), (true, false, SINGLE_STEP), (false, true, WRITTEN)]
         {
-            for (exit, exit_single_stepped, leave) in [
-                (ExitPolicy::Uretprobe, false, URETPROBE),
-                (ExitPolicy::RetSite, false, EMULATED),
-                (ExitPolicy::RetSite, true, SINGLE_STEP),
-                (ExitPolicy::EntryOnly, false, 0),
-            ] {
-                let whole = enter + leave;
+            for (exit, leave) in
+                [(ExitPolicy::ReturnSite, EMULATED), (ExitPolicy::Uretprobe, URETPROBE), (ExitPolicy::EntryOnly, 0)]
+            {
+                let (whole, exit_single_stepped) = (enter + leave, false);
                 kinds.push(CallCost { single_stepped, written, exit, exit_single_stepped, inner: 0, whole, spread: 0 });
             }
         }

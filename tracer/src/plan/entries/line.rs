@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
 
-use crate::plan::exits::{FunctionCode, Stack, words};
-use crate::plan::text::Text;
+use crate::plan::stack::{Stack, words};
+use crate::plan::text::{FunctionCode, Text};
 
 /// Instructions that may stand before a site: a few nanoseconds.
 const LONGEST: usize = 32;

@@ -11,14 +11,11 @@ use std::ops::Range;
 use foldhash::HashMap;
 
 use super::line::Place;
-use crate::plan::exits::{self, FunctionCode};
 use crate::plan::text::Text;
 
 /// A site that is to be moved.
-pub struct Slide<'a> {
-    /// The function whose enter it sees.
-    pub function: FunctionCode<'a>,
-    /// Where its code is.
+pub struct Slide {
+    /// Where the code of the function is whose enter it sees.
     pub extent: Range<u64>,
     /// Where the site is to be.
     pub site: Place,
@@ -31,21 +28,21 @@ pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, Place> {
     }
     let mut candidates = Candidates::new(slides);
     let references = text.references();
-    references.all.iter().for_each(|reference| candidates.see_address(reference.to));
+    references.addresses.iter().for_each(|&address| candidates.see_address(address));
     references.computed_jumps.iter().for_each(|&jump| candidates.see_computed_jump(jump));
     let is_complete = references.is_complete && text.sweep_words(|word| candidates.see_address(word));
-    if is_complete { candidates.sound() } else { HashMap::default() }
+    if is_complete { candidates.sound(text) } else { HashMap::default() }
 }
 
-struct Candidates<'a> {
+struct Candidates {
     /// Sorted by entry.
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<Candidate>,
     /// Nothing behind it matters. Most words of a file are larger numbers.
     last_site: u64,
 }
 
-struct Candidate<'a> {
-    slide: Slide<'a>,
+struct Candidate {
+    slide: Slide,
     /// The first address after the entry to which something refers: what stands from there on may be
     /// reached without passing the entry.
     entered: u64,
@@ -53,20 +50,20 @@ struct Candidate<'a> {
     jumps_indirectly: bool,
 }
 
-impl<'a> Candidates<'a> {
-    fn new(mut slides: Vec<Slide<'a>>) -> Candidates<'a> {
-        slides.sort_by_key(|slide| slide.function.entry);
+impl Candidates {
+    fn new(mut slides: Vec<Slide>) -> Candidates {
+        slides.sort_by_key(|slide| slide.extent.start);
         let candidate = |slide| Candidate { slide, entered: u64::MAX, jumps_indirectly: false };
         let last_site = slides.iter().map(|slide| slide.site.address).max().unwrap_or(0);
         Candidates { candidates: slides.into_iter().map(candidate).collect(), last_site }
     }
 
     /// The candidate with the nearest entry up to `address`.
-    fn before(&mut self, address: u64) -> Option<&mut Candidate<'a>> {
-        if self.candidates.first().is_none_or(|first| address < first.slide.function.entry) {
+    fn before(&mut self, address: u64) -> Option<&mut Candidate> {
+        if self.candidates.first().is_none_or(|first| address < first.slide.extent.start) {
             return None;
         }
-        let following = self.candidates.partition_point(|candidate| candidate.slide.function.entry <= address);
+        let following = self.candidates.partition_point(|candidate| candidate.slide.extent.start <= address);
         self.candidates[..following].last_mut()
     }
 
@@ -85,24 +82,27 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    fn sound(self) -> HashMap<u64, Place> {
+    fn sound(self, text: &Text) -> HashMap<u64, Place> {
         self.candidates
             .into_iter()
-            .filter_map(|candidate| Some((candidate.slide.function.entry, candidate.site()?)))
+            .filter_map(|candidate| Some((candidate.slide.extent.start, candidate.site(text)?)))
             .collect()
     }
 }
 
-impl Candidate<'_> {
+impl Candidate {
     /// The site, if nothing enters before it.
-    fn site(&self) -> Option<Place> {
-        let Slide { function, site, .. } = &self.slide;
-        let entered = if self.jumps_indirectly {
-            let behind = exits::jump_targets(function).ok()?.filter(|&target| target > function.entry);
-            behind.min().map_or(self.entered, |target| self.entered.min(target))
-        } else {
-            self.entered
-        };
+    fn site(&self, text: &Text) -> Option<Place> {
+        let Slide { extent, site } = &self.slide;
+        let mut entered = self.entered;
+        if self.jumps_indirectly {
+            let ways = text.ways_out(extent);
+            if ways.is_unknown {
+                return None;
+            }
+            let behind = ways.tables.iter().copied().filter(|&target| target > extent.start);
+            entered = behind.fold(entered, u64::min);
+        }
         (site.address < entered).then_some(*site)
     }
 }

@@ -16,15 +16,10 @@ struct Case<'a> {
     behind: &'a [u8],
     /// Offset of another function.
     other: Option<u64>,
-    /// Offset of an instruction at which an exit is seen.
-    exit: Option<u64>,
-    /// Offset of a conditional jump at which calls may be over.
-    end: Option<u64>,
-    nop5_kills_children: bool,
     keeps_accesses: bool,
     /// Our programs do instructions themselves.
     steps: bool,
-    is_hooked: bool,
+    are_hooked: bool,
 }
 
 impl Case<'_> {
@@ -40,14 +35,10 @@ impl Case<'_> {
         let entries = Entries {
             text: &text,
             emulated: Emulation { long_nops: true, steps: self.steps },
-            nop5_kills_children: self.nop5_kills_children,
             keeps_accesses: self.keeps_accesses,
-            exits: self.exit.into_iter().map(|offset| BASE + offset).collect(),
+            are_hooked: self.are_hooked,
         };
-        let code = FunctionCode { text: &text, entry: BASE, size: self.body.len() as u64 };
-        let ends: Vec<u64> = self.end.into_iter().map(|offset| BASE + offset).collect();
-        let function = Function { code, is_hooked: self.is_hooked, ends: &ends };
-        entries.sites(&[function]).remove(0)
+        entries.sites(&[FunctionCode { entry: BASE, size: self.body.len() as u64 }]).remove(0)
     }
 }
 
@@ -107,9 +98,13 @@ fn a_site_knows_how_far_the_return_address_is() {
     for (mover, words) in movers {
         let body = [mover, &[0xe8, 0, 0x10, 0, 0]].concat();
         let site = Case { body: &body, ..Case::default() };
-        assert_eq!(site.planned(), Ok(Site { words, ..Site::new(BASE + mover.len() as u64, EMULATED) }), "{mover:x?}");
         assert_eq!(
-            Case { is_hooked: true, ..site }.site(),
+            site.planned(),
+            Ok(Site { file_offset: BASE + mover.len() as u64, cost: EMULATED, words }),
+            "{mover:x?}"
+        );
+        assert_eq!(
+            Case { are_hooked: true, ..site }.site(),
             Ok((0, STEPPED)),
             "the kernel takes it to be at {mover:x?}"
         );
@@ -220,21 +215,10 @@ fn another_function_ends_the_line() {
 }
 
 #[test]
-fn a_site_does_not_slide_to_an_exit() {
-    let code = [0x31, 0xc0, 0xe9, 0x00, 0x10, 0, 0]; // xor eax,eax; jmp
-    let case = Case { body: &code, ..Case::default() };
-    assert_eq!(case.site(), Ok((2, EMULATED)));
-    assert_eq!(Case { exit: Some(2), ..case }.site(), Ok((0, STEPPED)));
-}
-
-#[test]
-fn a_site_slides_over_a_fatal_nop_and_never_to_it() {
-    let behind_endbr64 = [&ENDBR64[..], &NOP5, &[0x53, 0xc3]].concat();
-    let case = Case { body: &behind_endbr64, ..Case::default() };
-    assert_eq!(case.site(), Ok((4, EMULATED)));
-    assert_eq!(Case { nop5_kills_children: true, ..case }.site(), Ok((9, EMULATED)));
-    let first = [&NOP5[..], &[0x31, 0xc0, 0xc3]].concat(); // nop; xor eax,eax; ret
-    assert_eq!(Case { body: &first, nop5_kills_children: true, ..case }.site(), Ok((5, STEPPED)));
+fn a_site_slides_over_a_nop_that_becomes_a_call_and_never_to_it() {
+    const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+    assert_eq!(site(&[&ENDBR64[..], &NOP5, &[0x53, 0xc3]].concat()), Ok((9, EMULATED)));
+    assert_eq!(site(&[&NOP5[..], &[0x31, 0xc0, 0xc3]].concat()), Ok((5, STEPPED))); // nop; xor eax,eax; ret
 }
 
 #[test]
@@ -242,8 +226,8 @@ fn a_site_slides_over_what_the_kernel_refuses() {
     let vector = [0xc5, 0xf8, 0x57, 0xc0]; // vxorps xmm0,xmm0,xmm0
     assert_eq!(site(&[&vector[..], &[0x53, 0xc3]].concat()), Ok((4, EMULATED)));
     assert_eq!(site(&[&vector[..], &[0x31, 0xc0, 0xc3]].concat()), Ok((4, STEPPED)));
-    let case = Case { exit: Some(4), ..Case::default() };
-    assert!(Case { body: &[&vector[..], &[0xc3]].concat(), ..case }.site().is_err());
+    assert_eq!(site(&[&vector[..], &[0xff, 0xe6]].concat()), Ok((4, STEPPED))); // …; jmp rsi
+    assert!(site(&[&vector[..], &vector].concat()).is_err());
 }
 
 #[test]
@@ -255,7 +239,7 @@ fn a_function_inside_an_instruction_ends_the_line() {
 
 #[test]
 fn what_programs_do_themselves_comes_after_what_is_emulated() {
-    let site = |body, is_hooked| Case { body, steps: true, is_hooked, ..Case::default() }.site();
+    let site = |body, is_hooked| Case { body, steps: true, are_hooked: is_hooked, ..Case::default() }.site();
     let written = |offset, step| Ok((offset, SiteCost::Written(step)));
     let frame = [0x48, 0x83, 0xec, 0x18]; // sub rsp,0x18
     let landing = [&ENDBR64[..], &frame].concat();
@@ -291,14 +275,4 @@ fn what_a_caller_keeps_in_registers_is_still_there_at_a_site() {
     assert_eq!(site(&[0x89, 0xfb]), Ok((0, STEPPED))); // mov ebx,edi
     assert_eq!(site(&[0x41, 0x89, 0xff]), Ok((0, STEPPED))); // mov r15d,edi
     assert_eq!(site(&[0x39, 0xfb]), Ok((2, EMULATED))); // cmp ebx,edi
-}
-
-#[test]
-fn a_site_slides_to_where_calls_may_be_over() {
-    let body = [0x53, 0x31, 0xc0, 0x85, 0xff, 0x74, 0x00, 0x5b, 0xc3]; // push; xor; test edi,edi; 5: je 7; pop; ret
-    let case = Case { body: &body, ..Case::default() };
-    assert_eq!(case.site(), Ok((0, EMULATED)));
-    let site = Site { words: 1, ..Site::new(BASE + 5, EMULATED) };
-    assert_eq!(Case { end: Some(5), ..case }.planned(), Ok(site));
-    assert_eq!(Case { end: Some(5), is_hooked: true, ..case }.site(), Ok((0, EMULATED)), "the kernel needs the stack");
 }

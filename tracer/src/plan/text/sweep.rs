@@ -1,5 +1,4 @@
-//! One pass over all of a library, for questions that are not about one function: what calls what,
-//! and what is referred to.
+//! One pass over all of a library, for what is not about one function: what its code refers to.
 //!
 //! Code is decoded line by line, anew where something is known to begin, so data between code is
 //! decoded too: what is found is all that the library does and some things that it never does.
@@ -17,62 +16,20 @@ const PIECES: usize = 64;
 /// What the code of a library refers to.
 #[derive(Default)]
 pub struct References {
-    /// By the address of the instruction.
-    pub all: Vec<Reference>,
+    /// The addresses that instructions call, jump to, load from, store to or compute, as often as they do.
+    pub addresses: Vec<u64>,
     /// The addresses of the jumps whose operands do not tell where they go, sorted.
     pub computed_jumps: Vec<u64>,
     /// False when the file has used up its share of effort before.
     pub is_complete: bool,
 }
 
-/// An address in an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reference {
-    /// The instruction.
-    pub from: u64,
-    /// The address.
-    pub to: u64,
-    /// What it is to the instruction.
-    pub kind: ReferenceKind,
-}
-
-/// What an address is to an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReferenceKind {
-    /// What it calls.
-    Call,
-    /// Where it jumps to.
-    Jump,
-    /// The slot that holds what it calls.
-    SlotOfCall,
-    /// The slot that holds where it jumps to.
-    SlotOfJump,
-    /// Anything else.
-    Other,
-}
-
-impl Reference {
-    /// What an instruction refers to, if it refers to something.
-    fn of(instruction: &Instruction) -> Option<Reference> {
-        let flow = instruction.flow_control();
-        let (to, kind) = if instruction.op0_kind() == OpKind::NearBranch64 {
-            let kind = match flow {
-                FlowControl::Call => ReferenceKind::Call,
-                FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => ReferenceKind::Jump,
-                _ => ReferenceKind::Other,
-            };
-            (instruction.near_branch_target(), kind)
-        } else if instruction.is_ip_rel_memory_operand() {
-            let kind = match flow {
-                FlowControl::IndirectCall => ReferenceKind::SlotOfCall,
-                FlowControl::IndirectBranch => ReferenceKind::SlotOfJump,
-                _ => ReferenceKind::Other,
-            };
-            (instruction.ip_rel_memory_address(), kind)
-        } else {
-            return None;
-        };
-        Some(Reference { from: instruction.ip(), to, kind })
+/// The address that an instruction refers to, if it refers to one.
+fn reference(instruction: &Instruction) -> Option<u64> {
+    if instruction.op0_kind() == OpKind::NearBranch64 {
+        Some(instruction.near_branch_target())
+    } else {
+        instruction.is_ip_rel_memory_operand().then(|| instruction.ip_rel_memory_address())
     }
 }
 
@@ -83,7 +40,7 @@ impl Text<'_> {
             let starts = self.starts();
             let mut references = References { is_complete: true, ..References::default() };
             for part in parallel::map(&self.pieces(&starts), |piece| self.sweep(piece, &starts)) {
-                references.all.extend(part.all);
+                references.addresses.extend(part.addresses);
                 references.computed_jumps.extend(part.computed_jumps);
                 references.is_complete &= part.is_complete;
             }
@@ -122,8 +79,8 @@ impl Text<'_> {
             let mut next = decoder.ip();
             if instruction.is_invalid() {
                 next = address + 1;
-            } else if let Some(reference) = Reference::of(&instruction) {
-                references.all.push(reference);
+            } else if let Some(address) = reference(&instruction) {
+                references.addresses.push(address);
             } else if instruction.flow_control() == FlowControl::IndirectBranch {
                 references.computed_jumps.push(address);
             }
@@ -171,8 +128,7 @@ mod tests {
         let image = image(&code);
         let text = Text::new(&image, vec![BASE, BASE + 2, BASE + 5]);
         let references = text.references();
-        let jump = Reference { from: BASE + 2, to: BASE + 2, kind: ReferenceKind::Jump };
-        assert!(references.is_complete && references.all.contains(&jump), "{:x?}", references.all);
+        assert!(references.is_complete && references.addresses.contains(&(BASE + 2)), "{:x?}", references.addresses);
         assert!(references.computed_jumps.contains(&(BASE + 5)));
     }
 
@@ -188,8 +144,8 @@ mod tests {
         assert!(text.pieces(&starts).len() > image.executable_ranges().len());
         let whole: Vec<References> = image.executable_ranges().iter().map(|range| text.sweep(range, &starts)).collect();
         let pieces = text.references();
-        assert_eq!(pieces.all, whole.iter().flat_map(|whole| whole.all.clone()).collect::<Vec<_>>());
-        assert!(pieces.all.iter().any(|reference| reference.kind == ReferenceKind::Call));
+        assert_eq!(pieces.addresses, whole.iter().flat_map(|whole| whole.addresses.clone()).collect::<Vec<_>>());
+        assert!(!pieces.addresses.is_empty());
     }
 
     #[test]

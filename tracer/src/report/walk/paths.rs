@@ -56,7 +56,8 @@ impl<V: Visitor> Walk<V> {
                 self.lost_callers += path.calls;
             }
             let mark = self.visitor.visit_path(path, caller);
-            stack.push(Open { mark, id: 0, parent: 0, start: Timestamp(0), end: Timestamp(0) });
+            let is_timed = path.has_time();
+            stack.push(Open { mark, is_timed, id: 0, parent: 0, start: Timestamp(0), end: Timestamp(0) });
             let below = children.remove(&(path.location, Some(path.path))).unwrap_or_default();
             next.extend(below.into_iter().map(|child| (child, depth + 1)));
         }
@@ -110,8 +111,8 @@ mod tests {
             inclusive: 1,
             exclusive: 1,
             open_time: 0,
-            min: 1,
-            max: 1,
+            min: Some(1),
+            max: Some(1),
             histogram: [0; HISTOGRAM_BUCKETS],
             counts: Vec::new(),
         }

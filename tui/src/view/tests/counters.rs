@@ -33,7 +33,7 @@ fn defined(is_folded: bool) -> State {
 fn traced() -> State {
     let mut state = defined(false);
     let calls = vec![call(3, 2, 0, (30, 40), 0), call(2, 1, 1, (20, 60), 10), call(1, 0, 0, (0, 100), 40)];
-    let part = |call: &Call, by| Reading { inclusive: call.duration / by, child: call.child / by };
+    let part = |call: &Call, by| Reading { inclusive: call.duration.unwrap_or(0) / by, child: call.child / by };
     let readings = calls.iter().flat_map(|call| [part(call, 2 * MS), part(call, 2)]).collect();
     let batch = Batch::measured(calls, 2, readings);
     state.add(&batch);
@@ -155,10 +155,10 @@ fn this_moment_as_a_table_has_the_columns_of_a_report() {
             "library",
             "function",
         ];
-        assert_eq!(lines[0][10..], keys);
+        assert_eq!(lines[0][11..], keys);
         let solve =
             ["50", "35", "17.500000", "50000000", "35000000", "17500000.000000", "0.500000", "libz.so.1", "solve"];
-        assert_eq!(lines[1][10..], solve);
-        assert_eq!(lines[2][10..13], ["20", "15", "15.000000"]);
+        assert_eq!(lines[1][11..], solve);
+        assert_eq!(lines[2][11..14], ["20", "15", "15.000000"]);
     }
 }

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What is known of a return address: whether a probe detects returns to it.
+ *
+ * User space places these probes when it hears of an address. It may also have placed some before,
+ * where it knows a file but not yet where a process maps it; the mapping is then found here, once for
+ * each address and address space.
+ */
+#ifndef RTRACE_ARRIVAL_H
+#define RTRACE_ARRIVAL_H
+
+#include "loss.bpf.h"
+
+#define PAGE_SHIFT 12
+#define MAPPING_TRIES 8
+
+/* Returns whether user space will hear of it. */
+static __always_inline bool ask(u64 address, u32 pid, u32 space, u32 parent, u32 must_be_site)
+{
+	struct rt_question *question = bpf_ringbuf_reserve(&questions, sizeof(*question), 0);
+
+	if (!question)
+		return false;
+	question->address = address;
+	question->time = bpf_ktime_get_ns();
+	question->pid = pid;
+	question->space = space;
+	question->parent = parent;
+	question->must_be_site = must_be_site;
+	/* Wakes the reader unless it is at work. */
+	bpf_ringbuf_submit(question, 0);
+	return true;
+}
+
+/* Asks user space about a return address, once. */
+static __always_inline void ask_about(const struct rt_arrival_key *key)
+{
+	struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
+
+	if (bpf_map_update_elem(&arrivals, key, &asked, BPF_NOEXIST))
+		return;
+	/* Else the next call from there asks again. */
+	if (!ask(key->address, bpf_get_current_pid_tgid() >> 32, key->space, 0, 0))
+		bpf_map_delete_elem(&arrivals, key);
+}
+
+struct place_query {
+	u64 address;
+	struct rt_primed_key key;
+};
+
+static long place_of_mapping(struct task_struct *task, struct vm_area_struct *area, struct place_query *query)
+{
+	struct file *file = area->vm_file;
+	struct inode *inode;
+
+	if (!file)
+		return 0;
+	inode = BPF_CORE_READ(file, f_inode);
+	query->key.inode = BPF_CORE_READ(inode, i_ino);
+	query->key.device = BPF_CORE_READ(inode, i_sb, s_dev);
+	query->key.offset = (area->vm_pgoff << PAGE_SHIFT) + query->address - area->vm_start;
+	return 0;
+}
+
+/* What was known before of the place in a file that is mapped at the address; null if nothing. */
+static __always_inline struct rt_arrival *find_primed(u64 address)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct place_query query = { .address = address, .key = { .pid = task->tgid } };
+	int i;
+
+	/* The look-up gives up while another thread changes the mappings. */
+	for (i = 0; i < MAPPING_TRIES; i++) {
+		if (bpf_find_vma(task, address, place_of_mapping, &query, 0) != -EBUSY)
+			break;
+	}
+	return query.key.inode ? bpf_map_lookup_elem(&primed, &query.key) : 0;
+}
+
+/* A return address that is met for the first time. Not static, so that the verifier looks at it once. */
+__noinline u32 first_arrival(u64 address, u32 space)
+{
+	struct rt_arrival_key key = { .address = address, .space = space };
+	struct rt_arrival *known = find_primed(address), found;
+
+	if (!known) {
+		ask_about(&key);
+		return RT_ARRIVAL_ASKED;
+	}
+	found = *known;
+	bpf_map_update_elem(&arrivals, &key, &found, BPF_NOEXIST);
+	return found.kind | found.words << 8;
+}
+
+static __always_inline u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words)
+{
+	struct rt_arrival_key key = { .address = address, .space = hit->thread->space };
+	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &key);
+	u32 found;
+
+	if (known) {
+		*words = known->words;
+		return known->kind;
+	}
+	found = first_arrival(address, key.space);
+	*words = found >> 8;
+	return found & 0xff;
+}
+
+static __always_inline void rt_ask_for_site(const struct rt_hit *hit, u64 address)
+{
+	struct rt_arrival_key key = { .address = address, .space = hit->thread->space };
+	struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
+
+	if (ask(address, bpf_get_current_pid_tgid() >> 32, key.space, 0, 1))
+		bpf_map_update_elem(&arrivals, &key, &asked, BPF_ANY);
+}
+
+static __always_inline u32 rt_is_known_tail(u32 from, u32 to)
+{
+	struct rt_tail_key key = { .from = from, .to = to };
+
+	return bpf_map_lookup_elem(&tails, &key) != 0;
+}
+
+static __noinline void count_untimed(u32 region, u32 reason)
+{
+	struct rt_untimed_key key = { .region = region, .reason = reason };
+	u64 zero = 0, *count;
+
+	count = bpf_map_lookup_elem(&untimed, &key);
+	if (!count) {
+		bpf_map_update_elem(&untimed, &key, &zero, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&untimed, &key);
+	}
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+static __always_inline void rt_untimed(u32 region, u32 reason)
+{
+	count_untimed(region, reason);
+}
+
+/* A hit of a return site. */
+static __always_inline void count_site(u32 site, bool is_stepped, bool is_matched)
+{
+	struct rt_site_hits *hits = bpf_map_lookup_elem(&site_hits, &site);
+
+	if (is_stepped)
+		__sync_fetch_and_add(&stepped_returns, 1);
+	if (!hits)
+		return;
+	if (is_matched)
+		hits->matched++;
+	else
+		__sync_fetch_and_add(&hits->unmatched, 1);
+}
+
+#endif

@@ -1,0 +1,200 @@
+//! What user space tells the kernel side about return addresses, and hears about them.
+
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+
+use crate::wire::{
+    self, ArrivalCode, ArrivalKey, ArrivalRecord, PrimedKey, QuestionRecord, SiteHitsRecord, TailKey, UntimedKey,
+    bytes_of,
+};
+use crate::{Error, Programs};
+
+/// Return sites whose hits are counted, at the most; ids of others are taken to be counted by nobody.
+pub const MAX_SITES: u32 = 1 << 18;
+
+/// Entries written by one system call.
+const BATCH: usize = 8192;
+
+/// What is known of a return address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A probe detects returns to it.
+    Placed {
+        /// The function there may get control back from a call without its return.
+        catches: bool,
+    },
+    /// The code there only returns: the caller's own return address lies this many words above.
+    Skip(u32),
+    /// No probe can be placed.
+    Impossible,
+    /// The probe was taken out because it cost too much.
+    Dropped,
+}
+
+impl Arrival {
+    fn record(self) -> ArrivalRecord {
+        let (kind, words) = match self {
+            Arrival::Placed { catches } => (ArrivalCode::RT_ARRIVAL_PLACED, catches.into()),
+            Arrival::Skip(words) => (ArrivalCode::RT_ARRIVAL_SKIP, words),
+            Arrival::Impossible => (ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0),
+            Arrival::Dropped => (ArrivalCode::RT_ARRIVAL_DROPPED, 0),
+        };
+        ArrivalRecord { kind, words }
+    }
+}
+
+/// A return address in a file, as one process maps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FilePlace {
+    /// Device of the file, as `stat` gives it.
+    pub device: u64,
+    /// Inode of the file.
+    pub inode: u64,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// The process.
+    pub pid: u32,
+}
+
+impl FilePlace {
+    fn key(&self) -> PrimedKey {
+        let (major, minor) = (libc::major(self.device), libc::minor(self.device));
+        // The kernel's own numbering, `MKDEV` of include/linux/kdev_t.h.
+        PrimedKey { inode: self.inode, offset: self.offset, device: major << 20 | minor, pid: self.pid }
+    }
+}
+
+impl Programs {
+    /// Tells the kernel side about return addresses of an address space.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the table is full.
+    pub fn set_arrivals(&self, space: u32, arrivals: &[(u64, Arrival)]) -> Result<(), Error> {
+        let pairs = arrivals.iter().map(|&(address, arrival)| {
+            let key = ArrivalKey { address, space, ..ArrivalKey::default() };
+            (key, arrival.record())
+        });
+        write_all(&self.skel.maps.arrivals, pairs).map_err(Error::kernel("describe return addresses"))
+    }
+
+    /// Tells the kernel side about return addresses that it has not met yet.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the table is full.
+    pub fn prime(&self, arrivals: &[(FilePlace, Arrival)]) -> Result<(), Error> {
+        let pairs = arrivals.iter().map(|(place, arrival)| (place.key(), arrival.record()));
+        write_all(&self.skel.maps.primed, pairs).map_err(Error::kernel("describe return addresses of a file"))
+    }
+
+    /// Tells the kernel side which regions end in a jump to which others.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the table is full.
+    pub fn set_tail_calls(&self, tails: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
+        let pairs = tails.map(|(from, to)| (TailKey { from, to }, One(1)));
+        write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe tail calls"))
+    }
+
+    /// A reader of the return addresses of which nothing is known.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the ring cannot be mapped.
+    pub fn questions(&self) -> Result<Questions<'_>, Error> {
+        let pending = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let filled = std::rc::Rc::clone(&pending);
+        let mut builder = RingBufferBuilder::new();
+        let take = move |bytes: &[u8]| {
+            filled.borrow_mut().extend(wire::decode::<QuestionRecord>(bytes).ok());
+            0
+        };
+        builder.add(&self.skel.maps.questions, take).map_err(Error::kernel("map the ring of return addresses"))?;
+        let ring = builder.build().map_err(Error::kernel("map the ring of return addresses"))?;
+        Ok(Questions { ring, pending })
+    }
+
+    /// Hits of the return sites with ids from 0 on below `sites`.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn site_hits(&self, sites: u32) -> Result<Vec<SiteHitsRecord>, Error> {
+        let entries = self
+            .skel
+            .maps
+            .site_hits
+            .lookup_batch(BATCH as u32, MapFlags::ANY, MapFlags::ANY)
+            .map_err(Error::kernel("read the hits of return sites"))?;
+        entries.take(sites.min(MAX_SITES) as usize).map(|(_, hits)| wire::decode(&hits)).collect()
+    }
+
+    /// Hits of return sites that the kernel single-stepped.
+    pub fn stepped_returns(&self) -> u64 {
+        self.shared.stepped_returns.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Calls without a duration so far, by region and reason.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn untimed(&self) -> Result<Vec<(UntimedKey, u64)>, Error> {
+        let map = &self.skel.maps.untimed;
+        let mut untimed = Vec::new();
+        for key in map.keys() {
+            let value = map.lookup(&key, MapFlags::ANY).map_err(Error::kernel("look up untimed calls"))?;
+            if let Some(Ok(count)) = value.map(|bytes| bytes.try_into().map(u64::from_ne_bytes)) {
+                untimed.push((wire::decode(&key)?, count));
+            }
+        }
+        Ok(untimed)
+    }
+}
+
+/// A byte, as a value of a map.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct One(u8);
+
+// SAFETY: a transparent wrapper of an integer.
+unsafe impl wire::Record for One {
+    const NAME: &'static str = "a byte";
+}
+
+fn write_all<K: wire::Record, V: wire::Record>(
+    map: &impl MapCore,
+    mut pairs: impl Iterator<Item = (K, V)>,
+) -> libbpf_rs::Result<()> {
+    loop {
+        let (mut keys, mut values, mut count) = (Vec::new(), Vec::new(), 0);
+        for (key, value) in pairs.by_ref().take(BATCH) {
+            keys.extend_from_slice(bytes_of(&key));
+            values.extend_from_slice(bytes_of(&value));
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)?;
+    }
+}
+
+/// Return addresses of which the kernel side knows nothing.
+pub struct Questions<'a> {
+    ring: RingBuffer<'a>,
+    pending: std::rc::Rc<std::cell::RefCell<Vec<QuestionRecord>>>,
+}
+
+impl Questions<'_> {
+    /// Waits until there are some, at the most for `time`, and returns them.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the ring cannot be read.
+    pub fn wait(&mut self, time: Duration) -> Result<Vec<QuestionRecord>, Error> {
+        match self.ring.poll(time) {
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+            result => result.map_err(Error::kernel("read the ring of return addresses"))?,
+        }
+        // Polling reads only what it was woken for, and nobody wakes it for what came while it read.
+        self.ring.consume().map_err(Error::kernel("read the ring of return addresses"))?;
+        Ok(std::mem::take(&mut *self.pending.borrow_mut()))
+    }
+}

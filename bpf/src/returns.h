@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * How the calls on the shadow stack end: by a return to their home, by a return that the kernel hooked,
+ * or with their thread. Calls that were left, and return after all, end here, too.
+ *
+ * Pure logic like stack.h, where the rules stand.
+ */
+#ifndef RTRACE_RETURNS_H
+#define RTRACE_RETURNS_H
+
+#include "stack.h"
+
+/*
+ * Whether the hit is where the return of this frame arrives. A hooked return, which tells no return
+ * address, is also that of all callees from which the function only returned.
+ */
+static __always_inline int rt_returns_here(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	if (frame->policy != RT_POLICY_RETURN_SITE)
+		return 0;
+	if (!hit->word)
+		return rt_spans(frame, hit->slot);
+	if (hit->slot == rt_home_slot(frame))
+		return frame->home == hit->word;
+	/* One of the callers that only return may have got a probe since the frame entered. */
+	return hit->only_returns && hit->slot > frame->slot && rt_spans(frame, hit->slot);
+}
+
+/* Whether this frame stands above the hit, on its stack. */
+static __always_inline int rt_is_higher(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return frame->stack == hit->stack && frame->slot > hit->slot;
+}
+
+/* Whether this frame, and with it all older ones of its stack, stands above the hit. */
+static __always_inline int rt_is_above(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return rt_is_higher(hit, frame) && rt_is_ordered(frame->stack);
+}
+
+static long rt_home_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (rt_returns_here(walk->hit, frame))
+		walk->found = index;
+	else if (!rt_is_above(walk->hit, frame))
+		return 0;
+	return 1;
+}
+
+/* The place of the youngest frame that returns to the hit. */
+rt_rare u32 rt_search_home(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_home_step, &walk);
+	return walk.found;
+}
+
+/*
+ * Whether the stack pointer is above this frame: then it is no longer running, unless the hit is its
+ * return.
+ */
+static __always_inline int rt_is_below(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	if (frame->stack != hit->stack)
+		return frame->stack == RT_STACK_SIGNAL;
+	return rt_is_ordered(frame->stack) && frame->slot <= hit->slot;
+}
+
+static long rt_below_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame || (walk->found != RT_NONE && index <= walk->found) || rt_is_above(walk->hit, frame))
+		return 1;
+	if (rt_is_below(walk->hit, frame) && !rt_returns_here(walk->hit, frame)) {
+		walk->slot = index;
+		return 1;
+	}
+	return 0;
+}
+
+/* The place of the youngest frame above the one at `index` that was left; RT_NONE if there is none. */
+rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
+{
+	struct rt_walk walk = { .found = index, .slot = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_below_step, &walk);
+	return walk.slot;
+}
+
+/*
+ * How a frame ends by a hit at its home. Where returns there were not detected when it entered, and not all
+ * calls that return there enter its function, the hit may be another call's return. Where its slot is not as
+ * it was, its caller has called others meanwhile, after something was thrown, and has only come by; as far as
+ * signal handlers leave the slot alone (the red zone).
+ */
+static __always_inline u32 rt_ending(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	if (frame->doubt && (!hit->is_fixed || frame->rise))
+		return RT_UNSEEN;
+	if (frame->rise < hit->reach && !rt_is_intact(frame))
+		return frame->doubt ? RT_UNSEEN : RT_UNWOUND;
+	return RT_RETURNED;
+}
+
+/* Ends the frame at this place, to whose home the hit is a return. */
+rt_rare int rt_arrive(const struct rt_hit *given, u32 index)
+{
+	struct rt_frame *frame;
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	frame = rt_frame(&hit, index);
+	if (!frame)
+		return 0;
+	rt_close(&hit, frame, index, rt_ending(&hit, frame));
+	return 1;
+}
+
+/*
+ * Ends all that the hit is the return of, and puts aside what it shows to be left: a frame a step, since
+ * programs may not be nested deeply.
+ */
+static long rt_return_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 found = rt_search_home(walk->hit);
+	u32 left = rt_search_below(walk->hit, found);
+
+	if (left != RT_NONE) {
+		rt_put_aside(walk->hit, left);
+		return 0;
+	}
+	if (found == RT_NONE)
+		return 1;
+	walk->found = found;
+	rt_arrive(walk->hit, found);
+	return 0;
+}
+
+/* The place of the call with this id among those that were left; RT_NONE if it is not there. */
+rt_rare u32 rt_search_left(const struct rt_hit *given, u64 id)
+{
+	struct rt_left *left = rt_left(0);
+	u32 i;
+
+	if (!given || !left || !id)
+		return RT_NONE;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		if (left->call[i].frame.id == id)
+			return i;
+	}
+	return RT_NONE;
+}
+
+/* The call at this place was left, and returns after all. Its caller has got its time until then. */
+rt_rare int rt_resume(const struct rt_hit *given, u32 place)
+{
+	struct rt_left_call *call, *left_parent;
+	struct rt_row *row = 0;
+	struct rt_frame *parent;
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 parent_index, i;
+	long long count;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	call = &left->call[place % RT_LEFT_MAX];
+	parent = rt_older(&hit, call->frame.parent, hit.thread->frames, &parent_index);
+	if (parent) {
+		parent->child += hit.now - call->left;
+		if (rt_counters)
+			row = rt_row(&hit, parent_index, 0);
+	} else {
+		parent_index = rt_search_left(given, call->frame.parent);
+		if (parent_index != RT_NONE) {
+			left_parent = &left->call[parent_index % RT_LEFT_MAX];
+			left_parent->later += hit.now - call->left;
+			parent = &left_parent->frame;
+			row = &left_parent->row;
+		}
+	}
+	rt_for_counters(i) {
+		count = hit.counted->now[i] - call->row.start[i];
+		/* As in rt_measure(): an estimate may fall. */
+		count &= ~(count >> 63);
+		if (row)
+			row->child[i] += count - call->readings[i].inclusive;
+		hit.counted->readings[i].inclusive = count;
+		hit.counted->readings[i].child = call->row.child[i];
+	}
+	call->frame.child += call->later;
+	rt_leave(&hit, &call->frame, parent, hit.now - call->frame.start, RT_RETURNED);
+	call->frame.id = 0;
+	return 0;
+}
+
+/* Whether the call at this place was left and its slot is as it was. */
+rt_rare u32 rt_left_is_intact(u32 place)
+{
+	struct rt_left *left = rt_left(0);
+
+	return left && rt_is_intact(&left->call[place % RT_LEFT_MAX].frame);
+}
+
+/* Looks for the hit's frame among those that were left. Returns how many have returned. */
+rt_rare u32 rt_return_left(const struct rt_hit *given)
+{
+	u32 i, place, returned = 0;
+	struct rt_left_call *call;
+	struct rt_left *left;
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given) || !rt_may_be_left(&hit))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	/* From the oldest on: callees were left before their callers. */
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		place = (hit.thread->left + i) % RT_LEFT_MAX;
+		call = &left->call[place];
+		/* Else it may be the return of another call. */
+		if (!call->frame.id || !(call->frame.rise || hit.is_fixed) || !rt_returns_here(&hit, &call->frame) ||
+		    !rt_left_is_intact(place))
+			continue;
+		rt_resume(given, place);
+		returned++;
+	}
+	return returned;
+}
+
+/* A return to a place that the frame on top of the stack does not return to. */
+rt_rare u32 rt_return_elsewhere(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	walk.hit = &hit;
+	rt_repeat(RT_FRAMES, rt_return_step, &walk);
+	if (walk.found != RT_NONE)
+		return 1;
+	return rt_return_left(&hit);
+}
+
+/* Control is at the return address of the hit, and the stack pointer above its slot. Returns whether a call has ended. */
+static __always_inline u32 rt_return(struct rt_hit *hit)
+{
+	u32 frames = hit->thread->frames, place;
+	struct rt_frame *top = 0, *parent;
+	int is_last;
+
+	if (frames)
+		top = rt_frame(hit, frames - 1);
+	if (!top || rt_is_above(hit, top))
+		return rt_may_be_left(hit) ? rt_return_left(hit) : 0;
+	if (!rt_returns_here(hit, top))
+		return rt_return_elsewhere(hit);
+	/*
+	 * Its tail caller, or its caller that only returns, returns with it. That need not be its parent, as
+	 * a frame that was left may have been taken for it; but it stands no higher than the parent does.
+	 */
+	parent = rt_older(hit, top->parent, frames - 1, &place);
+	is_last = !top->parent || (parent && rt_is_higher(hit, parent));
+	rt_close(hit, top, frames - 1, rt_ending(hit, top));
+	if (!is_last)
+		rt_return_elsewhere(hit);
+	return 1;
+}
+
+static long rt_hooked_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->policy != RT_POLICY_URETPROBE || frame->slot != walk->hit->slot ||
+	    frame->region != walk->hit->region)
+		return 0;
+	walk->found = index;
+	return 1;
+}
+
+/* The place of the youngest frame of the hit's region whose hooked return this is. */
+rt_rare u32 rt_search_hooked(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_hooked_step, &walk);
+	return walk.found;
+}
+
+static long rt_return_hooked_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 found = rt_search_hooked(walk->hit), callee;
+
+	if (found == RT_NONE)
+		return 1;
+	callee = rt_search_below(walk->hit, found);
+	if (callee != RT_NONE) {
+		rt_put_aside(walk->hit, callee);
+		return 0;
+	}
+	callee = rt_search_home(walk->hit);
+	if (callee != RT_NONE && callee > found) {
+		rt_arrive(walk->hit, callee);
+		return 0;
+	}
+	walk->found = found;
+	rt_finish(walk->hit, found, RT_RETURNED);
+	return 1;
+}
+
+/* The kernel says that a function of the hit's region has returned, as its return was hooked. */
+static __always_inline u32 rt_return_hooked(struct rt_hit *hit)
+{
+	struct rt_walk walk = { .hit = hit, .found = RT_NONE };
+
+	rt_repeat(RT_FRAMES, rt_return_hooked_step, &walk);
+	return walk.found != RT_NONE;
+}
+
+static long rt_abandon_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+
+	if (step >= walk->start)
+		return 1;
+	rt_finish(walk->hit, walk->start - 1 - step, RT_OPEN);
+	return 0;
+}
+
+rt_rare int rt_give_up_left(const struct rt_hit *given)
+{
+	struct rt_left *left;
+	struct rt_hit hit;
+	u32 i;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	for (i = 0; i < RT_LEFT_MAX; i++)
+		rt_give_up(&hit, &left->call[i]);
+	hit.thread->left_places = 0;
+	return 0;
+}
+
+/* The thread or its program ends: what still runs is closed as open. */
+static __always_inline void rt_abandon(struct rt_hit *hit)
+{
+	struct rt_walk walk = { .hit = hit, .start = hit->thread->frames };
+	u32 left = hit->thread->left;
+
+	rt_repeat(RT_FRAMES, rt_abandon_step, &walk);
+	if (left)
+		rt_give_up_left(hit);
+}
+
+#endif

@@ -1,0 +1,67 @@
+//! Durations: what a target measured with its own clock, in the form that `targets/ways.h` describes,
+//! against what is on record.
+
+use std::collections::BTreeMap;
+
+use rtrace_model::{Call, Ending};
+
+use super::recording::Recording;
+
+/// What a window outside a call may be longer by: the part of both traps in which no clock is read.
+const TRAPS_NS: u64 = 2_000;
+/// And for each call inside, as calls that end together are all put down before control goes on.
+const NESTED_NS: u64 = 2_000;
+
+/// Compares every window of an output with the call that it is of.
+///
+/// A window outside holds the call, and hardly more: that is a matter of the machine's quiet, so it is
+/// asked of the median over the windows of a function, and the error tells what the median was. A
+/// window inside is held by its call, always.
+///
+/// # Errors
+///
+/// Where a function's median is off.
+///
+/// # Panics
+///
+/// On a call that is not as long as its window inside, or longer than that outside.
+pub fn check(recording: &Recording, stdout: &[u8]) -> Result<(), String> {
+    let mut excess: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    let text = String::from_utf8_lossy(stdout);
+    for line in text.lines().filter(|line| line.starts_with("span ")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [_, thread, name, kind, begin, end] = words[..] else { panic!("`{line}`") };
+        let (thread, begin, end) = (thread.parse().unwrap(), begin.parse().unwrap(), end.parse().unwrap());
+        let calls = calls(recording, thread, name);
+        if kind == "inside" {
+            let call = calls.iter().rfind(|call| call.start.0 <= begin);
+            let call = call.unwrap_or_else(|| panic!("no call of {line}"));
+            assert!(call.ending != Ending::Returned || call.known_until().0 >= end, "{line} is longer than {call:?}");
+            continue;
+        }
+        let call = calls.iter().find(|call| call.start.0 >= begin);
+        let call = call.filter(|call| call.start.0 <= end).unwrap_or_else(|| panic!("no call in {line}"));
+        if let (Ending::Returned, Some(duration)) = (call.ending, call.duration) {
+            assert!(call.known_until().0 <= end, "{line} is shorter than {call:?}");
+            let nested = recording.calls_during(call).count() as u64;
+            let allowed = (TRAPS_NS + NESTED_NS * nested).max((end - begin) / 100);
+            excess.entry(name).or_default().push((end - begin - duration, allowed));
+        }
+    }
+    let off = |(name, windows): (&str, Vec<(u64, u64)>)| {
+        let (excess, allowed) = median(windows);
+        (excess > allowed).then(|| format!("{name}: {excess} ns shorter than measured, {allowed} ns allowed"))
+    };
+    let off: Vec<String> = excess.into_iter().filter_map(off).collect();
+    if off.is_empty() { Ok(()) } else { Err(off.join("; ")) }
+}
+
+fn median(mut windows: Vec<(u64, u64)>) -> (u64, u64) {
+    windows.sort_unstable_by_key(|&(excess, allowed)| i128::from(excess) - i128::from(allowed));
+    windows[windows.len() / 2]
+}
+
+fn calls<'a>(recording: &'a Recording, thread: u32, name: &str) -> Vec<&'a Call> {
+    let of_thread = |((_, tid), calls): ((u32, u32), Vec<(&'a Call, _)>)| (tid == thread).then_some(calls);
+    recording.counted(name).into_iter().filter_map(of_thread).flatten().map(|(call, _)| call).collect()
+}

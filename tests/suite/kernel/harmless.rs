@@ -1,0 +1,195 @@
+//! Programs that look at return addresses, change them, or leave calls where nobody expects it: they
+//! do what they do untraced, and all their calls are counted.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::common::launch;
+use crate::common::rtrace::{self, Attached, Waiting};
+use crate::common::scenario::{Scenario, Truth};
+use crate::common::skip::{Turn, installed};
+use crate::common::target::{Flavour, Target};
+use crate::common::truth;
+
+/// How often each program is run; the environment's `RTRACE_REPEAT` is for long hunts.
+const REPEAT: usize = 1;
+
+fn repeat() -> usize {
+    env::var("RTRACE_REPEAT").map_or(REPEAT, |count| count.parse().expect("RTRACE_REPEAT is a number"))
+}
+
+fn check(scenario: &Scenario) {
+    for _ in 0..repeat() {
+        scenario.run();
+        scenario.attach();
+    }
+}
+
+fn ways(name: &'static str) -> Scenario {
+    Scenario::new("ways", name).truth(Truth::Counts)
+}
+
+/// As [`check`], in a library and in the program itself.
+fn check_everywhere(name: &'static str) {
+    for flavour in [Flavour::Cet, Flavour::Exporting, Flavour::Static] {
+        check(&Scenario::new("bare", name).flavour(flavour).truth(Truth::Counts));
+    }
+}
+
+#[test]
+fn who_saves_its_return_address_and_comes_back_there() {
+    check_everywhere("saved_return_address");
+}
+
+#[test]
+fn who_asks_where_it_was_called_from() {
+    check_everywhere("asks_for_callers");
+}
+
+#[test]
+fn who_walks_the_stack() {
+    check(&ways("backtraces"));
+}
+
+#[test]
+fn coroutines_in_the_frame_of_main() {
+    check_everywhere("coroutine_in_frame");
+    check(&ways("context_in_frame").truth(Truth::Endings));
+}
+
+#[test]
+fn coroutines_beside_the_stack_of_a_thread() {
+    check_everywhere("coroutine_beside_thread");
+}
+
+#[test]
+fn threads_cancelled_anywhere_destroy_their_objects() {
+    check(&Scenario::new("cancelled", "cancel").truth(Truth::Counts));
+}
+
+#[test]
+fn exceptions_out_of_signal_handlers() {
+    check(&Scenario::new("throws", "thrown_from_handler").truth(Truth::Counts));
+}
+
+#[test]
+fn ten_thousand_signals_a_second() {
+    check(&Scenario::new("bare", "signals_often").truth(Truth::Endings));
+}
+
+#[test]
+fn returns_before_an_array_of_unknown_size() {
+    check(&ways("early_returns").truth(Truth::Endings));
+}
+
+/// All functions are traced, those around `main`, too, so that only the calls told of are compared.
+fn check_whole_program(program: &Command, check: impl Fn(u32)) {
+    let compare = |traced: &std::process::Output, recording: &crate::common::recording::Recording, pid: u32| {
+        let told = truth::trees(&traced.stdout);
+        let (told, recorded) = (told[&(pid, pid)].counts(), recording.trees()[&(pid, pid)].counts());
+        for (name, calls) in told {
+            assert_eq!(recorded.get(&name), Some(&calls), "{name}");
+        }
+        check(pid);
+    };
+    let everything = ["--lib", "exe"].map(str::to_owned);
+    let pid = |output: &std::process::Output| truth::trees(&output.stdout).keys().next().expect("it tells").0;
+    let untraced = launch::alone(program);
+    check(pid(&untraced));
+    for _ in 0..repeat() {
+        let (traced, recording) = rtrace::run(&everything, program);
+        assert_eq!(truth::behaviour(&traced), truth::behaviour(&untraced));
+        compare(&traced, &recording, pid(&traced));
+
+        let mut command = Command::new(program.get_program());
+        command.args(program.get_args()).envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut waiting = Waiting::start(&mut command);
+        let attached = Attached::start(waiting.pid(), &everything);
+        waiting.go();
+        let traced = waiting.finish();
+        let (_, recording) = attached.finish();
+        assert!(traced.status.success());
+        compare(&traced, &recording, pid(&traced));
+    }
+}
+
+#[test]
+fn entry_points_of_any_name() {
+    let Some(_turn) = Turn::take() else { return };
+    for name in ["own_entry", "static_entry"] {
+        check_whole_program(&Target::build(name, Flavour::Plain).command("calls"), |_| {});
+    }
+}
+
+/// `mcount` knows who called a function by the return addresses on the stack.
+#[test]
+fn gprof_counts_the_same_calls() {
+    if !installed(&["gprof"]) {
+        return;
+    }
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let target = Target::build("counted_entry", Flavour::Plain);
+    let mut command = target.command("calls");
+    command.env("GMON_OUT_PREFIX", folder.path().join("gmon"));
+    check_whole_program(&command, |pid| {
+        let profile = folder.path().join(format!("gmon.{pid}"));
+        let output = Command::new("gprof").args(["-b", "-p"]).arg(&target.program).arg(profile).output().unwrap();
+        let calls = calls_in_flat_profile(&String::from_utf8_lossy(&output.stdout));
+        assert_eq!(calls, [("w_inner".to_owned(), 2000), ("w_outer".to_owned(), 40)]);
+    });
+}
+
+/// The calls of the functions under test, by name. Columns: %, two times, calls, two times, name.
+fn calls_in_flat_profile(profile: &str) -> Vec<(String, u64)> {
+    let mut calls: Vec<(String, u64)> = profile
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter_map(|words| Some(((*words.get(6)?).to_owned(), words[3].parse().ok()?)))
+        .filter(|(name, _)| name.starts_with("w_"))
+        .collect();
+    calls.sort_unstable();
+    calls
+}
+
+/// What runs is not always what was looked at: here another build of the program, one that throws, takes
+/// its place some time after rtrace was started.
+#[test]
+fn programs_that_are_replaced_meanwhile() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("program");
+    let builds = ["bare", "throws"].map(|name| Target::build(name, Flavour::Cet));
+    let library = builds[1].library.as_deref().unwrap();
+    for name in ["libways.so", "libbare.so", "libtruth.so"] {
+        fs::copy(library.with_file_name(name), folder.path().join(name)).unwrap();
+    }
+    let expected = builds.each_ref().map(|build| truth::behaviour(&build.command("replaced").output().unwrap()));
+    for delay in (0..10 * repeat()).map(|number| Duration::from_millis(30 * (number as u64 % 10))) {
+        put(&builds[0].program, &program);
+        let mut rtrace = rtrace::command();
+        rtrace.args(["run", "--no-tui", "--lib"]).arg(folder.path().join("libbare.so")).arg("-o");
+        rtrace.arg(folder.path().join(format!("trace-{delay:?}"))).arg("--").arg(&program).arg("replaced");
+        let rtrace = rtrace.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        sleep(delay);
+        put(&builds[1].program, &program);
+        let output = rtrace.wait_with_output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let behaviour = truth::behaviour(&output);
+        assert!(expected.contains(&behaviour), "replaced after {delay:?}: {behaviour:?}\n{complaint}");
+        fs::remove_dir_all(folder.path().join(format!("trace-{delay:?}"))).unwrap();
+    }
+}
+
+/// Puts a copy in the place of a file that may be running.
+fn put(build: &Path, program: &Path) {
+    let copy = program.with_extension("new");
+    fs::copy(build, &copy).unwrap();
+    fs::rename(&copy, program).unwrap();
+}

@@ -1,0 +1,88 @@
+//! Every way to leave a call: what is on record is what the program says, and measured, of itself.
+
+use crate::common::scenario::{Scenario, Truth};
+use crate::common::spans;
+
+/// A machine that is busy with something else is given so many chances to measure durations.
+const TRIES: usize = 3;
+
+/// By `run` and by `attach`, with durations.
+fn check(scenario: &Scenario) {
+    for traced in [Scenario::run_with_output, Scenario::attach_with_output] {
+        let mut result = Ok(());
+        for _ in 0..TRIES {
+            let Some((output, recording)) = traced(scenario) else { return };
+            result = spans::check(&recording, &output.stdout);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result.unwrap_or_else(|off| panic!("in each of {TRIES} runs: {off}"));
+    }
+}
+
+/// A test of each scenario of a program.
+macro_rules! check {
+    ($program:literal: $($name:ident $(. $setting:ident ($value:expr))*),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            check(&Scenario::new($program, stringify!($name))$(.$setting($value))*);
+        })*
+    };
+}
+
+check! { "ways":
+    direct_tail,
+    indirect_tail,
+    tail_into_library,
+    tail_into_untraced,
+    chained_tails,
+    mutual_tails,
+    self_tails,
+    tail_out_of_recursion,
+    jump_table,
+    // It moves the stack pointer above the place where it was called.
+    callee_pops.may_be_unseen(&["w_pop"]),
+    early_returns,
+    only_returns,
+    traced_only_returns,
+    virtual_traced_or_not,
+    virtual_traced,
+    virtual_tails,
+    virtual_jumps,
+    jumps_to_the_same_place,
+    long_jumps,
+    long_jumps_over_tails,
+    long_jumps_to_depths,
+    recursion,
+    callbacks,
+    signals,
+    signals_on_another_stack,
+    signal_jumps,
+    signal_jumps_off_another_stack,
+    backtraces,
+    context_in_frame.truth(Truth::Endings),
+    thread_function,
+    thread_exits,
+    thread_cancelled,
+    // No probe can be where it returns to.
+    called_from_memory.may_be_unseen(&["w_leaf"]),
+}
+
+check! { "throws":
+    destructors_at_each_depth,
+    rethrown_at_each_depth,
+    tail_thrown,
+    thrown_through_c_library,
+    caught_inside,
+    thrown_from_handler,
+}
+
+check! { "bare":
+    asks_for_callers,
+    saved_return_address,
+    signals_often,
+    // Who calls whom between stacks that cannot be told apart is a matter of opinion.
+    coroutine_in_frame.truth(Truth::Endings),
+    coroutine_beside_thread.truth(Truth::Endings),
+}

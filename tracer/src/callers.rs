@@ -1,0 +1,191 @@
+//! Which direct calls lead to traced functions, by the addresses to which they return.
+//!
+//! A probe at a return address detects the return of a call. The probes for direct calls can be
+//! placed before recording begins, because the code of the files says where these calls are:
+//! `call FUNCTION` within a file, `call STUB` of the procedure linkage table, and `call *SLOT` of
+//! files compiled with `-fno-plt`. Calls through pointers and virtual functions are not found.
+//!
+//! `links` decides which slots lead to traced functions, `process` reads the slots of a live
+//! process, and `scan` finds the calls. Nothing is attached here. Whatever cannot be read is left
+//! out: a call that is not found is one whose first return may go undetected, and no more than that.
+
+mod links;
+mod process;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use foldhash::{HashMap, HashMapExt as _, HashSet};
+use rtrace_symbolizer::{Definition, Image};
+
+use self::links::{Linkage, Word};
+use self::process::Process;
+use self::scan::Callees;
+use crate::parallel;
+use crate::plan::PlannedLibrary;
+
+/// Device and inode of a file, as `stat` reports them.
+type FileId = (u64, u64);
+
+/// A file with direct calls of traced functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallerFile {
+    /// Device number of the file, as `stat` reports it.
+    pub device: u64,
+    /// Inode number of the file.
+    pub inode: u64,
+    /// A path by which rtrace can open the file and attach probes.
+    pub path: PathBuf,
+    /// File offsets of the return addresses of these calls, in bytes, sorted, without duplicates.
+    pub returns: Vec<u64>,
+}
+
+/// The functions that are traced.
+#[derive(Default)]
+pub struct Traced<'a> {
+    files: HashMap<FileId, Functions<'a>>,
+}
+
+/// The traced functions of one file.
+#[derive(Default)]
+struct Functions<'a> {
+    /// File offsets of their first instructions.
+    offsets: HashSet<u64>,
+    /// All their names: an IFUNC is known by its name until a process has chosen its implementation.
+    names: HashSet<&'a str>,
+}
+
+impl<'a> Traced<'a> {
+    /// The functions of a plan.
+    pub fn of(libraries: &'a [PlannedLibrary]) -> Traced<'a> {
+        let mut traced = Traced::default();
+        for PlannedLibrary { library, regions, .. } in libraries {
+            for region in regions.iter().map(|planned| &planned.region) {
+                let names = region.symbols.iter().map(|symbol| symbol.symbol.as_str());
+                traced.add(library.device, library.inode, region.file_offset, names);
+            }
+        }
+        traced
+    }
+
+    /// Adds a function of the file with these numbers: the file offset of its first instruction,
+    /// and its names as the linker knows them.
+    pub fn add(&mut self, device: u64, inode: u64, file_offset: u64, names: impl IntoIterator<Item = &'a str>) {
+        let functions = self.files.entry((device, inode)).or_default();
+        functions.offsets.insert(file_offset);
+        functions.names.extend(names);
+    }
+
+    fn contains(&self, file: FileId, file_offset: u64) -> bool {
+        self.files.get(&file).is_some_and(|functions| functions.offsets.contains(&file_offset))
+    }
+
+    /// Whether those who are given this definition of a file call a traced function.
+    fn is_behind(&self, file: FileId, image: &Image, definition: &Definition) -> bool {
+        let Some(functions) = self.files.get(&file) else { return false };
+        let is_entry = || image.file_offset(definition.address).is_some_and(|place| functions.offsets.contains(&place));
+        (definition.is_ifunc && functions.names.contains(definition.name)) || is_entry()
+    }
+}
+
+/// The files with direct calls of traced functions that these processes map now.
+///
+/// Where a slot leads is read in the memory of the process; where the dynamic linker has not filled
+/// it, it is found by name, as in [`of_command`]. A process that ends meanwhile is passed over.
+pub fn of_processes(pids: &[u32], traced: &Traced) -> Vec<CallerFile> {
+    let processes: Vec<Process> = pids.iter().filter_map(|&pid| Process::inspect(pid)).collect();
+    let modules = processes.iter().flat_map(|process| &process.modules);
+    let files = Files::read(modules.map(|module| ((module.device, module.inode), module.open_path())), traced);
+    let names = OnceLock::new();
+    let mut slots = vec![HashSet::default(); files.all.len()];
+    for process in &processes {
+        let linkage = Linkage::new(&files, traced, &names, process.load_order(&files));
+        let found = parallel::map(&process.modules, |module| process.slots(module, &linkage));
+        for (file, found) in found.into_iter().flatten() {
+            slots[file].extend(found);
+        }
+    }
+    files.scan(slots)
+}
+
+/// The files with direct calls of traced functions among those that a program will load.
+///
+/// `files` are in the order of [`closure`](rtrace_symbolizer::linker::closure): the program, its
+/// interpreter, and what that loads. Files that may be loaded later come last.
+pub fn of_command(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
+    let identified = files.iter().filter_map(|path| Some((identity(path)?, path.clone())));
+    let files = Files::read(identified, traced);
+    let names = OnceLock::new();
+    let mut order: Vec<usize> = (0..files.all.len()).collect();
+    // The C library needs the interpreter, so names are looked for in it after most other files.
+    let interpreter = files.all.first().and_then(|program| identity(Path::new(program.image.interpreter()?)));
+    order.sort_by_key(|&file| Some(files.all[file].id) == interpreter);
+    let linkage = Linkage::new(&files, traced, &names, order);
+    let all: Vec<usize> = (0..files.all.len()).collect();
+    let slots = parallel::map(&all, |&file| linkage.slots(file, &files.all[file].image.slots(), |_| Word::Unknown));
+    files.scan(slots.into_iter().map(HashSet::from_iter).collect())
+}
+
+fn identity(path: &Path) -> Option<FileId> {
+    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// Files that may hold calls, each once; those that cannot be read are left out.
+struct Files {
+    all: Vec<CodeFile>,
+    by_id: HashMap<FileId, usize>,
+}
+
+/// A file that may hold calls.
+struct CodeFile {
+    id: FileId,
+    path: PathBuf,
+    /// Its tables; the bytes of its code are not among them.
+    image: Image,
+    /// Virtual addresses of its own traced functions.
+    entries: HashSet<u64>,
+}
+
+impl Files {
+    fn read(files: impl Iterator<Item = (FileId, PathBuf)>, traced: &Traced) -> Files {
+        let mut met = HashSet::default();
+        let files: Vec<_> = files.filter(|(id, _)| met.insert(*id)).collect();
+        let read = parallel::map(&files, |(id, path)| {
+            let image = Image::open_outline(path).ok()?;
+            let own = traced.files.get(id).into_iter().flat_map(|functions| &functions.offsets);
+            let entries = own.filter_map(|&place| image.address(place)).collect();
+            Some(CodeFile { id: *id, path: path.clone(), image, entries })
+        });
+        let mut by_id = HashMap::with_capacity(read.len());
+        let mut all = Vec::with_capacity(read.len());
+        for file in read.into_iter().flatten() {
+            by_id.insert(file.id, all.len());
+            all.push(file);
+        }
+        Files { all, by_id }
+    }
+
+    /// Looks for calls of the files' own traced functions, and of those behind these slots of each file.
+    fn scan(&self, slots: Vec<HashSet<u64>>) -> Vec<CallerFile> {
+        let callers: Vec<_> = self.all.iter().zip(slots).collect();
+        let callees = parallel::map(&callers, |(file, slots)| Callees::of(file, slots));
+        let callees: Vec<Callees> = callees.into_iter().flatten().collect();
+        let pieces: Vec<_> = callees.iter().enumerate().flat_map(|(index, callees)| callees.pieces(index)).collect();
+        let found = parallel::map(&pieces, |piece| callees[piece.file].returns(piece));
+        let mut files: Vec<CallerFile> = callees.iter().map(Callees::file).collect();
+        for (piece, returns) in pieces.iter().zip(found) {
+            files[piece.file].returns.extend(returns);
+        }
+        for file in &mut files {
+            file.returns.sort_unstable();
+            file.returns.dedup();
+        }
+        files.retain(|file| !file.returns.is_empty());
+        files
+    }
+}

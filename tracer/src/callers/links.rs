@@ -1,0 +1,142 @@
+//! Which slots of a file lead to traced functions.
+//!
+//! A slot that the dynamic linker has filled says so itself. Any other is judged by its name, by
+//! the dynamic linker's rules: the first file that defines the name in the right version is the one
+//! that is called, wherever the function is traced. A wrong guess costs a probe that is never of use.
+
+use std::sync::OnceLock;
+
+use foldhash::{HashMap, HashSet};
+use rtrace_symbolizer::{Definition, OwnSlot, Slot};
+
+use super::{CodeFile, Files, Traced};
+use crate::parallel;
+
+/// What defines the names of traced functions, by file.
+pub type Names<'a> = Vec<Vec<Candidate<'a>>>;
+
+/// A definition of a name that a traced function has, too.
+#[derive(Clone, Copy)]
+pub struct Candidate<'a> {
+    definition: Definition<'a>,
+    /// It is the traced function, or one of several.
+    is_traced: bool,
+}
+
+impl Candidate<'_> {
+    /// Whether the dynamic linker takes it for this slot.
+    fn fits(&self, slot: &Slot) -> bool {
+        match (slot.version, self.definition.version) {
+            (Some(wanted), Some(version)) => wanted == version,
+            (None, Some(_)) => self.definition.is_default,
+            (_, None) => true,
+        }
+    }
+}
+
+/// Where the word in a slot of a file leads.
+pub enum Word {
+    /// To a traced function.
+    Traced,
+    /// To other code of the file itself, at this file offset. There, the dynamic linker is called if
+    /// it has not filled the slot yet.
+    Own(u64),
+    /// To anything else.
+    Foreign,
+    /// It is not known.
+    Unknown,
+}
+
+/// How the files of one program are linked.
+pub struct Linkage<'a> {
+    pub files: &'a Files,
+    pub traced: &'a Traced<'a>,
+    /// The same for all programs of these files.
+    names: &'a OnceLock<Names<'a>>,
+    /// Indexes of files, in the order in which names are looked for.
+    order: Vec<usize>,
+    /// What defines a name, in that order.
+    scope: OnceLock<HashMap<&'a str, Vec<Candidate<'a>>>>,
+}
+
+impl<'a> Linkage<'a> {
+    pub fn new(
+        files: &'a Files,
+        traced: &'a Traced<'a>,
+        names: &'a OnceLock<Names<'a>>,
+        order: Vec<usize>,
+    ) -> Linkage<'a> {
+        Linkage { files, traced, names, order, scope: OnceLock::new() }
+    }
+
+    /// The virtual addresses of the slots of a file that lead to traced functions.
+    ///
+    /// `named` are the file's slots for functions by name; `word` says what is in the slot at an address.
+    pub fn slots(&self, file: usize, named: &[Slot], word: impl Fn(u64) -> Word) -> Vec<u64> {
+        let CodeFile { image, entries, .. } = &self.files.all[file];
+        let by_name = named.iter().filter(|slot| match word(slot.address) {
+            Word::Traced => true,
+            Word::Foreign => false,
+            Word::Own(place) if slot.own.and_then(|own| image.file_offset(own)) == Some(place) => false,
+            Word::Own(_) | Word::Unknown => self.is_traced(file, slot),
+        });
+        let is_chosen = |slot: &OwnSlot| match word(slot.address) {
+            Word::Traced => true,
+            Word::Own(_) | Word::Foreign => false,
+            Word::Unknown => self.is_chosen(file, slot.target),
+        };
+        let own = image.own_slots().filter(|slot| match slot.is_chosen {
+            true => is_chosen(slot),
+            false => entries.contains(&slot.target),
+        });
+        by_name.map(|slot| slot.address).chain(own.map(|slot| slot.address)).collect()
+    }
+
+    /// Whether the dynamic linker leads this slot of a file to a traced function.
+    fn is_traced(&self, file: usize, slot: &Slot) -> bool {
+        let is_meant = |candidate: &&Candidate| candidate.definition.name == slot.name && candidate.fits(slot);
+        let own = || match self.files.all[file].image.is_symbolic() {
+            true => self.names()[file].iter().find(is_meant),
+            false => None,
+        };
+        let found = self.scope().get(slot.name);
+        found.and_then(|found| own().or_else(|| found.iter().find(is_meant))).is_some_and(|found| found.is_traced)
+    }
+
+    /// Whether the resolver at this address of a file chooses an implementation that is traced.
+    fn is_chosen(&self, file: usize, resolver: u64) -> bool {
+        let is_meant = |found: &Candidate| found.definition.is_ifunc && found.definition.address == resolver;
+        self.names()[file].iter().any(|found| found.is_traced && is_meant(found))
+    }
+
+    fn scope(&self) -> &HashMap<&'a str, Vec<Candidate<'a>>> {
+        self.scope.get_or_init(|| {
+            let mut scope: HashMap<&str, Vec<Candidate>> = HashMap::default();
+            for &candidate in self.order.iter().flat_map(|&file| &self.names()[file]) {
+                scope.entry(candidate.definition.name).or_default().push(candidate);
+            }
+            scope
+        })
+    }
+
+    fn names(&self) -> &'a Names<'a> {
+        self.names.get_or_init(|| {
+            let (files, traced) = (self.files, self.traced);
+            let mut wanted = HashSet::default();
+            for file in files.all.iter().filter(|file| traced.files.contains_key(&file.id)) {
+                let definitions = file.image.definitions();
+                let behind = definitions.filter(|definition| traced.is_behind(file.id, &file.image, definition));
+                wanted.extend(behind.map(|definition| definition.name));
+            }
+            let all: Vec<&CodeFile> = files.all.iter().collect();
+            parallel::map(&all, |file| {
+                let definitions = file.image.definitions().filter(|definition| wanted.contains(definition.name));
+                let candidate = |definition| {
+                    let is_traced = traced.is_behind(file.id, &file.image, &definition);
+                    Candidate { definition, is_traced }
+                };
+                definitions.map(candidate).collect()
+            })
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! The processes with probes: each has links of its own, so that no other process has a breakpoint.
+//!
+//! A child inherits the breakpoints with the memory of its parent, but the kernel runs no program there
+//! before the child has links, too. They are placed as soon as the kernel side tells of the fork, for which
+//! the kernel takes some tens of milliseconds. What a child calls before that in a library that
+//! it maps is not on record; such a blind window is told. Links outlive an exec, so a child that soon
+//! executes another program has its probes in place before that maps a library.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs};
+use rtrace_model::{Library, Timestamp};
+use rtrace_symbolizer::modules;
+
+use crate::attach::{Attachment, Closing, Placed};
+
+/// A child whose calls of a library were not recorded for a time.
+pub struct BlindChild {
+    /// The child.
+    pub pid: u32,
+    /// The library.
+    pub library: Library,
+    /// When it was forked.
+    pub since: Timestamp,
+}
+
+#[derive(Default)]
+struct State {
+    pids: Vec<u32>,
+    placed: Vec<Placed>,
+    /// Those of children.
+    probes: HashMap<u32, Vec<Probes>>,
+    blind: Vec<BlindChild>,
+    /// Probes of children that have ended.
+    closing: Closing,
+}
+
+/// All processes with probes.
+pub struct Followed<'a> {
+    programs: &'a Programs,
+    state: Mutex<State>,
+}
+
+impl<'a> Followed<'a> {
+    /// The processes that have probes from the beginning; all there are, if `everywhere`.
+    pub fn new(programs: &'a Programs, pids: &[u32], everywhere: bool) -> Followed<'a> {
+        let pids = if everywhere { vec![EVERYWHERE] } else { pids.to_vec() };
+        Followed { programs, state: Mutex::new(State { pids, ..State::default() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Places probes in all processes, and in those that follow: `attach` does so in those that are given.
+    ///
+    /// # Errors
+    /// Those of `attach`.
+    pub fn attach<E>(&self, attach: impl FnOnce(&[u32]) -> Result<Attachment, E>) -> Result<Attachment, E> {
+        let mut state = self.state();
+        let attachment = attach(&state.pids)?;
+        state.placed.extend(attachment.placed.iter().cloned());
+        Ok(attachment)
+    }
+
+    /// Places probes in a child that was forked at that time.
+    ///
+    /// # Errors
+    /// The kernel refuses probes, though the child runs.
+    pub fn adopt(&self, pid: u32, since: Timestamp) -> Result<(), Error> {
+        let mut state = self.state();
+        if state.pids.contains(&EVERYWHERE) {
+            return Ok(());
+        }
+        let mut probes = Vec::with_capacity(state.placed.len());
+        for placed in &state.placed {
+            match placed.place(self.programs, pid) {
+                Ok(placed) => probes.push(placed),
+                Err(error) if error.is_gone() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        state.probes.insert(pid, probes);
+        state.pids.push(pid);
+        // What it maps now it may have mapped all the time; of one that has ended, nothing is known.
+        let modules = modules::of_process(pid).unwrap_or_default();
+        let mut libraries: Vec<&Library> = state.placed.iter().map(|placed| &*placed.library).collect();
+        libraries.dedup_by_key(|library| library.id);
+        let is_mapped = |library: &&Library| {
+            modules.is_empty()
+                || modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
+        };
+        let blind = libraries.into_iter().filter(is_mapped).cloned();
+        let mut blind: Vec<BlindChild> = blind.map(|library| BlindChild { pid, library, since }).collect();
+        state.blind.append(&mut blind);
+        Ok(())
+    }
+
+    /// Takes out the probes of processes that have ended: all but these.
+    pub fn keep(&self, living: &[u32]) {
+        let mut state = self.state();
+        state.pids.retain(|pid| *pid == EVERYWHERE || living.contains(pid));
+        let ended: Vec<u32> = state.probes.keys().filter(|pid| !living.contains(pid)).copied().collect();
+        let probes = ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().collect();
+        state.closing.close(probes);
+    }
+
+    /// Whether a process has probes.
+    pub fn contains(&self, pid: u32) -> bool {
+        let state = self.state();
+        state.pids.contains(&pid) || state.pids.contains(&EVERYWHERE)
+    }
+
+    /// The blind windows since the last call.
+    pub fn take_blind(&self) -> Vec<BlindChild> {
+        std::mem::take(&mut self.state().blind)
+    }
+
+    /// The probes of children, to be taken out.
+    pub fn into_probes(self) -> Vec<Probes> {
+        let State { probes, closing, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        closing.finish();
+        probes.into_values().flatten().collect()
+    }
+}

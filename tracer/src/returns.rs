@@ -1,0 +1,397 @@
+//! Return sites: the probes at return addresses by which calls are seen to have returned.
+//!
+//! Those of direct calls are placed before recording begins. The others are placed when the kernel side
+//! first meets a return address and asks about it, within a few milliseconds and in batches: calls from
+//! there that return before have no duration. Sites that mostly see returns of calls that nobody traces
+//! are taken out again.
+
+mod caller;
+mod catching;
+mod links;
+mod spaces;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
+use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Site};
+use rtrace_model::{ReturnSites as Summary, Timestamp};
+
+use self::caller::Callers;
+use self::links::{Links, Placement};
+use self::spaces::Spaces;
+use crate::callers::CallerFile;
+use crate::followed::Followed;
+use crate::plan::arrival::{self, ReturnSite};
+use crate::plan::{Emulation, SiteCost};
+
+/// Longest wait for a question, and so for the end.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Time between two looks at what sites cost.
+const TIDY_PERIOD: Duration = Duration::from_millis(250);
+
+/// Hits in vain, as a part of those that end a call, that are borne.
+const MOST_IN_VAIN: f64 = 0.12;
+
+/// Where there are more, a return is worth this many of them at its site.
+const MOST_FOR_A_RETURN: u64 = 20;
+
+/// A single step costs as much as this many hits, at the least.
+const STEP_IN_HITS: u64 = 8;
+
+/// Hits in vain of a site that are worth no thought.
+const FEW: u64 = 100;
+
+/// A file, by device and inode.
+pub(crate) type FileId = (u64, u64);
+
+/// A return site that was placed.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    file: FileId,
+    /// Offset of the return address in the file, in bytes.
+    offset: u64,
+    pid: u32,
+    distance: u8,
+    is_fixed: bool,
+    stack_words: i32,
+    is_stepped: bool,
+    /// The address and its space, where the kernel side has met it.
+    met: Option<(u32, u64)>,
+}
+
+/// What becomes of a return address that was met.
+enum Decision {
+    /// This is to be known of it.
+    Answer(Arrival),
+    /// These sites of a file are placed first.
+    Place(FileId, Vec<Placement>),
+}
+
+/// All return sites of a recording.
+pub struct ReturnSites<'a> {
+    programs: &'a Programs,
+    emulation: Emulation,
+    callers: Callers,
+    spaces: Spaces,
+    links: Links<'a>,
+    /// By id.
+    placed: Vec<Placed>,
+    /// Return addresses of direct calls of traced functions.
+    direct: HashSet<(FileId, u64)>,
+    /// Return addresses from which callers only return, but too many one above the other.
+    only_returns: HashSet<(FileId, u64)>,
+    /// Those that are in place, by process, file and offset of the return address.
+    known: HashMap<(u32, FileId, u64), u32>,
+}
+
+impl<'a> ReturnSites<'a> {
+    /// None yet. `emulation`: what the kernel does without a single step.
+    pub fn new(programs: &'a Programs, emulation: Emulation) -> ReturnSites<'a> {
+        ReturnSites {
+            programs,
+            emulation,
+            callers: Callers::default(),
+            spaces: Spaces::default(),
+            links: Links::new(programs),
+            placed: Vec::new(),
+            direct: HashSet::new(),
+            only_returns: HashSet::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Places the sites of direct calls in these files, as far as the kernel emulates their instructions,
+    /// before the process runs on.
+    ///
+    /// # Errors
+    /// The kernel refuses probes for a reason that has nothing to do with a single site.
+    pub fn prime(&mut self, pid: u32, files: &[CallerFile]) -> Result<(), Error> {
+        let mut primed = Vec::new();
+        for file in files {
+            let id = (file.device, file.inode);
+            self.callers.add(id, &file.path);
+            self.direct.extend(file.returns.iter().map(|&offset| (id, offset)));
+            let mut placements = Vec::new();
+            for &offset in &file.returns {
+                let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
+                match self.callers.arrival(id, offset, &self.emulation) {
+                    arrival::Arrival::Site(site) if site.cost == SiteCost::Emulated => {
+                        placements.extend(self.sites(id, offset, pid, site, None));
+                    }
+                    arrival::Arrival::Skip { words } => primed.push((place, Arrival::Skip(words))),
+                    arrival::Arrival::Site(_) | arrival::Arrival::Impossible => {}
+                }
+            }
+            let Some(path) = self.callers.path(id) else { continue };
+            let refused = self.links.place(pid, id, &path, &placements)?;
+            for placement in placements {
+                if refused.contains(&placement.id) {
+                    self.forget(placement.id);
+                    continue;
+                }
+                let offset = self.placed[placement.id as usize].offset;
+                let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
+                primed.push((place, self.in_place(id, offset)));
+            }
+        }
+        self.programs.prime(&primed)
+    }
+
+    /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes.
+    ///
+    /// # Errors
+    /// A map of the programs cannot be read or written, or the kernel refuses probes for a reason that
+    /// has nothing to do with a single site.
+    pub fn answer(&mut self, followed: &Followed<'_>, is_over: &AtomicBool) -> Result<(), Error> {
+        let mut questions = self.programs.questions()?;
+        let mut tidied = Instant::now();
+        while !is_over.load(Ordering::Relaxed) {
+            let (forked, met): (Vec<_>, Vec<_>) =
+                questions.wait(PATIENCE)?.into_iter().partition(|question| question.address == 0);
+            for child in forked {
+                followed.adopt(child.pid, Timestamp(child.time))?;
+                self.adopt(child.pid, child.parent)?;
+            }
+            if !met.is_empty() {
+                self.place(&met)?;
+            }
+            if tidied.elapsed() >= TIDY_PERIOD {
+                self.links.keep(|pid| followed.contains(pid));
+                self.tidy()?;
+                tidied = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Places the sites for return addresses that the kernel side has met.
+    fn place(&mut self, asked: &[QuestionRecord]) -> Result<(), Error> {
+        let mut answers: HashMap<u32, Vec<(u64, Arrival)>> = HashMap::new();
+        let mut placements: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
+        self.spaces.may_have_changed();
+        for question in asked {
+            match self.decide(question) {
+                Decision::Answer(answer) => {
+                    answers.entry(question.space).or_default().push((question.address, answer));
+                }
+                Decision::Place(file, sites) => placements.entry((question.pid, file)).or_default().extend(sites),
+            }
+        }
+        for ((pid, file), sites) in placements {
+            let Some(path) = self.callers.path(file) else { continue };
+            let refused = match self.links.place(pid, file, &path, &sites) {
+                // The process has ended, or no longer maps the file.
+                Err(error) if error.is_gone() => sites.iter().map(|site| site.id).collect(),
+                placed => placed?,
+            };
+            for site in sites {
+                let is_refused = refused.contains(&site.id);
+                let Placed { file, offset, .. } = self.placed[site.id as usize];
+                let answer = if is_refused { Arrival::Impossible } else { self.in_place(file, offset) };
+                if let Some((space, address)) = self.placed[site.id as usize].met {
+                    answers.entry(space).or_default().push((address, answer));
+                }
+                if is_refused {
+                    self.forget(site.id);
+                }
+            }
+        }
+        answers.into_iter().try_for_each(|(space, arrivals)| self.programs.set_arrivals(space, &arrivals))
+    }
+
+    /// What is to become of a return address.
+    fn decide(&mut self, question: &QuestionRecord) -> Decision {
+        let QuestionRecord { address, pid, space, .. } = *question;
+        let Some(place) = self.spaces.find(pid, space, address) else {
+            return Decision::Answer(Arrival::Impossible);
+        };
+        let (file, offset) = (place.file, place.offset);
+        self.callers.add(file, &place.path);
+        if self.known.contains_key(&(pid, file, offset)) {
+            return Decision::Answer(self.in_place(file, offset));
+        }
+        let arrival = match question.must_be_site {
+            0 => self.callers.arrival(file, offset, &self.emulation),
+            _ => match self.callers.at_return_address(file, offset, &self.emulation) {
+                Some(site) => {
+                    self.only_returns.insert((file, offset));
+                    arrival::Arrival::Site(site)
+                }
+                None => arrival::Arrival::Impossible,
+            },
+        };
+        match arrival {
+            arrival::Arrival::Site(site) => {
+                Decision::Place(file, self.sites(file, offset, pid, site, Some((space, address))))
+            }
+            arrival::Arrival::Skip { words } => Decision::Answer(Arrival::Skip(words)),
+            arrival::Arrival::Impossible => Decision::Answer(Arrival::Impossible),
+        }
+    }
+
+    /// What the kernel side is to know of a site.
+    fn in_place(&self, file: FileId, offset: u64) -> Arrival {
+        Arrival::Placed { catches: self.callers.catches(file, offset) }
+    }
+
+    /// The sites for a return address, and for those in the same function to which control may come twice.
+    fn sites(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        pid: u32,
+        site: ReturnSite,
+        met: Option<(u32, u64)>,
+    ) -> Vec<Placement> {
+        let mut sites = vec![self.add(file, offset, pid, site, met)];
+        for twice in self.callers.returns_twice(file, offset).to_vec() {
+            if !self.known.contains_key(&(pid, file, twice))
+                && let Some(site) = self.callers.at_return_address(file, twice, &self.emulation)
+            {
+                sites.push(self.add(file, twice, pid, site, None));
+            }
+        }
+        sites
+    }
+
+    /// Places in a child what its parent has.
+    fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
+        for (file, path, sites) in self.links.of(parent) {
+            let mut placements = Vec::with_capacity(sites.len());
+            for Placement { id, .. } in sites {
+                let Placed { offset, distance, stack_words, is_stepped, .. } = self.placed[id as usize];
+                let cost = if is_stepped { SiteCost::SingleStep } else { SiteCost::Emulated };
+                let site = ReturnSite { distance, words: stack_words, cost };
+                placements.push(self.add(file, offset, pid, site, None));
+            }
+            match self.links.place(pid, file, &path, &placements) {
+                Err(error) if error.is_gone() => return Ok(()),
+                placed => placed?,
+            };
+            let (device, inode) = file;
+            let primed = placements.iter().map(|placement| {
+                let offset = self.placed[placement.id as usize].offset;
+                (FilePlace { device, inode, offset, pid }, self.in_place(file, offset))
+            });
+            self.programs.prime(&primed.collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Option<(u32, u64)>) -> Placement {
+        let id = self.count();
+        let ReturnSite { distance, words, cost } = site;
+        let is_stepped = cost == SiteCost::SingleStep;
+        let is_fixed = self.direct.contains(&(file, offset));
+        let only_returns = self.only_returns.contains(&(file, offset));
+        self.placed.push(Placed { file, offset, pid, distance, stack_words: words, is_fixed, is_stepped, met });
+        self.known.insert((pid, file, offset), id);
+        let site = wire::ReturnSite { distance, words, is_fixed, is_stepped, only_returns };
+        let probe = Site { file_offset: offset + u64::from(distance), cookie: site.cookie(id) };
+        Placement { id, probe }
+    }
+
+    fn forget(&mut self, id: u32) {
+        let Placed { file, offset, pid, .. } = self.placed[id as usize];
+        self.known.remove(&(pid, file, offset));
+    }
+
+    /// Moves or takes out sites that are mostly hit in vain, and makes one link of many small ones.
+    fn tidy(&mut self) -> Result<(), Error> {
+        let hits = self.programs.site_hits(self.count())?;
+        let wasteful = self.wasteful(&hits);
+        let mut moved: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
+        for &id in &wasteful {
+            let Placed { file, offset, pid, distance, is_fixed, .. } = self.placed[id as usize];
+            // Others come to the site by another way; to the return address they do not.
+            let at_address = self.callers.at_return_address(file, offset, &self.emulation);
+            match at_address.filter(|_| is_fixed && distance > 0) {
+                Some(site) => {
+                    let met = self.placed[id as usize].met;
+                    moved.entry((pid, file)).or_default().push(self.add(file, offset, pid, site, met));
+                }
+                None => self.drop(id)?,
+            }
+        }
+        for ((pid, file), sites) in moved {
+            let Some(path) = self.callers.path(file) else { continue };
+            match self.links.place(pid, file, &path, &sites) {
+                Err(error) if error.is_gone() => {}
+                refused => {
+                    for id in refused? {
+                        self.drop(id)?;
+                    }
+                }
+            }
+        }
+        self.links.tidy(&wasteful)
+    }
+
+    /// The sites that are hit in vain too often.
+    ///
+    /// One that others come to by another way is to be moved, where a single step for each return costs less
+    /// than these hits. One that sees the returns of other functions is borne, unless all hits in vain
+    /// together are too many.
+    fn wasteful(&self, hits: &[SiteHitsRecord]) -> Vec<u32> {
+        let matched: u64 = hits.iter().map(|hits| hits.matched).sum();
+        let unmatched: u64 = hits.iter().map(|hits| hits.unmatched).sum();
+        let are_too_many = unmatched as f64 > MOST_IN_VAIN * matched as f64;
+        let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
+            let Placed { file, offset, pid, distance, is_fixed, .. } = self.placed[*id as usize];
+            let most = match is_fixed && distance > 0 {
+                true => STEP_IN_HITS,
+                false if are_too_many => MOST_FOR_A_RETURN,
+                false => return false,
+            };
+            hits.unmatched >= FEW
+                && hits.unmatched > most * hits.matched
+                && self.known.get(&(pid, file, offset)) == Some(id)
+        };
+        (0..).zip(hits).filter(is_wasteful).map(|(id, _)| id).collect()
+    }
+
+    /// Returns to the address of a site are not detected from now on.
+    fn drop(&mut self, id: u32) -> Result<(), Error> {
+        self.forget(id);
+        let Placed { file, offset, pid, met, .. } = self.placed[id as usize];
+        let (device, inode) = file;
+        self.programs.prime(&[(FilePlace { device, inode, offset, pid }, Arrival::Dropped)])?;
+        // Frames that enter from now on are in doubt, and so are those that turn out to be left.
+        let addresses = match met {
+            Some(address) => vec![address],
+            None => self.spaces.addresses(pid, self.programs.space(pid)?, file, offset),
+        };
+        addresses
+            .into_iter()
+            .try_for_each(|(space, address)| self.programs.set_arrivals(space, &[(address, Arrival::Dropped)]))
+    }
+
+    /// How many sites there are.
+    fn count(&self) -> u32 {
+        u32::try_from(self.placed.len()).unwrap_or(u32::MAX)
+    }
+
+    /// What became of the sites.
+    ///
+    /// # Errors
+    /// A map of the programs cannot be read.
+    pub fn summary(&self) -> Result<Summary, Error> {
+        let hits = self.programs.site_hits(self.count())?;
+        let unmatched = hits.iter().map(|hits| hits.unmatched).sum();
+        let matched: u64 = hits.iter().map(|hits| hits.matched).sum();
+        Ok(Summary {
+            placed: self.placed.len() as u64,
+            hits: matched + unmatched,
+            unmatched,
+            single_stepped: self.programs.stepped_returns(),
+        })
+    }
+
+    /// The probes, to be taken out.
+    pub fn into_probes(self) -> Vec<Probes> {
+        self.links.into_probes()
+    }
+}

@@ -1,0 +1,144 @@
+//! Links of return sites: many small ones come into being while sites are met, and are merged.
+//!
+//! The kernel takes tens of milliseconds to close a link, and lets nobody wait for several at once but
+//! on threads of their own.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use rtrace_bpf::{Error, Probes, Programs, Role, Site};
+
+use super::FileId;
+use crate::attach::Closing;
+
+/// Small links of a file in a process that are merged.
+const MOST_SMALL: usize = 8;
+/// A link of fewer sites is small.
+const SMALL: usize = 512;
+
+/// A site with its id.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placement {
+    pub id: u32,
+    pub probe: Site,
+}
+
+struct Link {
+    probes: Probes,
+    sites: Vec<Placement>,
+}
+
+/// The links of one file in one process.
+struct Group {
+    path: PathBuf,
+    links: Vec<Link>,
+}
+
+/// All links.
+pub(super) struct Links<'a> {
+    programs: &'a Programs,
+    groups: BTreeMap<(u32, FileId), Group>,
+    closing: Closing,
+}
+
+impl<'a> Links<'a> {
+    pub fn new(programs: &'a Programs) -> Links<'a> {
+        Links { programs, groups: BTreeMap::new(), closing: Closing::default() }
+    }
+
+    /// Places sites of a file in a process; returns those that the kernel refuses.
+    ///
+    /// # Errors
+    /// The kernel refuses probes for a reason that has nothing to do with a single site.
+    pub fn place(&mut self, pid: u32, file: FileId, path: &Path, sites: &[Placement]) -> Result<HashSet<u32>, Error> {
+        let mut refused = HashSet::new();
+        let mut links = Vec::new();
+        link(self.programs, pid, path, sites, &mut links, &mut refused)?;
+        let new = || Group { path: path.to_owned(), links: Vec::new() };
+        self.groups.entry((pid, file)).or_insert_with(new).links.append(&mut links);
+        Ok(refused)
+    }
+
+    /// The files of a process that have sites, with these sites.
+    pub fn of(&self, pid: u32) -> Vec<(FileId, PathBuf, Vec<Placement>)> {
+        let groups = self.groups.range((pid, (0, 0))..=(pid, (u64::MAX, u64::MAX)));
+        let sites = |group: &Group| group.links.iter().flat_map(|link| &link.sites).copied().collect();
+        groups.map(|((_, file), group)| (*file, group.path.clone(), sites(group))).collect()
+    }
+
+    /// Takes out all sites of processes that have ended.
+    pub fn keep(&mut self, lives: impl Fn(u32) -> bool) {
+        let ended: Vec<(u32, FileId)> = self.groups.keys().filter(|(pid, _)| !lives(*pid)).copied().collect();
+        let groups = ended.iter().filter_map(|key| self.groups.remove(key));
+        let probes = groups.flat_map(|group| group.links).map(|link| link.probes).collect();
+        self.closing.close(probes);
+    }
+
+    /// Takes sites out, and merges links where there are many small ones.
+    ///
+    /// # Errors
+    /// As [`place`](Links::place).
+    pub fn tidy(&mut self, out: &[u32]) -> Result<(), Error> {
+        let out: HashSet<u32> = out.iter().copied().collect();
+        let mut old = Vec::new();
+        for ((pid, _), group) in &mut self.groups {
+            let is_small = |link: &Link| link.sites.len() < SMALL;
+            let merges = group.links.iter().filter(|link| is_small(link)).count() > MOST_SMALL;
+            let loses = |link: &Link| link.sites.iter().any(|site| out.contains(&site.id));
+            let (changed, kept): (Vec<Link>, Vec<Link>) = std::mem::take(&mut group.links)
+                .into_iter()
+                .partition(|link| loses(link) || (merges && is_small(link)));
+            group.links = kept;
+            if changed.is_empty() {
+                continue;
+            }
+            let sites: Vec<Placement> =
+                changed.iter().flat_map(|link| &link.sites).filter(|site| !out.contains(&site.id)).copied().collect();
+            let linked = link(self.programs, *pid, &group.path, &sites, &mut group.links, &mut HashSet::new());
+            match linked {
+                Ok(()) => old.extend(changed.into_iter().map(|link| link.probes)),
+                // The process has ended: nothing is hit any more.
+                Err(error) if error.is_gone() => group.links.extend(changed),
+                Err(error) => return Err(error),
+            }
+        }
+        self.closing.close(old);
+        Ok(())
+    }
+
+    /// The probes that are in place, once those that were taken out are gone.
+    pub fn into_probes(self) -> Vec<Probes> {
+        self.closing.finish();
+        self.groups.into_values().flat_map(|group| group.links).map(|link| link.probes).collect()
+    }
+}
+
+/// Places sites by as few links as possible; a site that the kernel refuses is found by halves.
+fn link(
+    programs: &Programs,
+    pid: u32,
+    path: &Path,
+    sites: &[Placement],
+    links: &mut Vec<Link>,
+    refused: &mut HashSet<u32>,
+) -> Result<(), Error> {
+    if sites.is_empty() {
+        return Ok(());
+    }
+    let probes: Vec<Site> = sites.iter().map(|site| site.probe).collect();
+    match programs.attach(Role::Return, path, &[pid], &probes) {
+        Ok(probes) => links.push(Link { probes, sites: sites.to_vec() }),
+        Err(error) if !error.is_about_a_site() => return Err(error),
+        Err(_) => match sites {
+            [site] => {
+                refused.insert(site.id);
+            }
+            _ => {
+                let (left, right) = sites.split_at(sites.len() / 2);
+                link(programs, pid, path, left, links, refused)?;
+                link(programs, pid, path, right, links, refused)?;
+            }
+        },
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Which file a process maps at an address.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use rtrace_symbolizer::modules::{self, Module};
+
+use super::FileId;
+
+/// An address as a place in a file.
+pub(super) struct Place {
+    pub file: FileId,
+    /// A path by which rtrace can open the file.
+    pub path: PathBuf,
+    /// In the file, in bytes.
+    pub offset: u64,
+}
+
+/// What processes map.
+#[derive(Default)]
+pub(super) struct Spaces {
+    /// By address space: an exec makes another one.
+    known: HashMap<u32, Vec<Module>>,
+    /// Those that were looked at since they may have changed.
+    fresh: HashSet<u32>,
+}
+
+impl Spaces {
+    /// What is not found is to be looked for once more.
+    pub fn may_have_changed(&mut self) {
+        self.fresh.clear();
+    }
+
+    /// The file at an address; none where there is none, or the process has ended.
+    pub fn find(&mut self, pid: u32, space: u32, address: u64) -> Option<Place> {
+        let known = self.known.get(&space).and_then(|modules| find(modules, address));
+        if known.is_some() || !self.fresh.insert(space) {
+            return known;
+        }
+        let modules = modules::of_process(pid).ok()?;
+        let place = find(&modules, address);
+        self.known.insert(space, modules);
+        place
+    }
+
+    /// Where a process maps a place in a file, each address with its space.
+    pub fn addresses(&self, pid: u32, space: Option<u32>, file: FileId, offset: u64) -> Vec<(u32, u64)> {
+        let (Some(space), Ok(modules)) = (space, modules::of_process(pid)) else { return Vec::new() };
+        let of_file = modules.iter().filter(|module| (module.device, module.inode) == file);
+        let mappings = of_file.flat_map(|module| &module.mappings).filter(|mapping| mapping.executable);
+        let within = mappings
+            .filter(|mapping| (mapping.offset..mapping.offset + (mapping.end - mapping.start)).contains(&offset));
+        within.map(|mapping| (space, mapping.start + (offset - mapping.offset))).collect()
+    }
+}
+
+fn find(modules: &[Module], address: u64) -> Option<Place> {
+    modules.iter().find_map(|module| {
+        let mapping = module.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
+        Some(Place {
+            file: (module.device, module.inode),
+            path: module.open_path(),
+            offset: mapping.offset + (address - mapping.start),
+        })
+    })
+}
