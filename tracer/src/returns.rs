@@ -249,7 +249,7 @@ impl<'a> ReturnSites<'a> {
         let mut sites = vec![self.add(file, offset, pid, site, met)];
         for twice in self.callers.returns_twice(file, offset).to_vec() {
             if !self.known.contains_key(&(pid, file, twice))
-                && let Some(site) = self.callers.at_return_address(file, twice, &self.emulation)
+                && let arrival::Arrival::Site(site) = self.callers.arrival(file, twice, &self.emulation)
             {
                 sites.push(self.add(file, twice, pid, site, None));
             }
