@@ -185,7 +185,7 @@ fn agree(recorded: &BTreeMap<truth::Thread, Paths>, told: &BTreeMap<truth::Threa
     let same = |(recorded, told): (&[u64; 4], &[u64; 4])| {
         let unseen = Ending::Unseen as usize;
         let seen = (0..unseen).all(|ending| recorded[ending] <= told[ending]);
-        seen && recorded.iter().sum::<u64>() == told.iter().sum()
+        seen && recorded.iter().sum::<u64>() == told.iter().sum::<u64>()
     };
     recorded.keys().eq(told.keys())
         && recorded.iter().all(|(thread, paths)| {
