@@ -3,8 +3,8 @@
 //! A child inherits the breakpoints with the memory of its parent, but the kernel runs no program there
 //! before the child has links, too. They are placed as soon as the kernel side tells of the fork, for which
 //! the kernel takes some tens of milliseconds. What a child calls before that in a library that
-//! it maps is not on record; such a blind window is told. Links outlive an exec, so a child that soon
-//! executes another program has its probes in place before that maps a library.
+//! it maps is not on record; such a blind window is told. Links outlive an exec: a child that executes
+//! another program once they are placed has its probes before that maps a library.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
