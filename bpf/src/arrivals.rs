@@ -1,6 +1,6 @@
 //! What user space tells the kernel side about return addresses, and hears about them.
 
-use std::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
@@ -183,17 +183,20 @@ pub struct Questions<'a> {
     pending: std::rc::Rc<std::cell::RefCell<Vec<QuestionRecord>>>,
 }
 
+impl AsFd for Questions<'_> {
+    /// It can be read while there are some.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring keeps its descriptor open.
+        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+    }
+}
+
 impl Questions<'_> {
-    /// Waits until there are some, at the most for `time`, and returns them.
+    /// Those that there are.
     ///
     /// # Errors
     /// [`Error::Kernel`] if the ring cannot be read.
-    pub fn wait(&mut self, time: Duration) -> Result<Vec<QuestionRecord>, Error> {
-        match self.ring.poll(time) {
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
-            result => result.map_err(Error::kernel("read the ring of return addresses"))?,
-        }
-        // Polling reads only what it was woken for, and nobody wakes it for what came while it read.
+    pub fn take(&mut self) -> Result<Vec<QuestionRecord>, Error> {
         self.ring.consume().map_err(Error::kernel("read the ring of return addresses"))?;
         Ok(std::mem::take(&mut *self.pending.borrow_mut()))
     }

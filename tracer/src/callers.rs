@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
-use rtrace_symbolizer::{Definition, Image};
+use rtrace_symbolizer::{Definition, Image, linker};
 
 use self::links::{Linkage, Word};
 use self::process::Process;
 use self::scan::Callees;
-use crate::parallel;
 use crate::plan::PlannedLibrary;
+use crate::{parallel, target};
 
 /// Device and inode of a file, as `stat` reports them.
 type FileId = (u64, u64);
@@ -129,6 +129,38 @@ pub fn of_command(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
     let all: Vec<usize> = (0..files.all.len()).collect();
     let slots = parallel::map(&all, |&file| linkage.slots(file, &files.all[file].image.slots(), |_| Word::Unknown));
     files.scan(slots.into_iter().map(HashSet::from_iter).collect())
+}
+
+/// The files with direct calls of traced functions, by the program that a command executes.
+#[derive(Default)]
+pub struct Executed<'a> {
+    traced: Traced<'a>,
+    /// Where traced functions are: a program may load one of these files later.
+    libraries: Vec<PathBuf>,
+    known: HashMap<FileId, Vec<CallerFile>>,
+}
+
+impl<'a> Executed<'a> {
+    /// Of no program yet.
+    pub fn new(libraries: &'a [PlannedLibrary]) -> Executed<'a> {
+        let paths = libraries.iter().map(|planned| planned.attach_path.clone()).collect();
+        Executed { traced: Traced::of(libraries), libraries: paths, known: HashMap::new() }
+    }
+
+    /// Those of a program, which is looked at when it is first named.
+    pub fn of(&mut self, program: &Path) -> &[CallerFile] {
+        let Executed { traced, libraries, known } = self;
+        let look = || {
+            // Of a script, its interpreter is executed, too.
+            let mut files = linker::closure(program, &target::environment()).unwrap_or_default();
+            files.extend_from_slice(libraries);
+            of_command(&files, traced)
+        };
+        match identity(program) {
+            Some(id) => known.entry(id).or_insert_with(look),
+            None => &[],
+        }
+    }
 }
 
 fn identity(path: &Path) -> Option<FileId> {

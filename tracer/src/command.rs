@@ -29,16 +29,16 @@ pub struct Waiting {
 
 impl Waiting {
     /// Makes the child process, which executes the command with what is `given`, by default with what
-    /// we have.
+    /// we have, and in a mount namespace of its own if it is to have one and the system allows it.
     ///
     /// # Errors
     /// The system refuses a process or a pipe.
-    pub fn spawn(words: &[OsString], given: Option<Given<'_>>) -> io::Result<Waiting> {
+    pub fn spawn(words: &[OsString], given: Option<Given<'_>>, own_mounts: bool) -> io::Result<Waiting> {
         let (mut tell, told) = pipe()?;
         let (wait, go) = pipe()?;
         let mut command = Command::new(words.first().map(OsString::as_os_str).unwrap_or_default());
         command.args(words.iter().skip(1));
-        hold_before_exec(&mut command, told, wait, go.as_raw_fd());
+        hold_before_exec(&mut command, told, wait, go.as_raw_fd(), own_mounts);
         if let Some(given) = given {
             execute_with(&mut command, words, given)?;
         }
@@ -70,11 +70,21 @@ fn join(spawning: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
     spawning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn hold_before_exec(command: &mut Command, mut told: PipeWriter, mut wait: PipeReader, other_end: i32) {
+fn hold_before_exec(
+    command: &mut Command,
+    mut told: PipeWriter,
+    mut wait: PipeReader,
+    other_end: i32,
+    own_mounts: bool,
+) {
     let hold = move || {
         // The child's copy of the other end would keep its own read from ending.
         // SAFETY: closes a descriptor that nothing in the child uses.
         unsafe { libc::close(other_end) };
+        if own_mounts {
+            // SAFETY: changes what this process alone sees of mounts; what is shared stays shared.
+            unsafe { libc::unshare(libc::CLONE_NEWNS) };
+        }
         told.write_all(&std::process::id().to_ne_bytes())?;
         let mut go = [0];
         wait.read_exact(&mut go)
@@ -148,7 +158,7 @@ mod tests {
     fn nothing_runs_before_the_release() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let waiting = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None).unwrap();
+        let waiting = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None, false).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(!file.exists());
         let pid = waiting.pid();
@@ -162,7 +172,7 @@ mod tests {
     fn a_child_that_is_never_released_runs_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let Waiting { go, spawning, .. } = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None).unwrap();
+        let Waiting { go, spawning, .. } = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None, false).unwrap();
         drop(go);
         assert!(join(spawning).is_err());
         assert!(!file.exists());
@@ -171,7 +181,7 @@ mod tests {
     #[test]
     fn statuses_are_those_of_shells() {
         let status = |script: &str| {
-            let mut child = Waiting::spawn(&words(&["sh", "-c", script]), None).unwrap().release().unwrap();
+            let mut child = Waiting::spawn(&words(&["sh", "-c", script]), None, false).unwrap().release().unwrap();
             shell_status(child.wait().unwrap())
         };
         assert_eq!(status("exit 3"), 3);
@@ -180,11 +190,11 @@ mod tests {
 
     #[test]
     fn a_command_that_does_not_exist_is_an_error() {
-        let waiting = Waiting::spawn(&words(&["/no/such/command"]), None).unwrap();
+        let waiting = Waiting::spawn(&words(&["/no/such/command"]), None, false).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
         let (reader, _writer) = pipe().unwrap();
         let given = Given { environment: Vec::new(), descriptor: reader.as_fd() };
-        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(given)).unwrap();
+        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(given), false).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
@@ -197,7 +207,7 @@ mod tests {
         let descriptor = std::fs::File::open("/").unwrap();
         let script = format!("{script}; readlink /proc/self/fd/{} >>{}", descriptor.as_raw_fd(), file.display());
         let given = Given { environment, descriptor: descriptor.as_fd() };
-        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(given)).unwrap();
+        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(given), false).unwrap();
         assert!(rustix::io::fcntl_getfd(&descriptor).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         assert!(waiting.release().unwrap().wait().unwrap().success());
         let told = std::fs::read_to_string(file).unwrap();

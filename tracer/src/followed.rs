@@ -14,6 +14,7 @@ use rtrace_model::{Library, Timestamp};
 use rtrace_symbolizer::modules;
 
 use crate::attach::{Attachment, Closing, Placed};
+use crate::privilege;
 
 /// A child whose calls of a library were not recorded for a time.
 pub struct BlindChild {
@@ -97,11 +98,13 @@ impl<'a> Followed<'a> {
         Ok(())
     }
 
-    /// Takes out the probes of processes that have ended: all but these.
+    /// Takes out the probes of processes that have ended: all but these, of which records tell, and children
+    /// of which none tells yet.
     pub fn keep(&self, living: &[u32]) {
         let mut state = self.state();
-        state.pids.retain(|pid| *pid == EVERYWHERE || living.contains(pid));
-        let ended: Vec<u32> = state.probes.keys().filter(|pid| !living.contains(pid)).copied().collect();
+        let lives = |pid: &u32| living.contains(pid) || privilege::check_process(*pid).is_ok();
+        state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
+        let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
         let probes = ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().collect();
         state.closing.close(probes);
     }

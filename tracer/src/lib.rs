@@ -11,6 +11,7 @@ pub mod callers;
 pub mod command;
 pub mod counters;
 pub mod followed;
+mod gate;
 mod governor;
 pub mod host;
 pub mod info;

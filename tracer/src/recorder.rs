@@ -24,9 +24,10 @@ use self::governing::Governing;
 use self::notice::Notice;
 use crate::attach::{self, Attachment, detach};
 use crate::calibration::Calibration;
-use crate::callers::{self, CallerFile, Traced};
+use crate::callers::{self, CallerFile, Executed, Traced};
 use crate::counters::Counters;
 use crate::followed::{BlindChild, Followed};
+use crate::gate::Gate;
 use crate::governor::{Given, Governor, Left};
 use crate::host;
 use crate::newcomers::{Lookout, Newcomer, Newcomers};
@@ -179,6 +180,8 @@ pub fn record(
     recording.choose_processes()?;
     let mut return_sites = ReturnSites::new(&programs, options.emulated);
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
+    let gate = recording.gate();
+    let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
     let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
@@ -187,7 +190,7 @@ pub fn record(
     let are_over = AtomicBool::new(false);
     let (drained, return_sites) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            let answered = return_sites.answer(&followed, &are_over);
+            let answered = return_sites.answer(&followed, gate, executed, &are_over);
             (answered, return_sites)
         });
         let recorded = (|| {
@@ -279,8 +282,7 @@ impl<'a> Recording<'a> {
 
     /// Places the return sites of direct calls.
     fn prime(&self, plan: &Plan, return_sites: &mut ReturnSites<'_>) -> Result<(), rtrace_bpf::Error> {
-        let regions = || plan.libraries.iter().flat_map(|library| &library.regions);
-        if !regions().any(|planned| planned.exit == Exit::ReturnSites) {
+        if !uses_return_sites(plan) {
             return Ok(());
         }
         let traced = Traced::of(&plan.libraries);
@@ -291,6 +293,14 @@ impl<'a> Recording<'a> {
             }
         };
         pids.iter().try_for_each(|&pid| return_sites.prime(pid, &files))
+    }
+
+    /// The gate for what the command executes, where the system allows one.
+    fn gate(&self) -> Option<Gate> {
+        match self.options.subject {
+            Subject::Command(pid) if self.options.follow && !self.options.everywhere => Gate::of(pid).ok(),
+            _ => None,
+        }
     }
 
     fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
@@ -494,6 +504,11 @@ impl<'a> Recording<'a> {
         self.announce(pipeline, &newcomer.plan, attachment);
         Ok(())
     }
+}
+
+fn uses_return_sites(plan: &Plan) -> bool {
+    let mut regions = plan.libraries.iter().flat_map(|library| &library.regions);
+    regions.any(|planned| planned.exit == Exit::ReturnSites)
 }
 
 /// Watches variables where the processes' memory has become another.

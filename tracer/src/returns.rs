@@ -11,9 +11,11 @@ mod links;
 mod spaces;
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
 use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Site};
 use rtrace_model::{ReturnSites as Summary, Timestamp};
@@ -21,13 +23,14 @@ use rtrace_model::{ReturnSites as Summary, Timestamp};
 use self::caller::Callers;
 use self::links::{Links, Placement};
 use self::spaces::Spaces;
-use crate::callers::CallerFile;
+use crate::callers::{CallerFile, Executed};
 use crate::followed::Followed;
+use crate::gate::Gate;
 use crate::plan::arrival::{self, ReturnSite};
 use crate::plan::{Emulation, SiteCost};
 
 /// Longest wait for a question, and so for the end.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Time between two looks at what sites cost.
 const TIDY_PERIOD: Duration = Duration::from_millis(250);
@@ -104,7 +107,7 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Places the sites of direct calls in these files, as far as the kernel emulates their instructions,
-    /// before the process runs on.
+    /// before the process runs on; those that it has stay as they are.
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
@@ -116,6 +119,9 @@ impl<'a> ReturnSites<'a> {
             self.direct.extend(file.returns.iter().map(|&offset| (id, offset)));
             let mut placements = Vec::new();
             for &offset in &file.returns {
+                if self.known.contains_key(&(pid, id, offset)) {
+                    continue;
+                }
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
                 match self.callers.arrival(id, offset, &self.emulation) {
                     arrival::Arrival::Site(site) if site.cost == SiteCost::Emulated => {
@@ -140,20 +146,33 @@ impl<'a> ReturnSites<'a> {
         self.programs.prime(&primed)
     }
 
-    /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes.
+    /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
+    /// so do the programs that wait at the gate.
     ///
     /// # Errors
     /// A map of the programs cannot be read or written, or the kernel refuses probes for a reason that
     /// has nothing to do with a single site.
-    pub fn answer(&mut self, followed: &Followed<'_>, is_over: &AtomicBool) -> Result<(), Error> {
+    pub fn answer(
+        &mut self,
+        followed: &Followed<'_>,
+        gate: Option<Gate>,
+        mut executed: Executed<'_>,
+        is_over: &AtomicBool,
+    ) -> Result<(), Error> {
         let mut questions = self.programs.questions()?;
         let mut tidied = Instant::now();
         while !is_over.load(Ordering::Relaxed) {
+            wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)));
+            // Who waits has been forked before: that is among what is taken now.
+            let waiting = gate.as_ref().map(Gate::waiting).unwrap_or_default();
             let (forked, met): (Vec<_>, Vec<_>) =
-                questions.wait(PATIENCE)?.into_iter().partition(|question| question.address == 0);
+                questions.take()?.into_iter().partition(|question| question.address == 0);
             for child in forked {
                 followed.adopt(child.pid, Timestamp(child.time))?;
                 self.adopt(child.pid, child.parent)?;
+            }
+            for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
+                self.prime(program.pid, executed.of(&program.path()))?;
             }
             if !met.is_empty() {
                 self.place(&met)?;
@@ -394,4 +413,12 @@ impl<'a> ReturnSites<'a> {
     pub fn into_probes(self) -> Vec<Probes> {
         self.links.into_probes()
     }
+}
+
+/// Waits until one of these can be read.
+fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) {
+    let mut descriptors: Vec<_> =
+        descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
+    // A signal only makes the wait shorter.
+    let _ = poll(&mut descriptors, Some(&PATIENCE));
 }
