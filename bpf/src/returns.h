@@ -79,6 +79,15 @@ static __always_inline int rt_is_below(const struct rt_hit *hit, const struct rt
 	return rt_is_ordered(frame->stack) && frame->slot <= hit->slot;
 }
 
+/*
+ * Whether this frame, whose return may go undetected, was called from the one that ends now, by its id. Where slots
+ * prove nothing this shows that it is over, and that what enters next was not called from it.
+ */
+static __always_inline int rt_went_unseen(const struct rt_hit *hit, const struct rt_frame *frame, u64 caller)
+{
+	return frame->doubt && frame->parent == caller && frame->stack == hit->stack;
+}
+
 static long rt_below_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
@@ -88,25 +97,29 @@ static long rt_below_step(u32 step, void *context)
 	frame = rt_step_down(walk, step, &index);
 	if (!frame || (walk->found != RT_NONE && index <= walk->found) || rt_is_above(walk->hit, frame))
 		return 1;
-	if (rt_is_below(walk->hit, frame) && !rt_returns_here(walk->hit, frame)) {
-		walk->slot = index;
-		return 1;
-	}
-	return 0;
+	if (rt_returns_here(walk->hit, frame) ||
+	    !(rt_is_below(walk->hit, frame) || rt_went_unseen(walk->hit, frame, walk->id)))
+		return 0;
+	walk->above = index;
+	return 1;
 }
 
 /* The place of the youngest frame above the one at `index` that was left; RT_NONE if there is none. */
 rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
 {
-	struct rt_walk walk = { .found = index, .slot = RT_NONE };
+	struct rt_walk walk = { .found = index, .above = RT_NONE };
+	struct rt_frame *frame;
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
+	frame = rt_frame(&hit, index);
+	/* No call has the id of a frame that is not there. */
+	walk.id = frame ? frame->id : ~0ull;
 	walk.hit = &hit;
 	walk.start = hit.thread->frames;
 	rt_repeat(RT_FRAMES, rt_below_step, &walk);
-	return walk.slot;
+	return walk.above;
 }
 
 /*

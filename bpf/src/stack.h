@@ -160,6 +160,7 @@ struct rt_walk {
 	struct rt_hit *hit;
 	u32 start; /* downward walks: one above the first frame; upward: the first frame */
 	u32 found; /* RT_NONE or the index of the frame looked for */
+	u32 above; /* a frame above that one, or RT_NONE */
 	/* What it must have. */
 	u32 stack;
 	union {

@@ -106,8 +106,8 @@ impl<'a> ReturnSites<'a> {
         }
     }
 
-    /// Places the sites of direct calls in these files, as far as the kernel emulates their instructions,
-    /// before the process runs on; those that it has stay as they are.
+    /// Places the sites of direct calls in these files before the process runs on; those that it has stay
+    /// as they are.
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
@@ -124,11 +124,11 @@ impl<'a> ReturnSites<'a> {
                 }
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
                 match self.callers.arrival(id, offset, &self.emulation) {
-                    arrival::Arrival::Site(site) if site.cost == SiteCost::Emulated => {
+                    arrival::Arrival::Site(site) => {
                         placements.extend(self.sites(id, offset, pid, site, None));
                     }
                     arrival::Arrival::Skip { words } => primed.push((place, Arrival::Skip(words))),
-                    arrival::Arrival::Site(_) | arrival::Arrival::Impossible => {}
+                    arrival::Arrival::Impossible => {}
                 }
             }
             let Some(path) = self.callers.path(id) else { continue };

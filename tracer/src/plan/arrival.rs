@@ -7,7 +7,7 @@
 //!
 //! Nothing here reads a file or a process: these are functions of bytes.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::SiteCost;
 use super::instruction::{Emulation, Handling};
@@ -84,6 +84,10 @@ pub fn arrival(code: &[u8], emulation: &Emulation) -> Arrival {
         let before = stack.pointer;
         stack = stack.after(&instruction);
         only_rises &= stack.pointer <= before;
+        // It may have written to the slot, which tells a return from a call that was left.
+        if stack.pointer.is_none_or(|depth| depth > 0) && writes_memory(&instruction) {
+            break;
+        }
     }
     emulated.or(stepped).map_or(Arrival::Impossible, Arrival::Site)
 }
@@ -121,6 +125,14 @@ fn calls_that_end(before: &[u8]) -> impl Iterator<Item = Instruction> {
 fn raised(depth: i32) -> Option<i32> {
     let words = depth.checked_neg()? / WORD;
     (depth % WORD == 0 && i16::try_from(words).is_ok()).then_some(words)
+}
+
+/// Whether an instruction may write to memory.
+fn writes_memory(instruction: &Instruction) -> bool {
+    let reads = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt);
+    instruction.stack_pointer_increment() < 0
+        || instruction.is_string_instruction()
+        || (instruction.op0_kind() == OpKind::Memory && !reads)
 }
 
 /// Whether the instruction behind this one follows at once.
@@ -181,6 +193,10 @@ mod tests {
     fn a_site_never_moves_past_what_takes_long_or_hides_the_stack() {
         let jump = [0xeb, 0];
         let passed = |code: &[u8]| behind(&[code, &jump].concat()) != site(0, 0, STEPPED);
+        assert!(passed(&[0x89, 0x04, 0x24])); // mov [rsp],eax
+        assert!(!passed(&[0x9c])); // pushfq
+        assert!(!passed(&[0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x44, 0x24, 0x08])); // sub rsp,16; mov [rsp+8],rax
+        assert!(passed(&[0x48, 0x83, 0xec, 0x10, 0x39, 0x44, 0x24, 0x08])); // sub rsp,16; cmp [rsp+8],eax
         assert!(passed(&[0x48, 0xa5])); // movsq
         assert!(!passed(&[0xf3, 0x48, 0xa5])); // rep movsq
         assert!(!passed(&[0xf2, 0xae])); // repne scasb
