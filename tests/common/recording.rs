@@ -69,6 +69,12 @@ impl Recording {
         self.trees_of(|_| true)
     }
 
+    /// As [`trees`](Recording::trees), first calls from their places that went unseen with the endings that
+    /// are told.
+    pub fn trees_as(&self, told: &Trees) -> Trees {
+        with_unseen_as(self.trees(), told)
+    }
+
     /// Calls that began before this time, and those that began at it or later. A call whose caller is
     /// among the others is in neither.
     pub fn trees_around(&self, time: Timestamp) -> (Trees, Trees) {
@@ -168,6 +174,16 @@ impl Recording {
         assert_eq!(summary.unseen, with(Ending::Unseen), "{summary}");
         assert_eq!(summary.locations, self.calls.len() as u64, "{summary}");
     }
+}
+
+/// These calls, those that went unseen with the endings that are told, where they are the same calls.
+pub fn with_unseen_as(mut trees: Trees, told: &Trees) -> Trees {
+    for (thread, calls) in &mut trees {
+        if let Some(seen) = told.get(thread).and_then(|told| calls.with_unseen_as(told)) {
+            *calls = seen;
+        }
+    }
+    trees
 }
 
 /// Ids without holes, parents before children, children inside parents, and their times sum up.

@@ -9,7 +9,7 @@ use rtrace_model::{Ending, EventKind};
 use tempfile::TempDir;
 
 use super::profile;
-use super::recording::Recording;
+use super::recording::{Recording, with_unseen_as};
 use super::rtrace::{self, Attached, Waiting};
 use super::skip::Turn;
 use super::target::{Flavour, Target};
@@ -131,7 +131,8 @@ impl Scenario {
         assert_eq!(truth::behaviour(traced), truth::behaviour(untraced), "{complaint}");
         let Some((before, behind, time)) = truth::settled(&traced.stdout) else {
             let told = truth::trees(&traced.stdout);
-            return self.compare_first(&self.without_blind(recording, &told), &told);
+            let recorded = with_unseen_as(self.without_blind(recording, &told), &told);
+            return self.compare(self.truth, &recorded, &told);
         };
         let (early, late) = recording.trees_around(time);
         self.compare(self.truth, &late, &truth::trees(behind));
@@ -153,15 +154,6 @@ impl Scenario {
             trees.insert(*thread, told.clone());
         }
         trees
-    }
-
-    /// Compares calls that are the first from their places, some of which may have gone unseen.
-    fn compare_first(&self, recorded: &Trees, told: &Trees) {
-        let seen = |(thread, calls): (&truth::Thread, &Forest)| {
-            let seen = told.get(thread).and_then(|told| calls.with_unseen_as(told));
-            (*thread, seen.unwrap_or_else(|| calls.clone()))
-        };
-        self.compare(self.truth, &recorded.iter().map(seen).collect(), told);
     }
 
     fn compare(&self, truth: Truth, recorded: &Trees, told: &Trees) {

@@ -172,7 +172,8 @@ mod tests {
     fn a_child_that_is_never_released_runs_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let Waiting { go, spawning, .. } = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None, false).unwrap();
+        let Waiting { go, spawning, .. } =
+            Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None, false).unwrap();
         drop(go);
         assert!(join(spawning).is_err());
         assert!(!file.exists());

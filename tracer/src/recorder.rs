@@ -178,7 +178,7 @@ pub fn record(
         governing: options.budget.map(|_| &governing),
     };
     recording.choose_processes()?;
-    let mut return_sites = ReturnSites::new(&programs, options.emulated);
+    let mut return_sites = ReturnSites::new(&programs, options.emulated, !options.watches.watches.is_empty());
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };

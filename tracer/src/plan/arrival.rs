@@ -7,10 +7,10 @@
 //!
 //! Nothing here reads a file or a process: these are functions of bytes.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
 use super::SiteCost;
-use super::instruction::{Emulation, Handling};
+use super::instruction::{Emulation, Handling, accesses_beside_stack};
 use super::stack::Stack;
 
 /// Instructions between a return address and its probe, at the most: a few nanoseconds.
@@ -50,14 +50,16 @@ pub struct ReturnSite {
 
 /// Where calls that return to an address are seen to have returned.
 ///
-/// `code`: the code from the return address on, about 128 bytes.
-pub fn arrival(code: &[u8], emulation: &Emulation) -> Arrival {
+/// `code`: the code from the return address on, about 128 bytes. `keeps_accesses`: whether accesses to other
+/// memory than the stack must stay outside the call, as they are counted.
+pub fn arrival(code: &[u8], emulation: &Emulation, keeps_accesses: bool) -> Arrival {
     let emulation = Emulation { steps: false, ..*emulation };
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
     let (mut emulated, mut stepped) = (None, None);
     let mut stack = Stack::ENTRY;
     let mut only_rises = true;
+    let mut info = InstructionInfoFactory::new();
     for _ in 0..MOST_INSTRUCTIONS {
         let Some(words) = stack.pointer.and_then(raised) else { break };
         let Ok(distance) = u8::try_from(decoder.position()) else { break };
@@ -85,7 +87,8 @@ pub fn arrival(code: &[u8], emulation: &Emulation) -> Arrival {
         stack = stack.after(&instruction);
         only_rises &= stack.pointer <= before;
         // It may have written to the slot, which tells a return from a call that was left.
-        if stack.pointer.is_none_or(|depth| depth > 0) && writes_memory(&instruction) {
+        let may_write_slot = stack.pointer.is_none_or(|depth| depth > 0) && writes_memory(&mut info, &instruction);
+        if may_write_slot || (keeps_accesses && accesses_beside_stack(&mut info, &instruction)) {
             break;
         }
     }
@@ -128,11 +131,9 @@ fn raised(depth: i32) -> Option<i32> {
 }
 
 /// Whether an instruction may write to memory.
-fn writes_memory(instruction: &Instruction) -> bool {
-    let reads = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt);
-    instruction.stack_pointer_increment() < 0
-        || instruction.is_string_instruction()
-        || (instruction.op0_kind() == OpKind::Memory && !reads)
+fn writes_memory(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    let reads = [OpAccess::Read, OpAccess::CondRead, OpAccess::NoMemAccess];
+    info.info(instruction).used_memory().iter().any(|memory| !reads.contains(&memory.access()))
 }
 
 /// Whether the instruction behind this one follows at once.
@@ -158,7 +159,7 @@ mod tests {
 
     /// Behind a direct call.
     fn behind(code: &[u8]) -> Arrival {
-        arrival(code, &KERNEL)
+        arrival(code, &KERNEL, false)
     }
 
     #[test]
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(behind(&[0xc5, 0xf8, 0x77, 0x31, 0xc0, 0xff, 0xd3]), site(3, 0, STEPPED)); // vzeroupper; xor; call rbx
         assert_eq!(behind(&[0x31, 0xc0]), site(0, 0, STEPPED)); // xor, and no more is known
         assert_eq!(behind(&[0x31, 0xc0].repeat(30)), site(0, 0, STEPPED));
-        let other = arrival(&[0x0f, 0x1f, 0x00, 0xff, 0xe0], &Emulation::default());
+        let other = arrival(&[0x0f, 0x1f, 0x00, 0xff, 0xe0], &Emulation::default(), false);
         assert_eq!(other, site(0, 0, STEPPED)); // nop3; jmp rax
     }
 
@@ -210,11 +211,19 @@ mod tests {
     }
 
     #[test]
+    fn a_site_never_moves_past_an_access_that_is_counted() {
+        let arrival = |code: &[u8]| arrival(code, &KERNEL, true);
+        // mov dword [rip+…],-1; call: the store is the caller's
+        assert_eq!(arrival(&[0xc7, 0x05, 0, 0, 0, 0, 255, 255, 255, 255, 0xe8, 0, 0, 0, 0]), site(0, 0, STEPPED));
+        assert_eq!(arrival(&[0x89, 0x44, 0x24, 0x08, 0xe8, 0, 0, 0, 0]), site(4, 0, EMULATED)); // mov [rsp+8],eax; call
+    }
+
+    #[test]
     fn no_site_is_on_a_nop_that_becomes_a_call() {
         for nop in [&NOP5[..], &[0x66, 0x66, 0x66, 0x66, 0x90], &[0x0f, 0x1f, 0x44, 0x20, 0x00]] {
             for kernel in [KERNEL, Emulation::default()] {
                 let code = [nop, &[0x53]].concat();
-                assert_eq!(arrival(&code, &kernel), site(5, 0, EMULATED), "{nop:x?}");
+                assert_eq!(arrival(&code, &kernel, false), site(5, 0, EMULATED), "{nop:x?}");
             }
         }
     }

@@ -7,7 +7,7 @@
 //! differ in what they emulate, [`Emulation`] knows; where they differ in what they refuse, the
 //! answer is the stricter one.
 
-use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use rtrace_bpf::wire::Step;
 
 /// What a probe on an instruction means.
@@ -171,6 +171,12 @@ fn steps(opcode: u8) -> bool {
             | 0x6c..=0x6f | 0x82 | 0x9a | 0xcc..=0xcf | 0xd4..=0xd6 | 0xe4..=0xe7 | 0xea
             | 0xec..=0xef | 0xf1 | 0xf4 | 0xfa | 0xfb
     )
+}
+
+/// Whether an instruction accesses memory by another pointer than the stack pointer.
+pub fn accesses_beside_stack(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    let mut used = info.info(instruction).used_memory().iter();
+    used.any(|memory| memory.base().full_register() != Register::RSP)
 }
 
 #[cfg(test)]

@@ -25,29 +25,39 @@ struct Caller {
     catching: OnceCell<Option<Catching>>,
 }
 
-/// Files with callers; none for one that cannot be opened.
-#[derive(Default)]
-pub(super) struct Callers(HashMap<FileId, Option<Caller>>);
+/// Files with callers.
+pub(super) struct Callers {
+    emulation: Emulation,
+    keeps_accesses: bool,
+    /// None for one that cannot be opened.
+    files: HashMap<FileId, Option<Caller>>,
+}
 
 impl Callers {
+    /// None yet. `emulation`: what the kernel does without a single step; `keeps_accesses`: whether accesses
+    /// to memory are counted.
+    pub fn new(emulation: Emulation, keeps_accesses: bool) -> Callers {
+        Callers { emulation, keeps_accesses, files: HashMap::new() }
+    }
+
     /// Makes a file known, which can be reached by this path now.
     pub fn add(&mut self, id: FileId, path: &Path) {
         let open = || Some(Caller { file: File::open(path).ok()?, catching: OnceCell::new() });
-        self.0.entry(id).or_insert_with(open);
+        self.files.entry(id).or_insert_with(open);
     }
 
     /// A path by which the file can be reached as long as rtrace runs, whatever becomes of its name.
     pub fn path(&self, id: FileId) -> Option<PathBuf> {
-        let file = &self.0.get(&id)?.as_ref()?.file;
+        let file = &self.files.get(&id)?.as_ref()?.file;
         Some(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
     }
 
     /// Where calls that return to this offset of a file are seen to have returned.
-    pub fn arrival(&self, id: FileId, offset: u64, emulation: &Emulation) -> Arrival {
+    pub fn arrival(&self, id: FileId, offset: u64) -> Arrival {
         let Some(code) = self.code(id, offset) else { return Arrival::Impossible };
-        match arrival::arrival(&code, emulation) {
+        match arrival::arrival(&code, &self.emulation, self.keeps_accesses) {
             Arrival::Skip { .. } if self.catches(id, offset) => {
-                arrival::at_return_address(&code, emulation).map_or(Arrival::Impossible, Arrival::Site)
+                arrival::at_return_address(&code, &self.emulation).map_or(Arrival::Impossible, Arrival::Site)
             }
             arrival => arrival,
         }
@@ -65,19 +75,19 @@ impl Callers {
 
     fn catching(&self, id: FileId) -> Option<&Catching> {
         let path = self.path(id)?;
-        let catching = &self.0.get(&id)?.as_ref()?.catching;
+        let catching = &self.files.get(&id)?.as_ref()?.catching;
         catching.get_or_init(|| Some(Catching::of(&Image::open(&path).ok()?))).as_ref()
     }
 
     /// The site at the return address itself.
-    pub fn at_return_address(&self, id: FileId, offset: u64, emulation: &Emulation) -> Option<ReturnSite> {
-        arrival::at_return_address(&self.code(id, offset)?, emulation)
+    pub fn at_return_address(&self, id: FileId, offset: u64) -> Option<ReturnSite> {
+        arrival::at_return_address(&self.code(id, offset)?, &self.emulation)
     }
 
     /// The code from an offset of a file on, if an instruction certainly begins there: behind a call, or where
     /// a function begins, or is entered by a return. A probe anywhere else would change what the program does.
     fn code(&self, id: FileId, offset: u64) -> Option<Vec<u8>> {
-        let file = &self.0.get(&id)?.as_ref()?.file;
+        let file = &self.files.get(&id)?.as_ref()?.file;
         let mut bytes = [0; BEFORE + BEHIND];
         let before = BEFORE.min(usize::try_from(offset).unwrap_or(usize::MAX));
         let length = file.read_at(&mut bytes, offset - before as u64).ok().filter(|&length| length > before)?;

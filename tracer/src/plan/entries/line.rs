@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
 
+use crate::plan::instruction::accesses_beside_stack;
 use crate::plan::stack::{Stack, words};
 use crate::plan::text::{FunctionCode, Text};
 
@@ -76,11 +77,6 @@ fn continues(info: &mut InstructionInfoFactory, instruction: &Instruction, depth
     let mut written = used.used_registers().iter().filter(|register| writes(register.access()));
     stores.all(|store| spares_slot(store, i64::from(depth), stack_copied))
         && !written.any(|register| is_callers(register.register()))
-}
-
-fn accesses_beside_stack(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
-    let mut used = info.info(instruction).used_memory().iter();
-    used.any(|memory| memory.base().full_register() != Register::RSP)
 }
 
 /// Whether a register is the caller's over a call (System V ABI for x86-64, 3.2.1).
