@@ -25,8 +25,8 @@ const CALLS: u32 = 8;
 // single-steps, and the nops in question.
 global_asm!(
     ".pushsection .text.rtrace_nops, \"ax\", @progbits",
-    ".hidden rtrace_push, rtrace_xor, rtrace_nop3, rtrace_nop5",
-    ".global rtrace_push, rtrace_xor, rtrace_nop3, rtrace_nop5",
+    ".hidden rtrace_push, rtrace_xor, rtrace_nop3",
+    ".global rtrace_push, rtrace_xor, rtrace_nop3",
     ".p2align 4",
     "rtrace_push: push rbp",
     "pop rbp",
@@ -37,9 +37,6 @@ global_asm!(
     ".p2align 4",
     "rtrace_nop3: .byte 0x0f, 0x1f, 0x00",
     "ret",
-    ".p2align 4",
-    "rtrace_nop5: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
-    "ret",
     ".popsection"
 );
 
@@ -47,7 +44,6 @@ unsafe extern "C" {
     safe fn rtrace_push();
     safe fn rtrace_xor();
     safe fn rtrace_nop3();
-    safe fn rtrace_nop5();
 }
 
 /// What the kernel does with a probe on a nop.
@@ -55,8 +51,6 @@ unsafe extern "C" {
 pub struct Nops {
     /// Nops of more than two bytes are emulated, not single-stepped.
     pub long_ones_are_emulated: bool,
-    /// A child that is forked with a probe on a five-byte nop lives.
-    pub children_survive: bool,
 }
 
 /// Tries them.
@@ -69,7 +63,7 @@ pub fn nops() -> Result<Nops, Error> {
 
 fn tried(told: &Sender<Nops>) -> Result<(), Error> {
     let action = "probe a nop of this program itself";
-    let functions: [extern "C" fn(); 4] = [rtrace_push, rtrace_xor, rtrace_nop3, rtrace_nop5];
+    let functions: [extern "C" fn(); 3] = [rtrace_push, rtrace_xor, rtrace_nop3];
     let mut storage = MaybeUninit::uninit();
     let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(Error::kernel(action))?;
     open.progs.count_hits.set_autoload(true);
@@ -82,11 +76,10 @@ fn tried(told: &Sender<Nops>) -> Result<(), Error> {
     let target = AttachTarget { path, pid: std::process::id() };
     let link = attach_sites(&skel.progs.count_hits, LinkKind::Enter, target, &sites);
     let _link = link.map_err(Error::kernel(action))?;
-    let [push, xor, nop3, _] = functions.map(|function| fastest(function).as_secs_f64());
+    let [push, xor, nop3] = functions.map(|function| fastest(function).as_secs_f64());
     let nops = Nops {
         // Nearer to the one than to the other, as a ratio.
         long_ones_are_emulated: nop3 * nop3 < push * xor,
-        children_survive: child_survives(rtrace_nop5)?,
     };
     told.send(nops).expect("it is waited for");
     Ok(())
@@ -102,31 +95,6 @@ fn fastest(function: extern "C" fn()) -> Duration {
         start.elapsed()
     };
     (0..LOOPS).map(|_| timed()).min().unwrap_or_default()
-}
-
-/// Whether a child lives to its end that calls the function.
-fn child_survives(function: extern "C" fn()) -> Result<bool, Error> {
-    let failed = || Error::Kernel { action: "try a nop in a child", source: io::Error::last_os_error().into() };
-    // SAFETY: the child makes system calls only and ends, whatever other threads held.
-    let child = unsafe { libc::fork() };
-    match child {
-        -1 => Err(failed()),
-        0 => {
-            // SAFETY: as above. It may die, and that is no reason for a dump.
-            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
-            function();
-            // SAFETY: as above.
-            unsafe { libc::_exit(0) }
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: `status` is ours.
-            match unsafe { libc::waitpid(child, &raw mut status, 0) } {
-                -1 => Err(failed()),
-                _ => Ok(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

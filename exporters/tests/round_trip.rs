@@ -25,7 +25,6 @@ fn cost() -> CallCost {
         single_stepped: true,
         written: false,
         exit: ExitPolicy::ReturnSite,
-        exit_single_stepped: true,
         inner: 400,
         whole: 1_000,
         spread: 50,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Ending, EventKind, LocationId, Reading, Region, RegionId, Summary, Timestamp};
+use rtrace_model::{Call, Ending, EventKind, ExitPolicy, LocationId, Reading, Region, RegionId, Summary, Timestamp};
 
 use super::tree::{Forest, Node};
 use super::truth::{Thread, Trees};
@@ -50,6 +50,12 @@ impl Recording {
     /// What happened beside the calls.
     pub fn events(&self) -> &[EventKind] {
         &self.events
+    }
+
+    /// What a call costs outside its duration at return sites here, in nanoseconds, as was measured beside it.
+    pub fn cost_outside(&self) -> u64 {
+        let mut costs = self.trace.header().calibration.iter().filter(|cost| cost.exit == ExitPolicy::ReturnSite);
+        costs.find(|cost| !cost.single_stepped).map_or(0, |cost| cost.whole.saturating_sub(cost.inner))
     }
 
     /// The regions.

@@ -7,8 +7,8 @@ use rtrace_model::{Call, Ending};
 
 use super::recording::Recording;
 
-/// What a window outside a call may be longer by: the part of both traps in which no clock is read.
-const TRAPS_NS: u64 = 2_000;
+/// What a window outside a call may be longer by, beside the part of both traps in which no clock is read.
+const SLACK_NS: u64 = 2_000;
 /// And for each call inside, as calls that end together are all put down before control goes on.
 const NESTED_NS: u64 = 2_000;
 
@@ -27,6 +27,7 @@ const NESTED_NS: u64 = 2_000;
 /// On a call that is not as long as its window inside, or longer than that outside.
 pub fn check(recording: &Recording, stdout: &[u8]) -> Result<(), String> {
     let mut excess: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    let allowed_outside = SLACK_NS + recording.cost_outside();
     let text = String::from_utf8_lossy(stdout);
     for line in text.lines().filter(|line| line.starts_with("span ")) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -44,7 +45,7 @@ pub fn check(recording: &Recording, stdout: &[u8]) -> Result<(), String> {
         if let (Ending::Returned, Some(duration)) = (call.ending, call.duration) {
             assert!(call.known_until().0 <= end, "{line} is shorter than {call:?}");
             let nested = recording.calls_during(call).count() as u64;
-            let allowed = (TRAPS_NS + NESTED_NS * nested).max((end - begin) / 100);
+            let allowed = (allowed_outside + NESTED_NS * nested).max((end - begin) / 100);
             excess.entry(name).or_default().push((end - begin - duration, allowed));
         }
     }

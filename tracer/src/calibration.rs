@@ -49,7 +49,6 @@ fn costs(measured: &[rtrace_bpf::CallCost]) -> Vec<CallCost> {
             PolicyCode::RT_POLICY_RETURN_SITE => ExitPolicy::ReturnSite,
             _ => ExitPolicy::EntryOnly,
         },
-        exit_single_stepped: false,
         inner: cost.inner,
         whole: cost.whole,
         spread: cost.spread,

@@ -15,9 +15,6 @@ pub struct CallCost {
     pub written: bool,
     /// How the exit is seen.
     pub exit: ExitPolicy,
-    /// Whether the kernel executes the instruction at an exit site in a single step.
-    #[serde(default = "in_older_traces")]
-    pub exit_single_stepped: bool,
     /// The part between the time stamps of enter and exit: the call itself seems longer by it.
     #[serde(rename = "inner_ns")]
     pub inner: u64,
@@ -29,11 +26,6 @@ pub struct CallCost {
     pub spread: u64,
 }
 
-/// Exits were seen at returns alone.
-fn in_older_traces() -> bool {
-    true
-}
-
 impl CallCost {
     /// The cost of a call of `region` among `costs`; `is_timed`: its exit was observed, apart from
     /// its enter. Of a region with a stub it is the cost of a call by the stub, and of return sites that of
@@ -42,6 +34,6 @@ impl CallCost {
         let exit = if is_timed { region.exit } else { ExitPolicy::EntryOnly };
         let entry = (region.single_stepped && !region.stub, region.written);
         let is_alike = |cost: &&CallCost| (cost.single_stepped, cost.written) == entry && cost.exit == exit;
-        costs.iter().filter(is_alike).min_by_key(|cost| cost.exit_single_stepped).copied()
+        costs.iter().filter(is_alike).min_by_key(|cost| cost.whole).copied()
     }
 }

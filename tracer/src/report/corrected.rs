@@ -250,15 +250,7 @@ mod tests {
     use crate::report::walk::Walk;
 
     fn cost(single_stepped: bool, inner: u64, whole: u64, spread: u64) -> CallCost {
-        CallCost {
-            single_stepped,
-            written: false,
-            exit: ExitPolicy::Uretprobe,
-            exit_single_stepped: false,
-            inner,
-            whole,
-            spread,
-        }
+        CallCost { single_stepped, written: false, exit: ExitPolicy::Uretprobe, inner, whole, spread }
     }
 
     fn trace(calibration: Vec<CallCost>) -> TraceSet {

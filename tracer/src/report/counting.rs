@@ -261,15 +261,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
         let exit = ExitPolicy::Uretprobe;
-        let calibration = vec![CallCost {
-            single_stepped: false,
-            written: false,
-            exit,
-            exit_single_stepped: false,
-            inner: 10,
-            whole: 30,
-            spread: 1,
-        }];
+        let calibration =
+            vec![CallCost { single_stepped: false, written: false, exit, inner: 10, whole: 30, spread: 1 }];
         writer.begin(&Header { calibration, ..Header::default() }).unwrap();
         let clocks = [metric(0, "task-clock", "s", -9), metric(1, "cpu-clock", "s", -9)];
         let others = [metric(2, "page-faults", "#", 0), metric(3, "cycles", "#", 0), metric(4, "msr/tsc/", "#", 0)];

@@ -45,7 +45,6 @@ pub fn cost() -> CallCost {
         single_stepped: false,
         written: false,
         exit: ExitPolicy::Uretprobe,
-        exit_single_stepped: false,
         inner: 400,
         whole: 1_000,
         spread: 50,

@@ -38,8 +38,8 @@ impl Costs {
             for (exit, leave) in
                 [(ExitPolicy::ReturnSite, EMULATED), (ExitPolicy::Uretprobe, URETPROBE), (ExitPolicy::EntryOnly, 0)]
             {
-                let (whole, exit_single_stepped) = (enter + leave, false);
-                kinds.push(CallCost { single_stepped, written, exit, exit_single_stepped, inner: 0, whole, spread: 0 });
+                let whole = enter + leave;
+                kinds.push(CallCost { single_stepped, written, exit, inner: 0, whole, spread: 0 });
             }
         }
         Costs { kinds, are_measured: false }
