@@ -124,7 +124,7 @@ static __always_inline u32 rt_is_known_tail(u32 from, u32 to)
 	return bpf_map_lookup_elem(&tails, &key) != 0;
 }
 
-static __noinline void count_untimed(u32 region, u32 reason)
+__noinline int count_untimed(u32 region, u32 reason)
 {
 	struct rt_untimed_key key = { .region = region, .reason = reason };
 	u64 zero = 0, *count;
@@ -136,6 +136,7 @@ static __noinline void count_untimed(u32 region, u32 reason)
 	}
 	if (count)
 		__sync_fetch_and_add(count, 1);
+	return 0;
 }
 
 static __always_inline void rt_untimed(u32 region, u32 reason)

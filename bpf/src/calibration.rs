@@ -175,13 +175,14 @@ impl Subject {
 }
 
 /// Measures all kinds of sites, of calls that count as those of the recording will; `steps`: the programs
-/// do instructions themselves, as they [may](crate::may_step).
+/// do instructions themselves, as they [may](crate::may_step); `hooks`: returns may be hooked.
 ///
 /// # Errors
 /// The kernel refuses programs or probes, or this program's code is not found.
-pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Result<Calibration, Error> {
+pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool, hooks: bool) -> Result<Calibration, Error> {
     let options = LoadOptions {
         mechanism,
+        hooks,
         ring_bytes: RING_BYTES,
         follow_children: false,
         ended_calls_only: true,
@@ -194,6 +195,7 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Res
     let space = programs.trace(std::process::id())?;
     let mut subjects = Subject::all();
     subjects.retain(|subject| steps || subject.entry != Entry::Written);
+    subjects.retain(|subject| hooks || subject.policy != PolicyCode::RT_POLICY_URETPROBE);
     let bare: Vec<u64> = subjects.iter().map(|subject| mean(&time_loops(subject.function))).collect();
     let probes = place(&programs, &subjects, steps)?;
     programs.set_arrivals(space, &arrivals().map(|address| (address as u64, Arrival::Placed { catches: false })))?;
@@ -265,6 +267,7 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
     let pid = std::process::id();
     [(Role::Return, returns), (Role::HookedReturn, hooks), (Role::Enter, entries)]
         .into_iter()
+        .filter(|(_, sites)| !sites.is_empty())
         .map(|(role, sites)| programs.attach(role, &path, &[pid], &sites))
         .collect()
 }

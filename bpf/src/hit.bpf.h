@@ -104,12 +104,12 @@ rt_rare u64 rt_replaced(u64 slot)
 
 #include "returns.h"
 
-static __always_inline struct rt_thread *rt_thread(const struct rt_hit *hit)
+static __always_inline struct rt_thread *rt_thread(void)
 {
 	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 }
 
-static __always_inline struct rt_counted *rt_counted(const struct rt_hit *hit)
+static __always_inline struct rt_counted *rt_counted(void)
 {
 	return rt_counters ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
 }
@@ -139,13 +139,13 @@ static long stack_of_mapping(struct task_struct *task, struct vm_area_struct *vm
  * Which stack the address lies on. A thread's own stack is the mapping that holds its thread
  * control block, for a main thread the one that holds the initial stack.
  */
-static __noinline u32 find_stack(struct rt_thread *thread, u64 sp)
+rt_rare u32 find_stack(u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct stack_query query = { .thread = thread, .key = RT_STACK_UNKNOWN };
+	struct stack_query query = { .thread = rt_thread(), .key = RT_STACK_UNKNOWN };
 	int i;
 
-	if (!thread)
+	if (!query.thread)
 		return RT_STACK_UNKNOWN;
 	query.own = task->pid == task->tgid ? BPF_CORE_READ(task, mm, start_stack) : task->thread.fsbase;
 	/* The look-up gives up while another thread changes the mappings. */
@@ -164,7 +164,7 @@ static __always_inline u32 stack_key(struct rt_thread *thread, struct task_struc
 		return RT_STACK_SIGNAL;
 	if (sp - thread->stack_start < thread->stack_size)
 		return thread->stack_key;
-	return find_stack(thread, sp);
+	return find_stack(sp);
 }
 
 static __always_inline bool is_traced(u32 pid)

@@ -97,6 +97,8 @@ impl Counter {
 pub struct LoadOptions<'a> {
     /// How probes will be attached.
     pub mechanism: Mechanism,
+    /// Whether some returns will be hooked.
+    pub hooks: bool,
     /// Size of each CPU's ring in bytes; rounded up to a power of two of at least a page.
     pub ring_bytes: u32,
     /// Whether children of traced processes are traced from their first instruction.
@@ -183,7 +185,7 @@ impl Programs {
         // The skeleton borrows its storage for as long as it lives; a process loads it a few times.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
-        select_programs(&mut open, options.mechanism);
+        select_programs(&mut open, options.mechanism, options.hooks);
         if let Some(profile) = &options.profile {
             profile.configure(&mut open, !options.counters.is_empty()).map_err(load_error)?;
         }
@@ -409,15 +411,17 @@ impl Programs {
     }
 }
 
-fn select_programs(open: &mut OpenRtraceSkel, mechanism: Mechanism) {
+fn select_programs(open: &mut OpenRtraceSkel, mechanism: Mechanism, hooks: bool) {
     let progs = &mut open.progs;
     let multi = mechanism == Mechanism::Multi;
-    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return, &mut progs.rt_multi_hooked] {
+    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return] {
         program.set_autoload(multi);
     }
-    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return, &mut progs.rt_single_hooked] {
+    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return] {
         program.set_autoload(!multi);
     }
+    progs.rt_multi_hooked.set_autoload(multi && hooks);
+    progs.rt_single_hooked.set_autoload(!multi && hooks);
 }
 
 /// Lets the programs read the events of all CPUs.
@@ -482,6 +486,7 @@ mod tests {
             for (profile, is_governed) in [(None, false), (folding, false), (None, true), (folding, true)] {
                 let options = LoadOptions {
                     mechanism,
+                    hooks: true,
                     ring_bytes: 4096,
                     follow_children: false,
                     ended_calls_only: false,

@@ -79,15 +79,6 @@ static __always_inline int rt_is_below(const struct rt_hit *hit, const struct rt
 	return rt_is_ordered(frame->stack) && frame->slot <= hit->slot;
 }
 
-/*
- * Whether this frame, whose return may go undetected, was called from the one that ends now, by its id. Where slots
- * prove nothing this shows that it is over, and that what enters next was not called from it.
- */
-static __always_inline int rt_went_unseen(const struct rt_hit *hit, const struct rt_frame *frame, u64 caller)
-{
-	return frame->doubt && frame->parent == caller && frame->stack == hit->stack;
-}
-
 static long rt_below_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
@@ -97,29 +88,25 @@ static long rt_below_step(u32 step, void *context)
 	frame = rt_step_down(walk, step, &index);
 	if (!frame || (walk->found != RT_NONE && index <= walk->found) || rt_is_above(walk->hit, frame))
 		return 1;
-	if (rt_returns_here(walk->hit, frame) ||
-	    !(rt_is_below(walk->hit, frame) || rt_went_unseen(walk->hit, frame, walk->id)))
-		return 0;
-	walk->above = index;
-	return 1;
+	if (rt_is_below(walk->hit, frame) && !rt_returns_here(walk->hit, frame)) {
+		walk->slot = index;
+		return 1;
+	}
+	return 0;
 }
 
 /* The place of the youngest frame above the one at `index` that was left; RT_NONE if there is none. */
 rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
 {
-	struct rt_walk walk = { .found = index, .above = RT_NONE };
-	struct rt_frame *frame;
+	struct rt_walk walk = { .found = index, .slot = RT_NONE };
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given))
 		return RT_NONE;
-	frame = rt_frame(&hit, index);
-	/* No call has the id of a frame that is not there. */
-	walk.id = frame ? frame->id : ~0ull;
 	walk.hit = &hit;
 	walk.start = hit.thread->frames;
 	rt_repeat(RT_FRAMES, rt_below_step, &walk);
-	return walk.above;
+	return walk.slot;
 }
 
 /*
@@ -242,29 +229,36 @@ rt_rare u32 rt_left_is_intact(u32 place)
 	return left && rt_is_intact(&left->call[place % RT_LEFT_MAX].frame);
 }
 
+/* Whether the hit is the return of the call at this place, which was left. */
+rt_rare u32 rt_left_returns(const struct rt_hit *given, u32 place)
+{
+	struct rt_left *left = rt_left(0);
+	struct rt_left_call *call;
+
+	if (!given || !left)
+		return 0;
+	call = &left->call[place % RT_LEFT_MAX];
+	/* Else it may be the return of another call. */
+	if (!call->frame.id || !(call->frame.rise || given->is_fixed))
+		return 0;
+	return rt_returns_here(given, &call->frame) && rt_left_is_intact(place);
+}
+
 /* Looks for the hit's frame among those that were left. Returns how many have returned. */
 rt_rare u32 rt_return_left(const struct rt_hit *given)
 {
-	u32 i, place, returned = 0;
-	struct rt_left_call *call;
-	struct rt_left *left;
+	u32 i, first, returned = 0;
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given) || !rt_may_be_left(&hit))
 		return 0;
-	left = rt_left(0);
-	if (!left)
-		return 0;
 	/* From the oldest on: callees were left before their callers. */
+	first = hit.thread->left;
 	for (i = 0; i < RT_LEFT_MAX; i++) {
-		place = (hit.thread->left + i) % RT_LEFT_MAX;
-		call = &left->call[place];
-		/* Else it may be the return of another call. */
-		if (!call->frame.id || !(call->frame.rise || hit.is_fixed) || !rt_returns_here(&hit, &call->frame) ||
-		    !rt_left_is_intact(place))
-			continue;
-		rt_resume(given, place);
-		returned++;
+		if (rt_left_returns(given, first + i)) {
+			rt_resume(given, first + i);
+			returned++;
+		}
 	}
 	return returned;
 }

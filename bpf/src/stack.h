@@ -72,9 +72,9 @@ static u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words);
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address);
 /* Whether a region ends in jumps to another, where its tail calls are known. */
 static u32 rt_is_known_tail(u32 from, u32 to);
-/* The thread of a hit; its counters, null while nothing is counted. */
-static struct rt_thread *rt_thread(const struct rt_hit *hit);
-static struct rt_counted *rt_counted(const struct rt_hit *hit);
+/* The thread that is hit; its counters, null while nothing is counted. */
+static struct rt_thread *rt_thread(void);
+static struct rt_counted *rt_counted(void);
 
 #define RT_NONE 0xffffffffu
 #define RT_DEAD 0x80000000u
@@ -152,6 +152,15 @@ static __always_inline int rt_was_left(const struct rt_hit *hit, const struct rt
 	return !rt_is_intact(frame);
 }
 
+/* Finds what a hit points to. Returns whether it is there. */
+static __always_inline int rt_meet(struct rt_hit *hit)
+{
+	hit->thread = rt_thread();
+	hit->far = 0;
+	hit->counted = rt_counted();
+	return hit->thread && (hit->counted || !rt_counters);
+}
+
 /*
  * A walk over frames, one per step. The place follows from the step alone: a counter of its own
  * would make the verifier look at every iteration apart.
@@ -160,7 +169,6 @@ struct rt_walk {
 	struct rt_hit *hit;
 	u32 start; /* downward walks: one above the first frame; upward: the first frame */
 	u32 found; /* RT_NONE or the index of the frame looked for */
-	u32 above; /* a frame above that one, or RT_NONE */
 	/* What it must have. */
 	u32 stack;
 	union {
@@ -196,11 +204,16 @@ static long rt_shift_step(u32 step, void *context)
 }
 
 /* Those above the frame move down, onto it. */
-static __noinline void rt_shift(struct rt_hit *hit, u32 index)
+rt_rare int rt_shift(u32 index)
 {
-	struct rt_walk walk = { .hit = hit, .start = index };
+	struct rt_walk walk = { .start = index };
+	struct rt_hit hit = {};
 
+	if (!rt_meet(&hit))
+		return 0;
+	walk.hit = &hit;
 	rt_repeat(RT_FRAMES, rt_shift_step, &walk);
+	return 0;
 }
 
 /* Takes the frame out. */
@@ -209,7 +222,7 @@ static __always_inline void rt_remove(struct rt_hit *hit, struct rt_frame *frame
 	struct rt_thread *thread = hit->thread;
 
 	if (index + 1 < thread->frames)
-		rt_shift(hit, index);
+		rt_shift(index);
 	thread->frames--;
 }
 
@@ -229,10 +242,14 @@ static long rt_id_step(u32 step, void *context)
 }
 
 /* The place of the frame with this call id among those below `index`; RT_NONE if it has ended. */
-static __noinline u32 rt_search_older(struct rt_hit *hit, u64 id, u32 index)
+rt_rare u32 rt_search_older(u64 id, u32 index)
 {
-	struct rt_walk walk = { .hit = hit, .start = index, .found = RT_NONE, .id = id };
+	struct rt_walk walk = { .start = index, .found = RT_NONE, .id = id };
+	struct rt_hit hit = {};
 
+	if (!rt_meet(&hit))
+		return RT_NONE;
+	walk.hit = &hit;
 	rt_repeat(RT_FRAMES, rt_id_step, &walk);
 	return walk.found;
 }
@@ -252,7 +269,7 @@ static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32
 		*place = index - 1;
 		return below;
 	}
-	*place = rt_search_older(hit, id, index);
+	*place = rt_search_older(id, index);
 	return rt_frame(hit, *place);
 }
 
@@ -299,10 +316,7 @@ static __always_inline int rt_known(struct rt_hit *hit, const struct rt_hit *giv
 	if (!given)
 		return 0;
 	*hit = *given;
-	hit->thread = rt_thread(given);
-	hit->far = 0;
-	hit->counted = rt_counted(given);
-	return hit->thread && (hit->counted || !rt_counters);
+	return rt_meet(hit);
 }
 
 /* Whether returns to an address may go undetected: 1 + enum rt_untimed_reason, or 0. */
@@ -530,6 +544,14 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 	return walk.found == 0;
 }
 
+/* Whether a frame may have returned unseen, and its caller is over: where slots prove nothing, this shows that it did. */
+static __always_inline int rt_is_forsaken(const struct rt_frame *frame, u32 index)
+{
+	if (!frame->doubt || !frame->parent || rt_is_ordered(frame->stack))
+		return 0;
+	return rt_search_older(frame->parent, index) == RT_NONE;
+}
+
 /* The place of the frame that calls the function which is hit, with RT_DEAD if that was left. */
 rt_rare u32 rt_search_caller(const struct rt_hit *given)
 {
@@ -559,7 +581,7 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 	if (frame->slot == hit.slot)
 		is_running = rt_is_tail_caller(&hit, frame, walk.found);
 	else
-		is_running = !rt_was_left(&hit, frame);
+		is_running = !rt_was_left(&hit, frame) && !rt_is_forsaken(frame, walk.found);
 	return is_running ? walk.found : walk.found | RT_DEAD;
 }
 

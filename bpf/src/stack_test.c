@@ -75,14 +75,14 @@ static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void
 
 #include "returns.h"
 
-static struct rt_thread *rt_thread(const struct rt_hit *hit)
+static struct rt_thread *rt_thread(void)
 {
-	return hit->thread;
+	return &current->thread;
 }
 
-static struct rt_counted *rt_counted(const struct rt_hit *hit)
+static struct rt_counted *rt_counted(void)
 {
-	return hit->counted;
+	return &current->counted;
 }
 
 static struct rt_call to_call(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)

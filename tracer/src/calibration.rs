@@ -12,14 +12,15 @@ use rtrace_model::{CallCost, ExitPolicy};
 pub struct Calibration(Receiver<Vec<CallCost>>);
 
 impl Calibration {
-    /// Begins to measure calls with these counters; `steps`: the programs do instructions themselves.
-    pub fn start(mechanism: Mechanism, counters: &[Counter], steps: bool) -> Calibration {
+    /// Begins to measure calls with these counters; `steps`: the programs do instructions themselves;
+    /// `hooks`: returns may be hooked.
+    pub fn start(mechanism: Mechanism, counters: &[Counter], steps: bool, hooks: bool) -> Calibration {
         let (sender, receiver) = mpsc::channel();
         let counters: io::Result<Vec<Counter>> = counters.iter().map(Counter::try_clone).collect();
         thread::spawn(move || {
             // A trace is complete without it: reports then say that times cannot be corrected.
             let Ok(counters) = counters else { return };
-            let Ok(calibration) = rtrace_bpf::calibrate(mechanism, &counters, steps) else { return };
+            let Ok(calibration) = rtrace_bpf::calibrate(mechanism, &counters, steps, hooks) else { return };
             // Nobody waits for it where the recording has failed. Nobody has to wait for its end.
             let _ = sender.send(costs(&calibration.costs));
         });

@@ -3,8 +3,9 @@
 //! A child inherits the breakpoints with the memory of its parent, but the kernel runs no program there
 //! before the child has links, too. They are placed as soon as the kernel side tells of the fork, for which
 //! the kernel takes some tens of milliseconds. What a child calls before that in a library that
-//! it maps is not on record; such a blind window is told. Links outlive an exec: a child that executes
-//! another program once they are placed has its probes before that maps a library.
+//! it maps is not on record; such a blind window is told. Links outlive an exec, and where there is a gate
+//! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
+//! a library.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -65,11 +66,12 @@ impl<'a> Followed<'a> {
         Ok(attachment)
     }
 
-    /// Places probes in a child that was forked at that time.
+    /// Places probes in a child that was forked at that time; `image`: the process whose program it has, if
+    /// it cannot have executed another one.
     ///
     /// # Errors
     /// The kernel refuses probes, though the child runs.
-    pub fn adopt(&self, pid: u32, since: Timestamp) -> Result<(), Error> {
+    pub fn adopt(&self, pid: u32, image: Option<u32>, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
         if state.pids.contains(&EVERYWHERE) {
             return Ok(());
@@ -84,8 +86,9 @@ impl<'a> Followed<'a> {
         }
         state.probes.insert(pid, probes);
         state.pids.push(pid);
-        // What it maps now it may have mapped all the time; of one that has ended, nothing is known.
-        let modules = modules::of_process(pid).unwrap_or_default();
+        // What it maps now it may have mapped all the time; of one that has ended, nothing else is known.
+        let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
+        let modules = mapped(pid).or_else(|| mapped(image?)).unwrap_or_default();
         let mut libraries: Vec<&Library> = state.placed.iter().map(|placed| &*placed.library).collect();
         libraries.dedup_by_key(|library| library.id);
         let is_mapped = |library: &&Library| {

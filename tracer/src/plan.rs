@@ -161,7 +161,7 @@ pub struct Options {
 
 impl Options {
     /// How calls are seen to end.
-    fn exit(&self) -> Exit {
+    pub fn exit(&self) -> Exit {
         self.exit.map(Exit::from).unwrap_or_default()
     }
 }

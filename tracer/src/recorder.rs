@@ -76,6 +76,8 @@ pub struct Options<'a> {
     pub subject: Subject<'a>,
     /// How probes are attached.
     pub mechanism: Mechanism,
+    /// Whether some returns are hooked.
+    pub hooks: bool,
     /// What the kernel and the programs do without a single step, as plans were told.
     pub emulated: Emulation,
     /// Size of each CPU's ring in bytes.
@@ -124,6 +126,7 @@ pub struct Loaded {
 pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let load = LoadOptions {
         mechanism: options.mechanism,
+        hooks: options.hooks,
         ring_bytes: options.ring_bytes,
         follow_children: options.follow,
         ended_calls_only: false,
@@ -137,7 +140,7 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
 }
 
 fn calibrate(options: &Options<'_>) -> Calibration {
-    Calibration::start(options.mechanism, &options.counters.sources, options.emulated.steps)
+    Calibration::start(options.mechanism, &options.counters.sources, options.emulated.steps, options.hooks)
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process

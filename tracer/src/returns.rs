@@ -167,7 +167,7 @@ impl<'a> ReturnSites<'a> {
             let (forked, met): (Vec<_>, Vec<_>) =
                 questions.take()?.into_iter().partition(|question| question.address == 0);
             for child in forked {
-                followed.adopt(child.pid, Timestamp(child.time))?;
+                followed.adopt(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time))?;
                 self.adopt(child.pid, child.parent)?;
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {

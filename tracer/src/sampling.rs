@@ -58,6 +58,7 @@ pub fn sample(
     let options = recorder::Options {
         subject: Subject::Processes(pids),
         mechanism,
+        hooks: false,
         emulated,
         ring_bytes: RING_BYTES,
         follow: false,

@@ -437,6 +437,13 @@ impl Machine {
         word != Some(self.calls[call].word) && word != Some(TRAMPOLINE)
     }
 
+    /// Whether a call may have returned unseen, and its caller is over.
+    fn is_forsaken(&self, call: usize) -> bool {
+        let Call { doubt, record, .. } = &self.calls[call];
+        let caller = record.parent.checked_sub(1).map(|caller| &self.calls[caller as usize]);
+        doubt.is_some() && caller.is_some_and(|caller| caller.has_ended)
+    }
+
     /// Whether a dead call might have jumped to the region, which now enters at its slot.
     fn may_have_jumped(&self, call: usize, word: u64, region: usize) -> bool {
         let call = &self.calls[call];
@@ -470,7 +477,7 @@ impl Machine {
             let is_told = match call.slot.cmp(&slot) {
                 Ordering::Less => true,
                 Ordering::Equal => !self.may_have_jumped(index, word, region),
-                Ordering::Greater => self.is_overwritten(index),
+                Ordering::Greater => self.is_overwritten(index) || (!is_ordered && self.is_forsaken(index)),
             };
             found.push(is_told.then_some(index)?);
         }

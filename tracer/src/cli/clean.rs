@@ -25,6 +25,7 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
     }
     let load = LoadOptions {
         mechanism: record::mechanism()?,
+        hooks: false,
         ring_bytes: 0,
         follow_children: false,
         ended_calls_only: false,

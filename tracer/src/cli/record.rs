@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use rtrace::attach::MOST_APART;
 use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
-use rtrace::plan::{self, Emulation, Plan};
+use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
 use rtrace::recorder::{self, Loaded, Subject};
@@ -117,19 +117,20 @@ pub fn samplers(recording: &Recording, counters: &Counters, watches: &Watches) -
         .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
 }
 
-/// How to record, as the user said; `emulated` as plans were told; without stubs.
+/// How to record, as the user said, what is planned so; without stubs.
 pub fn how_to_record<'a>(
     recording: &'a Recording,
     subject: Subject<'a>,
     mechanism: Mechanism,
-    emulated: Emulation,
+    plan_options: &plan::Options,
     counters: &'a Counters,
     watches: &'a Watches,
 ) -> recorder::Options<'a> {
     recorder::Options {
         subject,
         mechanism,
-        emulated,
+        hooks: plan_options.exit() == plan::Exit::Uretprobe,
+        emulated: plan_options.emulated,
         ring_bytes: recording.buffer,
         follow: recording.follow(matches!(subject, Subject::Command(_))),
         everywhere: recording.everywhere,

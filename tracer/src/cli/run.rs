@@ -55,8 +55,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let signals = Interrupts::handle(pid, Arc::clone(&stop))?;
     let directory = recording.directory(&name, pid);
     let mut child = None;
-    let emulated = plan_options.emulated;
-    let how = how_to_record(recording, Subject::Command(pid), mechanism, emulated, &counters, &watches);
+    let how = how_to_record(recording, Subject::Command(pid), mechanism, &plan_options, &counters, &watches);
     let how = Options { stubs: stubs.as_ref(), command_files: &command_files, ..how };
     let recorded = Session {
         loaded: recorder::load(&how),

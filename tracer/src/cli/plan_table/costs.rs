@@ -25,7 +25,8 @@ impl Costs {
     /// Those of this machine, or typical ones where they cannot be measured; `steps`: the programs do
     /// instructions themselves.
     pub fn here(mechanism: Option<Mechanism>, steps: bool) -> Costs {
-        let kinds = mechanism.map(|mechanism| Calibration::start(mechanism, &[], steps).finish()).unwrap_or_default();
+        let kinds =
+            mechanism.map(|mechanism| Calibration::start(mechanism, &[], steps, true).finish()).unwrap_or_default();
         if kinds.is_empty() { Costs::typical() } else { Costs { kinds, are_measured: true } }
     }
 
