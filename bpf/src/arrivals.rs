@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
 use crate::wire::{
     self, ArrivalCode, ArrivalKey, ArrivalRecord, PrimedKey, QuestionRecord, SiteHitsRecord, TailKey, UntimedKey,
@@ -87,6 +87,22 @@ impl Programs {
         write_all(&self.skel.maps.primed, pairs).map_err(Error::kernel("describe return addresses of a file"))
     }
 
+    /// Lets the kernel side know nothing of a place and its addresses, each with its space, so that it asks when
+    /// it next meets one.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn forget_arrival(&self, place: FilePlace, addresses: &[(u32, u64)]) -> Result<(), Error> {
+        let error = || Error::kernel("forget a return address");
+        // First, as what is primed becomes known of an address that is not.
+        forget(&self.skel.maps.primed, &place.key()).map_err(error())?;
+        for &(space, address) in addresses {
+            let key = ArrivalKey { address, space, ..ArrivalKey::default() };
+            forget(&self.skel.maps.arrivals, &key).map_err(error())?;
+        }
+        Ok(())
+    }
+
     /// Tells the kernel side which regions end in a jump to which others.
     ///
     /// # Errors
@@ -157,6 +173,14 @@ struct One(u8);
 // SAFETY: a transparent wrapper of an integer.
 unsafe impl wire::Record for One {
     const NAME: &'static str = "a byte";
+}
+
+/// Removes an entry, if it is there.
+fn forget(map: &impl MapCore, key: &impl wire::Record) -> libbpf_rs::Result<()> {
+    match map.delete(bytes_of(key)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        deleted => deleted,
+    }
 }
 
 fn write_all<K: wire::Record, V: wire::Record>(

@@ -89,6 +89,8 @@ pub struct Given<'a> {
     pub outbox: Sender<Told>,
     /// What runs now.
     pub living: &'a Mutex<Living>,
+    /// Set where other functions are recorded than before, as return sites are to follow.
+    pub levels_changed: &'a AtomicBool,
 }
 
 /// Regions with probes.
@@ -311,6 +313,7 @@ impl<'a> Governor<'a> {
             programs.set_counted(id.0, true)?;
             lowered.push((id, to));
         }
+        self.given.levels_changed.store(true, Ordering::Relaxed);
         let time = host::now();
         // They give a first window.
         let ids: Vec<RegionId> = lowered.iter().map(|&(id, _)| id).collect();
@@ -353,6 +356,7 @@ impl<'a> Governor<'a> {
         let mut gone = None;
         let time = host::now();
         if to == Level::Full {
+            self.given.levels_changed.store(true, Ordering::Relaxed);
             let Ok(probes) = region.apart.place(programs, pids) else { return Ok(()) };
             region.apart.probes = probes;
             programs.set_counted(id.0, false)?;

@@ -190,10 +190,10 @@ pub fn record(
     recording.all_run()?;
     let costs = calibration.map_or_else(Vec::new, Calibration::finish);
     metrics.extend(recording.governing.map(Governing::metric));
-    let are_over = AtomicBool::new(false);
+    let (are_over, levels_changed) = (AtomicBool::new(false), AtomicBool::new(false));
     let (drained, return_sites) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            let answered = return_sites.answer(&followed, gate, executed, &are_over);
+            let answered = return_sites.answer(&followed, gate, executed, &levels_changed, &are_over);
             (answered, return_sites)
         });
         let recorded = (|| {
@@ -206,6 +206,7 @@ pub fn record(
                 let governor = options.budget.map(|budget| {
                     pipeline.calibrated(&costs);
                     let (programs, costs, living) = (&programs, &costs, &governing.living);
+                    let levels_changed = &levels_changed;
                     Governor::new(Given {
                         programs,
                         pids: options.subject.pids(),
@@ -214,6 +215,7 @@ pub fn record(
                         inbox,
                         outbox,
                         living,
+                        levels_changed,
                     })
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))

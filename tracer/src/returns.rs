@@ -3,7 +3,7 @@
 //! Those of direct calls are placed before recording begins. The others are placed when the kernel side
 //! first meets a return address and asks about it, within a few milliseconds and in batches: calls from
 //! there that return before have no duration. Sites that mostly see returns of calls that nobody traces
-//! are taken out again.
+//! are taken out again; so are those of functions that a budget has lowered, until levels change again.
 
 mod caller;
 mod catching;
@@ -32,8 +32,9 @@ use crate::plan::{Emulation, SiteCost};
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Time between two looks at what sites cost.
+/// Time between two looks at what sites cost, and from a change of what is recorded to the first.
 const TIDY_PERIOD: Duration = Duration::from_millis(250);
+const FIRST_TIDY: Duration = Duration::from_millis(20);
 
 /// Hits in vain, as a part of those that end a call, that are borne.
 const MOST_IN_VAIN: f64 = 0.12;
@@ -87,6 +88,10 @@ pub struct ReturnSites<'a> {
     only_returns: HashSet<(FileId, u64)>,
     /// Those that are in place, by process, file and offset of the return address.
     known: HashMap<(u32, FileId, u64), u32>,
+    /// Those that were taken out since levels last changed, with their addresses by space.
+    dropped: Vec<(FilePlace, Vec<(u32, u64)>)>,
+    /// Hits until levels last changed; none where they never did.
+    before: Option<Vec<SiteHitsRecord>>,
 }
 
 impl<'a> ReturnSites<'a> {
@@ -102,6 +107,8 @@ impl<'a> ReturnSites<'a> {
             direct: HashSet::new(),
             only_returns: HashSet::new(),
             known: HashMap::new(),
+            dropped: Vec::new(),
+            before: None,
         }
     }
 
@@ -146,7 +153,7 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
-    /// so do the programs that wait at the gate.
+    /// so do the programs that wait at the gate. Whoever changes which functions are recorded says so.
     ///
     /// # Errors
     /// A map of the programs cannot be read or written, or the kernel refuses probes for a reason that
@@ -156,10 +163,11 @@ impl<'a> ReturnSites<'a> {
         followed: &Followed<'_>,
         gate: Option<Gate>,
         mut executed: Executed<'_>,
+        levels_changed: &AtomicBool,
         is_over: &AtomicBool,
     ) -> Result<(), Error> {
         let mut questions = self.programs.questions()?;
-        let mut tidied = Instant::now();
+        let mut tidy_at = Instant::now() + TIDY_PERIOD;
         while !is_over.load(Ordering::Relaxed) {
             wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)));
             // Who waits has been forked before: that is among what is taken now.
@@ -176,10 +184,14 @@ impl<'a> ReturnSites<'a> {
             if !met.is_empty() {
                 self.place(&met)?;
             }
-            if tidied.elapsed() >= TIDY_PERIOD {
+            if levels_changed.swap(false, Ordering::Relaxed) {
+                self.begin_anew()?;
+                tidy_at = Instant::now() + FIRST_TIDY;
+            }
+            if Instant::now() >= tidy_at {
                 self.links.keep(|pid| followed.contains(pid));
                 self.tidy()?;
-                tidied = Instant::now();
+                tidy_at = Instant::now() + TIDY_PERIOD;
             }
         }
         Ok(())
@@ -317,16 +329,32 @@ impl<'a> ReturnSites<'a> {
         self.known.remove(&(pid, file, offset));
     }
 
+    /// Other functions are recorded than before: what sites were hit for tells nothing any more, and those that
+    /// were taken out may be wanted again, of which the kernel side is to ask.
+    fn begin_anew(&mut self) -> Result<(), Error> {
+        self.before = Some(self.programs.site_hits(self.count())?);
+        self.dropped.drain(..).try_for_each(|(place, addresses)| self.programs.forget_arrival(place, &addresses))
+    }
+
+    /// Hits of each site since levels last changed.
+    fn recent_hits(&self) -> Result<Vec<SiteHitsRecord>, Error> {
+        let mut hits = self.programs.site_hits(self.count())?;
+        for (hits, before) in hits.iter_mut().zip(self.before.iter().flatten()) {
+            hits.matched = hits.matched.saturating_sub(before.matched);
+            hits.unmatched = hits.unmatched.saturating_sub(before.unmatched);
+        }
+        Ok(hits)
+    }
+
     /// Moves or takes out sites that are mostly hit in vain, and makes one link of many small ones.
     fn tidy(&mut self) -> Result<(), Error> {
-        let hits = self.programs.site_hits(self.count())?;
-        let wasteful = self.wasteful(&hits);
+        let wasteful = self.wasteful(&self.recent_hits()?);
         let mut moved: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
         for &id in &wasteful {
-            let Placed { file, offset, pid, distance, is_fixed, .. } = self.placed[id as usize];
+            let Placed { file, offset, pid, .. } = self.placed[id as usize];
             // Others come to the site by another way; to the return address they do not.
             let at_address = self.callers.at_return_address(file, offset);
-            match at_address.filter(|_| is_fixed && distance > 0) {
+            match at_address.filter(|_| self.can_move(id)) {
                 Some(site) => {
                     let met = self.placed[id as usize].met;
                     moved.entry((pid, file)).or_default().push(self.add(file, offset, pid, site, met));
@@ -358,8 +386,8 @@ impl<'a> ReturnSites<'a> {
         let unmatched: u64 = hits.iter().map(|hits| hits.unmatched).sum();
         let are_too_many = unmatched as f64 > MOST_IN_VAIN * matched as f64;
         let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
-            let Placed { file, offset, pid, distance, is_fixed, .. } = self.placed[*id as usize];
-            let most = match is_fixed && distance > 0 {
+            let Placed { file, offset, pid, .. } = self.placed[*id as usize];
+            let most = match self.can_move(*id) {
                 true => STEP_IN_HITS,
                 false if are_too_many => MOST_FOR_A_RETURN,
                 false => return false,
@@ -371,20 +399,30 @@ impl<'a> ReturnSites<'a> {
         (0..).zip(hits).filter(is_wasteful).map(|(id, _)| id).collect()
     }
 
+    /// Whether hits in vain at the site can only be of others that come to it by another way. Once levels have
+    /// changed, the calls from there may go untraced: moved, each of them would be a single step.
+    fn can_move(&self, id: u32) -> bool {
+        let Placed { distance, is_fixed, .. } = self.placed[id as usize];
+        is_fixed && distance > 0 && self.before.is_none()
+    }
+
     /// Returns to the address of a site are not detected from now on.
     fn drop(&mut self, id: u32) -> Result<(), Error> {
         self.forget(id);
         let Placed { file, offset, pid, met, .. } = self.placed[id as usize];
         let (device, inode) = file;
-        self.programs.prime(&[(FilePlace { device, inode, offset, pid }, Arrival::Dropped)])?;
+        let place = FilePlace { device, inode, offset, pid };
+        self.programs.prime(&[(place, Arrival::Dropped)])?;
         // Frames that enter from now on are in doubt, and so are those that turn out to be left.
         let addresses = match met {
             Some(address) => vec![address],
             None => self.spaces.addresses(pid, self.programs.space(pid)?, file, offset),
         };
-        addresses
-            .into_iter()
-            .try_for_each(|(space, address)| self.programs.set_arrivals(space, &[(address, Arrival::Dropped)]))
+        for &(space, address) in &addresses {
+            self.programs.set_arrivals(space, &[(address, Arrival::Dropped)])?;
+        }
+        self.dropped.push((place, addresses));
+        Ok(())
     }
 
     /// How many sites there are.
