@@ -36,8 +36,8 @@ const CALLER: u32 = 3 * POLICIES.len() as u32;
 const COPY: usize = 64;
 
 // Functions of which each instruction is known: entries that kernels emulate and single-step, and one
-// that our programs do, a copy for each way to detect the return, and callers, of which the second gets a
-// probe. What the callers return to is an instruction that kernels emulate.
+// that our programs do, a copy for each way to detect the return, and callers, of which every second gets a
+// probe, and the first two get return sites. What the callers return to is an instruction that kernels emulate.
 global_asm!(
     ".pushsection .text.rtrace_calibration, \"ax\", @progbits",
     ".hidden rtrace_emulated, rtrace_stepped, rtrace_written, rtrace_caller, rtrace_outer",
@@ -67,7 +67,7 @@ global_asm!(
     ".p2align 6",
     ".endr",
     "rtrace_caller:",
-    ".rept 2",
+    ".rept 4",
     "push rbx",
     "push r12",
     "push r13",
@@ -83,7 +83,7 @@ global_asm!(
     "ret",
     ".p2align 6",
     ".endr",
-    // Where the first caller's calls return to; those of the second a copy further.
+    // Where the first caller's calls return to; those of the next a copy further.
     ".set rtrace_arrival, rtrace_caller + 13",
     "rtrace_outer:",
     "push rbp",
@@ -108,10 +108,11 @@ unsafe extern "C" {
 /// A loop that calls a function that many times, at least once.
 type Caller = extern "C" fn(function: usize, times: u64);
 
-/// The callers without and with a probe.
-fn callers() -> [Caller; 2] {
-    let bare = rtrace_caller as *const () as usize;
-    // SAFETY: both copies take a function and a number.
+/// The callers without and with a probe, of functions whose return is detected so.
+fn callers(policy: PolicyCode) -> [Caller; 2] {
+    let first = if policy == PolicyCode::RT_POLICY_RETURN_SITE { 0 } else { 2 };
+    let bare = rtrace_caller as *const () as usize + first * COPY;
+    // SAFETY: all copies take a function and a number.
     [bare, bare + COPY].map(|code| unsafe { std::mem::transmute::<usize, Caller>(code) })
 }
 
@@ -196,7 +197,7 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool, hooks:
     let mut subjects = Subject::all();
     subjects.retain(|subject| steps || subject.entry != Entry::Written);
     subjects.retain(|subject| hooks || subject.policy != PolicyCode::RT_POLICY_URETPROBE);
-    let bare: Vec<u64> = subjects.iter().map(|subject| mean(&time_loops(subject.function))).collect();
+    let bare: Vec<u64> = subjects.iter().map(|subject| mean(&time_loops(subject))).collect();
     let probes = place(&programs, &subjects, steps)?;
     programs.set_arrivals(space, &arrivals().map(|address| (address as u64, Arrival::Placed { catches: false })))?;
     programs.arm();
@@ -206,8 +207,8 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool, hooks:
 }
 
 fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost, Error> {
-    let [_, caller] = callers();
-    let alone = mean(&time_loops(subject.function)).saturating_sub(bare);
+    let [_, caller] = callers(subject.policy);
+    let alone = mean(&time_loops(subject)).saturating_sub(bare);
     let mut reader = programs.reader()?;
     reader.read(&mut Records::default())?;
     for _ in 0..LOOPS {
@@ -232,7 +233,7 @@ fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost
     })
 }
 
-/// Where calls by the callers, and of the caller with a probe, return to.
+/// Where calls by the first callers, and of a caller with a probe, return to.
 fn arrivals() -> [usize; 3] {
     let inner = rtrace_arrival as *const () as usize;
     [inner, inner + COPY, rtrace_outer_arrival as *const () as usize]
@@ -252,8 +253,11 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         site(subject.function, cookie(subject.region, subject.policy), step)
     };
     let hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;
-    let [_, caller] = callers();
-    let caller = site(caller as *const () as usize, cookie(CALLER, PolicyCode::RT_POLICY_RETURN_SITE), None);
+    let caller = |of| {
+        let [_, caller] = callers(of);
+        site(caller as *const () as usize, cookie(CALLER, PolicyCode::RT_POLICY_RETURN_SITE), None)
+    };
+    let callers = [PolicyCode::RT_POLICY_RETURN_SITE, PolicyCode::RT_POLICY_ENTRY_ONLY].map(caller);
     let arrival = ReturnSite { distance: 0, words: 0, is_fixed: false, is_stepped: false, only_returns: false };
 
     let returns: Vec<Site> =
@@ -263,7 +267,7 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         .filter(hooked)
         .map(|subject| site(subject.function, subject.region.into(), None))
         .collect::<Result<_, _>>()?;
-    let entries: Vec<Site> = subjects.iter().map(entry).chain([caller]).collect::<Result<_, _>>()?;
+    let entries: Vec<Site> = subjects.iter().map(entry).chain(callers).collect::<Result<_, _>>()?;
     let pid = std::process::id();
     [(Role::Return, returns), (Role::HookedReturn, hooks), (Role::Enter, entries)]
         .into_iter()
@@ -273,11 +277,11 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
 }
 
 /// Nanoseconds of a call from a caller without probes, in each of some loops.
-fn time_loops(function: usize) -> Vec<u64> {
-    let [caller, _] = callers();
+fn time_loops(subject: &Subject) -> Vec<u64> {
+    let [caller, _] = callers(subject.policy);
     let time_loop = |_| {
         let begin = Instant::now();
-        caller(function, CALLS);
+        caller(subject.function, CALLS);
         begin.elapsed().as_nanos() as u64 / CALLS
     };
     (0..LOOPS).map(time_loop).collect()
