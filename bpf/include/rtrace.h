@@ -20,6 +20,8 @@ enum rt_limit {
 	RT_FRAMES = 1024, /* both */
 	/* Frames of a thread that were left without a return, and may still turn out to be suspended. */
 	RT_LEFT_MAX = 16,
+	/* Times of CLOCK_MONOTONIC in units of 2^26 ns fit into 31 bits for years. */
+	RT_SINCE_SHIFT = 26,
 	/* Callers that only return, one above the other, that are skipped to find where a call returns to. */
 	RT_SKIPS_MAX = 4,
 	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before the first are given up */
@@ -191,7 +193,8 @@ struct rt_arrival {
 	enum rt_arrival_kind kind;
 	/*
 	 * Of RT_ARRIVAL_SKIP: words from the slot of the call to that of its caller. Of RT_ARRIVAL_PLACED:
-	 * whether the function there may get control back from a call without its return.
+	 * whether the function there may get control back from a call without its return, and above that bit
+	 * since when there is a probe again, as RT_SINCE_SHIFT tells it; 0 where there always was one.
 	 */
 	u32 words;
 };
@@ -210,6 +213,7 @@ struct rt_question {
 struct rt_site_hits {
 	u64 matched; /* that ended a call; of several threads at once some may go uncounted */
 	u64 unmatched;
+	u64 since; /* when there was a probe again, as RT_SINCE_SHIFT tells it; 0: there always was one */
 };
 
 /* Key of the tables of tail calls and of untimed calls. */

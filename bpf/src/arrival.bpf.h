@@ -144,6 +144,14 @@ static __always_inline void rt_untimed(u32 region, u32 reason)
 	count_untimed(region, reason);
 }
 
+/* Since when there is a return site again; 0: always. */
+static __noinline u32 site_since(u32 site)
+{
+	struct rt_site_hits *hits = bpf_map_lookup_elem(&site_hits, &site);
+
+	return hits ? hits->since : 0;
+}
+
 /* A hit of a return site. */
 static __always_inline void count_site(u32 site, bool is_stepped, bool is_matched)
 {

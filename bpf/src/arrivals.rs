@@ -16,6 +16,17 @@ pub const MAX_SITES: u32 = 1 << 18;
 /// Entries written by one system call.
 const BATCH: usize = 8192;
 
+/// When a probe came to a place where there had been one: calls that entered before may have returned unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since(u32);
+
+impl Since {
+    /// At that time of `CLOCK_MONOTONIC`, in nanoseconds, rounded up.
+    pub fn new(time: u64) -> Since {
+        Since((time >> wire::Limit::RT_SINCE_SHIFT.0) as u32)
+    }
+}
+
 /// What is known of a return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
@@ -23,6 +34,8 @@ pub enum Arrival {
     Placed {
         /// The function there may get control back from a call without its return.
         catches: bool,
+        /// When there was a probe again; none where there always was one.
+        since: Option<Since>,
     },
     /// The code there only returns: the caller's own return address lies this many words above.
     Skip(u32),
@@ -35,7 +48,10 @@ pub enum Arrival {
 impl Arrival {
     fn record(self) -> ArrivalRecord {
         let (kind, words) = match self {
-            Arrival::Placed { catches } => (ArrivalCode::RT_ARRIVAL_PLACED, catches.into()),
+            Arrival::Placed { catches, since } => {
+                let since = since.map_or(0, |Since(since)| since << 1);
+                (ArrivalCode::RT_ARRIVAL_PLACED, since | u32::from(catches))
+            }
             Arrival::Skip(words) => (ArrivalCode::RT_ARRIVAL_SKIP, words),
             Arrival::Impossible => (ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0),
             Arrival::Dropped => (ArrivalCode::RT_ARRIVAL_DROPPED, 0),
@@ -141,6 +157,20 @@ impl Programs {
             .lookup_batch(BATCH as u32, MapFlags::ANY, MapFlags::ANY)
             .map_err(Error::kernel("read the hits of return sites"))?;
         entries.take(sites.min(MAX_SITES) as usize).map(|(_, hits)| wire::decode(&hits)).collect()
+    }
+
+    /// Tells the kernel side since when there is this site, before it is placed.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn set_since(&self, site: u32, Since(since): Since) -> Result<(), Error> {
+        let hits = SiteHitsRecord { since: since.into(), ..SiteHitsRecord::default() };
+        let action = "describe a return site";
+        match site < MAX_SITES {
+            true => self.skel.maps.site_hits.update(&site.to_ne_bytes(), bytes_of(&hits), MapFlags::ANY),
+            false => Ok(()),
+        }
+        .map_err(Error::kernel(action))
     }
 
     /// Hits of return sites that the kernel single-stepped.

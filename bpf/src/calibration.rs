@@ -199,7 +199,10 @@ pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool, hooks:
     subjects.retain(|subject| hooks || subject.policy != PolicyCode::RT_POLICY_URETPROBE);
     let bare: Vec<u64> = subjects.iter().map(|subject| mean(&time_loops(subject))).collect();
     let probes = place(&programs, &subjects, steps)?;
-    programs.set_arrivals(space, &arrivals().map(|address| (address as u64, Arrival::Placed { catches: false })))?;
+    programs.set_arrivals(
+        space,
+        &arrivals().map(|address| (address as u64, Arrival::Placed { catches: false, since: None })),
+    )?;
     programs.arm();
     let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare));
     let costs = costs.collect::<Result<_, _>>()?;

@@ -102,7 +102,10 @@ struct rt_hit {
 	struct rt_far *far; /* may be null while no frame is deep */
 	u64 slot;
 	u64 word; /* the return address; 0: not known */
-	u32 region; /* of an enter */
+	union {
+		u32 region; /* of an enter, and of a hooked return */
+		u32 since; /* of a return: when there was a probe again, as RT_SINCE_SHIFT tells it; 0: always */
+	};
 	/* Of a return: */
 	u8 is_fixed; /* all calls that arrive there enter the same traced function */
 	u8 only_returns; /* the code there only returns */

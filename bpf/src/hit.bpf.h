@@ -264,13 +264,14 @@ static __always_inline bool begin_return(struct rt_hit *hit)
 static __noinline void on_return(struct pt_regs *ctx)
 {
 	struct rt_hit hit = { .now = rt_now() };
-	u64 cookie;
 	__s64 words;
+	u64 cookie;
 	u32 ended;
 
 	if (!armed)
 		return;
 	cookie = bpf_get_attach_cookie(ctx);
+	hit.since = site_since((u32)cookie);
 	words = (__s64)cookie >> RT_RETURN_WORDS;
 	hit.word = ctx->ip - (cookie >> RT_RETURN_DISTANCE & 0xff);
 	hit.slot = ctx->sp - words * (__s64)sizeof(u64) - sizeof(u64);

@@ -31,7 +31,7 @@ pub fn set_verbose(verbose: bool) {
     libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, tell)));
 }
 
-pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions};
+pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::{AttachTarget, EVERYWHERE, Probes, Role, Site};
 pub use calibration::{Calibration, CallCost, calibrate};
 pub use error::Error;

@@ -115,8 +115,13 @@ rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
  * it was, its caller has called others meanwhile, after something was thrown, and has only come by; as far as
  * signal handlers leave the slot alone (the red zone).
  */
-static __always_inline u32 rt_ending(const struct rt_hit *hit, const struct rt_frame *frame)
+static __always_inline u32 rt_ending(const struct rt_hit *hit, struct rt_frame *frame)
 {
+	/* A hooked return tells no return address. */
+	if (hit->word && rt_was_dropped(frame, hit->since)) {
+		frame->doubt = 1 + RT_UNTIMED_DROPPED;
+		return RT_UNSEEN;
+	}
 	if (frame->doubt && (!hit->is_fixed || frame->rise))
 		return RT_UNSEEN;
 	if (frame->rise < hit->reach && !rt_is_intact(frame))
@@ -239,7 +244,8 @@ rt_rare u32 rt_left_returns(const struct rt_hit *given, u32 place)
 		return 0;
 	call = &left->call[place % RT_LEFT_MAX];
 	/* Else it may be the return of another call. */
-	if (!call->frame.id || !(call->frame.rise || given->is_fixed))
+	if (!call->frame.id || !(call->frame.rise || given->is_fixed) ||
+	    (given->word && rt_was_dropped(&call->frame, given->since)))
 		return 0;
 	return rt_returns_here(given, &call->frame) && rt_left_is_intact(place);
 }

@@ -336,13 +336,23 @@ static __always_inline u32 rt_doubt(u32 arrival)
 	}
 }
 
+/* Whether the probe at its home was gone for a time after the frame entered; it is there again since then. */
+static __always_inline int rt_was_dropped(const struct rt_frame *frame, u32 since)
+{
+	return since && frame->start >> RT_SINCE_SHIFT <= since;
+}
+
 /* The probe at its home may have gone since the frame entered. */
 static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_frame *frame)
 {
-	u32 words;
+	u32 words, kind;
 
-	if (!frame->doubt && frame->policy == RT_POLICY_RETURN_SITE)
-		frame->doubt = rt_doubt(rt_arrival(hit, frame->home, &words));
+	if (frame->doubt || frame->policy != RT_POLICY_RETURN_SITE)
+		return;
+	kind = rt_arrival(hit, frame->home, &words);
+	if (kind == RT_ARRIVAL_PLACED && rt_was_dropped(frame, words >> 1))
+		kind = RT_ARRIVAL_DROPPED;
+	frame->doubt = rt_doubt(kind);
 }
 
 /* Ends the frame at this place. */
@@ -536,6 +546,7 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 		return 0;
 	if (frame->tails == RT_TAILS_KNOWN && !rt_is_known_tail(frame->region, hit->region))
 		return 0;
+	rt_doubt_again(hit, frame);
 	walk.stack = frame->doubt || (frame->tails == RT_TAILS_ANYWHERE && frame->catches);
 	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, &walk);
 	/* Too many in a row: nobody can tell when this one ended. */
@@ -665,7 +676,7 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 		rt_ask_for_site(hit, skipped);
 	frame->home = home;
 	frame->rise = rise;
-	frame->catches = !rise && (kind != RT_ARRIVAL_PLACED || words);
+	frame->catches = !rise && (kind != RT_ARRIVAL_PLACED || words & 1);
 	frame->doubt = rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
 }
 

@@ -12,11 +12,12 @@ mod spaces;
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
-use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Site};
+use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Since, Site};
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -26,6 +27,7 @@ use self::spaces::Spaces;
 use crate::callers::{CallerFile, Executed};
 use crate::followed::Followed;
 use crate::gate::Gate;
+use crate::host;
 use crate::plan::arrival::{self, ReturnSite};
 use crate::plan::{Emulation, SiteCost};
 
@@ -64,6 +66,8 @@ struct Placed {
     is_stepped: bool,
     /// The address and its space, where the kernel side has met it.
     met: Option<(u32, u64)>,
+    /// When it came, where there had been one that was taken out.
+    since: Option<Since>,
 }
 
 /// What becomes of a return address that was met.
@@ -90,6 +94,8 @@ pub struct ReturnSites<'a> {
     known: HashMap<(u32, FileId, u64), u32>,
     /// Those that were taken out since levels last changed, with their addresses by space.
     dropped: Vec<(FilePlace, Vec<(u32, u64)>)>,
+    /// Those that ever were taken out.
+    gone: HashSet<(u32, FileId, u64)>,
     /// Hits until levels last changed; none where they never did.
     before: Option<Vec<SiteHitsRecord>>,
 }
@@ -108,6 +114,7 @@ impl<'a> ReturnSites<'a> {
             only_returns: HashSet::new(),
             known: HashMap::new(),
             dropped: Vec::new(),
+            gone: HashSet::new(),
             before: None,
         }
     }
@@ -138,7 +145,7 @@ impl<'a> ReturnSites<'a> {
                 }
             }
             let Some(path) = self.callers.path(id) else { continue };
-            let refused = self.links.place(pid, id, &path, &placements)?;
+            let refused = self.link(pid, id, &path, &placements)?;
             for placement in placements {
                 if refused.contains(&placement.id) {
                     self.forget(placement.id);
@@ -146,7 +153,7 @@ impl<'a> ReturnSites<'a> {
                 }
                 let offset = self.placed[placement.id as usize].offset;
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
-                primed.push((place, self.in_place(id, offset)));
+                primed.push((place, self.in_place(placement.id)));
             }
         }
         self.programs.prime(&primed)
@@ -212,15 +219,14 @@ impl<'a> ReturnSites<'a> {
         }
         for ((pid, file), sites) in placements {
             let Some(path) = self.callers.path(file) else { continue };
-            let refused = match self.links.place(pid, file, &path, &sites) {
+            let refused = match self.link(pid, file, &path, &sites) {
                 // The process has ended, or no longer maps the file.
                 Err(error) if error.is_gone() => sites.iter().map(|site| site.id).collect(),
                 placed => placed?,
             };
             for site in sites {
                 let is_refused = refused.contains(&site.id);
-                let Placed { file, offset, .. } = self.placed[site.id as usize];
-                let answer = if is_refused { Arrival::Impossible } else { self.in_place(file, offset) };
+                let answer = if is_refused { Arrival::Impossible } else { self.in_place(site.id) };
                 if let Some((space, address)) = self.placed[site.id as usize].met {
                     answers.entry(space).or_default().push((address, answer));
                 }
@@ -240,8 +246,8 @@ impl<'a> ReturnSites<'a> {
         };
         let (file, offset) = (place.file, place.offset);
         self.callers.add(file, &place.path);
-        if self.known.contains_key(&(pid, file, offset)) {
-            return Decision::Answer(self.in_place(file, offset));
+        if let Some(&id) = self.known.get(&(pid, file, offset)) {
+            return Decision::Answer(self.in_place(id));
         }
         let arrival = match question.must_be_site {
             0 => self.callers.arrival(file, offset),
@@ -263,8 +269,19 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// What the kernel side is to know of a site.
-    fn in_place(&self, file: FileId, offset: u64) -> Arrival {
-        Arrival::Placed { catches: self.callers.catches(file, offset) }
+    fn in_place(&self, id: u32) -> Arrival {
+        let Placed { file, offset, since, .. } = self.placed[id as usize];
+        Arrival::Placed { catches: self.callers.catches(file, offset), since }
+    }
+
+    /// Places sites of a file in a process; returns those that the kernel refuses.
+    fn link(&mut self, pid: u32, file: FileId, path: &Path, sites: &[Placement]) -> Result<HashSet<u32>, Error> {
+        for site in sites {
+            if let Some(since) = self.placed[site.id as usize].since {
+                self.programs.set_since(site.id, since)?;
+            }
+        }
+        self.links.place(pid, file, path, sites)
     }
 
     /// The sites for a return address, and for those in the same function to which control may come twice.
@@ -297,14 +314,14 @@ impl<'a> ReturnSites<'a> {
                 let site = ReturnSite { distance, words: stack_words, cost };
                 placements.push(self.add(file, offset, pid, site, None));
             }
-            match self.links.place(pid, file, &path, &placements) {
+            match self.link(pid, file, &path, &placements) {
                 Err(error) if error.is_gone() => return Ok(()),
                 placed => placed?,
             };
             let (device, inode) = file;
             let primed = placements.iter().map(|placement| {
                 let offset = self.placed[placement.id as usize].offset;
-                (FilePlace { device, inode, offset, pid }, self.in_place(file, offset))
+                (FilePlace { device, inode, offset, pid }, self.in_place(placement.id))
             });
             self.programs.prime(&primed.collect::<Vec<_>>())?;
         }
@@ -317,7 +334,8 @@ impl<'a> ReturnSites<'a> {
         let is_stepped = cost == SiteCost::SingleStep;
         let is_fixed = self.direct.contains(&(file, offset));
         let only_returns = self.only_returns.contains(&(file, offset));
-        self.placed.push(Placed { file, offset, pid, distance, stack_words: words, is_fixed, is_stepped, met });
+        let since = self.gone.contains(&(pid, file, offset)).then(|| Since::new(host::now().0));
+        self.placed.push(Placed { file, offset, pid, distance, stack_words: words, is_fixed, is_stepped, met, since });
         self.known.insert((pid, file, offset), id);
         let site = wire::ReturnSite { distance, words, is_fixed, is_stepped, only_returns };
         let probe = Site { file_offset: offset + u64::from(distance), cookie: site.cookie(id) };
@@ -364,7 +382,7 @@ impl<'a> ReturnSites<'a> {
         }
         for ((pid, file), sites) in moved {
             let Some(path) = self.callers.path(file) else { continue };
-            match self.links.place(pid, file, &path, &sites) {
+            match self.link(pid, file, &path, &sites) {
                 Err(error) if error.is_gone() => {}
                 refused => {
                     for id in refused? {
@@ -422,6 +440,7 @@ impl<'a> ReturnSites<'a> {
             self.programs.set_arrivals(space, &[(address, Arrival::Dropped)])?;
         }
         self.dropped.push((place, addresses));
+        self.gone.insert((pid, file, offset));
         Ok(())
     }
 
