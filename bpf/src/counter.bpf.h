@@ -191,7 +191,7 @@ static __always_inline void begin_anew(struct task_struct *task, struct rt_count
  * The counters of the current thread, read; null if nothing is counted. A switch may come between,
  * and the thread stays on its CPU while a program runs: then they are read again.
  */
-static __always_inline struct rt_counted *read_counters(struct task_struct *task, u64 now)
+static __noinline struct rt_counted *read_counters(struct task_struct *task, u64 now)
 {
 	struct rt_counted *counted;
 	u32 i, try;

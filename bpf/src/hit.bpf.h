@@ -210,7 +210,7 @@ static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 	return ctx->sp + (cookie >> RT_COOKIE_STEP & 3 ? 0 : (cookie >> RT_COOKIE_DEPTH) * sizeof(u64));
 }
 
-static __noinline void on_enter(struct pt_regs *ctx)
+static __always_inline void on_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread;
@@ -261,7 +261,7 @@ static __always_inline bool begin_return(struct rt_hit *hit)
 #define RED_ZONE 16 /* words below the stack pointer that signal handlers leave alone */
 
 /* A hit of a return site: control is behind a call instruction, or a known way behind it. */
-static __noinline void on_return(struct pt_regs *ctx)
+static __always_inline void on_return(struct pt_regs *ctx)
 {
 	struct rt_hit hit = { .now = rt_now() };
 	__s64 words;

@@ -23,7 +23,8 @@ static __always_inline int rt_returns_here(const struct rt_hit *hit, const struc
 	if (hit->slot == rt_home_slot(frame))
 		return frame->home == hit->word;
 	/* One of the callers that only return may have got a probe since the frame entered. */
-	return hit->only_returns && hit->slot > frame->slot && rt_spans(frame, hit->slot);
+	return hit->only_returns && rt_spans(frame, hit->slot) &&
+	       (hit->slot != frame->slot || hit->word == frame->word);
 }
 
 /* Whether this frame stands above the hit, on its stack. */
@@ -303,7 +304,7 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 	 */
 	parent = rt_older(hit, top->parent, frames - 1, &place);
 	is_last = !top->parent || (parent && rt_is_higher(hit, parent));
-	rt_close(hit, top, frames - 1, rt_ending(hit, top));
+	rt_arrive(hit, frames - 1);
 	if (!is_last)
 		rt_return_elsewhere(hit);
 	return 1;

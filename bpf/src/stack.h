@@ -555,14 +555,6 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 	return walk.found == 0;
 }
 
-/* Whether a frame may have returned unseen, and its caller is over: where slots prove nothing, this shows that it did. */
-static __always_inline int rt_is_forsaken(const struct rt_frame *frame, u32 index)
-{
-	if (!frame->doubt || !frame->parent || rt_is_ordered(frame->stack))
-		return 0;
-	return rt_search_older(frame->parent, index) == RT_NONE;
-}
-
 /* The place of the frame that calls the function which is hit, with RT_DEAD if that was left. */
 rt_rare u32 rt_search_caller(const struct rt_hit *given)
 {
@@ -592,8 +584,25 @@ rt_rare u32 rt_search_caller(const struct rt_hit *given)
 	if (frame->slot == hit.slot)
 		is_running = rt_is_tail_caller(&hit, frame, walk.found);
 	else
-		is_running = !rt_was_left(&hit, frame) && !rt_is_forsaken(frame, walk.found);
+		is_running = !rt_was_left(&hit, frame);
 	return is_running ? walk.found : walk.found | RT_DEAD;
+}
+
+/*
+ * Whether the frame at this place may have returned unseen, and its caller is over: where slots prove nothing, this
+ * shows that it did.
+ */
+rt_rare u32 rt_is_forsaken(u32 index)
+{
+	struct rt_frame *frame;
+	struct rt_hit hit = {};
+
+	if (!rt_meet(&hit))
+		return 0;
+	frame = rt_frame(&hit, index);
+	if (!frame || !frame->doubt || !frame->parent || rt_is_ordered(frame->stack))
+		return 0;
+	return rt_search_older(frame->parent, index) == RT_NONE;
 }
 
 static long rt_caller_step(u32 step, void *context)
@@ -601,7 +610,7 @@ static long rt_caller_step(u32 step, void *context)
 	struct rt_walk *walk = context;
 	u32 found = rt_search_caller(walk->hit);
 
-	if (found == RT_NONE || !(found & RT_DEAD)) {
+	if (found == RT_NONE || (!(found & RT_DEAD) && !rt_is_forsaken(found))) {
 		walk->found = found;
 		return 1;
 	}

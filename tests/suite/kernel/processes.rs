@@ -1,6 +1,14 @@
 //! Children, other programs, and processes that end inside a call.
 
+use std::process::Command;
+
+use rtrace_model::EventKind;
+
+use crate::common::rtrace;
 use crate::common::scenario::Scenario;
+use crate::common::skip::Turn;
+use crate::common::target::{Flavour, Target};
+use crate::common::truth;
 
 #[test]
 fn children_call_too() {
@@ -20,6 +28,24 @@ fn a_child_leaves_a_call_that_its_parent_entered() {
 #[test]
 fn vfork_and_exec() {
     Scenario::new("processes", "vforks").option("--everywhere").run();
+}
+
+/// However soon they are over: each program waits for its probes, and for the sites of its direct calls.
+#[test]
+fn programs_that_children_execute_are_recorded_from_their_first_call() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "for i in 1 2 3; do \"$0\" after_exec; done; (exec \"$0\" after_exec); exit 3"])
+        .arg(&target.program);
+    let (output, recording) = rtrace::run(&target.selection(), &shell);
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = truth::trees(&output.stdout);
+    assert_eq!(told.len(), 4);
+    assert_eq!(recording.trees(), told);
+    let is_blind = |kind: &&EventKind| matches!(kind, EventKind::BlindWindow { .. });
+    assert_eq!(recording.events().iter().filter(is_blind).count(), 0);
 }
 
 #[test]
