@@ -44,6 +44,9 @@ impl Mechanism {
     }
 }
 
+/// Entries of each table where nothing but functions of rtrace itself is probed.
+const FEW_ENTRIES: u32 = 1024;
+
 /// Counters that a recording may have.
 pub const MAX_COUNTERS: usize = Limit::RT_COUNTERS.0 as usize;
 
@@ -207,6 +210,13 @@ impl Programs {
         let progs = &mut open.progs;
         for program in [&mut progs.rt_fork, &mut progs.rt_exec, &mut progs.rt_exit_task, &mut progs.rt_open_calls] {
             program.set_autoload(!options.ended_calls_only);
+        }
+        if options.ended_calls_only {
+            // The kernel clears the buckets of a table for all entries that it may have.
+            let maps = &mut open.maps;
+            for map in [&mut maps.arrivals, &mut maps.primed, &mut maps.tails, &mut maps.untimed] {
+                map.set_max_entries(FEW_ENTRIES).map_err(load_error)?;
+            }
         }
         open.maps.site_hits.set_max_entries(arrivals::MAX_SITES).map_err(load_error)?;
         let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
