@@ -309,34 +309,41 @@ impl Placing<'_> {
     /// Places sites; returns what the kernel refuses.
     fn place(&mut self, role: Role, sites: &[RegionSite]) -> Result<HashMap<RegionId, String>, Error> {
         let mut refused = HashMap::new();
-        self.place_some(role, sites, &mut refused)?;
+        let bare = |sites: &[RegionSite]| -> Vec<Site> { sites.iter().map(|&(_, site)| site).collect() };
+        let attach = |sites: &[RegionSite]| self.programs.attach(role, &self.path, self.pids, &bare(sites));
+        let links = place(sites, &attach, &mut |(region, _), error| {
+            refused.insert(*region, error.cause());
+        })?;
+        self.placed.extend(links.into_iter().map(|(sites, probes)| (role, bare(sites), probes)));
         Ok(refused)
     }
+}
 
-    fn place_some(
-        &mut self,
-        role: Role,
-        sites: &[RegionSite],
-        refused: &mut HashMap<RegionId, String>,
-    ) -> Result<(), Error> {
-        if sites.is_empty() {
-            return Ok(());
+/// Places sites by as few links as possible, and gives each link with its sites. A site that the kernel refuses is
+/// found by halves.
+///
+/// # Errors
+/// The kernel refuses probes for a reason that has nothing to do with a single site.
+pub fn place<'s, S>(
+    sites: &'s [S],
+    attach: &impl Fn(&[S]) -> Result<Probes, Error>,
+    refuse: &mut impl FnMut(&S, Error),
+) -> Result<Vec<(&'s [S], Probes)>, Error> {
+    if sites.is_empty() {
+        return Ok(Vec::new());
+    }
+    match (sites, attach(sites)) {
+        (_, Ok(probes)) => Ok(vec![(sites, probes)]),
+        (_, Err(error)) if !error.is_about_a_site() => Err(error),
+        ([site], Err(error)) => {
+            refuse(site, error);
+            Ok(Vec::new())
         }
-        let bare: Vec<Site> = sites.iter().map(|&(_, site)| site).collect();
-        match self.programs.attach(role, &self.path, self.pids, &bare) {
-            Ok(probes) => self.placed.push((role, bare, probes)),
-            Err(error) if !error.is_about_a_site() => return Err(error),
-            Err(error) => match sites {
-                [(region, _)] => {
-                    refused.insert(*region, error.cause());
-                }
-                _ => {
-                    let (left, right) = sites.split_at(sites.len() / 2);
-                    self.place_some(role, left, refused)?;
-                    self.place_some(role, right, refused)?;
-                }
-            },
+        (_, Err(_)) => {
+            let (left, right) = sites.split_at(sites.len() / 2);
+            let mut links = place(left, attach, refuse)?;
+            links.extend(place(right, attach, refuse)?);
+            Ok(links)
         }
-        Ok(())
     }
 }

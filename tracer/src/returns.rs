@@ -145,18 +145,25 @@ impl<'a> ReturnSites<'a> {
                 }
             }
             let Some(path) = self.callers.path(id) else { continue };
-            let refused = self.link(pid, id, &path, &placements)?;
-            for placement in placements {
-                if refused.contains(&placement.id) {
-                    self.forget(placement.id);
-                    continue;
-                }
-                let offset = self.placed[placement.id as usize].offset;
-                let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
-                primed.push((place, self.in_place(placement.id)));
-            }
+            primed.extend(self.link_ahead(pid, id, &path, &placements)?);
         }
         self.programs.prime(&primed)
+    }
+
+    /// Places sites of a file in a process; returns what the kernel side is to know of them when it meets them.
+    fn link_ahead(
+        &mut self,
+        pid: u32,
+        file: FileId,
+        path: &Path,
+        sites: &[Placement],
+    ) -> Result<Vec<(FilePlace, Arrival)>, Error> {
+        let refused = self.link(pid, file, path, sites)?;
+        refused.iter().for_each(|&id| self.forget(id));
+        let (device, inode) = file;
+        let place = |id: u32| FilePlace { device, inode, offset: self.placed[id as usize].offset, pid };
+        let in_place = sites.iter().filter(|site| !refused.contains(&site.id));
+        Ok(in_place.map(|site| (place(site.id), self.in_place(site.id))).collect())
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
@@ -314,16 +321,10 @@ impl<'a> ReturnSites<'a> {
                 let site = ReturnSite { distance, words: stack_words, cost };
                 placements.push(self.add(file, offset, pid, site, None));
             }
-            match self.link(pid, file, &path, &placements) {
+            match self.link_ahead(pid, file, &path, &placements) {
                 Err(error) if error.is_gone() => return Ok(()),
-                placed => placed?,
-            };
-            let (device, inode) = file;
-            let primed = placements.iter().map(|placement| {
-                let offset = self.placed[placement.id as usize].offset;
-                (FilePlace { device, inode, offset, pid }, self.in_place(placement.id))
-            });
-            self.programs.prime(&primed.collect::<Vec<_>>())?;
+                primed => self.programs.prime(&primed?)?,
+            }
         }
         Ok(())
     }

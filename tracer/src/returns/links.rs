@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 
 use super::FileId;
-use crate::attach::Closing;
+use crate::attach::{self, Closing};
 
 /// Small links of a file in a process that are merged.
 const MOST_SMALL: usize = 8;
@@ -51,9 +51,7 @@ impl<'a> Links<'a> {
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn place(&mut self, pid: u32, file: FileId, path: &Path, sites: &[Placement]) -> Result<HashSet<u32>, Error> {
-        let mut refused = HashSet::new();
-        let mut links = Vec::new();
-        link(self.programs, pid, path, sites, &mut links, &mut refused)?;
+        let (mut links, refused) = link(self.programs, pid, path, sites)?;
         let new = || Group { path: path.to_owned(), links: Vec::new() };
         self.groups.entry((pid, file)).or_insert_with(new).links.append(&mut links);
         Ok(refused)
@@ -94,9 +92,11 @@ impl<'a> Links<'a> {
             }
             let sites: Vec<Placement> =
                 changed.iter().flat_map(|link| &link.sites).filter(|site| !out.contains(&site.id)).copied().collect();
-            let linked = link(self.programs, *pid, &group.path, &sites, &mut group.links, &mut HashSet::new());
-            match linked {
-                Ok(()) => old.extend(changed.into_iter().map(|link| link.probes)),
+            match link(self.programs, *pid, &group.path, &sites) {
+                Ok((mut links, _)) => {
+                    group.links.append(&mut links);
+                    old.extend(changed.into_iter().map(|link| link.probes));
+                }
                 // The process has ended: nothing is hit any more.
                 Err(error) if error.is_gone() => group.links.extend(changed),
                 Err(error) => return Err(error),
@@ -113,32 +113,15 @@ impl<'a> Links<'a> {
     }
 }
 
-/// Places sites by as few links as possible; a site that the kernel refuses is found by halves.
-fn link(
-    programs: &Programs,
-    pid: u32,
-    path: &Path,
-    sites: &[Placement],
-    links: &mut Vec<Link>,
-    refused: &mut HashSet<u32>,
-) -> Result<(), Error> {
-    if sites.is_empty() {
-        return Ok(());
-    }
-    let probes: Vec<Site> = sites.iter().map(|site| site.probe).collect();
-    match programs.attach(Role::Return, path, &[pid], &probes) {
-        Ok(probes) => links.push(Link { probes, sites: sites.to_vec() }),
-        Err(error) if !error.is_about_a_site() => return Err(error),
-        Err(_) => match sites {
-            [site] => {
-                refused.insert(site.id);
-            }
-            _ => {
-                let (left, right) = sites.split_at(sites.len() / 2);
-                link(programs, pid, path, left, links, refused)?;
-                link(programs, pid, path, right, links, refused)?;
-            }
-        },
-    }
-    Ok(())
+/// Places sites; returns the links, and the sites that the kernel refuses.
+fn link(programs: &Programs, pid: u32, path: &Path, sites: &[Placement]) -> Result<(Vec<Link>, HashSet<u32>), Error> {
+    let mut refused = HashSet::new();
+    let attach = |sites: &[Placement]| {
+        let probes: Vec<Site> = sites.iter().map(|site| site.probe).collect();
+        programs.attach(Role::Return, path, &[pid], &probes)
+    };
+    let links = attach::place(sites, &attach, &mut |site, _| {
+        refused.insert(site.id);
+    })?;
+    Ok((links.into_iter().map(|(sites, probes)| Link { probes, sites: sites.to_vec() }).collect(), refused))
 }

@@ -86,7 +86,8 @@ pub struct Recording {
 
     /// Place probes in every process that maps the libraries, so that children miss no call
     ///
-    /// Without this, each process has probes of its own, and a child misses the calls that it makes in its
+    /// Without this, each process has probes of its own. With `run`, a program that a child executes waits for
+    /// them; a child that executes none, and any child with `attach`, misses the calls that it makes in its
     /// first tens of milliseconds. With it, all other programs that use the libraries become slower.
     #[arg(long, conflicts_with = "budget")]
     pub everywhere: bool,
