@@ -201,11 +201,11 @@ struct rt_arrival {
 
 /* What user space has to place probes for. */
 struct rt_question {
-	u64 address; /* a return address of which nothing is known; 0: a process that was forked */
+	u64 address; /* a return address of which nothing is known; 0: a process that was forked, or has lost its probes */
 	u64 time;
 	u32 pid;
 	u32 space;
-	u32 parent; /* of a process that was forked */
+	u32 parent; /* of a process that was forked; of one that has lost its probes itself */
 	u32 must_be_site; /* callers only return from there, but too many one above the other */
 };
 

@@ -48,7 +48,11 @@ static __always_inline struct rt_thread *abandon_calls(struct task_struct *task)
 	return thread;
 }
 
-static __always_inline void on_exec(struct task_struct *task)
+/*
+ * A thread that is not the first one takes the place of that, as which it goes on: to this the kernel knows no probes
+ * of the process any more.
+ */
+static __always_inline void on_exec(struct task_struct *task, u32 old_tid)
 {
 	struct rt_thread *thread;
 	u32 pid = task->tgid;
@@ -63,6 +67,8 @@ static __always_inline void on_exec(struct task_struct *task)
 	forget_watchers(bpf_get_current_task_btf());
 	if (thread)
 		thread->space = process->space;
+	if (old_tid != pid && !ask(0, pid, process->space, pid, 0))
+		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 	emit_event(RT_EVENT_EXEC, pid, task->pid, 0);
 }
 

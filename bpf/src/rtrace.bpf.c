@@ -104,7 +104,7 @@ int BPF_PROG(rt_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(rt_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
-	on_exec(task);
+	on_exec(task, old_pid);
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 // Children, other programs, and processes that end or block inside a call.
 #include "harness.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -102,6 +103,23 @@ static void execs(void)
 	visit(exec_in_callback, NULL);
 }
 
+static void *exec_in_thread(void *unused)
+{
+	exec_self("after_exec");
+	return unused;
+}
+
+// The thread goes on in the place of the first one.
+static void execs_in_thread(void)
+{
+	pthread_t thread;
+
+	leaf(0);
+	truth("leaf");
+	pthread_create(&thread, NULL, exec_in_thread, NULL);
+	pthread_join(thread, NULL);
+}
+
 static void after_exec(void)
 {
 	child_calls();
@@ -159,6 +177,7 @@ static void ends_with_code(void)
 static const struct scenario scenarios[] = {
 	{ "forks", forks },	    { "fork_inside", fork_inside }, { "vforks", vforks },
 	{ "after_vfork", after_vfork }, { "execs", execs },	    { "after_exec", after_exec },
+	{ "execs_in_thread", execs_in_thread },
 	{ "killed", killed },	    { "blocks", blocks },	    { "calls_on", calls_on },
 	{ "ends_with_code", ends_with_code },
 };

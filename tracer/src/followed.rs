@@ -17,13 +17,13 @@ use rtrace_symbolizer::modules;
 use crate::attach::{Attachment, Closing, Placed};
 use crate::privilege;
 
-/// A child whose calls of a library were not recorded for a time.
+/// A process whose calls of a library were not recorded for a time.
 pub struct BlindChild {
-    /// The child.
+    /// The process.
     pub pid: u32,
     /// The library.
     pub library: Library,
-    /// When it was forked.
+    /// When it was forked, or lost its probes.
     pub since: Timestamp,
 }
 
@@ -36,6 +36,16 @@ struct State {
     blind: Vec<BlindChild>,
     /// Probes of children that have ended.
     closing: Closing,
+}
+
+impl State {
+    /// The process has run without probes in these of the libraries.
+    fn tell_blind(&mut self, pid: u32, since: Timestamp, is_meant: impl Fn(&Library) -> bool) {
+        let mut libraries: Vec<&Library> = self.placed.iter().map(|placed| &*placed.library).collect();
+        libraries.dedup_by_key(|library| library.id);
+        let blind = libraries.into_iter().filter(|library| is_meant(library)).cloned();
+        self.blind.extend(blind.map(|library| BlindChild { pid, library, since }));
+    }
 }
 
 /// All processes with probes.
@@ -89,16 +99,21 @@ impl<'a> Followed<'a> {
         // What it maps now it may have mapped all the time; of one that has ended, nothing else is known.
         let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
         let modules = mapped(pid).or_else(|| mapped(image?)).unwrap_or_default();
-        let mut libraries: Vec<&Library> = state.placed.iter().map(|placed| &*placed.library).collect();
-        libraries.dedup_by_key(|library| library.id);
-        let is_mapped = |library: &&Library| {
+        let is_mapped = |library: &Library| {
             modules.is_empty()
                 || modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
         };
-        let blind = libraries.into_iter().filter(is_mapped).cloned();
-        let mut blind: Vec<BlindChild> = blind.map(|library| BlindChild { pid, library, since }).collect();
-        state.blind.append(&mut blind);
+        state.tell_blind(pid, since, is_mapped);
         Ok(())
+    }
+
+    /// A process has lost its probes: one of its threads that is not the first has executed a program, and goes on
+    /// as a first one that the kernel does not know them of. Placed again, they would be hit with the old ones.
+    pub fn lose(&self, pid: u32, since: Timestamp) {
+        let mut state = self.state();
+        if !state.pids.contains(&EVERYWHERE) {
+            state.tell_blind(pid, since, |_| true);
+        }
     }
 
     /// Takes out the probes of processes that have ended: all but these, of which records tell, and children

@@ -189,6 +189,11 @@ impl<'a> ReturnSites<'a> {
             let (forked, met): (Vec<_>, Vec<_>) =
                 questions.take()?.into_iter().partition(|question| question.address == 0);
             for child in forked {
+                if child.parent == child.pid {
+                    followed.lose(child.pid, Timestamp(child.time));
+                    self.lose(child.pid)?;
+                    continue;
+                }
                 followed.adopt(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time))?;
                 self.adopt(child.pid, child.parent)?;
             }
@@ -443,6 +448,18 @@ impl<'a> ReturnSites<'a> {
         self.dropped.push((place, addresses));
         self.gone.insert((pid, file, offset));
         Ok(())
+    }
+
+    /// A process has lost its probes: its returns are not detected any more.
+    fn lose(&mut self, pid: u32) -> Result<(), Error> {
+        let mut lost = Vec::new();
+        self.known.retain(|&(of, (device, inode), offset), _| {
+            if of == pid {
+                lost.push((FilePlace { device, inode, offset, pid }, Arrival::Dropped));
+            }
+            of != pid
+        });
+        self.programs.prime(&lost)
     }
 
     /// How many sites there are.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use rtrace_model::EventKind;
+use rtrace_model::{Ending, EventKind};
 
 use crate::common::rtrace;
 use crate::common::scenario::Scenario;
@@ -51,6 +51,18 @@ fn programs_that_children_execute_are_recorded_from_their_first_call() {
 #[test]
 fn exec_inside_a_call() {
     Scenario::new("processes", "execs").run();
+}
+
+/// The kernel knows no probes of it any more.
+#[test]
+fn a_program_that_another_thread_executes_is_told_to_be_missing() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let (output, recording) = rtrace::run(&target.selection(), &target.command("execs_in_thread"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let is_blind = |kind: &EventKind| matches!(kind, EventKind::BlindWindow { .. });
+    assert!(recording.events().iter().any(is_blind));
+    assert!(recording.calls().all(|call| matches!(call.ending, Ending::Returned | Ending::Unseen)));
 }
 
 #[test]
