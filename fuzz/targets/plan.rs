@@ -28,10 +28,11 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// A return site lies within the code.
-fn arrives(bytes: &[u8], emulated: Emulation) {
-    let (before, code) = bytes.split_at(bytes.len().min(16));
-    if let Arrival::Site(site) = arrival(before, code, &emulated) {
-        assert!(usize::from(site.distance) < code.len(), "{site:?}");
+fn arrives(code: &[u8], emulated: Emulation) {
+    for keeps_accesses in [false, true] {
+        if let Arrival::Site(site) = arrival(code, &emulated, keeps_accesses) {
+            assert!(usize::from(site.distance) < code.len(), "{site:?}");
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use rtrace_exporters::TraceWriter;
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId,
-    Location, LocationId, Loss, LossReason, Process, Region, RegionId, Sink, SinkError, Summary, SymbolName, Timestamp,
-    Untimed, UntimedReason,
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId, Location,
+    LocationId, Loss, LossReason, Process, Region, RegionId, Sink, SinkError, Summary, SymbolName, Timestamp, Untimed,
+    UntimedReason,
 };
 
 /// Fills the directory `path`; a recording that was not finished may miss segments.
