@@ -127,15 +127,8 @@ static __always_inline u32 rt_is_known_tail(u32 from, u32 to)
 __noinline int count_untimed(u32 region, u32 reason)
 {
 	struct rt_untimed_key key = { .region = region, .reason = reason };
-	u64 zero = 0, *count;
 
-	count = bpf_map_lookup_elem(&untimed, &key);
-	if (!count) {
-		bpf_map_update_elem(&untimed, &key, &zero, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&untimed, &key);
-	}
-	if (count)
-		__sync_fetch_and_add(count, 1);
+	count_in(&untimed, &key);
 	return 0;
 }
 

@@ -39,6 +39,18 @@ static __always_inline int rt_is_above(const struct rt_hit *hit, const struct rt
 	return rt_is_higher(hit, frame) && rt_is_ordered(frame->stack);
 }
 
+/* Walks down over all frames. The hit that the walk knows is gone afterwards. */
+static __always_inline void rt_search(const struct rt_hit *given, struct rt_walk *walk, long (*step)(u32, void *))
+{
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return;
+	walk->hit = &hit;
+	walk->start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, step, walk);
+}
+
 static long rt_home_step(u32 step, void *context)
 {
 	struct rt_walk *walk = context;
@@ -59,13 +71,8 @@ static long rt_home_step(u32 step, void *context)
 rt_rare u32 rt_search_home(const struct rt_hit *given)
 {
 	struct rt_walk walk = { .found = RT_NONE };
-	struct rt_hit hit;
 
-	if (!rt_known(&hit, given))
-		return RT_NONE;
-	walk.hit = &hit;
-	walk.start = hit.thread->frames;
-	rt_repeat(RT_FRAMES, rt_home_step, &walk);
+	rt_search(given, &walk, rt_home_step);
 	return walk.found;
 }
 
@@ -100,13 +107,8 @@ static long rt_below_step(u32 step, void *context)
 rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
 {
 	struct rt_walk walk = { .found = index, .slot = RT_NONE };
-	struct rt_hit hit;
 
-	if (!rt_known(&hit, given))
-		return RT_NONE;
-	walk.hit = &hit;
-	walk.start = hit.thread->frames;
-	rt_repeat(RT_FRAMES, rt_below_step, &walk);
+	rt_search(given, &walk, rt_below_step);
 	return walk.slot;
 }
 
@@ -227,14 +229,6 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 	return 0;
 }
 
-/* Whether the call at this place was left and its slot is as it was. */
-rt_rare u32 rt_left_is_intact(u32 place)
-{
-	struct rt_left *left = rt_left(0);
-
-	return left && rt_is_intact(&left->call[place % RT_LEFT_MAX].frame);
-}
-
 /* Whether the hit is the return of the call at this place, which was left. */
 rt_rare u32 rt_left_returns(const struct rt_hit *given, u32 place)
 {
@@ -248,7 +242,7 @@ rt_rare u32 rt_left_returns(const struct rt_hit *given, u32 place)
 	if (!call->frame.id || !(call->frame.rise || given->is_fixed) ||
 	    (given->word && rt_was_dropped(&call->frame, given->since)))
 		return 0;
-	return rt_returns_here(given, &call->frame) && rt_left_is_intact(place);
+	return rt_returns_here(given, &call->frame) && rt_is_intact(&call->frame);
 }
 
 /* Looks for the hit's frame among those that were left. Returns how many have returned. */
@@ -330,13 +324,8 @@ static long rt_hooked_step(u32 step, void *context)
 rt_rare u32 rt_search_hooked(const struct rt_hit *given)
 {
 	struct rt_walk walk = { .found = RT_NONE };
-	struct rt_hit hit;
 
-	if (!rt_known(&hit, given))
-		return RT_NONE;
-	walk.hit = &hit;
-	walk.start = hit.thread->frames;
-	rt_repeat(RT_FRAMES, rt_hooked_step, &walk);
+	rt_search(given, &walk, rt_hooked_step);
 	return walk.found;
 }
 
