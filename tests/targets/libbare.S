@@ -1,22 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The functions of libbare.c that change the stack.
-#include <cet.h>
-
-	.text
-
-.macro function name
-	.globl \name
-	.protected \name
-	.type \name, @function
-	.p2align 4
-\name:	.cfi_startproc
-	_CET_ENDBR
-.endm
-
-.macro end name
-	.cfi_endproc
-	.size \name, . - \name
-.endm
+#include "function.h"
 
 function w_nlr_push
 	mov	(%rsp), %rax
