@@ -15,8 +15,6 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -164,7 +162,7 @@ impl<'a> Executed<'a> {
 }
 
 fn identity(path: &Path) -> Option<FileId> {
-    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    target::identity(path).ok()
 }
 
 /// Files that may hold calls, each once; those that cannot be read are left out.

@@ -11,10 +11,12 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{io, mem, ptr};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::target::identity;
 
 /// File systems that decide by themselves who may read a file: one that rtrace cannot open could not be
 /// executed any more.
@@ -107,14 +109,9 @@ impl Execution<'_> {
     /// Where the program lies, as its process sees it.
     pub fn path(&self) -> PathBuf {
         let open = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
-        fs::read_link(&open).ok().filter(|path| is_same(path, &open)).unwrap_or(open)
+        let is_it = |path: &PathBuf| identity(path).is_ok_and(|of_path| identity(&open).is_ok_and(|id| id == of_path));
+        fs::read_link(&open).ok().filter(is_it).unwrap_or(open)
     }
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let identity = |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
 impl Drop for Execution<'_> {

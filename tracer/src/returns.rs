@@ -70,6 +70,14 @@ struct Placed {
     since: Option<Since>,
 }
 
+impl Placed {
+    /// Its return address.
+    fn place(&self) -> FilePlace {
+        let (device, inode) = self.file;
+        FilePlace { device, inode, offset: self.offset, pid: self.pid }
+    }
+}
+
 /// What becomes of a return address that was met.
 enum Decision {
     /// This is to be known of it.
@@ -160,10 +168,8 @@ impl<'a> ReturnSites<'a> {
     ) -> Result<Vec<(FilePlace, Arrival)>, Error> {
         let refused = self.link(pid, file, path, sites)?;
         refused.iter().for_each(|&id| self.forget(id));
-        let (device, inode) = file;
-        let place = |id: u32| FilePlace { device, inode, offset: self.placed[id as usize].offset, pid };
-        let in_place = sites.iter().filter(|site| !refused.contains(&site.id));
-        Ok(in_place.map(|site| (place(site.id), self.in_place(site.id))).collect())
+        let in_place = sites.iter().map(|site| site.id).filter(|id| !refused.contains(id));
+        Ok(in_place.map(|id| (self.placed[id as usize].place(), self.in_place(id))).collect())
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
@@ -434,8 +440,7 @@ impl<'a> ReturnSites<'a> {
     fn drop(&mut self, id: u32) -> Result<(), Error> {
         self.forget(id);
         let Placed { file, offset, pid, met, .. } = self.placed[id as usize];
-        let (device, inode) = file;
-        let place = FilePlace { device, inode, offset, pid };
+        let place = self.placed[id as usize].place();
         self.programs.prime(&[(place, Arrival::Dropped)])?;
         // Frames that enter from now on are in doubt, and so are those that turn out to be left.
         let addresses = match met {
@@ -453,9 +458,9 @@ impl<'a> ReturnSites<'a> {
     /// A process has lost its probes: its returns are not detected any more.
     fn lose(&mut self, pid: u32) -> Result<(), Error> {
         let mut lost = Vec::new();
-        self.known.retain(|&(of, (device, inode), offset), _| {
+        self.known.retain(|&(of, ..), id| {
             if of == pid {
-                lost.push((FilePlace { device, inode, offset, pid }, Arrival::Dropped));
+                lost.push((self.placed[*id as usize].place(), Arrival::Dropped));
             }
             of != pid
         });

@@ -7,6 +7,7 @@ mod paths;
 mod processes;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 
 use rtrace_bpf::wire::{
     AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION,
@@ -363,9 +364,7 @@ impl<'a> Source<'a> {
 
     fn report_losses(&mut self) -> Result<(), Error> {
         for loss in self.losses()? {
-            let reported = self.reported.entry((loss.reason, loss.region)).or_insert(0);
-            let count = loss.count - *reported;
-            *reported = loss.count;
+            let count = growth(&mut self.reported, (loss.reason, loss.region), loss.count);
             if count > 0 {
                 let kind = EventKind::Loss(Loss { count, ..loss });
                 self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
@@ -387,9 +386,7 @@ impl<'a> Source<'a> {
     /// Tells the sinks which calls have no duration, and why.
     fn report_untimed(&mut self) -> Result<(), Error> {
         for untimed in self.untimed()? {
-            let reported = self.reported_untimed.entry((untimed.reason, untimed.region)).or_insert(0);
-            let count = untimed.count - *reported;
-            *reported = untimed.count;
+            let count = growth(&mut self.reported_untimed, (untimed.reason, untimed.region), untimed.count);
             if count > 0 {
                 let kind = EventKind::Untimed(Untimed { count, ..untimed });
                 self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
@@ -477,6 +474,11 @@ fn reason_of(code: UntimedCode) -> UntimedReason {
         UntimedCode::RT_UNTIMED_NOT_ASKED_FOR => UntimedReason::NotAskedFor,
         _ => UntimedReason::OverwrittenByOther,
     }
+}
+
+/// By how much a count exceeds what was told of it before.
+fn growth<K: Eq + Hash>(told: &mut HashMap<K, u64>, key: K, count: u64) -> u64 {
+    count - told.insert(key, count).unwrap_or_default()
 }
 
 fn loss_of(key: &LossKey, count: u64) -> Loss {
