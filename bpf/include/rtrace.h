@@ -194,7 +194,8 @@ struct rt_arrival {
 	/*
 	 * Of RT_ARRIVAL_SKIP: words from the slot of the call to that of its caller. Of RT_ARRIVAL_PLACED:
 	 * whether the function there may get control back from a call without its return, and above that bit
-	 * since when there is a probe again, as RT_SINCE_SHIFT tells it; 0 where there always was one.
+	 * since when there is a probe again, as RT_SINCE_SHIFT tells it; 0 where there always was one. Of
+	 * RT_ARRIVAL_DROPPED: calls from there since.
 	 */
 	u32 words;
 };

@@ -100,6 +100,8 @@ static __always_inline u32 rt_arrival(const struct rt_hit *hit, u64 address, u32
 	u32 found;
 
 	if (known) {
+		if (known->kind == RT_ARRIVAL_DROPPED)
+			known->words++;
 		*words = known->words;
 		return known->kind;
 	}

@@ -145,18 +145,17 @@ impl Programs {
         Ok(Questions { ring, pending })
     }
 
-    /// Hits of the return sites with ids from 0 on below `sites`.
+    /// Calls that have come from this return address of a space since its probe was taken out; some of several threads
+    /// at once may go uncounted.
     ///
     /// # Errors
-    /// [`Error::Kernel`].
-    pub fn site_hits(&self, sites: u32) -> Result<Vec<SiteHitsRecord>, Error> {
-        let entries = self
-            .skel
-            .maps
-            .site_hits
-            .lookup_batch(BATCH as u32, MapFlags::ANY, MapFlags::ANY)
-            .map_err(Error::kernel("read the hits of return sites"))?;
-        entries.take(sites.min(MAX_SITES) as usize).map(|(_, hits)| wire::decode(&hits)).collect()
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn missed(&self, space: u32, address: u64) -> Result<u32, Error> {
+        let key = ArrivalKey { address, space, ..ArrivalKey::default() };
+        let found = self.skel.maps.arrivals.lookup(bytes_of(&key), MapFlags::ANY);
+        let found = found.map_err(Error::kernel("look up a return address"))?;
+        let known = found.map(|bytes| wire::decode::<ArrivalRecord>(&bytes)).transpose()?;
+        Ok(known.filter(|known| known.kind == ArrivalCode::RT_ARRIVAL_DROPPED).map_or(0, |known| known.words))
     }
 
     /// Tells the kernel side since when there is this site, before it is placed.

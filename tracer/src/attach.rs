@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rtrace_bpf::wire::{PolicyCode, TailsCode, count_cookie, deep_cookie, entry_cookie, step_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
@@ -24,6 +25,9 @@ pub const MOST_APART: usize = 1024;
 
 /// Links that are closed at a time: each waits for the kernel, and they can wait together.
 const CLOSED_TOGETHER: usize = 64;
+
+/// What it takes the kernel to take out one site, about.
+const OF_A_SITE: Duration = Duration::from_nanos(1500);
 
 /// Probes in place. Dropping them takes them out.
 #[derive(Default)]
@@ -122,13 +126,16 @@ impl Attachment {
     }
 }
 
-/// Takes probes out, those of many links together.
+/// Takes probes out, those of many links together: the kernel takes out the sites of each one by one, and waits
+/// then. Only the waits can be together, so each share begins when the one before is likely to wait.
 pub fn detach(mut probes: Vec<Probes>) {
     let share = probes.len().div_ceil(CLOSED_TOGETHER).max(1);
     thread::scope(|scope| {
         while !probes.is_empty() {
             let some = probes.split_off(probes.len().saturating_sub(share));
+            let sites: usize = some.iter().map(Probes::sites).sum();
             scope.spawn(move || drop(some));
+            thread::sleep(OF_A_SITE * u32::try_from(sites).unwrap_or(u32::MAX));
         }
     });
 }

@@ -181,7 +181,7 @@ pub fn record(
         governing: options.budget.map(|_| &governing),
     };
     recording.choose_processes()?;
-    let mut return_sites = ReturnSites::new(&programs, options.emulated, !options.watches.watches.is_empty());
+    let mut return_sites = ReturnSites::new(&programs, options.emulated, !options.watches.watches.is_empty())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
@@ -234,7 +234,7 @@ pub fn record(
         pipeline.calibrated(&calibration.finish());
     }
 
-    let summary = Summary { regions, refused, blind_windows, return_sites: return_summary?, ..drained? };
+    let summary = Summary { regions, refused, blind_windows, return_sites: return_summary, ..drained? };
     pipeline.finish(summary.clone())?;
     Ok(summary)
 }

@@ -3,27 +3,30 @@
 //! Those of direct calls are placed before recording begins. The others are placed when the kernel side
 //! first meets a return address and asks about it, within a few milliseconds and in batches: calls from
 //! there that return before have no duration. Sites that mostly see returns of calls that nobody traces
-//! are taken out again; so are those of functions that a budget has lowered, until levels change again.
+//! are taken out again, until more traced calls come from there; so are those of functions that a budget has
+//! lowered, until levels change again.
 
 mod caller;
 mod catching;
 mod links;
 mod spaces;
+mod warmth;
 
-use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
-use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Since, Site};
+use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Since, Site, SiteHits};
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::Callers;
 use self::links::{Links, Placement};
 use self::spaces::Spaces;
+use self::warmth::Warmth;
 use crate::callers::{CallerFile, Executed};
 use crate::followed::Followed;
 use crate::gate::Gate;
@@ -32,7 +35,7 @@ use crate::plan::arrival::{self, ReturnSite};
 use crate::plan::{Emulation, SiteCost};
 
 /// Longest wait for a question, and so for the end.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Time between two looks at what sites cost, and from a change of what is recorded to the first.
 const TIDY_PERIOD: Duration = Duration::from_millis(250);
@@ -49,6 +52,10 @@ const STEP_IN_HITS: u64 = 8;
 
 /// Hits in vain of a site that are worth no thought.
 const FEW: u64 = 100;
+
+/// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
+/// it out, and of a large library hardly one in twenty is ever hit.
+const MOST_AHEAD: usize = 1 << 16;
 
 /// A file, by device and inode.
 pub(crate) type FileId = (u64, u64);
@@ -71,11 +78,31 @@ struct Placed {
 }
 
 impl Placed {
+    fn key(&self) -> (u32, FileId, u64) {
+        (self.pid, self.file, self.offset)
+    }
+
     /// Its return address.
     fn place(&self) -> FilePlace {
         let (device, inode) = self.file;
         FilePlace { device, inode, offset: self.offset, pid: self.pid }
     }
+}
+
+/// What a place has seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Returns, and calls that came from there while it had no probe.
+    returns: u64,
+    /// Hits in vain.
+    unmatched: u64,
+}
+
+/// A site that was taken out.
+struct Dropped {
+    id: u32,
+    /// Its addresses by space.
+    addresses: Vec<(u32, u64)>,
 }
 
 /// What becomes of a return address that was met.
@@ -92,6 +119,8 @@ pub struct ReturnSites<'a> {
     callers: Callers,
     spaces: Spaces,
     links: Links<'a>,
+    warmth: Warmth<'a>,
+    hits: SiteHits,
     /// By id.
     placed: Vec<Placed>,
     /// Return addresses of direct calls of traced functions.
@@ -100,10 +129,10 @@ pub struct ReturnSites<'a> {
     only_returns: HashSet<(FileId, u64)>,
     /// Those that are in place, by process, file and offset of the return address.
     known: HashMap<(u32, FileId, u64), u32>,
-    /// Those that were taken out since levels last changed, with their addresses by space.
-    dropped: Vec<(FilePlace, Vec<(u32, u64)>)>,
-    /// Those that ever were taken out.
-    gone: HashSet<(u32, FileId, u64)>,
+    /// Those that were taken out since levels last changed, and did not come back.
+    dropped: Vec<Dropped>,
+    /// Those that ever were taken out, with what they have seen since levels last changed.
+    gone: HashMap<(u32, FileId, u64), Seen>,
     /// Hits until levels last changed; none where they never did.
     before: Option<Vec<SiteHitsRecord>>,
 }
@@ -111,40 +140,49 @@ pub struct ReturnSites<'a> {
 impl<'a> ReturnSites<'a> {
     /// None yet. `emulation`: what the kernel does without a single step; `keeps_accesses`: whether accesses
     /// to memory are counted.
-    pub fn new(programs: &'a Programs, emulation: Emulation, keeps_accesses: bool) -> ReturnSites<'a> {
-        ReturnSites {
+    ///
+    /// # Errors
+    /// The hits of the sites cannot be mapped.
+    pub fn new(programs: &'a Programs, emulation: Emulation, keeps_accesses: bool) -> Result<ReturnSites<'a>, Error> {
+        Ok(ReturnSites {
             programs,
             callers: Callers::new(emulation, keeps_accesses),
             spaces: Spaces::default(),
             links: Links::new(programs),
+            warmth: Warmth::new(programs),
+            hits: programs.site_hits()?,
             placed: Vec::new(),
             direct: HashSet::new(),
             only_returns: HashSet::new(),
             known: HashMap::new(),
             dropped: Vec::new(),
-            gone: HashSet::new(),
+            gone: HashMap::new(),
             before: None,
-        }
+        })
     }
 
-    /// Places the sites of direct calls in these files before the process runs on; those that it has stay
-    /// as they are.
+    /// Places the sites of direct calls in these files before the process runs on, those of small files first and not
+    /// more than are worth it; those that it has stay as they are.
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn prime(&mut self, pid: u32, files: &[CallerFile]) -> Result<(), Error> {
         let mut primed = Vec::new();
+        let mut files: Vec<&CallerFile> = files.iter().collect();
+        files.sort_by_key(|file| file.returns.len());
         for file in files {
             let id = (file.device, file.inode);
             self.callers.add(id, &file.path);
             self.direct.extend(file.returns.iter().map(|&offset| (id, offset)));
             let mut placements = Vec::new();
-            for &offset in &file.returns {
-                if self.known.contains_key(&(pid, id, offset)) {
-                    continue;
-                }
+            let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
+            let mut returns: Vec<u64> = file.returns.iter().copied().filter(is_new).collect();
+            if self.known.len() + returns.len() > MOST_AHEAD {
+                returns.clear();
+            }
+            for (&offset, arrival) in returns.iter().zip(self.callers.arrivals(id, &returns)) {
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
-                match self.callers.arrival(id, offset) {
+                match arrival {
                     arrival::Arrival::Site(site) => {
                         placements.extend(self.sites(id, offset, pid, site, None));
                     }
@@ -188,12 +226,17 @@ impl<'a> ReturnSites<'a> {
     ) -> Result<(), Error> {
         let mut questions = self.programs.questions()?;
         let mut tidy_at = Instant::now() + TIDY_PERIOD;
+        self.warmth.expect();
         while !is_over.load(Ordering::Relaxed) {
-            wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)));
+            let patience = if self.warmth.expects() { warmth::PERIOD } else { PATIENCE };
+            wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience);
             // Who waits has been forked before: that is among what is taken now.
             let waiting = gate.as_ref().map(Gate::waiting).unwrap_or_default();
             let (forked, met): (Vec<_>, Vec<_>) =
                 questions.take()?.into_iter().partition(|question| question.address == 0);
+            if !forked.is_empty() || !met.is_empty() {
+                self.warmth.expect();
+            }
             for child in forked {
                 if child.parent == child.pid {
                     followed.lose(child.pid, Timestamp(child.time));
@@ -209,16 +252,32 @@ impl<'a> ReturnSites<'a> {
             if !met.is_empty() {
                 self.place(&met)?;
             }
+            self.warmth.keep();
             if levels_changed.swap(false, Ordering::Relaxed) {
                 self.begin_anew()?;
                 tidy_at = Instant::now() + FIRST_TIDY;
             }
             if Instant::now() >= tidy_at {
-                self.links.keep(|pid| followed.contains(pid));
+                self.keep(|pid| followed.contains(pid))?;
                 self.tidy()?;
                 tidy_at = Instant::now() + TIDY_PERIOD;
             }
         }
+        Ok(())
+    }
+
+    /// Forgets the sites of processes that have ended.
+    fn keep(&mut self, lives: impl Fn(u32) -> bool) -> Result<(), Error> {
+        let ended = self.links.keep(lives);
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let gone: Vec<u32> = self.known.extract_if(|(pid, ..), _| ended.contains(pid)).map(|(_, id)| id).collect();
+        for id in gone {
+            let placed = &self.placed[id as usize];
+            self.programs.forget_arrival(placed.place(), placed.met.as_slice())?;
+        }
+        self.dropped.retain(|dropped| !ended.contains(&self.placed[dropped.id as usize].pid));
         Ok(())
     }
 
@@ -325,6 +384,9 @@ impl<'a> ReturnSites<'a> {
     /// Places in a child what its parent has.
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
         for (file, path, sites) in self.links.of(parent) {
+            if self.known.len() + sites.len() > MOST_AHEAD {
+                continue;
+            }
             let mut placements = Vec::with_capacity(sites.len());
             for Placement { id, .. } in sites {
                 let Placed { offset, distance, stack_words, is_stepped, .. } = self.placed[id as usize];
@@ -346,7 +408,7 @@ impl<'a> ReturnSites<'a> {
         let is_stepped = cost == SiteCost::SingleStep;
         let is_fixed = self.direct.contains(&(file, offset));
         let only_returns = self.only_returns.contains(&(file, offset));
-        let since = self.gone.contains(&(pid, file, offset)).then(|| Since::new(host::now().0));
+        let since = self.gone.contains_key(&(pid, file, offset)).then(|| Since::new(host::now().0));
         self.placed.push(Placed { file, offset, pid, distance, stack_words: words, is_fixed, is_stepped, met, since });
         self.known.insert((pid, file, offset), id);
         let site = wire::ReturnSite { distance, words, is_fixed, is_stepped, only_returns };
@@ -362,23 +424,54 @@ impl<'a> ReturnSites<'a> {
     /// Other functions are recorded than before: what sites were hit for tells nothing any more, and those that
     /// were taken out may be wanted again, of which the kernel side is to ask.
     fn begin_anew(&mut self) -> Result<(), Error> {
-        self.before = Some(self.programs.site_hits(self.count())?);
-        self.dropped.drain(..).try_for_each(|(place, addresses)| self.programs.forget_arrival(place, &addresses))
+        self.before = Some(self.hits.read(self.count()));
+        self.gone.values_mut().for_each(|seen| *seen = Seen::default());
+        std::mem::take(&mut self.dropped).iter().try_for_each(|dropped| self.bring_back(dropped))
+    }
+
+    /// The kernel side is to ask about a site that was taken out.
+    fn bring_back(&self, Dropped { id, addresses }: &Dropped) -> Result<(), Error> {
+        self.programs.forget_arrival(self.placed[*id as usize].place(), addresses)
+    }
+
+    /// Brings back sites that have turned out to be worth their hits: more calls came from there than before.
+    fn revive(&mut self) -> Result<(), Error> {
+        let mut dropped = std::mem::take(&mut self.dropped);
+        let mut missed = Vec::with_capacity(dropped.len());
+        for Dropped { addresses, .. } in &dropped {
+            let of_each = addresses.iter().map(|&(space, address)| self.programs.missed(space, address));
+            missed.push(of_each.sum::<Result<u32, Error>>()?);
+        }
+        let mut missed = missed.into_iter().map(u64::from);
+        let back = dropped.extract_if(.., |dropped| {
+            let missed = missed.next().unwrap_or_default();
+            let Some(seen) = self.gone.get_mut(&self.placed[dropped.id as usize].key()) else { return false };
+            let is_worth = missed >= FEW && seen.unmatched <= MOST_FOR_A_RETURN * (seen.returns + missed);
+            if is_worth {
+                seen.returns += missed;
+            }
+            is_worth
+        });
+        let back: Vec<Dropped> = back.collect();
+        self.dropped = dropped;
+        back.iter().try_for_each(|dropped| self.bring_back(dropped))
     }
 
     /// Hits of each site since levels last changed.
-    fn recent_hits(&self) -> Result<Vec<SiteHitsRecord>, Error> {
-        let mut hits = self.programs.site_hits(self.count())?;
+    fn recent_hits(&self) -> Vec<SiteHitsRecord> {
+        let mut hits = self.hits.read(self.count());
         for (hits, before) in hits.iter_mut().zip(self.before.iter().flatten()) {
             hits.matched = hits.matched.saturating_sub(before.matched);
             hits.unmatched = hits.unmatched.saturating_sub(before.unmatched);
         }
-        Ok(hits)
+        hits
     }
 
     /// Moves or takes out sites that are mostly hit in vain, and makes one link of many small ones.
     fn tidy(&mut self) -> Result<(), Error> {
-        let wasteful = self.wasteful(&self.recent_hits()?);
+        self.revive()?;
+        let hits = self.recent_hits();
+        let wasteful = self.wasteful(&hits);
         let mut moved: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
         for &id in &wasteful {
             let Placed { file, offset, pid, .. } = self.placed[id as usize];
@@ -389,7 +482,7 @@ impl<'a> ReturnSites<'a> {
                     let met = self.placed[id as usize].met;
                     moved.entry((pid, file)).or_default().push(self.add(file, offset, pid, site, met));
                 }
-                None => self.drop(id)?,
+                None => self.drop(id, hits[id as usize])?,
             }
         }
         for ((pid, file), sites) in moved {
@@ -398,7 +491,7 @@ impl<'a> ReturnSites<'a> {
                 Err(error) if error.is_gone() => {}
                 refused => {
                     for id in refused? {
-                        self.drop(id)?;
+                        self.drop(id, SiteHitsRecord::default())?;
                     }
                 }
             }
@@ -410,23 +503,27 @@ impl<'a> ReturnSites<'a> {
     ///
     /// One that others come to by another way is to be moved, where a single step for each return costs less
     /// than these hits. One that sees the returns of other functions is borne, unless all hits in vain
-    /// together are too many.
+    /// together are too many. One to which control may come twice also tells which calls a jump has ended.
     fn wasteful(&self, hits: &[SiteHitsRecord]) -> Vec<u32> {
-        let matched: u64 = hits.iter().map(|hits| hits.matched).sum();
-        let unmatched: u64 = hits.iter().map(|hits| hits.unmatched).sum();
+        let is_placed = |(id, _): &(u32, &SiteHitsRecord)| self.known.get(&self.placed[*id as usize].key()) == Some(id);
+        let are_hit = |(_, hits): &(u32, &SiteHitsRecord)| hits.matched + hits.unmatched > 0;
+        let hit: Vec<(u32, &SiteHitsRecord)> = (0..).zip(hits).filter(are_hit).filter(is_placed).collect();
+        let matched: u64 = hit.iter().map(|(_, hits)| hits.matched).sum();
+        let unmatched: u64 = hit.iter().map(|(_, hits)| hits.unmatched).sum();
         let are_too_many = unmatched as f64 > MOST_IN_VAIN * matched as f64;
         let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
-            let Placed { file, offset, pid, .. } = self.placed[*id as usize];
+            let placed = &self.placed[*id as usize];
+            let seen = self.gone.get(&placed.key()).copied().unwrap_or_default();
             let most = match self.can_move(*id) {
                 true => STEP_IN_HITS,
                 false if are_too_many => MOST_FOR_A_RETURN,
                 false => return false,
             };
             hits.unmatched >= FEW
-                && hits.unmatched > most * hits.matched
-                && self.known.get(&(pid, file, offset)) == Some(id)
+                && hits.unmatched + seen.unmatched > most * (hits.matched + seen.returns)
+                && !self.callers.returns_twice(placed.file, placed.offset).contains(&placed.offset)
         };
-        (0..).zip(hits).filter(is_wasteful).map(|(id, _)| id).collect()
+        hit.into_iter().filter(is_wasteful).map(|(id, _)| id).collect()
     }
 
     /// Whether hits in vain at the site can only be of others that come to it by another way. Once levels have
@@ -436,8 +533,8 @@ impl<'a> ReturnSites<'a> {
         is_fixed && distance > 0 && self.before.is_none()
     }
 
-    /// Returns to the address of a site are not detected from now on.
-    fn drop(&mut self, id: u32) -> Result<(), Error> {
+    /// Returns to the address of a site, which has seen these hits, are not detected from now on.
+    fn drop(&mut self, id: u32, hits: SiteHitsRecord) -> Result<(), Error> {
         self.forget(id);
         let Placed { file, offset, pid, met, .. } = self.placed[id as usize];
         let place = self.placed[id as usize].place();
@@ -450,8 +547,10 @@ impl<'a> ReturnSites<'a> {
         for &(space, address) in &addresses {
             self.programs.set_arrivals(space, &[(address, Arrival::Dropped)])?;
         }
-        self.dropped.push((place, addresses));
-        self.gone.insert((pid, file, offset));
+        self.dropped.push(Dropped { id, addresses });
+        let seen = self.gone.entry((pid, file, offset)).or_default();
+        seen.returns += hits.matched;
+        seen.unmatched += hits.unmatched;
         Ok(())
     }
 
@@ -473,31 +572,30 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// What became of the sites.
-    ///
-    /// # Errors
-    /// A map of the programs cannot be read.
-    pub fn summary(&self) -> Result<Summary, Error> {
-        let hits = self.programs.site_hits(self.count())?;
+    pub fn summary(&self) -> Summary {
+        let hits = self.hits.read(self.count());
         let unmatched = hits.iter().map(|hits| hits.unmatched).sum();
         let matched: u64 = hits.iter().map(|hits| hits.matched).sum();
-        Ok(Summary {
+        Summary {
             placed: self.placed.len() as u64,
             hits: matched + unmatched,
             unmatched,
             single_stepped: self.programs.stepped_returns(),
-        })
+        }
     }
 
     /// The probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
-        self.links.into_probes()
+        let mut probes = self.links.into_probes();
+        probes.extend(self.warmth.into_probes());
+        probes
     }
 }
 
 /// Waits until one of these can be read.
-fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) {
+fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>, patience: Duration) {
     let mut descriptors: Vec<_> =
         descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
     // A signal only makes the wait shorter.
-    let _ = poll(&mut descriptors, Some(&PATIENCE));
+    let _ = poll(&mut descriptors, Timespec::try_from(patience).ok().as_ref());
 }

@@ -1,28 +1,48 @@
 //! The code of callers around return addresses.
 
-use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use foldhash::{HashMap, HashMapExt as _};
 use rtrace_symbolizer::Image;
 
 use super::FileId;
 use super::catching::Catching;
+use crate::parallel;
 use crate::plan::Emulation;
 use crate::plan::arrival::{self, Arrival, ReturnSite};
 
 /// Bytes that are read in front of a return address, and from there on.
-const BEFORE: usize = 16;
-const BEHIND: usize = 128;
+const BEFORE: u64 = 16;
+const BEHIND: u64 = 128;
+/// Return addresses whose code is read at once, and bytes between two of them at the most.
+const TOGETHER: usize = 256;
+const NEAR: u64 = 64 << 10;
 
 /// A file with callers.
 struct Caller {
     file: File,
     /// Which functions may get control back without a return; none where it cannot be told.
-    catching: OnceCell<Option<Catching>>,
+    catching: OnceLock<Option<Catching>>,
+}
+
+/// A part of a file.
+struct Part {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Part {
+    /// What is there in front of an offset of the file, and from there on.
+    fn at(&self, offset: u64) -> Option<(&[u8], &[u8])> {
+        let (before, behind) = self.bytes.split_at_checked(usize::try_from(offset.checked_sub(self.start)?).ok()?)?;
+        let (before, behind) =
+            (&before[before.len().saturating_sub(BEFORE as usize)..], behind.get(..BEHIND as usize).unwrap_or(behind));
+        (!behind.is_empty()).then_some((before, behind))
+    }
 }
 
 /// Files with callers.
@@ -42,7 +62,7 @@ impl Callers {
 
     /// Makes a file known, which can be reached by this path now.
     pub fn add(&mut self, id: FileId, path: &Path) {
-        let open = || Some(Caller { file: File::open(path).ok()?, catching: OnceCell::new() });
+        let open = || Some(Caller { file: File::open(path).ok()?, catching: OnceLock::new() });
         self.files.entry(id).or_insert_with(open);
     }
 
@@ -54,10 +74,26 @@ impl Callers {
 
     /// Where calls that return to this offset of a file are seen to have returned.
     pub fn arrival(&self, id: FileId, offset: u64) -> Arrival {
-        let Some(code) = self.code(id, offset) else { return Arrival::Impossible };
-        match arrival::arrival(&code, &self.emulation, self.keeps_accesses) {
+        self.part(id, offset, offset).map_or(Arrival::Impossible, |part| self.arrival_in(id, &part, offset))
+    }
+
+    /// The same for each of these offsets, which are sorted.
+    pub fn arrivals(&self, id: FileId, offsets: &[u64]) -> Vec<Arrival> {
+        let near = offsets.chunk_by(|one, next| next - one <= NEAR);
+        let chunks: Vec<&[u64]> = near.flat_map(|near| near.chunks(TOGETHER)).collect();
+        let of_chunk = |&chunk: &&[u64]| -> Vec<Arrival> {
+            let part = self.part(id, chunk[0], chunk[chunk.len() - 1]);
+            let arrival = |part| chunk.iter().map(|&offset| self.arrival_in(id, part, offset)).collect();
+            part.as_ref().map_or_else(|| vec![Arrival::Impossible; chunk.len()], arrival)
+        };
+        parallel::map(&chunks, of_chunk).into_iter().flatten().collect()
+    }
+
+    fn arrival_in(&self, id: FileId, part: &Part, offset: u64) -> Arrival {
+        let Some(code) = self.code(id, part, offset) else { return Arrival::Impossible };
+        match arrival::arrival(code, &self.emulation, self.keeps_accesses) {
             Arrival::Skip { .. } if self.catches(id, offset) => {
-                arrival::at_return_address(&code, &self.emulation).map_or(Arrival::Impossible, Arrival::Site)
+                arrival::at_return_address(code, &self.emulation).map_or(Arrival::Impossible, Arrival::Site)
             }
             arrival => arrival,
         }
@@ -81,18 +117,25 @@ impl Callers {
 
     /// The site at the return address itself.
     pub fn at_return_address(&self, id: FileId, offset: u64) -> Option<ReturnSite> {
-        arrival::at_return_address(&self.code(id, offset)?, &self.emulation)
+        arrival::at_return_address(self.code(id, &self.part(id, offset, offset)?, offset)?, &self.emulation)
     }
 
     /// The code from an offset of a file on, if an instruction certainly begins there: behind a call, or where
     /// a function begins, or is entered by a return. A probe anywhere else would change what the program does.
-    fn code(&self, id: FileId, offset: u64) -> Option<Vec<u8>> {
+    fn code<'p>(&self, id: FileId, part: &'p Part, offset: u64) -> Option<&'p [u8]> {
+        let (before, code) = part.at(offset)?;
+        let begins =
+            arrival::is_return_address(before) || self.catching(id).is_some_and(|catching| catching.begins(offset));
+        begins.then_some(code)
+    }
+
+    /// The part of a file with the code around the return addresses from the first to the last.
+    fn part(&self, id: FileId, first: u64, last: u64) -> Option<Part> {
         let file = &self.files.get(&id)?.as_ref()?.file;
-        let mut bytes = [0; BEFORE + BEHIND];
-        let before = BEFORE.min(usize::try_from(offset).unwrap_or(usize::MAX));
-        let length = file.read_at(&mut bytes, offset - before as u64).ok().filter(|&length| length > before)?;
-        let begins = arrival::is_return_address(&bytes[..before])
-            || self.catching(id).is_some_and(|catching| catching.begins(offset));
-        begins.then(|| bytes[before..length].to_vec())
+        let start = first.saturating_sub(BEFORE);
+        let mut bytes = vec![0; usize::try_from(last.saturating_add(BEHIND) - start).ok()?];
+        let length = file.read_at(&mut bytes, start).ok()?;
+        bytes.truncate(length);
+        Some(Part { start, bytes })
     }
 }

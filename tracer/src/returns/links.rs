@@ -3,9 +3,10 @@
 //! The kernel takes tens of milliseconds to close a link, and lets nobody wait for several at once but
 //! on threads of their own.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use foldhash::{HashSet, HashSetExt as _};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 
 use super::FileId;
@@ -14,7 +15,10 @@ use crate::attach::{self, Closing};
 /// Small links of a file in a process that are merged.
 const MOST_SMALL: usize = 8;
 /// A link of fewer sites is small.
-const SMALL: usize = 512;
+const SMALL: usize = 256;
+/// Most sites of a link: where one of them goes, all are placed anew, and are hit twice until the old ones have
+/// gone.
+const MOST: usize = 1024;
 
 /// A site with its id.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +29,14 @@ pub(super) struct Placement {
 
 struct Link {
     probes: Probes,
+    /// By id, in order.
     sites: Vec<Placement>,
+}
+
+impl Link {
+    fn has(&self, id: u32) -> bool {
+        self.sites.binary_search_by_key(&id, |site| site.id).is_ok()
+    }
 }
 
 /// The links of one file in one process.
@@ -64,12 +75,13 @@ impl<'a> Links<'a> {
         groups.map(|((_, file), group)| (*file, group.path.clone(), sites(group))).collect()
     }
 
-    /// Takes out all sites of processes that have ended.
-    pub fn keep(&mut self, lives: impl Fn(u32) -> bool) {
+    /// Takes out all sites of processes that have ended; returns these.
+    pub fn keep(&mut self, lives: impl Fn(u32) -> bool) -> HashSet<u32> {
         let ended: Vec<(u32, FileId)> = self.groups.keys().filter(|(pid, _)| !lives(*pid)).copied().collect();
         let groups = ended.iter().filter_map(|key| self.groups.remove(key));
         let probes = groups.flat_map(|group| group.links).map(|link| link.probes).collect();
         self.closing.close(probes);
+        ended.into_iter().map(|(pid, _)| pid).collect()
     }
 
     /// Takes sites out, and merges links where there are many small ones.
@@ -77,21 +89,20 @@ impl<'a> Links<'a> {
     /// # Errors
     /// As [`place`](Links::place).
     pub fn tidy(&mut self, out: &[u32]) -> Result<(), Error> {
-        let out: HashSet<u32> = out.iter().copied().collect();
         let mut old = Vec::new();
         for ((pid, _), group) in &mut self.groups {
             let is_small = |link: &Link| link.sites.len() < SMALL;
             let merges = group.links.iter().filter(|link| is_small(link)).count() > MOST_SMALL;
-            let loses = |link: &Link| link.sites.iter().any(|site| out.contains(&site.id));
             let (changed, kept): (Vec<Link>, Vec<Link>) = std::mem::take(&mut group.links)
                 .into_iter()
-                .partition(|link| loses(link) || (merges && is_small(link)));
+                .partition(|link| out.iter().any(|&id| link.has(id)) || (merges && is_small(link)));
             group.links = kept;
             if changed.is_empty() {
                 continue;
             }
-            let sites: Vec<Placement> =
-                changed.iter().flat_map(|link| &link.sites).filter(|site| !out.contains(&site.id)).copied().collect();
+            let sites = changed.iter().flat_map(|link| &link.sites).filter(|site| !out.contains(&site.id));
+            let mut sites: Vec<Placement> = sites.copied().collect();
+            sites.sort_unstable_by_key(|site| site.id);
             match link(self.programs, *pid, &group.path, &sites) {
                 Ok((mut links, _)) => {
                     group.links.append(&mut links);
@@ -120,8 +131,12 @@ fn link(programs: &Programs, pid: u32, path: &Path, sites: &[Placement]) -> Resu
         let probes: Vec<Site> = sites.iter().map(|site| site.probe).collect();
         programs.attach(Role::Return, path, &[pid], &probes)
     };
-    let links = attach::place(sites, &attach, &mut |site, _| {
-        refused.insert(site.id);
-    })?;
-    Ok((links.into_iter().map(|(sites, probes)| Link { probes, sites: sites.to_vec() }).collect(), refused))
+    let mut links = Vec::new();
+    for sites in sites.chunks(MOST) {
+        let placed = attach::place(sites, &attach, &mut |site, _| {
+            refused.insert(site.id);
+        })?;
+        links.extend(placed.into_iter().map(|(sites, probes)| Link { probes, sites: sites.to_vec() }));
+    }
+    Ok((links, refused))
 }
