@@ -9,6 +9,7 @@ mod corrected;
 mod figures;
 mod library;
 mod mkl;
+mod programs;
 mod start;
 mod subject;
 mod tracer;
@@ -28,7 +29,7 @@ use self::tracer::{Selection, Tools};
 use crate::{packages, process};
 
 /// What can be measured alone, by name.
-pub const PARTS: [&str; 6] = ["loop", "counters", "libraries", "many", "budget", "corrected"];
+pub const PARTS: [&str; 7] = ["loop", "counters", "libraries", "programs", "many", "budget", "corrected"];
 
 /// A line of the table.
 struct Line {
@@ -68,6 +69,7 @@ pub fn run(rounds: u32, parts: &[String]) -> Result<()> {
             "loop" => bench.tight_loop()?,
             "counters" => bench.counters()?,
             "libraries" => bench.libraries()?,
+            "programs" => bench.programs()?,
             "many" => bench.many_functions()?,
             "budget" => bench.budget()?,
             _ => bench.corrected()?,

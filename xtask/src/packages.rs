@@ -30,8 +30,16 @@ pub const TEST: &[&str] = &[
 ];
 
 /// What the benchmarks trace, and what they compare with.
-pub const BENCH: &[&str] =
-    &["bpftrace", "libfftw3-dev", "libgomp1", "libqt5widgets5", "python3", "python3-venv", "sqlite3"];
+pub const BENCH: &[&str] = &[
+    "bpftrace",
+    "ca-certificates",
+    "libfftw3-dev",
+    "libgomp1",
+    "libqt5widgets5",
+    "python3",
+    "python3-venv",
+    "sqlite3",
+];
 
 /// Whether this process may install packages and trace.
 pub fn is_root() -> bool {

@@ -38,8 +38,10 @@ impl Library {
 
 /// The programs beside our own.
 #[derive(Clone, Copy)]
-enum Program {
+pub(super) enum Program {
     Python,
+    /// Python, which reads the machine's certificates.
+    Certificates,
     Sqlite,
     /// Ours, with this work.
     Own(&'static str),
@@ -63,6 +65,11 @@ for line in sys.stdin:
         packed = zlib.compress(text, 6)
         zlib.crc32(packed)
         zlib.adler32(zlib.decompress(packed))
+    print('done', flush=True)";
+
+const CERTIFICATES: &str = "import ssl, sys
+for line in sys.stdin:
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations('/etc/ssl/certs/ca-certificates.crt')
     print('done', flush=True)";
 
 impl Bench {
@@ -143,9 +150,11 @@ impl Bench {
         Ok(lines)
     }
 
-    fn start(&self, program: Program) -> Result<Subject> {
+    pub(super) fn start(&self, program: Program) -> Result<Subject> {
+        let python = |code| Subject::start(Command::new("/usr/bin/python3").args(["-u", "-c", code]), "go\n");
         match program {
-            Program::Python => Subject::start(Command::new("/usr/bin/python3").args(["-u", "-c", PYTHON]), "go\n"),
+            Program::Python => python(PYTHON),
+            Program::Certificates => python(CERTIFICATES),
             Program::Sqlite => {
                 let work = format!(".read '{}'\n", statements(&self.folder)?.display());
                 Subject::start(Command::new("/usr/bin/sqlite3").args(["-batch", ":memory:"]), &work)
@@ -156,7 +165,7 @@ impl Bench {
     }
 
     /// The functions of a library that the program calls most.
-    fn most_called(&self, subject: &mut Subject, library: &str) -> Result<Selection> {
+    pub(super) fn most_called(&self, subject: &mut Subject, library: &str) -> Result<Selection> {
         let all = Selection { libraries: vec![library.to_owned()], ..Selection::default() };
         let attached = self.tools.rtrace(subject.pid(), &all)?;
         subject.work()?;

@@ -118,6 +118,13 @@ impl Tools {
         Ok(Recorded { calls, lost, bytes })
     }
 
+    /// What the end of [`Tools::trace`] says of it.
+    pub fn summary(&self) -> Result<serde_json::Value> {
+        let text = fs::read_to_string(self.trace.join("trace.json")).context("failed to read the trace")?;
+        let mut trace: serde_json::Value = serde_json::from_str(&text).context("failed to read the trace")?;
+        Ok(trace["summary"].take())
+    }
+
     /// A report of [`Tools::trace`]: by row, what stands in each column.
     pub fn report(&self, options: &[&str]) -> Result<Vec<HashMap<String, String>>> {
         let mut report = Command::new(&self.rtrace);
