@@ -39,6 +39,24 @@ static void long_jumps(void)
 	truth("visit*%d(visit!(visit!(leaf)) leaf)", ROUNDS);
 }
 
+static void land_and_wait(void)
+{
+	if (setjmp(landing) == 0)
+		visit(jump_back, NULL);
+	else
+		usleep(200);
+}
+
+// Returns of setjmp, which nobody traces, are all that is seen where it is called.
+static void long_jumps_for_a_second(void)
+{
+	enum { MANY = 3000 };
+
+	for (int i = 0; i < MANY; i++)
+		land_and_wait();
+	truth("visit!*%d(leaf)", MANY);
+}
+
 static void land_and_go_deeper(void *unused)
 {
 	if (setjmp(landing) == 0)
@@ -255,6 +273,7 @@ static void interleaved(void)
 
 static const struct scenario scenarios[] = {
 	{ "long_jumps", long_jumps },
+	{ "long_jumps_for_a_second", long_jumps_for_a_second },
 	{ "deeper_after_long_jumps", deeper_after_long_jumps },
 	{ "signal_jumps", signal_jumps },
 	{ "signals", signals },

@@ -110,8 +110,43 @@ static void pauses(void)
 	truth("visit*5(visit*2(leaf))");
 }
 
+// The same call instruction calls a function that nobody traces, and leaf.
+__attribute__((noinline, noclone)) static int call_by(int (*volatile *callee)(int), int n)
+{
+	int result = (*callee)(n);
+
+	return result * 3 + (result > n ? 1 : n);
+}
+
+__attribute__((noinline, noclone)) static int untraced(int n)
+{
+	return n + 1;
+}
+
+// For a time hardly anything that is traced is called from there, later nothing else.
+static void seldom_then_often(void)
+{
+	enum { SELDOM = 300, OTHERS = 1000, OFTEN = 500000 };
+	int (*volatile callee)(int);
+	int sum = 0;
+
+	for (int i = 0; i < SELDOM; i++) {
+		callee = leaf;
+		sum += call_by(&callee, i);
+		callee = untraced;
+		for (int k = 0; k < OTHERS; k++)
+			sum += call_by(&callee, k);
+	}
+	callee = leaf;
+	for (int i = 0; i < OFTEN; i++)
+		sum += call_by(&callee, i & 1);
+	dprintf(STDOUT_FILENO, "sum %d\n", sum);
+	truth("leaf*%d", SELDOM + OFTEN);
+}
+
 static const struct scenario scenarios[] = {
 	{ "nested", nested },	{ "branches", branches }, { "mutual", mutual },
+	{ "seldom_then_often", seldom_then_often },	{ "branches", branches }, { "mutual", mutual },
 	{ "recursion", recursion }, { "tails", tails },
 	{ "pauses", pauses },	{ "brief", brief },
 };

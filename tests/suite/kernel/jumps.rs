@@ -10,6 +10,12 @@ fn longjmp_over_calls() {
     Scenario::new("jumps", "long_jumps").run();
 }
 
+/// Long enough for return sites to be judged by their hits.
+#[test]
+fn longjmp_over_calls_again_and_again() {
+    Scenario::new("jumps", "long_jumps_for_a_second").run();
+}
+
 #[test]
 fn calls_deeper_than_those_that_a_longjmp_left() {
     Scenario::new("jumps", "deeper_after_long_jumps").run();

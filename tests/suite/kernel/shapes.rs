@@ -1,6 +1,6 @@
 //! Shapes of call trees on one thread.
 
-use crate::common::scenario::Scenario;
+use crate::common::scenario::{Scenario, Truth};
 use crate::common::target::Flavour;
 
 #[test]
@@ -21,6 +21,18 @@ fn several_returns_behind_a_jump_table() {
 #[test]
 fn several_returns_behind_a_jump_table_without_endbr64() {
     Scenario::new("shapes", "branches").flavour(Flavour::Plain).run();
+}
+
+/// A return site that is hit in vain is taken out, but not for good.
+#[test]
+fn calls_from_where_mostly_others_are_called() {
+    let scenario = Scenario::new("shapes", "seldom_then_often").truth(Truth::Counts);
+    let Some(recording) = scenario.run() else { return };
+    let summary = recording.summary();
+    let timed = summary.calls - summary.unseen;
+    assert!(timed * 2 > summary.calls, "{timed} timed of {}", summary.calls);
+    let in_vain = summary.return_sites.unmatched;
+    assert!(in_vain < summary.calls * 2, "{in_vain} hits in vain for {} calls", summary.calls);
 }
 
 #[test]
