@@ -45,17 +45,11 @@ pub struct Site {
 #[derive(Debug)]
 pub struct Probes {
     _links: Vec<Link>,
-    sites: usize,
 }
 
 impl Probes {
-    pub(crate) fn of(link: Link, sites: usize) -> Probes {
-        Probes { _links: vec![link], sites }
-    }
-
-    /// At how many places they are, those of several processes counted each.
-    pub fn sites(&self) -> usize {
-        self.sites
+    pub(crate) fn of(link: Link) -> Probes {
+        Probes { _links: vec![link] }
     }
 }
 
@@ -79,7 +73,7 @@ impl Programs {
                 }
             }
         }
-        Ok(Probes { _links: links, sites: sites.len() * pids.len() })
+        Ok(Probes { _links: links })
     }
 
     fn attach_multi(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Link> {

@@ -55,7 +55,7 @@ const FEW: u64 = 100;
 
 /// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
-const MOST_AHEAD: usize = 1 << 16;
+const MOST_AHEAD: usize = 1 << 17;
 
 /// A file, by device and inode.
 pub(crate) type FileId = (u64, u64);

@@ -18,7 +18,7 @@ const MOST_SMALL: usize = 8;
 const SMALL: usize = 256;
 /// Most sites of a link: where one of them goes, all are placed anew, and are hit twice until the old ones have
 /// gone.
-const MOST: usize = 1024;
+const MOST: usize = 2048;
 
 /// A site with its id.
 #[derive(Clone, Copy, Debug)]
