@@ -68,8 +68,11 @@ for line in sys.stdin:
     print('done', flush=True)";
 
 const CERTIFICATES: &str = "import ssl, sys
+bundle = open('/etc/ssl/certs/ca-certificates.crt').read()
+end = '-----END CERTIFICATE-----'
+few = end.join(bundle.split(end)[:5]) + end
 for line in sys.stdin:
-    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations('/etc/ssl/certs/ca-certificates.crt')
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=few)
     print('done', flush=True)";
 
 impl Bench {
