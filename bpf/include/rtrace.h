@@ -57,6 +57,7 @@ enum rt_cookie {
 	RT_COOKIE_STEP = 34, /* 2 bits, enum rt_step */
 	RT_COOKIE_COUNT = 36, /* an entry at which calls are only counted */
 	RT_COOKIE_TAILS = 37, /* 2 bits, enum rt_tails */
+	RT_COOKIE_JUMP = 39, /* 2 bits, enum rt_jump */
 	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
 	RT_COOKIE_PLACE = 52, /* 12 bits: where in its page the site is, if the program does its instruction */
 	RT_COOKIE_DEPTH = 44, /* 20 bits: words from the stack pointer to the return address, if the program does not */
@@ -76,6 +77,14 @@ enum rt_policy {
 	RT_POLICY_RETURN_SITE = 0,
 	RT_POLICY_URETPROBE = 1,
 	RT_POLICY_ENTRY_ONLY = 2,
+	RT_POLICY_NEVER = 3, /* it does not return */
+};
+
+/* By which function control leaves others without a return; also the attach cookie of a probe on it. */
+enum rt_jump {
+	RT_JUMP_NONE = 0,
+	RT_JUMP_LONGJMP = 1, /* longjmp of the GNU C library: its first argument is the buffer */
+	RT_JUMP_UNWIND = 2, /* _Unwind_SetIP of GCC: its first argument is the context of who goes on */
 };
 
 /* Which functions a function may end in by a jump. */

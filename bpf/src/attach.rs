@@ -17,6 +17,9 @@ pub enum Role {
     Return,
     /// A function whose return the kernel hooks.
     HookedReturn,
+    /// A function by which control leaves others without a return; the cookie says which
+    /// ([`JumpCode`](crate::wire::JumpCode)).
+    Jump,
 }
 
 /// No process has this id: probes are placed in every process that maps the file, now or later.
@@ -81,6 +84,7 @@ impl Programs {
         match role {
             Role::Enter => attach_sites(&progs.rt_multi_enter, LinkKind::Enter, target, sites),
             Role::Return => attach_sites(&progs.rt_multi_return, LinkKind::Enter, target, sites),
+            Role::Jump => attach_sites(&progs.rt_multi_jump, LinkKind::Enter, target, sites),
             Role::HookedReturn => attach_sites(&progs.rt_multi_hooked, LinkKind::Return, target, sites),
         }
     }
@@ -90,6 +94,7 @@ impl Programs {
         match role {
             Role::Enter => attach_site(&progs.rt_single_enter, LinkKind::Enter, target, site),
             Role::Return => attach_site(&progs.rt_single_return, LinkKind::Enter, target, site),
+            Role::Jump => attach_site(&progs.rt_single_jump, LinkKind::Enter, target, site),
             Role::HookedReturn => attach_site(&progs.rt_single_hooked, LinkKind::Return, target, site),
         }
     }

@@ -101,7 +101,10 @@ struct rt_hit {
 	struct rt_thread *thread;
 	struct rt_far *far; /* may be null while no frame is deep */
 	u64 slot;
-	u64 word; /* the return address; 0: not known */
+	union {
+		u64 word; /* the return address; 0: not known */
+		u64 from; /* of a jump: the stack pointer before it; 0: it comes from the signal stack */
+	};
 	union {
 		u32 region; /* of an enter, and of a hooked return */
 		u32 since; /* of a return: when there was a probe again, as RT_SINCE_SHIFT tells it; 0: always */
@@ -110,6 +113,7 @@ struct rt_hit {
 	u8 is_fixed; /* all calls that arrive there enter the same traced function */
 	u8 only_returns; /* the code there only returns */
 	u8 reach; /* words above a slot at which the stack pointer may be, and the slot be as it was */
+	u8 is_final; /* of a jump: what it leaves cannot go on */
 	u64 now; /* of an enter 0 until it is needed: its call begins as late as can be */
 	u32 stack;
 	struct rt_counted *counted; /* null while nothing is counted */

@@ -102,7 +102,7 @@ rt_rare u64 rt_replaced(u64 slot)
 	return 0;
 }
 
-#include "returns.h"
+#include "jump.h"
 
 static __always_inline struct rt_thread *rt_thread(void)
 {
@@ -210,39 +210,7 @@ static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 	return ctx->sp + (cookie >> RT_COOKIE_STEP & 3 ? 0 : (cookie >> RT_COOKIE_DEPTH) * sizeof(u64));
 }
 
-static __always_inline void on_enter(struct pt_regs *ctx)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct rt_thread *thread;
-	struct rt_hit hit = {};
-	u64 cookie, slot;
-
-	if (!armed)
-		return;
-	thread = bpf_task_storage_get(&threads, task, 0, 0);
-	if (!thread) {
-		thread = new_thread(task);
-		if (!thread)
-			return;
-	}
-	cookie = bpf_get_attach_cookie(ctx);
-	slot = slot_at(ctx, cookie);
-	if (governed && !is_recorded(ctx, cookie, slot, thread->location))
-		return;
-	hit.thread = thread;
-	hit.region = (u32)cookie;
-	hit.slot = slot;
-	hit.stack = stack_key(thread, task, slot);
-	if (rt_counters) {
-		hit.now = rt_now();
-		hit.counted = read_counters(task, hit.now);
-		if (!hit.counted)
-			return;
-	}
-	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3);
-}
-
-/* What the hits at returns have in common. Returns whether there is a thread with calls. */
+/* What the hits at returns and jumps have in common. Returns whether there is a thread with calls. */
 static __always_inline bool begin_return(struct rt_hit *hit)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -256,6 +224,100 @@ static __always_inline bool begin_return(struct rt_hit *hit)
 	hit->thread = thread;
 	hit->stack = stack_key(thread, task, hit->slot);
 	return true;
+}
+
+#define JMP_BUF_SP 6 /* word of the C library's jmp_buf that holds the stack pointer */
+#define JMP_BUF_TURN 17 /* bits by which that is turned, once the guard is mixed in */
+#define POINTER_GUARD 0x30 /* where the guard is in the thread control block */
+#define CONTEXT_CFA 18 /* word of GCC's unwinding context that holds the stack pointer of its function */
+
+/* The stack pointer after the jump; 0: it cannot be read. */
+static __always_inline u64 jump_target(const struct pt_regs *ctx, u32 kind)
+{
+	u64 control_block = bpf_get_current_task_btf()->thread.fsbase, sp, guard;
+
+	if (kind == RT_JUMP_UNWIND)
+		return rt_read_slot(ctx->di + CONTEXT_CFA * sizeof(u64), &sp) ? 0 : sp;
+	if (rt_read_slot(ctx->di + JMP_BUF_SP * sizeof(u64), &sp) ||
+	    rt_read_slot(control_block + POINTER_GUARD, &guard))
+		return 0;
+	return (sp >> JMP_BUF_TURN | sp << (64 - JMP_BUF_TURN)) ^ guard;
+}
+
+/*
+ * Makes a hit on the stack before a jump one on the stack after it. Returns whether it is known what the jump
+ * leaves: it is none to another stack, except from a signal handler's. A longjmp to another stack may go up in
+ * the same mapping, where stacks share one.
+ */
+static __always_inline bool aim_jump(struct rt_hit *hit, u32 kind, u64 target)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct rt_thread *thread = hit->thread;
+	u64 start = thread->stack_start, size = thread->stack_size;
+
+	hit->from = hit->slot;
+	if (hit->stack == RT_STACK_SIGNAL) {
+		start = task->sas_ss_sp;
+		size = task->sas_ss_size;
+		if (target - start >= size) {
+			hit->from = 0;
+			hit->stack = stack_key(hit->thread, task, target);
+			start = thread->stack_start;
+			size = thread->stack_size;
+		}
+	} else if (hit->slot - start >= size) {
+		return false;
+	}
+	if (target % sizeof(u64) || target < hit->from || target - start >= size)
+		return false;
+	if (!rt_is_ordered(hit->stack) && (kind == RT_JUMP_LONGJMP || !hit->from))
+		return false;
+	hit->slot = target - sizeof(u64);
+	hit->is_final = kind == RT_JUMP_UNWIND && hit->from;
+	return true;
+}
+
+/* Control is about to leave functions without their return, by a function that has just been called. */
+static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
+{
+	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp };
+
+	if (armed && begin_return(&hit) && aim_jump(&hit, kind, jump_target(ctx, kind)))
+		rt_jump(&hit);
+}
+
+/* Returns how control leaves others by the function that enters, enum rt_jump. Apart, because stacks are short. */
+static __noinline u32 on_enter(struct pt_regs *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_thread *thread;
+	struct rt_hit hit = {};
+	u64 cookie, slot;
+
+	if (!armed)
+		return RT_JUMP_NONE;
+	thread = bpf_task_storage_get(&threads, task, 0, 0);
+	if (!thread) {
+		thread = new_thread(task);
+		if (!thread)
+			return RT_JUMP_NONE;
+	}
+	cookie = bpf_get_attach_cookie(ctx);
+	slot = slot_at(ctx, cookie);
+	if (governed && !is_recorded(ctx, cookie, slot, thread->location))
+		return RT_JUMP_NONE;
+	hit.thread = thread;
+	hit.region = (u32)cookie;
+	hit.slot = slot;
+	hit.stack = stack_key(thread, task, slot);
+	if (rt_counters) {
+		hit.now = rt_now();
+		hit.counted = read_counters(task, hit.now);
+		if (!hit.counted)
+			return RT_JUMP_NONE;
+	}
+	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3);
+	return cookie >> RT_COOKIE_JUMP & 3;
 }
 
 #define RED_ZONE 16 /* words below the stack pointer that signal handlers leave alone */

@@ -188,7 +188,7 @@ impl Programs {
         // The skeleton borrows its storage for as long as it lives; a process loads it a few times.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
-        select_programs(&mut open, options.mechanism, options.hooks);
+        select_programs(&mut open, options);
         if let Some(profile) = &options.profile {
             profile.configure(&mut open, !options.counters.is_empty()).map_err(load_error)?;
         }
@@ -421,15 +421,18 @@ impl Programs {
     }
 }
 
-fn select_programs(open: &mut OpenRtraceSkel, mechanism: Mechanism, hooks: bool) {
+fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>) {
     let progs = &mut open.progs;
-    let multi = mechanism == Mechanism::Multi;
+    let multi = options.mechanism == Mechanism::Multi;
+    let (hooks, jumps) = (options.hooks, !options.ended_calls_only);
     for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return] {
         program.set_autoload(multi);
     }
     for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return] {
         program.set_autoload(!multi);
     }
+    progs.rt_multi_jump.set_autoload(multi && jumps);
+    progs.rt_single_jump.set_autoload(!multi && jumps);
     progs.rt_multi_hooked.set_autoload(multi && hooks);
     progs.rt_single_hooked.set_autoload(!multi && hooks);
 }

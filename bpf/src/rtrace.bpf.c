@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Maps and entry points. An attach mechanism only turns a probe hit into on_enter() or on_return();
- * what happens then is the same for all of them (hit.bpf.h, stack.h, returns.h).
+ * Maps and entry points. An attach mechanism only turns a probe hit into on_enter(), on_return() or on_jump();
+ * what happens then is the same for all of them (hit.bpf.h, stack.h, returns.h, jump.h).
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -44,11 +44,19 @@ const volatile bool may_step;
 			bpf_tail_call(ctx, &none, 0); \
 	} while (0)
 
+static __always_inline void enter(struct pt_regs *ctx)
+{
+	u32 jump = on_enter(ctx);
+
+	if (jump)
+		on_jump(ctx, jump);
+}
+
 SEC("uprobe.multi")
 int rt_multi_enter(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	on_enter(ctx);
+	enter(ctx);
 	if (may_step)
 		step(ctx);
 	return 0;
@@ -59,6 +67,14 @@ int rt_multi_return(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
 	on_return(ctx);
+	return 0;
+}
+
+SEC("uprobe.multi")
+int rt_multi_jump(struct pt_regs *ctx)
+{
+	STAY_ON_OWN_STACK(ctx);
+	on_jump(ctx, (u32)bpf_get_attach_cookie(ctx));
 	return 0;
 }
 
@@ -74,7 +90,7 @@ SEC("uprobe")
 int rt_single_enter(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	on_enter(ctx);
+	enter(ctx);
 	return 0;
 }
 
@@ -83,6 +99,14 @@ int rt_single_return(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
 	on_return(ctx);
+	return 0;
+}
+
+SEC("uprobe")
+int rt_single_jump(struct pt_regs *ctx)
+{
+	STAY_ON_OWN_STACK(ctx);
+	on_jump(ctx, (u32)bpf_get_attach_cookie(ctx));
 	return 0;
 }
 
@@ -158,6 +182,7 @@ struct {
 	enum rt_return_cookie return_cookie;
 	enum rt_policy policy;
 	enum rt_tails tails;
+	enum rt_jump jump;
 	enum rt_arrival_kind arrival_kind;
 	enum rt_untimed_reason untimed_reason;
 	struct rt_question question;

@@ -448,6 +448,7 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 	struct rt_left *left;
 	struct rt_hit hit;
 	u32 parent_index;
+	int is_over;
 
 	if (!rt_known(&hit, given))
 		return 0;
@@ -456,7 +457,8 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 		return 0;
 	rt_doubt_again(&hit, frame);
 	/* Where the stack pointer is in the frame of its caller, or its slot was used again, it cannot come back. */
-	left = frame->doubt || rt_spans(frame, hit.slot) || !rt_is_intact(frame) ? 0 : rt_left(1);
+	is_over = frame->doubt || hit.is_final || rt_spans(frame, hit.slot) || !rt_is_intact(frame);
+	left = is_over ? 0 : rt_left(1);
 	if (!left) {
 		rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : RT_UNWOUND);
 		return 0;

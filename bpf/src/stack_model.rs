@@ -1,6 +1,6 @@
-//! Tests of the shadow stack (`stack.h`, `returns.h`) in user space, through `stack_test.c`.
+//! Tests of the shadow stack (`stack.h`, `returns.h`, `jump.h`) in user space, through `stack_test.c`.
 //!
-//! [`cases`] and [`ends`] are known situations with the records they must give, [`machine`] runs random
+//! [`cases`], [`ends`] and [`jumps`] are known situations with the records they must give, [`machine`] runs random
 //! programs whose truth is known, [`chaos`] sends hits that no program could cause.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -9,6 +9,7 @@ mod cases;
 mod chaos;
 mod counting;
 mod ends;
+mod jumps;
 mod machine;
 mod rules;
 mod script;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The shadow stack for the tests in user space: stack.h and returns.h with memory of one thread around
+ * The shadow stack for the tests in user space: stack.h, returns.h and jump.h with memory of one thread around
  * them, and what leaves them kept in a list. The memory lies between guards, to see writes beside it.
  */
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void
 
 #define rt_rare static
 
-#include "returns.h"
+#include "jump.h"
 
 static struct rt_thread *rt_thread(void)
 {
@@ -282,6 +282,16 @@ u32 rt_test_return_hooked(struct rt_test *test, u64 slot, u32 stack, u64 now, u3
 
 	hit.region = region;
 	return rt_return_hooked(&hit);
+}
+
+/* Control jumps to where the stack pointer is `target`; `from` and `is_final` as in struct rt_hit. */
+void rt_test_jump(struct rt_test *test, u64 from, u64 target, u32 stack, u64 now, u32 is_final)
+{
+	struct rt_hit hit = new_hit(test, target - sizeof(u64), stack, now);
+
+	hit.from = from;
+	hit.is_final = is_final;
+	rt_jump(&hit);
 }
 
 void rt_test_abandon(struct rt_test *test, u64 now)

@@ -8,13 +8,14 @@ pub use crate::skeleton::rtrace::types::{
     rt_access as AccessRecord, rt_arrival as ArrivalRecord, rt_arrival_key as ArrivalKey,
     rt_arrival_kind as ArrivalCode, rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode,
     rt_counted_calls as CountedCallsRecord, rt_counted_key as CountedKey, rt_ending as EndingCode,
-    rt_event as EventRecord, rt_event_kind as EventKindCode, rt_limit as Limit, rt_location as LocationRecord,
-    rt_loss as LossCode, rt_loss_key as LossKey, rt_moment as MomentRecord, rt_open_call as OpenCallRecord,
-    rt_open_thread as OpenThreadRecord, rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey,
-    rt_policy as PolicyCode, rt_primed_key as PrimedKey, rt_process as ProcessRecord, rt_question as QuestionRecord,
-    rt_reading as ReadingRecord, rt_return_cookie as ReturnBit, rt_sighting as SightingRecord,
-    rt_site_hits as SiteHitsRecord, rt_stack_key as StackCode, rt_step as StepCode, rt_tail_key as TailKey,
-    rt_tails as TailsCode, rt_traced as TracedCode, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode,
+    rt_event as EventRecord, rt_event_kind as EventKindCode, rt_jump as JumpCode, rt_limit as Limit,
+    rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey, rt_moment as MomentRecord,
+    rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord, rt_path as PathRecord,
+    rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode, rt_primed_key as PrimedKey,
+    rt_process as ProcessRecord, rt_question as QuestionRecord, rt_reading as ReadingRecord,
+    rt_return_cookie as ReturnBit, rt_sighting as SightingRecord, rt_site_hits as SiteHitsRecord,
+    rt_stack_key as StackCode, rt_step as StepCode, rt_tail_key as TailKey, rt_tails as TailsCode,
+    rt_traced as TracedCode, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode,
 };
 
 /// The region of a loss whose region is not known.
@@ -124,6 +125,11 @@ pub fn entry_cookie(region: u32, policy: PolicyCode, tails: TailsCode) -> u64 {
     u64::from(region)
         | u64::from(policy.0) << CookieBit::RT_COOKIE_POLICY.0
         | u64::from(tails.0) << CookieBit::RT_COOKIE_TAILS.0
+}
+
+/// The attach cookie of an entry site, by whose function control leaves others without a return.
+pub fn jump_cookie(cookie: u64, jump: JumpCode) -> u64 {
+    cookie | u64::from(jump.0) << CookieBit::RT_COOKIE_JUMP.0
 }
 
 /// The attach cookie of an entry site at which calls are only counted.

@@ -28,6 +28,12 @@ enum Op {
         stack: u32,
         region: u32,
     },
+    Jump {
+        from: u64,
+        target: u64,
+        stack: u32,
+        is_final: bool,
+    },
     Hook {
         slot: u64,
     },
@@ -66,6 +72,7 @@ fn function() -> impl Strategy<Value = Function> {
     let policy = prop_oneof![
         6 => Just(PolicyCode::RT_POLICY_RETURN_SITE),
         2 => Just(PolicyCode::RT_POLICY_URETPROBE),
+        1 => Just(PolicyCode::RT_POLICY_NEVER),
         1 => Just(PolicyCode::RT_POLICY_ENTRY_ONLY),
     ];
     (0..4_u32, policy, 0..3_u32).prop_map(|(region, policy, tails)| Function {
@@ -82,6 +89,12 @@ fn op() -> impl Strategy<Value = Op> {
     let arrive = (slot(), stack(), word(), any::<bool>(), reach)
         .prop_map(|(slot, stack, word, is_fixed, reach)| Op::Arrive { slot, stack, word, is_fixed, reach });
     let hooked = (slot(), stack(), 0..4_u32).prop_map(|(slot, stack, region)| Op::ReturnHooked { slot, stack, region });
+    let jump = (slot(), slot(), stack(), any::<bool>()).prop_map(|(from, target, stack, is_final)| Op::Jump {
+        from,
+        target,
+        stack,
+        is_final,
+    });
     let learn = (1..5_u64, 0..5_u32, 0..4_u32).prop_map(|(word, kind, words)| Op::Learn { word, kind, words });
     let dive =
         (stack(), function(), 0..1_200_u64).prop_map(|(stack, function, calls)| Op::Dive { stack, function, calls });
@@ -89,6 +102,7 @@ fn op() -> impl Strategy<Value = Op> {
         60 => enter,
         40 => arrive,
         10 => hooked,
+        5 => jump,
         5 => slot().prop_map(|slot| Op::Hook { slot }),
         5 => learn,
         2 => (0..4_u32, 0..4_u32).prop_map(|(from, to)| Op::LearnTail { from, to }),
@@ -111,6 +125,7 @@ fn run(thread: &mut Thread, op: Op, now: u64) {
         Op::ReturnHooked { slot, stack, region } => {
             thread.return_hooked(Hit { slot, stack, now }, region);
         }
+        Op::Jump { from, target, stack, is_final } => thread.jump(from, target, stack, now, is_final),
         Op::Hook { slot } => thread.world.hook(slot),
         Op::Learn { word, kind, words } => thread.world.set_arrival(word, ArrivalCode(kind), words),
         Op::LearnTail { from, to } => thread.world.add_tail(from, to),

@@ -12,7 +12,7 @@
 //!
 //! The machine does not do what slots cannot tell, and runs untraced code instead, from a return address
 //! without a probe:
-//! - where a call left by a `longjmp`, or by a return that went unseen, would seem to be the caller,
+//! - where a call left by a `longjmp` that no probe saw, or by a return that went unseen, would seem to be the caller,
 //!   because nothing has been written to its slot since;
 //! - where it would seem to have ended in a jump to what enters at its slot now;
 //! - where untraced code would return to the place that it would have returned to.
@@ -21,12 +21,15 @@
 //! its caller may get control back without its return. Where the stacks share a mapping, returns are not hooked.
 //! Untraced code writes over what callers that only return have left below it.
 
+mod jump;
+
 use std::cmp::{Ordering, Reverse};
 
 use proptest::prelude::*;
 
 use crate::wire::{ArrivalCode, CallRecord, EndingCode, PolicyCode, TailsCode, UntimedCode};
 
+use self::jump::Seen;
 use super::{Function, Hit, LOCATION, OTHER, OWN, SIGNAL, SKIPS_MAX, TRAMPOLINE, Thread};
 
 const REGIONS: usize = 6;
@@ -63,6 +66,7 @@ enum Op {
     /// Leaves this many activations at once.
     Longjmp {
         activations: usize,
+        seen: Seen,
     },
     /// A handler starts on the signal stack.
     Signal,
@@ -236,7 +240,7 @@ impl Machine {
             }
             Op::TailCall { region } => self.tail_call(region),
             Op::Return => self.leave(),
-            Op::Longjmp { activations } => self.longjmp(activations),
+            Op::Longjmp { activations, seen } => self.longjmp(activations, seen),
             Op::Signal => self.interrupt(),
             Op::Switch { stack } if self.handlers == 0 => self.current = stack,
             Op::Switch { .. } => {}
@@ -402,23 +406,6 @@ impl Machine {
     fn write_below(&self, slot: u64, word: u64) {
         let is_below = |call: &&Call| call.slot < slot && call.returns_to(slot, word);
         self.calls.iter().filter(is_below).for_each(|call| self.write(call.slot, 0));
-    }
-
-    fn longjmp(&mut self, activations: usize) {
-        for _ in 0..activations {
-            self.unwind();
-        }
-        while self.running().only_returns() {
-            self.unwind();
-        }
-    }
-
-    /// One activation is left by a `longjmp`.
-    fn unwind(&mut self) {
-        let stack = self.running();
-        let Some(activation) = stack.activations.pop() else { return };
-        stack.dead.extend(activation.calls);
-        self.handlers -= usize::from(activation.is_handler);
     }
 
     fn interrupt(&mut self) {
@@ -696,11 +683,12 @@ fn op() -> impl Strategy<Value = Op> {
         only_returns,
         locals,
     });
+    let seen = prop_oneof![Just(Seen::Not), Just(Seen::AsLongjmp), Just(Seen::AsFinal)];
     prop_oneof![
         12 => call,
         3 => region().prop_map(|region| Op::TailCall { region }),
         6 => Just(Op::Return),
-        2 => (1..6_usize).prop_map(|activations| Op::Longjmp { activations }),
+        3 => (1..6_usize, seen).prop_map(|(activations, seen)| Op::Longjmp { activations, seen }),
         1 => Just(Op::Signal),
         2 => (0..3_usize).prop_map(|stack| Op::Switch { stack }),
         1 => (0..SITES).prop_map(|site| Op::Place { site }),

@@ -6,8 +6,11 @@
 //! stands the stack if it is not the thread's own: `signal:`, `other:`, `third:`. Behind an enter and a
 //! slash stand letters: `u` for a function whose return is hooked, `e` for one that is entry-only, `k`
 //! for one whose tail calls are known, `y` for one that may jump anywhere, `t` for one that is reached by a
-//! tail call, which leaves the slot as it is. Behind an arrival a slash and `r` stand for a stack pointer just
+//! tail call, which leaves the slot as it is, `n` for one that does not return. Behind an arrival a slash and `r` stand for a stack pointer just
 //! above the slot, so that the words below are as they were when the call returned.
+//!
+//! `J300^1000` is a jump that a probe sees, from where the stack pointer is 300 to where it is 1000, which may be a
+//! switch of stacks; `E300^1000` one that cannot be.
 //!
 //! `X@80` stands for untraced code that is called from `X`, `w80` for untraced code that writes to the
 //! address 80, `z80` for one that writes a zero, `h80` for another tracer that hooks the return there,
@@ -71,6 +74,11 @@ impl Script {
             "third" => OTHER | 2,
             _ => panic!("no such stack: {stack}"),
         };
+        if let Some((from, target)) = word[1..].split_once('^') {
+            self.now += TICK;
+            let (from, target) = (from.parse().unwrap(), target.parse().unwrap());
+            return self.thread.jump(from, target, stack, self.now, word.starts_with('E'));
+        }
         let (&[first, kind], rest) = word.as_bytes().split_first_chunk().unwrap();
         if kind == b'=' {
             return self.learn(address(first), &word[2..]);
@@ -133,6 +141,7 @@ impl Script {
         let policy = match flags {
             _ if flags.contains('u') => PolicyCode::RT_POLICY_URETPROBE,
             _ if flags.contains('e') => PolicyCode::RT_POLICY_ENTRY_ONLY,
+            _ if flags.contains('n') => PolicyCode::RT_POLICY_NEVER,
             _ => PolicyCode::RT_POLICY_RETURN_SITE,
         };
         let tails = match flags {

@@ -27,6 +27,7 @@ unsafe extern "C" {
         reach: u32,
     ) -> u32;
     fn rt_test_return_hooked(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32) -> u32;
+    fn rt_test_jump(test: *mut RawThread, from: u64, target: u64, stack: u32, now: u64, is_final: u32);
     fn rt_test_abandon(test: *mut RawThread, now: u64);
     fn rt_test_calls(test: *const RawThread) -> u64;
     fn rt_test_frames(test: *const RawThread) -> u32;
@@ -112,6 +113,13 @@ impl Thread {
     pub fn return_hooked(&mut self, hit: Hit, region: u32) -> bool {
         // SAFETY: the thread lives as long as `self`.
         unsafe { rt_test_return_hooked(self.raw, hit.slot, hit.stack, hit.now, region) != 0 }
+    }
+
+    /// Control jumps to where the stack pointer is `target`. `from`: where it was, 0 on the signal stack; `is_final`:
+    /// what the jump leaves cannot go on.
+    pub fn jump(&mut self, from: u64, target: u64, stack: u32, now: u64, is_final: bool) {
+        // SAFETY: the thread lives as long as `self`.
+        unsafe { rt_test_jump(self.raw, from, target, stack, now, is_final.into()) }
     }
 
     /// The thread ends.

@@ -1,0 +1,52 @@
+//! How activations are left without a return, whether a probe sees it or not.
+
+use super::{Hit, Machine};
+
+/// How the shadow stack hears of a jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It does not.
+    Not,
+    /// As of one that may be a switch of stacks.
+    AsLongjmp,
+    /// As of one that has ended what it leaves.
+    AsFinal,
+}
+
+impl Machine {
+    /// Leaves so many activations, and callers that would only return.
+    pub fn longjmp(&mut self, activations: usize, seen: Seen) {
+        let (handlers, pointer) = (self.handlers, self.running().pointer());
+        for _ in 0..activations {
+            self.unwind();
+        }
+        while self.running().only_returns() {
+            self.unwind();
+        }
+        let from = if handlers > 0 && self.handlers == 0 { 0 } else { pointer };
+        let stack = self.running();
+        // Calls of other stacks may lie between where it is not known where the jump begins.
+        let is_known = from > 0 || stack.is_ordered();
+        let target = stack.pointer();
+        if seen != Seen::Not && is_known && target > from {
+            self.jump(from, target, seen == Seen::AsFinal);
+        }
+    }
+
+    /// One activation is left.
+    fn unwind(&mut self) {
+        let stack = self.running();
+        let Some(activation) = stack.activations.pop() else { return };
+        stack.dead.extend(activation.calls);
+        self.handlers -= usize::from(activation.is_handler);
+    }
+
+    /// A probe sees a jump, which shows that what lies between is over.
+    fn jump(&mut self, from: u64, target: u64, is_final: bool) {
+        let dead = self.running().dead.clone();
+        let is_over = |call: &usize| (from..target).contains(&self.calls[*call].slot);
+        let over = dead.into_iter().filter(is_over).collect();
+        let Hit { stack, now, .. } = self.hit(target - 8, over);
+        self.thread.jump(from, target, stack, now, is_final);
+    }
+}
