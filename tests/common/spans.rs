@@ -57,6 +57,16 @@ pub fn check(recording: &Recording, stdout: &[u8]) -> Result<(), String> {
     if off.is_empty() { Ok(()) } else { Err(off.join("; ")) }
 }
 
+/// Longest time from a call's begin to the jump that leaves it.
+const SOON_NS: u64 = 10_000_000;
+
+/// Some calls were left, and each at once.
+pub fn assert_left_soon(recording: &Recording) {
+    let left = recording.calls().filter(|call| call.ending == Ending::Unwound);
+    let durations: Vec<u64> = left.filter_map(|call| call.duration).collect();
+    assert!(!durations.is_empty() && durations.iter().all(|&duration| duration < SOON_NS), "{durations:?}");
+}
+
 fn median(mut windows: Vec<(u64, u64)>) -> (u64, u64) {
     windows.sort_unstable_by_key(|&(excess, allowed)| i128::from(excess) - i128::from(allowed));
     windows[windows.len() / 2]

@@ -8,6 +8,7 @@
 namespace {
 
 constexpr int DEEPEST = 20;
+constexpr int LONG_US = 20000;
 
 struct Guard {
 	~Guard()
@@ -115,6 +116,71 @@ int catches(void *)
 	return tail_thrown();
 }
 
+int throw_number(int number)
+{
+	throw number;
+}
+
+int be_busy(void *)
+{
+	long long begin = now();
+
+	while (now() - begin < BUSY_NS)
+		;
+	return 1;
+}
+
+// Any function, or what it is given.
+template <typename Function> void *any(Function *function)
+{
+	return reinterpret_cast<void *>(function);
+}
+
+__attribute__((noipa)) int next_to(int n)
+{
+	return n + 1;
+}
+
+// Calls one function or the other from one place, and does more than return then. It catches nothing.
+__attribute__((noipa)) int between(void *callee, void *argument)
+{
+	return next_to(reinterpret_cast<int (*)(void *, long)>(callee)(argument, 1)) + 1;
+}
+
+// Goes on for long, and calls nothing that is traced.
+__attribute__((noipa)) int land(void *callee, void *argument)
+{
+	try {
+		return OPAQUE(between(callee, argument)) + 1;
+	} catch (int thrown) {
+		return usleep(LONG_US) + thrown;
+	}
+}
+
+// Who throws ends in a jump to what is not known, so it could have called what enters there next.
+int thrown_over_callers()
+{
+	return land(any(w_tail_indirect), any(throw_number)) + land(any(w_call), any(be_busy));
+}
+
+struct Caller {
+	~Caller()
+	{
+		between(any(w_call), any(be_busy));
+	}
+};
+
+int caller_is_destroyed()
+{
+	try {
+		Caller caller;
+
+		return between(any(w_tail_indirect), any(throw_number));
+	} catch (int thrown) {
+		return thrown;
+	}
+}
+
 int caught_inside()
 {
 	return TIMED("w_call", w_call(catches, nullptr));
@@ -159,6 +225,8 @@ const struct round rounds[] = {
 	{"rethrown_at_each_depth", rethrown_at_each_depth, nullptr},
 	{"tail_thrown", tail_thrown, "w_tail_visit!(w_call!) w_leaf"},
 	{"thrown_through_c_library", thrown_through_c_library, "w_call! w_leaf"},
+	{"thrown_over_callers", thrown_over_callers, "w_tail_indirect! w_call"},
+	{"caller_is_destroyed", caller_is_destroyed, "w_tail_indirect! w_call"},
 	{"caught_inside", caught_inside, "w_call(w_tail_visit!(w_call!) w_leaf)"},
 	{"thrown_from_handler", thrown_from_handler, "w_deref! w_leaf"},
 	{"replaced", replaced, "w_visit! w_leaf"},

@@ -4,12 +4,13 @@
 
 #include <execinfo.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { STACK = 64 * 1024 };
+enum { STACK = 64 * 1024, LONG_US = 20000 };
 
 static int direct_tail(void)
 {
@@ -174,6 +175,45 @@ static int long_jumps_to_depths(void)
 	for (int to = 0; to < 4; to++)
 		sum += TIMED("w_lands", w_lands(3, to));
 	return sum;
+}
+
+static jmp_buf here;
+
+static int leap(int n)
+{
+	longjmp(here, n);
+}
+
+static int busy(void *n)
+{
+	return untraced((int)(intptr_t)n);
+}
+
+__attribute__((noipa)) static int next_to(int n)
+{
+	return n + 1;
+}
+
+// Calls one function or the other from one place, and does more than return then. It catches nothing.
+__attribute__((noipa)) static int between(void *callee, void *argument)
+{
+	int (*called)(void *, long) = callee;
+
+	return next_to(called(argument, 1)) + 1;
+}
+
+// Goes on for long, and calls nothing that is traced.
+__attribute__((noipa)) static int land(void *callee, void *argument)
+{
+	if (setjmp(here) != 0)
+		return usleep(LONG_US) + 5;
+	return OPAQUE(between(callee, argument)) + 1;
+}
+
+// Who jumps ends in a jump to what is not known, so it could have called what enters there next.
+static int long_jumps_over_callers(void)
+{
+	return land(w_tail_indirect, leap) + land(w_call, busy);
 }
 
 static int recursion(void)
@@ -410,6 +450,7 @@ static const struct round ways[] = {
 	{ "long_jumps", long_jumps,
 	  "w_land(w_dive!(w_leaf) w_leaf) w_land(w_dive!(w_dive!(w_leaf)) w_leaf) "
 	  "w_land(w_dive!(w_dive!(w_dive!(w_leaf))) w_leaf)" },
+	{ "long_jumps_over_callers", long_jumps_over_callers, "w_tail_indirect! w_call" },
 	{ "long_jumps_over_tails", long_jumps_over_tails,
 	  "w_land(w_tail_dive!(w_dive!(w_dive!(w_leaf))) w_leaf) w_land(w_only_dive!(w_dive!(w_dive!(w_leaf))) w_leaf)" },
 	{ "long_jumps_to_depths", long_jumps_to_depths,

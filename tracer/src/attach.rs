@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use rtrace_bpf::wire::{PolicyCode, TailsCode, count_cookie, deep_cookie, entry_cookie, step_cookie};
+use rtrace_bpf::wire::{PolicyCode, TailsCode, count_cookie, deep_cookie, entry_cookie, jump_cookie, step_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::{Library, Region, RegionId};
 
@@ -226,9 +226,10 @@ fn open(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
-/// The smallest functions of a plan.
+/// The smallest functions of a plan. One by which control leaves others is needed whatever it costs.
 fn smallest(plan: &Plan) -> HashSet<RegionId> {
     let regions = plan.libraries.iter().flat_map(|library| &library.regions);
+    let regions = regions.filter(|planned| planned.jump.is_none());
     let mut sizes: Vec<(u64, RegionId)> = regions.map(|planned| (planned.region.size, planned.region.id)).collect();
     sizes.sort_unstable();
     sizes.into_iter().take(MOST_APART).map(|(_, id)| id).collect()
@@ -247,6 +248,7 @@ fn site(planned: plan::Site, cookie: u64) -> Site {
 /// The cookie of the sites at which a region's calls enter.
 fn cookie(planned: &PlannedRegion) -> u64 {
     let policy = match planned.exit {
+        Exit::ReturnSites if planned.never_returns() => PolicyCode::RT_POLICY_NEVER,
         Exit::ReturnSites => PolicyCode::RT_POLICY_RETURN_SITE,
         Exit::Uretprobe => PolicyCode::RT_POLICY_URETPROBE,
         Exit::EntryOnly => PolicyCode::RT_POLICY_ENTRY_ONLY,
@@ -256,7 +258,8 @@ fn cookie(planned: &PlannedRegion) -> u64 {
         Tails::To(_) => TailsCode::RT_TAILS_KNOWN,
         Tails::Anywhere => TailsCode::RT_TAILS_ANYWHERE,
     };
-    entry_cookie(planned.region.id.0, policy, tails)
+    let cookie = entry_cookie(planned.region.id.0, policy, tails);
+    planned.jump.map_or(cookie, |jump| jump_cookie(cookie, jump))
 }
 
 /// Tells the kernel side which functions of a plan end in jumps to which others.

@@ -25,6 +25,7 @@ use self::links::{Linkage, Word};
 use self::process::Process;
 use self::scan::Callees;
 use crate::plan::PlannedLibrary;
+use crate::returns::jumps::{self, Candidate};
 use crate::{parallel, target};
 
 /// Device and inode of a file, as `stat` reports them.
@@ -129,13 +130,21 @@ pub fn of_command(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
     files.scan(slots.into_iter().map(HashSet::from_iter).collect())
 }
 
-/// The files with direct calls of traced functions, by the program that a command executes.
+/// What matters of files, by the program that a command executes and that loads them.
 #[derive(Default)]
 pub struct Executed<'a> {
     traced: Traced<'a>,
     /// Where traced functions are: a program may load one of these files later.
     libraries: Vec<PathBuf>,
-    known: HashMap<FileId, Vec<CallerFile>>,
+    known: HashMap<FileId, Loaded>,
+}
+
+/// What matters of the files that a program loads.
+pub struct Loaded {
+    /// Those with direct calls of traced functions.
+    pub callers: Vec<CallerFile>,
+    /// Those by which control may leave functions without a return.
+    pub jumps: Vec<Candidate>,
 }
 
 impl<'a> Executed<'a> {
@@ -146,17 +155,18 @@ impl<'a> Executed<'a> {
     }
 
     /// Those of a program, which is looked at when it is first named.
-    pub fn of(&mut self, program: &Path) -> &[CallerFile] {
+    pub fn of(&mut self, program: &Path) -> &Loaded {
+        const NOTHING: &Loaded = &Loaded { callers: Vec::new(), jumps: Vec::new() };
         let Executed { traced, libraries, known } = self;
         let look = || {
             // Of a script, its interpreter is executed, too.
             let mut files = linker::closure(program, &target::environment()).unwrap_or_default();
             files.extend_from_slice(libraries);
-            of_command(&files, traced)
+            Loaded { callers: of_command(&files, traced), jumps: jumps::among_files(&files) }
         };
         match identity(program) {
             Some(id) => known.entry(id).or_insert_with(look),
-            None => &[],
+            None => NOTHING,
         }
     }
 }

@@ -59,6 +59,11 @@ impl Newcomers {
         }
     }
 
+    /// Which libraries are wanted.
+    pub fn patterns(&self) -> &[String] {
+        &self.patterns
+    }
+
     /// Looks until the lookout is dropped.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod deny;
 mod entries;
 pub mod hazards;
 mod instruction;
+pub mod jump;
 pub mod pattern;
 mod planner;
 mod stack;
@@ -23,7 +24,7 @@ mod text;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rtrace_bpf::wire::Step;
+use rtrace_bpf::wire::{JumpCode, Step};
 use rtrace_model::{ExitPolicy, Library, Region, RegionId};
 use rtrace_symbolizer::{Exports, Image, ifunc};
 
@@ -66,12 +67,19 @@ pub struct PlannedRegion {
     pub exit: Exit,
     /// Which functions they may end in.
     pub tails: Tails,
+    /// How control leaves others by it, if it does.
+    pub jump: Option<JumpCode>,
     /// The stub at which calls may be seen instead, or why there can be none; `None` where no stubs
     /// are asked for, and where the entry site is cheap anyway.
     pub stub: Option<Result<Stub, &'static str>>,
 }
 
 impl PlannedRegion {
+    /// Whether its calls never return.
+    pub fn never_returns(&self) -> bool {
+        self.region.symbols.iter().any(|name| jump::never_returns(&name.symbol))
+    }
+
     /// Its stub, if it has one.
     pub fn stub(&self) -> Option<&Stub> {
         self.stub.as_ref()?.as_ref().ok()

@@ -19,6 +19,7 @@ use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
 use rtrace_model::{
     CallCost, Definition, Event, EventKind, Header, MetricId, Percent, Region, Sink, Summary, Timestamp,
 };
+use rtrace_symbolizer::modules;
 
 use self::governing::Governing;
 use self::notice::Notice;
@@ -34,7 +35,7 @@ use crate::newcomers::{Lookout, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Emulation, Exit, Pattern, Plan};
 use crate::privilege;
-use crate::returns::ReturnSites;
+use crate::returns::{ReturnSites, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Source};
@@ -181,7 +182,8 @@ pub fn record(
         governing: options.budget.map(|_| &governing),
     };
     recording.choose_processes()?;
-    let mut return_sites = ReturnSites::new(&programs, options.emulated, !options.watches.watches.is_empty())?;
+    let keeps_accesses = !options.watches.watches.is_empty();
+    let mut return_sites = ReturnSites::new(&programs, options.emulated, keeps_accesses, plan, newcomers.patterns())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
@@ -297,7 +299,15 @@ impl<'a> Recording<'a> {
                 (std::slice::from_ref(pid), callers::of_command(self.options.command_files, &traced))
             }
         };
-        pids.iter().try_for_each(|&pid| return_sites.prime(pid, &files))
+        for &pid in pids {
+            let jumps = match self.options.subject {
+                Subject::Processes(_) => jumps::among_modules(&modules::of_process(pid).unwrap_or_default()),
+                Subject::Command(_) => jumps::among_files(self.options.command_files),
+            };
+            return_sites.see_jumps(pid, &jumps)?;
+            return_sites.prime(pid, &files)?;
+        }
+        Ok(())
     }
 
     /// The gate for what the command executes, where the system allows one.

@@ -8,6 +8,7 @@
 
 mod caller;
 mod catching;
+pub mod jumps;
 mod links;
 mod spaces;
 mod warmth;
@@ -24,15 +25,16 @@ use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::Callers;
+use self::jumps::{Candidate, Jumps};
 use self::links::{Links, Placement};
 use self::spaces::Spaces;
 use self::warmth::Warmth;
-use crate::callers::{CallerFile, Executed};
+use crate::callers::{CallerFile, Executed, Loaded};
 use crate::followed::Followed;
 use crate::gate::Gate;
 use crate::host;
 use crate::plan::arrival::{self, ReturnSite};
-use crate::plan::{Emulation, SiteCost};
+use crate::plan::{Emulation, Plan, SiteCost};
 
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -119,6 +121,7 @@ pub struct ReturnSites<'a> {
     callers: Callers,
     spaces: Spaces,
     links: Links<'a>,
+    jumps: Jumps<'a>,
     warmth: Warmth<'a>,
     hits: SiteHits,
     /// By id.
@@ -139,16 +142,23 @@ pub struct ReturnSites<'a> {
 
 impl<'a> ReturnSites<'a> {
     /// None yet. `emulation`: what the kernel does without a single step; `keeps_accesses`: whether accesses
-    /// to memory are counted.
+    /// to memory are counted; `plan` and `patterns`: what is traced, now and once it is loaded.
     ///
     /// # Errors
     /// The hits of the sites cannot be mapped.
-    pub fn new(programs: &'a Programs, emulation: Emulation, keeps_accesses: bool) -> Result<ReturnSites<'a>, Error> {
+    pub fn new(
+        programs: &'a Programs,
+        emulation: Emulation,
+        keeps_accesses: bool,
+        plan: &Plan,
+        patterns: &[String],
+    ) -> Result<ReturnSites<'a>, Error> {
         Ok(ReturnSites {
             programs,
             callers: Callers::new(emulation, keeps_accesses),
             spaces: Spaces::default(),
             links: Links::new(programs),
+            jumps: Jumps::new(programs, plan, patterns),
             warmth: Warmth::new(programs),
             hits: programs.site_hits()?,
             placed: Vec::new(),
@@ -159,6 +169,14 @@ impl<'a> ReturnSites<'a> {
             gone: HashMap::new(),
             before: None,
         })
+    }
+
+    /// Places probes on the functions of these files by which control leaves others in a process.
+    ///
+    /// # Errors
+    /// The kernel refuses probes for a reason that has nothing to do with a single site.
+    pub fn see_jumps(&mut self, pid: u32, files: &[Candidate]) -> Result<(), Error> {
+        self.jumps.place(pid, files)
     }
 
     /// Places the sites of direct calls in these files before the process runs on, those of small files first and not
@@ -245,9 +263,12 @@ impl<'a> ReturnSites<'a> {
                 }
                 followed.adopt(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time))?;
                 self.adopt(child.pid, child.parent)?;
+                self.jumps.adopt(child.pid, child.parent)?;
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
-                self.prime(program.pid, executed.of(&program.path()))?;
+                let Loaded { callers, jumps } = executed.of(&program.path());
+                self.see_jumps(program.pid, jumps)?;
+                self.prime(program.pid, callers)?;
             }
             if !met.is_empty() {
                 self.place(&met)?;
@@ -268,7 +289,8 @@ impl<'a> ReturnSites<'a> {
 
     /// Forgets the sites of processes that have ended.
     fn keep(&mut self, lives: impl Fn(u32) -> bool) -> Result<(), Error> {
-        let ended = self.links.keep(lives);
+        let ended = self.links.keep(&lives);
+        self.jumps.keep(lives);
         if ended.is_empty() {
             return Ok(());
         }
@@ -293,6 +315,9 @@ impl<'a> ReturnSites<'a> {
                 }
                 Decision::Place(file, sites) => placements.entry((question.pid, file)).or_default().extend(sites),
             }
+        }
+        for (pid, files) in self.spaces.take_met() {
+            self.jumps.place(pid, &files)?;
         }
         for ((pid, file), sites) in placements {
             let Some(path) = self.callers.path(file) else { continue };
@@ -587,6 +612,7 @@ impl<'a> ReturnSites<'a> {
     /// The probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
         let mut probes = self.links.into_probes();
+        probes.extend(self.jumps.into_probes());
         probes.extend(self.warmth.into_probes());
         probes
     }

@@ -3,6 +3,8 @@
 use crate::common::rtrace;
 use crate::common::scenario::{Scenario, Truth};
 use crate::common::skip::Turn;
+use crate::common::spans::assert_left_soon;
+use crate::common::tree::Forest;
 use crate::common::truth;
 
 #[test]
@@ -69,4 +71,27 @@ fn coroutines_on_a_stack_above() {
 #[test]
 fn coroutines_that_stop_inside_calls() {
     Scenario::new("jumps", "interleaved").truth(Truth::Counts).run();
+}
+
+/// Who lands goes on for 20 ms.
+#[test]
+fn a_call_that_is_left_ends_with_the_jump() {
+    let Some(recording) = Scenario::new("ways", "long_jumps_over_callers").run() else { return };
+    assert_left_soon(&recording);
+}
+
+#[test]
+fn longjmp_is_traced_itself() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Scenario::new("jumps", "long_jumps").target();
+    let options = ["--lib", "libc.so.6", "--func", "visit", "--func", "leaf", "--func", "*longjmp"];
+    let options = [target.selection(), options.map(str::to_owned).to_vec()].concat();
+    let (output, recording) = rtrace::run(&options, &target.command("long_jumps"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let jump = recording.regions().iter().find(|region| region.name.ends_with("longjmp")).unwrap();
+    let told = Forest::parse(&format!("visit*100(visit!(visit!(leaf {}!)) leaf)", jump.name));
+    let recorded: Vec<Forest> = recording.trees().into_values().collect();
+    let [recorded] = &recorded[..] else { panic!("{} threads", recorded.len()) };
+    let recorded = recorded.with_unseen_as(&told).unwrap_or_else(|| panic!("{recorded}"));
+    assert_eq!(recorded.to_string(), told.to_string());
 }

@@ -54,6 +54,7 @@ check! { "ways":
     long_jumps,
     long_jumps_over_tails,
     long_jumps_to_depths,
+    long_jumps_over_callers,
     recursion,
     callbacks,
     signals,
@@ -74,6 +75,8 @@ check! { "throws":
     rethrown_at_each_depth,
     tail_thrown,
     thrown_through_c_library,
+    thrown_over_callers,
+    caller_is_destroyed,
     caught_inside,
     thrown_from_handler,
 }

@@ -17,6 +17,7 @@ use std::ops::Range;
 use self::line::Place;
 use self::skipped::Slide;
 use super::instruction::{Emulation, Handling};
+use super::jump::Jumps;
 use rtrace_bpf::wire::Step;
 
 use super::text::{FunctionCode, Text};
@@ -34,6 +35,8 @@ pub struct Entries<'a> {
     pub are_hooked: bool,
     /// No instruction before a site may access a variable.
     pub keeps_accesses: bool,
+    /// Functions whose arguments are read at the site, which must be the first instruction then.
+    pub jumps: &'a Jumps,
 }
 
 impl Entries<'_> {
@@ -51,7 +54,7 @@ impl Entries<'_> {
     /// The slide that makes the site of a function better, if there is one.
     fn slide(&self, function: FunctionCode) -> Option<Slide> {
         let at_entry = self.handling(Place::entry(function));
-        if at_entry == Handling::Emulated {
+        if at_entry == Handling::Emulated || self.jumps.contains_key(&function.entry) {
             return None;
         }
         let extent = self.text.extent(function)?;

@@ -7,6 +7,7 @@ use rtrace_model::{Region, RegionId, SymbolName};
 use rtrace_symbolizer::{Function, Symbol, ifunc};
 
 use super::entries::Entries;
+use super::jump::{self, Jumps};
 use super::text::{FunctionCode, Text};
 use super::{Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, SiteCost, Tails, deny, stub, tails};
 use crate::parallel;
@@ -40,7 +41,8 @@ impl<'a> Planner<'a> {
     pub fn plan(mut self) -> (Vec<PlannedRegion>, Vec<Refusal>) {
         let candidates: Vec<Candidate> = self.candidates().into_values().collect();
         let codes: Vec<FunctionCode> = candidates.iter().map(|candidate| candidate.code).collect();
-        let entries = self.entries().sites(&codes);
+        let jumps = jump::of(&self.source.image);
+        let entries = self.entries(&jumps).sites(&codes);
         let mut probed = Vec::with_capacity(candidates.len());
         for (candidate, entry) in candidates.into_iter().zip(entries) {
             let denied = self.denied(&candidate);
@@ -52,6 +54,10 @@ impl<'a> Planner<'a> {
         let tails = self.tails(&probed);
         let planned = (0..).map(RegionId).zip(probed).zip(tails);
         let mut regions: Vec<_> = planned.map(|((id, probed), tails)| self.region(id, probed, tails)).collect();
+        for planned in &mut regions {
+            let address = self.source.image.address(planned.region.file_offset);
+            planned.jump = address.and_then(|address| jumps.get(&address).copied());
+        }
         if self.options.stubs {
             self.add_stubs(&mut regions);
         }
@@ -139,12 +145,13 @@ impl<'a> Planner<'a> {
     }
 
     /// Where enters are seen.
-    fn entries(&self) -> Entries<'_> {
+    fn entries<'s>(&'s self, jumps: &'s Jumps) -> Entries<'s> {
         Entries {
             text: &self.text,
             emulated: self.options.emulated,
             are_hooked: self.options.exit() == Exit::Uretprobe,
             keeps_accesses: self.options.keeps_accesses,
+            jumps,
         }
     }
 
@@ -164,7 +171,7 @@ impl<'a> Planner<'a> {
             written: matches!(entry.cost, SiteCost::Written(_)),
             stub: false,
         };
-        PlannedRegion { region, entry, exit, tails, stub: None }
+        PlannedRegion { region, entry, exit, tails, jump: None, stub: None }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rtrace_symbolizer::modules::{self, Module};
 
 use super::FileId;
+use super::jumps::{self, Candidate};
 
 /// An address as a place in a file.
 pub(super) struct Place {
@@ -23,6 +24,8 @@ pub(super) struct Spaces {
     known: HashMap<u32, Vec<Module>>,
     /// Those that were looked at since they may have changed.
     fresh: HashSet<u32>,
+    /// Files by which control may leave functions, in the processes that were looked at.
+    met: Vec<(u32, Vec<Candidate>)>,
 }
 
 impl Spaces {
@@ -39,8 +42,14 @@ impl Spaces {
         }
         let modules = modules::of_process(pid).ok()?;
         let place = find(&modules, address);
+        self.met.push((pid, jumps::among_modules(&modules)));
         self.known.insert(space, modules);
         place
+    }
+
+    /// The files by which control may leave functions, in each process that was looked at since the last call.
+    pub fn take_met(&mut self) -> Vec<(u32, Vec<Candidate>)> {
+        std::mem::take(&mut self.met)
     }
 
     /// Where a process maps a place in a file, each address with its space.

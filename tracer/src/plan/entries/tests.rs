@@ -37,6 +37,7 @@ impl Case<'_> {
             emulated: Emulation { long_nops: true, steps: self.steps },
             keeps_accesses: self.keeps_accesses,
             are_hooked: self.are_hooked,
+            jumps: &Jumps::default(),
         };
         entries.sites(&[FunctionCode { entry: BASE, size: self.body.len() as u64 }]).remove(0)
     }

@@ -1,0 +1,159 @@
+//! Probes on the functions by which control leaves others without a return.
+//!
+//! Each process has its own, on the C library's `longjmp` and on the unwinder, so that calls which are left by
+//! these end when they do. Where a library is traced, too, its own probes on these functions do the same.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+use foldhash::{HashMap, HashMapExt as _, HashSet};
+use rtrace_bpf::{Error, Probes, Programs, Role, Site};
+use rtrace_symbolizer::modules::Module;
+use rtrace_symbolizer::{Image, select};
+
+use super::FileId;
+use crate::attach::Closing;
+use crate::plan::{Plan, jump};
+use crate::target;
+
+/// A file that may have such functions.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    id: FileId,
+    /// As the process sees it.
+    name: PathBuf,
+    /// By which it can be opened now.
+    path: PathBuf,
+}
+
+/// Those among what a process maps.
+pub fn among_modules(modules: &[Module]) -> Vec<Candidate> {
+    let candidates = modules.iter().filter(|module| jump::may_be_in(module.file_name()));
+    let candidate = |module: &Module| Candidate {
+        id: (module.device, module.inode),
+        name: module.path.clone(),
+        path: module.open_path(),
+    };
+    candidates.map(candidate).collect()
+}
+
+/// Those among the files that a program will load.
+pub fn among_files(files: &[PathBuf]) -> Vec<Candidate> {
+    let file_name = |path: &&PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(jump::may_be_in);
+    let candidate = |path: &PathBuf| {
+        let id = target::identity(path).ok()?;
+        Some(Candidate { id, name: path.clone(), path: path.clone() })
+    };
+    files.iter().filter(file_name).filter_map(candidate).collect()
+}
+
+/// A file with its functions.
+struct Known {
+    file: File,
+    sites: Vec<Site>,
+}
+
+/// All of these probes.
+pub(super) struct Jumps<'a> {
+    programs: &'a Programs,
+    /// The libraries that are traced from the beginning.
+    traced: HashSet<FileId>,
+    /// Their functions that have probes already, by file offset.
+    has_probe: HashSet<(FileId, u64)>,
+    /// Libraries that are traced, once they are loaded.
+    patterns: Vec<String>,
+    /// None for a file that cannot be read.
+    known: HashMap<FileId, Option<Known>>,
+    placed: HashMap<(u32, FileId), Option<Probes>>,
+    closing: Closing,
+}
+
+impl<'a> Jumps<'a> {
+    /// None yet. `patterns`: which libraries are traced once they are loaded, beside those of the plan.
+    pub fn new(programs: &'a Programs, plan: &Plan, patterns: &[String]) -> Jumps<'a> {
+        let id = |library: &rtrace_model::Library| (library.device, library.inode);
+        let has_probe = plan.libraries.iter().flat_map(|planned| {
+            let regions = planned.regions.iter().filter(|region| region.jump.is_some());
+            regions.map(move |region| (id(&planned.library), region.region.file_offset))
+        });
+        Jumps {
+            programs,
+            traced: plan.libraries.iter().map(|planned| id(&planned.library)).collect(),
+            has_probe: has_probe.collect(),
+            patterns: patterns.to_vec(),
+            known: HashMap::new(),
+            placed: HashMap::new(),
+            closing: Closing::default(),
+        }
+    }
+
+    /// Places probes in these files of a process; those that it has stay as they are.
+    ///
+    /// # Errors
+    /// The kernel refuses probes for a reason that has nothing to do with a single site.
+    pub fn place(&mut self, pid: u32, candidates: &[Candidate]) -> Result<(), Error> {
+        for Candidate { id, name, path } in candidates {
+            let will_be_traced =
+                || !self.traced.contains(id) && self.patterns.iter().any(|pattern| select::matches(pattern, name));
+            if self.placed.contains_key(&(pid, *id)) || will_be_traced() {
+                continue;
+            }
+            let has_probe = &self.has_probe;
+            let look = || known(path, |offset| has_probe.contains(&(*id, offset)));
+            self.known.entry(*id).or_insert_with(look);
+            self.link(pid, *id)?;
+        }
+        Ok(())
+    }
+
+    /// Places in a child what its parent has.
+    ///
+    /// # Errors
+    /// As [`place`](Jumps::place).
+    pub fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
+        let files: Vec<FileId> = self.placed.keys().filter(|(of, _)| *of == parent).map(|(_, file)| *file).collect();
+        files.into_iter().try_for_each(|file| self.link(pid, file))
+    }
+
+    fn link(&mut self, pid: u32, id: FileId) -> Result<(), Error> {
+        let Some(Some(Known { file, sites })) = self.known.get(&id) else { return Ok(()) };
+        if sites.is_empty() {
+            return Ok(());
+        }
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let probes = match self.programs.attach(Role::Jump, &path, &[pid], sites) {
+            Ok(probes) => Some(probes),
+            // Then these jumps go unseen.
+            Err(error) if error.is_gone() || error.is_about_a_site() => None,
+            Err(error) => return Err(error),
+        };
+        self.placed.insert((pid, id), probes);
+        Ok(())
+    }
+
+    /// Takes out the probes of processes that have ended.
+    pub fn keep(&mut self, lives: impl Fn(u32) -> bool) {
+        let ended = self.placed.extract_if(|(pid, _), _| !lives(*pid));
+        let probes = ended.filter_map(|(_, probes)| probes).collect();
+        self.closing.close(probes);
+    }
+
+    /// The probes that are in place, once those that were taken out are gone.
+    pub fn into_probes(self) -> Vec<Probes> {
+        self.closing.finish();
+        self.placed.into_values().flatten().collect()
+    }
+}
+
+/// What a file has, but for functions that have a probe.
+fn known(path: &Path, has_probe: impl Fn(u64) -> bool) -> Option<Known> {
+    let file = File::open(path).ok()?;
+    let image = Image::open(path).ok()?;
+    let site = |(address, jump): (u64, rtrace_bpf::wire::JumpCode)| {
+        let file_offset = image.file_offset(address).filter(|&offset| !has_probe(offset))?;
+        Some(Site { file_offset, cookie: jump.0.into() })
+    };
+    let sites = jump::of(&image).into_iter().filter_map(site).collect();
+    Some(Known { file, sites })
+}
