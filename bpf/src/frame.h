@@ -113,7 +113,7 @@ struct rt_hit {
 	u8 is_fixed; /* all calls that arrive there enter the same traced function */
 	u8 only_returns; /* the code there only returns */
 	u8 reach; /* words above a slot at which the stack pointer may be, and the slot be as it was */
-	u8 is_final; /* of a jump: what it leaves cannot go on */
+	u8 is_final; /* of a jump: what lies between where it begins and ends cannot go on */
 	u64 now; /* of an enter 0 until it is needed: its call begins as late as can be */
 	u32 stack;
 	struct rt_counted *counted; /* null while nothing is counted */

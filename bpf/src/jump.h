@@ -5,7 +5,7 @@
  *
  * What is left lies between the stack pointers before and after the jump. A longjmp may also be a switch of
  * stacks: then the calls may go on, so they are kept aside like all that seem to be left. What an exception
- * has left is over.
+ * has left between these places is over.
  *
  * Pure logic like stack.h, where the rules stand.
  */
@@ -19,7 +19,8 @@ static __always_inline int rt_is_jumped_over(const struct rt_hit *hit, const str
 {
 	if (frame->stack != hit->stack)
 		return frame->stack == RT_STACK_SIGNAL;
-	return frame->slot >= hit->from && frame->slot <= hit->slot;
+	/* As by any hit, what lies lower on an ordered stack is left, too; callees must not outlast their callers. */
+	return frame->slot <= hit->slot && (frame->slot >= hit->from || rt_is_ordered(frame->stack));
 }
 
 static long rt_jumped_over_step(u32 step, void *context)

@@ -457,7 +457,7 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 		return 0;
 	rt_doubt_again(&hit, frame);
 	/* Where the stack pointer is in the frame of its caller, or its slot was used again, it cannot come back. */
-	is_over = frame->doubt || hit.is_final || rt_spans(frame, hit.slot) || !rt_is_intact(frame);
+	is_over = frame->doubt || (hit.is_final && frame->slot >= hit.from) || rt_spans(frame, hit.slot) || !rt_is_intact(frame);
 	left = is_over ? 0 : rt_left(1);
 	if (!left) {
 		rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : RT_UNWOUND);

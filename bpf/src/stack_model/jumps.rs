@@ -21,11 +21,10 @@ fn it_is_not_the_caller_of_what_enters_at_its_slot() {
 }
 
 #[test]
-fn what_lies_beside_the_way_goes_on() {
-    // The end of the jump is the slot of a call; below its begin lies another stack.
+fn a_call_in_whose_slot_the_jump_ends_goes_on() {
     check(
-        "a+1000 b+900 f+600 c+200 J300^900 c-200 b-900 a-1000",
-        &["a 1<0 0 returned 70/50", "b 2<1 1 returned 50/20", "f 3<2 2 unwound 20/0", "c 4<3 3 returned 20/0"],
+        "a+1000 b+900 f+600 E300^900 b-900 a-1000",
+        &["a 1<0 0 returned 50/30", "b 2<1 1 returned 30/10", "f 3<2 2 unwound 10/0"],
     );
 }
 

@@ -44,7 +44,8 @@ impl Machine {
     /// A probe sees a jump, which shows that what lies between is over.
     fn jump(&mut self, from: u64, target: u64, is_final: bool) {
         let dead = self.running().dead.clone();
-        let is_over = |call: &usize| (from..target).contains(&self.calls[*call].slot);
+        let lowest = if self.running().is_ordered() { 0 } else { from };
+        let is_over = |call: &usize| (lowest..target).contains(&self.calls[*call].slot);
         let over = dead.into_iter().filter(is_over).collect();
         let Hit { stack, now, .. } = self.hit(target - 8, over);
         self.thread.jump(from, target, stack, now, is_final);
