@@ -403,10 +403,13 @@ static __always_inline u64 rt_left_bit(u64 slot)
 	return 1ull << (slot / sizeof(u64) % 64);
 }
 
-/* The bits of a call that was left: where it would return from, and its own slot. */
+/* The bits of a call that was left: all places from its own slot up to where it would return from. */
 static __always_inline u64 rt_left_bits(const struct rt_frame *frame)
 {
-	return rt_left_bit(frame->slot) | rt_left_bit(rt_home_slot(frame));
+	u64 bits = frame->rise < 63 ? (2ull << frame->rise) - 1 : ~0ull;
+	u32 first = frame->slot / sizeof(u64) % 64;
+
+	return bits << first | bits >> 1 >> (63 - first);
 }
 
 /* Whether a call that was left may return from the slot of the hit, or has it. */

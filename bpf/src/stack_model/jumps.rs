@@ -35,6 +35,14 @@ fn a_jump_may_be_a_switch_of_stacks() {
 }
 
 #[test]
+fn what_a_jump_left_has_not_returned_if_another_call_is_made_within_its_reach() {
+    check(
+        "X=skip12 Y=skip1 W=placed a+1000 W@496 f+400X J300^900 W@496 g+488Y W-496 a-1000",
+        &["a 1<0 0 returned 70/20", "f 2<1 1 unwound 10/0", "g 3<1 1 returned 10/0"],
+    );
+}
+
+#[test]
 fn a_jump_ends_handlers_on_the_signal_stack() {
     check(
         "a+1000 b+900 signal:h+5000 signal:i+4900 J0^950 d+600 d-600 a-1000",
