@@ -65,7 +65,7 @@ impl Placed {
 }
 
 /// A path that leads to an open file, whatever becomes of its name.
-fn open_path(file: &File) -> PathBuf {
+pub(crate) fn open_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 

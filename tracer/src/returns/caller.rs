@@ -1,7 +1,6 @@
 //! The code of callers around return addresses.
 
 use std::fs::File;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,6 +10,7 @@ use rtrace_symbolizer::Image;
 
 use super::FileId;
 use super::catching::Catching;
+use crate::attach::open_path;
 use crate::parallel;
 use crate::plan::Emulation;
 use crate::plan::arrival::{self, Arrival, ReturnSite};
@@ -68,8 +68,7 @@ impl Callers {
 
     /// A path by which the file can be reached as long as rtrace runs, whatever becomes of its name.
     pub fn path(&self, id: FileId) -> Option<PathBuf> {
-        let file = &self.files.get(&id)?.as_ref()?.file;
-        Some(PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())))
+        Some(open_path(&self.files.get(&id)?.as_ref()?.file))
     }
 
     /// Where calls that return to this offset of a file are seen to have returned.

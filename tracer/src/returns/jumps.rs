@@ -4,7 +4,6 @@
 //! these end when they do. Where a library is traced, too, its own probes on these functions do the same.
 
 use std::fs::File;
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
@@ -13,7 +12,7 @@ use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Image, select};
 
 use super::FileId;
-use crate::attach::Closing;
+use crate::attach::{Closing, open_path};
 use crate::plan::{Plan, jump};
 use crate::target;
 
@@ -121,8 +120,7 @@ impl<'a> Jumps<'a> {
         if sites.is_empty() {
             return Ok(());
         }
-        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let probes = match self.programs.attach(Role::Jump, &path, &[pid], sites) {
+        let probes = match self.programs.attach(Role::Jump, &open_path(file), &[pid], sites) {
             Ok(probes) => Some(probes),
             // Then these jumps go unseen.
             Err(error) if error.is_gone() || error.is_about_a_site() => None,

@@ -6,14 +6,12 @@
 //! the next ones are likely soon: until then a probe is placed now and then in a file that nobody maps.
 
 use std::fs::File;
-use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::{Probes, Programs, Role, Site};
 use rustix::fs::MemfdFlags;
 
-use crate::attach::Closing;
+use crate::attach::{Closing, open_path};
 
 /// Time between two probes: shorter than a grace period.
 pub(super) const PERIOD: Duration = Duration::from_millis(4);
@@ -61,10 +59,9 @@ impl<'a> Warmth<'a> {
         }
         self.next = now + PERIOD;
         let Some(file) = &self.file else { return };
-        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let nowhere = Site { file_offset: 0, cookie: 0 };
         // Where it is refused, probes come later.
-        self.probes.extend(self.programs.attach(Role::Return, &path, &[std::process::id()], &[nowhere]));
+        self.probes.extend(self.programs.attach(Role::Return, &open_path(file), &[std::process::id()], &[nowhere]));
         if self.probes.len() >= TOGETHER {
             self.closing.close(std::mem::take(&mut self.probes));
         }
