@@ -12,25 +12,28 @@
 //! latter as its uncertainty.
 
 use std::arch::global_asm;
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Instant;
 
 use crate::self_test::own_code;
 use crate::wire::{PolicyCode, ReturnSite, Step, TailsCode, entry_cookie, step_cookie};
-use crate::{Arrival, Counter, Error, LoadOptions, Mechanism, Probes, Programs, Records, Role, Site};
+use crate::{Arrival, Error, MAX_SITES, Probes, Programs, Reader, Records, Role, Site};
 
-/// Loops per kind of site and caller, and calls in each.
+/// Loops per kind of site and caller, with fewer of what takes long, and calls in each.
 const LOOPS: usize = 60;
+const LONG_LOOPS: usize = 20;
 const CALLS: u64 = 10;
 
-/// Room for the records of all loops.
-const RING_BYTES: u32 = 1 << 18;
+/// The first of the regions that are measured: one to which no table of a recording reaches.
+const REGIONS: u32 = 1 << 30;
 
 /// How the return of a subject is detected.
 const POLICIES: [PolicyCode; 3] =
     [PolicyCode::RT_POLICY_RETURN_SITE, PolicyCode::RT_POLICY_URETPROBE, PolicyCode::RT_POLICY_ENTRY_ONLY];
 
-/// Region of the caller with a probe, after those of the functions.
-const CALLER: u32 = 3 * POLICIES.len() as u32;
+/// Place of the caller with a probe among the regions, after the functions.
+const CALLER: usize = 3 * POLICIES.len();
 
 /// Bytes from one copy of a function to the next.
 const COPY: usize = 64;
@@ -133,17 +136,10 @@ pub struct CallCost {
     pub spread: u64,
 }
 
-/// What was measured, and the probes that it was measured with: to take them out takes a while.
-pub struct Calibration {
-    /// What calls cost, by kind of site.
-    pub costs: Vec<CallCost>,
-    _probes: Vec<Probes>,
-    _programs: Programs,
-}
-
 /// A function to probe.
 struct Subject {
-    region: u32,
+    /// Its place among the regions.
+    place: usize,
     function: usize,
     entry: Entry,
     policy: PolicyCode,
@@ -158,6 +154,10 @@ enum Entry {
 }
 
 impl Subject {
+    fn loops(&self) -> usize {
+        if self.entry == Entry::SingleStepped { LONG_LOOPS } else { LOOPS }
+    }
+
     fn all() -> Vec<Subject> {
         let kinds = [
             (rtrace_emulated as *const () as usize, Entry::Emulated),
@@ -167,61 +167,108 @@ impl Subject {
         let mut subjects = Vec::new();
         for (first, entry) in kinds {
             for (function, policy) in (first..).step_by(COPY).zip(POLICIES) {
-                let region = subjects.len() as u32;
-                subjects.push(Subject { region, function, entry, policy });
+                subjects.push(Subject { place: subjects.len(), function, entry, policy });
             }
         }
         subjects
     }
 }
 
-/// Measures all kinds of sites, of calls that count as those of the recording will; `steps`: the programs
-/// do instructions themselves, as they [may](crate::may_step); `hooks`: returns may be hooked.
-///
-/// # Errors
-/// The kernel refuses programs or probes, or this program's code is not found.
-pub fn calibrate(mechanism: Mechanism, counters: &[Counter], steps: bool, hooks: bool) -> Result<Calibration, Error> {
-    let options = LoadOptions {
-        mechanism,
-        hooks,
-        ring_bytes: RING_BYTES,
-        follow_children: false,
-        ended_calls_only: true,
-        profile: None,
-        counters,
-        is_governed: false,
-        steps,
-    };
-    let programs = Programs::load(&options)?;
-    let space = programs.trace(std::process::id())?;
-    let mut subjects = Subject::all();
-    subjects.retain(|subject| steps || subject.entry != Entry::Written);
-    subjects.retain(|subject| hooks || subject.policy != PolicyCode::RT_POLICY_URETPROBE);
-    let bare: Vec<u64> = subjects.iter().map(|subject| mean(&time_loops(subject))).collect();
-    let probes = place(&programs, &subjects, steps)?;
-    programs.set_arrivals(
-        space,
-        &arrivals().map(|address| (address as u64, Arrival::Placed { catches: false, since: None })),
-    )?;
-    programs.arm();
-    let costs = subjects.iter().zip(bare).map(|(subject, bare)| measure(&programs, subject, bare));
-    let costs = costs.collect::<Result<_, _>>()?;
-    Ok(Calibration { costs, _probes: probes, _programs: programs })
+impl Programs {
+    /// Measures all kinds of sites, of calls that count and leave as those of the recording will; `steps`: the
+    /// programs do instructions themselves, as they [may](crate::may_step); `hooks`: returns may be hooked.
+    /// Must be over before anything else is traced, and nothing of it is left then. Takes some ten milliseconds.
+    ///
+    /// # Errors
+    /// The kernel refuses probes, or this program's code is not found.
+    pub fn calibrate(&self, steps: bool, hooks: bool) -> Result<Vec<CallCost>, Error> {
+        // What the kernel side keeps of a thread goes with it.
+        thread::scope(|scope| {
+            let measured = scope.spawn(|| self.calibrate_on_this_thread(steps, hooks)).join();
+            measured.unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
+    fn calibrate_on_this_thread(&self, steps: bool, hooks: bool) -> Result<Vec<CallCost>, Error> {
+        let mut subjects = Subject::all();
+        subjects.retain(|subject| steps || subject.entry != Entry::Written);
+        subjects.retain(|subject| hooks || subject.policy != PolicyCode::RT_POLICY_URETPROBE);
+        let bare = subjects.iter().map(|subject| Ok(mean(&time_loops(subject, || Ok(()))?)));
+        let bare: Vec<u64> = bare.collect::<Result<_, Error>>()?;
+        let probes = place(self, &subjects, steps)?;
+        let space = self.trace(std::process::id())?;
+        let arrivals = arrivals().map(|address| address as u64);
+        let placed = Arrival::Placed { catches: false, since: None };
+        let costs = self.set_arrivals(space, &arrivals.map(|address| (address, placed))).and_then(|()| {
+            self.arm();
+            let mut sums = Sums::new(self)?;
+            subjects.iter().zip(bare).map(|(subject, bare)| measure(&mut sums, subject, bare)).collect()
+        });
+        self.disarm();
+        // It takes the kernel a while, for which nobody has to wait.
+        thread::spawn(|| drop(probes));
+        self.forget_process(std::process::id(), space, &arrivals)?;
+        costs
+    }
 }
 
-fn measure(programs: &Programs, subject: &Subject, bare: u64) -> Result<CallCost, Error> {
-    let [_, caller] = callers(subject.policy);
-    let alone = mean(&time_loops(subject)).saturating_sub(bare);
-    let mut reader = programs.reader()?;
-    reader.read(&mut Records::default())?;
-    for _ in 0..LOOPS {
-        rtrace_outer(subject.function, CALLS, caller);
+/// What calls have taken so far, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    inclusive: u64,
+    exclusive: u64,
+}
+
+/// What the calls of all regions have taken so far.
+struct Sums<'a> {
+    programs: &'a Programs,
+    reader: Reader<'a>,
+    sums: [Sum; CALLER + 1],
+}
+
+impl Sums<'_> {
+    fn new(programs: &Programs) -> Result<Sums<'_>, Error> {
+        Ok(Sums { programs, reader: programs.reader()?, sums: Default::default() })
     }
-    let mut records = Records::default();
-    reader.read(&mut records)?;
-    let of = |region| records.calls.iter().filter(move |call| call.region == region);
-    let inner: Vec<u64> = of(subject.region).map(|call| call.duration.saturating_sub(bare)).collect();
-    let outer: Vec<u64> = of(CALLER).map(|call| call.duration.saturating_sub(call.child) / CALLS).collect();
+
+    /// Until now.
+    fn read(&mut self) -> Result<[Sum; CALLER + 1], Error> {
+        let mut records = Records::default();
+        self.reader.read(&mut records)?;
+        if self.programs.is_profiled() {
+            self.sums = Default::default();
+            for (_, path, _) in self.programs.paths()? {
+                self.add(path.region, path.inclusive, path.exclusive);
+            }
+        } else {
+            for call in &records.calls {
+                self.add(call.region, call.duration, call.duration.saturating_sub(call.child));
+            }
+        }
+        Ok(self.sums)
+    }
+
+    fn add(&mut self, region: u32, inclusive: u64, exclusive: u64) {
+        if let Some(sum) = region.checked_sub(REGIONS).and_then(|place| self.sums.get_mut(place as usize)) {
+            sum.inclusive += inclusive;
+            sum.exclusive += exclusive;
+        }
+    }
+}
+
+fn measure(sums: &mut Sums<'_>, subject: &Subject, bare: u64) -> Result<CallCost, Error> {
+    let [_, caller] = callers(subject.policy);
+    let alone = mean(&time_loops(subject, || sums.read().map(drop))?).saturating_sub(bare);
+    let mut before = sums.read()?;
+    let (mut inner, mut outer) = (Vec::new(), Vec::new());
+    for _ in 0..subject.loops() {
+        rtrace_outer(subject.function, CALLS, caller);
+        let after = sums.read()?;
+        let inclusive = after[subject.place].inclusive - before[subject.place].inclusive;
+        inner.push((inclusive / CALLS).saturating_sub(bare));
+        outer.push((after[CALLER].exclusive - before[CALLER].exclusive) / CALLS);
+        before = after;
+    }
     let (inner, outer) = (mean(&inner), mean(&outer));
     // An enter alone has no time stamps that the function itself lies between.
     let outside = if subject.policy == PolicyCode::RT_POLICY_ENTRY_ONLY { bare } else { 0 };
@@ -250,10 +297,10 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         let (_, file_offset) = own_code(code).ok_or_else(no_code)?;
         Ok(Site { file_offset, cookie: step.map_or(cookie, |step| step_cookie(cookie, step, file_offset)) })
     };
-    let cookie = |region, policy| entry_cookie(region, policy, TailsCode::RT_TAILS_NEVER);
+    let cookie = |place, policy| entry_cookie(REGIONS + place as u32, policy, TailsCode::RT_TAILS_NEVER);
     let entry = |subject: &Subject| {
         let step = (steps && subject.entry == Entry::Written).then_some(Step::Landing);
-        site(subject.function, cookie(subject.region, subject.policy), step)
+        site(subject.function, cookie(subject.place, subject.policy), step)
     };
     let hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;
     let caller = |of| {
@@ -263,12 +310,14 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
     let callers = [PolicyCode::RT_POLICY_RETURN_SITE, PolicyCode::RT_POLICY_ENTRY_ONLY].map(caller);
     let arrival = ReturnSite { distance: 0, words: 0, is_fixed: false, is_stepped: false, only_returns: false };
 
-    let returns: Vec<Site> =
-        arrivals().into_iter().map(|address| site(address, arrival.cookie(0), None)).collect::<Result<_, _>>()?;
+    let returns: Vec<Site> = arrivals()
+        .into_iter()
+        .map(|address| site(address, arrival.cookie(MAX_SITES - 1), None))
+        .collect::<Result<_, _>>()?;
     let hooks: Vec<Site> = subjects
         .iter()
         .filter(hooked)
-        .map(|subject| site(subject.function, subject.region.into(), None))
+        .map(|subject| site(subject.function, (REGIONS + subject.place as u32).into(), None))
         .collect::<Result<_, _>>()?;
     let entries: Vec<Site> = subjects.iter().map(entry).chain(callers).collect::<Result<_, _>>()?;
     let pid = std::process::id();
@@ -279,15 +328,16 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         .collect()
 }
 
-/// Nanoseconds of a call from a caller without probes, in each of some loops.
-fn time_loops(subject: &Subject) -> Vec<u64> {
+/// Nanoseconds of a call from a caller without probes, in each of some loops; `between` them is not timed.
+fn time_loops(subject: &Subject, mut between: impl FnMut() -> Result<(), Error>) -> Result<Vec<u64>, Error> {
     let [caller, _] = callers(subject.policy);
     let time_loop = |_| {
         let begin = Instant::now();
         caller(subject.function, CALLS);
-        begin.elapsed().as_nanos() as u64 / CALLS
+        let time = begin.elapsed().as_nanos() as u64 / CALLS;
+        between().map(|()| time)
     };
-    (0..LOOPS).map(time_loop).collect()
+    (0..subject.loops()).map(time_loop).collect()
 }
 
 /// Parts into which what was measured is divided, by time.

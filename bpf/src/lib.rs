@@ -34,7 +34,7 @@ pub fn set_verbose(verbose: bool) {
 
 pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::{AttachTarget, EVERYWHERE, Probes, Role, Site};
-pub use calibration::{Calibration, CallCost, calibrate};
+pub use calibration::CallCost;
 pub use error::Error;
 pub use floor::attach_nothing;
 pub use governed::Counted;

@@ -89,8 +89,8 @@ static __always_inline void on_task_exit(struct task_struct *task)
 			location->cpu_time = task->se.sum_exec_runtime;
 			bpf_get_current_comm(location->comm, sizeof(location->comm));
 			location->end = bpf_ktime_get_ns();
+			emit_event(RT_EVENT_THREAD_END, pid, task->pid, id);
 		}
-		emit_event(RT_EVENT_THREAD_END, pid, task->pid, id);
 		bpf_map_delete_elem(&far_frames, &id);
 		bpf_map_delete_elem(&left_calls, &id);
 		forget_rows(task, id);

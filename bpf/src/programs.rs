@@ -18,8 +18,8 @@ use crate::profile::ProfileOptions;
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::watch;
 use crate::wire::{
-    self, CountCode, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord, ReadingRecord,
-    TracedCode,
+    self, ArrivalKey, CountCode, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord,
+    ReadingRecord, TracedCode,
 };
 
 /// How probes are attached; the better ones first.
@@ -43,9 +43,6 @@ impl Mechanism {
         }
     }
 }
-
-/// Entries of each table where nothing but functions of rtrace itself is probed.
-const FEW_ENTRIES: u32 = 1024;
 
 /// Counters that a recording may have.
 pub const MAX_COUNTERS: usize = Limit::RT_COUNTERS.0 as usize;
@@ -78,21 +75,6 @@ impl Counter {
             Counter::Accesses { .. } => CountCode::RT_COUNT_ACCESSES,
         }
     }
-
-    /// Another handle on the same counter.
-    ///
-    /// # Errors
-    /// There are too many open files.
-    pub fn try_clone(&self) -> std::io::Result<Counter> {
-        Ok(match self {
-            Counter::Event(events) => {
-                let events = events.iter().map(|(cpu, event)| Ok((*cpu, event.try_clone()?)));
-                Counter::Event(events.collect::<std::io::Result<_>>()?)
-            }
-            Counter::Kernel(code) => Counter::Kernel(*code),
-            &Counter::Accesses { size, values } => Counter::Accesses { size, values },
-        })
-    }
 }
 
 /// What must be known before loading.
@@ -106,8 +88,6 @@ pub struct LoadOptions<'a> {
     pub ring_bytes: u32,
     /// Whether children of traced processes are traced from their first instruction.
     pub follow_children: bool,
-    /// Whether nothing is wanted but calls that end: neither what becomes of processes, nor what runs.
-    pub ended_calls_only: bool,
     /// Whether calls are folded by call path, and how; `None`: every call leaves as a record.
     pub profile: Option<ProfileOptions>,
     /// What is counted on every call, [`MAX_COUNTERS`] at the most.
@@ -117,6 +97,22 @@ pub struct LoadOptions<'a> {
     /// Whether the programs do the instructions that cookies [name](wire::step_cookie), where they
     /// [may](crate::may_step).
     pub steps: bool,
+}
+
+impl LoadOptions<'_> {
+    /// For calls of rtrace itself: nothing beside them, and room for few.
+    pub const fn plain(mechanism: Mechanism) -> LoadOptions<'static> {
+        LoadOptions {
+            mechanism,
+            hooks: false,
+            ring_bytes: 0,
+            follow_children: false,
+            profile: None,
+            counters: &[],
+            is_governed: false,
+            steps: false,
+        }
+    }
 }
 
 /// The calls that were running on one thread when recording was switched off.
@@ -137,6 +133,7 @@ pub struct Programs {
     pub(crate) rings: Vec<MapHandle>,
     mechanism: Mechanism,
     counters: usize,
+    is_profiled: bool,
     pub(crate) shared: Shared,
     _lifecycle: Vec<Link>,
 }
@@ -207,17 +204,6 @@ impl Programs {
             |counter: &Counter| matches!(counter.code(), CountCode::RT_COUNT_EVENT | CountCode::RT_COUNT_CPU_TIME);
         let needs_switches = options.counters.iter().any(counts_per_cpu);
         open.progs.rt_switch.set_autoload(needs_switches);
-        let progs = &mut open.progs;
-        for program in [&mut progs.rt_fork, &mut progs.rt_exec, &mut progs.rt_exit_task, &mut progs.rt_open_calls] {
-            program.set_autoload(!options.ended_calls_only);
-        }
-        if options.ended_calls_only {
-            // The kernel clears the buckets of a table for all entries that it may have.
-            let maps = &mut open.maps;
-            for map in [&mut maps.arrivals, &mut maps.primed, &mut maps.tails, &mut maps.untimed] {
-                map.set_max_entries(FEW_ENTRIES).map_err(load_error)?;
-            }
-        }
         open.maps.site_hits.set_max_entries(arrivals::MAX_SITES).map_err(load_error)?;
         let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
         let possible = u32::try_from(possible).unwrap_or(u32::MAX);
@@ -234,16 +220,21 @@ impl Programs {
             .map_err(Error::kernel("create a ring buffer"))?;
         install(&skel, options.counters).map_err(Error::kernel("hand a counter to the programs"))?;
         let progs = &skel.progs;
-        let of_processes = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task];
-        let lifecycle = of_processes
+        let lifecycle = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task]
             .into_iter()
-            .filter(|_| !options.ended_calls_only)
             .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())
             .collect::<Result<Vec<_>, _>>()
             .map_err(Error::kernel("attach to the scheduler's tracepoints"))?;
-        let (mechanism, counters) = (options.mechanism, options.counters.len());
-        Ok(Programs { skel, rings, mechanism, counters, shared, _lifecycle: lifecycle })
+        Ok(Programs {
+            skel,
+            rings,
+            mechanism: options.mechanism,
+            counters: options.counters.len(),
+            is_profiled: options.profile.is_some(),
+            shared,
+            _lifecycle: lifecycle,
+        })
     }
 
     /// How probes are attached.
@@ -315,6 +306,11 @@ impl Programs {
         self.counters
     }
 
+    /// Whether calls are folded by call path.
+    pub(crate) fn is_profiled(&self) -> bool {
+        self.is_profiled
+    }
+
     /// Whether readings of the counter at this index are estimates, as far as is known now: it did
     /// not count all the time, because the hardware was shared or a switch of threads was not told.
     pub fn is_estimated(&self, counter: usize) -> bool {
@@ -341,6 +337,31 @@ impl Programs {
     /// [`Error::Kernel`].
     pub fn forget_location(&self, id: u32) -> Result<(), Error> {
         self.skel.maps.locations.delete(&id.to_ne_bytes()).map_err(Error::kernel("forget a location"))
+    }
+
+    /// Forgets a process and all that is known of its calls, as if it had never been traced: none of them may
+    /// run, no other process may have been traced, and its probes must be out of use; `arrivals`: what was
+    /// [told](Programs::set_arrivals) of its `space`.
+    pub(crate) fn forget_process(&self, pid: u32, space: u32, arrivals: &[u64]) -> Result<(), Error> {
+        let maps = &self.skel.maps;
+        let error = || Error::kernel("forget a process");
+        maps.traced.delete(&pid.to_ne_bytes()).map_err(error())?;
+        for &address in arrivals {
+            maps.arrivals
+                .delete(wire::bytes_of(&ArrivalKey { address, space, ..ArrivalKey::default() }))
+                .map_err(error())?;
+        }
+        for (id, path, _) in self.paths()? {
+            self.forget_path(id, &path)?;
+        }
+        for map in [&maps.locations, &maps.untimed, &maps.losses] {
+            let keys: Vec<_> = map.keys().collect();
+            keys.iter().try_for_each(|key| map.delete(key)).map_err(error())?;
+        }
+        for count in &self.shared.estimates {
+            count.store(0, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// What is missing so far: counts by region and reason.
@@ -424,17 +445,14 @@ impl Programs {
 fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>) {
     let progs = &mut open.progs;
     let multi = options.mechanism == Mechanism::Multi;
-    let (hooks, jumps) = (options.hooks, !options.ended_calls_only);
-    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return] {
+    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return, &mut progs.rt_multi_jump] {
         program.set_autoload(multi);
     }
-    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return] {
+    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return, &mut progs.rt_single_jump] {
         program.set_autoload(!multi);
     }
-    progs.rt_multi_jump.set_autoload(multi && jumps);
-    progs.rt_single_jump.set_autoload(!multi && jumps);
-    progs.rt_multi_hooked.set_autoload(multi && hooks);
-    progs.rt_single_hooked.set_autoload(!multi && hooks);
+    progs.rt_multi_hooked.set_autoload(multi && options.hooks);
+    progs.rt_single_hooked.set_autoload(!multi && options.hooks);
 }
 
 /// Lets the programs read the events of all CPUs.
@@ -497,17 +515,8 @@ mod tests {
         let steps = crate::may_step().is_ok();
         for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
             for (profile, is_governed) in [(None, false), (folding, false), (None, true), (folding, true)] {
-                let options = LoadOptions {
-                    mechanism,
-                    hooks: true,
-                    ring_bytes: 4096,
-                    follow_children: false,
-                    ended_calls_only: false,
-                    profile,
-                    counters: &counters,
-                    is_governed,
-                    steps,
-                };
+                let plain = LoadOptions::plain(mechanism);
+                let options = LoadOptions { hooks: true, profile, counters: &counters, is_governed, steps, ..plain };
                 let loaded = Programs::load(&options).map(|programs| programs.counters());
                 assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
             }

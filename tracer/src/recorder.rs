@@ -24,7 +24,7 @@ use rtrace_symbolizer::modules;
 use self::governing::Governing;
 use self::notice::Notice;
 use crate::attach::{self, Attachment, detach};
-use crate::calibration::Calibration;
+use crate::calibration::calibrate;
 use crate::callers::{self, CallerFile, Executed, Traced};
 use crate::counters::Counters;
 use crate::followed::{BlindChild, Followed};
@@ -116,8 +116,8 @@ pub struct Beside {
 /// The kernel side, ready for probes.
 pub struct Loaded {
     programs: Programs,
-    /// Present where costs must be known from the beginning.
-    calibration: Option<Calibration>,
+    /// What a call costs here; empty where that is not known.
+    costs: Vec<CallCost>,
 }
 
 /// Makes the kernel side ready, for which it need not be known what is probed.
@@ -130,18 +130,14 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         hooks: options.hooks,
         ring_bytes: options.ring_bytes,
         follow_children: options.follow,
-        ended_calls_only: false,
         profile: options.profile,
         counters: &options.counters.sources,
         is_governed: options.budget.is_some(),
         steps: options.emulated.steps,
     };
-    let calibration = options.budget.map(|_| calibrate(options));
-    Ok(Loaded { programs: Programs::load(&load)?, calibration })
-}
-
-fn calibrate(options: &Options<'_>) -> Calibration {
-    Calibration::start(options.mechanism, &options.counters.sources, options.emulated.steps, options.hooks)
+    let programs = Programs::load(&load)?;
+    let costs = calibrate(&programs, options.emulated.steps, options.hooks);
+    Ok(Loaded { programs, costs })
 }
 
 /// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
@@ -161,7 +157,7 @@ pub fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    let Loaded { programs, calibration } = loaded;
+    let Loaded { programs, costs } = loaded;
     let Beside { newcomers, mut samplers } = beside;
     let of_calls = options.counters.metrics.iter().chain(options.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
@@ -176,8 +172,7 @@ pub fn record(
         regions: 0,
         refused: 0,
         blind_windows: 0,
-        calibration: None,
-        costs: None,
+        costs: &costs,
         notice: Notice::default(),
         governing: options.budget.map(|_| &governing),
     };
@@ -190,7 +185,6 @@ pub fn record(
     let attachment = recording.attach(plan, options.stubs)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
-    let costs = calibration.map_or_else(Vec::new, Calibration::finish);
     metrics.extend(recording.governing.map(Governing::metric));
     let (are_over, levels_changed) = (AtomicBool::new(false), AtomicBool::new(false));
     let (drained, return_sites) = std::thread::scope(|scope| {
@@ -205,8 +199,8 @@ pub fn record(
                 pipeline.begin(Header { budget: options.budget, ..host::header(options.mechanism.name()) });
                 pipeline.define(metrics.into_iter().map(Definition::Metric));
                 recording.announce(&pipeline, plan, attachment);
+                pipeline.calibrated(&costs);
                 let governor = options.budget.map(|budget| {
-                    pipeline.calibrated(&costs);
                     let (programs, costs, living) = (&programs, &costs, &governing.living);
                     let levels_changed = &levels_changed;
                     Governor::new(Given {
@@ -229,12 +223,9 @@ pub fn record(
         (recorded.and_then(|summary| answered.map(|()| summary).map_err(anyhow::Error::from)), return_sites)
     });
     let return_summary = return_sites.summary();
-    let Recording { attachments, calibration, regions, refused, blind_windows, .. } = recording;
+    let Recording { attachments, regions, refused, blind_windows, .. } = recording;
     let probes = attachments.into_iter().flat_map(Attachment::into_probes);
     detach(probes.chain(return_sites.into_probes()).chain(followed.into_probes()).collect());
-    if let Some(calibration) = calibration {
-        pipeline.calibrated(&calibration.finish());
-    }
 
     let summary = Summary { regions, refused, blind_windows, return_sites: return_summary, ..drained? };
     pipeline.finish(summary.clone())?;
@@ -250,10 +241,8 @@ struct Recording<'a> {
     regions: u64,
     refused: u64,
     blind_windows: u64,
-    /// Measures what calls cost here, while it does so.
-    calibration: Option<Calibration>,
-    /// What it has come to.
-    costs: Option<Vec<CallCost>>,
+    /// What a call costs here.
+    costs: &'a [CallCost],
     notice: Notice,
     /// Present where there is a budget.
     governing: Option<&'a Governing>,
@@ -353,9 +342,7 @@ impl<'a> Recording<'a> {
         }
         match self.governing {
             Some(governing) => governing.adopt(attachment.hand_over()),
-            None => {
-                self.costs.as_ref().inspect(|costs| self.notice.learn(costs, &attachment.regions));
-            }
+            None => self.notice.learn(self.costs, &attachment.regions),
         }
         self.attachments.push(attachment);
     }
@@ -389,7 +376,6 @@ impl<'a> Recording<'a> {
             Some(held) => watching.begin_held(held).map_err(anyhow::Error::from),
             None => Ok(()),
         });
-        self.calibration = self.governing.is_none().then(|| calibrate(self.options));
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
         let ahead = host::run_first();
@@ -445,11 +431,6 @@ impl<'a> Recording<'a> {
             thread::sleep(READ_PERIOD);
             source.pass()?;
             listen(pipeline, samplers);
-            if let Some(costs) = self.calibration.as_ref().and_then(Calibration::poll) {
-                pipeline.calibrated(&costs);
-                self.attachments.iter().for_each(|attachment| self.notice.learn(&costs, &attachment.regions));
-                (self.calibration, self.costs) = (None, Some(costs));
-            }
             if source.has_other_processes() {
                 self.followed.keep(&source.living());
                 lookout.set_processes(source.living());

@@ -23,18 +23,7 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
         print(b"no breakpoints found\n")?;
         return Ok(Outcome::Complete);
     }
-    let load = LoadOptions {
-        mechanism: record::mechanism()?,
-        hooks: false,
-        ring_bytes: 0,
-        follow_children: false,
-        ended_calls_only: false,
-        profile: None,
-        counters: &[],
-        is_governed: false,
-        steps: false,
-    };
-    let programs = Programs::load(&load)?;
+    let programs = Programs::load(&LoadOptions::plain(record::mechanism()?))?;
     let mut text = String::new();
     for found in &files {
         leftovers::remove(&programs, found)?;

@@ -1,8 +1,8 @@
 //! What calls cost, measured on this machine where rtrace may trace.
 
-use rtrace::calibration::Calibration;
+use rtrace::calibration::calibrate;
 use rtrace::plan::PlannedRegion;
-use rtrace_bpf::Mechanism;
+use rtrace_bpf::{LoadOptions, Mechanism, Programs};
 use rtrace_model::{CallCost, ExitPolicy, Region};
 
 /// What a hit of a site takes in a virtual machine, in nanoseconds; on bare metal it is about half of that
@@ -25,8 +25,12 @@ impl Costs {
     /// Those of this machine, or typical ones where they cannot be measured; `steps`: the programs do
     /// instructions themselves.
     pub fn here(mechanism: Option<Mechanism>, steps: bool) -> Costs {
-        let kinds =
-            mechanism.map(|mechanism| Calibration::start(mechanism, &[], steps, true).finish()).unwrap_or_default();
+        let load = |mechanism| {
+            let plain = LoadOptions::plain(mechanism);
+            Programs::load(&LoadOptions { hooks: true, steps, ..plain }).ok()
+        };
+        let programs = mechanism.and_then(load);
+        let kinds = programs.map(|programs| calibrate(&programs, steps, true)).unwrap_or_default();
         if kinds.is_empty() { Costs::typical() } else { Costs { kinds, are_measured: true } }
     }
 
