@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
+use crate::error::is_errno;
 use crate::wire::{
     self, ArrivalCode, ArrivalKey, ArrivalRecord, PrimedKey, QuestionRecord, SiteHitsRecord, TailKey, UntimedKey,
     bytes_of,
@@ -94,13 +95,17 @@ impl Programs {
         write_all(&self.skel.maps.arrivals, pairs).map_err(Error::kernel("describe return addresses"))
     }
 
-    /// Tells the kernel side about return addresses that it has not met yet.
+    /// Tells the kernel side about return addresses that it has not met yet. It asks about those for which there
+    /// is no room.
     ///
     /// # Errors
-    /// [`Error::Kernel`] if the table is full.
+    /// [`Error::Kernel`].
     pub fn prime(&self, arrivals: &[(FilePlace, Arrival)]) -> Result<(), Error> {
         let pairs = arrivals.iter().map(|(place, arrival)| (place.key(), arrival.record()));
-        write_all(&self.skel.maps.primed, pairs).map_err(Error::kernel("describe return addresses of a file"))
+        match write_all(&self.skel.maps.primed, pairs) {
+            Err(error) if is_errno(&error, libc::E2BIG) => Ok(()),
+            written => written.map_err(Error::kernel("describe return addresses of a file")),
+        }
     }
 
     /// Lets the kernel side know nothing of a place and its addresses, each with its space, so that it asks when

@@ -66,8 +66,7 @@ impl Error {
     /// Whether the process or the file is no longer there.
     pub fn is_gone(&self) -> bool {
         let Error::Attach { source, .. } = self else { return false };
-        // libbpf-rs has no kind for ESRCH. The other form leaves out the cause.
-        source.kind() == ErrorKind::NotFound || format!("{source:#}").contains("(os error 3)")
+        source.kind() == ErrorKind::NotFound || is_errno(source, libc::ESRCH)
     }
 
     /// The kernel's own words, without what was tried.
@@ -80,4 +79,10 @@ impl Error {
             Error::Decode { .. } => self.to_string(),
         }
     }
+}
+
+/// Whether the system gave this number, for those of which libbpf-rs makes no kind.
+pub(crate) fn is_errno(error: &libbpf_rs::Error, number: i32) -> bool {
+    // The other form leaves out the cause.
+    format!("{error:#}").contains(&format!("(os error {number})"))
 }

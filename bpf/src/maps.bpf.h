@@ -59,10 +59,13 @@ struct {
 	__type(value, struct rt_process);
 } traced SEC(".maps");
 
-/* What is known of the return addresses that were met. */
+/*
+ * What is known of the return addresses that were met. The kernel clears two words for each entry that such a
+ * table may have: half a million take it 6 ms.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 19);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct rt_arrival_key);
 	__type(value, struct rt_arrival);
@@ -71,7 +74,7 @@ struct {
 /* What is known of return addresses before they are met. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 18);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct rt_primed_key);
 	__type(value, struct rt_arrival);
@@ -95,7 +98,7 @@ struct {
 /* Where functions end in known tail calls. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 19);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct rt_tail_key);
 	__type(value, u8);
