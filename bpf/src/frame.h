@@ -31,7 +31,8 @@ struct rt_frame {
 	u8 doubt; /* why its return may go undetected: 1 + enum rt_untimed_reason; 0: it will not */
 	u8 marked; /* a call that it made left as a record, so it must, too */
 	u8 catches; /* its caller may get control back without its return */
-	u8 reserved[3];
+	u8 overwritten; /* the return of a caller that only returns is hooked: the trampoline pushes registers below it */
+	u8 reserved[2];
 };
 
 struct rt_thread {
@@ -43,7 +44,7 @@ struct rt_thread {
 	u32 location;
 	u32 space; /* number of its address space */
 	u32 frames; /* number of frames */
-	u32 left; /* number of frames that its struct rt_left was given */
+	u32 left; /* number of frames that its struct rt_left was given so far */
 	u32 reserved;
 	struct rt_callee last_root;
 	struct rt_frame near[RT_FRAMES_NEAR];
@@ -67,7 +68,7 @@ struct rt_left_call {
 	struct rt_reading readings[RT_COUNTERS]; /* until then */
 };
 
-/* The last calls of a thread that were left, the youngest at `left - 1` modulo their number. */
+/* The last calls of a thread that were left, in no order; an entry that is not in use has the id 0. */
 struct rt_left {
 	struct rt_left_call call[RT_LEFT_MAX];
 };

@@ -116,7 +116,7 @@ rt_rare u32 rt_search_below(const struct rt_hit *given, u32 index)
  * How a frame ends by a hit at its home. Where returns there were not detected when it entered, and not all
  * calls that return there enter its function, the hit may be another call's return. Where its slot is not as
  * it was, its caller has called others meanwhile, after something was thrown, and has only come by; as far as
- * signal handlers leave the slot alone (the red zone).
+ * signal handlers (the red zone) and other tracers leave the slot alone.
  */
 static __always_inline u32 rt_ending(const struct rt_hit *hit, struct rt_frame *frame)
 {
@@ -127,7 +127,7 @@ static __always_inline u32 rt_ending(const struct rt_hit *hit, struct rt_frame *
 	}
 	if (frame->doubt && (!hit->is_fixed || frame->rise))
 		return RT_UNSEEN;
-	if (frame->rise < hit->reach && !rt_is_intact(frame))
+	if (frame->rise < hit->reach && !frame->overwritten && !rt_is_intact(frame))
 		return frame->doubt ? RT_UNSEEN : RT_UNWOUND;
 	return RT_RETURNED;
 }
@@ -245,21 +245,39 @@ rt_rare u32 rt_left_returns(const struct rt_hit *given, u32 place)
 	return rt_returns_here(given, &call->frame) && rt_is_intact(&call->frame);
 }
 
+/* The place of the youngest call that was left and returns here; RT_NONE if there is none. */
+rt_rare u32 rt_search_left_return(const struct rt_hit *given)
+{
+	struct rt_left *left = rt_left(0);
+	u32 i, place = RT_NONE;
+	u64 youngest = 0, id;
+
+	if (!given || !left)
+		return RT_NONE;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		id = left->call[i].frame.id;
+		if (id > youngest && rt_left_returns(given, i)) {
+			youngest = id;
+			place = i;
+		}
+	}
+	return place;
+}
+
 /* Looks for the hit's frame among those that were left. Returns how many have returned. */
 rt_rare u32 rt_return_left(const struct rt_hit *given)
 {
-	u32 i, first, returned = 0;
+	u32 place, returned;
 	struct rt_hit hit;
 
 	if (!rt_known(&hit, given) || !rt_may_be_left(&hit))
 		return 0;
-	/* From the oldest on: callees were left before their callers. */
-	first = hit.thread->left;
-	for (i = 0; i < RT_LEFT_MAX; i++) {
-		if (rt_left_returns(given, first + i)) {
-			rt_resume(given, first + i);
-			returned++;
-		}
+	/* Callees before their callers. */
+	for (returned = 0; returned < RT_LEFT_MAX; returned++) {
+		place = rt_search_left_return(given);
+		if (place == RT_NONE)
+			break;
+		rt_resume(given, place);
 	}
 	return returned;
 }

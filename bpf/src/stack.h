@@ -443,6 +443,26 @@ rt_rare int rt_settle_left(const struct rt_hit *given)
 	return 0;
 }
 
+/* The place for another call that is left: if there is no room, the one that was left first makes it. */
+rt_rare u32 rt_make_room(const struct rt_hit *given)
+{
+	struct rt_left *left = rt_left(0);
+	u32 i, place = 0;
+	u64 first = ~0ull;
+
+	if (!given || !left)
+		return 0;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		if (!left->call[i].frame.id)
+			return i;
+		if (left->call[i].left < first) {
+			first = left->call[i].left;
+			place = i;
+		}
+	}
+	return place;
+}
+
 /* The frame at this place was left: it is nobody's caller any more, and kept aside. */
 rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 {
@@ -466,8 +486,9 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 		rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : RT_UNWOUND);
 		return 0;
 	}
-	call = &left->call[hit.thread->left++ % RT_LEFT_MAX];
+	call = &left->call[rt_make_room(given) % RT_LEFT_MAX];
 	rt_give_up(&hit, call);
+	hit.thread->left++;
 	parent = rt_older(&hit, frame->parent, index, &parent_index);
 	if (parent) {
 		parent->child += hit.now - frame->start;
@@ -660,22 +681,23 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 	return rt_frame(hit, walk.found);
 }
 
-/* The return address in a slot, also where it is replaced by the trampoline; 0: it is not known. */
-static __always_inline u64 rt_read_return(u64 slot)
+/* The return address in a slot, also where it is replaced by the trampoline, which is noted; 0: it is not known. */
+static __always_inline u64 rt_read_return(u64 slot, u32 *is_hooked)
 {
 	u64 word;
 
 	if (rt_read_slot(slot, &word) || !word)
 		return 0;
-	if (word == rt_trampoline())
-		return rt_replaced(slot);
-	return word;
+	if (word != rt_trampoline())
+		return word;
+	*is_hooked = 1;
+	return rt_replaced(slot);
 }
 
 /* Where the return of a call will be detected: past callers that only return. */
 static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame)
 {
-	u32 kind = RT_ARRIVAL_SKIP, rise = 0, words = 0, i;
+	u32 kind = RT_ARRIVAL_SKIP, rise = 0, words = 0, is_hooked = 0, i;
 	u64 home = hit->word, skipped = 0;
 
 	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
@@ -684,12 +706,15 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 			break;
 		skipped = home;
 		rise += words;
-		home = rt_read_return(hit->slot + rise * sizeof(u64));
+		home = rt_read_return(hit->slot + rise * sizeof(u64), &is_hooked);
 	}
-	if (home && kind == RT_ARRIVAL_SKIP)
+	if (home && kind == RT_ARRIVAL_SKIP) {
 		rt_ask_for_site(hit, skipped);
+		kind = RT_ARRIVAL_ASKED;
+	}
 	frame->home = home;
 	frame->rise = rise;
+	frame->overwritten = is_hooked;
 	frame->catches = !rise && (kind != RT_ARRIVAL_PLACED || words & 1);
 	frame->doubt = rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
 }
@@ -709,6 +734,7 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->depth = caller ? caller->depth + 1 : 0;
 	frame->rise = 0;
 	frame->catches = 1;
+	frame->overwritten = 0;
 	frame->policy = policy;
 	frame->tails = tails;
 	frame->doubt = 0;
@@ -736,8 +762,9 @@ static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
 {
 	struct rt_thread *thread = hit->thread;
 	struct rt_frame *caller, *frame;
+	u32 is_hooked;
 
-	hit->word = rt_read_return(hit->slot);
+	hit->word = rt_read_return(hit->slot, &is_hooked);
 	caller = rt_caller(hit);
 	thread->calls++;
 	if (policy == RT_POLICY_ENTRY_ONLY) {

@@ -49,7 +49,7 @@ fn so_many_callers_are_skipped_at_the_most() {
     // The lowest of the callers is to get a probe then.
     let script = skip(u64::from(SKIPS_MAX) + 1);
     assert_eq!(script.lines()[1], "b 2<1 1 unseen 0/0");
-    assert_eq!(script.thread.untimed(UntimedCode::RT_UNTIMED_OTHER), 1);
+    assert_eq!(script.thread.untimed(UntimedCode::RT_UNTIMED_NOT_YET_PLACED), 1);
     assert_eq!(script.thread.asked_for(), Some(address(b'X')));
 }
 
@@ -288,6 +288,19 @@ fn the_oldest_of_many_that_were_left_is_given_up() {
     assert_eq!(unwound.count() as u32, LEFT_MAX);
     assert_eq!((script.thread.left(), script.thread.records().len() as u32), (0, LEFT_MAX + 2));
     assert!(script.thread.counts_well());
+}
+
+#[test]
+fn one_that_is_left_for_long_outlasts_any_number_that_return_meanwhile() {
+    // `a` resumes, by `b`, a coroutine whose stack lies above its own, on which `h` runs.
+    let mut script = Script::run("a+400");
+    for _ in 0..3 * LEFT_MAX {
+        script.go_on("b+380 h+560 h-560 b-380");
+    }
+    script.go_on("a-400");
+    script.end();
+    let endings = script.thread.records().iter().map(|call| call.ending).collect::<Vec<_>>();
+    assert!(endings.iter().all(|&ending| ending == EndingCode::RT_RETURNED), "{:?}", script.lines());
 }
 
 #[test]

@@ -394,9 +394,7 @@ impl Machine {
         for &index in homecoming.iter().rev() {
             self.end_at_home(index, is_fixed && self.calls[index].slot == slot);
         }
-        // Registers that a trampoline pushed may lie on the slot of a callee.
-        let is_intact = homecoming.iter().all(|&call| !self.is_overwritten(call));
-        let has_ended = self.thread.arrive(hit, word, is_fixed, if is_intact { REACH } else { 0 });
+        let has_ended = self.thread.arrive(hit, word, is_fixed, REACH);
         if self.within.is_none() {
             assert_eq!(has_ended, !homecoming.is_empty() || is_mistaken);
         }
@@ -548,7 +546,7 @@ impl Machine {
             };
         }
         let &Activation { slot, word, .. } = callers.next().expect("who only returns has a caller");
-        (slot, word, Some(UntimedCode::RT_UNTIMED_OTHER))
+        (slot, word, Some(UntimedCode::RT_UNTIMED_NOT_YET_PLACED))
     }
 
     /// Whether who calls from the return address may get control back without a return.
