@@ -205,6 +205,7 @@ impl<'a> ReturnSites<'a> {
                         placements.extend(self.sites(id, offset, pid, site, None));
                     }
                     arrival::Arrival::Skip { words } => primed.push((place, Arrival::Skip(words))),
+                    arrival::Arrival::Never => primed.push((place, self.never_met(id, offset))),
                     arrival::Arrival::Impossible => {}
                 }
             }
@@ -366,8 +367,14 @@ impl<'a> ReturnSites<'a> {
                 Decision::Place(file, self.sites(file, offset, pid, site, Some((space, address))))
             }
             arrival::Arrival::Skip { words } => Decision::Answer(Arrival::Skip(words)),
+            arrival::Arrival::Never => Decision::Answer(self.never_met(file, offset)),
             arrival::Arrival::Impossible => Decision::Answer(Arrival::Impossible),
         }
+    }
+
+    /// What the kernel side is to know of a return address to which nothing returns: no return goes undetected.
+    fn never_met(&self, file: FileId, offset: u64) -> Arrival {
+        Arrival::Placed { catches: self.callers.catches(file, offset), since: None }
     }
 
     /// What the kernel side is to know of a site.

@@ -33,6 +33,8 @@ pub enum Arrival {
     },
     /// Nowhere: no probe can be placed.
     Impossible,
+    /// Never: with the call the code of its caller ends, so that it does not return.
+    Never,
 }
 
 /// A probe that sees the returns to one address.
@@ -50,9 +52,12 @@ pub struct ReturnSite {
 
 /// Where calls that return to an address are seen to have returned.
 ///
-/// `code`: the code from the return address on, about 128 bytes. `keeps_accesses`: whether accesses to other
+/// `code`: the code from the return address on, about 128 bytes or up to the end of the caller's. `keeps_accesses`: whether accesses to other
 /// memory than the stack must stay outside the call, as they are counted.
 pub fn arrival(code: &[u8], emulation: &Emulation, keeps_accesses: bool) -> Arrival {
+    if code.is_empty() {
+        return Arrival::Never;
+    }
     let emulation = Emulation { steps: false, ..*emulation };
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -176,6 +181,11 @@ mod tests {
         // So is the check of a stack protector.
         let check = [0x64, 0x48, 0x2b, 0x04, 0x25, 0x28, 0, 0, 0, 0x75, 0x10];
         assert_eq!(behind(&check), site(9, 0, EMULATED));
+    }
+
+    #[test]
+    fn nothing_returns_to_where_the_code_of_the_caller_ends() {
+        assert_eq!(behind(&[]), Arrival::Never);
     }
 
     #[test]

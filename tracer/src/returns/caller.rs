@@ -119,13 +119,15 @@ impl Callers {
         arrival::at_return_address(self.code(id, &self.part(id, offset, offset)?, offset)?, &self.emulation)
     }
 
-    /// The code from an offset of a file on, if an instruction certainly begins there: behind a call, or where
-    /// a function begins, or is entered by a return. A probe anywhere else would change what the program does.
+    /// The code of the function from an offset of a file on, if an instruction certainly begins there: behind a call,
+    /// or where a function begins, or is entered by a return. A probe anywhere else would change what the program does,
+    /// and one in the next function would be hit by that function's calls.
     fn code<'p>(&self, id: FileId, part: &'p Part, offset: u64) -> Option<&'p [u8]> {
         let (before, code) = part.at(offset)?;
-        let begins =
-            arrival::is_return_address(before) || self.catching(id).is_some_and(|catching| catching.begins(offset));
-        begins.then_some(code)
+        let catching = self.catching(id);
+        let begins = arrival::is_return_address(before) || catching.is_some_and(|catching| catching.begins(offset));
+        let end = catching.and_then(|catching| catching.end(offset)).map(|end| usize::try_from(end - offset));
+        begins.then(|| end.and_then(|end| code.get(..end.ok()?)).unwrap_or(code))
     }
 
     /// The part of a file with the code around the return addresses from the first to the last.

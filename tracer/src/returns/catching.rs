@@ -56,6 +56,11 @@ impl Catching {
         self.function(offset).is_some_and(|function| offset - function.start <= 1)
     }
 
+    /// Where the function ends that has the byte in front of an offset of the file, if that is known.
+    pub fn end(&self, offset: u64) -> Option<u64> {
+        Some(self.function(offset.checked_sub(1)?)?.end)
+    }
+
     /// Whether the function at an offset of the file may, or nothing is known of it.
     pub fn contains(&self, offset: u64) -> bool {
         self.function(offset).is_none_or(|function| function.catches)
