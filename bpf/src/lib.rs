@@ -5,6 +5,8 @@
 //! it ends is in `src/stack.h` and `src/returns.h`, which are compiled for user space too and tested
 //! there. Everything above this crate sees [`Programs`] and the types of [`wire`].
 
+use std::io::Write as _;
+
 mod arrivals;
 mod attach;
 mod calibration;
@@ -28,7 +30,10 @@ pub mod wire;
 
 /// Whether libbpf talks on standard error: the verifier's whole reasons, and its warnings.
 pub fn set_verbose(verbose: bool) {
-    let tell = |_, message: String| eprint!("{message}");
+    let tell = |_, message: String| {
+        // Nobody is left to tell when standard error has gone.
+        let _ = std::io::stderr().write_all(message.as_bytes());
+    };
     libbpf_rs::set_print(verbose.then_some((libbpf_rs::PrintLevel::Info, tell)));
 }
 

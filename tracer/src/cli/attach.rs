@@ -9,12 +9,11 @@ use std::thread;
 use anyhow::Context as _;
 use rtrace::recorder::Subject;
 use rtrace::{plan as planning, privilege, target, watch};
-use rtrace_model::escape;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Attach;
-use super::message::Hint as _;
+use super::message::{Hint as _, tell};
 use super::record::{
     Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan_and_load, plan_options,
     samplers,
@@ -48,7 +47,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
             .hint("start it with rtrace, which then has it wait for its probes: rtrace run … -- COMMAND");
         }
         for pid in ended {
-            eprintln!("rtrace: process {pid} ended before its probes were in place: nothing of it is recorded");
+            tell!("process {pid} ended before its probes were in place: nothing of it is recorded");
         }
         pids = living;
     }
@@ -98,7 +97,7 @@ fn record(
         armed();
         if !stderr().is_terminal() {
             let regions: usize = plan.libraries.iter().map(|library| library.regions.len()).sum();
-            eprintln!("rtrace: recording {regions} functions of {}", escape(&shown));
+            tell!("recording {regions} functions of {shown}");
         }
         Ok(())
     })?;

@@ -5,6 +5,7 @@ use rtrace::counters::{self, Finding};
 use rtrace_model::escape;
 
 use super::args::Counters;
+use super::message::tell;
 use super::{Outcome, print, terminal_columns};
 
 /// Prints a line for each counter that works, or for each.
@@ -15,7 +16,7 @@ pub fn counters(options: &Counters) -> anyhow::Result<Outcome> {
     print(render(&shown, options.all, terminal_columns()).as_bytes())?;
     if let (false, Some(first)) = (options.all, refused.first()) {
         let reason = first.refusal.as_deref().unwrap_or_default();
-        eprintln!("rtrace: {} others do not work here, such as {}: {reason}; see --all", refused.len(), first.name);
+        tell!("{} others do not work here, such as {}: {reason}; see --all", refused.len(), first.name);
     }
     Ok(Outcome::Complete)
 }

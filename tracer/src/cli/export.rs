@@ -8,11 +8,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rtrace::plan::Pattern;
 use rtrace::privilege;
 use rtrace_exporters::{Destination, ExportError, Exported, Selection, TraceSet};
-use rtrace_model::{Location, Region, Timestamp, escape};
+use rtrace_model::{Location, Region, Timestamp};
 
 use super::Outcome;
 use super::args::Export;
-use super::message::Hint;
+use super::message::{Hint, tell};
 
 /// Time before a bar appears: shorter work needs none.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -24,10 +24,10 @@ const STEPS: u64 = 1000;
 pub fn export(options: &Export) -> anyhow::Result<Outcome> {
     let trace = TraceSet::open(&options.directory)?;
     if trace.summary().is_none() {
-        eprintln!("rtrace: the recording did not end, or still runs: its last calls are missing");
+        tell!("the recording did not end, or still runs: its last calls are missing");
     }
     for warning in trace.warnings() {
-        eprintln!("rtrace: warning: {}", escape(&warning.to_string()));
+        tell!("warning: {warning}");
     }
     let selection = selection(options, &trace)?;
     let destination = options.destination(privilege::invoker());
@@ -37,7 +37,7 @@ pub fn export(options: &Export) -> anyhow::Result<Outcome> {
     let exported = result.map_err(|error| hinted(error, options.format.name))?;
     if let Destination::Path { path, .. } = &destination {
         let (path, format) = (path.display().to_string(), options.format);
-        eprintln!("rtrace: {} calls in {}; opens in {}", exported.calls, escape(&path), format.opens_in);
+        tell!("{} calls in {path}; opens in {}", exported.calls, format.opens_in);
     }
     warn(exported, &selection);
     Ok(Outcome::Complete)
@@ -45,13 +45,10 @@ pub fn export(options: &Export) -> anyhow::Result<Outcome> {
 
 fn warn(exported: Exported, selection: &Selection) {
     if exported.lost_callers > 0 && selection.is_all() {
-        eprintln!(
-            "rtrace: the callers of {} calls were lost: these stand under callers' callers",
-            exported.lost_callers
-        );
+        tell!("the callers of {} calls were lost: these stand under callers' callers", exported.lost_callers);
     }
     if exported.moved > 0 {
-        eprintln!("rtrace: warning: {} times ran backward and were moved: the trace is damaged", exported.moved);
+        tell!("warning: {} times ran backward and were moved: the trace is damaged", exported.moved);
     }
 }
 

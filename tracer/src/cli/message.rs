@@ -6,6 +6,7 @@ use std::fmt::{self, Display};
 use std::io::{ErrorKind, Write};
 
 use rtrace::{counters, privilege, target, watch};
+use rtrace_exporters::ExportError;
 use rtrace_model::escape;
 
 /// An error with the step that helps.
@@ -41,16 +42,34 @@ impl<T, E: Into<anyhow::Error>> Hint<T> for Result<T, E> {
 
 /// Whether the error is only that the reader of our output has gone.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+    let is_broken = |error: &std::io::Error| error.kind() == ErrorKind::BrokenPipe;
+    error.chain().any(|cause| {
+        // An error of the export takes the place of its cause in the chain.
+        let of_export = matches!(cause.downcast_ref(), Some(ExportError::Write(error)) if is_broken(error));
+        of_export || cause.downcast_ref().is_some_and(is_broken)
+    })
+}
+
+/// Tells the user something that is no result, in one line. Arguments as for [`format!`].
+macro_rules! tell {
+    ($($message:tt)+) => { $crate::cli::message::write_line(&format!($($message)+)) };
+}
+
+pub(super) use tell;
+
+/// What [`tell`] does with its line.
+pub fn write_line(message: &str) {
+    write(&format!("rtrace: {}\n", escape(message)));
 }
 
 /// Tells the user of an error; with `verbose` also of its causes, one a line.
 pub fn print(error: &anyhow::Error, verbose: bool) {
-    // Nobody is left to tell when standard error has gone.
-    let _ = std::io::stderr().write_all(render(error, verbose).as_bytes());
+    write(&render(error, verbose));
+}
+
+fn write(text: &str) {
+    // Nobody is left to tell when standard error has gone: that is no reason to end.
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn render(error: &anyhow::Error, verbose: bool) -> String {
@@ -154,6 +173,8 @@ mod tests {
         let gone = || Err::<(), _>(io::Error::from(ErrorKind::BrokenPipe));
         assert!(is_broken_pipe(&gone().context("failed to print").unwrap_err()));
         assert!(is_broken_pipe(&gone().hint("try less").unwrap_err()));
+        let export = ExportError::Write(io::Error::from(ErrorKind::BrokenPipe));
+        assert!(is_broken_pipe(&anyhow::Error::from(export).context("failed to export")));
         assert!(!is_broken_pipe(&anyhow::Error::from(full_disk())));
     }
 }

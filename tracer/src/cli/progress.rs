@@ -6,6 +6,8 @@ use std::time::Duration;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use rtrace_model::{Batch, Event, EventKind, LocationId, PathId, PathProfile, Sink, SinkError, Summary};
 
+use super::message::tell;
+
 /// A sink that counts, on standard error; silent where that is no terminal.
 pub struct Progress {
     bar: ProgressBar,
@@ -50,9 +52,7 @@ impl Sink for Progress {
             EventKind::Loss(loss) => self.lost += loss.count,
             EventKind::Armed => self.show(),
             EventKind::Slowdown { percent } => self.bar.suspend(|| {
-                eprintln!(
-                    "rtrace: tracing slows the program down by about {percent} %; --budget 5% would keep that low"
-                );
+                tell!("tracing slows the program down by about {percent} %; --budget 5% would keep that low");
             }),
             _ => {}
         }

@@ -18,12 +18,12 @@ use rtrace::target::{self, Target};
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
-use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, SinkError, Summary, escape};
+use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, SinkError, Summary};
 
 use super::Outcome;
 use super::args::{Recording, Selection};
 use super::derive::derive;
-use super::message::Hint as _;
+use super::message::{Hint as _, tell};
 use super::progress::Progress;
 use super::trace_host::TraceHost;
 
@@ -49,7 +49,7 @@ pub fn plan_options(
     if selection.exit == ExitPolicy::Uretprobe
         && let Some(hazard) = plan::hazards::of_kernel(&release)
     {
-        eprintln!("rtrace: {hazard}; `--exit return-site` replaces none");
+        tell!("{hazard}; `--exit return-site` replaces none");
     }
     plan::Options {
         include: selection.functions.clone(),
@@ -65,7 +65,7 @@ pub fn plan_options(
 pub fn stub_reach(wanted: Option<Reach>, command: &[OsString]) -> Option<Reach> {
     let reach = wanted?;
     stubs::check(command)
-        .inspect_err(|obstacle| eprintln!("rtrace: no stubs, so single-stepped functions stay dear: {obstacle}"))
+        .inspect_err(|obstacle| tell!("no stubs, so single-stepped functions stay dear: {obstacle}"))
         .ok()
         .map(|()| reach)
 }
@@ -193,8 +193,8 @@ impl Session<'_> {
     fn say_what_stays(&self) {
         let regions: usize = self.plan.libraries.iter().map(|library| library.regions.len()).sum();
         if self.options.budget.is_some() && regions > MOST_APART {
-            eprintln!(
-                "rtrace: --budget can lower the {MOST_APART} smallest of these {regions} functions; choose others with --func"
+            tell!(
+                "--budget can lower the {MOST_APART} smallest of these {regions} functions; choose others with --func"
             );
         }
     }
@@ -203,8 +203,8 @@ impl Session<'_> {
     fn say_who_pays(&self) {
         for library in self.plan.libraries.iter().filter(|_| self.options.everywhere) {
             let users = target::users(&library.library);
-            let path = escape(&library.library.path);
-            eprintln!("rtrace: {users} running processes map {path}: each of its calls costs them 1 us and more");
+            let path = &library.library.path;
+            tell!("{users} running processes map {path}: each of its calls costs them 1 us and more");
         }
     }
 
@@ -228,7 +228,7 @@ impl Session<'_> {
             sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
             let recorded = recorder::record(loaded, self.plan, &self.options, beside, sinks, self.stop, armed);
             for warning in deliveries.iter().flat_map(Delivery::warnings) {
-                eprintln!("rtrace: {}", escape(&warning));
+                tell!("{warning}");
             }
             return recorded.map_err(explain);
         }
@@ -264,9 +264,9 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
 
 /// Ends the talk: the one honest line, where the trace is, and what to do next.
 pub fn conclude(summary: &Summary, directory: &Path) {
-    eprintln!("rtrace: {summary}");
+    tell!("{summary}");
     let shown = shell_quote(&directory.display().to_string());
-    eprintln!("rtrace: trace in {shown}; see `rtrace report {shown}` or `rtrace tui {shown}`");
+    tell!("trace in {shown}; see `rtrace report {shown}` or `rtrace tui {shown}`");
 }
 
 /// The outcome of a recording under `--strict`.

@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::message::Hint as _;
+use super::message::{Hint as _, tell};
 use super::record::{
     Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan, plan_options, samplers,
     stub_reach,
@@ -99,7 +99,7 @@ fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
         Err(error) => Some(format!("the system gives no file in memory that can be executed: {error}")),
     };
     if let Some(reason) = reason {
-        eprintln!("rtrace: no stubs: {reason}");
+        tell!("no stubs: {reason}");
     }
     written.ok().flatten()
 }
