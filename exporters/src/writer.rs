@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, CallCost, Definition, Estimate, Event, Header, Library, LibraryId, Location, LocationId, Metric,
-    MetricId, PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
+    Batch, Call, Definition, Estimate, Event, Header, Library, LibraryId, Location, LocationId, Metric, MetricId,
+    PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
 };
 
 use crate::directory::{Directory, Lock};
@@ -137,12 +137,6 @@ impl Sink for TraceWriter {
         self.manifest = Manifest::recording(header.clone());
         self.begun = true;
         let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
-        self.named(result)
-    }
-
-    fn calibrated(&mut self, costs: &[CallCost]) -> Result<(), SinkError> {
-        self.manifest.header.calibration = costs.to_vec();
-        let result = self.manifest.write(&self.directory);
         self.named(result)
     }
 

@@ -15,21 +15,10 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Base, Batch, Call, CallCost, Count, Definition, Ending, EventKind, ExitPolicy, HISTOGRAM_BUCKETS, Header,
-    LocationId, Loss, LossReason, Metric, MetricId, PathId, PathProfile, Reading, RegionId, ReturnSites, Sample, Scope,
-    Sink, Span, Summary, Timestamp, Untimed, UntimedReason,
+    Base, Batch, Call, Count, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, Metric,
+    MetricId, PathId, PathProfile, Reading, RegionId, ReturnSites, Sample, Scope, Sink, Span, Summary, Timestamp,
+    Untimed, UntimedReason,
 };
-
-fn cost() -> CallCost {
-    CallCost {
-        single_stepped: true,
-        written: false,
-        exit: ExitPolicy::ReturnSite,
-        inner: 400,
-        whole: 1_000,
-        spread: 50,
-    }
-}
 
 #[test]
 fn a_whole_recording() {
@@ -57,14 +46,11 @@ fn a_whole_recording() {
         writer.event(event).unwrap();
     }
     writer.calls(&vec![call(2, 1), call(1, 2), call(1, 1)].into()).unwrap();
-    let costs = [cost()];
-    writer.calibrated(&costs).unwrap();
-    assert_eq!(Trace::open(&path).unwrap().header().calibration, costs, "known while it is recorded");
     writer.define(&Definition::Process(process("/bin/two"))).unwrap();
     writer.finish(&summary()).unwrap();
 
     let trace = Trace::open(&path).unwrap();
-    assert_eq!(trace.header(), &Header { calibration: costs.to_vec(), ..header() });
+    assert_eq!(trace.header(), &header());
     assert_eq!(trace.summary(), Some(&summary()));
     assert_eq!(trace.libraries(), [library(0)]);
     assert_eq!(trace.regions(), [region(0)]);

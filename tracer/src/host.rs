@@ -1,6 +1,6 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
-use rtrace_model::{ClockAnchor, Header, Timestamp};
+use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::rank;
@@ -22,10 +22,10 @@ pub fn clock_anchor() -> ClockAnchor {
 }
 
 /// The header of a recording that begins now.
-pub fn header(mechanism: &str) -> Header {
+pub fn header(mechanism: &str, budget: Option<Percent>, calibration: Vec<CallCost>) -> Header {
     let system = rustix::system::uname();
     Header {
-        budget: None,
+        budget,
         rtrace_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
         kernel: system.release().to_string_lossy().into_owned(),
@@ -35,7 +35,7 @@ pub fn header(mechanism: &str) -> Header {
         begin: clock_anchor(),
         boot_id: boot_id(),
         rank: rank::from_environment(),
-        calibration: Vec::new(),
+        calibration,
     }
 }
 

@@ -10,8 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Sender, bounded};
 use rtrace_model::{
-    Batch, Call, CallCost, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary,
-    Timestamp,
+    Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp,
 };
 
 use crate::host;
@@ -22,7 +21,6 @@ const WAITING: usize = 16;
 #[derive(Clone)]
 enum Message {
     Begin(Arc<Header>),
-    Calibrated(Arc<[CallCost]>),
     Define(Arc<[Definition]>),
     Calls(Arc<Batch>),
     Profile(Arc<Vec<PathProfile>>),
@@ -63,11 +61,6 @@ impl Pipeline {
     /// The recording begins.
     pub fn begin(&self, header: Header) {
         self.send(Message::Begin(Arc::new(header)));
-    }
-
-    /// What calls cost here.
-    pub fn calibrated(&self, costs: &[CallCost]) {
-        self.send(Message::Calibrated(costs.into()));
     }
 
     /// What calls refer to.
@@ -165,7 +158,6 @@ impl Stage {
             for message in receiver {
                 let taken = match message {
                     Message::Begin(header) => sink.begin(&header),
-                    Message::Calibrated(costs) => sink.calibrated(&costs),
                     Message::Define(definitions) => definitions.iter().try_for_each(|one| sink.define(one)),
                     Message::Calls(batch) => sink.calls(&batch),
                     Message::Profile(paths) => sink.profile(&paths),

@@ -16,9 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
-use rtrace_model::{
-    CallCost, Definition, Event, EventKind, Header, MetricId, Percent, Region, Sink, Summary, Timestamp,
-};
+use rtrace_model::{CallCost, Definition, Event, EventKind, MetricId, Percent, Region, Sink, Summary, Timestamp};
 use rtrace_symbolizer::modules;
 
 use self::governing::Governing;
@@ -196,10 +194,9 @@ pub fn record(
             let lookout =
                 newcomers.look_out(scope, options.subject.pids()).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
-                pipeline.begin(Header { budget: options.budget, ..host::header(options.mechanism.name()) });
+                pipeline.begin(host::header(options.mechanism.name(), options.budget, costs.clone()));
                 pipeline.define(metrics.into_iter().map(Definition::Metric));
                 recording.announce(&pipeline, plan, attachment);
-                pipeline.calibrated(&costs);
                 let governor = options.budget.map(|budget| {
                     let (programs, costs, living) = (&programs, &costs, &governing.living);
                     let levels_changed = &levels_changed;

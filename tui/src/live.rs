@@ -6,8 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_model::{
-    Batch, Call, CallCost, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary,
-    Timestamp,
+    Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp,
 };
 
 use crate::state::counters::Derive;
@@ -151,11 +150,7 @@ impl Sink for LiveSink {
         let mut state = lock(&self.state);
         state.begin(header.begin.monotonic);
         state.budget = header.budget;
-        Ok(())
-    }
-
-    fn calibrated(&mut self, costs: &[CallCost]) -> Result<(), SinkError> {
-        lock(&self.state).calibrate(costs);
+        state.calibrate(&header.calibration);
         Ok(())
     }
 

@@ -109,8 +109,6 @@ pub struct State {
     bars: usize,
     /// What calls cost; empty where that was not measured.
     costs: Vec<CallCost>,
-    /// Regions from before they were known.
-    uncosted: Vec<Region>,
 }
 
 /// When folded calls were told last.
@@ -163,7 +161,6 @@ impl State {
             room: MOST_PATHS,
             bars: MOST_BARS,
             costs: Vec::new(),
-            uncosted: Vec::new(),
         }
     }
 
@@ -205,20 +202,12 @@ impl State {
         }
     }
 
-    /// What calls cost was measured.
+    /// What calls cost, before any function is defined.
     pub fn calibrate(&mut self, costs: &[CallCost]) {
-        if self.span != Span::Live || costs.is_empty() {
-            return;
+        if self.span == Span::Live && !costs.is_empty() {
+            self.costs = costs.to_vec();
+            self.overhead = Some(0.0);
         }
-        self.costs = costs.to_vec();
-        for region in std::mem::take(&mut self.uncosted) {
-            let cost = self.cost(&region);
-            if let Some(Some(function)) = self.functions.get_mut(region.id.index()) {
-                function.cost = cost;
-            }
-        }
-        let cost = |function: &Function| function.cost as f64 * function.calls as f64;
-        self.overhead = Some(self.functions.iter().flatten().map(cost).sum());
     }
 
     /// Nanoseconds of a call, as far as it is known.
@@ -243,9 +232,6 @@ impl State {
     fn define_region(&mut self, region: &Region) {
         let Region { id, library, exit, size, .. } = *region;
         let (index, cost) = (id.index(), self.cost(region));
-        if self.span == Span::Live && self.costs.is_empty() {
-            self.uncosted.push(region.clone());
-        }
         if self.functions.len() <= index {
             self.functions.resize_with(index + 1, || None);
         }

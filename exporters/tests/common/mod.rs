@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{Error, Trace, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId, Location,
-    LocationId, Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
+    Call, CallCost, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId,
+    Location, LocationId, Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
 };
 
 pub fn header() -> Header {
@@ -18,7 +18,19 @@ pub fn header() -> Header {
         command_line: vec!["rtrace".into(), "run".into()],
         mechanism: "uprobe.session".into(),
         begin: ClockAnchor { monotonic: Timestamp(1_000), realtime_ns: 1_700_000_000_000_000_000 },
+        calibration: vec![cost()],
         ..Header::default()
+    }
+}
+
+fn cost() -> CallCost {
+    CallCost {
+        single_stepped: true,
+        written: false,
+        exit: ExitPolicy::ReturnSite,
+        inner: 400,
+        whole: 1_000,
+        spread: 50,
     }
 }
 

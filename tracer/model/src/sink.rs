@@ -1,6 +1,6 @@
 //! Consumers of calls.
 
-use crate::{Batch, Call, CallCost, Definition, Estimate, Event, Header, PathProfile, Sample, Summary, Timestamp};
+use crate::{Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Summary, Timestamp};
 
 /// Why a sink could not go on; names the object and the cause.
 #[derive(Debug, thiserror::Error)]
@@ -20,20 +20,13 @@ impl SinkError {
 
 /// A consumer of a recording, live or stored.
 ///
-/// Called in this order: `begin`, then any mix of `calibrated`, `define`, `calls`, `profile`, `estimates`,
+/// Called in this order: `begin`, then any mix of `define`, `calls`, `profile`, `estimates`,
 /// `samples`, `running`, `event` and `tick`, then `finish`. A definition comes before the first call that refers to it. The first
 /// error ends the sink: nothing but drop follows.
 pub trait Sink: Send {
     /// The recording begins.
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         let _ = header;
-        Ok(())
-    }
-
-    /// What calls cost on this machine was measured: in a recording that is said once, and not in its
-    /// [header](Header::calibration), as it may come while calls do.
-    fn calibrated(&mut self, costs: &[CallCost]) -> Result<(), SinkError> {
-        let _ = costs;
         Ok(())
     }
 
