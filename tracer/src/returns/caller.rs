@@ -140,3 +140,30 @@ impl Callers {
         Some(Part { start, bytes })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::plan::testing::compile_to;
+
+    #[test]
+    fn behind_a_call_that_ends_a_function_there_is_no_site() {
+        const SOURCE: &str = "void stop(void) __attribute__((noreturn)); int next(int *n) { return *n += 2; }
+            int ends(int n) { if (n) return 1; stop(); }";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library");
+        if !compile_to(&path, "c", SOURCE, &["-shared", "-fPIC", "-fno-toplevel-reorder", "-falign-functions=1"]) {
+            return;
+        }
+        let image = Image::open(&path).unwrap();
+        let entry = image.definitions().find(|definition| definition.name == "ends").unwrap().address;
+        let frame = image.frame_ranges().into_iter().find(|frame| frame.start <= entry && entry < frame.end).unwrap();
+        let (mut callers, id) = (Callers::new(Emulation::default(), false), (0, 0));
+        callers.add(id, &path);
+        let behind = image.file_offset(frame.end - 1).unwrap() + 1;
+        assert_eq!(callers.arrival(id, behind), Arrival::Never);
+        assert_eq!(callers.at_return_address(id, behind), None);
+    }
+}
