@@ -6,16 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 
 use rtrace_bpf::wire::{PolicyCode, TailsCode, entry_cookie};
 use rtrace_bpf::{Error as BpfError, Programs, Role, Site};
 use rtrace_symbolizer::Error;
-use rtrace_symbolizer::modules::{self, Mapping, Module};
+use rtrace_symbolizer::modules::{self, Module};
 
-const PAGE: usize = 4096;
-const BREAKPOINT: u8 = 0xcc;
+use crate::altered::{BREAKPOINT, Code, Difference};
 
 /// Breakpoints in a file that a process maps, which are not in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,16 +28,13 @@ pub struct Breakpoints {
 /// # Errors
 /// The process cannot be inspected.
 pub fn find(pid: u32) -> Result<Vec<Breakpoints>, Error> {
-    let open = |name: &str| {
-        let path = PathBuf::from(format!("/proc/{pid}/{name}"));
-        File::open(&path).map_err(|source| Error::Read { path, source })
-    };
-    let modules = modules::of_process(pid)?;
-    let code = Code { memory: open("mem")?, pages: open("pagemap")? };
+    let (modules, code) = (modules::of_process(pid)?, Code::of(pid)?);
+    let is_breakpoint = |difference: &Difference| difference.live == BREAKPOINT;
     let found = modules.into_iter().filter_map(|module| {
         let file = File::open(module.open_path()).ok()?;
         let executable = module.mappings.iter().filter(|mapping| mapping.executable);
-        let offsets: BTreeSet<u64> = executable.flat_map(|mapping| code.breakpoints(mapping, &file)).collect();
+        let differences = executable.flat_map(|mapping| code.differences(mapping, &file));
+        let offsets: BTreeSet<u64> = differences.filter(is_breakpoint).map(|difference| difference.offset).collect();
         (!offsets.is_empty()).then_some(Breakpoints { module, offsets })
     });
     Ok(found.collect())
@@ -64,42 +58,4 @@ pub fn remove(programs: &Programs, breakpoints: &Breakpoints) -> Result<(), BpfE
         }
     }
     Ok(())
-}
-
-/// The memory of a process.
-struct Code {
-    memory: File,
-    pages: File,
-}
-
-impl Code {
-    /// Offsets in `file` at which `mapping` has a breakpoint and the file has not. What cannot be
-    /// read, because the process changes meanwhile, has none.
-    fn breakpoints(&self, mapping: &Mapping, file: &File) -> Vec<u64> {
-        let mut offsets = Vec::new();
-        for start in (mapping.start..mapping.end).step_by(PAGE) {
-            let (mut live, mut stored) = ([0; PAGE], [0; PAGE]);
-            let offset = mapping.offset + (start - mapping.start);
-            if !self.is_own(start) || self.memory.read_exact_at(&mut live, start).is_err() {
-                continue;
-            }
-            let Ok(length) = file.read_at(&mut stored, offset) else { continue };
-            let differs = |&at: &usize| live[at] == BREAKPOINT && stored[at] != BREAKPOINT;
-            offsets.extend((0..length).filter(differs).map(|at| offset + at as u64));
-        }
-        offsets
-    }
-
-    /// Whether the process has a copy of the page for itself, as it has where a breakpoint was set:
-    /// it is there or swapped out, and not the file's (bits 63, 62, 61 of its entry, as the kernel's
-    /// Documentation/admin-guide/mm/pagemap.rst has them).
-    fn is_own(&self, address: u64) -> bool {
-        let mut entry = [0; 8];
-        let place = address / PAGE as u64 * 8;
-        if self.pages.read_exact_at(&mut entry, place).is_err() {
-            return true;
-        }
-        let entry = u64::from_ne_bytes(entry);
-        entry >> 62 != 0 && entry >> 61 & 1 == 0
-    }
 }

@@ -5,6 +5,7 @@
 //! [`source`] turns the kernel's records into calls, [`pipeline`] hands them to sinks;
 //! [`recorder`] is the order in which this happens. The binary adds the command line.
 
+pub mod altered;
 pub mod attach;
 pub mod calibration;
 pub mod callers;

@@ -34,6 +34,7 @@ use self::planner::Planner;
 use self::stub::Stub;
 pub use self::tails::Tails;
 pub(crate) use self::text::Addresses;
+use crate::altered::Parts;
 use crate::parallel;
 
 /// What is probed.
@@ -187,6 +188,8 @@ pub struct LibrarySource {
     pub exports: Exports,
     /// Implementations of its IFUNCs, where a process has chosen some.
     pub ifuncs: Vec<ifunc::Resolved>,
+    /// Where its code is not the file's any more in a process that is to be traced.
+    pub altered: Parts,
 }
 
 /// Plans all probes. Region ids count up from `first_region`.

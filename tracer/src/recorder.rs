@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
 use rtrace_model::{CallCost, Definition, Event, EventKind, MetricId, Percent, Region, Sink, Summary, Timestamp};
-use rtrace_symbolizer::modules;
+use rtrace_symbolizer::modules::{self, Module};
 
 use self::governing::Governing;
 use self::notice::Notice;
+use crate::altered;
 use crate::attach::{self, Attachment, detach};
 use crate::calibration::calibrate;
 use crate::callers::{self, CallerFile, Executed, Traced};
@@ -285,9 +286,12 @@ impl<'a> Recording<'a> {
                 (std::slice::from_ref(pid), callers::of_command(self.options.command_files, &traced))
             }
         };
+        let modules: Vec<Module> =
+            self.named().iter().flat_map(|&pid| modules::of_process(pid).unwrap_or_default()).collect();
+        return_sites.avoid(altered::by_file(&modules));
         for &pid in pids {
             let jumps = match self.options.subject {
-                Subject::Processes(_) => jumps::among_modules(&modules::of_process(pid).unwrap_or_default()),
+                Subject::Processes(_) => jumps::among_modules(modules.iter().filter(|module| module.pid == pid)),
                 Subject::Command(_) => jumps::among_files(self.options.command_files),
             };
             return_sites.see_jumps(pid, &jumps)?;

@@ -29,6 +29,7 @@ use self::jumps::{Candidate, Jumps};
 use self::links::{Links, Placement};
 use self::spaces::Spaces;
 use self::warmth::Warmth;
+use crate::altered::Parts;
 use crate::callers::{CallerFile, Executed, Loaded};
 use crate::followed::Followed;
 use crate::gate::Gate;
@@ -177,6 +178,11 @@ impl<'a> ReturnSites<'a> {
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn see_jumps(&mut self, pid: u32, files: &[Candidate]) -> Result<(), Error> {
         self.jumps.place(pid, files)
+    }
+
+    /// Keeps away from code that is not the file's any more in a process: by file, where.
+    pub fn avoid(&mut self, altered: HashMap<FileId, Parts>) {
+        self.callers.avoid(altered);
     }
 
     /// Places the sites of direct calls in these files before the process runs on, those of small files first and not

@@ -15,9 +15,9 @@ use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select};
 
-use crate::parallel;
 use crate::perf::mappings::Mapping;
 use crate::plan::LibrarySource;
+use crate::{altered, parallel};
 
 /// The word that names the program itself instead of a library.
 pub(crate) const EXECUTABLE: &str = "exe";
@@ -114,7 +114,18 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         };
         images.source(id, LibraryId(library), file.name(), &file.path(), module)
     });
-    Ok(Target { libraries: libraries.into_iter().collect::<Result<_, _>>()?, files: Vec::new() })
+    let mut libraries = libraries.into_iter().collect::<Result<Vec<_>, _>>()?;
+    note_altered(&mut libraries, modules.iter().map(|(_, module)| module));
+    Ok(Target { libraries, files: Vec::new() })
+}
+
+/// Notes where the code of these libraries is not the file's any more in the processes that map them.
+fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item = &'m Module>) {
+    let ids: HashSet<FileId> = libraries.iter().map(|source| (source.library.device, source.library.inode)).collect();
+    let mut altered = altered::by_file(modules.filter(|module| ids.contains(&(module.device, module.inode))));
+    for source in libraries {
+        source.altered = altered.remove(&(source.library.device, source.library.inode)).unwrap_or_default();
+    }
 }
 
 /// Finds the libraries that processes have loaded meanwhile: files that a pattern names and that
@@ -137,6 +148,7 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
         let id = (module.device, module.inode);
         libraries.extend(images.source(id, library, &module.path, &module.open_path(), Some(module)).ok());
     }
+    note_altered(&mut libraries, modules.iter());
     Target { libraries, files: Vec::new() }
 }
 
@@ -329,6 +341,6 @@ impl ImageCache {
             inode,
         };
         let ifuncs = mapped.map(|module| ifunc::resolve(module.pid, module, &image, &exports)).unwrap_or_default();
-        Ok(LibrarySource { library, attach_path: attach_path.to_owned(), image, exports, ifuncs })
+        Ok(LibrarySource { library, attach_path: attach_path.to_owned(), image, exports, ifuncs, altered: Vec::new() })
     }
 }

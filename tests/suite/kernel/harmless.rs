@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use rtrace_model::EventKind;
 use tempfile::TempDir;
 
 use crate::common::launch;
@@ -192,4 +193,24 @@ fn put(build: &Path, program: &Path) {
     let copy = program.with_extension("new");
     fs::copy(build, &copy).unwrap();
     fs::rename(&copy, program).unwrap();
+}
+
+/// A probe in the middle of the jump would lead the program astray.
+#[test]
+fn code_that_the_program_has_changed() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("patched", Flavour::Cet);
+    for _ in 0..repeat() {
+        let mut waiting = Waiting::start(&mut Command::new(&target.program));
+        let attached = Attached::start(waiting.pid(), &["--lib", "exe", "--func", "w_*"].map(str::to_owned));
+        waiting.go();
+        let traced = waiting.finish();
+        let (_, recording) = attached.finish();
+        assert!(traced.status.success(), "{traced:?}");
+        assert_eq!(recording.calls().count(), 1000);
+        let names: Vec<&str> = recording.regions().iter().map(|region| region.name.as_str()).collect();
+        assert_eq!(names, ["w_plain"]);
+        let is_told = |event: &EventKind| matches!(event, EventKind::Refused { region, reason, .. } if region == "w_patched" && reason.contains("changed"));
+        assert!(recording.events().iter().any(is_told));
+    }
 }

@@ -11,6 +11,9 @@ const GROUPS: [(&str, &[&str]); 2] = [
 /// Why a place is not probed at which threads begin.
 pub const NOT_CALLED: &str = "nothing calls it: it begins without a return address";
 
+/// Its first bytes are not the file's: instructions may begin elsewhere, and a jump may lead past a probe.
+pub const ALTERED: &str = "its code was changed in the process";
+
 /// Why a function of these names is not probed, if there is a reason.
 pub fn reason(symbols: &[Symbol]) -> Option<&'static str> {
     let holds = |names: &[&str]| symbols.iter().any(|symbol| names.contains(&symbol.name.as_str()));

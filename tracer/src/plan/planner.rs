@@ -10,7 +10,10 @@ use super::entries::Entries;
 use super::jump::{self, Jumps};
 use super::text::{FunctionCode, Text};
 use super::{Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, SiteCost, Tails, deny, stub, tails};
-use crate::parallel;
+use crate::{altered, parallel};
+
+/// Bytes of an instruction, at the most.
+const LONGEST_INSTRUCTION: u64 = 15;
 
 /// A function that was asked for: one address of code.
 struct Candidate {
@@ -45,7 +48,7 @@ impl<'a> Planner<'a> {
         let entries = self.entries(&jumps).sites(&codes);
         let mut probed = Vec::with_capacity(candidates.len());
         for (candidate, entry) in candidates.into_iter().zip(entries) {
-            let denied = self.denied(&candidate);
+            let denied = self.denied(&candidate, entry.ok());
             match entry {
                 Ok(entry) if denied.is_none() => probed.push((candidate, entry)),
                 entry => self.refuse(candidate.name, denied.or(entry.err()).unwrap_or_default()),
@@ -64,10 +67,13 @@ impl<'a> Planner<'a> {
         (regions, self.refused)
     }
 
-    /// Why a function is not probed, whatever its code looks like.
-    fn denied(&self, candidate: &Candidate) -> Option<&'static str> {
+    /// Why a function is not probed, whatever its code looks like; `entry`: where its enter would be seen.
+    fn denied(&self, candidate: &Candidate, entry: Option<Site>) -> Option<&'static str> {
         let begins_program = self.source.image.entry() == Some(candidate.code.entry);
-        deny::reason(&candidate.symbols).or(begins_program.then_some(deny::NOT_CALLED))
+        let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST_INSTRUCTION;
+        let is_altered = altered::overlaps(&self.source.altered, &(candidate.file_offset..end));
+        let by_code = begins_program.then_some(deny::NOT_CALLED).or(is_altered.then_some(deny::ALTERED));
+        deny::reason(&candidate.symbols).or(by_code)
     }
 
     /// What each of these functions may end in.

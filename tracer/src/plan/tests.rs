@@ -8,7 +8,14 @@ use super::*;
 fn source(image: Image) -> LibrarySource {
     let exports = image.exports().unwrap();
     let library = Library { id: LibraryId(3), path: "/lib/x.so".to_owned(), build_id: None, device: 0, inode: 0 };
-    LibrarySource { library, attach_path: "/lib/x.so".into(), image: Arc::new(image), exports, ifuncs: Vec::new() }
+    LibrarySource {
+        library,
+        attach_path: "/lib/x.so".into(),
+        image: Arc::new(image),
+        exports,
+        ifuncs: Vec::new(),
+        altered: Vec::new(),
+    }
 }
 
 fn planned(language: &str, code: &str, options: &Options) -> Option<PlannedLibrary> {

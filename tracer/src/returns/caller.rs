@@ -10,6 +10,7 @@ use rtrace_symbolizer::Image;
 
 use super::FileId;
 use super::catching::Catching;
+use crate::altered::{self, Parts};
 use crate::attach::open_path;
 use crate::parallel;
 use crate::plan::Emulation;
@@ -51,19 +52,26 @@ pub(super) struct Callers {
     keeps_accesses: bool,
     /// None for one that cannot be opened.
     files: HashMap<FileId, Option<Caller>>,
+    /// Where code is not the file's any more in a process.
+    altered: HashMap<FileId, Parts>,
 }
 
 impl Callers {
     /// None yet. `emulation`: what the kernel does without a single step; `keeps_accesses`: whether accesses
     /// to memory are counted.
     pub fn new(emulation: Emulation, keeps_accesses: bool) -> Callers {
-        Callers { emulation, keeps_accesses, files: HashMap::new() }
+        Callers { emulation, keeps_accesses, files: HashMap::new(), altered: HashMap::new() }
     }
 
     /// Makes a file known, which can be reached by this path now.
     pub fn add(&mut self, id: FileId, path: &Path) {
         let open = || Some(Caller { file: File::open(path).ok()?, catching: OnceLock::new() });
         self.files.entry(id).or_insert_with(open);
+    }
+
+    /// No site is placed near these parts of files.
+    pub fn avoid(&mut self, altered: HashMap<FileId, Parts>) {
+        self.altered = altered;
     }
 
     /// A path by which the file can be reached as long as rtrace runs, whatever becomes of its name.
@@ -124,6 +132,10 @@ impl Callers {
     /// and one in the next function would be hit by that function's calls.
     fn code<'p>(&self, id: FileId, part: &'p Part, offset: u64) -> Option<&'p [u8]> {
         let (before, code) = part.at(offset)?;
+        let near = offset.saturating_sub(BEFORE)..offset + BEHIND;
+        if self.altered.get(&id).is_some_and(|altered| altered::overlaps(altered, &near)) {
+            return None;
+        }
         let catching = self.catching(id);
         let begins = arrival::is_return_address(before) || catching.is_some_and(|catching| catching.begins(offset));
         let end = catching.and_then(|catching| catching.end(offset)).map(|end| usize::try_from(end - offset));

@@ -27,8 +27,8 @@ pub struct Candidate {
 }
 
 /// Those among what a process maps.
-pub fn among_modules(modules: &[Module]) -> Vec<Candidate> {
-    let candidates = modules.iter().filter(|module| jump::may_be_in(module.file_name()));
+pub fn among_modules<'m>(modules: impl IntoIterator<Item = &'m Module>) -> Vec<Candidate> {
+    let candidates = modules.into_iter().filter(|module| jump::may_be_in(module.file_name()));
     let candidate = |module: &Module| Candidate {
         id: (module.device, module.inode),
         name: module.path.clone(),

@@ -1,0 +1,131 @@
+//! Code that is not the file's any more in a process: it, or somebody else, has written to it.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use foldhash::HashMap;
+use rtrace_symbolizer::Error;
+use rtrace_symbolizer::modules::{Mapping, Module};
+
+const PAGE: usize = 4096;
+
+/// Bytes of what the kernel tells of a page.
+const ENTRY: usize = 8;
+
+/// `int3`, which the kernel writes where there is a probe, and debuggers write, too.
+pub const BREAKPOINT: u8 = 0xcc;
+
+/// Parts of a file, by offsets in bytes, sorted.
+pub type Parts = Vec<Range<u64>>;
+
+/// Where the code of files differs in processes from what the files hold, breakpoints aside, by device and inode.
+/// What cannot be read, because a process ends or changes meanwhile, is taken for unchanged.
+pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u64, u64), Parts> {
+    let mut altered = HashMap::<(u64, u64), Parts>::default();
+    for module in modules {
+        let (Ok(code), Ok(file)) = (Code::of(module.pid), File::open(module.open_path())) else { continue };
+        let executable = module.mappings.iter().filter(|mapping| mapping.executable);
+        let differences = executable.flat_map(|mapping| code.differences(mapping, &file));
+        let mut offsets: Vec<u64> = differences
+            .filter(|difference| difference.live != BREAKPOINT)
+            .map(|difference| difference.offset)
+            .collect();
+        if offsets.is_empty() {
+            continue;
+        }
+        let parts = altered.entry((module.device, module.inode)).or_default();
+        offsets.extend(parts.iter().flat_map(Clone::clone));
+        offsets.sort_unstable();
+        offsets.dedup();
+        *parts = offsets.chunk_by(|one, next| one + 1 == *next).map(|part| part[0]..part[part.len() - 1] + 1).collect();
+    }
+    altered
+}
+
+/// Whether one of these parts has a byte of `range`.
+pub fn overlaps(parts: &[Range<u64>], range: &Range<u64>) -> bool {
+    let following = parts.partition_point(|part| part.end <= range.start);
+    parts.get(following).is_some_and(|part| part.start < range.end)
+}
+
+/// A byte of code that is not what the file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where in the file, in bytes.
+    pub offset: u64,
+    /// What the process has there.
+    pub live: u8,
+}
+
+/// The memory of a process.
+pub struct Code {
+    memory: File,
+    pages: File,
+}
+
+impl Code {
+    /// That of this process.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(pid: u32) -> Result<Code, Error> {
+        let open = |name: &str| {
+            let path = PathBuf::from(format!("/proc/{pid}/{name}"));
+            File::open(&path).map_err(|source| Error::Read { path, source })
+        };
+        Ok(Code { memory: open("mem")?, pages: open("pagemap")? })
+    }
+
+    /// Where `mapping` differs from `file`. What cannot be read, because the process changes meanwhile, does not.
+    pub fn differences(&self, mapping: &Mapping, file: &File) -> Vec<Difference> {
+        let mut differences = Vec::new();
+        let pages = (mapping.start..mapping.end).step_by(PAGE).zip(self.are_own(mapping));
+        for (start, _) in pages.filter(|&(_, is_own)| is_own) {
+            let (mut live, mut stored) = ([0; PAGE], [0; PAGE]);
+            let offset = mapping.offset + (start - mapping.start);
+            if self.memory.read_exact_at(&mut live, start).is_err() {
+                continue;
+            }
+            let Ok(length) = file.read_at(&mut stored, offset) else { continue };
+            let differing = (0..length).filter(|&at| live[at] != stored[at]);
+            differences.extend(differing.map(|at| Difference { offset: offset + at as u64, live: live[at] }));
+        }
+        differences
+    }
+
+    /// Whether the process has a copy of each page for itself, as it has where a breakpoint was set:
+    /// it is there or swapped out, and not the file's (bits 63, 62, 61 of its entry, as the kernel's
+    /// Documentation/admin-guide/mm/pagemap.rst has them). All, where that is not known.
+    fn are_own(&self, mapping: &Mapping) -> Vec<bool> {
+        let page = PAGE as u64;
+        let pages = (mapping.end - mapping.start).div_ceil(page);
+        let mut entries = vec![0; pages as usize * ENTRY];
+        if self.pages.read_exact_at(&mut entries, mapping.start / page * ENTRY as u64).is_err() {
+            return vec![true; pages as usize];
+        }
+        let (entries, _) = entries.as_chunks::<ENTRY>();
+        let is_own = |&entry: &[u8; ENTRY]| {
+            let entry = u64::from_ne_bytes(entry);
+            entry >> 62 != 0 && entry >> 61 & 1 == 0
+        };
+        entries.iter().map(is_own).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_overlap_what_has_a_byte_of_them() {
+        let parts = [4..6, 10..11];
+        for (range, expected) in
+            [(0..4, false), (0..5, true), (5..9, true), (6..10, false), (10..11, true), (11..20, false)]
+        {
+            assert_eq!(overlaps(&parts, &range), expected, "{range:?}");
+        }
+        assert!(!overlaps(&[], &(0..9)));
+    }
+}
