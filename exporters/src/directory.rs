@@ -4,14 +4,20 @@
 //! where it belongs and renamed. Nothing is synced to the disk: a recorder that is killed loses
 //! nothing that was renamed, a machine that loses power may lose what the kernel had not yet
 //! written, and the reader copes with files that this leaves empty or short.
+//!
+//! Who writes may be root, and the folder another user's, who can move it away and put a link in its place. So it
+//! is reached by the descriptor with which it was opened, never again by its path, and links are not followed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{fchown, lchown};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Gid, Mode, OFlags, Uid};
+use rustix::fs::{fchown, flock, fstat, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::{Error, manifest};
 
@@ -27,7 +33,9 @@ pub struct Owner {
 /// A trace directory that is being written.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
+    /// For messages.
     path: PathBuf,
+    handle: Arc<OwnedFd>,
     owner: Option<Owner>,
 }
 
@@ -43,27 +51,46 @@ pub(crate) fn is_being_written(path: &Path) -> bool {
 }
 
 impl Directory {
-    /// Makes the directory, or takes one that is there and empty.
+    /// Makes the directory, which its owner alone may read, or takes one that is there and empty.
     pub(crate) fn create(path: &Path, owner: Option<Owner>) -> Result<Directory, Error> {
-        let directory = Directory { path: path.to_owned(), owner };
-        match fs::create_dir(path) {
-            Ok(()) => directory.give_away(path)?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let mut entries = fs::read_dir(path).map_err(Error::io("create", path))?;
-                if entries.next().is_some() {
-                    return Err(Error::NotEmpty { path: path.to_owned() });
-                }
-            }
-            Err(error) => return Err(Error::io("create", path)(error)),
+        match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(Error::io("create", path)(error.into())),
+        }
+        let directory = Directory::open(CWD, path, path.to_owned(), owner)?;
+        if directory.names().map_err(Error::io("create", path))?.next().is_some() {
+            return Err(Error::NotEmpty { path: path.to_owned() });
         }
         Ok(directory)
     }
 
+    /// Opens a directory that is ours, and gives it away.
+    fn open(at: impl AsFd, name: &Path, path: PathBuf, owner: Option<Owner>) -> Result<Directory, Error> {
+        let open = || -> io::Result<OwnedFd> {
+            let handle = openat(at, name, DIRECTORY, Mode::empty())?;
+            let holder = fstat(&handle)?.st_uid;
+            if holder != geteuid().as_raw() && owner.is_none_or(|owner| holder != owner.uid) {
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+            }
+            give_away(&handle, owner)?;
+            Ok(handle)
+        };
+        let handle = Arc::new(open().map_err(Error::io("create", &path))?);
+        Ok(Directory { path, handle, owner })
+    }
+
+    /// The names in the directory.
+    fn names(&self) -> io::Result<impl Iterator<Item = std::ffi::CString> + use<>> {
+        let entries = Dir::read_from(&self.handle)?.filter_map(Result::ok);
+        let names = entries.map(|entry| entry.file_name().to_owned());
+        Ok(names.filter(|name| ![c".", c".."].contains(&name.as_c_str())))
+    }
+
     /// Removes the directory with its folders, where nothing was written.
     pub(crate) fn discard(&self) {
-        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+        for name in self.names().into_iter().flatten() {
             // A folder that holds something stays, and so does what is not a folder.
-            let _ = fs::remove_dir(entry.path());
+            let _ = unlinkat(&self.handle, name, AtFlags::REMOVEDIR);
         }
         let _ = fs::remove_dir(&self.path);
     }
@@ -71,9 +98,9 @@ impl Directory {
     /// Makes the directory for several traces, or takes one that is there and no trace itself.
     /// Others may make it at the same time.
     pub(crate) fn create_around(path: &Path, owner: Option<Owner>) -> Result<(), Error> {
-        match fs::create_dir(path) {
-            Ok(()) => Directory { path: path.to_owned(), owner }.give_away(path),
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::io("create", path)(error)),
+        match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) => Directory::open(CWD, path, path.to_owned(), owner).map(drop),
+            Err(error) if error != Errno::EXIST => Err(Error::io("create", path)(error.into())),
             Err(_) if path.join(manifest::NAME).exists() => Err(Error::NotEmpty { path: path.to_owned() }),
             Err(_) => Ok(()),
         }
@@ -82,8 +109,9 @@ impl Directory {
     /// Shows that the directory is being written. Not every file system has locks: a recording does
     /// not fail for want of one.
     pub(crate) fn lock(&self) -> Lock {
-        let locked = |directory: &File| flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok();
-        Lock(File::open(&self.path).ok().filter(locked))
+        // Opened once more: a lock goes with the last descriptor of an opening.
+        let opened = openat(&self.handle, c".", DIRECTORY, Mode::empty()).ok().map(File::from);
+        Lock(opened.filter(|directory| flock(directory, FlockOperation::NonBlockingLockExclusive).is_ok()))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -93,24 +121,27 @@ impl Directory {
     /// Makes a folder in the directory.
     pub(crate) fn folder(&self, name: &str) -> Result<Directory, Error> {
         let path = self.path.join(name);
-        fs::create_dir(&path).map_err(Error::io("create", &path))?;
-        self.give_away(&path)?;
-        Ok(Directory { path, owner: self.owner })
+        mkdirat(&self.handle, name, Mode::RWXU).map_err(|error| Error::io("create", &path)(error.into()))?;
+        Directory::open(self.handle.as_fd(), Path::new(name), path, self.owner)
     }
 
     /// Begins a file; it takes its name, and the place of an older file of that name, when
     /// committed.
     pub(crate) fn stage(&self, name: &str) -> Result<(File, Staged), Error> {
         let staged = Staged {
-            temporary: self.path.join(format!(".{name}.tmp")),
+            folder: Arc::clone(&self.handle),
+            temporary: format!(".{name}.tmp"),
+            name: name.to_owned(),
             target: self.path.join(name),
             committed: false,
         };
-        let file = File::create_new(&staged.temporary).map_err(Error::io("create", &staged.temporary))?;
-        if let Some(owner) = self.owner {
-            fchown(&file, Some(owner.uid), Some(owner.gid))
-                .map_err(Error::io("change the owner of", &staged.temporary))?;
-        }
+        let create = || -> io::Result<File> {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = openat(&self.handle, &staged.temporary, flags, Mode::from_raw_mode(0o666))?;
+            give_away(&file, self.owner)?;
+            Ok(file.into())
+        };
+        let file = create().map_err(Error::io("create", &staged.target))?;
         Ok((file, staged))
     }
 
@@ -120,21 +151,25 @@ impl Directory {
         file.write_all(content).map_err(Error::io("write", staged.target()))?;
         staged.commit()
     }
+}
 
-    fn give_away(&self, path: &Path) -> Result<(), Error> {
-        match self.owner {
-            Some(owner) => {
-                lchown(path, Some(owner.uid), Some(owner.gid)).map_err(Error::io("change the owner of", path))
-            }
-            None => Ok(()),
-        }
+/// How directories are opened: not through a link.
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn give_away(file: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
+    if let Some(Owner { uid, gid }) = owner {
+        fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     }
+    Ok(())
 }
 
 /// A file under its temporary name; dropped without commit, it is removed.
 #[derive(Debug)]
 pub(crate) struct Staged {
-    temporary: PathBuf,
+    folder: Arc<OwnedFd>,
+    temporary: String,
+    name: String,
+    /// For messages.
     target: PathBuf,
     committed: bool,
 }
@@ -146,7 +181,8 @@ impl Staged {
     }
 
     pub(crate) fn commit(mut self) -> Result<(), Error> {
-        fs::rename(&self.temporary, &self.target).map_err(Error::io("write", &self.target))?;
+        renameat(&self.folder, &self.temporary, &self.folder, &self.name)
+            .map_err(|error| Error::io("write", &self.target)(error.into()))?;
         self.committed = true;
         Ok(())
     }
@@ -156,7 +192,7 @@ impl Drop for Staged {
     fn drop(&mut self) {
         if !self.committed {
             // A leftover is harmless: readers do not look at hidden names.
-            let _ = fs::remove_file(&self.temporary);
+            let _ = unlinkat(&self.folder, &self.temporary, AtFlags::empty());
         }
     }
 }
@@ -164,6 +200,8 @@ impl Drop for Staged {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
 
@@ -214,8 +252,6 @@ mod tests {
 
     #[test]
     fn files_and_folders_belong_to_the_owner() {
-        use std::os::unix::fs::MetadataExt;
-
         let parent = tempfile::tempdir().unwrap();
         if fs::metadata(parent.path()).unwrap().uid() != 0 {
             eprintln!("skipped: only root can give files away");
@@ -227,6 +263,41 @@ mod tests {
         for path in [&path, &path.join("calls"), &path.join("calls/a")] {
             let metadata = fs::metadata(path).unwrap();
             assert_eq!((metadata.uid(), metadata.gid()), (12, 34));
+        }
+    }
+
+    #[test]
+    fn what_comes_into_the_place_of_a_directory_gets_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (parent.path().join("trace"), parent.path().join("elsewhere"));
+        fs::create_dir_all(elsewhere.join("calls")).unwrap();
+        let directory = Directory::create(&path, None).unwrap();
+        let calls = directory.folder("calls").unwrap();
+        fs::rename(path.join("calls"), parent.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.join("calls"), path.join("calls")).unwrap();
+        calls.write("a", b"").unwrap();
+        assert_eq!((names(&elsewhere.join("calls")).len(), names(&parent.path().join("moved"))), (0, vec!["a".into()]));
+    }
+
+    #[test]
+    fn only_its_owner_reads_a_directory_and_no_link_leads_to_it() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+        let parent = tempfile::tempdir().unwrap();
+        let (path, empty, link) =
+            (parent.path().join("trace"), parent.path().join("empty"), parent.path().join("link"));
+        Directory::create(&path, None).unwrap().folder("calls").unwrap();
+        for path in [&path, &path.join("calls")] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        fs::create_dir(&empty).unwrap();
+        symlink(&empty, &link).unwrap();
+        assert!(Directory::create(&link, None).is_err());
+        if fs::metadata(parent.path()).unwrap().uid() == 0 {
+            std::os::unix::fs::lchown(&empty, Some(12), Some(34)).unwrap();
+            let error = Directory::create(&empty, None).unwrap_err();
+            assert!(error.to_string().ends_with("it belongs to another user"), "{error}");
+            Directory::create(&empty, Some(Owner { uid: 12, gid: 34 })).unwrap();
         }
     }
 }
