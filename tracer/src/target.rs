@@ -44,9 +44,9 @@ pub enum Error {
         /// Names that resemble it.
         near: Vec<String>,
     },
-    /// The file holds no function that could be traced.
-    #[error("failed to find functions in `{}`: it exports none", .0.display())]
-    NoFunctions(PathBuf),
+    /// No file that was chosen holds a function that could be traced; the first is named.
+    #[error("failed to find functions in `{0}`: it exports none")]
+    NoFunctions(String),
     /// A file, process or command could not be looked at.
     #[error(transparent)]
     Inspect(#[from] rtrace_symbolizer::Error),
@@ -115,8 +115,19 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         images.source(id, LibraryId(library), file.name(), &file.path(), module)
     });
     let mut libraries = libraries.into_iter().collect::<Result<Vec<_>, _>>()?;
+    any_function(&libraries)?;
     note_altered(&mut libraries, modules.iter().map(|(_, module)| module));
     Ok(Target { libraries, files: Vec::new() })
+}
+
+/// A file without functions is nothing to trace, but no reason to leave out those that a glob names beside it.
+fn any_function(libraries: &[LibrarySource]) -> Result<(), Error> {
+    match libraries.first() {
+        Some(first) if libraries.iter().all(|source| source.exports.functions.is_empty()) => {
+            Err(Error::NoFunctions(first.library.path.clone()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Notes where the code of these libraries is not the file's any more in the processes that map them.
@@ -146,7 +157,8 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
     for module in new {
         let library = LibraryId(first.0 + libraries.len() as u32);
         let id = (module.device, module.inode);
-        libraries.extend(images.source(id, library, &module.path, &module.open_path(), Some(module)).ok());
+        let source = images.source(id, library, &module.path, &module.open_path(), Some(module));
+        libraries.extend(source.ok().filter(|source| !source.exports.functions.is_empty()));
     }
     note_altered(&mut libraries, modules.iter());
     Target { libraries, files: Vec::new() }
@@ -204,7 +216,8 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
         let modules = modules::of_process(mapping.pid).unwrap_or_default();
         let files = modules.iter().map(module_file).chain([(id, &*mapping.path, path.clone())]);
         let images = ImageCache::read(files, |file| *file == id);
-        libraries.extend(images.source(id, first, &mapping.path, path, None).ok());
+        let source = images.source(id, first, &mapping.path, path, None);
+        libraries.extend(source.ok().filter(|source| !source.exports.functions.is_empty()));
     }
     Target { libraries, files: Vec::new() }
 }
@@ -254,6 +267,7 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         let library = LibraryId(libraries.len() as u32);
         libraries.push(images.source(id, library, &path, &path, module)?);
     }
+    any_function(&libraries)?;
     Ok(Target { libraries, files: loaded })
 }
 
@@ -315,7 +329,7 @@ impl ImageCache {
     /// A chosen file, by its device and inode; `mapped`: how a process maps it.
     ///
     /// # Errors
-    /// It cannot be read, or holds no function.
+    /// It cannot be read.
     fn source(
         &self,
         file: FileId,
@@ -329,9 +343,6 @@ impl ImageCache {
             _ => Arc::new(Image::open(attach_path)?),
         };
         let exports = image.exports()?;
-        if exports.functions.is_empty() {
-            return Err(Error::NoFunctions(path.to_owned()));
-        }
         let (device, inode) = identity(attach_path)?;
         let library = Library {
             id,

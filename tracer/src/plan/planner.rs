@@ -64,6 +64,9 @@ impl<'a> Planner<'a> {
         if self.options.stubs {
             self.add_stubs(&mut regions);
         }
+        if self.source.exports.functions.is_empty() {
+            self.refuse(self.source.library.path.clone(), "it exports no function");
+        }
         (regions, self.refused)
     }
 

@@ -31,6 +31,14 @@ fn find<'a>(library: &'a PlannedLibrary, symbol: &str) -> &'a PlannedRegion {
 const PAIR: &str = "int f(int x) { return x + 1; } int g(int x) { return x * x; }";
 
 #[test]
+fn a_library_without_functions_is_refused_as_such() {
+    let Some(library) = planned("c", "static int n; int *p = &n;", &Options::default()) else { return };
+    assert!(library.regions.is_empty());
+    let refusal = Refusal { name: "/lib/x.so".to_owned(), reason: "it exports no function".to_owned() };
+    assert_eq!(library.refused.last(), Some(&refusal));
+}
+
+#[test]
 fn ids_count_up_by_offset() {
     let Some(library) = planned("c", PAIR, &Options::default()) else { return };
     let ids: Vec<u32> = library.regions.iter().map(|planned| planned.region.id.0).collect();
