@@ -31,8 +31,7 @@ const FUNCTIONS: [(&str, u32); 7] = [
 const CALLEE: &str = "callee";
 
 /// Recordings, by rtrace's options.
-const RECORDINGS: [&[&str]; 3] = [HOOKED, &["--exit", "return-site"], &["--exit", "uretprobe", "--mode", "profile"]];
-const HOOKED: &[&str] = &["--exit", "uretprobe"];
+const RECORDINGS: [&[&str]; 3] = [&[], &["--exit", "uretprobe"], &["--mode", "profile"]];
 
 /// A line of the table.
 struct Kind {
@@ -44,8 +43,8 @@ struct Kind {
 }
 
 const KINDS: [Kind; 5] = [
-    Kind { what: "its return hooked", functions: "pushing", recording: 0 },
-    Kind { what: "a probe on its `ret`", functions: "pushing", recording: 1 },
+    Kind { what: "a return site", functions: "pushing", recording: 0 },
+    Kind { what: "its return hooked by `--exit uretprobe`", functions: "pushing", recording: 1 },
     Kind { what: "its entry single-stepped", functions: "stepped", recording: 0 },
     Kind { what: "a traced call in it", functions: "calling", recording: 0 },
     Kind { what: "its calls folded by `--mode profile`", functions: "pushing", recording: 2 },
