@@ -50,7 +50,7 @@ pub use definition::{
     SymbolName,
 };
 pub use estimate::{Estimate, Level};
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, SLOWDOWN_AT_LEAST, slowdown};
 pub use latency::Latency;
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span, Tally};

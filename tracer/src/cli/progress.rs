@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use rtrace_model::{Batch, Event, EventKind, LocationId, PathId, PathProfile, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Event, EventKind, LocationId, PathId, PathProfile, Sink, SinkError, Summary, slowdown};
 
 use super::message::tell;
 
@@ -52,7 +52,7 @@ impl Sink for Progress {
             EventKind::Loss(loss) => self.lost += loss.count,
             EventKind::Armed => self.show(),
             EventKind::Slowdown { percent } => self.bar.suspend(|| {
-                tell!("tracing slows the program down by about {percent} %; --budget 5% would keep that low");
+                tell!("{}", slowdown(*percent));
             }),
             _ => {}
         }

@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 
-use rtrace_model::{CallCost, Region, RegionId};
+use rtrace_model::{CallCost, Region, RegionId, SLOWDOWN_AT_LEAST};
 
 use crate::overhead::{self, CpuMeter};
 
 /// Percent by which the program's time is longer.
 const WORTH_SAYING: f64 = 20.0;
+
+/// The most that is said. What calls cost is known to about a tenth, and the program's own time is what they leave
+/// of all: where they take two thirds of it, the slowdown is right within a third, beyond that it can be anything.
+const MOST_KNOWN: f64 = SLOWDOWN_AT_LEAST as f64;
 
 /// What is known of the cost so far.
 #[derive(Default)]
@@ -44,8 +48,7 @@ impl Notice {
         let more = calls.iter().zip(&self.before).map(|(now, before)| (now - before) as f64);
         let cost: f64 = (0..).zip(more).map(|(region, more)| more * cost_of(region)).sum();
         self.before.copy_from_slice(calls);
-        // The estimate may come to more than there was: then hardly any time was the program's own.
-        let own = (cpu - cost).max(cpu / 100.0);
+        let own = (cpu - cost).max(cost * 100.0 / MOST_KNOWN);
         (cpu > 0.0).then(|| cost / own * 100.0)
     }
 }
@@ -61,7 +64,10 @@ mod tests {
         let calls = |count| [0, 0, 0, count];
         assert_eq!(notice.slowdown(&calls(100_000), 1.1e9), Some(10.0));
         assert_eq!(notice.slowdown(&calls(100_000), 1e9), Some(0.0));
-        assert_eq!(notice.slowdown(&calls(2_100_000), 1e9), Some(200.0 * 100.0));
+        assert_eq!(notice.slowdown(&calls(600_000), 1e9), Some(100.0));
+        // More would be a guess, whether anything is left to the program or not.
+        assert_eq!(notice.slowdown(&calls(1_500_000), 1e9), Some(200.0));
+        assert_eq!(notice.slowdown(&calls(2_100_000), 0.1e9), Some(200.0));
         assert_eq!(notice.slowdown(&calls(2_100_000), 0.0), None);
     }
 }

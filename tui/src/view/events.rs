@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::{Event, EventKind, Loss, LossReason, RegionId, Untimed, format_ns};
+use rtrace_model::{Event, EventKind, Loss, LossReason, RegionId, Untimed, format_ns, slowdown};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
@@ -147,9 +147,7 @@ fn text(told: &[&Event], state: &State) -> String {
         EventKind::Estimated { metric } => format!("{metric} is an estimate from here on"),
         EventKind::Plugin { command, problem } => format!("{command}: {problem}"),
         EventKind::Level { name, from, to, .. } => format!("{name}: {} to {}, for the budget", from.name(), to.name()),
-        EventKind::Slowdown { percent } => {
-            format!("tracing slows the program down by about {percent} %; --budget 5% would keep that low")
-        }
+        EventKind::Slowdown { percent } => slowdown(*percent),
         EventKind::Watched { variable, since } => {
             format!("{variable} is watched after {}", short_ns(event.time.since(*since)))
         }
