@@ -53,18 +53,25 @@ pub(crate) fn is_being_written(path: &Path) -> bool {
 impl Directory {
     /// Makes the directory, which its owner alone may read, or takes one that is there and empty.
     pub(crate) fn create(path: &Path, owner: Option<Owner>) -> Result<Directory, Error> {
-        match mkdirat(CWD, path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
+        let directory = match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) => Directory::made(CWD, path, path.to_owned(), owner)?,
+            Err(Errno::EXIST) => Directory::open(CWD, path, path.to_owned(), owner)?,
             Err(error) => return Err(Error::io("create", path)(error.into())),
-        }
-        let directory = Directory::open(CWD, path, path.to_owned(), owner)?;
+        };
         if directory.names().map_err(Error::io("create", path))?.next().is_some() {
             return Err(Error::NotEmpty { path: path.to_owned() });
         }
         Ok(directory)
     }
 
-    /// Opens a directory that is ours, and gives it away.
+    /// Opens a directory that was just made, and gives it away.
+    fn made(at: impl AsFd, name: &Path, path: PathBuf, owner: Option<Owner>) -> Result<Directory, Error> {
+        let directory = Directory::open(at, name, path, owner)?;
+        give_away(&directory.handle, owner).map_err(Error::io("change the owner of", &directory.path))?;
+        Ok(directory)
+    }
+
+    /// Opens a directory that is ours or its owner's.
     fn open(at: impl AsFd, name: &Path, path: PathBuf, owner: Option<Owner>) -> Result<Directory, Error> {
         let open = || -> io::Result<OwnedFd> {
             let handle = openat(at, name, DIRECTORY, Mode::empty())?;
@@ -72,7 +79,6 @@ impl Directory {
             if holder != geteuid().as_raw() && owner.is_none_or(|owner| holder != owner.uid) {
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
             }
-            give_away(&handle, owner)?;
             Ok(handle)
         };
         let handle = Arc::new(open().map_err(Error::io("create", &path))?);
@@ -99,7 +105,7 @@ impl Directory {
     /// Others may make it at the same time.
     pub(crate) fn create_around(path: &Path, owner: Option<Owner>) -> Result<(), Error> {
         match mkdirat(CWD, path, Mode::RWXU) {
-            Ok(()) => Directory::open(CWD, path, path.to_owned(), owner).map(drop),
+            Ok(()) => Directory::made(CWD, path, path.to_owned(), owner).map(drop),
             Err(error) if error != Errno::EXIST => Err(Error::io("create", path)(error.into())),
             Err(_) if path.join(manifest::NAME).exists() => Err(Error::NotEmpty { path: path.to_owned() }),
             Err(_) => Ok(()),
@@ -122,7 +128,7 @@ impl Directory {
     pub(crate) fn folder(&self, name: &str) -> Result<Directory, Error> {
         let path = self.path.join(name);
         mkdirat(&self.handle, name, Mode::RWXU).map_err(|error| Error::io("create", &path)(error.into()))?;
-        Directory::open(self.handle.as_fd(), Path::new(name), path, self.owner)
+        Directory::made(self.handle.as_fd(), Path::new(name), path, self.owner)
     }
 
     /// Begins a file; it takes its name, and the place of an older file of that name, when
@@ -298,6 +304,10 @@ mod tests {
             let error = Directory::create(&empty, None).unwrap_err();
             assert!(error.to_string().ends_with("it belongs to another user"), "{error}");
             Directory::create(&empty, Some(Owner { uid: 12, gid: 34 })).unwrap();
+            // One that was there stays whose it is.
+            std::os::unix::fs::lchown(&empty, Some(0), Some(0)).unwrap();
+            Directory::create(&empty, Some(Owner { uid: 12, gid: 34 })).unwrap();
+            assert_eq!(fs::metadata(&empty).unwrap().uid(), 0);
         }
     }
 }
