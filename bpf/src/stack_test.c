@@ -166,7 +166,9 @@ static struct rt_far *rt_far(u32 create)
 static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)
 {
 	(void)create;
-	return index < RT_ROWS_NEAR ? &hit->counted->near[index] : &current->rows[index - RT_ROWS_NEAR];
+	if (index < RT_ROWS_NEAR)
+		return &hit->counted->near[index];
+	return index < RT_FRAMES ? &current->rows[index - RT_ROWS_NEAR] : 0;
 }
 
 static int rt_read_slot(u64 slot, u64 *word)
