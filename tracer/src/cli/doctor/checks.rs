@@ -14,6 +14,7 @@ use super::{Check, Diagnosis};
 
 const NEWER_KERNEL: &str =
     "as root, boot Linux 6.1 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
+const MORE_RIGHTS: &str = "run rtrace as root, or with CAP_BPF and CAP_PERFMON in the first user namespace";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Looks at everything.
@@ -48,8 +49,14 @@ fn attaching(tried: Mechanism, result: Result<(), String>, any_works: bool) -> C
     match result {
         Ok(()) => Check::ok(tried.name(), "records a call"),
         Err(error) if any_works => Check::note(tried.name(), error),
+        Err(error) if is_forbidden(&error) => Check::no(tried.name(), error).remedy(MORE_RIGHTS),
         Err(error) => Check::no(tried.name(), error).remedy(NEWER_KERNEL),
     }
+}
+
+/// Whether the kernel has refused for want of a privilege (EPERM, EACCES).
+fn is_forbidden(error: &str) -> bool {
+    ["(os error 1)", "(os error 13)"].iter().any(|number| error.contains(number))
 }
 
 /// Without it, probes on some instructions cost more, and that is all.
@@ -212,6 +219,8 @@ mod tests {
         assert_eq!(attaching(Mechanism::Single, refused(), true).state, State::Note);
         let none_works = attaching(Mechanism::Single, refused(), false);
         assert_eq!((none_works.state, none_works.remedy.as_deref()), (State::No, Some(NEWER_KERNEL)));
+        let forbidden = attaching(Mechanism::Multi, Err("failed: Operation not permitted (os error 1)".into()), false);
+        assert_eq!(forbidden.remedy.as_deref(), Some(MORE_RIGHTS));
         assert_eq!(attaching(Mechanism::Multi, Ok(()), true).state, State::Ok);
     }
 
