@@ -1,10 +1,12 @@
 //! Programs in surroundings of their own: other mounts, a library that is gone, another tracer.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::common::recording::Recording;
 use crate::common::rtrace::{Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::Turn;
@@ -97,4 +99,28 @@ fn hooks_in_one_program_leave_others_alone() {
     waiting.go();
     let output = waiting.finish();
     assert_eq!(attached.finish().1.trees(), truth::trees(&output.stdout));
+}
+
+/// As README says, where many sites share a link.
+#[test]
+fn two_capabilities_suffice() {
+    let Some(_turn) = Turn::take() else { return };
+    if rtrace_bpf::best_mechanism().ok() != Some(rtrace_bpf::Mechanism::Multi) {
+        return println!("skipped: this kernel has no uprobe.multi");
+    }
+    let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let target = copy_to(&folder, &Target::build("shapes", Flavour::Cet));
+    let rtrace = folder.path().join("rtrace");
+    fs::copy(env!("CARGO_BIN_EXE_rtrace"), &rtrace).unwrap();
+    let trace = folder.path().join("trace");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    for set in ["--inh-caps", "--ambient-caps", "--bounding-set"] {
+        command.args([set, "+bpf,+perfmon"]);
+    }
+    command.arg("--").arg(&rtrace).args(["run", "--lib", "libtruth.so", "-o"]).arg(&trace).arg("--");
+    let output = command.arg(&target.program).arg("nested").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(Recording::open(&trace).trees(), truth::trees(&output.stdout));
 }
