@@ -134,7 +134,7 @@ fn a_vanished_directory_is_named() {
     writer.calls(&vec![call(1, 1)].into()).unwrap();
     let error = writer.finish(&summary()).unwrap_err();
     let cause = error.source().unwrap().to_string();
-    assert!(cause.ends_with("calls/.000001.parquet.tmp`: No such file or directory (os error 2)"), "{cause}");
+    assert!(cause.ends_with("calls/000001.parquet`: No such file or directory (os error 2)"), "{cause}");
     assert!(error.to_string().starts_with("failed to record into `"), "{error}");
 }
 
