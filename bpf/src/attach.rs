@@ -66,6 +66,9 @@ impl Programs {
         let mut links = Vec::new();
         for &pid in pids {
             let target = AttachTarget { path, pid };
+            if let Some(journal) = &self.journal {
+                journal.note(pid, path, sites).map_err(Error::io("note where probes are placed"))?;
+            }
             let error = |source| Error::Attach { path: path.to_owned(), sites: sites.len(), source };
             match self.mechanism() {
                 Mechanism::Multi => links.push(self.attach_multi(role, target, sites).map_err(error)?),

@@ -57,6 +57,10 @@ impl Error {
         move |source| Error::Kernel { action, source }
     }
 
+    pub(crate) fn io(action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+        move |source| Error::Kernel { action, source: source.into() }
+    }
+
     /// Whether the kernel refuses one of the sites, rather than attaching as such.
     pub fn is_about_a_site(&self) -> bool {
         let Error::Attach { source, .. } = self else { return false };

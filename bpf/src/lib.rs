@@ -16,6 +16,7 @@ mod flags;
 mod floor;
 mod governed;
 mod hits;
+pub mod journal;
 mod nops;
 mod profile;
 mod programs;

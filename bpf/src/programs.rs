@@ -14,6 +14,7 @@ use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
 use crate::Error;
 use crate::arrivals;
 use crate::governed;
+use crate::journal::Journal;
 use crate::profile::ProfileOptions;
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::watch;
@@ -135,6 +136,7 @@ pub struct Programs {
     counters: usize,
     is_profiled: bool,
     pub(crate) shared: Shared,
+    pub(crate) journal: Option<Journal>,
     _lifecycle: Vec<Link>,
 }
 
@@ -233,6 +235,7 @@ impl Programs {
             counters: options.counters.len(),
             is_profiled: options.profile.is_some(),
             shared,
+            journal: None,
             _lifecycle: lifecycle,
         })
     }
@@ -240,6 +243,11 @@ impl Programs {
     /// How probes are attached.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
+    }
+
+    /// Writes down from now on where probes are placed, before they are.
+    pub fn keep_journal(&mut self, journal: Journal) {
+        self.journal = Some(journal);
     }
 
     /// Records the process's calls from now on, once armed. Returns the number of its address space.
@@ -434,10 +442,7 @@ impl Programs {
         self.shared.open_first.store(first, Ordering::SeqCst);
         let link = self.skel.progs.rt_open_calls.attach().map_err(Error::kernel(action))?;
         let mut bytes = Vec::new();
-        Iter::new(&link)
-            .map_err(Error::kernel(action))?
-            .read_to_end(&mut bytes)
-            .map_err(|source| Error::Kernel { action, source: source.into() })?;
+        Iter::new(&link).map_err(Error::kernel(action))?.read_to_end(&mut bytes).map_err(Error::io(action))?;
         Ok(bytes)
     }
 }

@@ -30,6 +30,7 @@ use anyhow::Context;
 use clap::Parser;
 
 use args::{Cli, Verb};
+use rtrace::guard;
 
 /// What came of a verb that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Info(options) => info::info(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
+        Verb::Guard => guard::run().map(|()| Outcome::Complete),
     }
 }
 

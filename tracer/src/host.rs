@@ -65,6 +65,12 @@ impl Drop for Ahead {
     }
 }
 
+/// The processes that run now, threads of the kernel among them.
+pub fn processes() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Of the machine, not those that this process is bound to, as launchers do.
 fn cpus_on_line() -> u32 {
     // SAFETY: takes and gives a number.

@@ -14,6 +14,7 @@ pub mod counters;
 pub mod followed;
 mod gate;
 mod governor;
+pub mod guard;
 pub mod host;
 pub mod info;
 pub mod leftovers;

@@ -29,6 +29,7 @@ use crate::counters::Counters;
 use crate::followed::{BlindChild, Followed};
 use crate::gate::Gate;
 use crate::governor::{Given, Governor, Left};
+use crate::guard::Guard;
 use crate::host;
 use crate::newcomers::{Lookout, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
@@ -156,7 +157,10 @@ pub fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    let Loaded { programs, costs } = loaded;
+    // Ended after the programs, with which the last probes go.
+    let (_guard, journal) = Guard::start()?;
+    let Loaded { mut programs, costs } = loaded;
+    programs.keep_journal(journal);
     let Beside { newcomers, mut samplers } = beside;
     let of_calls = options.counters.metrics.iter().chain(options.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();

@@ -15,6 +15,7 @@ use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select};
 
+use crate::host;
 use crate::perf::mappings::Mapping;
 use crate::plan::LibrarySource;
 use crate::{altered, parallel};
@@ -166,13 +167,11 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
 
 /// How many running processes map a library.
 pub fn users(library: &Library) -> usize {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let maps_it = |pid: &u32| {
         let modules = modules::of_process(*pid).unwrap_or_default();
         modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
     };
-    pids.filter(maps_it).count()
+    host::processes().iter().filter(|pid| maps_it(pid)).count()
 }
 
 /// A file that was chosen in running processes.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use rtrace::leftovers::{self, Breakpoints};
-use rtrace::privilege;
+use rtrace::{host, privilege};
 use rtrace_bpf::{LoadOptions, Programs};
 use rtrace_model::escape;
 
@@ -15,7 +15,7 @@ use super::{Outcome, print, record};
 pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
     privilege::check_capabilities()?;
     let before = match options.pids.as_slice() {
-        [] => all_processes()?.into_iter().filter_map(|pid| look(pid).ok()).flatten().collect(),
+        [] => host::processes().into_iter().filter_map(|pid| look(pid).ok()).flatten().collect(),
         pids => pids.iter().map(|&pid| look(pid)).collect::<anyhow::Result<Vec<_>>>()?.concat(),
     };
     let files = by_file(before);
@@ -63,12 +63,4 @@ fn by_file(found: Vec<Breakpoints>) -> Vec<Breakpoints> {
 
 fn is_same_file(a: &Breakpoints, b: &Breakpoints) -> bool {
     (a.module.device, a.module.inode) == (b.module.device, b.module.inode)
-}
-
-fn all_processes() -> anyhow::Result<Vec<u32>> {
-    let mut pids = Vec::new();
-    for entry in std::fs::read_dir("/proc")? {
-        pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
-    }
-    Ok(pids)
 }

@@ -1,0 +1,112 @@
+//! Where probes have been placed, written down before each is, for who outlives this process.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::attach::Site;
+
+/// Bytes of a word of the journal, which is a sequence of entries in words of the machine: process, device,
+/// inode, number of offsets, and that many offsets in bytes.
+const WORD: usize = 8;
+
+/// Writes down where probes are placed.
+#[derive(Debug)]
+pub struct Journal {
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug)]
+struct Noted {
+    file: File,
+    sites: HashMap<Probed, HashSet<u64>>,
+}
+
+/// A file in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Probed {
+    /// The process, or [`EVERYWHERE`](crate::EVERYWHERE).
+    pub pid: u32,
+    /// Device number of the file, as `stat` reports it.
+    pub device: u64,
+    /// Inode number of the file.
+    pub inode: u64,
+}
+
+impl Journal {
+    /// One that is written into this file.
+    pub fn new(file: File) -> Journal {
+        Journal { noted: Mutex::new(Noted { file, sites: HashMap::new() }) }
+    }
+
+    /// Notes that probes are about to be placed.
+    ///
+    /// # Errors
+    /// There is no room for the journal.
+    pub(crate) fn note(&self, pid: u32, path: &Path, sites: &[Site]) -> io::Result<()> {
+        // The kernel places nothing in a file that is not there.
+        let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
+        let probed = Probed { pid, device: metadata.dev(), inode: metadata.ino() };
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Noted { file, sites: known } = &mut *noted;
+        let known = known.entry(probed).or_default();
+        let offsets: Vec<u64> = sites.iter().map(|site| site.file_offset).filter(|&at| known.insert(at)).collect();
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        let head = [u64::from(pid), probed.device, probed.inode, offsets.len() as u64];
+        let bytes: Vec<u8> = head.iter().chain(&offsets).flat_map(|word| word.to_ne_bytes()).collect();
+        file.write_all(&bytes)
+    }
+}
+
+/// What a journal tells: offsets in bytes, by file and process. An entry that was not finished is left out:
+/// its probes were not placed.
+pub fn read(journal: &[u8]) -> BTreeMap<Probed, BTreeSet<u64>> {
+    let (words, _) = journal.as_chunks::<WORD>();
+    let mut words = words.iter().map(|&word| u64::from_ne_bytes(word));
+    let mut sites = BTreeMap::<Probed, BTreeSet<u64>>::new();
+    while let (Some(pid), Some(device), Some(inode), Some(count)) =
+        (words.next(), words.next(), words.next(), words.next())
+    {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        if words.len() < count {
+            break;
+        }
+        let Ok(pid) = u32::try_from(pid) else { break };
+        sites.entry(Probed { pid, device, inode }).or_default().extend(words.by_ref().take(count));
+    }
+    sites
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_read_once_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, probed) = (folder.path().join("journal"), folder.path().join("library"));
+        fs::write(&probed, "").unwrap();
+        let metadata = fs::metadata(&probed).unwrap();
+        let journal = Journal::new(File::create(&path).unwrap());
+        let sites = |offsets: &[u64]| -> Vec<Site> {
+            offsets.iter().map(|&file_offset| Site { file_offset, cookie: 7 }).collect()
+        };
+        journal.note(1, &probed, &sites(&[16, 32])).unwrap();
+        journal.note(2, &probed, &sites(&[16])).unwrap();
+        journal.note(1, &probed, &sites(&[32, 48])).unwrap();
+        journal.note(1, &probed, &sites(&[48])).unwrap();
+        journal.note(1, &folder.path().join("gone"), &sites(&[1])).unwrap();
+        let written = fs::read(&path).unwrap();
+        let of = |pid| Probed { pid, device: metadata.dev(), inode: metadata.ino() };
+        let all = BTreeMap::from([(of(1), BTreeSet::from([16, 32, 48])), (of(2), BTreeSet::from([16]))]);
+        assert_eq!(read(&written), all);
+        assert_eq!(written.len(), (3 * 4 + 4) * WORD, "nothing is noted twice");
+        let cut = read(&written[..written.len() - 1]);
+        assert_eq!(cut[&of(1)], BTreeSet::from([16, 32]), "the last entry is cut");
+    }
+}
