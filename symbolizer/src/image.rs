@@ -15,7 +15,7 @@ use object::elf::{self, FileHeader64, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use rustix::fs::OFlags;
 
-use crate::Error;
+use crate::{Error, Stamp};
 
 /// The ELF variant of this crate: 64 bits, little endian.
 pub(crate) type Elf = FileHeader64<LittleEndian>;
@@ -37,6 +37,7 @@ pub struct Image {
     bytes: Vec<u8>,
     /// By virtual address.
     segments: Vec<Segment>,
+    stamp: Option<Stamp>,
 }
 
 /// A part of the file that is loaded (`PT_LOAD`).
@@ -65,8 +66,33 @@ impl Image {
     /// # Errors
     /// [`Error::Read`] when it cannot be read, [`Error::InFile`] when it is not what we need.
     pub fn open(path: &Path) -> Result<Image, Error> {
-        let bytes = read_file(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        Image::parse(bytes).map_err(|error| Error::InFile { path: path.to_owned(), source: Box::new(error) })
+        Image::read(path, |file| {
+            let mut bytes = Vec::with_capacity(file.metadata()?.len() as usize);
+            file.take(MAX_FILE_SIZE).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        })
+    }
+
+    /// What `read` gives of the file at `path`.
+    pub(crate) fn read(path: &Path, read: impl FnOnce(&File) -> io::Result<Vec<u8>>) -> Result<Image, Error> {
+        let look = || {
+            let file = open_regular(path)?;
+            // Before it is read: a change meanwhile makes another one of it.
+            let stamp = Stamp::of(&file)?;
+            match file.metadata()?.len() {
+                ..=MAX_FILE_SIZE => Ok((stamp, read(&file)?)),
+                _ => Err(io::ErrorKind::FileTooLarge.into()),
+            }
+        };
+        let (stamp, bytes) = look().map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let image = Image::parse(bytes);
+        let image = image.map_err(|error| Error::InFile { path: path.to_owned(), source: Box::new(error) })?;
+        Ok(Image { stamp: Some(stamp), ..image })
+    }
+
+    /// Which file was read, as it was then; none where only bytes were given.
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.stamp
     }
 
     /// Takes the bytes of an ELF file.
@@ -97,7 +123,7 @@ impl Image {
             return Err(Error::Malformed("no part of it is loaded into memory".to_owned()));
         }
         segments.sort_by_key(|segment| segment.address);
-        Ok(Image { bytes, segments })
+        Ok(Image { bytes, segments, stamp: None })
     }
 
     /// Where in the file the byte at this virtual address is, if the file holds it.
@@ -205,17 +231,6 @@ pub(crate) fn string_at(table: &[u8], offset: u64) -> Option<&[u8]> {
 pub(crate) fn is_elf(path: &Path) -> bool {
     let mut magic = [0; elf::ELFMAG.len()];
     open_regular(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == elf::ELFMAG
-}
-
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let file = open_regular(path)?;
-    let size = file.metadata()?.len();
-    if size > MAX_FILE_SIZE {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    let mut bytes = Vec::with_capacity(size as usize);
-    file.take(MAX_FILE_SIZE).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Opens a file, but no pipe or device, which could keep us waiting for ever.

@@ -27,6 +27,7 @@ pub mod modules;
 mod outline;
 pub mod select;
 mod slots;
+mod stamp;
 mod symtab;
 mod variables;
 
@@ -38,4 +39,5 @@ pub use frames::FrameRange;
 pub use image::{Image, open_regular};
 pub use load_order::load_order;
 pub use slots::{OwnSlot, Slot};
+pub use stamp::Stamp;
 pub use variables::Variable;

@@ -12,7 +12,7 @@ use std::path::Path;
 use object::elf;
 use object::read::elf::{FileHeader as _, SectionHeader as _};
 
-use crate::image::{ENDIAN, Elf, MAX_FILE_SIZE, open_regular};
+use crate::image::{ENDIAN, Elf};
 use crate::{Error, Image};
 
 /// Headers that most files begin with, in bytes.
@@ -27,36 +27,31 @@ impl Image {
     /// # Errors
     /// As there.
     pub fn open_outline(path: &Path) -> Result<Image, Error> {
-        let bytes = read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        Image::parse(bytes).map_err(|error| Error::InFile { path: path.to_owned(), source: Box::new(error) })
+        Image::read(path, read)
     }
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = open_regular(path)?;
+fn read(file: &File) -> io::Result<Vec<u8>> {
     let size = file.metadata()?.len();
-    if size > MAX_FILE_SIZE {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
     // Zeros that nobody touches take no memory.
     let mut bytes = vec![0; size as usize];
-    fill(&file, &mut bytes, 0..BEGINNING)?;
+    fill(file, &mut bytes, 0..BEGINNING)?;
     let Some(headers) = headers(&bytes) else {
-        fill(&file, &mut bytes, 0..size)?;
+        fill(file, &mut bytes, 0..size)?;
         return Ok(bytes);
     };
     for range in headers {
-        fill(&file, &mut bytes, range)?;
+        fill(file, &mut bytes, range)?;
     }
     for are_named in [false, true] {
         let tables = tables(&bytes, are_named);
         // Those of a hostile file overlap: all of it once takes less time.
         if tables.iter().fold(0, |sum: u64, range| sum.saturating_add(range.end - range.start)) > size {
-            fill(&file, &mut bytes, 0..size)?;
+            fill(file, &mut bytes, 0..size)?;
             return Ok(bytes);
         }
         for range in tables {
-            fill(&file, &mut bytes, range)?;
+            fill(file, &mut bytes, range)?;
         }
     }
     Ok(bytes)
@@ -145,7 +140,7 @@ mod tests {
             section[4..8].copy_from_slice(&elf::SHT_NOTE.0.to_le_bytes());
         }
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(read(&path).unwrap(), bytes);
+        assert_eq!(read(&File::open(&path).unwrap()).unwrap(), bytes);
     }
 
     #[test]

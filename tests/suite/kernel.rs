@@ -3,6 +3,7 @@
 
 mod attach;
 mod budget;
+mod changed;
 mod counters;
 mod dashboard;
 mod exceptions;

@@ -4,8 +4,6 @@
 //! site at fault is known; it is then left out with the kernel's reason, and the others stay.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,6 +13,7 @@ use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::{Library, Region, RegionId};
 
 use crate::governor::Governable;
+use crate::pinned::Pinned;
 use crate::plan::{self, Exit, Plan, PlannedRegion, Refusal, SiteCost, Tails};
 use crate::stubs::Stubs;
 
@@ -40,33 +39,38 @@ pub struct Attachment {
     pub apart: Vec<Apart>,
     /// What was placed of the others, so that it can be placed in other processes, too.
     pub placed: Vec<Placed>,
-    /// The probes of the others.
-    probes: Vec<Probes>,
 }
 
 /// Sites of a file that were placed together.
 #[derive(Clone)]
 pub struct Placed {
-    file: Arc<File>,
+    file: Arc<Pinned>,
     /// The library, as the programs name it.
     pub library: Arc<Library>,
     role: Role,
     sites: Arc<[Site]>,
+    /// Those of the first processes, until they are taken out.
+    probes: Arc<Mutex<Option<Probes>>>,
 }
 
 impl Placed {
+    /// Whether the file holds what it held when its sites were chosen.
+    pub fn is_unchanged(&self) -> bool {
+        self.file.is_unchanged()
+    }
+
+    /// The probes of the first processes, if they are still in place.
+    pub fn take_out(&self) -> Option<Probes> {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Places the sites in another process.
     ///
     /// # Errors
     /// The process has ended, or the kernel refuses probes.
     pub fn place(&self, programs: &Programs, pid: u32) -> Result<Probes, Error> {
-        programs.attach(self.role, &open_path(&self.file), &[pid], &self.sites)
+        programs.attach(self.role, &self.file.path(), &[pid], &self.sites)
     }
-}
-
-/// A path that leads to an open file, whatever becomes of its name.
-pub(crate) fn open_path(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// A region whose probes can be taken out and placed again without touching others.
@@ -76,7 +80,7 @@ pub struct Apart {
     /// As it was planned.
     pub planned: PlannedRegion,
     /// The file.
-    pub file: Arc<File>,
+    pub file: Arc<Pinned>,
     /// Its probes.
     pub probes: Vec<Probes>,
 }
@@ -94,7 +98,7 @@ impl Apart {
 
     /// A path that leads to the file.
     pub fn path(&self) -> PathBuf {
-        open_path(&self.file)
+        self.file.path()
     }
 
     /// The site at which its calls are only counted.
@@ -104,11 +108,11 @@ impl Apart {
 }
 
 impl Attachment {
-    fn keep(&mut self, placed: Vec<(Role, Vec<Site>, Probes)>, file: &Arc<File>, library: &Arc<Library>) {
+    fn keep(&mut self, placed: Vec<(Role, Vec<Site>, Probes)>, file: &Arc<Pinned>, library: &Arc<Library>) {
         for (role, sites, probes) in placed {
             let (file, library, sites) = (Arc::clone(file), Arc::clone(library), sites.into());
-            self.placed.push(Placed { file, library, role, sites });
-            self.probes.push(probes);
+            let probes = Arc::new(Mutex::new(Some(probes)));
+            self.placed.push(Placed { file, library, role, sites, probes });
         }
     }
 
@@ -120,9 +124,20 @@ impl Attachment {
         Governable { fixed: others.cloned().collect(), apart }
     }
 
+    /// Fails where a file has changed since it was looked at.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn check(&self) -> Result<(), Error> {
+        let together = self.placed.iter().map(|placed| (&placed.file, &placed.library));
+        let mut together = together.filter(|(file, _)| !file.is_unchanged());
+        together.next().map_or(Ok(()), |(file, library)| file.check(Path::new(&library.path)))
+    }
+
     /// All its probes, to be taken out.
     pub fn into_probes(self) -> impl Iterator<Item = Probes> {
-        self.probes.into_iter().chain(self.apart.into_iter().flat_map(|apart| apart.probes))
+        let together = self.placed.into_iter().filter_map(|placed| placed.take_out());
+        together.chain(self.apart.into_iter().flat_map(|apart| apart.probes))
     }
 }
 
@@ -183,11 +198,11 @@ pub fn attach(
     let alone = if apart && stubs.is_none() { smallest(plan) } else { HashSet::new() };
     for (index, planned_library) in plan.libraries.iter().enumerate() {
         let library = Arc::new(planned_library.library.clone());
-        let file = Arc::new(open(&planned_library.attach_path)?);
+        let file = Arc::new(Pinned::open(&planned_library.attach_path, planned_library.stamp)?);
         let (single, together): (Vec<&PlannedRegion>, Vec<&PlannedRegion>) =
             planned_library.regions.iter().partition(|planned| alone.contains(&planned.region.id));
         for regions in single.chunks(1).chain([together.as_slice()]) {
-            let mut placing = Placing { programs, path: open_path(&file), regions, pids, placed: Vec::new() };
+            let mut placing = Placing { programs, path: file.path(), regions, pids, placed: Vec::new() };
             let refused = placing.entries()?;
             let stub_of = |planned: &PlannedRegion| match refused.contains_key(&planned.region.id) {
                 true => None,
@@ -215,15 +230,11 @@ pub fn attach(
                 let path = stubs.path();
                 let mut placing = Placing { programs, path: path.clone(), regions, pids, placed: Vec::new() };
                 placing.stubs(stub_of)?;
-                attachment.keep(placing.placed, &Arc::new(open(&path)?), &library);
+                attachment.keep(placing.placed, &Arc::new(Pinned::open(&path, None)?), &library);
             }
         }
     }
     Ok(attachment)
-}
-
-fn open(path: &Path) -> Result<File, Error> {
-    File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
 /// The smallest functions of a plan. One by which control leaves others is needed whatever it costs.

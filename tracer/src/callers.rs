@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
-use rtrace_symbolizer::{Definition, Image, linker};
+use rtrace_symbolizer::{Definition, Image, Stamp, linker};
 
 use self::links::{Linkage, Word};
 use self::process::Process;
@@ -40,6 +40,8 @@ pub struct CallerFile {
     pub inode: u64,
     /// A path by which rtrace can open the file and attach probes.
     pub path: PathBuf,
+    /// Which content of it was looked at.
+    pub stamp: Option<Stamp>,
     /// File offsets of the return addresses of these calls, in bytes, sorted, without duplicates.
     pub returns: Vec<u64>,
 }

@@ -7,7 +7,7 @@
 //! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
 //! a library.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs};
@@ -31,8 +31,8 @@ pub struct BlindChild {
 struct State {
     pids: Vec<u32>,
     placed: Vec<Placed>,
-    /// Those of children.
-    probes: HashMap<u32, Vec<Probes>>,
+    /// Those of children, with their place in `placed`.
+    probes: HashMap<u32, Vec<(usize, Probes)>>,
     blind: Vec<BlindChild>,
     /// Probes of children that have ended.
     closing: Closing,
@@ -87,9 +87,14 @@ impl<'a> Followed<'a> {
             return Ok(());
         }
         let mut probes = Vec::with_capacity(state.placed.len());
-        for placed in &state.placed {
+        let mut changed = HashSet::new();
+        for (index, placed) in state.placed.iter().enumerate() {
+            if !placed.is_unchanged() {
+                changed.insert(placed.library.id);
+                continue;
+            }
             match placed.place(self.programs, pid) {
-                Ok(placed) => probes.push(placed),
+                Ok(placed) => probes.push((index, placed)),
                 Err(error) if error.is_gone() => break,
                 Err(error) => return Err(error),
             }
@@ -101,6 +106,7 @@ impl<'a> Followed<'a> {
         let modules = mapped(pid).or_else(|| mapped(image?)).unwrap_or_default();
         let is_mapped = |library: &Library| {
             modules.is_empty()
+                || changed.contains(&library.id)
                 || modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
         };
         state.tell_blind(pid, since, is_mapped);
@@ -116,6 +122,28 @@ impl<'a> Followed<'a> {
         }
     }
 
+    /// Takes out the probes that a process, which is about to execute a program, has in files that have changed since
+    /// they were looked at, and waits until they are gone: it would get them at places that mean something else now.
+    pub fn drop_changed(&self, pid: u32, now: Timestamp) {
+        let mut state = self.state();
+        let changed: HashSet<usize> = state
+            .placed
+            .iter()
+            .enumerate()
+            .filter(|(_, placed)| !placed.is_unchanged())
+            .map(|(index, _)| index)
+            .collect();
+        if changed.is_empty() || state.pids.contains(&EVERYWHERE) {
+            return;
+        }
+        let gone: Vec<(usize, Probes)> = match state.probes.get_mut(&pid) {
+            Some(probes) => probes.extract_if(.., |(index, _)| changed.contains(index)).collect(),
+            None => changed.iter().filter_map(|&index| Some((index, state.placed[index].take_out()?))).collect(),
+        };
+        let libraries: HashSet<_> = gone.iter().map(|&(index, _)| state.placed[index].library.id).collect();
+        state.tell_blind(pid, now, |library| libraries.contains(&library.id));
+    }
+
     /// Takes out the probes of processes that have ended: all but these, of which records tell, and children
     /// of which none tells yet.
     pub fn keep(&self, living: &[u32]) {
@@ -123,7 +151,8 @@ impl<'a> Followed<'a> {
         let lives = |pid: &u32| living.contains(pid) || privilege::check_process(*pid).is_ok();
         state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
-        let probes = ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().collect();
+        let probes =
+            ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().map(|(_, probes)| probes).collect();
         state.closing.close(probes);
     }
 
@@ -142,6 +171,6 @@ impl<'a> Followed<'a> {
     pub fn into_probes(self) -> Vec<Probes> {
         let State { probes, closing, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         closing.finish();
-        probes.into_values().flatten().collect()
+        probes.into_values().flatten().map(|(_, probes)| probes).collect()
     }
 }

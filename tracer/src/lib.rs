@@ -22,6 +22,7 @@ pub mod newcomers;
 pub mod overhead;
 mod parallel;
 pub mod perf;
+pub(crate) mod pinned;
 pub mod pipeline;
 pub mod plan;
 pub mod privilege;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use rtrace_bpf::wire::{JumpCode, Step};
 use rtrace_model::{ExitPolicy, Library, Region, RegionId};
-use rtrace_symbolizer::{Exports, Image, ifunc};
+use rtrace_symbolizer::{Exports, Image, Stamp, ifunc};
 
 pub use self::instruction::Emulation;
 pub use self::pattern::{Pattern, PatternError};
@@ -51,6 +51,8 @@ pub struct PlannedLibrary {
     pub library: Library,
     /// The path by which its probes are attached.
     pub attach_path: PathBuf,
+    /// Which content of it was looked at.
+    pub stamp: Option<Stamp>,
     /// Its regions, sorted by file offset; their ids count up in this order.
     pub regions: Vec<PlannedRegion>,
     /// Functions that were asked for and are not probed.
@@ -202,5 +204,6 @@ pub fn plan(sources: &[LibrarySource], options: &Options, first_region: RegionId
 
 fn plan_library(source: &LibrarySource, options: &Options) -> PlannedLibrary {
     let (regions, refused) = Planner::new(source, options).plan();
-    PlannedLibrary { library: source.library.clone(), attach_path: source.attach_path.clone(), regions, refused }
+    let (attach_path, stamp) = (source.attach_path.clone(), source.image.stamp());
+    PlannedLibrary { library: source.library.clone(), attach_path, stamp, regions, refused }
 }

@@ -186,6 +186,8 @@ pub fn record(
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
     let attachment = recording.attach(plan, options.stubs)?;
+    attachment.check()?;
+    options.subject.pids().iter().try_for_each(|&pid| return_sites.drop_changed(pid))?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
     metrics.extend(recording.governing.map(Governing::metric));

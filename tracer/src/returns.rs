@@ -196,7 +196,7 @@ impl<'a> ReturnSites<'a> {
         files.sort_by_key(|file| file.returns.len());
         for file in files {
             let id = (file.device, file.inode);
-            self.callers.add(id, &file.path);
+            self.callers.add(id, &file.path, file.stamp);
             self.direct.extend(file.returns.iter().map(|&offset| (id, offset)));
             let mut placements = Vec::new();
             let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
@@ -273,6 +273,8 @@ impl<'a> ReturnSites<'a> {
                 self.jumps.adopt(child.pid, child.parent)?;
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
+                followed.drop_changed(program.pid, host::now());
+                self.drop_changed(program.pid)?;
                 let Loaded { callers, jumps } = executed.of(&program.path());
                 self.see_jumps(program.pid, jumps)?;
                 self.prime(program.pid, callers)?;
@@ -294,6 +296,29 @@ impl<'a> ReturnSites<'a> {
         Ok(())
     }
 
+    /// Takes out the probes that a process, which is about to execute a program, has in files that have changed since
+    /// they were looked at: what it loads now would get them at places that mean something else.
+    ///
+    /// # Errors
+    /// A map of the programs cannot be written.
+    pub fn drop_changed(&mut self, pid: u32) -> Result<(), Error> {
+        self.jumps.drop_changed(pid);
+        let callers = &self.callers;
+        self.links.drop_files(pid, |file| callers.path(file).is_none());
+        let is_gone = |file: FileId| callers.path(file).is_none();
+        let gone = self.known.extract_if(|(of, file, _), _| *of == pid && is_gone(*file)).map(|(_, id)| id).collect();
+        self.forget_arrivals(gone)
+    }
+
+    /// The kernel side is to know nothing more of these sites.
+    fn forget_arrivals(&mut self, sites: Vec<u32>) -> Result<(), Error> {
+        for id in sites {
+            let placed = &self.placed[id as usize];
+            self.programs.forget_arrival(placed.place(), placed.met.as_slice())?;
+        }
+        Ok(())
+    }
+
     /// Forgets the sites of processes that have ended.
     fn keep(&mut self, lives: impl Fn(u32) -> bool) -> Result<(), Error> {
         let ended = self.links.keep(&lives);
@@ -301,11 +326,8 @@ impl<'a> ReturnSites<'a> {
         if ended.is_empty() {
             return Ok(());
         }
-        let gone: Vec<u32> = self.known.extract_if(|(pid, ..), _| ended.contains(pid)).map(|(_, id)| id).collect();
-        for id in gone {
-            let placed = &self.placed[id as usize];
-            self.programs.forget_arrival(placed.place(), placed.met.as_slice())?;
-        }
+        let gone = self.known.extract_if(|(pid, ..), _| ended.contains(pid)).map(|(_, id)| id).collect();
+        self.forget_arrivals(gone)?;
         self.dropped.retain(|dropped| !ended.contains(&self.placed[dropped.id as usize].pid));
         Ok(())
     }
@@ -354,7 +376,10 @@ impl<'a> ReturnSites<'a> {
             return Decision::Answer(Arrival::Impossible);
         };
         let (file, offset) = (place.file, place.offset);
-        self.callers.add(file, &place.path);
+        self.callers.add(file, &place.path, None);
+        if self.callers.path(file).is_none() {
+            return Decision::Answer(Arrival::Impossible);
+        }
         if let Some(&id) = self.known.get(&(pid, file, offset)) {
             return Decision::Answer(self.in_place(id));
         }

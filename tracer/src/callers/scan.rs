@@ -82,8 +82,8 @@ impl<'a> Callees<'a> {
 
     /// The file without its calls.
     pub fn file(&self) -> CallerFile {
-        let CodeFile { id: (device, inode), path, .. } = self.caller;
-        CallerFile { device: *device, inode: *inode, path: path.clone(), returns: Vec::new() }
+        let CodeFile { id: (device, inode), path, image, .. } = self.caller;
+        CallerFile { device: *device, inode: *inode, path: path.clone(), stamp: image.stamp(), returns: Vec::new() }
     }
 
     /// All functions, divided; `index` is that of the file.

@@ -368,6 +368,7 @@ mod tests {
             libraries: vec![PlannedLibrary {
                 library,
                 attach_path: "/lib/libx.so".into(),
+                stamp: None,
                 regions,
                 refused: refused.into(),
             }],

@@ -1,18 +1,17 @@
 //! The code of callers around return addresses.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _};
-use rtrace_symbolizer::Image;
+use rtrace_symbolizer::{Image, Stamp};
 
 use super::FileId;
 use super::catching::Catching;
 use crate::altered::{self, Parts};
-use crate::attach::open_path;
 use crate::parallel;
+use crate::pinned::Pinned;
 use crate::plan::Emulation;
 use crate::plan::arrival::{self, Arrival, ReturnSite};
 
@@ -25,7 +24,7 @@ const NEAR: u64 = 64 << 10;
 
 /// A file with callers.
 struct Caller {
-    file: File,
+    file: Pinned,
     /// Which functions may get control back without a return; none where it cannot be told.
     catching: OnceLock<Option<Catching>>,
 }
@@ -63,9 +62,10 @@ impl Callers {
         Callers { emulation, keeps_accesses, files: HashMap::new(), altered: HashMap::new() }
     }
 
-    /// Makes a file known, which can be reached by this path now.
-    pub fn add(&mut self, id: FileId, path: &Path) {
-        let open = || Some(Caller { file: File::open(path).ok()?, catching: OnceLock::new() });
+    /// Makes a file known, which can be reached by this path now; `looked_at`: what it held when calls were found in
+    /// it, if they were.
+    pub fn add(&mut self, id: FileId, path: &Path, looked_at: Option<Stamp>) {
+        let open = || Some(Caller { file: Pinned::open(path, looked_at).ok()?, catching: OnceLock::new() });
         self.files.entry(id).or_insert_with(open);
     }
 
@@ -74,9 +74,11 @@ impl Callers {
         self.altered = altered;
     }
 
-    /// A path by which the file can be reached as long as rtrace runs, whatever becomes of its name.
+    /// A path by which the file can be reached as long as rtrace runs, whatever becomes of its name; none where it
+    /// has changed since it became known, and no probe may be placed.
     pub fn path(&self, id: FileId) -> Option<PathBuf> {
-        Some(open_path(&self.files.get(&id)?.as_ref()?.file))
+        let file = &self.files.get(&id)?.as_ref()?.file;
+        file.is_unchanged().then(|| file.path())
     }
 
     /// Where calls that return to this offset of a file are seen to have returned.
@@ -117,9 +119,8 @@ impl Callers {
     }
 
     fn catching(&self, id: FileId) -> Option<&Catching> {
-        let path = self.path(id)?;
-        let catching = &self.files.get(&id)?.as_ref()?.catching;
-        catching.get_or_init(|| Some(Catching::of(&Image::open(&path).ok()?))).as_ref()
+        let Caller { file, catching } = self.files.get(&id)?.as_ref()?;
+        catching.get_or_init(|| Some(Catching::of(&Image::open(&file.path()).ok()?))).as_ref()
     }
 
     /// The site at the return address itself.
@@ -144,7 +145,7 @@ impl Callers {
 
     /// The part of a file with the code around the return addresses from the first to the last.
     fn part(&self, id: FileId, first: u64, last: u64) -> Option<Part> {
-        let file = &self.files.get(&id)?.as_ref()?.file;
+        let file = self.files.get(&id)?.as_ref()?.file.file();
         let start = first.saturating_sub(BEFORE);
         let mut bytes = vec![0; usize::try_from(last.saturating_add(BEHIND) - start).ok()?];
         let length = file.read_at(&mut bytes, start).ok()?;
@@ -173,7 +174,7 @@ mod tests {
         let entry = image.definitions().find(|definition| definition.name == "ends").unwrap().address;
         let frame = image.frame_ranges().into_iter().find(|frame| frame.start <= entry && entry < frame.end).unwrap();
         let (mut callers, id) = (Callers::new(Emulation::default(), false), (0, 0));
-        callers.add(id, &path);
+        callers.add(id, &path, image.stamp());
         let behind = image.file_offset(frame.end - 1).unwrap() + 1;
         assert_eq!(callers.arrival(id, behind), Arrival::Never);
         assert_eq!(callers.at_return_address(id, behind), None);

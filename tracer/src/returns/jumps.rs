@@ -3,7 +3,6 @@
 //! Each process has its own, on the C library's `longjmp` and on the unwinder, so that calls which are left by
 //! these end when they do. Where a library is traced, too, its own probes on these functions do the same.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
@@ -12,7 +11,8 @@ use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Image, select};
 
 use super::FileId;
-use crate::attach::{Closing, open_path};
+use crate::attach::Closing;
+use crate::pinned::Pinned;
 use crate::plan::{Plan, jump};
 use crate::target;
 
@@ -49,8 +49,14 @@ pub fn among_files(files: &[PathBuf]) -> Vec<Candidate> {
 
 /// A file with its functions.
 struct Known {
-    file: File,
+    file: Pinned,
     sites: Vec<Site>,
+}
+
+impl Known {
+    fn has_changed(&self) -> bool {
+        !self.file.is_unchanged()
+    }
 }
 
 /// All of these probes.
@@ -117,10 +123,10 @@ impl<'a> Jumps<'a> {
 
     fn link(&mut self, pid: u32, id: FileId) -> Result<(), Error> {
         let Some(Some(Known { file, sites })) = self.known.get(&id) else { return Ok(()) };
-        if sites.is_empty() {
+        if sites.is_empty() || !file.is_unchanged() {
             return Ok(());
         }
-        let probes = match self.programs.attach(Role::Jump, &open_path(file), &[pid], sites) {
+        let probes = match self.programs.attach(Role::Jump, &file.path(), &[pid], sites) {
             Ok(probes) => Some(probes),
             // Then these jumps go unseen.
             Err(error) if error.is_gone() || error.is_about_a_site() => None,
@@ -128,6 +134,13 @@ impl<'a> Jumps<'a> {
         };
         self.placed.insert((pid, id), probes);
         Ok(())
+    }
+
+    /// Takes out the probes that a process has in files that have changed.
+    pub fn drop_changed(&mut self, pid: u32) {
+        let known = &self.known;
+        let has_changed = |file: &FileId| known.get(file).and_then(Option::as_ref).is_some_and(Known::has_changed);
+        self.placed.extract_if(|(of, file), _| *of == pid && has_changed(file)).for_each(drop);
     }
 
     /// Takes out the probes of processes that have ended.
@@ -146,8 +159,8 @@ impl<'a> Jumps<'a> {
 
 /// What a file has, but for functions that have a probe.
 fn known(path: &Path, has_probe: impl Fn(u64) -> bool) -> Option<Known> {
-    let file = File::open(path).ok()?;
     let image = Image::open(path).ok()?;
+    let file = Pinned::open(path, image.stamp()).ok()?;
     let site = |(address, jump): (u64, rtrace_bpf::wire::JumpCode)| {
         let file_offset = image.file_offset(address).filter(|&offset| !has_probe(offset))?;
         Some(Site { file_offset, cookie: jump.0.into() })

@@ -75,6 +75,13 @@ impl<'a> Links<'a> {
         groups.map(|((_, file), group)| (*file, group.path.clone(), sites(group))).collect()
     }
 
+    /// Takes out the sites of a process in these files, and waits until they are gone.
+    pub fn drop_files(&mut self, pid: u32, is_meant: impl Fn(FileId) -> bool) {
+        let of_process = self.groups.range((pid, (0, 0))..=(pid, (u64::MAX, u64::MAX)));
+        let meant: Vec<_> = of_process.map(|(key, _)| *key).filter(|(_, file)| is_meant(*file)).collect();
+        meant.iter().for_each(|key| drop(self.groups.remove(key)));
+    }
+
     /// Takes out all sites of processes that have ended; returns these.
     pub fn keep(&mut self, lives: impl Fn(u32) -> bool) -> HashSet<u32> {
         let ended: Vec<(u32, FileId)> = self.groups.keys().filter(|(pid, _)| !lives(*pid)).copied().collect();

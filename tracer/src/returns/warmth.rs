@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use rtrace_bpf::{Probes, Programs, Role, Site};
 use rustix::fs::MemfdFlags;
 
-use crate::attach::{Closing, open_path};
+use crate::attach::Closing;
+use crate::pinned::open_path;
 
 /// Time between two probes: shorter than a grace period.
 pub(super) const PERIOD: Duration = Duration::from_millis(4);

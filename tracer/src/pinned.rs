@@ -1,0 +1,72 @@
+//! Files in which probes are placed.
+//!
+//! A probe at an offset that was found in another content of the file changes what programs do. So a file is held open
+//! from the look at it on, whatever becomes of its name, and gets no probe once it has changed.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+use rtrace_bpf::Error;
+use rtrace_symbolizer::Stamp;
+
+/// A file that was looked at, open.
+#[derive(Debug)]
+pub struct Pinned {
+    file: File,
+    stamp: Stamp,
+}
+
+impl Pinned {
+    /// The file that this path leads to, which is to hold what was `looked_at`, if it was.
+    ///
+    /// # Errors
+    /// It cannot be opened, or another one is there now, or it holds something else.
+    pub fn open(path: &Path, looked_at: Option<Stamp>) -> Result<Pinned, Error> {
+        let pin = || {
+            let file = File::open(path)?;
+            let stamp = Stamp::of(&file)?;
+            match looked_at.is_none_or(|looked_at| looked_at == stamp) {
+                true => Ok(Pinned { file, stamp }),
+                false => Err(changed()),
+            }
+        };
+        pin().map_err(|source| Error::Read { path: path.to_owned(), source })
+    }
+
+    /// Fails where the file, which has this name for users, has changed since it was looked at.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn check(&self, name: &Path) -> Result<(), Error> {
+        match self.is_unchanged() {
+            true => Ok(()),
+            false => Err(Error::Read { path: name.to_owned(), source: changed() }),
+        }
+    }
+
+    /// Whether it still holds what it held.
+    pub fn is_unchanged(&self) -> bool {
+        Stamp::of(&self.file).is_ok_and(|stamp| stamp == self.stamp)
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// A path that leads to the file as long as this is there.
+    pub fn path(&self) -> PathBuf {
+        open_path(&self.file)
+    }
+}
+
+/// A path that leads to an open file, whatever becomes of its name.
+pub fn open_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn changed() -> io::Error {
+    io::Error::other("it was changed or replaced while rtrace looked at it; start again")
+}
