@@ -32,7 +32,7 @@ pub struct Function {
     pub address: u64,
     /// Offset in the file, in bytes: what a uprobe is placed by.
     pub file_offset: u64,
-    /// Length in bytes, as the symbol table states it.
+    /// Length in bytes, as the symbol table states it; 0 where it states none.
     pub size: u64,
     /// The address is an IFUNC's resolver, not the function that callers reach.
     pub ifunc: bool,
@@ -51,12 +51,14 @@ pub struct Refused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusedReason {
-    /// The symbol states no length, so where it ends is unknown.
+    /// The symbol is not exported and states no length, as those of start-up code.
     SizeZero,
     /// The symbol does not lie in an executable segment, or not all of it.
     OutsideCode,
     /// The symbol is the rarely used part of another function, which is jumped to, not called.
     ColdPart,
+    /// The symbol has no type and lies behind the first instruction of a function.
+    Inside,
     /// The symbol's name is not within the string table or is absurdly long.
     Nameless,
 }
@@ -67,6 +69,7 @@ impl fmt::Display for RefusedReason {
             RefusedReason::SizeZero => "the symbol has no size",
             RefusedReason::OutsideCode => "the symbol lies outside executable code",
             RefusedReason::ColdPart => "the symbol is a part of another function",
+            RefusedReason::Inside => "the symbol has no type and lies within another function",
             RefusedReason::Nameless => "the symbol has no readable name",
         })
     }
@@ -77,13 +80,32 @@ impl fmt::Display for RefusedReason {
 pub struct Exports {
     /// One per address, sorted by file offset.
     pub functions: Vec<Function>,
+    /// Addresses within executable code that are exported by symbols without a type, sorted by file offset:
+    /// functions written in assembly, or constants between functions.
+    pub untyped: Vec<Function>,
     /// The function symbols that were left out, in symbol table order.
     pub refused: Vec<Refused>,
+}
+
+impl Exports {
+    /// Whether nothing was found that is or may be a function.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.untyped.is_empty()
+    }
+
+    /// Takes those of the addresses without a type that `is_function` accepts for functions.
+    pub fn accept(&mut self, is_function: impl FnMut(&mut Function) -> bool) {
+        self.functions.extend(self.untyped.extract_if(.., is_function));
+        self.functions.sort_by_key(|function| function.file_offset);
+    }
 }
 
 impl Image {
     /// The functions of `.dynsym`; for an executable, and for a file that exports none, those of
     /// `.symtab` too, local ones included.
+    ///
+    /// A symbol without a type is a function where an unwind entry begins, and where the file itself calls
+    /// it through the linkage table.
     ///
     /// # Errors
     /// [`Error::Malformed`] when a section header or a symbol table lies outside the file.
@@ -98,7 +120,36 @@ impl Image {
         {
             table.entries().filter(|entry| entry.is_defined()).for_each(|entry| collector.add(&table, entry));
         }
-        Ok(collector.finish())
+        let mut exports = collector.finish();
+        if !exports.untyped.is_empty() {
+            self.judge_untyped(&mut exports);
+        }
+        Ok(exports)
+    }
+
+    /// Decides on addresses without a type, as far as unwind entries and the linkage table tell.
+    fn judge_untyped(&self, exports: &mut Exports) {
+        let frames = self.frame_ranges();
+        let code = self.code_ranges();
+        let called: HashSet<&str> = self.called_names().collect();
+        let is_inside = |function: &mut Function| {
+            let before = code.partition_point(|range| range.start < function.address);
+            before > 0 && function.address < code[before - 1].end
+        };
+        let refused = exports.untyped.extract_if(.., is_inside);
+        let refused = refused.map(|function| Refused { name: function.name, reason: RefusedReason::Inside });
+        exports.refused.extend(refused);
+        exports.accept(|function| {
+            let frame = frames.binary_search_by_key(&function.address, |frame| frame.start);
+            frame.is_ok_and(|frame| frames[frame].entry_is_plain) || function.has_name_in(&called)
+        });
+    }
+}
+
+impl Function {
+    /// Whether one of its names is among these.
+    pub fn has_name_in(&self, names: &HashSet<&str>) -> bool {
+        self.symbols.iter().any(|symbol| names.contains(symbol.name.as_str()))
     }
 }
 
@@ -107,6 +158,7 @@ struct Candidate<'a> {
     address: u64,
     size: u64,
     ifunc: bool,
+    is_typed: bool,
     /// Orders the names of an address; the lowest is preferred.
     rank: Rank,
     name: String,
@@ -159,7 +211,7 @@ impl<'a> Collector<'a> {
     }
 
     fn add(&mut self, table: &SymbolTable<'a>, entry: Entry<'a>) {
-        if !entry.is_function() {
+        if !entry.is_function() && !self.may_be_function(entry) {
             return;
         }
         let version = table.version(entry);
@@ -187,6 +239,7 @@ impl<'a> Collector<'a> {
             address: entry.address(),
             size: entry.size(),
             ifunc: entry.is_ifunc(),
+            is_typed: entry.is_function(),
             rank: Rank {
                 is_old_version: !is_default,
                 is_reserved: name.starts_with('_'),
@@ -198,10 +251,16 @@ impl<'a> Collector<'a> {
         });
     }
 
+    /// Whether a symbol without a type may be meant for a function: other files can refer to it, and it
+    /// lies in executable code.
+    fn may_be_function(&self, entry: Entry) -> bool {
+        entry.is_untyped() && entry.is_visible() && self.image.code(entry.address(), 1).is_some()
+    }
+
     fn refusal(&self, name: &str, entry: Entry) -> Option<RefusedReason> {
         if self.image.code(entry.address(), entry.size() as usize).is_none() {
             Some(RefusedReason::OutsideCode)
-        } else if entry.size() == 0 {
+        } else if entry.size() == 0 && !entry.is_visible() {
             Some(RefusedReason::SizeZero)
         } else if name.ends_with(".cold") || name.contains(".cold.") {
             Some(RefusedReason::ColdPart)
@@ -213,10 +272,16 @@ impl<'a> Collector<'a> {
     fn finish(mut self) -> Exports {
         self.candidates.sort_by(|a, b| (a.address, a.rank, &a.name).cmp(&(b.address, b.rank, &b.name)));
         let same_address = |a: &Candidate, b: &Candidate| a.address == b.address;
-        let mut functions: Vec<Function> =
-            self.candidates.chunk_by(same_address).filter_map(|names| function(self.image, names)).collect();
-        functions.sort_by_key(|function| function.file_offset);
-        Exports { functions, refused: self.refused }
+        let (mut functions, mut untyped) = (Vec::new(), Vec::new());
+        for names in self.candidates.chunk_by(same_address) {
+            let is_typed = names.iter().any(|candidate| candidate.is_typed);
+            let found = if is_typed { &mut functions } else { &mut untyped };
+            found.extend(function(self.image, names));
+        }
+        for found in [&mut functions, &mut untyped] {
+            found.sort_by_key(|function| function.file_offset);
+        }
+        Exports { functions, untyped, refused: self.refused }
     }
 }
 
@@ -331,13 +396,13 @@ mod tests {
     #[test]
     fn symbols_that_are_no_functions_are_refused() {
         let source = r#"
-            __asm__(".globl no_size\n.type no_size,@function\nno_size: ret\n"
+            __asm__(".globl no_size\n.hidden no_size\n.type no_size,@function\nno_size: ret\n"
                     ".data\n.globl in_data\n.type in_data,@function\nin_data: .byte 0\n.size in_data,1\n.text\n"
                     ".globl lying\n.type lying,@function\nlying: ret\n.size lying,0x7fffffffffffffff\n"
                     ".globl f.cold\n.type f.cold,@function\nf.cold: ret\n.size f.cold,1\n");
             int good(void) { return 1; }
         "#;
-        let Some(image) = fixture::compile("gcc", source, &["-shared", "-fPIC"]) else { return };
+        let Some(image) = fixture::compile("gcc", source, &["-Wl,--export-dynamic", "-nostdlib"]) else { return };
         let exports = image.exports().unwrap();
         assert_eq!(exports.functions.iter().map(|function| &function.name).collect::<Vec<_>>(), ["good"]);
         let mut refused: Vec<_> =
@@ -352,6 +417,36 @@ mod tests {
                 ("no_size", RefusedReason::SizeZero),
             ]
         );
+    }
+
+    #[test]
+    fn symbols_without_a_type_are_functions_where_tables_say_so() {
+        let source = r#"
+            __asm__(".globl framed, linked, either, data, inside, behind, constant, absolute\n"
+                    "framed: .cfi_startproc\nxor %eax,%eax\ninside: ret\n.cfi_endproc\n"
+                    "linked: ret\neither: ret\ndata: .quad 0x0123456789abcdef\n"
+                    ".type sized,@function\n.globl sized\nsized: nop\nbehind: ret\n.size sized,.-sized\n"
+                    ".type no_size,@function\n.globl no_size\nno_size: ret\n"
+                    ".section .rodata\nconstant: .quad 1\n.text\nabsolute = 0x1000\n");
+            int caller(void) { __asm__ volatile ("call linked@plt"); return 1; }
+        "#;
+        let Some(image) = fixture::compile("gcc", source, &["-shared", "-fPIC", "-nostdlib"]) else { return };
+        let mut exports = image.exports().unwrap();
+        let names = |functions: &[Function]| {
+            let mut names: Vec<_> = functions.iter().map(|function| function.name.clone()).collect();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(names(&exports.functions), ["caller", "framed", "linked", "no_size", "sized"]);
+        assert_eq!(names(&exports.untyped), ["data", "either"]);
+        let mut inside: Vec<_> =
+            exports.refused.iter().map(|refused| (refused.name.as_str(), refused.reason)).collect();
+        inside.sort_unstable_by_key(|&(name, _)| name);
+        assert_eq!(inside, [("behind", RefusedReason::Inside), ("inside", RefusedReason::Inside)]);
+
+        exports.accept(|function| function.name == "either");
+        assert!(exports.functions.is_sorted_by_key(|function| function.file_offset));
+        assert_eq!((names(&exports.untyped), exports.functions.len()), (vec!["data".to_owned()], 6));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Slot<'a> {
     /// Virtual address of the file's own function of that name, if it has one; it is meant unless
     /// another file has one too and comes first.
     pub own: Option<u64>,
+    /// It belongs to the linkage table: what is there is called. Others may be read as variables.
+    pub is_called: bool,
 }
 
 /// A slot that the dynamic linker fills with an address in the file itself, whatever else is loaded.
@@ -44,22 +46,35 @@ impl Image {
         let symbols = self.dynamic_value(elf::DT_SYMTAB);
         let versions = SymbolTable::dynamic(self).ok().flatten();
         let slot = |relocation: &Rela64<LittleEndian>| {
-            if !matches!(relocation.r_type(ENDIAN, false), elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT) {
+            let kind = relocation.r_type(ENDIAN, false);
+            let is_called = kind == elf::R_X86_64_JUMP_SLOT;
+            if !is_called && kind != elf::R_X86_64_GLOB_DAT {
                 return None;
             }
             let index = relocation.symbol(ENDIAN, false)?;
             let address = symbols?.checked_add(index.0 as u64 * size_of::<Sym64<LittleEndian>>() as u64)?;
             let symbol: &Sym64<LittleEndian> = self.records(address, 1).first()?;
-            let is_own = symbol.st_type() == elf::STT_FUNC && symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF;
+            let is_function = match symbol.st_type() {
+                elf::STT_FUNC => true,
+                elf::STT_NOTYPE => is_called,
+                _ => false,
+            };
+            let is_own = is_function && symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF;
             let version = || versions.as_ref()?.version(versions.as_ref()?.entry(index)?);
             Some(Slot {
                 address: relocation.r_offset(ENDIAN),
                 name: str::from_utf8(string_at(strings, symbol.st_name(ENDIAN).into())?).ok()?,
                 version: version().map(|version| version.name),
                 own: is_own.then(|| symbol.st_value(ENDIAN)),
+                is_called,
             })
         };
         self.all_relocations().filter_map(slot).collect()
+    }
+
+    /// The names that the file calls through the linkage table: what they stand for are functions.
+    pub fn called_names(&self) -> impl Iterator<Item = &str> {
+        self.slots().into_iter().filter(|slot| slot.is_called).map(|slot| slot.name)
     }
 
     /// The slots that lead into the file itself, function or not; packed ones (`DT_RELR`) are left out.

@@ -84,6 +84,11 @@ impl Entry<'_> {
         matches!(self.symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC)
     }
 
+    /// What it stands for is not said: it was written in assembly, or by the linker.
+    pub(crate) fn is_untyped(self) -> bool {
+        self.symbol.st_type() == elf::STT_NOTYPE && self.symbol.st_shndx(ENDIAN).0 < elf::SHN_LORESERVE
+    }
+
     pub(crate) fn kind(self) -> elf::SymbolType {
         self.symbol.st_type()
     }
@@ -98,6 +103,11 @@ impl Entry<'_> {
 
     pub(crate) fn is_local(self) -> bool {
         self.symbol.st_bind() == elf::STB_LOCAL
+    }
+
+    /// Other files, or other parts of a program, can refer to it.
+    pub(crate) fn is_visible(self) -> bool {
+        !self.is_local() && matches!(self.symbol.st_visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED)
     }
 
     pub(crate) fn is_weak(self) -> bool {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Functions with several names, several functions of one name, and a function chosen at load time.
+// Functions with several names, several functions of one name, a function chosen at load time, and one
+// that looks like the constants behind it.
 
 int work(int n)
 {
@@ -36,3 +37,9 @@ static int (*resolve_chosen(void))(int)
 }
 
 int chosen(int n) __attribute__((ifunc("resolve_chosen")));
+
+__asm__(".text\n.globl untyped, untyped_table\n"
+	"untyped: lea 5(%rdi), %eax\n"
+	"test %eax, %eax\n"
+	"ret\n"
+	"untyped_table: .byte 0x55, 0x90, 0x53, 0xc3, 0x55, 0x90, 0x53, 0xc3\n");

@@ -7,6 +7,7 @@ int work_alias(int n);
 int exp_v1(int n);
 int exp_v2(int n);
 int chosen(int n);
+int untyped(int n);
 
 __asm__(".symver exp_v1, exp@V1");
 __asm__(".symver exp_v2, exp@V2");
@@ -45,10 +46,33 @@ static void ifunc(void)
 	truth("chosen*50");
 }
 
+// Constants between functions, exported like these.
+static int constants(void)
+{
+	const unsigned char *table;
+	int sum = 0;
+
+	__asm__("mov untyped_table@GOTPCREL(%%rip), %0" : "=r"(table));
+	for (int i = 0; i < 8; i++)
+		sum = sum * 7 + table[i];
+	return sum;
+}
+
+static void without_type(void)
+{
+	int sum = constants();
+
+	for (int i = 0; i < 60; i++)
+		sum += untyped(i);
+	dprintf(STDOUT_FILENO, "sum %d\n", sum);
+	truth("untyped*60");
+}
+
 static const struct scenario scenarios[] = {
 	{ "aliases", aliases },
 	{ "versions", versions },
 	{ "ifunc", ifunc },
+	{ "untyped", without_type },
 };
 
 SCENARIOS(scenarios)

@@ -124,7 +124,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
 /// A file without functions is nothing to trace, but no reason to leave out those that a glob names beside it.
 fn any_function(libraries: &[LibrarySource]) -> Result<(), Error> {
     match libraries.first() {
-        Some(first) if libraries.iter().all(|source| source.exports.functions.is_empty()) => {
+        Some(first) if libraries.iter().all(|source| source.exports.is_empty()) => {
             Err(Error::NoFunctions(first.library.path.clone()))
         }
         _ => Ok(()),
@@ -159,7 +159,7 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
         let library = LibraryId(first.0 + libraries.len() as u32);
         let id = (module.device, module.inode);
         let source = images.source(id, library, &module.path, &module.open_path(), Some(module));
-        libraries.extend(source.ok().filter(|source| !source.exports.functions.is_empty()));
+        libraries.extend(source.ok().filter(|source| !source.exports.is_empty()));
     }
     note_altered(&mut libraries, modules.iter());
     Target { libraries, files: Vec::new() }
@@ -216,7 +216,7 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
         let files = modules.iter().map(module_file).chain([(id, &*mapping.path, path.clone())]);
         let images = ImageCache::read(files, |file| *file == id);
         let source = images.source(id, first, &mapping.path, path, None);
-        libraries.extend(source.ok().filter(|source| !source.exports.functions.is_empty()));
+        libraries.extend(source.ok().filter(|source| !source.exports.is_empty()));
     }
     Target { libraries, files: Vec::new() }
 }
@@ -341,7 +341,13 @@ impl ImageCache {
             Some((_, Some(image))) => Arc::clone(image),
             _ => Arc::new(Image::open(attach_path)?),
         };
-        let exports = image.exports()?;
+        let mut exports = image.exports()?;
+        if !exports.untyped.is_empty() {
+            let others = self.images.iter().filter(|(id, _)| **id != file);
+            let others = others.filter_map(|(_, (_, image))| image.as_deref());
+            let called = others.flat_map(Image::called_names).collect();
+            exports.accept(|function| function.has_name_in(&called));
+        }
         let (device, inode) = identity(attach_path)?;
         let library = Library {
             id,

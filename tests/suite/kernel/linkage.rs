@@ -19,6 +19,13 @@ fn versions_of_one_name_are_two_regions() {
 }
 
 #[test]
+fn code_without_a_type_is_traced_where_the_program_calls_it() {
+    let Some(recording) = Scenario::new("names", "untyped").run() else { return };
+    assert!(recording.regions().iter().any(|region| region.name == "untyped"));
+    assert!(recording.regions().iter().all(|region| region.name != "untyped_table"));
+}
+
+#[test]
 fn an_ifunc_is_the_function_that_was_chosen() {
     Scenario::new("names", "ifunc").attach();
 }

@@ -15,6 +15,9 @@ use crate::{altered, parallel};
 /// Bytes of an instruction, at the most.
 const LONGEST_INSTRUCTION: u64 = 15;
 
+/// Why an exported address is not probed that may be a table of constants.
+const MAY_BE_DATA: &str = "the symbol has no type, and nothing is known to call it: it may be data";
+
 /// A function that was asked for: one address of code.
 struct Candidate {
     name: String,
@@ -64,7 +67,7 @@ impl<'a> Planner<'a> {
         if self.options.stubs {
             self.add_stubs(&mut regions);
         }
-        if self.source.exports.functions.is_empty() {
+        if self.source.exports.is_empty() {
             self.refuse(self.source.library.path.clone(), "it exports no function");
         }
         (regions, self.refused)
@@ -122,7 +125,7 @@ impl<'a> Planner<'a> {
         for resolved in &source.ifuncs {
             implementations.entry(resolved.function).or_default().push(resolved);
         }
-        let mut candidates = BTreeMap::new();
+        let mut candidates = self.untyped();
         for (index, function) in source.exports.functions.iter().enumerate() {
             if !self.wants(|pattern| pattern.selects(function)) {
                 continue;
@@ -143,6 +146,29 @@ impl<'a> Planner<'a> {
             }
             if !found {
                 self.refuse(function.name.clone(), "an IFUNC whose implementation is known only in a running process");
+            }
+        }
+        candidates
+    }
+
+    /// The functions that are asked for among the addresses without a type: those that are called.
+    fn untyped(&mut self) -> BTreeMap<u64, Candidate> {
+        let mut candidates = BTreeMap::new();
+        let untyped = self.source.exports.untyped.iter();
+        let wanted: Vec<&Function> =
+            untyped.filter(|function| self.wants(|pattern| pattern.selects(function))).collect();
+        if wanted.is_empty() {
+            return candidates;
+        }
+        let slots = self.source.image.slots();
+        let called: HashSet<u64> = self.text.references().called.iter().copied().collect();
+        let names = slots.iter().filter(|slot| called.contains(&slot.address)).map(|slot| slot.name).collect();
+        for function in wanted {
+            if called.contains(&function.address) || function.has_name_in(&names) {
+                let code = FunctionCode { entry: function.address, size: function.size };
+                add(&mut candidates, function, function.file_offset, code);
+            } else {
+                self.refuse(function.name.clone(), MAY_BE_DATA);
             }
         }
         candidates

@@ -69,7 +69,7 @@ pub fn of(text: &Text, entry: u64, site: u64) -> Result<Stub, &'static str> {
 /// whose address it holds; all of them, where its code cannot be read to the end.
 pub fn reached_directly(text: &Text, functions: &HashSet<u64>) -> HashSet<u64> {
     let references = text.references();
-    let reached = references.addresses.iter().copied().filter(|address| functions.contains(address));
+    let reached = references.all().filter(|address| functions.contains(address));
     if references.is_complete { reached.collect() } else { functions.clone() }
 }
 

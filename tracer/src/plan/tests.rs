@@ -191,3 +191,19 @@ fn tails_of_fragments_are_those_of_their_function() {
     assert_eq!(find(&library, "keeper").tails, Tails::Never);
     assert_ne!(find(&library, "catcher").tails, Tails::Never);
 }
+
+#[test]
+fn code_without_a_type_is_planned_where_it_is_called() {
+    let code = "__asm__(\".globl called, through_slot, data\\n.protected called\\ncalled: ret\\nthrough_slot: ret\\ndata: .quad 0\\n\");
+        extern char data; const void *used = &data;
+        int caller(void) { __asm__ volatile (\"call called; call *through_slot@GOTPCREL(%rip)\"); return 1; }";
+    let image = compile("c", code, &["-shared", "-fPIC", "-nostdlib"]);
+    let Some(image) = image else { return };
+    let library = plan(&[source(image)], &Options::default(), RegionId(0)).libraries.remove(0);
+    let mut names: Vec<&str> = library.regions.iter().map(|planned| planned.region.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["called", "caller", "through_slot"]);
+    let refused: Vec<_> = library.refused.iter().map(|refusal| refusal.name.as_str()).collect();
+    assert_eq!(refused, ["data"]);
+    assert!(library.refused[0].reason.contains("may be data"));
+}

@@ -28,7 +28,7 @@ pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, Place> {
     }
     let mut candidates = Candidates::new(slides);
     let references = text.references();
-    references.addresses.iter().for_each(|&address| candidates.see_address(address));
+    references.all().for_each(|address| candidates.see_address(address));
     references.computed_jumps.iter().for_each(|&jump| candidates.see_computed_jump(jump));
     let is_complete = references.is_complete && text.sweep_words(|word| candidates.see_address(word));
     if is_complete { candidates.sound(text) } else { HashMap::default() }

@@ -16,12 +16,21 @@ const PIECES: usize = 64;
 /// What the code of a library refers to.
 #[derive(Default)]
 pub struct References {
-    /// The addresses that instructions call, jump to, load from, store to or compute, as often as they do.
+    /// The addresses that instructions jump to, load from, store to or compute, as often as they do.
     pub addresses: Vec<u64>,
+    /// The addresses that they call, or from which they load what they call, as often as they do.
+    pub called: Vec<u64>,
     /// The addresses of the jumps whose operands do not tell where they go, sorted.
     pub computed_jumps: Vec<u64>,
     /// False when the file has used up its share of effort before.
     pub is_complete: bool,
+}
+
+impl References {
+    /// All addresses that instructions refer to.
+    pub fn all(&self) -> impl Iterator<Item = u64> {
+        self.addresses.iter().chain(&self.called).copied()
+    }
 }
 
 /// The address that an instruction refers to, if it refers to one.
@@ -41,6 +50,7 @@ impl Text<'_> {
             let mut references = References { is_complete: true, ..References::default() };
             for part in parallel::map(&self.pieces(&starts), |piece| self.sweep(piece, &starts)) {
                 references.addresses.extend(part.addresses);
+                references.called.extend(part.called);
                 references.computed_jumps.extend(part.computed_jumps);
                 references.is_complete &= part.is_complete;
             }
@@ -80,7 +90,9 @@ impl Text<'_> {
             if instruction.is_invalid() {
                 next = address + 1;
             } else if let Some(address) = reference(&instruction) {
-                references.addresses.push(address);
+                let calls = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+                let found = if calls { &mut references.called } else { &mut references.addresses };
+                found.push(address);
             } else if instruction.flow_control() == FlowControl::IndirectBranch {
                 references.computed_jumps.push(address);
             }
@@ -144,8 +156,11 @@ mod tests {
         assert!(text.pieces(&starts).len() > image.executable_ranges().len());
         let whole: Vec<References> = image.executable_ranges().iter().map(|range| text.sweep(range, &starts)).collect();
         let pieces = text.references();
-        assert_eq!(pieces.addresses, whole.iter().flat_map(|whole| whole.addresses.clone()).collect::<Vec<_>>());
-        assert!(!pieces.addresses.is_empty());
+        let of_whole =
+            |addresses: fn(&References) -> &Vec<u64>| whole.iter().flat_map(addresses).copied().collect::<Vec<_>>();
+        assert_eq!(pieces.addresses, of_whole(|whole| &whole.addresses));
+        assert_eq!(pieces.called, of_whole(|whole| &whole.called));
+        assert!(!pieces.addresses.is_empty() && !pieces.called.is_empty());
     }
 
     #[test]
