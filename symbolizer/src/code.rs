@@ -14,6 +14,9 @@ const MAX_STUB_TABLES: usize = 8;
 impl Image {
     /// The procedure linkage tables: `.plt`, `.plt.got`, `.plt.sec`.
     pub fn stub_tables(&self) -> Vec<Range<u64>> {
+        if !self.has_sections() {
+            return self.stubs_by_slots();
+        }
         let Ok(sections) = self.sections() else { return Vec::new() };
         let tables = sections.iter().filter(|section| {
             sections.section_name(ENDIAN, section).is_ok_and(|name| name == b".plt" || name.starts_with(b".plt."))

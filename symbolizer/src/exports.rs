@@ -115,8 +115,11 @@ impl Image {
             let exported = |entry: &Entry| entry.is_defined() && !entry.is_local();
             table.entries().filter(exported).for_each(|entry| collector.add(&table, entry));
         }
-        if (collector.candidates.is_empty() || self.is_executable())
-            && let Some(table) = SymbolTable::full(self)?
+        let finds_none = collector.candidates.is_empty();
+        // Where section headers are damaged, what is loaded still tells of the exported functions.
+        let full = SymbolTable::full(self).or_else(|error| if finds_none { Err(error) } else { Ok(None) })?;
+        if (finds_none || self.is_executable())
+            && let Some(table) = full
         {
             table.entries().filter(|entry| entry.is_defined()).for_each(|entry| collector.add(&table, entry));
         }

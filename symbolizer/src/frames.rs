@@ -14,6 +14,9 @@ use crate::Image;
 
 type Reader<'a> = gimli::EndianSlice<'a, LittleEndian>;
 
+/// Bytes of the length with which an entry begins.
+const LENGTH: usize = 4;
+
 /// The code range of one frame description entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameRange {
@@ -31,11 +34,10 @@ pub struct FrameRange {
 impl Image {
     /// The ranges of `.eh_frame`, sorted by start; those that cannot be read are left out.
     pub fn frame_ranges(&self) -> Vec<FrameRange> {
-        let Some((address, bytes)) = self.section(".eh_frame") else { return Vec::new() };
+        let Some((address, bytes)) = self.frames() else { return Vec::new() };
         let mut frame = EhFrame::new(bytes, LittleEndian);
         frame.set_address_size(8);
         let bases = BaseAddresses::default().set_eh_frame(address);
-        let section = address..address.saturating_add(bytes.len() as u64);
 
         let mut common = HashMap::new();
         let mut ranges = Vec::new();
@@ -49,6 +51,8 @@ impl Image {
                 CieOrFde::Fde(partial) => {
                     let Some((cie, frame_address)) = common.get(&partial.cie_offset().0) else { continue };
                     let Ok(fde) = partial.parse(|_, _, _| Ok(CommonInformationEntry::clone(cie))) else { continue };
+                    let entry = address.saturating_add(fde.offset() as u64);
+                    let entry = entry..entry.saturating_add((LENGTH + fde.entry_len()) as u64);
                     let start = fde.initial_address();
                     let Some(end) = start.checked_add(fde.len()).filter(|&end| end > start) else { continue };
                     ranges.push(FrameRange {
@@ -56,7 +60,7 @@ impl Image {
                         end,
                         entry_is_plain: frame_address.after(fde.instructions(&frame, &bases)).is_plain(),
                         // A relative pointer of zero means none and comes out as its own address.
-                        has_lsda: fde.lsda().map(Pointer::pointer).is_some_and(|lsda| !section.contains(&lsda)),
+                        has_lsda: fde.lsda().map(Pointer::pointer).is_some_and(|lsda| !entry.contains(&lsda)),
                     });
                 }
             }

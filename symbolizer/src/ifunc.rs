@@ -136,10 +136,13 @@ impl<'a> Target<'a> {
 
 /// The relocations that are applied at run time; not more than the file can hold, though sections may overlap.
 fn relocations(image: &Image) -> impl Iterator<Item = &Rela64<LittleEndian>> {
+    // A static program has none but in sections.
     let sections = image.sections().unwrap_or_default();
     let loaded = sections.iter().filter(|section| section.sh_flags(ENDIAN).contains(SHF_ALLOC));
     let tables = loaded.filter_map(|section| section.rela(ENDIAN, image.bytes()).ok().flatten());
-    tables.flat_map(|(relocations, _)| relocations).take(image.bytes().len() / size_of::<Rela64<LittleEndian>>())
+    let of_sections = tables.flat_map(|(relocations, _)| relocations);
+    let loaded = image.all_relocations().filter(|_| !image.has_sections());
+    of_sections.chain(loaded).take(image.bytes().len() / size_of::<Rela64<LittleEndian>>())
 }
 
 /// What `.eh_frame` and, with more authority, `.symtab` say about the lengths of functions.

@@ -25,6 +25,7 @@ pub mod linker;
 mod load_order;
 pub mod modules;
 mod outline;
+mod segments;
 pub mod select;
 mod slots;
 mod stamp;

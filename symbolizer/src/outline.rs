@@ -27,7 +27,9 @@ impl Image {
     /// # Errors
     /// As there.
     pub fn open_outline(path: &Path) -> Result<Image, Error> {
-        Image::read(path, read)
+        let outline = Image::read(path, read)?;
+        // Without sections its tables may stand anywhere.
+        if outline.has_sections() { Ok(outline) } else { Image::open(path) }
     }
 }
 

@@ -5,7 +5,6 @@
 
 use object::LittleEndian;
 use object::elf::{self, DynamicTag, Rela64, Sym64};
-use object::pod::{Pod, slice_from_bytes};
 use object::read::elf::{Rela as _, Sym as _};
 
 use crate::Image;
@@ -89,7 +88,7 @@ impl Image {
         })
     }
 
-    fn all_relocations(&self) -> impl Iterator<Item = &Rela64<LittleEndian>> {
+    pub(crate) fn all_relocations(&self) -> impl Iterator<Item = &Rela64<LittleEndian>> {
         let lazy = self.relocations(elf::DT_JMPREL, elf::DT_PLTRELSZ);
         lazy.iter().chain(self.relocations(elf::DT_RELA, elf::DT_RELASZ))
     }
@@ -97,12 +96,6 @@ impl Image {
     fn relocations(&self, address: DynamicTag, size: DynamicTag) -> &[Rela64<LittleEndian>] {
         let count = self.dynamic_value(size).unwrap_or(0) as usize / size_of::<Rela64<LittleEndian>>();
         self.dynamic_value(address).map_or(&[], |address| self.records(address, count))
-    }
-
-    /// A table in memory; empty where the file does not hold all of it.
-    fn records<T: Pod>(&self, address: u64, count: usize) -> &[T] {
-        let bytes = self.loaded(address).unwrap_or_default();
-        slice_from_bytes(bytes, count).map_or(&[], |(records, _)| records)
     }
 }
 

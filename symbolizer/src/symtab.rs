@@ -1,5 +1,8 @@
 //! Symbol tables with their versions, as `.dynsym` and `.symtab` hold them.
 //!
+//! `.dynsym` is where the dynamic section says. A section header that agrees tells its length; where there is
+//! none, as in files that were stripped of their section headers, hash tables and relocations tell it.
+//!
 //! Counts and offsets in the file are claims; the number of records that are looked at is bounded
 //! by the file's size and, for versions, whose records may chain backwards and forwards, by [`MAX_VERSIONS`].
 
@@ -39,10 +42,42 @@ pub(crate) struct Version<'a> {
 impl<'a> SymbolTable<'a> {
     /// `.dynsym`: what takes part in dynamic linking.
     pub(crate) fn dynamic(image: &'a Image) -> Result<Option<SymbolTable<'a>>, Error> {
+        if !image.has_symbol_section()
+            && let Some(table) = SymbolTable::loaded(image)
+        {
+            return Ok(Some(table));
+        }
         let sections = image.sections()?;
         let Some(mut table) = SymbolTable::read(image, &sections, elf::SHT_DYNSYM)? else { return Ok(None) };
-        table.versions = Versions::read(image, &sections, table.strings)?;
+        let bytes = image.bytes();
+        if let Some((of_symbol, _)) = sections.gnu_versym(ENDIAN, bytes)? {
+            let definitions = sections.gnu_verdef(ENDIAN, bytes)?.map(|(definitions, _)| definitions);
+            let needs = sections.gnu_verneed(ENDIAN, bytes)?.map(|(needs, _)| needs);
+            table.versions = Versions::read(of_symbol, definitions, needs, table.strings);
+        }
         Ok(Some(table))
+    }
+
+    /// `.dynsym` as the dynamic linker finds it.
+    fn loaded(image: &'a Image) -> Option<SymbolTable<'a>> {
+        let address = |tag| image.dynamic_value(tag);
+        let first = address(elf::DT_SYMTAB)?;
+        let most = image.loaded(first)?.len() / size_of::<Sym64<LittleEndian>>();
+        let symbols = image.records(first, image.dynamic_symbol_count().min(most));
+        let strings = image.loaded(address(elf::DT_STRTAB)?)?;
+        let strings = strings.get(..address(elf::DT_STRSZ)? as usize).unwrap_or(strings);
+        let mut table = SymbolTable { symbols, strings, versions: Versions::default() };
+        if let Some(of_symbol) = address(elf::DT_VERSYM) {
+            let records = |tag, kind| image.loaded_section(address(tag)?, kind);
+            let definitions = records(elf::DT_VERDEF, elf::SHT_GNU_VERDEF);
+            let definitions = definitions.and_then(|section| section.gnu_verdef(ENDIAN, image.bytes()).ok()?);
+            let needs = records(elf::DT_VERNEED, elf::SHT_GNU_VERNEED);
+            let needs = needs.and_then(|section| section.gnu_verneed(ENDIAN, image.bytes()).ok()?);
+            let of_symbol = image.records(of_symbol, symbols.len());
+            let (definitions, needs) = (definitions.map(|(table, _)| table), needs.map(|(table, _)| table));
+            table.versions = Versions::read(of_symbol, definitions, needs, strings);
+        }
+        Some(table)
     }
 
     /// `.symtab`: all symbols, in files that are not stripped.
@@ -132,17 +167,20 @@ struct Versions<'a> {
 }
 
 impl<'a> Versions<'a> {
-    fn read(image: &'a Image, sections: &SectionTable<'a, Elf>, strings: &'a [u8]) -> Result<Versions<'a>, Error> {
-        let bytes = image.bytes();
-        let Some((of_symbol, _)) = sections.gnu_versym(ENDIAN, bytes)? else { return Ok(Versions::default()) };
+    fn read(
+        of_symbol: &'a [Versym<LittleEndian>],
+        definitions: Option<VerdefIterator<'a, Elf>>,
+        needs: Option<VerneedIterator<'a, Elf>>,
+        strings: &'a [u8],
+    ) -> Versions<'a> {
         let mut versions = Versions { of_symbol, names: Vec::new() };
-        if let Some((definitions, _)) = sections.gnu_verdef(ENDIAN, bytes)? {
+        if let Some(definitions) = definitions {
             versions.add_definitions(definitions, strings);
         }
-        if let Some((needs, _)) = sections.gnu_verneed(ENDIAN, bytes)? {
+        if let Some(needs) = needs {
             versions.add_needs(needs, strings);
         }
-        Ok(versions)
+        versions
     }
 
     fn add_definitions(&mut self, definitions: VerdefIterator<'a, Elf>, strings: &'a [u8]) {

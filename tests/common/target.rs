@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::thread;
 
 /// How the library under test and its programs are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub enum Flavour {
     Plain,
     /// Without, and stripped of everything that running does not need.
     Stripped,
+    /// The same without section headers, as `llvm-strip --strip-sections` leaves files.
+    Sectionless,
     /// One static program with the library inside.
     Static,
     /// A stripped program with the library inside, which exports its functions.
@@ -39,6 +43,7 @@ impl Target {
             Flavour::Cet => &["-fcf-protection=full"],
             Flavour::Plain => &["-fcf-protection=none"],
             Flavour::Stripped => &["-fcf-protection=none", "-s"],
+            Flavour::Sectionless => return Target::build(name, Flavour::Stripped).without_sections(),
             Flavour::Static => return build_with_library_inside(name, flavour, &["-static"]),
             Flavour::Exporting => return build_with_library_inside(name, flavour, &["-rdynamic", "-s"]),
         };
@@ -80,6 +85,25 @@ impl Target {
         Target { program, library: Some(library) }
     }
 
+    /// A copy without section headers; they are needed to link a program.
+    fn without_sections(self) -> Target {
+        let copy = |file: &PathBuf| {
+            let folder = file.ancestors().nth(2).expect("it lies in the folder of a flavour").join("Sectionless");
+            let copy = folder.join(file.file_name().expect("it has a name"));
+            if !copy.exists() {
+                fs::create_dir_all(&folder).unwrap();
+                let mut bytes = fs::read(file).unwrap();
+                SECTION_HEADERS.into_iter().for_each(|field| bytes[field].fill(0));
+                let unfinished = copy.with_extension(format!("{:?}", thread::current().id()));
+                fs::copy(file, &unfinished).unwrap();
+                fs::write(&unfinished, bytes).unwrap();
+                fs::rename(&unfinished, &copy).unwrap();
+            }
+            copy
+        };
+        Target { library: self.library.as_ref().map(copy), program: copy(&self.program) }
+    }
+
     /// The options of rtrace that select the functions under test.
     pub fn selection(&self) -> Vec<String> {
         match &self.library {
@@ -115,6 +139,8 @@ const ORIGIN: &str = "-Wl,-rpath,$ORIGIN";
 /// The functions of the library under test.
 pub const TRUTH_FUNCTIONS: &[&str] =
     &["leaf", "next", "middle", "outer", "choose", "recurse", "ping", "pong", "tail", "visit"];
+/// Where the header of an ELF file tells of section headers: their place; their size, number and names.
+const SECTION_HEADERS: [Range<usize>; 2] = [40..48, 58..64];
 const BARE: &[&str] = &["libbare.c", "libbare.S"];
 /// Programs that need no library.
 const OWN: &[&str] = &["cancelled", "counted_entry", "own_entry", "patched", "static_entry"];

@@ -9,7 +9,8 @@ fn every_flavour_tells_the_same() {
         let run = |flavour| truth::behaviour(&Target::build(program, flavour).command(scenario).output().unwrap());
         let expected = run(Flavour::Cet);
         assert!(expected.1.iter().any(|line| line.starts_with("truth ")), "{expected:?}");
-        for flavour in [Flavour::Plain, Flavour::Stripped, Flavour::Static, Flavour::Exporting] {
+        let others = [Flavour::Plain, Flavour::Stripped, Flavour::Sectionless, Flavour::Static, Flavour::Exporting];
+        for flavour in others {
             assert_eq!(run(flavour), expected, "{program} {scenario}, {flavour:?}");
         }
     }

@@ -36,6 +36,15 @@ fn stripped_library() {
 }
 
 #[test]
+fn files_without_section_headers() {
+    for (program, scenario) in
+        [("shapes", "nested"), ("names", "versions"), ("exceptions", "destructors"), ("jumps", "long_jumps")]
+    {
+        Scenario::new(program, scenario).flavour(Flavour::Sectionless).run();
+    }
+}
+
+#[test]
 fn static_program() {
     Scenario::new("shapes", "nested").flavour(Flavour::Static).run();
 }
