@@ -354,6 +354,39 @@ mod tests {
         }
     }
 
+    /// Overlapping sections, huge ones, ones outside of the file, entries of no size, links to themselves.
+    #[test]
+    fn section_headers_that_lie_are_survived() {
+        let Some(image) = library() else { return };
+        let exported = |image: &Image| image.exports().map(|exports| exports.functions.len()).unwrap_or_default();
+        let (whole, functions) = (read_all(&image), exported(&image));
+        let table = image.header().e_shoff.get(ENDIAN) as usize;
+        let count = usize::from(image.header().e_shnum.get(ENDIAN));
+        let size = image.bytes.len() as u64;
+        let fields = [4..8, 8..16, 16..24, 24..32, 32..40, 40..44, 44..48, 56..64];
+        for section in 0..count {
+            let header = table + section * size_of::<elf::SectionHeader64<LittleEndian>>();
+            for (field, value) in fields.iter().cloned().flat_map(|field| {
+                [0, 1, section as u64, size - 1, size, u64::MAX >> 1, u64::MAX].map(|value| (field.clone(), value))
+            }) {
+                let mut bytes = image.bytes.clone();
+                let length = field.len();
+                bytes[header + field.start..header + field.end].copy_from_slice(&value.to_le_bytes()[..length]);
+                let lying = Image::parse(bytes).unwrap();
+                assert!(
+                    read_all(&lying) <= 2 * whole && exported(&lying) <= functions,
+                    "{section}, {field:?}, {value:#x}"
+                );
+            }
+        }
+        for (place, value) in [(40, u64::MAX), (40, 1), (58, 0xffff_ffff_ffff), (60, 0xffff), (62, 0xffff)] {
+            let mut bytes = image.bytes.clone();
+            bytes[place..place + 2].copy_from_slice(&value.to_le_bytes()[..2]);
+            let lying = Image::parse(bytes).unwrap();
+            assert_eq!(exported(&lying), functions, "{place}, {value:#x}");
+        }
+    }
+
     #[test]
     fn other_files_are_refused_by_name() {
         let message = |bytes: &[u8]| Image::parse(bytes.to_vec()).unwrap_err().to_string();

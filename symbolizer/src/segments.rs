@@ -2,7 +2,7 @@
 //!
 //! Section headers are not loaded: tools strip them, and they may say anything. What a running program uses
 //! is found by its program headers. Where section headers say the same they are believed, as they also tell
-//! how long a table is.
+//! how long `.eh_frame` is.
 
 use std::ops::Range;
 
@@ -23,19 +23,27 @@ const JUMP_SLOT: [u8; 2] = [0xff, 0x25];
 impl Image {
     /// Whether the section headers tell of the tables that the program headers tell of.
     pub(crate) fn has_sections(&self) -> bool {
-        let unwinds = || match self.frame_address() {
-            Some(address) => self.section(".eh_frame").is_some_and(|(section, _)| section == address),
-            None => true,
+        let sections = self.sections().unwrap_or_default();
+        let is_told = |kind, address| {
+            let mut sections = sections.iter().filter(|section| section.sh_type(ENDIAN) == kind);
+            sections.any(|section| self.is_at(section, address))
         };
-        self.has_symbol_section() && unwinds()
+        let symbols = self.dynamic_value(elf::DT_SYMTAB);
+        symbols.is_none_or(|address| is_told(elf::SHT_DYNSYM, address))
+            && self.frame_address().is_none_or(|address| self.frame_section(address).is_some())
     }
 
-    /// Whether the section headers tell of the symbols that the dynamic section tells of.
-    pub(crate) fn has_symbol_section(&self) -> bool {
-        let Some(address) = self.dynamic_value(elf::DT_SYMTAB) else { return true };
-        let sections = self.sections().unwrap_or_default();
-        let mut tables = sections.iter().filter(|section| section.sh_type(ENDIAN) == elf::SHT_DYNSYM);
-        tables.any(|section| section.sh_addr(ENDIAN) == address)
+    /// Whether a section is what is loaded at this virtual address.
+    fn is_at(&self, section: &SectionHeader64<LittleEndian>, address: u64) -> bool {
+        section.sh_addr(ENDIAN) == address && Some(section.sh_offset(ENDIAN)) == self.file_offset(address)
+    }
+
+    /// The bytes of `.eh_frame`, where a section header tells of it at this virtual address.
+    fn frame_section(&self, address: u64) -> Option<&[u8]> {
+        let sections = self.sections().ok()?;
+        let (_, section) = sections.section_by_name(ENDIAN, b".eh_frame")?;
+        let bytes = section.data(ENDIAN, self.bytes()).ok().filter(|bytes| !bytes.is_empty());
+        bytes.filter(|_| self.is_at(section, address))
     }
 
     /// A table in memory; empty where the file does not hold all of it.
@@ -47,15 +55,18 @@ impl Image {
     /// How many symbols `.dynsym` has, as far as the tables tell that refer to them: a hash table tells of
     /// those that are defined, relocations of those that are used.
     pub(crate) fn dynamic_symbol_count(&self) -> usize {
+        // Those that it has stand at the end of the symbols.
         let table = |tag| self.dynamic_value(tag).and_then(|address| self.loaded(address));
         let hashed = table(elf::DT_HASH).and_then(|table| HashTable::<Elf>::parse(ENDIAN, table).ok());
         if let Some(hashed) = hashed {
             return hashed.symbol_table_length() as usize;
         }
         let hashed = table(elf::DT_GNU_HASH).and_then(|table| GnuHashTable::<Elf>::parse(ENDIAN, table).ok());
-        let defined = hashed.and_then(|hashed| hashed.symbol_table_length(ENDIAN)).unwrap_or(0) as usize;
+        if let Some(length) = hashed.and_then(|hashed| hashed.symbol_table_length(ENDIAN)) {
+            return length as usize;
+        }
         let used = self.all_relocations().filter_map(|relocation| Some(relocation.symbol(ENDIAN, false)?.0 + 1));
-        used.max().unwrap_or(0).max(defined)
+        used.max().unwrap_or(0)
     }
 
     /// A section header for a table that begins at this virtual address, of unknown length.
@@ -77,13 +88,8 @@ impl Image {
 
     /// `.eh_frame`: its virtual address and its bytes, or more than these.
     pub(crate) fn frames(&self) -> Option<(u64, &[u8])> {
-        let section = self.section(".eh_frame");
-        match self.frame_address() {
-            Some(address) if section.is_none_or(|(section, _)| section != address) => {
-                Some((address, self.loaded(address)?))
-            }
-            _ => section,
-        }
+        let Some(address) = self.frame_address() else { return self.section(".eh_frame") };
+        Some((address, self.frame_section(address).or_else(|| self.loaded(address))?))
     }
 
     /// The virtual address of `.eh_frame`, by the table with which the unwinder searches it.

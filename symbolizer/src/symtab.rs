@@ -1,14 +1,14 @@
 //! Symbol tables with their versions, as `.dynsym` and `.symtab` hold them.
 //!
-//! `.dynsym` is where the dynamic section says. A section header that agrees tells its length; where there is
-//! none, as in files that were stripped of their section headers, hash tables and relocations tell it.
+//! `.dynsym` is where the dynamic section says, as section headers may be absent or wrong. Hash tables and
+//! relocations tell its length.
 //!
 //! Counts and offsets in the file are claims; the number of records that are looked at is bounded
 //! by the file's size and, for versions, whose records may chain backwards and forwards, by [`MAX_VERSIONS`].
 
 use object::elf::{self, SectionType, Sym64, Versym};
 use object::read::SectionIndex;
-use object::read::elf::{SectionHeader, SectionTable, Sym, VerdefIterator, VerneedIterator};
+use object::read::elf::{SectionHeader, Sym, VerdefIterator, VerneedIterator};
 use object::{LittleEndian, SymbolIndex};
 
 use crate::image::{ENDIAN, Elf, string_at};
@@ -42,20 +42,10 @@ pub(crate) struct Version<'a> {
 impl<'a> SymbolTable<'a> {
     /// `.dynsym`: what takes part in dynamic linking.
     pub(crate) fn dynamic(image: &'a Image) -> Result<Option<SymbolTable<'a>>, Error> {
-        if !image.has_symbol_section()
-            && let Some(table) = SymbolTable::loaded(image)
-        {
-            return Ok(Some(table));
+        match SymbolTable::loaded(image) {
+            Some(table) => Ok(Some(table)),
+            None => SymbolTable::read(image, elf::SHT_DYNSYM),
         }
-        let sections = image.sections()?;
-        let Some(mut table) = SymbolTable::read(image, &sections, elf::SHT_DYNSYM)? else { return Ok(None) };
-        let bytes = image.bytes();
-        if let Some((of_symbol, _)) = sections.gnu_versym(ENDIAN, bytes)? {
-            let definitions = sections.gnu_verdef(ENDIAN, bytes)?.map(|(definitions, _)| definitions);
-            let needs = sections.gnu_verneed(ENDIAN, bytes)?.map(|(needs, _)| needs);
-            table.versions = Versions::read(of_symbol, definitions, needs, table.strings);
-        }
-        Ok(Some(table))
     }
 
     /// `.dynsym` as the dynamic linker finds it.
@@ -82,14 +72,11 @@ impl<'a> SymbolTable<'a> {
 
     /// `.symtab`: all symbols, in files that are not stripped.
     pub(crate) fn full(image: &'a Image) -> Result<Option<SymbolTable<'a>>, Error> {
-        SymbolTable::read(image, &image.sections()?, elf::SHT_SYMTAB)
+        SymbolTable::read(image, elf::SHT_SYMTAB)
     }
 
-    fn read(
-        image: &'a Image,
-        sections: &SectionTable<'a, Elf>,
-        kind: SectionType,
-    ) -> Result<Option<SymbolTable<'a>>, Error> {
+    fn read(image: &'a Image, kind: SectionType) -> Result<Option<SymbolTable<'a>>, Error> {
+        let sections = image.sections()?;
         let Some(section) = sections.iter().find(|section| section.sh_type(ENDIAN) == kind) else { return Ok(None) };
         let symbols = section.data_as_array(ENDIAN, image.bytes())?;
         let strings = sections.section(SectionIndex(section.sh_link(ENDIAN) as usize))?;
