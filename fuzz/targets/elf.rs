@@ -30,6 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(range.start <= range.end);
         black_box(image.loaded(range.start));
     }
+    black_box(image.go_code());
     black_box((image.imports(), image.needed(), image.build_id(), image.defines("f")));
     black_box([image.soname(), image.runpath(), image.rpath(), image.interpreter()]);
 });

@@ -32,3 +32,12 @@ pub(crate) fn compile(compiler: &str, source: &str, flags: &[&str]) -> Option<Im
     let output: PathBuf = folder.path().join("fixture.so");
     compile_to(compiler, source, flags, &output).then(|| Image::open(&output).unwrap())
 }
+
+/// The same file without its section headers.
+pub(crate) fn without_sections(image: &Image) -> Image {
+    let mut bytes = image.bytes().to_vec();
+    // Their place; their size, number and names.
+    bytes[40..48].fill(0);
+    bytes[58..64].fill(0);
+    Image::parse(bytes).unwrap()
+}

@@ -19,6 +19,7 @@ mod exports;
 #[cfg(test)]
 mod fixture;
 mod frames;
+mod go;
 pub mod ifunc;
 mod image;
 pub mod linker;
@@ -37,6 +38,7 @@ pub use dynamic::Definition;
 pub use error::Error;
 pub use exports::{Exports, Function, Refused, RefusedReason, Symbol};
 pub use frames::FrameRange;
+pub use go::GoCode;
 pub use image::{Image, open_regular};
 pub use load_order::load_order;
 pub use slots::{OwnSlot, Slot};

@@ -150,14 +150,6 @@ mod tests {
         __asm__(".symver call, named@@V1");
     "#;
 
-    /// The same file without its section headers.
-    fn stripped(image: &Image) -> Image {
-        let mut bytes = image.bytes().to_vec();
-        bytes[40..48].fill(0);
-        bytes[58..64].fill(0);
-        Image::parse(bytes).unwrap()
-    }
-
     fn fixtures() -> Vec<Image> {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("versions");
@@ -172,7 +164,7 @@ mod tests {
     #[test]
     fn a_file_without_section_headers_tells_the_same() {
         for image in fixtures() {
-            let stripped = stripped(&image);
+            let stripped = fixture::without_sections(&image);
             assert!(image.has_sections() && !stripped.has_sections());
             let exports = image.exports().unwrap();
             assert!(exports.functions.iter().any(|function| function.symbols[0].version.as_deref() == Some("V1")));
@@ -190,7 +182,7 @@ mod tests {
     fn stubs_are_known_by_their_slots() {
         for image in fixtures() {
             let tables = image.stub_tables();
-            let found = stripped(&image).stub_tables();
+            let found = fixture::without_sections(&image).stub_tables();
             let is_known = |stub: u64| tables.iter().any(|table| table.contains(&stub));
             let mut stubs = found.iter().flat_map(|run| run.clone().step_by(STUB as usize));
             assert!(stubs.all(is_known), "{found:x?} of {tables:x?}");

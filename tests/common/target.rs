@@ -189,6 +189,11 @@ pub fn allocator() -> PathBuf {
     compile("Tools", "liballocator.so", "liballocator.c", &["-shared", "-fPIC", "-fno-builtin"])
 }
 
+/// The program in Go.
+pub fn goroutines() -> PathBuf {
+    compile("Tools", "goroutines", "goroutines.go", &[])
+}
+
 /// The oracle program.
 pub fn count_calls() -> PathBuf {
     compile("Tools", "count_calls", "count_calls.c", &[])
@@ -222,6 +227,7 @@ fn compile(folder: &str, output: &str, source: &str, flags: &[&str]) -> PathBuf 
     let mut command = match Path::new(source).extension().and_then(|extension| extension.to_str()) {
         Some("rs") => Command::new("rustc"),
         Some("cpp") => c_compiler("g++"),
+        Some("go") => go_compiler(&folder),
         _ => c_compiler("gcc"),
     };
     // What needs a library comes before it.
@@ -235,6 +241,12 @@ fn compile(folder: &str, output: &str, source: &str, flags: &[&str]) -> PathBuf 
 fn c_compiler(name: &str) -> Command {
     let mut compiler = Command::new(name);
     compiler.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]);
+    compiler
+}
+
+fn go_compiler(folder: &Path) -> Command {
+    let mut compiler = Command::new("go");
+    compiler.arg("build").env("GOCACHE", folder.join("cache")).env("CGO_ENABLED", "1");
     compiler
 }
 

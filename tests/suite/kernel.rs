@@ -8,6 +8,7 @@ mod counters;
 mod dashboard;
 mod exceptions;
 mod exits;
+mod go;
 mod harmless;
 mod jumps;
 mod ledger;

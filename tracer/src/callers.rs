@@ -24,7 +24,7 @@ use rtrace_symbolizer::{Definition, Image, Stamp, linker};
 use self::links::{Linkage, Word};
 use self::process::Process;
 use self::scan::Callees;
-use crate::plan::PlannedLibrary;
+use crate::plan::{Exit, PlannedLibrary};
 use crate::returns::jumps::{self, Candidate};
 use crate::{parallel, target};
 
@@ -62,11 +62,12 @@ struct Functions<'a> {
 }
 
 impl<'a> Traced<'a> {
-    /// The functions of a plan.
+    /// The functions of a plan whose returns are to be seen.
     pub fn of(libraries: &'a [PlannedLibrary]) -> Traced<'a> {
         let mut traced = Traced::default();
         for PlannedLibrary { library, regions, .. } in libraries {
-            for region in regions.iter().map(|planned| &planned.region) {
+            let timed = regions.iter().filter(|planned| planned.exit != Exit::EntryOnly);
+            for region in timed.map(|planned| &planned.region) {
                 let names = region.symbols.iter().map(|symbol| symbol.symbol.as_str());
                 traced.add(library.device, library.inode, region.file_offset, names);
             }

@@ -68,6 +68,8 @@ pub struct PlannedRegion {
     pub entry: Site,
     /// How they are seen to end.
     pub exit: Exit,
+    /// Why its calls are not timed, whatever was asked for.
+    pub untimed: Option<&'static str>,
     /// Which functions they may end in.
     pub tails: Tails,
     /// How control leaves others by it, if it does.

@@ -15,6 +15,7 @@ pub const DEMO: &[&str] = &["libfftw3-dev"];
 /// What the tests trace, and the programs that judge the results.
 pub const TEST: &[&str] = &[
     "g++",
+    "golang-go",
     "graphviz",
     "libfftw3-dev",
     "libxml2-utils",

@@ -62,6 +62,8 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
         bystanders(view.bystanders.get(number).copied().unwrap_or(0), view.costs, out)?;
         functions(library, prediction, view, out)?;
         reasons("Single-stepped:", stepped(library), view, out)?;
+        let untimed = library.regions.iter().filter_map(|planned| Some((planned.untimed?, &*planned.region.name)));
+        reasons("Not timed:", untimed, view, out)?;
         let refused = library.refused.iter().map(|refusal| (refusal.reason.as_str(), refusal.name.as_str()));
         reasons("Not probed:", refused, view, out)?;
     }
@@ -224,7 +226,7 @@ fn csv(plan: &Plan, prediction: Option<&Prediction>, costs: &Costs, out: &mut dy
             let symbol = region.symbols.first().map_or("", |symbol| &symbol.symbol);
             writeln!(
                 out,
-                "{path},{},{},{},{},{},{},{},{},,{},{},{}",
+                "{path},{},{},{},{},{},{},{},{},{},{},{},{}",
                 quoted(&region.name),
                 quoted(symbol),
                 region.file_offset,
@@ -233,6 +235,7 @@ fn csv(plan: &Plan, prediction: Option<&Prediction>, costs: &Costs, out: &mut dy
                 cost_name(planned.entry.cost),
                 planned.exit.policy().name(),
                 costs.call(planned),
+                quoted(planned.untimed.unwrap_or_default()),
                 prediction.map_or_else(String::new, |prediction| format!("{:.1}", prediction.rate(planned))),
                 prediction.map_or_else(String::new, |prediction| format!("{:.4}", prediction.slowdown(planned))),
                 quoted(stub_remark(planned).unwrap_or_default()),
@@ -278,6 +281,7 @@ fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>, costs
         "entry_site": planned.entry.file_offset,
         "entry": cost_name(planned.entry.cost),
         "exit": planned.exit.policy().name(),
+        "untimed": planned.untimed,
         "cost_ns": costs.call(planned),
         "calls_per_s": prediction.map(|prediction| prediction.rate(planned)),
         "slowdown": prediction.map(|prediction| prediction.slowdown(planned)),
@@ -353,7 +357,7 @@ mod tests {
             stub: false,
         };
         let entry = Site { file_offset: region.file_offset, cost, words: 0 };
-        PlannedRegion { region, entry, exit, tails: Tails::Never, jump: None, stub: None }
+        PlannedRegion { region, entry, exit, untimed: None, tails: Tails::Never, jump: None, stub: None }
     }
 
     fn sample(functions: u32) -> Plan {
@@ -457,6 +461,16 @@ costs are those of a virtual machine: to measure them here, rtrace must be allow
         assert_eq!(columns(lines[2]), columns(lines[0]));
         assert_eq!(columns(lines[4]), columns(lines[0]));
         assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
+    }
+
+    #[test]
+    fn what_is_not_timed_is_named_with_the_reason() {
+        let mut plan = sample(3);
+        plan.libraries[0].regions[1].untimed = Some("it moves, often");
+        let shown = |format| rendered(&plan, View { format, ..view() });
+        assert!(shown(Format::Table).contains("Not timed:\n     1  it moves, often: b\n"));
+        assert!(shown(Format::Csv).contains(",\"it moves, often\","));
+        assert!(shown(Format::Json).contains("\"untimed\": \"it moves, often\""));
     }
 
     #[test]

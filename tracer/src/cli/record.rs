@@ -18,7 +18,7 @@ use rtrace::target::{self, Target};
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
-use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, SinkError, Summary};
+use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, SinkError, Summary, escape};
 
 use super::Outcome;
 use super::args::{Recording, Selection};
@@ -208,6 +208,18 @@ impl Session<'_> {
         }
     }
 
+    /// Names the libraries whose functions are not timed, though it was asked for.
+    fn say_what_is_untimed(&self) {
+        for planned in &self.plan.libraries {
+            let mut reasons = planned.regions.iter().filter_map(|region| region.untimed);
+            if let Some(reason) = reasons.next() {
+                let (count, path) = (reasons.count() + 1, escape(&planned.library.path));
+                let functions = if count == 1 { "function" } else { "functions" };
+                tell!("{count} {functions} of {path} counted, not timed: {reason}");
+            }
+        }
+    }
+
     /// Records; the live view, if there is one, runs on this thread.
     pub fn record(self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
         if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
@@ -216,6 +228,7 @@ impl Session<'_> {
         }
         self.say_what_stays();
         self.say_who_pays();
+        self.say_what_is_untimed();
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;
         let loaded = self.loaded?;

@@ -8,6 +8,7 @@
 //! instruction, or, where the kernel refuses a probe on that, takes the next one that it steps.
 
 mod line;
+mod restarting;
 mod skipped;
 #[cfg(test)]
 mod tests;
@@ -37,18 +38,26 @@ pub struct Entries<'a> {
     pub keeps_accesses: bool,
     /// Functions whose arguments are read at the site, which must be the first instruction then.
     pub jumps: &'a Jumps,
+    /// Whether the function that begins at an address is Go's.
+    pub is_of_go: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 impl Entries<'_> {
     /// The site of each function's enter, or why there is none.
     pub fn sites(&self, functions: &[FunctionCode]) -> Vec<Result<Site, &'static str>> {
-        let wanted = parallel::map(functions, |&function| self.slide(function)).into_iter().flatten().collect();
+        let once = parallel::map(functions, |&function| match (self.is_of_go)(function.entry) {
+            true => restarting::once(self.text, function),
+            false => Ok(function),
+        });
+        let slide = |function: &Result<FunctionCode, _>| self.slide(*function.as_ref().ok()?);
+        let wanted = parallel::map(&once, slide).into_iter().flatten().collect();
         let sound = skipped::sound(self.text, wanted);
-        let site = |&function: &FunctionCode| {
+        let site = |function: Result<FunctionCode, &'static str>| {
+            let function = function?;
             let slid = sound.get(&function.entry).and_then(|&place| self.site(place).ok());
             slid.map_or_else(|| self.site(Place::entry(function)), Ok)
         };
-        functions.iter().map(site).collect()
+        once.into_iter().map(site).collect()
     }
 
     /// The slide that makes the site of a function better, if there is one.
@@ -76,7 +85,9 @@ impl Entries<'_> {
 
     /// Where the site of a function may slide.
     fn line(&self, extent: &Range<u64>) -> Vec<Place> {
-        let mut line = line::from_entry(self.text, extent, self.keeps_accesses);
+        // A program in Go goes on after an access that failed.
+        let keeps_accesses = self.keeps_accesses || (self.is_of_go)(extent.start);
+        let mut line = line::from_entry(self.text, extent, keeps_accesses);
         line.retain(|place| !self.are_hooked || place.words == 0);
         line
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashSet};
 use rtrace_model::{Region, RegionId, SymbolName};
-use rtrace_symbolizer::{Function, Symbol, ifunc};
+use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 
 use super::entries::Entries;
 use super::jump::{self, Jumps};
@@ -18,6 +18,9 @@ const LONGEST_INSTRUCTION: u64 = 15;
 /// Why an exported address is not probed that may be a table of constants.
 const MAY_BE_DATA: &str = "the symbol has no type, and nothing is known to call it: it may be data";
 
+/// Why calls of Go's functions are counted only.
+const MOVING_STACKS: &str = "Go moves its stacks, and runs goroutines on any thread";
+
 /// A function that was asked for: one address of code.
 struct Candidate {
     name: String,
@@ -30,6 +33,7 @@ struct Candidate {
 pub struct Planner<'a> {
     source: &'a LibrarySource,
     text: Text<'a>,
+    go: Option<GoCode>,
     options: &'a Options,
     refused: Vec<Refusal>,
 }
@@ -40,7 +44,7 @@ impl<'a> Planner<'a> {
         let exported = source.exports.functions.iter().map(|function| function.address);
         let chosen = source.ifuncs.iter().map(|resolved| resolved.address);
         let text = Text::new(&source.image, exported.chain(chosen).collect());
-        Planner { source, text, options, refused: Vec::new() }
+        Planner { source, text, go: source.image.go_code(), options, refused: Vec::new() }
     }
 
     /// The regions, sorted by file offset with ids from 0, and what is not probed.
@@ -48,7 +52,7 @@ impl<'a> Planner<'a> {
         let candidates: Vec<Candidate> = self.candidates().into_values().collect();
         let codes: Vec<FunctionCode> = candidates.iter().map(|candidate| candidate.code).collect();
         let jumps = jump::of(&self.source.image);
-        let entries = self.entries(&jumps).sites(&codes);
+        let entries = self.entries(&jumps, &|address| self.is_of_go(address)).sites(&codes);
         let mut probed = Vec::with_capacity(candidates.len());
         for (candidate, entry) in candidates.into_iter().zip(entries) {
             let denied = self.denied(&candidate, entry.ok());
@@ -85,8 +89,9 @@ impl<'a> Planner<'a> {
     /// What each of these functions may end in.
     fn tails(&self, probed: &[(Candidate, Site)]) -> Vec<Tails> {
         let entries: HashSet<u64> = probed.iter().map(|(candidate, _)| candidate.code.entry).collect();
-        parallel::map(probed, |(candidate, _)| {
-            tails::of(&self.text, candidate.code, |address| entries.contains(&address))
+        parallel::map(probed, |(candidate, _)| match self.is_of_go(candidate.code.entry) {
+            true => Tails::Never,
+            false => tails::of(&self.text, candidate.code, |address| entries.contains(&address)),
         })
     }
 
@@ -180,20 +185,30 @@ impl<'a> Planner<'a> {
     }
 
     /// Where enters are seen.
-    fn entries<'s>(&'s self, jumps: &'s Jumps) -> Entries<'s> {
+    fn entries<'s>(&'s self, jumps: &'s Jumps, is_of_go: &'s (dyn Fn(u64) -> bool + Sync)) -> Entries<'s> {
         Entries {
             text: &self.text,
             emulated: self.options.emulated,
             are_hooked: self.options.exit() == Exit::Uretprobe,
             keeps_accesses: self.options.keeps_accesses,
             jumps,
+            is_of_go,
         }
+    }
+
+    /// Whether the function that begins at this address is Go's.
+    fn is_of_go(&self, address: u64) -> bool {
+        self.go.as_ref().is_some_and(|go| match go {
+            GoCode::Range(range) => range.contains(&address),
+            GoCode::Unframed => self.text.frame_at(address).is_none(),
+        })
     }
 
     fn region(&self, id: RegionId, (candidate, entry): (Candidate, Site), tails: Tails) -> PlannedRegion {
         let Candidate { name, symbols, file_offset, code } = candidate;
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
-        let exit = self.options.exit();
+        let untimed = self.is_of_go(code.entry).then_some(MOVING_STACKS);
+        let exit = if untimed.is_some() { Exit::EntryOnly } else { self.options.exit() };
         let region = Region {
             id,
             library: self.source.library.id,
@@ -206,7 +221,7 @@ impl<'a> Planner<'a> {
             written: matches!(entry.cost, SiteCost::Written(_)),
             stub: false,
         };
-        PlannedRegion { region, entry, exit, tails, jump: None, stub: None }
+        PlannedRegion { region, entry, exit, untimed, tails, jump: None, stub: None }
     }
 }
 

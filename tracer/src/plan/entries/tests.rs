@@ -38,6 +38,7 @@ impl Case<'_> {
             keeps_accesses: self.keeps_accesses,
             are_hooked: self.are_hooked,
             jumps: &Jumps::default(),
+            is_of_go: &|_| false,
         };
         entries.sites(&[FunctionCode { entry: BASE, size: self.body.len() as u64 }]).remove(0)
     }
