@@ -297,6 +297,7 @@ mod tests {
             + image.own_slots().count()
             + image.definitions().count()
             + image.stub_tables().len()
+            + usize::from(image.go_code().is_some())
             + image.code_ranges().len()
             + image.needed().len()
             + strings.iter().flatten().map(|text| text.len()).sum::<usize>()
@@ -344,12 +345,14 @@ mod tests {
     fn every_flipped_bit_is_survived() {
         let Some(image) = library() else { return };
         let is_header = |position: &usize| *position < 1024;
-        // All of the headers, and a sample of the rest.
-        for position in (0..image.bytes.len()).filter(|position| is_header(position) || position % 7 == 0) {
-            let mut bytes = image.bytes.clone();
-            bytes[position] ^= 1 << (position / 7 % 8);
-            if let Ok(image) = Image::parse(bytes) {
-                read_all(&image);
+        for image in [fixture::without_sections(&image), image] {
+            // All of the headers, and a sample of the rest.
+            for position in (0..image.bytes.len()).filter(|position| is_header(position) || position % 7 == 0) {
+                let mut bytes = image.bytes.clone();
+                bytes[position] ^= 1 << (position / 7 % 8);
+                if let Ok(image) = Image::parse(bytes) {
+                    read_all(&image);
+                }
             }
         }
     }

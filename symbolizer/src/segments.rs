@@ -118,9 +118,9 @@ impl Image {
             let bytes = self.loaded(range.start).unwrap_or_default();
             let jumps = bytes.windows(6).enumerate().filter(|(_, window)| window.starts_with(&JUMP_SLOT));
             let leads = jumps.filter_map(|(position, window)| {
-                let address = range.start + position as u64;
+                let address = range.start.wrapping_add(position as u64);
                 let distance = i32::from_le_bytes(*window.last_chunk()?);
-                let slot = (address + window.len() as u64).wrapping_add_signed(distance.into());
+                let slot = address.wrapping_add(window.len() as u64).wrapping_add_signed(distance.into());
                 slots.binary_search(&slot).is_ok().then_some(address)
             });
             stubs.extend(leads);
@@ -128,7 +128,7 @@ impl Image {
         let mut blocks: Vec<u64> = stubs.into_iter().map(|stub| stub & !(STUB - 1)).collect();
         blocks.sort_unstable();
         blocks.dedup();
-        let runs = blocks.chunk_by(|before, after| before + STUB == *after);
+        let runs = blocks.chunk_by(|before, after| after - before == STUB);
         runs.filter_map(|run| Some(*run.first()?..run.last()?.saturating_add(STUB))).collect()
     }
 }

@@ -42,7 +42,8 @@ pub fn once(text: &Text, function: FunctionCode) -> Result<FunctionCode, &'stati
         return Ok(function);
     }
     let (start, restart) = check(text, &extent).ok_or(REPEATED)?;
-    let is_only_restart = restarts == [restart] && start < entered;
+    let another = text.entries_from(extent.start + 1).first().is_some_and(|&entry| entry <= start);
+    let is_only_restart = restarts == [restart] && start < entered && !another;
     let code = FunctionCode { entry: start, size: extent.end.saturating_sub(start) };
     if is_only_restart { Ok(code) } else { Err(REPEATED) }
 }
@@ -171,5 +172,10 @@ mod tests {
         elsewhere[5] = 8;
         assert_eq!(begins(&elsewhere), Err(REPEATED));
         assert_eq!(begins(&[0x06]), Err(UNREADABLE));
+        // Another function begins behind the check.
+        let code = function(&SMALL, &[6], &BODY);
+        let image = image(&code);
+        let whole = FunctionCode { entry: BASE, size: code.len() as u64 };
+        assert_eq!(once(&Text::new(&image, vec![BASE, BASE + 6]), whole).err(), Some(REPEATED));
     }
 }
