@@ -43,6 +43,14 @@ fn trace_directory(folder: &TempDir) -> PathBuf {
     folder.path().join("trace")
 }
 
+/// What `rtrace` says that refuses to do this.
+pub fn refuses(arguments: &[&str]) -> String {
+    let output = command().args(arguments).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
 /// A program that waits for a line before it does anything.
 pub struct Waiting {
     child: Child,

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
-use rtrace_symbolizer::Error;
 use rtrace_symbolizer::modules::{Mapping, Module};
+use rtrace_symbolizer::{Error, Image};
 
 const PAGE: usize = 4096;
 
@@ -35,13 +35,55 @@ pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u6
         if offsets.is_empty() {
             continue;
         }
-        let parts = altered.entry((module.device, module.inode)).or_default();
-        offsets.extend(parts.iter().flat_map(Clone::clone));
         offsets.sort_unstable();
-        offsets.dedup();
-        *parts = offsets.chunk_by(|one, next| one + 1 == *next).map(|part| part[0]..part[part.len() - 1] + 1).collect();
+        let parts = offsets.chunk_by(|one, next| one + 1 == *next).map(|part| part[0]..part[part.len() - 1] + 1);
+        let known = altered.entry((module.device, module.inode)).or_default();
+        *known = union(known.iter().cloned().chain(parts).collect());
     }
     altered
+}
+
+/// Where a process executes something else in the place of this file's code: a copy in huge pages, for instance,
+/// where the kernel takes no probes.
+pub fn moved(module: &Module, image: &Image) -> Parts {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", module.pid)).unwrap_or_default();
+    let is_of_file = |range: &Range<u64>| module.mappings.iter().any(|mapping| mapping.start == range.start);
+    let others: Vec<Range<u64>> =
+        maps.lines().filter_map(executable_range).filter(|range| !is_of_file(range)).collect();
+    let mut moved = Parts::new();
+    for bias in module.load_biases(image) {
+        for code in image.executable_ranges() {
+            let (start, end) = (code.start.wrapping_add(bias), code.end.wrapping_add(bias));
+            let replaced = others.iter().map(|other| other.start.max(start)..other.end.min(end));
+            moved.extend(replaced.filter(|range| !range.is_empty()).filter_map(|range| {
+                let offset = image.file_offset(range.start.wrapping_sub(bias))?;
+                Some(offset..offset + (range.end - range.start))
+            }));
+        }
+    }
+    union(moved)
+}
+
+/// The addresses of a line of `/proc/PID/maps`, if the process may execute what is there.
+fn executable_range(line: &str) -> Option<Range<u64>> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let address = |word| u64::from_str_radix(word, 16).ok();
+    let range = address(start)?..address(end)?;
+    words.next()?.contains('x').then_some(range)
+}
+
+/// The same parts, sorted, and those as one that overlap or touch.
+pub fn union(mut parts: Parts) -> Parts {
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut union = Parts::with_capacity(parts.len());
+    for part in parts {
+        match union.last_mut() {
+            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+            _ => union.push(part),
+        }
+    }
+    union
 }
 
 /// Whether one of these parts has a byte of `range`.
@@ -127,5 +169,16 @@ mod tests {
             assert_eq!(overlaps(&parts, &range), expected, "{range:?}");
         }
         assert!(!overlaps(&[], &(0..9)));
+    }
+
+    #[test]
+    fn parts_that_touch_become_one() {
+        assert_eq!(union(vec![8..9, 0..4, 2..3, 4..6]), [0..6, 8..9]);
+    }
+
+    #[test]
+    fn executable_lines() {
+        assert_eq!(executable_range("00c00000-02400000 r-xp 00000000 00:00 0 "), Some(0xc0_0000..0x240_0000));
+        assert_eq!(executable_range("00c00000-02400000 rw-p 00000000 00:00 0 [heap]"), None);
     }
 }

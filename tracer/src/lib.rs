@@ -34,4 +34,5 @@ pub mod sampling;
 pub mod source;
 pub mod stubs;
 pub mod target;
+pub mod translated;
 pub mod watch;

@@ -214,3 +214,37 @@ fn code_that_the_program_has_changed() {
         assert!(recording.events().iter().any(is_told));
     }
 }
+
+/// No probe has an effect there, and none may be recorded as if no call had been made.
+#[test]
+fn code_that_the_program_has_moved() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("moved", Flavour::Cet);
+    for which in ["all", "some"] {
+        let mut waiting = Waiting::start(&mut target.command(which));
+        let pid = waiting.pid().to_string();
+        let said = rtrace::refuses(&["attach", "--no-tui", "-p", &pid, "--lib", "exe", "--func", "w_*"]);
+        let expected = format!("moved` in process {pid}: the process executes its code elsewhere");
+        assert!(said.contains(&expected), "{said}");
+        let beside = ["--lib", "*moved", "--lib", "libc.so.6", "--func", "w_*", "--func", "getpid"].map(str::to_owned);
+        let attached = (which == "some").then(|| Attached::start(waiting.pid(), &beside));
+        waiting.go();
+        let output = waiting.finish();
+        assert!(output.status.success(), "{output:?}");
+        let Some((_, recording)) = attached.map(Attached::finish) else { continue };
+        assert_eq!(recording.calls().count(), 1000, "those of `w_left`");
+        let is_told = |event: &EventKind| matches!(event, EventKind::Refused { region, .. } if region == "w_moved");
+        assert!(recording.events().iter().any(is_told));
+    }
+}
+
+#[test]
+fn commands_that_move_their_code() {
+    if !installed(&["node"]) {
+        return;
+    }
+    let Some(_turn) = Turn::take() else { return };
+    let run = ["run", "--no-tui", "--lib", "exe", "--func", "uv_*", "--"];
+    let said = rtrace::refuses(&[&run[..], &["node", "--use-largepages=on", "-e", "0"]].concat());
+    assert!(said.contains("failed to trace `node`: --use-largepages moves its code"), "{said}");
+}

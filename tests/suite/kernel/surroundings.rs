@@ -7,9 +7,9 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::common::recording::Recording;
-use crate::common::rtrace::{Attached, Waiting};
+use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
-use crate::common::skip::Turn;
+use crate::common::skip::{Turn, installed};
 use crate::common::target::{Flavour, Target};
 use crate::common::truth;
 
@@ -123,4 +123,33 @@ fn two_capabilities_suffice() {
     let output = command.arg(&target.program).arg("nested").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(Recording::open(&trace).trees(), truth::trees(&output.stdout));
+}
+
+/// A command that runs a program under another one.
+fn under(translator: &[&str], target: &Target) -> Command {
+    let mut command = Command::new(translator[0]);
+    command.args(&translator[1..]).arg(&target.program).arg("nested");
+    command
+}
+
+const TRANSLATORS: [&[&str]; 2] = [&["valgrind", "-q", "--tool=none"], &["qemu-x86_64"]];
+
+/// It reads the code with the breakpoints in it, and makes them traps that nobody handles.
+#[test]
+fn programs_under_translators_are_left_alone() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    for translator in TRANSLATORS.into_iter().filter(|words| installed(&words[..1])) {
+        let mut waiting = Waiting::start(&mut under(translator, &target));
+        let pid = waiting.pid().to_string();
+        let name = translator[0].trim_end_matches("-x86_64");
+        let said = rtrace::refuses(&["attach", "--no-tui", "-p", &pid, "--lib", "libtruth.so"]);
+        assert!(said.contains(&format!("it runs under {name}")), "{said}");
+        assert!(said.contains(&format!("hint: run the program without {name}, and trace that")), "{said}");
+        waiting.go();
+        assert!(waiting.finish().status.success());
+        let library = target.library.as_ref().unwrap().display().to_string();
+        let said = rtrace::refuses(&["run", "--no-tui", "--lib", &library, "--", translator[0], "true"]);
+        assert!(said.starts_with(&format!("rtrace: failed to trace `{}`", translator[0])), "{said}");
+    }
 }
