@@ -41,7 +41,7 @@ pub struct Attachment {
     /// What was placed of the others, so that it can be placed in other processes, too.
     pub placed: Vec<Placed>,
     /// The probes of the others.
-    probes: Vec<Probes>,
+    pub probes: Vec<Probes>,
 }
 
 /// Sites of a file that were placed together.
@@ -158,8 +158,8 @@ impl Closing {
     }
 
     /// Waits until all are gone.
-    pub fn finish(self) {
-        for closing in self.0 {
+    pub fn finish(&mut self) {
+        for closing in self.0.drain(..) {
             closing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     }

@@ -7,14 +7,14 @@
 //! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
 //! a library.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs};
 use rtrace_model::{Library, Timestamp};
 use rtrace_symbolizer::modules;
 
-use crate::attach::{Attachment, Closing, Placed};
+use crate::attach::{Attachment, Closing, Placed, detach};
 use crate::privilege;
 
 /// A process whose calls of a library were not recorded for a time.
@@ -31,8 +31,12 @@ pub struct BlindChild {
 struct State {
     pids: Vec<u32>,
     placed: Vec<Placed>,
+    /// Those of the processes that had them first.
+    first: Vec<Probes>,
     /// Those of children.
     probes: HashMap<u32, Vec<Probes>>,
+    /// Processes that lost their probes because these would harm them.
+    left: HashSet<u32>,
     blind: Vec<BlindChild>,
     /// Probes of children that have ended.
     closing: Closing,
@@ -71,19 +75,25 @@ impl<'a> Followed<'a> {
     /// Those of `attach`.
     pub fn attach<E>(&self, attach: impl FnOnce(&[u32]) -> Result<Attachment, E>) -> Result<Attachment, E> {
         let mut state = self.state();
-        let attachment = attach(&state.pids)?;
+        let mut attachment = attach(&state.pids)?;
+        state.first.append(&mut attachment.probes);
         state.placed.extend(attachment.placed.iter().cloned());
         Ok(attachment)
     }
 
-    /// Places probes in a child that was forked at that time; `image`: the process whose program it has, if
-    /// it cannot have executed another one.
+    /// Places probes in a child that was forked at that time; `has_image`: it cannot have executed another program
+    /// than its parent.
     ///
     /// # Errors
     /// The kernel refuses probes, though the child runs.
-    pub fn adopt(&self, pid: u32, image: Option<u32>, since: Timestamp) -> Result<(), Error> {
+    pub fn adopt(&self, pid: u32, parent: u32, has_image: bool, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
         if state.pids.contains(&EVERYWHERE) {
+            return Ok(());
+        }
+        if state.left.contains(&parent) {
+            state.left.insert(pid);
+            state.tell_blind(pid, since, |_| true);
             return Ok(());
         }
         let mut probes = Vec::with_capacity(state.placed.len());
@@ -98,7 +108,7 @@ impl<'a> Followed<'a> {
         state.pids.push(pid);
         // What it maps now it may have mapped all the time; of one that has ended, nothing else is known.
         let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
-        let modules = mapped(pid).or_else(|| mapped(image?)).unwrap_or_default();
+        let modules = mapped(pid).or_else(|| mapped(parent).filter(|_| has_image)).unwrap_or_default();
         let is_mapped = |library: &Library| {
             modules.is_empty()
                 || modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
@@ -116,12 +126,29 @@ impl<'a> Followed<'a> {
         }
     }
 
+    /// Takes the probes out of a process in which they would do harm, and places none in what children it makes. They
+    /// are gone when this returns.
+    pub fn leave(&self, pid: u32, since: Timestamp) {
+        let mut state = self.state();
+        if !state.pids.contains(&pid) {
+            return;
+        }
+        state.pids.retain(|&other| other != pid);
+        state.left.insert(pid);
+        state.tell_blind(pid, since, |_| true);
+        let mut probes = state.probes.remove(&pid).unwrap_or_default();
+        probes.extend(state.first.iter_mut().map(|probes| probes.take_of(pid)));
+        drop(state);
+        detach(probes);
+    }
+
     /// Takes out the probes of processes that have ended: all but these, of which records tell, and children
     /// of which none tells yet.
     pub fn keep(&self, living: &[u32]) {
         let mut state = self.state();
         let lives = |pid: &u32| living.contains(pid) || privilege::check_process(*pid).is_ok();
         state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
+        state.left.retain(lives);
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
         let probes = ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().collect();
         state.closing.close(probes);
@@ -138,10 +165,10 @@ impl<'a> Followed<'a> {
         std::mem::take(&mut self.state().blind)
     }
 
-    /// The probes of children, to be taken out.
+    /// All probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
-        let State { probes, closing, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let State { first, probes, mut closing, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         closing.finish();
-        probes.into_values().flatten().collect()
+        first.into_iter().chain(probes.into_values().flatten()).collect()
     }
 }

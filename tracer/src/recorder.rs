@@ -39,6 +39,7 @@ use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Source};
 use crate::stubs::Stubs;
+use crate::translated;
 use crate::watch::{self, Held, Watches, Watching};
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
@@ -440,7 +441,14 @@ impl<'a> Recording<'a> {
             for newcomer in lookout.found() {
                 self.join(pipeline, &newcomer)?;
             }
-            follow(pipeline, watching, source.changes(), lookout.mapped());
+            let changes = source.changes();
+            for &(pid, time, _) in changes.iter().filter(|(_, _, change)| *change == Change::Executed) {
+                // What waits at no gate is looked at only now.
+                if translated::of_process(pid).is_some() {
+                    self.followed.leave(pid, time);
+                }
+            }
+            follow(pipeline, watching, changes, lookout.mapped());
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 pipeline.samples(samplers.sample(&source.living()));

@@ -36,6 +36,7 @@ use crate::gate::Gate;
 use crate::host;
 use crate::plan::arrival::{self, ReturnSite};
 use crate::plan::{Emulation, Plan, SiteCost};
+use crate::translated;
 
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -268,12 +269,17 @@ impl<'a> ReturnSites<'a> {
                     self.lose(child.pid)?;
                     continue;
                 }
-                followed.adopt(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time))?;
+                followed.adopt(child.pid, child.parent, gate.is_some(), Timestamp(child.time))?;
                 self.adopt(child.pid, child.parent)?;
                 self.jumps.adopt(child.pid, child.parent)?;
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
-                let Loaded { callers, jumps } = executed.of(&program.path());
+                let path = program.path();
+                if translated::of_program(&path).is_some() {
+                    self.leave(program.pid, followed)?;
+                    continue;
+                }
+                let Loaded { callers, jumps } = executed.of(&path);
                 self.see_jumps(program.pid, jumps)?;
                 self.prime(program.pid, callers)?;
             }
@@ -291,6 +297,15 @@ impl<'a> ReturnSites<'a> {
                 tidy_at = Instant::now() + TIDY_PERIOD;
             }
         }
+        Ok(())
+    }
+
+    /// Takes all probes out of a process in which they would do harm; they are gone when this returns.
+    fn leave(&mut self, pid: u32, followed: &Followed<'_>) -> Result<(), Error> {
+        followed.leave(pid, host::now());
+        self.keep(|pid| followed.contains(pid))?;
+        self.links.settle();
+        self.jumps.settle();
         Ok(())
     }
 

@@ -47,7 +47,7 @@ const MAPPED: &[(&str, &str)] = &[
 ];
 
 /// Commands that start a program under a translator.
-const COMMANDS: &[(&str, &str)] = &[("valgrind", "valgrind"), ("drrun", "DynamoRIO"), ("pin", "Pin"), ("rr", "rr")];
+const COMMANDS: &[(&str, &str)] = &[("valgrind", "valgrind"), ("drrun", "DynamoRIO"), ("rr", "rr")];
 
 /// Why a target is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +94,17 @@ pub fn check_process(pid: u32) -> Result<(), Error> {
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(&name).trim_end().to_owned();
     Err(Error::Process { pid, name, translator })
+}
+
+/// Refuses a file that a process under a translator maps, wherever it has the file.
+///
+/// # Errors
+/// [`Error::Process`].
+pub fn check_users(path: &str) -> Result<(), Error> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let maps_it = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(path));
+    pids.try_for_each(|pid| if maps_it(pid) { check_process(pid) } else { Ok(()) })
 }
 
 /// Refuses a command that starts a translator; `executables`: the files that the kernel starts for it.

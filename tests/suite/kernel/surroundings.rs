@@ -146,10 +146,33 @@ fn programs_under_translators_are_left_alone() {
         let said = rtrace::refuses(&["attach", "--no-tui", "-p", &pid, "--lib", "libtruth.so"]);
         assert!(said.contains(&format!("it runs under {name}")), "{said}");
         assert!(said.contains(&format!("hint: run the program without {name}, and trace that")), "{said}");
+        let library = target.library.as_ref().unwrap().display().to_string();
+        let said = rtrace::refuses(&["run", "--no-tui", "--everywhere", "--lib", &library, "--", "true"]);
+        assert!(said.contains(&format!("process {pid} ")) && said.contains("leave out --everywhere"), "{said}");
         waiting.go();
         assert!(waiting.finish().status.success());
-        let library = target.library.as_ref().unwrap().display().to_string();
         let said = rtrace::refuses(&["run", "--no-tui", "--lib", &library, "--", translator[0], "true"]);
         assert!(said.starts_with(&format!("rtrace: failed to trace `{}`", translator[0])), "{said}");
+    }
+}
+
+/// What a command starts is known when it waits for its probes, at the latest.
+#[test]
+fn children_under_translators_are_left_alone() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    for translator in TRANSLATORS.into_iter().filter(|words| installed(&words[..1])) {
+        let program = target.program.display();
+        let translator = translator.join(" ");
+        for script in [
+            // In a child, and beside one that is traced; in the command's own process.
+            format!("{translator} {program} nested >/dev/null || exit; exec {program} nested"),
+            format!("{program} nested; exec {translator} {program} nested >/dev/null"),
+        ] {
+            let (output, recording) = rtrace::run(&target.selection(), Command::new("sh").args(["-c", &script]));
+            assert!(output.status.success(), "{script}: {output:?}");
+            assert_eq!(recording.trees(), truth::trees(&output.stdout), "{script}");
+            assert!(recording.summary().blind_windows > 0, "{script}: calls of {translator} are missing");
+        }
     }
 }

@@ -117,9 +117,14 @@ impl<'a> Links<'a> {
         Ok(())
     }
 
-    /// The probes that are in place, once those that were taken out are gone.
-    pub fn into_probes(self) -> Vec<Probes> {
+    /// Waits until those that were taken out are gone.
+    pub fn settle(&mut self) {
         self.closing.finish();
+    }
+
+    /// The probes that are in place, once those that were taken out are gone.
+    pub fn into_probes(mut self) -> Vec<Probes> {
+        self.settle();
         self.groups.into_values().flat_map(|group| group.links).map(|link| link.probes).collect()
     }
 }
