@@ -17,6 +17,10 @@ const ENTRY: usize = 8;
 /// `int3`, which the kernel writes where there is a probe, and debuggers write, too.
 pub const BREAKPOINT: u8 = 0xcc;
 
+/// `call`, which the kernel makes of a breakpoint in the place of [`LONG_NOP`] once it was hit, since Linux 6.18.
+const CALL: u8 = 0xe8;
+const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+
 /// Parts of a file, by offsets in bytes, sorted.
 pub type Parts = Vec<Range<u64>>;
 
@@ -101,6 +105,11 @@ pub struct Difference {
     pub live: u8,
 }
 
+fn is_long_nop(file: &File, offset: u64) -> bool {
+    let mut stored = LONG_NOP.map(|_| 0);
+    file.read_exact_at(&mut stored, offset).is_ok() && stored == LONG_NOP
+}
+
 /// The memory of a process.
 pub struct Code {
     memory: File,
@@ -135,6 +144,30 @@ impl Code {
             differences.extend(differing.map(|at| Difference { offset: offset + at as u64, live: live[at] }));
         }
         differences
+    }
+
+    /// How many of these sorted offsets of `file` have a breakpoint, or what the kernel makes of one, in `mapping`, and
+    /// at which there is none. What is not in the mapping or cannot be read is neither.
+    pub fn breakpoints(&self, mapping: &Mapping, file: &File, offsets: &[u64]) -> (usize, Vec<u64>) {
+        let end = mapping.offset + (mapping.end - mapping.start);
+        let mapped =
+            offsets.partition_point(|&offset| offset < mapping.offset)..offsets.partition_point(|&it| it < end);
+        let (mut present, mut absent) = (0, Vec::new());
+        for of_page in offsets[mapped].chunk_by(|one, next| one / PAGE as u64 == next / PAGE as u64) {
+            let begin = of_page[0] / PAGE as u64 * PAGE as u64;
+            let mut live = [0; PAGE];
+            if self.memory.read_exact_at(&mut live, mapping.start + (begin - mapping.offset)).is_err() {
+                continue;
+            }
+            let is_there = |offset: u64| match live[(offset - begin) as usize] {
+                BREAKPOINT => true,
+                CALL => is_long_nop(file, offset),
+                _ => false,
+            };
+            absent.extend(of_page.iter().copied().filter(|&offset| !is_there(offset)));
+            present += of_page.len();
+        }
+        (present - absent.len(), absent)
     }
 
     /// Whether the process has a copy of each page for itself, as it has where a breakpoint was set:

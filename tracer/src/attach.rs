@@ -16,6 +16,7 @@ use rtrace_model::{Library, Region, RegionId};
 
 use crate::governor::Governable;
 use crate::plan::{self, Exit, Plan, PlannedRegion, Refusal, SiteCost, Tails};
+use crate::presence::{Absent, Presence, Process};
 use crate::stubs::Stubs;
 
 /// Regions whose probes can be taken out alone, at the most. The kernel needs some milliseconds for
@@ -55,6 +56,11 @@ pub struct Placed {
 }
 
 impl Placed {
+    /// File offsets of the sites, in bytes.
+    pub fn offsets(&self) -> Vec<u64> {
+        self.sites.iter().map(|site| site.file_offset).collect()
+    }
+
     /// Places the sites in another process.
     ///
     /// # Errors
@@ -118,6 +124,20 @@ impl Attachment {
         let is_apart: HashSet<RegionId> = apart.iter().map(|apart| apart.region.id).collect();
         let others = self.regions.iter().filter(|region| !is_apart.contains(&region.id));
         Governable { fixed: others.cloned().collect(), apart }
+    }
+
+    /// Refuses files of which processes have no probe, though they map them.
+    ///
+    /// # Errors
+    /// The first of these.
+    pub fn check(&self, pids: &[u32]) -> Result<(), Absent> {
+        for process in pids.iter().filter_map(|&pid| Process::of(pid)) {
+            let together = self.placed.iter().map(|placed| (&placed.file, placed.offsets()));
+            let alone = self.apart.iter().map(|apart| (&apart.file, vec![apart.planned.entry.file_offset]));
+            let mut presences = together.chain(alone).filter_map(|(file, offsets)| process.presence(file, &offsets));
+            presences.try_for_each(Presence::check)?;
+        }
+        Ok(())
     }
 
     /// All its probes, to be taken out.

@@ -23,6 +23,7 @@ mod parallel;
 pub mod perf;
 pub mod pipeline;
 pub mod plan;
+pub mod presence;
 pub mod privilege;
 pub mod rank;
 pub mod recorder;

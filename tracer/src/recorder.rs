@@ -183,6 +183,7 @@ pub fn record(
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
     let attachment = recording.attach(plan, options.stubs)?;
+    attachment.check(recording.named()).context("failed to attach")?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
     metrics.extend(recording.governing.map(Governing::metric));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -175,4 +176,32 @@ fn children_under_translators_are_left_alone() {
             assert!(recording.summary().blind_windows > 0, "{script}: calls of {translator} are missing");
         }
     }
+}
+
+/// On an overlay file system the first change of a file, be it of its mode, makes a copy of it, which has the same
+/// numbers. The process goes on with the original.
+#[test]
+fn a_library_that_an_overlay_has_copied() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let (inside, outside) = (TempDir::new().unwrap(), target.program.parent().unwrap().display());
+    let folder = inside.path().display();
+    let script = format!(
+        "mount -t tmpfs none {folder} && cd {folder} && mkdir lower upper work merged && \
+         cp {outside}/shapes {outside}/libtruth.so lower && \
+         mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && \
+         exec {folder}/merged/shapes nested $0"
+    );
+    let mut waiting = Waiting::start(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    // The original is traced as any other file.
+    let options = ["--lib", "libtruth.so", "--duration", "1ms"].map(str::to_owned);
+    Attached::start(waiting.pid(), &options).leave();
+    let pid = waiting.pid().to_string();
+    let copy = PathBuf::from(format!("/proc/{pid}/root{folder}/merged/libtruth.so"));
+    fs::set_permissions(copy, fs::Permissions::from_mode(0o700)).unwrap();
+    let said = rtrace::refuses(&["attach", "--no-tui", "-p", &pid, "--lib", "libtruth.so"]);
+    assert!(said.contains(&format!("process {pid} maps another file than its path")), "{said}");
+    assert!(said.contains("restart the process"), "{said}");
+    waiting.go();
+    assert!(waiting.finish().status.success());
 }
