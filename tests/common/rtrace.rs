@@ -61,11 +61,14 @@ impl Waiting {
     pub fn start(program: &mut Command) -> Waiting {
         let mut child =
             program.arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        // A buffer of one byte, so that nothing behind the line is taken.
-        BufReader::with_capacity(1, child.stdout.as_mut().expect("it is piped")).read_line(&mut line).unwrap();
+        let line = read_line(&mut child);
         assert!(line.starts_with("ready "), "{program:?} said `{line}`");
         Waiting { child }
+    }
+
+    /// The next line that it prints.
+    pub fn line(&mut self) -> String {
+        read_line(&mut self.child)
     }
 
     /// Its process id.
@@ -92,6 +95,13 @@ impl Waiting {
     pub fn finish(self) -> Output {
         self.child.wait_with_output().unwrap()
     }
+}
+
+fn read_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    // A buffer of one byte, so that nothing behind the line is taken.
+    BufReader::with_capacity(1, child.stdout.as_mut().expect("it is piped")).read_line(&mut line).unwrap();
+    line
 }
 
 /// A running `rtrace attach`.

@@ -4,8 +4,9 @@
 //! site at fault is known; it is then left out with the kernel's reason, and the others stay.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -48,7 +49,8 @@ pub struct Attachment {
 /// Sites of a file that were placed together.
 #[derive(Clone)]
 pub struct Placed {
-    file: Arc<File>,
+    /// The file.
+    pub file: Arc<File>,
     /// The library, as the programs name it.
     pub library: Arc<Library>,
     role: Role,
@@ -59,6 +61,12 @@ impl Placed {
     /// File offsets of the sites, in bytes.
     pub fn offsets(&self) -> Vec<u64> {
         self.sites.iter().map(|site| site.file_offset).collect()
+    }
+
+    /// Whether calls enter at the sites, and these lie in the library itself rather than in stubs.
+    pub fn is_of_library(&self) -> bool {
+        let is_library = |file: Metadata| (file.dev(), file.ino()) == (self.library.device, self.library.inode);
+        self.role == Role::Enter && self.file.metadata().is_ok_and(is_library)
     }
 
     /// Places the sites in another process.

@@ -8,13 +8,14 @@
 //! a library.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs};
 use rtrace_model::{Library, Timestamp};
 use rtrace_symbolizer::modules;
 
 use crate::attach::{Attachment, Closing, Placed, detach};
+use crate::presence::{Presence, Process};
 use crate::privilege;
 
 /// A process whose calls of a library were not recorded for a time.
@@ -27,6 +28,16 @@ pub struct BlindChild {
     pub since: Timestamp,
 }
 
+/// Entry sites of a library that a process has overwritten.
+pub struct Overwritten {
+    /// The process.
+    pub pid: u32,
+    /// The library.
+    pub library: Arc<Library>,
+    /// File offsets of the sites, in bytes, sorted.
+    pub offsets: Vec<u64>,
+}
+
 #[derive(Default)]
 struct State {
     pids: Vec<u32>,
@@ -37,6 +48,8 @@ struct State {
     probes: HashMap<u32, Vec<Probes>>,
     /// Processes that lost their probes because these would harm them.
     left: HashSet<u32>,
+    /// Processes that lost their probes by an exec.
+    lost: HashSet<u32>,
     blind: Vec<BlindChild>,
     /// Probes of children that have ended.
     closing: Closing,
@@ -123,6 +136,7 @@ impl<'a> Followed<'a> {
         let mut state = self.state();
         if !state.pids.contains(&EVERYWHERE) {
             state.tell_blind(pid, since, |_| true);
+            state.lost.insert(pid);
         }
     }
 
@@ -149,6 +163,7 @@ impl<'a> Followed<'a> {
         let lives = |pid: &u32| living.contains(pid) || privilege::check_process(*pid).is_ok();
         state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
         state.left.retain(lives);
+        state.lost.retain(lives);
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
         let probes = ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().collect();
         state.closing.close(probes);
@@ -158,6 +173,27 @@ impl<'a> Followed<'a> {
     pub fn contains(&self, pid: u32) -> bool {
         let state = self.state();
         state.pids.contains(&pid) || state.pids.contains(&EVERYWHERE)
+    }
+
+    /// Whether a process should have all its probes now.
+    pub fn has_probes(&self, pid: u32) -> bool {
+        self.contains(pid) && !self.state().lost.contains(&pid)
+    }
+
+    /// The entry sites that processes have overwritten, by library; with probes everywhere, those of `named` are
+    /// looked at.
+    pub fn overwritten(&self, named: &[u32]) -> Vec<Overwritten> {
+        let state = self.state();
+        let pids = if state.pids.contains(&EVERYWHERE) { named } else { &state.pids };
+        let mut overwritten = Vec::new();
+        for process in pids.iter().filter(|pid| !state.lost.contains(pid)).filter_map(|&pid| Process::of(pid)) {
+            overwritten.extend(state.placed.iter().filter(|placed| placed.is_of_library()).filter_map(|placed| {
+                let Presence { pid, absent, .. } = process.presence(&placed.file, &placed.offsets())?;
+                let library = Arc::clone(&placed.library);
+                (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
+            }));
+        }
+        overwritten
     }
 
     /// The blind windows since the last call.

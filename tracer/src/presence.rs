@@ -41,8 +41,9 @@ pub struct Process {
 /// What has become of the probes of a file in a process.
 pub struct Presence {
     /// The file as the process sees it.
-    path: PathBuf,
-    pid: u32,
+    pub path: PathBuf,
+    /// The process.
+    pub pid: u32,
     /// Probes that are in place.
     present: usize,
     /// File offsets of those that are not, in bytes, though the process maps that code.

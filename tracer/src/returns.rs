@@ -36,6 +36,7 @@ use crate::gate::Gate;
 use crate::host;
 use crate::plan::arrival::{self, ReturnSite};
 use crate::plan::{Emulation, Plan, SiteCost};
+use crate::presence::Presence;
 use crate::translated;
 
 /// Longest wait for a question, and so for the end.
@@ -622,6 +623,11 @@ impl<'a> ReturnSites<'a> {
     /// How many sites there are.
     fn count(&self) -> u32 {
         u32::try_from(self.placed.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The files of these processes in which sites were overwritten.
+    pub fn overwritten(&self, is_meant: impl Fn(u32) -> bool) -> Vec<Presence> {
+        self.links.overwritten(is_meant)
     }
 
     /// What became of the sites.

@@ -1,6 +1,7 @@
 //! Programs that look at return addresses, change them, or leave calls where nobody expects it: they
 //! do what they do untraced, and all their calls are counted.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -201,7 +202,7 @@ fn code_that_the_program_has_changed() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("patched", Flavour::Cet);
     for _ in 0..repeat() {
-        let mut waiting = Waiting::start(&mut Command::new(&target.program));
+        let mut waiting = Waiting::start(&mut target.command("first"));
         let attached = Attached::start(waiting.pid(), &["--lib", "exe", "--func", "w_*"].map(str::to_owned));
         waiting.go();
         let traced = waiting.finish();
@@ -247,4 +248,40 @@ fn commands_that_move_their_code() {
     let run = ["run", "--no-tui", "--lib", "exe", "--func", "uv_*", "--"];
     let said = rtrace::refuses(&[&run[..], &["node", "--use-largepages=on", "-e", "0"]].concat());
     assert!(said.contains("failed to trace `node`: --use-largepages moves its code"), "{said}");
+}
+
+/// What is written over a probe takes it out, of which nobody tells.
+#[test]
+fn code_that_the_program_changes_while_it_is_traced() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("patched", Flavour::Cet);
+    let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
+    for (how, calls) in [("later", 3000), ("restored", 2000)] {
+        let mut waiting = Waiting::start(&mut target.command(how));
+        let attached = Attached::start(waiting.pid(), &options);
+        waiting.go();
+        assert_eq!(waiting.line(), "called\n");
+        attached.interrupt();
+        let (output, recording) = attached.finish();
+        waiting.go();
+        let program = waiting.finish();
+        assert!(program.status.success(), "{how}: {program:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(recording.calls().count(), calls, "{how}: {said}");
+        assert_eq!(output.status.code(), Some(3), "{how}: {said}");
+        assert!(said.contains("overwritten"), "{how}: {said}");
+        let mut functions = BTreeSet::new();
+        let mut return_sites = 0;
+        for event in recording.events() {
+            match event {
+                EventKind::Overwritten { region: Some(region), sites: 1, .. } => drop(functions.insert(&**region)),
+                EventKind::Overwritten { region: None, sites, .. } => return_sites += sites,
+                _ => {}
+            }
+        }
+        match how {
+            "later" => assert_eq!((functions, return_sites), (BTreeSet::from(["w_patched"]), 0)),
+            _ => assert_eq!((functions, return_sites), (BTreeSet::from(["w_patched", "w_plain"]), 2)),
+        }
+    }
 }
