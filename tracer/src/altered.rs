@@ -1,5 +1,6 @@
 //! Code that is not the file's any more in a process: it, or somebody else, has written to it.
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
@@ -8,6 +9,8 @@ use std::path::PathBuf;
 use foldhash::HashMap;
 use rtrace_symbolizer::modules::{Mapping, Module};
 use rtrace_symbolizer::{Error, Image};
+
+use crate::privilege;
 
 const PAGE: usize = 4096;
 
@@ -24,7 +27,8 @@ const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// Parts of a file, by offsets in bytes, sorted.
 pub type Parts = Vec<Range<u64>>;
 
-/// Where the code of files differs in processes from what the files hold, breakpoints aside, by device and inode.
+/// Where the code of files differs in processes from what the files hold, by device and inode. Breakpoints do not
+/// count, unless the program may have set them for itself: the kernel would take them out with a probe.
 /// What cannot be read, because a process ends or changes meanwhile, is taken for unchanged.
 pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u64, u64), Parts> {
     let mut altered = HashMap::<(u64, u64), Parts>::default();
@@ -32,8 +36,9 @@ pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u6
         let (Ok(code), Ok(file)) = (Code::of(module.pid), File::open(module.open_path())) else { continue };
         let executable = module.mappings.iter().filter(|mapping| mapping.executable);
         let differences = executable.flat_map(|mapping| code.differences(mapping, &file));
+        let handles_breakpoints = LazyCell::new(|| privilege::handles_breakpoints(module.pid));
         let mut offsets: Vec<u64> = differences
-            .filter(|difference| difference.live != BREAKPOINT)
+            .filter(|difference| difference.live != BREAKPOINT || *handles_breakpoints)
             .map(|difference| difference.offset)
             .collect();
         if offsets.is_empty() {

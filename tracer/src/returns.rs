@@ -6,7 +6,7 @@
 //! are taken out again, until more traced calls come from there; so are those of functions that a budget has
 //! lowered, until levels change again.
 
-mod caller;
+pub(crate) mod caller;
 mod catching;
 pub mod jumps;
 mod links;
