@@ -448,7 +448,7 @@ impl<'a> Recording<'a> {
             let changes = source.changes();
             for &(pid, time, _) in changes.iter().filter(|(_, _, change)| *change == Change::Executed) {
                 // What waits at no gate is looked at only now.
-                if translated::of_process(pid).is_some() {
+                if translated::of_executable(pid).is_some() {
                     self.followed.leave(pid, time);
                 }
             }

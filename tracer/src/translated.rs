@@ -120,16 +120,17 @@ pub fn check_command(command: &str, executables: &[PathBuf]) -> Result<(), Error
 
 /// The translator under which a process runs.
 pub fn of_process(pid: u32) -> Option<&'static str> {
-    let program = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let by_tracer = || {
-        let tracer = program(privilege::debugger_of(pid)?)?;
-        of_program(&tracer)
-    };
+    let by_tracer = || of_executable(privilege::debugger_of(pid)?);
     let by_mapping = || {
         let modules = modules::of_process(pid).unwrap_or_default();
         modules.iter().find_map(|module| of_mapped(module.file_name()))
     };
-    program(pid).as_deref().and_then(of_program).or_else(by_tracer).or_else(by_mapping)
+    of_executable(pid).or_else(by_tracer).or_else(by_mapping)
+}
+
+/// The translator that a process has executed.
+pub fn of_executable(pid: u32) -> Option<&'static str> {
+    of_program(&std::fs::read_link(format!("/proc/{pid}/exe")).ok()?)
 }
 
 /// The translator that a program is or starts.
