@@ -139,8 +139,9 @@ pub fn of_program(path: &Path) -> Option<&'static str> {
     if let Some(target) = name.strip_prefix("qemu-") {
         return QEMU_TARGETS.iter().any(|known| target.starts_with(known)).then_some("qemu");
     }
-    // Each of valgrind's tools is a program of its own, `memcheck-amd64-linux`.
-    if ["-amd64-linux", "-x86-linux"].iter().any(|machine| name.ends_with(machine)) {
+    // Each of valgrind's tools is a program of its own, `valgrind/memcheck-amd64-linux`.
+    let is_in_its_folder = path.parent().is_some_and(|folder| folder.ends_with("valgrind"));
+    if is_in_its_folder && ["-amd64-linux", "-x86-linux"].iter().any(|machine| name.ends_with(machine)) {
         return Some("valgrind");
     }
     let by_name = COMMANDS.iter().find(|(command, _)| *command == name);
@@ -160,6 +161,7 @@ mod tests {
         for (path, expected) in [
             ("/usr/libexec/valgrind/callgrind-amd64-linux", Some("valgrind")),
             ("/usr/bin/valgrind", Some("valgrind")),
+            ("/opt/server-amd64-linux", None),
             ("/usr/bin/qemu-x86_64-static", Some("qemu")),
             ("/usr/bin/qemu-mips64el", Some("qemu")),
             ("/usr/bin/qemu-system-x86_64", None),
