@@ -47,12 +47,23 @@ pub struct Site {
 /// Probes that are in place. Dropping them takes them out.
 #[derive(Debug)]
 pub struct Probes {
-    _links: Vec<Link>,
+    /// Each with the process that it was placed in.
+    links: Vec<(u32, Link)>,
 }
 
 impl Probes {
     pub(crate) fn of(link: Link) -> Probes {
-        Probes { _links: vec![link] }
+        Probes { links: vec![(EVERYWHERE, link)] }
+    }
+
+    /// Parts with those that were placed in this process.
+    pub fn take_of(&mut self, pid: u32) -> Probes {
+        Probes { links: self.links.extract_if(.., |(of, _)| *of == pid).collect() }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
     }
 }
 
@@ -71,15 +82,15 @@ impl Programs {
             }
             let error = |source| Error::Attach { path: path.to_owned(), sites: sites.len(), source };
             match self.mechanism() {
-                Mechanism::Multi => links.push(self.attach_multi(role, target, sites).map_err(error)?),
+                Mechanism::Multi => links.push((pid, self.attach_multi(role, target, sites).map_err(error)?)),
                 Mechanism::Single => {
                     for site in sites {
-                        links.push(self.attach_single(role, target, site).map_err(error)?);
+                        links.push((pid, self.attach_single(role, target, site).map_err(error)?));
                     }
                 }
             }
         }
-        Ok(Probes { _links: links })
+        Ok(Probes { links })
     }
 
     fn attach_multi(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Link> {

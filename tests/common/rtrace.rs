@@ -43,6 +43,14 @@ fn trace_directory(folder: &TempDir) -> PathBuf {
     folder.path().join("trace")
 }
 
+/// What `rtrace` says that refuses to do this.
+pub fn refuses(arguments: &[&str]) -> String {
+    let output = command().args(arguments).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
 /// A program that waits for a line before it does anything.
 pub struct Waiting {
     child: Child,
@@ -53,11 +61,14 @@ impl Waiting {
     pub fn start(program: &mut Command) -> Waiting {
         let mut child =
             program.arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        // A buffer of one byte, so that nothing behind the line is taken.
-        BufReader::with_capacity(1, child.stdout.as_mut().expect("it is piped")).read_line(&mut line).unwrap();
+        let line = read_line(&mut child);
         assert!(line.starts_with("ready "), "{program:?} said `{line}`");
         Waiting { child }
+    }
+
+    /// The next line that it prints.
+    pub fn line(&mut self) -> String {
+        read_line(&mut self.child)
     }
 
     /// Its process id.
@@ -84,6 +95,13 @@ impl Waiting {
     pub fn finish(self) -> Output {
         self.child.wait_with_output().unwrap()
     }
+}
+
+fn read_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    // A buffer of one byte, so that nothing behind the line is taken.
+    BufReader::with_capacity(1, child.stdout.as_mut().expect("it is piped")).read_line(&mut line).unwrap();
+    line
 }
 
 /// A running `rtrace attach`.

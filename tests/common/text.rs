@@ -2,11 +2,17 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use rtrace_symbolizer::Image;
 
 /// Code of `libtruth.so` as a process maps it.
 pub struct Text {
     memory: File,
     start: u64,
+    /// Where in the file it begins, in bytes.
+    offset: u64,
+    path: PathBuf,
     stored: Vec<u8>,
 }
 
@@ -22,7 +28,7 @@ impl Text {
         let file = std::fs::read(words[5]).unwrap();
         let stored = file[offset..file.len().min(offset + length as usize)].to_vec();
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
-        Text { memory, start, stored }
+        Text { memory, start, offset: offset as u64, path: words[5].into(), stored }
     }
 
     /// How many bytes are not as in the file.
@@ -30,6 +36,14 @@ impl Text {
         let mut live = vec![0; self.stored.len()];
         self.memory.read_exact_at(&mut live, self.start).unwrap();
         live.iter().zip(&self.stored).filter(|(live, stored)| live != stored).count()
+    }
+
+    /// Puts a breakpoint at the beginning of a function.
+    pub fn break_at_function(&self, name: &str) {
+        let image = Image::open(&self.path).unwrap();
+        let functions = image.exports().unwrap().functions;
+        let function = functions.iter().find(|function| function.name == name).unwrap();
+        self.break_at(image.file_offset(function.address).unwrap() - self.offset);
     }
 
     /// Puts a breakpoint at this place behind its begin.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// A program that writes a jump over one of its functions, as live patches and hooks inside a program do, and then
-// calls that and another one. It ends with 0 if each call came to where it should.
+// A program that writes a jump over one of its functions, as live patches and hooks inside a program do, and calls
+// that and another one: `first` before it says that it is ready, `later` between calls. `restored` puts the code of its
+// file back instead, as a program does that repairs itself. It ends with 0 if each call came to where it should.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,14 +12,14 @@ enum { CALLS = 1000, PAGE = 4096 };
 
 static volatile int replaced, original;
 
-__attribute__((noinline, aligned(64))) void w_patched(int n)
+__attribute__((noipa, aligned(64))) void w_patched(int n)
 {
 	original += n;
 	__asm__ volatile("" ::: "rbx", "memory");
 	original -= n - 1;
 }
 
-__attribute__((noinline, aligned(64))) void w_plain(int n)
+__attribute__((noipa, aligned(64))) void w_plain(int n)
 {
 	original += n;
 	__asm__ volatile("" ::: "rbx", "memory");
@@ -30,33 +32,73 @@ static __attribute__((noinline)) void replacement(int n)
 	replaced++;
 }
 
+static int write_code(char *place, const void *code, unsigned long length)
+{
+	char *page = (char *)((unsigned long)place / PAGE * PAGE);
+	unsigned long pages = (place + length - page + PAGE - 1) / PAGE * PAGE;
+
+	if (mprotect(page, pages, PROT_READ | PROT_WRITE | PROT_EXEC))
+		return -1;
+	memcpy(place, code, length);
+	return mprotect(page, pages, PROT_READ | PROT_EXEC);
+}
+
 // jmp *0(%rip), and the address.
 static int patch(void (*function)(int))
 {
 	unsigned char jump[14] = { 0xff, 0x25 };
-	char *page = (char *)((unsigned long)function / PAGE * PAGE);
 	void (*target)(int) = replacement;
 
 	memcpy(jump + 6, &target, sizeof(target));
-	if (mprotect(page, 2 * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC))
-		return -1;
-	memcpy((void *)function, jump, sizeof(jump));
-	return mprotect(page, 2 * PAGE, PROT_READ | PROT_EXEC);
+	return write_code((char *)function, jump, sizeof(jump));
 }
 
-int main(void)
+// The segment of the functions, from the file.
+static int restore(void)
 {
-	void (*volatile calls[])(int) = { w_patched, w_plain };
+	char line[512], *code;
+	unsigned long start, end, offset;
+	FILE *maps = fopen("/proc/self/maps", "r"), *file = fopen("/proc/self/exe", "r");
 
-	if (patch(w_patched))
+	while (maps && file && fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx r-xp %lx", &start, &end, &offset) == 3 && start <= (unsigned long)w_plain &&
+		    (unsigned long)w_plain < end) {
+			code = malloc(end - start);
+			if (!code || fseek(file, offset, SEEK_SET) || fread(code, end - start, 1, file) != 1)
+				return -1;
+			return write_code((char *)start, code, end - start);
+		}
+	}
+	return -1;
+}
+
+static void call(void)
+{
+	for (int i = 0; i < CALLS; i++) {
+		w_patched(i);
+		w_plain(i);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int is_first = argc < 2 || strcmp(argv[1], "first") == 0, is_later = !is_first && strcmp(argv[1], "later") == 0;
+
+	if (is_first && patch(w_patched))
 		return 2;
 	printf("ready %d\n", getpid());
 	fflush(stdout);
 	getchar();
-	for (int i = 0; i < CALLS; i++) {
-		calls[0](i);
-		calls[1](i);
+	if (!is_first) {
+		call();
+		if (is_later ? patch(w_patched) : restore())
+			return 3;
 	}
-	printf("%d %d\n", replaced, original);
-	return !(replaced == CALLS && original == CALLS);
+	call();
+	printf("called\n");
+	fflush(stdout);
+	getchar();
+	if (is_first)
+		return !(replaced == CALLS && original == CALLS);
+	return !(replaced == (is_later ? CALLS : 0) && original == (is_later ? 3 : 4) * CALLS);
 }

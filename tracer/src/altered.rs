@@ -1,13 +1,16 @@
 //! Code that is not the file's any more in a process: it, or somebody else, has written to it.
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
-use rtrace_symbolizer::Error;
 use rtrace_symbolizer::modules::{Mapping, Module};
+use rtrace_symbolizer::{Error, Image};
+
+use crate::privilege;
 
 const PAGE: usize = 4096;
 
@@ -17,10 +20,15 @@ const ENTRY: usize = 8;
 /// `int3`, which the kernel writes where there is a probe, and debuggers write, too.
 pub const BREAKPOINT: u8 = 0xcc;
 
+/// `call`, which the kernel makes of a breakpoint in the place of [`LONG_NOP`] once it was hit, since Linux 6.18.
+const CALL: u8 = 0xe8;
+const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+
 /// Parts of a file, by offsets in bytes, sorted.
 pub type Parts = Vec<Range<u64>>;
 
-/// Where the code of files differs in processes from what the files hold, breakpoints aside, by device and inode.
+/// Where the code of files differs in processes from what the files hold, by device and inode. Breakpoints do not
+/// count, unless the program may have set them for itself: the kernel would take them out with a probe.
 /// What cannot be read, because a process ends or changes meanwhile, is taken for unchanged.
 pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u64, u64), Parts> {
     let mut altered = HashMap::<(u64, u64), Parts>::default();
@@ -28,20 +36,63 @@ pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u6
         let (Ok(code), Ok(file)) = (Code::of(module.pid), File::open(module.open_path())) else { continue };
         let executable = module.mappings.iter().filter(|mapping| mapping.executable);
         let differences = executable.flat_map(|mapping| code.differences(mapping, &file));
+        let handles_breakpoints = LazyCell::new(|| privilege::handles_breakpoints(module.pid));
         let mut offsets: Vec<u64> = differences
-            .filter(|difference| difference.live != BREAKPOINT)
+            .filter(|difference| difference.live != BREAKPOINT || *handles_breakpoints)
             .map(|difference| difference.offset)
             .collect();
         if offsets.is_empty() {
             continue;
         }
-        let parts = altered.entry((module.device, module.inode)).or_default();
-        offsets.extend(parts.iter().flat_map(Clone::clone));
         offsets.sort_unstable();
-        offsets.dedup();
-        *parts = offsets.chunk_by(|one, next| one + 1 == *next).map(|part| part[0]..part[part.len() - 1] + 1).collect();
+        let parts = offsets.chunk_by(|one, next| one + 1 == *next).map(|part| part[0]..part[part.len() - 1] + 1);
+        let known = altered.entry((module.device, module.inode)).or_default();
+        *known = union(known.iter().cloned().chain(parts).collect());
     }
     altered
+}
+
+/// Where a process executes something else in the place of this file's code: a copy in huge pages, for instance,
+/// where the kernel takes no probes.
+pub fn moved(module: &Module, image: &Image) -> Parts {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", module.pid)).unwrap_or_default();
+    let is_of_file = |range: &Range<u64>| module.mappings.iter().any(|mapping| mapping.start == range.start);
+    let others: Vec<Range<u64>> =
+        maps.lines().filter_map(executable_range).filter(|range| !is_of_file(range)).collect();
+    let mut moved = Parts::new();
+    for bias in module.load_biases(image) {
+        for code in image.executable_ranges() {
+            let (start, end) = (code.start.wrapping_add(bias), code.end.wrapping_add(bias));
+            let replaced = others.iter().map(|other| other.start.max(start)..other.end.min(end));
+            moved.extend(replaced.filter(|range| !range.is_empty()).filter_map(|range| {
+                let offset = image.file_offset(range.start.wrapping_sub(bias))?;
+                Some(offset..offset + (range.end - range.start))
+            }));
+        }
+    }
+    union(moved)
+}
+
+/// The addresses of a line of `/proc/PID/maps`, if the process may execute what is there.
+fn executable_range(line: &str) -> Option<Range<u64>> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let address = |word| u64::from_str_radix(word, 16).ok();
+    let range = address(start)?..address(end)?;
+    words.next()?.contains('x').then_some(range)
+}
+
+/// The same parts, sorted, and those as one that overlap or touch.
+pub fn union(mut parts: Parts) -> Parts {
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut union = Parts::with_capacity(parts.len());
+    for part in parts {
+        match union.last_mut() {
+            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+            _ => union.push(part),
+        }
+    }
+    union
 }
 
 /// Whether one of these parts has a byte of `range`.
@@ -57,6 +108,11 @@ pub struct Difference {
     pub offset: u64,
     /// What the process has there.
     pub live: u8,
+}
+
+fn is_long_nop(file: &File, offset: u64) -> bool {
+    let mut stored = LONG_NOP.map(|_| 0);
+    file.read_exact_at(&mut stored, offset).is_ok() && stored == LONG_NOP
 }
 
 /// The memory of a process.
@@ -95,6 +151,30 @@ impl Code {
         differences
     }
 
+    /// How many of these sorted offsets of `file` have a breakpoint, or what the kernel makes of one, in `mapping`, and
+    /// at which there is none. What is not in the mapping or cannot be read is neither.
+    pub fn breakpoints(&self, mapping: &Mapping, file: &File, offsets: &[u64]) -> (usize, Vec<u64>) {
+        let end = mapping.offset + (mapping.end - mapping.start);
+        let mapped =
+            offsets.partition_point(|&offset| offset < mapping.offset)..offsets.partition_point(|&it| it < end);
+        let (mut present, mut absent) = (0, Vec::new());
+        for of_page in offsets[mapped].chunk_by(|one, next| one / PAGE as u64 == next / PAGE as u64) {
+            let begin = of_page[0] / PAGE as u64 * PAGE as u64;
+            let mut live = [0; PAGE];
+            if self.memory.read_exact_at(&mut live, mapping.start + (begin - mapping.offset)).is_err() {
+                continue;
+            }
+            let is_there = |offset: u64| match live[(offset - begin) as usize] {
+                BREAKPOINT => true,
+                CALL => is_long_nop(file, offset),
+                _ => false,
+            };
+            absent.extend(of_page.iter().copied().filter(|&offset| !is_there(offset)));
+            present += of_page.len();
+        }
+        (present - absent.len(), absent)
+    }
+
     /// Whether the process has a copy of each page for itself, as it has where a breakpoint was set:
     /// it is there or swapped out, and not the file's (bits 63, 62, 61 of its entry, as the kernel's
     /// Documentation/admin-guide/mm/pagemap.rst has them). All, where that is not known.
@@ -127,5 +207,16 @@ mod tests {
             assert_eq!(overlaps(&parts, &range), expected, "{range:?}");
         }
         assert!(!overlaps(&[], &(0..9)));
+    }
+
+    #[test]
+    fn parts_that_touch_become_one() {
+        assert_eq!(union(vec![8..9, 0..4, 2..3, 4..6]), [0..6, 8..9]);
+    }
+
+    #[test]
+    fn executable_lines() {
+        assert_eq!(executable_range("00c00000-02400000 r-xp 00000000 00:00 0 "), Some(0xc0_0000..0x240_0000));
+        assert_eq!(executable_range("00c00000-02400000 rw-p 00000000 00:00 0 [heap]"), None);
     }
 }

@@ -4,6 +4,8 @@
 //! site at fault is known; it is then left out with the kernel's reason, and the others stay.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,6 +17,7 @@ use rtrace_model::{Library, Region, RegionId};
 use crate::governor::Governable;
 use crate::pinned::Pinned;
 use crate::plan::{self, Exit, Plan, PlannedRegion, Refusal, SiteCost, Tails};
+use crate::presence::{Absent, Presence, Process};
 use crate::stubs::Stubs;
 
 /// Regions whose probes can be taken out alone, at the most. The kernel needs some milliseconds for
@@ -39,18 +42,19 @@ pub struct Attachment {
     pub apart: Vec<Apart>,
     /// What was placed of the others, so that it can be placed in other processes, too.
     pub placed: Vec<Placed>,
+    /// The probes of the others, in this order.
+    pub probes: Vec<Probes>,
 }
 
 /// Sites of a file that were placed together.
 #[derive(Clone)]
 pub struct Placed {
-    file: Arc<Pinned>,
+    /// The file.
+    pub file: Arc<Pinned>,
     /// The library, as the programs name it.
     pub library: Arc<Library>,
     role: Role,
     sites: Arc<[Site]>,
-    /// Those of the first processes, until they are taken out.
-    probes: Arc<Mutex<Option<Probes>>>,
 }
 
 impl Placed {
@@ -59,9 +63,15 @@ impl Placed {
         self.file.is_unchanged()
     }
 
-    /// The probes of the first processes, if they are still in place.
-    pub fn take_out(&self) -> Option<Probes> {
-        self.probes.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// File offsets of the sites, in bytes.
+    pub fn offsets(&self) -> Vec<u64> {
+        self.sites.iter().map(|site| site.file_offset).collect()
+    }
+
+    /// Whether calls enter at the sites, and these lie in the library itself rather than in stubs.
+    pub fn is_of_library(&self) -> bool {
+        let is_library = |file: Metadata| (file.dev(), file.ino()) == (self.library.device, self.library.inode);
+        self.role == Role::Enter && self.file.file().metadata().is_ok_and(is_library)
     }
 
     /// Places the sites in another process.
@@ -111,8 +121,8 @@ impl Attachment {
     fn keep(&mut self, placed: Vec<(Role, Vec<Site>, Probes)>, file: &Arc<Pinned>, library: &Arc<Library>) {
         for (role, sites, probes) in placed {
             let (file, library, sites) = (Arc::clone(file), Arc::clone(library), sites.into());
-            let probes = Arc::new(Mutex::new(Some(probes)));
-            self.placed.push(Placed { file, library, role, sites, probes });
+            self.placed.push(Placed { file, library, role, sites });
+            self.probes.push(probes);
         }
     }
 
@@ -128,16 +138,29 @@ impl Attachment {
     ///
     /// # Errors
     /// It has.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check_unchanged(&self) -> Result<(), Error> {
         let together = self.placed.iter().map(|placed| (&placed.file, &placed.library));
         let mut together = together.filter(|(file, _)| !file.is_unchanged());
         together.next().map_or(Ok(()), |(file, library)| file.check(Path::new(&library.path)))
     }
 
+    /// Refuses files of which processes have no probe, though they map them.
+    ///
+    /// # Errors
+    /// The first of these.
+    pub fn check(&self, pids: &[u32]) -> Result<(), Absent> {
+        for process in pids.iter().filter_map(|&pid| Process::of(pid)) {
+            let together = self.placed.iter().map(|placed| (placed.file.file(), placed.offsets()));
+            let alone = self.apart.iter().map(|apart| (apart.file.file(), vec![apart.planned.entry.file_offset]));
+            let mut presences = together.chain(alone).filter_map(|(file, offsets)| process.presence(file, &offsets));
+            presences.try_for_each(Presence::check)?;
+        }
+        Ok(())
+    }
+
     /// All its probes, to be taken out.
     pub fn into_probes(self) -> impl Iterator<Item = Probes> {
-        let together = self.placed.into_iter().filter_map(|placed| placed.take_out());
-        together.chain(self.apart.into_iter().flat_map(|apart| apart.probes))
+        self.probes.into_iter().chain(self.apart.into_iter().flat_map(|apart| apart.probes))
     }
 }
 
@@ -173,8 +196,8 @@ impl Closing {
     }
 
     /// Waits until all are gone.
-    pub fn finish(self) {
-        for closing in self.0 {
+    pub fn finish(&mut self) {
+        for closing in self.0.drain(..) {
             closing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     }

@@ -8,13 +8,14 @@
 //! a library.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs};
 use rtrace_model::{Library, Timestamp};
 use rtrace_symbolizer::modules;
 
-use crate::attach::{Attachment, Closing, Placed};
+use crate::attach::{Attachment, Closing, Placed, detach};
+use crate::presence::{Presence, Process};
 use crate::privilege;
 
 /// A process whose calls of a library were not recorded for a time.
@@ -27,12 +28,28 @@ pub struct BlindChild {
     pub since: Timestamp,
 }
 
+/// Entry sites of a library that a process has overwritten.
+pub struct Overwritten {
+    /// The process.
+    pub pid: u32,
+    /// The library.
+    pub library: Arc<Library>,
+    /// File offsets of the sites, in bytes, sorted.
+    pub offsets: Vec<u64>,
+}
+
 #[derive(Default)]
 struct State {
     pids: Vec<u32>,
     placed: Vec<Placed>,
+    /// Those of the processes that had them first, in the order of `placed`.
+    first: Vec<Probes>,
     /// Those of children, with their place in `placed`.
     probes: HashMap<u32, Vec<(usize, Probes)>>,
+    /// Processes that lost their probes because these would harm them.
+    left: HashSet<u32>,
+    /// Processes that lost their probes by an exec.
+    lost: HashSet<u32>,
     blind: Vec<BlindChild>,
     /// Probes of children that have ended.
     closing: Closing,
@@ -71,19 +88,25 @@ impl<'a> Followed<'a> {
     /// Those of `attach`.
     pub fn attach<E>(&self, attach: impl FnOnce(&[u32]) -> Result<Attachment, E>) -> Result<Attachment, E> {
         let mut state = self.state();
-        let attachment = attach(&state.pids)?;
+        let mut attachment = attach(&state.pids)?;
+        state.first.append(&mut attachment.probes);
         state.placed.extend(attachment.placed.iter().cloned());
         Ok(attachment)
     }
 
-    /// Places probes in a child that was forked at that time; `image`: the process whose program it has, if
-    /// it cannot have executed another one.
+    /// Places probes in a child that was forked at that time; `has_image`: it cannot have executed another program
+    /// than its parent.
     ///
     /// # Errors
     /// The kernel refuses probes, though the child runs.
-    pub fn adopt(&self, pid: u32, image: Option<u32>, since: Timestamp) -> Result<(), Error> {
+    pub fn adopt(&self, pid: u32, parent: u32, has_image: bool, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
         if state.pids.contains(&EVERYWHERE) {
+            return Ok(());
+        }
+        if state.left.contains(&parent) {
+            state.left.insert(pid);
+            state.tell_blind(pid, since, |_| true);
             return Ok(());
         }
         let mut probes = Vec::with_capacity(state.placed.len());
@@ -103,7 +126,7 @@ impl<'a> Followed<'a> {
         state.pids.push(pid);
         // What it maps now it may have mapped all the time; of one that has ended, nothing else is known.
         let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
-        let modules = mapped(pid).or_else(|| mapped(image?)).unwrap_or_default();
+        let modules = mapped(pid).or_else(|| mapped(parent).filter(|_| has_image)).unwrap_or_default();
         let is_mapped = |library: &Library| {
             modules.is_empty()
                 || changed.contains(&library.id)
@@ -119,6 +142,7 @@ impl<'a> Followed<'a> {
         let mut state = self.state();
         if !state.pids.contains(&EVERYWHERE) {
             state.tell_blind(pid, since, |_| true);
+            state.lost.insert(pid);
         }
     }
 
@@ -126,22 +150,38 @@ impl<'a> Followed<'a> {
     /// they were looked at, and waits until they are gone: it would get them at places that mean something else now.
     pub fn drop_changed(&self, pid: u32, now: Timestamp) {
         let mut state = self.state();
-        let changed: HashSet<usize> = state
-            .placed
-            .iter()
-            .enumerate()
-            .filter(|(_, placed)| !placed.is_unchanged())
-            .map(|(index, _)| index)
-            .collect();
-        if changed.is_empty() || state.pids.contains(&EVERYWHERE) {
+        let State { placed, first, probes, .. } = &mut *state;
+        let mut of_child = probes.get_mut(&pid);
+        let (mut gone, mut libraries) = (Vec::new(), HashSet::new());
+        for (index, placed) in placed.iter().enumerate().filter(|(_, placed)| !placed.is_unchanged()) {
+            let of_child = of_child.iter_mut().flat_map(|probes| probes.iter_mut()).filter(|(at, _)| *at == index);
+            let probes = of_child.map(|(_, probes)| probes).chain([&mut first[index]]);
+            let before = gone.len();
+            gone.extend(probes.map(|probes| probes.take_of(pid)).filter(|probes| !probes.is_empty()));
+            if gone.len() > before {
+                libraries.insert(placed.library.id);
+            }
+        }
+        state.tell_blind(pid, now, |library| libraries.contains(&library.id));
+        drop(state);
+        detach(gone);
+    }
+
+    /// Takes the probes out of a process in which they would do harm, and places none in what children it makes. They
+    /// are gone when this returns.
+    pub fn leave(&self, pid: u32, since: Timestamp) {
+        let mut state = self.state();
+        if !state.pids.contains(&pid) {
             return;
         }
-        let gone: Vec<(usize, Probes)> = match state.probes.get_mut(&pid) {
-            Some(probes) => probes.extract_if(.., |(index, _)| changed.contains(index)).collect(),
-            None => changed.iter().filter_map(|&index| Some((index, state.placed[index].take_out()?))).collect(),
-        };
-        let libraries: HashSet<_> = gone.iter().map(|&(index, _)| state.placed[index].library.id).collect();
-        state.tell_blind(pid, now, |library| libraries.contains(&library.id));
+        state.pids.retain(|&other| other != pid);
+        state.left.insert(pid);
+        state.tell_blind(pid, since, |_| true);
+        let of_child = state.probes.remove(&pid).unwrap_or_default();
+        let mut probes: Vec<Probes> = of_child.into_iter().map(|(_, probes)| probes).collect();
+        probes.extend(state.first.iter_mut().map(|probes| probes.take_of(pid)));
+        drop(state);
+        detach(probes);
     }
 
     /// Takes out the probes of processes that have ended: all but these, of which records tell, and children
@@ -150,6 +190,8 @@ impl<'a> Followed<'a> {
         let mut state = self.state();
         let lives = |pid: &u32| living.contains(pid) || privilege::check_process(*pid).is_ok();
         state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
+        state.left.retain(lives);
+        state.lost.retain(lives);
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
         let probes =
             ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().map(|(_, probes)| probes).collect();
@@ -162,15 +204,40 @@ impl<'a> Followed<'a> {
         state.pids.contains(&pid) || state.pids.contains(&EVERYWHERE)
     }
 
+    /// Whether a process should have all its probes now.
+    pub fn has_probes(&self, pid: u32) -> bool {
+        self.contains(pid) && !self.state().lost.contains(&pid)
+    }
+
+    /// The entry sites that processes have overwritten, by library; with probes everywhere, those of `named` are
+    /// looked at.
+    pub fn overwritten(&self, named: &[u32]) -> Vec<Overwritten> {
+        let state = self.state();
+        let pids = if state.pids.contains(&EVERYWHERE) { named } else { &state.pids };
+        let mut overwritten = Vec::new();
+        for process in pids.iter().filter(|pid| !state.lost.contains(pid)).filter_map(|&pid| Process::of(pid)) {
+            overwritten.extend(
+                state.placed.iter().filter(|placed| placed.is_of_library() && placed.is_unchanged()).filter_map(
+                    |placed| {
+                        let Presence { pid, absent, .. } = process.presence(placed.file.file(), &placed.offsets())?;
+                        let library = Arc::clone(&placed.library);
+                        (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
+                    },
+                ),
+            );
+        }
+        overwritten
+    }
+
     /// The blind windows since the last call.
     pub fn take_blind(&self) -> Vec<BlindChild> {
         std::mem::take(&mut self.state().blind)
     }
 
-    /// The probes of children, to be taken out.
+    /// All probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
-        let State { probes, closing, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let State { first, probes, mut closing, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         closing.finish();
-        probes.into_values().flatten().map(|(_, probes)| probes).collect()
+        first.into_iter().chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
     }
 }

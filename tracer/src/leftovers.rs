@@ -3,16 +3,30 @@
 //! A tracer that is killed while it places or takes out probes may leave breakpoints that belong to
 //! nobody: the program runs as it should and pays for each. Placing a probe there once more and
 //! taking it out makes the kernel put the instruction back. Probes that somebody uses stay.
+//!
+//! A breakpoint does not tell whose it is. Those of a debugger, and those that a program sets for itself, would
+//! be lost. So only what lies where rtrace places probes, in a program that does not expect breakpoints, is
+//! taken for a leftover without a question.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::fs::File;
+use std::sync::Arc;
 
 use rtrace_bpf::wire::{PolicyCode, TailsCode, entry_cookie};
 use rtrace_bpf::{Error as BpfError, Programs, Role, Site};
-use rtrace_symbolizer::Error;
+use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
 use rtrace_symbolizer::modules::{self, Module};
+use rtrace_symbolizer::{Error, Image, ifunc};
 
 use crate::altered::{BREAKPOINT, Code, Difference};
+use crate::plan::arrival::Arrival;
+use crate::plan::{self, Emulation, LibrarySource, jump};
+use crate::privilege;
+use crate::returns::caller::Callers;
+
+/// Bytes from a return address to its return site, at the most.
+const FARTHEST: u64 = 255;
 
 /// Breakpoints in a file that a process maps, which are not in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +35,27 @@ pub struct Breakpoints {
     pub module: Module,
     /// Where in the file, in bytes.
     pub offsets: BTreeSet<u64>,
+}
+
+/// Why breakpoints may be somebody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// This process debugs the one with the breakpoints.
+    Debugged(u32),
+    /// The program handles breakpoints.
+    Handled,
+    /// They lie where rtrace places no probes.
+    Elsewhere,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doubt::Debugged(tracer) => write!(f, "process {tracer} debugs it, and its breakpoints look the same"),
+            Doubt::Handled => f.write_str("the program handles SIGTRAP, and its own breakpoints look the same"),
+            Doubt::Elsewhere => f.write_str("rtrace places no probes there"),
+        }
+    }
 }
 
 /// The breakpoints in the code of a process, those in use among them.
@@ -38,6 +73,103 @@ pub fn find(pid: u32) -> Result<Vec<Breakpoints>, Error> {
         (!offsets.is_empty()).then_some(Breakpoints { module, offsets })
     });
     Ok(found.collect())
+}
+
+/// Tells breakpoints that may be somebody's from leftovers.
+pub struct Judge {
+    /// What is done without a single step, as recordings here are told.
+    emulated: Emulation,
+    /// By device and inode.
+    known: HashMap<(u64, u64), Option<Places>>,
+}
+
+impl Judge {
+    /// `emulated`: what the kernel and the programs do without a single step.
+    pub fn new(emulated: Emulation) -> Judge {
+        Judge { emulated, known: HashMap::new() }
+    }
+
+    /// The breakpoints that certainly are leftovers or in use by a tracer like rtrace, and the others with the reason.
+    pub fn split(&mut self, found: Breakpoints) -> (Option<Breakpoints>, Option<(Breakpoints, Doubt)>) {
+        let pid = found.module.pid;
+        if let Some(tracer) = privilege::debugger_of(pid) {
+            return (None, Some((found, Doubt::Debugged(tracer))));
+        }
+        if privilege::handles_breakpoints(pid) {
+            return (None, Some((found, Doubt::Handled)));
+        }
+        let Breakpoints { module, offsets } = found;
+        let emulated = self.emulated;
+        let id = (module.device, module.inode);
+        let places = self.known.entry(id).or_insert_with(|| Places::of(&module, emulated));
+        let known = places.as_ref().map(|places| places.among(&offsets)).unwrap_or_default();
+        let (certain, doubtful): (BTreeSet<u64>, BTreeSet<u64>) =
+            offsets.into_iter().partition(|offset| known.contains(offset));
+        let of =
+            |offsets: BTreeSet<u64>| (!offsets.is_empty()).then(|| Breakpoints { module: module.clone(), offsets });
+        (of(certain), of(doubtful).map(|doubtful| (doubtful, Doubt::Elsewhere)))
+    }
+}
+
+/// Where rtrace may place probes in a file.
+struct Places {
+    file: (u64, u64),
+    /// Offsets in the file, in bytes, at which enters and jumps are seen.
+    entries: BTreeSet<u64>,
+    /// Those who tell return sites, with and without variables that are watched.
+    callers: [Callers; 2],
+}
+
+impl Places {
+    /// `None` where the file cannot be planned for.
+    fn of(module: &Module, emulated: Emulation) -> Option<Places> {
+        let file = (module.device, module.inode);
+        let path = module.open_path();
+        let image = Arc::new(Image::open(&path).ok()?);
+        let exports = image.exports().ok()?;
+        let jumps = jump::of(&image).into_keys().filter_map(|address| image.file_offset(address));
+        let mut entries: BTreeSet<u64> = jumps.collect();
+        let (device, inode) = file;
+        let path_shown = module.path.display().to_string();
+        let library = Library { id: LibraryId(0), path: path_shown, build_id: None, device, inode };
+        let ifuncs = ifunc::resolve(module.pid, module, &image, &exports);
+        let source = LibrarySource { library, attach_path: path.clone(), image, exports, ifuncs, altered: Vec::new() };
+        let sources = [source];
+        for exit in [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe] {
+            for keeps_accesses in [false, true] {
+                let options = plan::Options { exit: Some(exit), emulated, keeps_accesses, ..plan::Options::default() };
+                let plan = plan::plan(&sources, &options, RegionId(0));
+                let regions = plan.libraries.iter().flat_map(|library| &library.regions);
+                entries.extend(regions.flat_map(|region| [region.entry.file_offset, region.region.file_offset]));
+            }
+        }
+        let callers = [false, true].map(|keeps_accesses| {
+            let mut callers = Callers::new(emulated, keeps_accesses);
+            callers.add(file, &path, None);
+            callers
+        });
+        Some(Places { file, entries, callers })
+    }
+
+    /// Those of these offsets that are such places.
+    fn among(&self, offsets: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut among: BTreeSet<u64> = offsets.intersection(&self.entries).copied().collect();
+        let others = offsets.difference(&self.entries);
+        let addresses: BTreeSet<u64> = others.flat_map(|&offset| offset.saturating_sub(FARTHEST)..=offset).collect();
+        let addresses: Vec<u64> = addresses.into_iter().collect();
+        for callers in &self.callers {
+            for (&address, arrival) in addresses.iter().zip(callers.arrivals(self.file, &addresses)) {
+                if let Arrival::Site(site) = arrival {
+                    among.extend(offsets.get(&(address + u64::from(site.distance))));
+                }
+                // A site that was moved to the return address itself.
+                if offsets.contains(&address) && callers.at_return_address(self.file, address).is_some() {
+                    among.insert(address);
+                }
+            }
+        }
+        among
+    }
 }
 
 /// Makes the kernel put the instructions back in the process.

@@ -228,6 +228,13 @@ pub fn debugger_of(pid: u32) -> Option<u32> {
     field(&status, "TracerPid")?.parse().ok().filter(|&tracer| tracer != 0)
 }
 
+/// Whether the program of a process handles the signal of a breakpoint: it may set some for itself.
+pub fn handles_breakpoints(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = field(&status, "SigCgt").and_then(|set| u64::from_str_radix(set, 16).ok());
+    caught.is_some_and(|caught| caught >> (libc::SIGTRAP - 1) & 1 != 0)
+}
+
 /// How to come by the capabilities that are missing.
 pub fn become_able() -> String {
     if rustix::process::geteuid().is_root() {

@@ -8,6 +8,7 @@
 mod governing;
 mod notice;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,7 @@ use crate::attach::{self, Attachment, detach};
 use crate::calibration::calibrate;
 use crate::callers::{self, CallerFile, Executed, Traced};
 use crate::counters::Counters;
-use crate::followed::{BlindChild, Followed};
+use crate::followed::{BlindChild, Followed, Overwritten};
 use crate::gate::Gate;
 use crate::governor::{Given, Governor, Left};
 use crate::guard::Guard;
@@ -34,12 +35,14 @@ use crate::host;
 use crate::newcomers::{Lookout, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Emulation, Exit, Pattern, Plan};
+use crate::presence::Presence;
 use crate::privilege;
 use crate::returns::{ReturnSites, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Source};
 use crate::stubs::Stubs;
+use crate::translated;
 use crate::watch::{self, Held, Watches, Watching};
 
 /// Time between two looks at the rings. A ring of the default size holds a hundred times as much
@@ -186,7 +189,8 @@ pub fn record(
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
     let attachment = recording.attach(plan, options.stubs)?;
-    attachment.check()?;
+    attachment.check(recording.named()).context("failed to attach")?;
+    attachment.check_unchanged()?;
     options.subject.pids().iter().try_for_each(|&pid| return_sites.drop_changed(pid))?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
@@ -226,12 +230,13 @@ pub fn record(
         let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (recorded.and_then(|summary| answered.map(|()| summary).map_err(anyhow::Error::from)), return_sites)
     });
+    let overwritten = recording.tell_overwritten(&pipeline, &return_sites);
     let return_summary = return_sites.summary();
     let Recording { attachments, regions, refused, blind_windows, .. } = recording;
     let probes = attachments.into_iter().flat_map(Attachment::into_probes);
     detach(probes.chain(return_sites.into_probes()).chain(followed.into_probes()).collect());
 
-    let summary = Summary { regions, refused, blind_windows, return_sites: return_summary, ..drained? };
+    let summary = Summary { regions, refused, blind_windows, overwritten, return_sites: return_summary, ..drained? };
     pipeline.finish(summary.clone())?;
     Ok(summary)
 }
@@ -446,7 +451,14 @@ impl<'a> Recording<'a> {
             for newcomer in lookout.found() {
                 self.join(pipeline, &newcomer)?;
             }
-            follow(pipeline, watching, source.changes(), lookout.mapped());
+            let changes = source.changes();
+            for &(pid, time, _) in changes.iter().filter(|(_, _, change)| *change == Change::Executed) {
+                // What waits at no gate is looked at only now.
+                if translated::of_executable(pid).is_some() {
+                    self.followed.leave(pid, time);
+                }
+            }
+            follow(pipeline, watching, changes, lookout.mapped());
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 pipeline.samples(samplers.sample(&source.living()));
@@ -481,6 +493,33 @@ impl<'a> Recording<'a> {
             let kind = EventKind::BlindWindow { library: library.path, since };
             pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
         }
+    }
+
+    /// Tells which probes the processes have overwritten; gives how many.
+    fn tell_overwritten(&self, pipeline: &Pipeline, return_sites: &ReturnSites<'_>) -> u64 {
+        let regions = self.attachments.iter().flat_map(|attachment| &attachment.regions);
+        let regions: BTreeMap<_, _> =
+            regions.map(|region| ((region.library, region.file_offset), &region.name)).collect();
+        let mut told = Vec::new();
+        for Overwritten { pid, library, offsets } in self.followed.overwritten(self.options.subject.pids()) {
+            for offset in offsets {
+                let region = regions.range((library.id, 0)..=(library.id, offset)).next_back();
+                let region = region.map(|(_, name)| (*name).clone());
+                told.push((pid, EventKind::Overwritten { library: library.path.clone(), region, sites: 1 }));
+            }
+        }
+        for Presence { pid, path, absent, .. } in return_sites.overwritten(|pid| self.followed.has_probes(pid)) {
+            let (library, sites) = (path.to_string_lossy().into_owned(), absent.len() as u64);
+            told.push((pid, EventKind::Overwritten { library, region: None, sites }));
+        }
+        let mut sites = 0;
+        for (pid, kind) in told {
+            if let EventKind::Overwritten { sites: more, .. } = kind {
+                sites += more;
+            }
+            pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
+        }
+        sites
     }
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.

@@ -434,7 +434,8 @@ node,parent,depth,region,calls,timed,share,inclusive_ns,exclusive_ns,library,fun
         let mut writer = writer(folder.path());
         let loss = Loss { reason: LossReason::TooDeep, region: None, count: 4 };
         let since = Timestamp(1_000);
-        for kind in [EventKind::Loss(loss), EventKind::BlindWindow { library: "/l".into(), since }] {
+        let overwritten = EventKind::Overwritten { library: "/l".into(), region: Some("f".into()), sites: 1 };
+        for kind in [EventKind::Loss(loss), EventKind::BlindWindow { library: "/l".into(), since }, overwritten] {
             writer.event(&Event { time: Timestamp(3_000), pid: None, tid: None, kind }).unwrap();
         }
         writer.calls(&script("thread 1\n a 0 5").into()).unwrap();
@@ -449,6 +450,7 @@ node,parent,depth,region,calls,timed,share,inclusive_ns,exclusive_ns,library,fun
 the recording did not end cleanly, or still runs: its last second may be missing
 calls lost: 4 (too deep)
 libraries that ran before their probes were placed: 1, for up to 2.000 us; calls may be missing
+probes that the program wrote over: 1; calls may be missing, or their returns
 "
         );
     }

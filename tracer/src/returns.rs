@@ -6,7 +6,7 @@
 //! are taken out again, until more traced calls come from there; so are those of functions that a budget has
 //! lowered, until levels change again.
 
-mod caller;
+pub(crate) mod caller;
 mod catching;
 pub mod jumps;
 mod links;
@@ -36,6 +36,8 @@ use crate::gate::Gate;
 use crate::host;
 use crate::plan::arrival::{self, ReturnSite};
 use crate::plan::{Emulation, Plan, SiteCost};
+use crate::presence::Presence;
+use crate::translated;
 
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -268,14 +270,19 @@ impl<'a> ReturnSites<'a> {
                     self.lose(child.pid)?;
                     continue;
                 }
-                followed.adopt(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time))?;
+                followed.adopt(child.pid, child.parent, gate.is_some(), Timestamp(child.time))?;
                 self.adopt(child.pid, child.parent)?;
                 self.jumps.adopt(child.pid, child.parent)?;
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
+                let path = program.path();
+                if translated::of_program(&path).is_some() {
+                    self.leave(program.pid, followed)?;
+                    continue;
+                }
                 followed.drop_changed(program.pid, host::now());
                 self.drop_changed(program.pid)?;
-                let Loaded { callers, jumps } = executed.of(&program.path());
+                let Loaded { callers, jumps } = executed.of(&path);
                 self.see_jumps(program.pid, jumps)?;
                 self.prime(program.pid, callers)?;
             }
@@ -293,6 +300,15 @@ impl<'a> ReturnSites<'a> {
                 tidy_at = Instant::now() + TIDY_PERIOD;
             }
         }
+        Ok(())
+    }
+
+    /// Takes all probes out of a process in which they would do harm; they are gone when this returns.
+    fn leave(&mut self, pid: u32, followed: &Followed<'_>) -> Result<(), Error> {
+        followed.leave(pid, host::now());
+        self.keep(|pid| followed.contains(pid))?;
+        self.links.settle();
+        self.jumps.settle();
         Ok(())
     }
 
@@ -632,6 +648,11 @@ impl<'a> ReturnSites<'a> {
     /// How many sites there are.
     fn count(&self) -> u32 {
         u32::try_from(self.placed.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The files of these processes in which sites were overwritten.
+    pub fn overwritten(&self, is_meant: impl Fn(u32) -> bool) -> Vec<Presence> {
+        self.links.overwritten(is_meant)
     }
 
     /// What became of the sites.

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rtrace_model::{Library, LibraryId};
+use rtrace_model::{Library, LibraryId, escape};
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select};
@@ -18,7 +18,10 @@ use rtrace_symbolizer::{Image, ifunc, select};
 use crate::host;
 use crate::perf::mappings::Mapping;
 use crate::plan::LibrarySource;
-use crate::{altered, parallel};
+use crate::{altered, parallel, translated};
+
+/// The option by which node moves its code to huge pages.
+const LARGE_PAGES: &str = "--use-largepages";
 
 /// The word that names the program itself instead of a library.
 pub(crate) const EXECUTABLE: &str = "exe";
@@ -48,6 +51,20 @@ pub enum Error {
     /// No file that was chosen holds a function that could be traced; the first is named.
     #[error("failed to find functions in `{0}`: it exports none")]
     NoFunctions(String),
+    /// A process executes the code of a file elsewhere than where it maps the file.
+    #[error("failed to trace `{}` in process {pid}: the process executes its code elsewhere, where the kernel takes no probes", escape(&.path.display().to_string()))]
+    NotInPlace {
+        /// The file, as the process sees it.
+        path: PathBuf,
+        /// The process.
+        pid: u32,
+    },
+    /// A command moves its code to where the kernel takes no probes.
+    #[error("failed to trace `{0}`: {LARGE_PAGES} moves its code, and the breakpoints in it would end it")]
+    Moves(String),
+    /// Probes would harm what runs there.
+    #[error(transparent)]
+    Translated(#[from] translated::Error),
     /// A file, process or command could not be looked at.
     #[error(transparent)]
     Inspect(#[from] rtrace_symbolizer::Error),
@@ -62,6 +79,12 @@ impl Error {
                 Some(format!("{near}A library that is loaded later is named by its path, the program itself by `exe`"))
             }
             Error::NoFunctions(_) => Some("name another library, or `exe` for the program's own functions".to_owned()),
+            Error::NotInPlace { .. } => Some(
+                "start the program so that it leaves its code in place, as node does without --use-largepages"
+                    .to_owned(),
+            ),
+            Error::Moves(_) => Some(format!("leave out {LARGE_PAGES}, also in NODE_OPTIONS")),
+            Error::Translated(error) => Some(error.hint()),
             Error::Inspect(_) => None,
         }
     }
@@ -70,14 +93,14 @@ impl Error {
 /// Finds the libraries in running processes.
 ///
 /// # Errors
-/// A process cannot be inspected, or a pattern names nothing that any of them maps.
+/// A process cannot be inspected, or runs under a translator, or a pattern names nothing that any of them maps.
 pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> {
+    pids.iter().try_for_each(|&pid| translated::check_process(pid))?;
     let mut modules = Vec::new();
     for &pid in pids {
-        let program = modules::executable(pid)?;
-        let program = (program.device, program.inode);
+        let program = identity(&program_of(pid)).ok();
         let mapped = modules::of_process(pid)?;
-        modules.extend(mapped.into_iter().map(|module| (program == (module.device, module.inode), module)));
+        modules.extend(mapped.into_iter().map(|module| (program == Some((module.device, module.inode)), module)));
     }
     let mut files = BTreeMap::<(u64, u64), File<'_>>::new();
     for pattern in patterns {
@@ -91,6 +114,9 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         if found.is_empty() && pattern.contains('/') && Path::new(pattern).is_file() {
             let path = Path::new(pattern).to_owned();
             found.push((identity(&path)?, File::NotYetMapped(path)));
+        }
+        if let Some((pid, path)) = found.is_empty().then(|| not_executed(pids, pattern)).flatten() {
+            return Err(Error::NotInPlace { path, pid });
         }
         if found.is_empty() {
             let names: Vec<&str> = modules.iter().map(|(_, module)| module.file_name()).collect();
@@ -117,8 +143,33 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
     });
     let mut libraries = libraries.into_iter().collect::<Result<Vec<_>, _>>()?;
     any_function(&libraries)?;
-    note_altered(&mut libraries, modules.iter().map(|(_, module)| module));
-    Ok(Target { libraries, files: Vec::new() })
+    let modules = modules.iter().map(|(_, module)| module);
+    let moved = note_altered(&mut libraries, modules);
+    match moved.first() {
+        Some(module) if moved.len() == libraries.len() => {
+            Err(Error::NotInPlace { path: module.path.clone(), pid: module.pid })
+        }
+        _ => Ok(Target { libraries, files: Vec::new() }),
+    }
+}
+
+/// A path that leads to the program of a process.
+fn program_of(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
+}
+
+/// A file that a pattern names and that a process maps, but not to execute it there, with that process.
+fn not_executed(pids: &[u32], pattern: &str) -> Option<(u32, PathBuf)> {
+    pids.iter().find_map(|&pid| {
+        let program = std::fs::read_link(program_of(pid)).unwrap_or_default();
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let paths = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..])));
+        let mut named = paths.filter(|path| match pattern {
+            EXECUTABLE => *path == program,
+            _ => select::matches(pattern, path),
+        });
+        named.next().map(|path| (pid, path))
+    })
 }
 
 /// A file without functions is nothing to trace, but no reason to leave out those that a glob names beside it.
@@ -131,13 +182,24 @@ fn any_function(libraries: &[LibrarySource]) -> Result<(), Error> {
     }
 }
 
-/// Notes where the code of these libraries is not the file's any more in the processes that map them.
-fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item = &'m Module>) {
+/// Notes where the code of these libraries is not the file's any more in the processes that map them; gives those that
+/// are executed elsewhere, at least in part, each by one process.
+fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item = &'m Module>) -> Vec<&'m Module> {
     let ids: HashSet<FileId> = libraries.iter().map(|source| (source.library.device, source.library.inode)).collect();
-    let mut altered = altered::by_file(modules.filter(|module| ids.contains(&(module.device, module.inode))));
+    let modules: Vec<&Module> = modules.filter(|module| ids.contains(&(module.device, module.inode))).collect();
+    let mut altered = altered::by_file(modules.iter().copied());
+    let mut moved = Vec::new();
     for source in libraries {
-        source.altered = altered.remove(&(source.library.device, source.library.inode)).unwrap_or_default();
+        let id = (source.library.device, source.library.inode);
+        let mut parts = altered.remove(&id).unwrap_or_default();
+        let of_file = modules.iter().filter(|module| (module.device, module.inode) == id);
+        let elsewhere = of_file.map(|module| (*module, altered::moved(module, &source.image)));
+        let elsewhere: Vec<_> = elsewhere.filter(|(_, parts)| !parts.is_empty()).collect();
+        moved.extend(elsewhere.first().map(|(module, _)| *module));
+        parts.extend(elsewhere.into_iter().flat_map(|(_, parts)| parts));
+        source.altered = altered::union(parts);
     }
+    moved
 }
 
 /// Finds the libraries that processes have loaded meanwhile: files that a pattern names and that
@@ -224,11 +286,12 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
 /// Finds the libraries that a command will load, or may load later.
 ///
 /// # Errors
-/// The command cannot be found, or a pattern names no library on this machine.
+/// The command cannot be found, or starts a translator, or a pattern names no library on this machine.
 pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, Error> {
     let environment = environment();
     let name = name_of(command);
     let executables = linker::resolve_command(&name, environment.path.as_deref())?;
+    translated::check_command(&name, &executables)?;
 
     let mut files = BTreeMap::<(u64, u64), PathBuf>::new();
     for pattern in patterns {
@@ -248,6 +311,9 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         }
     }
 
+    if files.values().any(|path| path.ends_with("node")) && moves_code(command, std::env::var_os("NODE_OPTIONS")) {
+        return Err(Error::Moves(name));
+    }
     let (mut modules, mut loaded) = (Vec::new(), Vec::new());
     for executable in executables.iter().filter(|path| Image::open(path).is_ok()) {
         loaded = linker::closure(executable, &environment)?;
@@ -268,6 +334,13 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
     }
     any_function(&libraries)?;
     Ok(Target { libraries, files: loaded })
+}
+
+/// Whether a node that a command starts moves its code to huge pages; `options`: those that it has from the environment.
+fn moves_code(command: &[OsString], options: Option<OsString>) -> bool {
+    let words: Vec<String> = command.iter().chain(&options).map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut words = words.iter().flat_map(|word| word.split_ascii_whitespace());
+    words.any(|word| word.strip_prefix(LARGE_PAGES).is_some_and(|value| value != "=off"))
 }
 
 /// What a command is called by.

@@ -45,20 +45,27 @@ pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>
         );
         remarks.push(("estimate", text));
     }
-    let mut windows = 0;
+    let (mut windows, mut overwritten) = (0, 0);
     for events in source.events() {
         for event in events? {
-            if let EventKind::BlindWindow { library, since } = event.kind {
-                windows += 1;
-                let (from, length) = (source.offset(since), event.time.since(since));
-                if windows <= MOST_WINDOWS {
-                    remarks.push(("blind_window", format!("{library} for {} from {from} ns", format_ns(length))));
+            match event.kind {
+                EventKind::BlindWindow { library, since } => {
+                    windows += 1;
+                    let (from, length) = (source.offset(since), event.time.since(since));
+                    if windows <= MOST_WINDOWS {
+                        remarks.push(("blind_window", format!("{library} for {} from {from} ns", format_ns(length))));
+                    }
                 }
+                EventKind::Overwritten { sites, .. } => overwritten += sites,
+                _ => {}
             }
         }
     }
     if windows > MOST_WINDOWS {
         remarks.push(("blind_window", format!("and {} more", windows - MOST_WINDOWS)));
+    }
+    if overwritten > 0 {
+        remarks.push(("overwritten", format!("{overwritten} probes: calls may be missing, or their returns")));
     }
     for warning in source.warnings() {
         remarks.push(("warning", warning.to_string()));

@@ -1,6 +1,7 @@
 //! Programs that look at return addresses, change them, or leave calls where nobody expects it: they
 //! do what they do untraced, and all their calls are counted.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -201,7 +202,7 @@ fn code_that_the_program_has_changed() {
     let Some(_turn) = Turn::take() else { return };
     let target = Target::build("patched", Flavour::Cet);
     for _ in 0..repeat() {
-        let mut waiting = Waiting::start(&mut Command::new(&target.program));
+        let mut waiting = Waiting::start(&mut target.command("first"));
         let attached = Attached::start(waiting.pid(), &["--lib", "exe", "--func", "w_*"].map(str::to_owned));
         waiting.go();
         let traced = waiting.finish();
@@ -212,5 +213,75 @@ fn code_that_the_program_has_changed() {
         assert_eq!(names, ["w_plain"]);
         let is_told = |event: &EventKind| matches!(event, EventKind::Refused { region, reason, .. } if region == "w_patched" && reason.contains("changed"));
         assert!(recording.events().iter().any(is_told));
+    }
+}
+
+/// No probe has an effect there, and none may be recorded as if no call had been made.
+#[test]
+fn code_that_the_program_has_moved() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("moved", Flavour::Cet);
+    for which in ["all", "some"] {
+        let mut waiting = Waiting::start(&mut target.command(which));
+        let pid = waiting.pid().to_string();
+        let said = rtrace::refuses(&["attach", "--no-tui", "-p", &pid, "--lib", "exe", "--func", "w_*"]);
+        let expected = format!("moved` in process {pid}: the process executes its code elsewhere");
+        assert!(said.contains(&expected), "{said}");
+        let beside = ["--lib", "*moved", "--lib", "libc.so.6", "--func", "w_*", "--func", "getpid"].map(str::to_owned);
+        let attached = (which == "some").then(|| Attached::start(waiting.pid(), &beside));
+        waiting.go();
+        let output = waiting.finish();
+        assert!(output.status.success(), "{output:?}");
+        let Some((_, recording)) = attached.map(Attached::finish) else { continue };
+        assert_eq!(recording.calls().count(), 1000, "those of `w_left`");
+        let is_told = |event: &EventKind| matches!(event, EventKind::Refused { region, .. } if region == "w_moved");
+        assert!(recording.events().iter().any(is_told));
+    }
+}
+
+#[test]
+fn commands_that_move_their_code() {
+    if !installed(&["node"]) {
+        return;
+    }
+    let Some(_turn) = Turn::take() else { return };
+    let run = ["run", "--no-tui", "--lib", "exe", "--func", "uv_*", "--"];
+    let said = rtrace::refuses(&[&run[..], &["node", "--use-largepages=on", "-e", "0"]].concat());
+    assert!(said.contains("failed to trace `node`: --use-largepages moves its code"), "{said}");
+}
+
+/// What is written over a probe takes it out, of which nobody tells.
+#[test]
+fn code_that_the_program_changes_while_it_is_traced() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("patched", Flavour::Cet);
+    let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
+    for (how, calls) in [("later", 3000), ("restored", 2000)] {
+        let mut waiting = Waiting::start(&mut target.command(how));
+        let attached = Attached::start(waiting.pid(), &options);
+        waiting.go();
+        assert_eq!(waiting.line(), "called\n");
+        attached.interrupt();
+        let (output, recording) = attached.finish();
+        waiting.go();
+        let program = waiting.finish();
+        assert!(program.status.success(), "{how}: {program:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(recording.calls().count(), calls, "{how}: {said}");
+        assert_eq!(output.status.code(), Some(3), "{how}: {said}");
+        assert!(said.contains("overwritten"), "{how}: {said}");
+        let mut functions = BTreeSet::new();
+        let mut return_sites = 0;
+        for event in recording.events() {
+            match event {
+                EventKind::Overwritten { region: Some(region), sites: 1, .. } => drop(functions.insert(&**region)),
+                EventKind::Overwritten { region: None, sites, .. } => return_sites += sites,
+                _ => {}
+            }
+        }
+        match how {
+            "later" => assert_eq!((functions, return_sites), (BTreeSet::from(["w_patched"]), 0)),
+            _ => assert_eq!((functions, return_sites), (BTreeSet::from(["w_patched", "w_plain"]), 2)),
+        }
     }
 }

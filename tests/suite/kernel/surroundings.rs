@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
 
 use crate::common::recording::Recording;
-use crate::common::rtrace::{Attached, Waiting};
+use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
-use crate::common::skip::Turn;
+use crate::common::skip::{Turn, installed};
 use crate::common::target::{Flavour, Target};
 use crate::common::truth;
 
@@ -123,4 +124,84 @@ fn two_capabilities_suffice() {
     let output = command.arg(&target.program).arg("nested").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(Recording::open(&trace).trees(), truth::trees(&output.stdout));
+}
+
+/// A command that runs a program under another one.
+fn under(translator: &[&str], target: &Target) -> Command {
+    let mut command = Command::new(translator[0]);
+    command.args(&translator[1..]).arg(&target.program).arg("nested");
+    command
+}
+
+const TRANSLATORS: [&[&str]; 2] = [&["valgrind", "-q", "--tool=none"], &["qemu-x86_64"]];
+
+/// It reads the code with the breakpoints in it, and makes them traps that nobody handles.
+#[test]
+fn programs_under_translators_are_left_alone() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    for translator in TRANSLATORS.into_iter().filter(|words| installed(&words[..1])) {
+        let mut waiting = Waiting::start(&mut under(translator, &target));
+        let pid = waiting.pid().to_string();
+        let name = translator[0].trim_end_matches("-x86_64");
+        let said = rtrace::refuses(&["attach", "--no-tui", "-p", &pid, "--lib", "libtruth.so"]);
+        assert!(said.contains(&format!("it runs under {name}")), "{said}");
+        assert!(said.contains(&format!("hint: run the program without {name}, and trace that")), "{said}");
+        let library = target.library.as_ref().unwrap().display().to_string();
+        let said = rtrace::refuses(&["run", "--no-tui", "--everywhere", "--lib", &library, "--", "true"]);
+        assert!(said.contains(&format!("process {pid} ")) && said.contains("leave out --everywhere"), "{said}");
+        waiting.go();
+        assert!(waiting.finish().status.success());
+        let said = rtrace::refuses(&["run", "--no-tui", "--lib", &library, "--", translator[0], "true"]);
+        assert!(said.starts_with(&format!("rtrace: failed to trace `{}`", translator[0])), "{said}");
+    }
+}
+
+/// What a command starts is known when it waits for its probes, at the latest.
+#[test]
+fn children_under_translators_are_left_alone() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    for translator in TRANSLATORS.into_iter().filter(|words| installed(&words[..1])) {
+        let program = target.program.display();
+        let translator = translator.join(" ");
+        for script in [
+            // In a child, and beside one that is traced; in the command's own process.
+            format!("{translator} {program} nested >/dev/null || exit; exec {program} nested"),
+            format!("{program} nested; exec {translator} {program} nested >/dev/null"),
+        ] {
+            let (output, recording) = rtrace::run(&target.selection(), Command::new("sh").args(["-c", &script]));
+            assert!(output.status.success(), "{script}: {output:?}");
+            assert_eq!(recording.trees(), truth::trees(&output.stdout), "{script}");
+            assert!(recording.summary().blind_windows > 0, "{script}: calls of {translator} are missing");
+        }
+    }
+}
+
+/// On an overlay file system the first change of a file, be it of its mode, makes a copy of it, which has the same
+/// numbers. The process goes on with the original.
+#[test]
+fn a_library_that_an_overlay_has_copied() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("shapes", Flavour::Cet);
+    let (inside, outside) = (TempDir::new().unwrap(), target.program.parent().unwrap().display());
+    let folder = inside.path().display();
+    let script = format!(
+        "mount -t tmpfs none {folder} && cd {folder} && mkdir lower upper work merged && \
+         cp {outside}/shapes {outside}/libtruth.so lower && \
+         mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && \
+         exec {folder}/merged/shapes nested $0"
+    );
+    let mut waiting = Waiting::start(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    // The original is traced as any other file.
+    let options = ["--lib", "libtruth.so", "--duration", "1ms"].map(str::to_owned);
+    Attached::start(waiting.pid(), &options).leave();
+    let pid = waiting.pid().to_string();
+    let copy = PathBuf::from(format!("/proc/{pid}/root{folder}/merged/libtruth.so"));
+    fs::set_permissions(copy, fs::Permissions::from_mode(0o700)).unwrap();
+    let said = rtrace::refuses(&["attach", "--no-tui", "-p", &pid, "--lib", "libtruth.so"]);
+    assert!(said.contains(&format!("process {pid} maps another file than its path")), "{said}");
+    assert!(said.contains("restart the process"), "{said}");
+    waiting.go();
+    assert!(waiting.finish().status.success());
 }

@@ -62,6 +62,16 @@ pub enum EventKind {
         /// The earliest time from which calls may be missing.
         since: Timestamp,
     },
+    /// When the recording ended, the process had other code where a probe had been placed: it has written over it.
+    /// From an unknown time on, calls are missing, or their returns.
+    Overwritten {
+        /// Path of the file.
+        library: String,
+        /// The preferred name of the region whose calls are missing; none where returns are, which arrive there.
+        region: Option<String>,
+        /// Number of probes.
+        sites: u64,
+    },
     /// A region was left out.
     Refused {
         /// Path of the library.
@@ -134,6 +144,7 @@ impl EventKind {
             EventKind::Exit { .. } => "exit",
             EventKind::Attached { .. } => "attached",
             EventKind::BlindWindow { .. } => "blind_window",
+            EventKind::Overwritten { .. } => "overwritten",
             EventKind::Refused { .. } => "refused",
             EventKind::Armed => "armed",
             EventKind::Disarmed => "disarmed",

@@ -114,6 +114,9 @@ pub struct Summary {
     /// Libraries that ran for a time without their probes: calls may be missing.
     #[serde(default)]
     pub blind_windows: u64,
+    /// Probes that processes had overwritten by the end: calls may be missing, or their returns.
+    #[serde(default)]
+    pub overwritten: u64,
     /// What is missing, by reason and region.
     pub losses: Vec<Loss>,
     /// Exits of calls that had begun before the recording, and so are not calls of it.
@@ -128,7 +131,7 @@ pub struct Summary {
 impl Summary {
     /// Whether no call is missing, as far as that can be known.
     pub fn is_complete(&self) -> bool {
-        self.lost() == 0 && self.blind_windows == 0
+        self.lost() == 0 && self.blind_windows == 0 && self.overwritten == 0
     }
 
     /// Calls known to be missing.
@@ -189,6 +192,7 @@ impl Summary {
             self.is_complete().then(|| "complete".to_owned()),
             with_reasons(self.lost(), "lost", lost),
             windows,
+            (self.overwritten > 0).then(|| format!("{} overwritten", counted(self.overwritten, "probe"))),
             some(self.refused, "refused"),
             some(self.open, "unfinished"),
             some(self.unwound, "unwound"),
@@ -212,6 +216,13 @@ mod tests {
     fn an_untroubled_run_is_one_line_without_zeros() {
         let summary = Summary { calls: 1, regions: 2, locations: 1, ..Summary::default() };
         assert_eq!(summary.to_string(), "1 call of 2 regions on 1 thread; complete");
+    }
+
+    #[test]
+    fn what_was_overwritten_is_incomplete() {
+        let summary = Summary { regions: 2, overwritten: 1, ..Summary::default() };
+        assert!(!summary.is_complete());
+        assert_eq!(summary.to_string(), "0 calls of 2 regions on 0 threads; 1 probe overwritten");
     }
 
     #[test]

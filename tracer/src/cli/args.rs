@@ -223,17 +223,21 @@ pub struct Clean {
     /// Process to look at; may be repeated [default: all]
     #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
     pub pids: Vec<u32>,
+    /// Take out all that no tracer uses, without a question
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 const CLEAN_EXAMPLES: &str = "\
 A tracer that is killed while it attaches or detaches may leave breakpoints in the traced program.
-It runs as it should, but pays for each. Breakpoints that a tracer uses stay.
+It runs as it should, but pays for each. Breakpoints that a tracer uses stay. rtrace asks before it
+takes out what may be the program's own or a debugger's, and before it does so in every process.
 
 EXAMPLES:
     # After rtrace was killed with kill -9
     rtrace clean -p 4711
 
-    # In every process
+    # In every process, after a question
     rtrace clean";
 /// Options of `rtrace counters`.
 #[derive(Debug, Args)]

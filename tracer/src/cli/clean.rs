@@ -1,66 +1,109 @@
 //! `rtrace clean`: takes out breakpoints that a killed tracer left in programs.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io::{IsTerminal as _, stderr, stdin};
 
-use rtrace::leftovers::{self, Breakpoints};
+use anyhow::Context as _;
+use rtrace::leftovers::{self, Breakpoints, Doubt, Judge};
+use rtrace::plan::Emulation;
 use rtrace::{host, privilege};
 use rtrace_bpf::{LoadOptions, Programs};
 use rtrace_model::escape;
 
 use super::args::Clean;
+use super::message::{Hint as _, tell};
 use super::{Outcome, print, record};
 
-/// Looks for breakpoints, takes out those that nobody uses, and says what came of it.
+/// Looks for breakpoints, takes out those that nobody uses, and says what came of it. Those that may be the program's
+/// own, and those of all processes at once, only after a question.
 pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
     privilege::check_capabilities()?;
-    let before = match options.pids.as_slice() {
+    let found = match options.pids.as_slice() {
         [] => host::processes().into_iter().filter_map(|pid| look(pid).ok()).flatten().collect(),
         pids => pids.iter().map(|&pid| look(pid)).collect::<anyhow::Result<Vec<_>>>()?.concat(),
     };
-    let files = by_file(before);
-    if files.is_empty() {
+    if found.is_empty() {
         print(b"no breakpoints found\n")?;
         return Ok(Outcome::Complete);
     }
-    let programs = Programs::load(&LoadOptions::plain(record::mechanism()?))?;
-    let mut text = String::new();
-    for found in &files {
-        leftovers::remove(&programs, found)?;
-        let after = leftovers::find(found.module.pid).unwrap_or_default();
-        let kept = after.iter().filter(|later| is_same_file(later, found)).map(|later| later.offsets.len()).sum();
-        let removed = found.offsets.len().saturating_sub(kept);
-        let path = found.module.path.display().to_string();
-        writeln!(text, "{}: {removed} removed, {kept} in use", escape(&path)).expect("a string takes all");
+    let mechanism = record::mechanism()?;
+    let mut judge = Judge::new(Emulation {
+        long_nops: rtrace_bpf::nops().is_ok_and(|nops| nops.long_ones_are_emulated),
+        steps: rtrace_bpf::may_step().is_ok(),
+    });
+    let (mut certain, mut doubtful) = (Vec::new(), Vec::new());
+    for (sure, unsure) in found.into_iter().map(|found| judge.split(found)) {
+        certain.extend(sure);
+        doubtful.extend(unsure);
     }
-    print(text.as_bytes())?;
+    for (breakpoints, doubt) in &doubtful {
+        tell!("{}: {doubt}", describe(breakpoints));
+    }
+    let is_named = !options.pids.is_empty();
+    let allows = options.yes || ((!doubtful.is_empty() || !is_named) && asks(&certain, &doubtful, is_named)?);
+    let programs = Programs::load(&LoadOptions::plain(mechanism))?;
+    if allows || is_named {
+        remove(&programs, &certain)?;
+    }
+    let doubtful: Vec<Breakpoints> = doubtful.into_iter().map(|(breakpoints, _)| breakpoints).collect();
+    if allows {
+        remove(&programs, &doubtful)?;
+    }
+    if !allows && !stdin().is_terminal() && (!doubtful.is_empty() || !is_named) {
+        return Err(anyhow::anyhow!("failed to take out breakpoints that may be in use by others: nobody was asked"))
+            .hint("to take them out nevertheless, add --yes; to look at one process alone, name it with --pid");
+    }
     Ok(Outcome::Complete)
 }
 
-/// The breakpoints of a process; those of a debugger look the same, so what one holds is left alone.
-fn look(pid: u32) -> anyhow::Result<Vec<Breakpoints>> {
-    if let Some(tracer) = privilege::debugger_of(pid) {
-        anyhow::bail!("failed to clean process {pid}: process {tracer} debugs it, and its breakpoints look the same");
+/// Asks whether to take these out; nobody can be asked where there is no terminal.
+fn asks(certain: &[Breakpoints], doubtful: &[(Breakpoints, Doubt)], is_named: bool) -> anyhow::Result<bool> {
+    if !(stdin().is_terminal() && stderr().is_terminal()) {
+        return Ok(false);
     }
+    if !is_named {
+        certain.iter().for_each(|breakpoints| tell!("{}", describe(breakpoints)));
+    }
+    let doubtful = doubtful.iter().map(|(breakpoints, _)| breakpoints);
+    let asked = doubtful.chain(certain.iter().filter(|_| !is_named));
+    let count: usize = asked.map(|breakpoints| breakpoints.offsets.len()).sum();
+    tell!("take out those that no tracer uses, of {count} in all? [y/N]");
+    let mut answer = String::new();
+    stdin().read_line(&mut answer).context("failed to read the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Takes out what nobody uses, and says what came of it.
+fn remove(programs: &Programs, all: &[Breakpoints]) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for found in all {
+        leftovers::remove(programs, found)?;
+        let after = leftovers::find(found.module.pid).unwrap_or_default();
+        let is_same_file = |later: &&Breakpoints| {
+            (later.module.device, later.module.inode) == (found.module.device, found.module.inode)
+        };
+        let kept = after.iter().filter(is_same_file).map(|later| later.offsets.intersection(&found.offsets).count());
+        let kept: usize = kept.sum();
+        let removed = found.offsets.len() - kept;
+        writeln!(text, "{}: {removed} removed, {kept} in use", place(found)).expect("a string takes all");
+    }
+    print(text.as_bytes())?;
+    Ok(())
+}
+
+/// Where breakpoints are, escaped.
+fn place(breakpoints: &Breakpoints) -> String {
+    let module = &breakpoints.module;
+    format!("process {}: {}", module.pid, escape(&module.path.display().to_string()))
+}
+
+fn describe(breakpoints: &Breakpoints) -> String {
+    let count = breakpoints.offsets.len();
+    format!("{}: {count} breakpoint{}", place(breakpoints), if count == 1 { "" } else { "s" })
+}
+
+/// The breakpoints of a process.
+fn look(pid: u32) -> anyhow::Result<Vec<Breakpoints>> {
     privilege::check_process(pid)?;
     Ok(leftovers::find(pid)?)
-}
-
-/// Each file once, with what any process has in it.
-fn by_file(found: Vec<Breakpoints>) -> Vec<Breakpoints> {
-    let mut files = HashMap::<(u64, u64), Breakpoints>::new();
-    for breakpoints in found {
-        let id = (breakpoints.module.device, breakpoints.module.inode);
-        match files.get_mut(&id) {
-            Some(known) => known.offsets.extend(breakpoints.offsets),
-            None => drop(files.insert(id, breakpoints)),
-        }
-    }
-    let mut files: Vec<_> = files.into_values().collect();
-    files.sort_by(|a, b| a.module.path.cmp(&b.module.path));
-    files
-}
-
-fn is_same_file(a: &Breakpoints, b: &Breakpoints) -> bool {
-    (a.module.device, a.module.inode) == (b.module.device, b.module.inode)
 }

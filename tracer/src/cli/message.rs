@@ -5,6 +5,7 @@
 use std::fmt::{self, Display};
 use std::io::{ErrorKind, Write};
 
+use rtrace::presence::Absent;
 use rtrace::{counters, privilege, target, watch};
 use rtrace_exporters::ExportError;
 use rtrace_model::escape;
@@ -101,6 +102,7 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
             .or_else(|| cause.downcast_ref::<privilege::Error>()?.hint())
             .or_else(|| cause.downcast_ref::<target::Error>()?.hint())
             .or_else(|| cause.downcast_ref::<counters::Error>()?.hint())
+            .or_else(|| Some(cause.downcast_ref::<Absent>()?.hint().to_owned()))
             .or_else(|| cause.downcast_ref::<watch::Error>()?.hint().map(str::to_owned))
     })
 }

@@ -15,6 +15,7 @@ use rtrace::recorder::{self, Loaded, Subject};
 use rtrace::samples::Samplers;
 use rtrace::stubs::{self, Reach};
 use rtrace::target::{self, Target};
+use rtrace::translated;
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
@@ -199,13 +200,15 @@ impl Session<'_> {
         }
     }
 
-    /// With probes everywhere, others pay for a recording that is not about them.
-    fn say_who_pays(&self) {
+    /// With probes everywhere, others pay for a recording that is not about them; those under a translator would die.
+    fn say_who_pays(&self) -> Result<(), translated::Error> {
         for library in self.plan.libraries.iter().filter(|_| self.options.everywhere) {
-            let users = target::users(&library.library);
             let path = &library.library.path;
+            translated::check_users(path)?;
+            let users = target::users(&library.library);
             tell!("{users} running processes map {path}: each of its calls costs them 1 us and more");
         }
+        Ok(())
     }
 
     /// Names the libraries whose functions are not timed, though it was asked for.
@@ -227,7 +230,7 @@ impl Session<'_> {
                 .hint("rtrace plan says why each function is left out");
         }
         self.say_what_stays();
-        self.say_who_pays();
+        self.say_who_pays().hint("leave out --everywhere, so that this process has no breakpoints")?;
         self.say_what_is_untimed();
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;

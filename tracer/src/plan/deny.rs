@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 2] = [
 pub const NOT_CALLED: &str = "nothing calls it: it begins without a return address";
 
 /// Its first bytes are not the file's: instructions may begin elsewhere, and a jump may lead past a probe.
-pub const ALTERED: &str = "its code was changed in the process";
+pub const ALTERED: &str = "its code was changed or moved in the process";
 
 /// Why a function of these names is not probed, if there is a reason.
 pub fn reason(symbols: &[Symbol]) -> Option<&'static str> {

@@ -90,11 +90,12 @@ fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
 /// What was used before it was probed or watched, or never watched, and what was counted in part.
 fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
     let (mut libraries, mut variables) = (Gaps::default(), Gaps::default());
-    let mut of_counters = BTreeSet::new();
+    let (mut of_counters, mut overwritten) = (BTreeSet::new(), 0);
     for events in trace.events() {
         for event in events? {
             match event.kind {
                 EventKind::BlindWindow { since, .. } => libraries.add(event.time.since(since)),
+                EventKind::Overwritten { sites, .. } => overwritten += sites,
                 EventKind::Watched { since, .. } => variables.add(event.time.since(since)),
                 EventKind::Unwatched { variable, reason } => {
                     of_counters.insert(format!("{} was not watched: {}", escape(&variable), escape(&reason)));
@@ -110,8 +111,10 @@ fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
         }
     }
     let libraries = libraries.note("libraries that ran before their probes were placed", "calls");
+    let overwritten = (overwritten > 0)
+        .then(|| format!("probes that the program wrote over: {overwritten}; calls may be missing, or their returns"));
     let variables = variables.note("variables that were there before they were watched", "accesses");
-    Ok(libraries.into_iter().chain(variables).chain(of_counters).collect())
+    Ok(libraries.into_iter().chain(overwritten).chain(variables).chain(of_counters).collect())
 }
 
 /// Times without observation.

@@ -46,7 +46,7 @@ impl Part {
 }
 
 /// Files with callers.
-pub(super) struct Callers {
+pub(crate) struct Callers {
     emulation: Emulation,
     keeps_accesses: bool,
     /// None for one that cannot be opened.

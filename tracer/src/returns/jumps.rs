@@ -150,9 +150,14 @@ impl<'a> Jumps<'a> {
         self.closing.close(probes);
     }
 
-    /// The probes that are in place, once those that were taken out are gone.
-    pub fn into_probes(self) -> Vec<Probes> {
+    /// Waits until those that were taken out are gone.
+    pub fn settle(&mut self) {
         self.closing.finish();
+    }
+
+    /// The probes that are in place, once those that were taken out are gone.
+    pub fn into_probes(mut self) -> Vec<Probes> {
+        self.settle();
         self.placed.into_values().flatten().collect()
     }
 }

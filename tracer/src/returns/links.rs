@@ -4,6 +4,7 @@
 //! on threads of their own.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use foldhash::{HashSet, HashSetExt as _};
@@ -11,6 +12,7 @@ use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 
 use super::FileId;
 use crate::attach::{self, Closing};
+use crate::presence::{Presence, Process};
 
 /// Small links of a file in a process that are merged.
 const MOST_SMALL: usize = 8;
@@ -66,6 +68,23 @@ impl<'a> Links<'a> {
         let new = || Group { path: path.to_owned(), links: Vec::new() };
         self.groups.entry((pid, file)).or_insert_with(new).links.append(&mut links);
         Ok(refused)
+    }
+
+    /// The files of these processes in which sites were overwritten.
+    pub fn overwritten(&self, is_meant: impl Fn(u32) -> bool) -> Vec<Presence> {
+        let mut overwritten = Vec::new();
+        let mut groups = self.groups.iter().filter(|((pid, _), _)| is_meant(*pid)).peekable();
+        while let Some(((pid, _), _)) = groups.peek() {
+            let pid = *pid;
+            let process = Process::of(pid);
+            while let Some((_, group)) = groups.next_if(|((of, _), _)| *of == pid) {
+                let sites = group.links.iter().flat_map(|link| &link.sites);
+                let offsets: Vec<u64> = sites.map(|site| site.probe.file_offset).collect();
+                let presence = || process.as_ref()?.presence(&File::open(&group.path).ok()?, &offsets);
+                overwritten.extend(presence().filter(|presence| !presence.absent.is_empty()));
+            }
+        }
+        overwritten
     }
 
     /// The files of a process that have sites, with these sites.
@@ -124,9 +143,14 @@ impl<'a> Links<'a> {
         Ok(())
     }
 
-    /// The probes that are in place, once those that were taken out are gone.
-    pub fn into_probes(self) -> Vec<Probes> {
+    /// Waits until those that were taken out are gone.
+    pub fn settle(&mut self) {
         self.closing.finish();
+    }
+
+    /// The probes that are in place, once those that were taken out are gone.
+    pub fn into_probes(mut self) -> Vec<Probes> {
+        self.settle();
         self.groups.into_values().flat_map(|group| group.links).map(|link| link.probes).collect()
     }
 }

@@ -69,7 +69,7 @@ impl<'a> Warmth<'a> {
     }
 
     /// The probes that are in place, once the others are gone.
-    pub fn into_probes(self) -> Vec<Probes> {
+    pub fn into_probes(mut self) -> Vec<Probes> {
         self.closing.finish();
         self.probes
     }

@@ -79,7 +79,10 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let told = together(state, place);
         let Some(event) = told.first() else { return Vec::new() };
         let style = match event.kind {
-            EventKind::Loss(_) | EventKind::BlindWindow { .. } | EventKind::Slowdown { .. } => theme.bad(),
+            EventKind::Loss(_)
+            | EventKind::BlindWindow { .. }
+            | EventKind::Overwritten { .. }
+            | EventKind::Slowdown { .. } => theme.bad(),
             EventKind::Attached { .. } | EventKind::Armed | EventKind::Disarmed => theme.good(),
             _ => Style::new(),
         };
@@ -140,6 +143,12 @@ fn text(told: &[&Event], state: &State) -> String {
         EventKind::Attached { library, regions } => format!("{} of {library}", counted(*regions, "function")),
         EventKind::BlindWindow { library, since } => {
             format!("{library} was in use without probes for {}", short_ns(event.time.since(*since)))
+        }
+        EventKind::Overwritten { library, region: None, sites } => {
+            format!("{} in {library}: the program wrote over them", counted(*sites, "return site"))
+        }
+        EventKind::Overwritten { region: Some(region), .. } => {
+            format!("{region}: the program wrote over its probe, calls may be missing")
         }
         EventKind::Refused { region, reason, .. } => format!("{region}: {reason}"),
         EventKind::Armed => "recording begins".to_owned(),
