@@ -24,8 +24,7 @@ static __always_inline void on_fork(struct task_struct *parent, struct task_stru
 	if (follow_children) {
 		copy.traced = process->traced;
 		copy.space = new_space();
-		bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY);
-		if (!ask(0, child_pid, copy.space, pid, 0))
+		if (bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY) || !ask(0, child_pid, copy.space, pid, 0))
 			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 	}
 	emit_event(RT_EVENT_FORK, pid, parent->pid, child_pid);

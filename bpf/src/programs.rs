@@ -317,6 +317,11 @@ impl Programs {
         self.shared.estimates.get(counter).is_some_and(|count| count.load(Ordering::Relaxed) > 0)
     }
 
+    /// Whether any process is traced that has not ended.
+    pub fn traces_any(&self) -> bool {
+        self.skel.maps.traced.keys().next().is_some()
+    }
+
     /// The thread lifetime of that location id.
     ///
     /// # Errors

@@ -60,6 +60,13 @@ pub enum Subject<'a> {
     Command(u32),
 }
 
+impl Options<'_> {
+    /// Whether the recording goes on when the processes named have ended, until their children have.
+    pub fn outlasts_first(&self) -> bool {
+        self.follow && !self.ends_with_first
+    }
+}
+
 impl Subject<'_> {
     fn pids(&self) -> &[u32] {
         match self {
@@ -84,6 +91,8 @@ pub struct Options<'a> {
     pub ring_bytes: u32,
     /// Whether children are recorded too.
     pub follow: bool,
+    /// Whether the recording ends with the processes named, though children of theirs go on.
+    pub ends_with_first: bool,
     /// Whether probes are placed in every process that maps the libraries, so that children miss no call.
     pub everywhere: bool,
     /// Whether calls are folded by call path, and which of them are recorded one by one then.
@@ -139,8 +148,8 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     Ok(Loaded { programs, costs })
 }
 
-/// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
-/// named has ended, or a sink fails.
+/// Records until one of the reasons to stop: `stop` is set, the duration is over, every process named and every
+/// child that is followed has ended, or a sink fails.
 ///
 /// `armed` is called once calls are being recorded.
 ///
@@ -461,11 +470,19 @@ impl<'a> Recording<'a> {
                 source.glance()?;
             }
             let has_ended = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
-            if has_ended || pids.iter().all(|&pid| source.has_ended(pid)) {
+            if has_ended || self.all_have_ended(source) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// The kernel side knows which processes are left, though events may be lost.
+    fn all_have_ended(&self, source: &Source<'_>) -> bool {
+        match self.options.outlasts_first() {
+            true => !self.programs.traces_any(),
+            false => self.options.subject.pids().iter().all(|&pid| source.has_ended(pid)),
+        }
     }
 
     /// What children called before their probes were in place is not on record.

@@ -62,6 +62,7 @@ pub fn sample(
         emulated,
         ring_bytes: RING_BYTES,
         follow: false,
+        ends_with_first: true,
         everywhere: false,
         profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),
         fold: &[],

@@ -24,7 +24,7 @@ use super::Outcome;
 use super::args::{Recording, Selection};
 use super::derive::derive;
 use super::message::{Hint as _, tell};
-use super::progress::Progress;
+use super::progress::{Leftovers, Progress};
 use super::trace_host::TraceHost;
 
 /// How the functions selected are planned, to be probed by this mechanism if one works, in so many
@@ -133,6 +133,7 @@ pub fn how_to_record<'a>(
         emulated: plan_options.emulated,
         ring_bytes: recording.buffer,
         follow: recording.follow(matches!(subject, Subject::Command(_))),
+        ends_with_first: recording.first,
         everywhere: recording.everywhere,
         profile: recording.profile(),
         fold: &recording.fold,
@@ -199,6 +200,11 @@ impl Session<'_> {
         }
     }
 
+    /// What may keep the recording going.
+    fn leftovers(&self) -> Option<Leftovers> {
+        self.options.outlasts_first().then(|| Leftovers::of(self.options.subject))
+    }
+
     /// With probes everywhere, others pay for a recording that is not about them.
     fn say_who_pays(&self) {
         for library in self.plan.libraries.iter().filter(|_| self.options.everywhere) {
@@ -218,13 +224,15 @@ impl Session<'_> {
         self.say_who_pays();
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;
+        let leftovers = self.leftovers();
         let loaded = self.loaded?;
         let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
         let newcomers =
             Newcomers::beyond(self.plan, self.libraries, self.plan_options, !self.options.watches.watches.is_empty());
         let beside = recorder::Beside { newcomers, samplers: self.samplers };
         if !(self.live && consumers.is_empty() && rtrace_tui::is_possible()) {
-            let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
+            let progress = Progress::new(self.target, leftovers);
+            let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(progress)];
             sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
             let recorded = recorder::record(loaded, self.plan, &self.options, beside, sinks, self.stop, armed);
             for warning in deliveries.iter().flat_map(Delivery::warnings) {

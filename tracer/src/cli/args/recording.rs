@@ -81,8 +81,16 @@ pub struct Recording {
     pub no_tui: bool,
 
     /// Trace child processes too [default for run]
+    ///
+    /// The recording then goes on until the last of them has ended.
     #[arg(long, overrides_with = "no_follow")]
     follow: bool,
+
+    /// Stop recording when the command's first process has ended, or with `attach` those named
+    ///
+    /// For programs that leave a process behind which never ends.
+    #[arg(long)]
+    pub first: bool,
 
     /// Place probes in every process that maps the libraries, so that children miss no call
     ///
