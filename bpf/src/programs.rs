@@ -250,6 +250,14 @@ impl Programs {
         self.set_traced(pid, TracedCode::RT_TRACED)
     }
 
+    /// Records the process's calls no more, which has ended before it could be noticed.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn forget(&self, pid: u32) -> Result<(), Error> {
+        self.skel.maps.traced.delete(&pid.to_ne_bytes()).map_err(Error::kernel("forget a process"))
+    }
+
     /// Records the process's calls from its next exec on, once armed.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ pub mod calibration;
 pub mod callers;
 pub mod command;
 pub mod counters;
+pub mod descendants;
 pub mod followed;
 mod gate;
 mod governor;

@@ -26,6 +26,7 @@ use crate::attach::{self, Attachment, detach};
 use crate::calibration::calibrate;
 use crate::callers::{self, CallerFile, Executed, Traced};
 use crate::counters::Counters;
+use crate::descendants;
 use crate::followed::{BlindChild, Followed};
 use crate::gate::Gate;
 use crate::governor::{Given, Governor, Left};
@@ -89,7 +90,7 @@ pub struct Options<'a> {
     pub emulated: Emulation,
     /// Size of each CPU's ring in bytes.
     pub ring_bytes: u32,
-    /// Whether children are recorded too.
+    /// Whether children are recorded too, and so are those that the processes named have already.
     pub follow: bool,
     /// Whether the recording ends with the processes named, though children of theirs go on.
     pub ends_with_first: bool,
@@ -184,13 +185,14 @@ pub fn record(
         notice: Notice::default(),
         governing: options.budget.map(|_| &governing),
     };
-    recording.choose_processes()?;
+    let late = recording.choose_processes()?;
     let keeps_accesses = !options.watches.watches.is_empty();
     let mut return_sites = ReturnSites::new(&programs, options.emulated, keeps_accesses, plan, newcomers.patterns())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
     let attachment = recording.attach(plan, options.stubs)?;
+    let pids = recording.join_family(late, &mut return_sites)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
     metrics.extend(recording.governing.map(Governing::metric));
@@ -201,8 +203,7 @@ pub fn record(
             (answered, return_sites)
         });
         let recorded = (|| {
-            let lookout =
-                newcomers.look_out(scope, options.subject.pids()).context("failed to watch for new libraries")?;
+            let lookout = newcomers.look_out(scope, &pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
                 pipeline.begin(host::header(options.mechanism.name(), options.budget, costs.clone()));
                 pipeline.define(metrics.into_iter().map(Definition::Metric));
@@ -223,7 +224,7 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            recording.read_until_stopped(&pipeline, &lookout, begin, &mut samplers, stop, armed)
+            recording.read_until_stopped(&pipeline, &pids, &lookout, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
         let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -256,12 +257,58 @@ struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    fn choose_processes(&self) -> anyhow::Result<()> {
+    /// Lets the kernel side know whom to record. Gives the descendants of the processes named that came before it
+    /// knew of their parents, and that are none of them.
+    fn choose_processes(&self) -> anyhow::Result<Vec<u32>> {
         match self.options.subject {
             Subject::Processes(pids) => pids.iter().try_for_each(|&pid| self.programs.trace(pid).map(drop))?,
             Subject::Command(pid) => self.programs.trace_from_exec(pid)?,
         }
-        Ok(())
+        let mut late = Vec::new();
+        let mut new = self.unknown_descendants()?;
+        // Who is forked by one that is known is told by the kernel side: so there is an end.
+        while !new.is_empty() {
+            late.extend(self.trace_running(new)?);
+            new = self.unknown_descendants()?;
+        }
+        Ok(late)
+    }
+
+    fn unknown_descendants(&self) -> Result<Vec<u32>, rtrace_bpf::Error> {
+        let mut unknown = Vec::new();
+        if !self.options.follow {
+            return Ok(unknown);
+        }
+        for pid in descendants::of(self.named()) {
+            if self.programs.space(pid)?.is_none() && privilege::check_process(pid).is_ok() {
+                unknown.push(pid);
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// Of one that ended before the kernel side knew of it, that would never hear of its end.
+    fn trace_running(&self, mut pids: Vec<u32>) -> Result<Vec<u32>, rtrace_bpf::Error> {
+        for &pid in &pids {
+            self.programs.trace(pid)?;
+        }
+        for ended in pids.extract_if(.., |pid| privilege::check_process(*pid).is_err()) {
+            self.programs.forget(ended)?;
+        }
+        Ok(pids)
+    }
+
+    /// Places probes in the processes that joined those named while these were being prepared. Gives all of them.
+    fn join_family(&self, late: Vec<u32>, return_sites: &mut ReturnSites<'_>) -> Result<Vec<u32>, rtrace_bpf::Error> {
+        for &pid in &late {
+            self.followed.adopt(pid, None, host::now())?;
+            if let Some(parent) = descendants::parent_of(pid) {
+                return_sites.take_in(pid, parent)?;
+            }
+        }
+        // What happened before the recording is not part of it.
+        drop(self.followed.take_blind());
+        Ok([self.options.subject.pids(), &late].concat())
     }
 
     /// A process that had ended before the kernel side knew of it is never told to have ended, and
@@ -362,6 +409,7 @@ impl<'a> Recording<'a> {
     fn read_until_stopped<'scope, G>(
         &mut self,
         pipeline: &Pipeline,
+        pids: &[u32],
         lookout: &Lookout,
         begin: impl FnOnce(&mut Self) -> G,
         samplers: &mut Samplers,
@@ -371,11 +419,10 @@ impl<'a> Recording<'a> {
     where
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
     {
-        let pids = self.options.subject.pids();
         let Options { counters, profile, watches, .. } = self.options;
         let reader = self.programs.reader()?;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
-        let held = self.begin_watching(&mut watching)?;
+        let held = self.begin_watching(pids, &mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = profile.is_some();
@@ -495,9 +542,9 @@ impl<'a> Recording<'a> {
     }
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.
-    fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
+    fn begin_watching(&self, pids: &[u32], watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
         match self.options.subject {
-            Subject::Processes(pids) if watching.is_wanted() => watching.begin(pids).map(|()| None),
+            Subject::Processes(_) if watching.is_wanted() => watching.begin(pids).map(|()| None),
             Subject::Command(pid) if watching.is_wanted() => {
                 let audit = self.options.stubs.map(Stubs::identity).transpose();
                 audit.and_then(|audit| Held::take(pid, audit)).map(Some).map_err(watch::Error::Hold)

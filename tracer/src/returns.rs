@@ -269,8 +269,7 @@ impl<'a> ReturnSites<'a> {
                     continue;
                 }
                 followed.adopt(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time))?;
-                self.adopt(child.pid, child.parent)?;
-                self.jumps.adopt(child.pid, child.parent)?;
+                self.take_in(child.pid, child.parent)?;
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
                 let Loaded { callers, jumps } = executed.of(&program.path());
@@ -292,6 +291,15 @@ impl<'a> ReturnSites<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Places in a child what its parent has.
+    ///
+    /// # Errors
+    /// As for [`answer`](ReturnSites::answer).
+    pub fn take_in(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
+        self.adopt(pid, parent)?;
+        self.jumps.adopt(pid, parent)
     }
 
     /// Forgets the sites of processes that have ended.
@@ -419,7 +427,7 @@ impl<'a> ReturnSites<'a> {
         sites
     }
 
-    /// Places in a child what its parent has.
+    /// Places in a child the sites that its parent has.
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
         for (file, path, sites) in self.links.of(parent) {
             if self.known.len() + sites.len() > MOST_AHEAD {

@@ -168,11 +168,13 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
 pub fn users(library: &Library) -> usize {
     let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let maps_it = |pid: &u32| {
-        let modules = modules::of_process(*pid).unwrap_or_default();
-        modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
-    };
-    pids.filter(maps_it).count()
+    pids.filter(|&pid| maps(pid, library)).count()
+}
+
+/// Whether a process maps a library, as far as we may know.
+pub fn maps(pid: u32, library: &Library) -> bool {
+    let modules = modules::of_process(pid).unwrap_or_default();
+    modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
 }
 
 /// A file that was chosen in running processes.

@@ -1,7 +1,8 @@
 //! Recorders that come and go while a program runs.
 
 use std::fs;
-use std::process::{Child, Output, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
@@ -52,6 +53,63 @@ fn children_are_left_alone_without_follow() {
     let mut told = truth::trees(&output.stdout);
     told.retain(|&(process, _), _| process == pid);
     assert_eq!(recording.trees(), told);
+}
+
+/// Two processes that wait for a line, as the children of a shell; the second's parent is the first's brother.
+struct Family {
+    shell: Child,
+    input: ChildStdin,
+}
+
+impl Family {
+    fn start(target: &Target) -> Family {
+        let script = "\"$0\" calls_on wait <&3 & sh -c '\"$0\" calls_on wait <&3; exit 0' \"$0\" & exec 3<&-; wait";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec 3<&0; {script}")]).arg(&target.program);
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::with_capacity(1, shell.stdout.as_mut().unwrap());
+        for _ in 0..2 {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            assert!(line.starts_with("ready "), "{line}");
+        }
+        let input = shell.stdin.take().unwrap();
+        Family { shell, input }
+    }
+
+    /// Both make calls, and all end.
+    fn call(mut self) -> Output {
+        self.input.write_all(b"\n\nxxxxxxxxxx").unwrap();
+        drop(self.input);
+        self.shell.wait_with_output().unwrap()
+    }
+}
+
+/// Those that serve requests are forked before anybody attaches to their parent.
+#[test]
+fn children_that_there_are_already_are_followed() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let family = Family::start(&target);
+    let attached = Attached::start(family.shell.id(), &[target.selection(), vec!["--follow".to_owned()]].concat());
+    assert!(family.call().status.success());
+    let (output, recording) = attached.finish();
+    let outer = recording.regions().iter().find(|region| region.name == "outer").unwrap().id;
+    assert_eq!(recording.calls_by_region().get(&outer), Some(&10), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(recording.summary().is_complete(), "{}", recording.summary());
+}
+
+#[test]
+fn children_that_are_not_followed_are_hinted_at() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let family = Family::start(&target);
+    let attached = Attached::start(family.shell.id(), &["--lib".to_owned(), "libc.so.6".to_owned()]);
+    let pid = family.shell.id();
+    assert!(family.call().status.success());
+    let (output, _) = attached.finish();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("process {pid} has 3 children that map /")), "{said}");
 }
 
 #[test]

@@ -158,8 +158,8 @@ EXAMPLES:
     rtrace run --lib liblzma.so --strict --buffer 64M -- xz -k file
 
 EXIT STATUS:
-    That of the command's first process (128 + signal when killed by one), 1 when tracing failed, 2 on wrong usage,
-    3 with --strict when calls were lost.";
+    That of the command's first process (128 + signal when killed by one), 1 when tracing
+    failed, 2 on wrong usage, 3 with --strict when calls were lost.";
 
 /// Options of `rtrace plan`.
 #[derive(Debug, Args)]

@@ -82,7 +82,7 @@ pub struct Recording {
 
     /// Trace child processes too [default for run]
     ///
-    /// The recording then goes on until the last of them has ended.
+    /// With `attach` also those that there are already. The recording goes on until the last of them has ended.
     #[arg(long, overrides_with = "no_follow")]
     follow: bool,
 
