@@ -1,7 +1,7 @@
 //! `rtrace run`: runs a command and traces it from its first instruction.
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use rtrace::plan::{self, Plan};
 use rtrace::recorder::{self, Options, Subject};
 use rtrace::stubs::{Reach, Stubs};
 use rtrace::{target, watch};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -81,7 +83,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     }
     .record(|| {
         let first = waiting.release().with_context(|| format!("failed to run `{name}`"))?;
-        ended = Some(interrupts.reap(first));
+        ended = Some(interrupts.reap(first)?);
         Ok(())
     });
     let Some(ended) = ended else { return recorded.map(|_| Outcome::Unable) };
@@ -145,9 +147,7 @@ impl Interrupts {
     fn handle(pid: u32, stop: Arc<AtomicBool>) -> anyhow::Result<Arc<Interrupts>> {
         let interrupts = Arc::new(Interrupts { stop, ..Interrupts::default() });
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("failed to handle signals")?;
-        let process = Pid::from_raw(pid.cast_signed()).context("failed to find the command")?;
-        // Its id may be another process's when it has ended.
-        let process = pidfd_open(process, PidfdFlags::empty()).context("failed to find the command")?;
+        let process = open_process(pid)?;
         let told = Arc::clone(&interrupts);
         std::thread::spawn(move || {
             for number in signals.forever() {
@@ -169,10 +169,13 @@ impl Interrupts {
     }
 
     /// Waits for a process at once when it ends, though others are recorded: these may wait for it to be gone.
-    fn reap(self: &Arc<Self>, mut first: Child) -> Receiver<io::Result<ExitStatus>> {
+    fn reap(self: &Arc<Self>, mut first: Child) -> anyhow::Result<Receiver<io::Result<ExitStatus>>> {
         let (sender, ended) = channel();
         let interrupts = Arc::clone(self);
+        let process = open_process(first.id())?;
         std::thread::spawn(move || {
+            // To wait for it at once would take away what is told of it to who holds it for a time.
+            while poll(&mut [PollFd::new(&process, PollFlags::IN)], None).is_err_and(|error| error == Errno::INTR) {}
             let status = first.wait();
             interrupts.first_has_ended.store(true, Ordering::SeqCst);
             if interrupts.asked.load(Ordering::SeqCst) {
@@ -181,6 +184,12 @@ impl Interrupts {
             // Nobody waits for it where the user has insisted on leaving.
             let _ = sender.send(status);
         });
-        ended
+        Ok(ended)
     }
+}
+
+/// A process, whose id may be another's when it has ended.
+fn open_process(pid: u32) -> anyhow::Result<OwnedFd> {
+    let pid = Pid::from_raw(pid.cast_signed()).context("failed to find the command")?;
+    pidfd_open(pid, PidfdFlags::empty()).context("failed to find the command")
 }
