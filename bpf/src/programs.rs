@@ -142,6 +142,10 @@ pub struct Programs {
 /// programs are loaded, so these must not leave [`Programs`].
 pub(crate) struct Shared {
     armed: &'static AtomicU32,
+    guarded: &'static AtomicU32,
+    guard_user: &'static AtomicU32,
+    guard_group: &'static AtomicU32,
+    guard_capabilities: &'static AtomicU64,
     pub(crate) window: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
@@ -160,6 +164,10 @@ impl Shared {
         unsafe {
             Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
+                guarded: AtomicU32::from_ptr(&raw mut bss.guarded),
+                guard_user: AtomicU32::from_ptr(&raw mut bss.guard_user),
+                guard_group: AtomicU32::from_ptr(&raw mut bss.guard_group),
+                guard_capabilities: AtomicU64::from_ptr(&raw mut bss.guard_capabilities),
                 window: AtomicU32::from_ptr(&raw mut bss.window),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
@@ -171,6 +179,17 @@ impl Shared {
             }
         }
     }
+}
+
+/// Who looks at programs, and may not look at all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observer {
+    /// Real user id.
+    pub user: u32,
+    /// Real group id.
+    pub group: u32,
+    /// Permitted capabilities, a bit each as the kernel numbers them.
+    pub capabilities: u64,
 }
 
 impl Programs {
@@ -240,6 +259,14 @@ impl Programs {
     /// How probes are attached.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
+    }
+
+    /// Withholds from now on what this user could not ptrace: nothing of such a process is recorded.
+    pub fn guard(&self, observer: Observer) {
+        self.shared.guard_user.store(observer.user, Ordering::Relaxed);
+        self.shared.guard_group.store(observer.group, Ordering::Relaxed);
+        self.shared.guard_capabilities.store(observer.capabilities, Ordering::Relaxed);
+        self.shared.guarded.store(1, Ordering::SeqCst);
     }
 
     /// Records the process's calls from now on, once armed. Returns the number of its address space.

@@ -39,6 +39,8 @@ pub struct Info {
     pub untimed: Vec<Untimed>,
     /// Libraries that ran for a time without their probes.
     pub blind_windows: Vec<BlindWindow>,
+    /// Programs of which nothing was recorded, as who recorded could not ptrace them.
+    pub withheld: Vec<String>,
     /// Files that should be there and are not.
     pub warnings: Vec<String>,
     /// Size of all files.
@@ -123,11 +125,12 @@ impl Info {
                 paths => paths.iter().map(|path| path.calls).sum(),
             };
         }
-        let (mut refused, mut blind_windows) = (0, Vec::new());
+        let (mut refused, mut blind_windows, mut withheld) = (0, Vec::new(), Vec::new());
         for events in trace.events() {
             for event in events? {
                 match event.kind {
                     EventKind::Refused { .. } => refused += 1,
+                    EventKind::Withheld { program } => withheld.push(program),
                     EventKind::BlindWindow { library, since } => {
                         blind_windows.push(BlindWindow { library, duration_ns: event.time.since(since) });
                     }
@@ -152,6 +155,7 @@ impl Info {
             unseen: trace.summary().map(|summary| summary.unseen),
             untimed: trace.untimed()?,
             blind_windows,
+            withheld,
             warnings: trace.warnings().iter().map(ToString::to_string).collect(),
             bytes,
             bytes_per_call: (calls > 0).then(|| bytes as f64 / calls as f64),
@@ -275,6 +279,9 @@ impl fmt::Display for Info {
         }
         for window in &self.blind_windows {
             line(f, "blind window", &format!("{} in {}", format_ns(window.duration_ns), window.library))?;
+        }
+        for program in &self.withheld {
+            line(f, "not recorded", &format!("{program}, which has other rights"))?;
         }
         self.warnings.iter().try_for_each(|warning| line(f, "warning", warning))
     }

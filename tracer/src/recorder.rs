@@ -15,7 +15,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
+use rtrace_bpf::{LoadOptions, Mechanism, Observer, ProfileOptions, Programs};
 use rtrace_model::{CallCost, Definition, Event, EventKind, MetricId, Percent, Region, Sink, Summary, Timestamp};
 use rtrace_symbolizer::modules::{self, Module};
 
@@ -82,6 +82,8 @@ impl Subject<'_> {
 pub struct Options<'a> {
     /// Whose calls.
     pub subject: Subject<'a>,
+    /// Who may look at the result, unless he may look at every process.
+    pub observer: Option<Observer>,
     /// How probes are attached.
     pub mechanism: Mechanism,
     /// Whether some returns are hooked.
@@ -146,6 +148,7 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     };
     let programs = Programs::load(&load)?;
     let costs = calibrate(&programs, options.emulated.steps, options.hooks);
+    options.observer.into_iter().for_each(|observer| programs.guard(observer));
     Ok(Loaded { programs, costs })
 }
 
@@ -591,6 +594,7 @@ fn follow(
         match change {
             Change::Forked { child } => tell(child, watching.forked(pid, child, time)),
             Change::Executed => tell(pid, watching.executed(pid, time)),
+            Change::Withheld => watching.withhold(pid),
         }
     }
     for (pid, time) in mapped {

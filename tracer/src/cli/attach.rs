@@ -116,7 +116,7 @@ fn record(
     let (mechanism, plan_options) = able?;
     let plan_options = planning::Options { keeps_accesses: !watches.watches.is_empty(), ..plan_options };
     let subject = Subject::Processes(pids);
-    let how = how_to_record(recording, subject, mechanism, &plan_options, &counters, &watches);
+    let how = how_to_record(recording, subject, mechanism, &plan_options, &counters, &watches)?;
     let (plan, loaded) = plan_and_load(target, &plan_options, &how);
     let directory = recording.directory(name, pids.first().copied().unwrap_or_default());
     let shown = describe(name, pids);

@@ -87,6 +87,8 @@ pub struct Progress {
     paths: HashMap<(LocationId, PathId), u64>,
     lost: u64,
     leftovers: Option<Leftovers>,
+    /// Whether that was said of a program.
+    is_withheld: bool,
 }
 
 impl Progress {
@@ -98,7 +100,7 @@ impl Progress {
         );
         bar.set_message("attaching");
         bar.enable_steady_tick(Duration::from_millis(250));
-        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0, leftovers }
+        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0, leftovers, is_withheld: false }
     }
 
     fn show(&self) {
@@ -129,6 +131,11 @@ impl Sink for Progress {
         match &event.kind {
             EventKind::Loss(loss) => self.lost += loss.count,
             EventKind::Armed => self.show(),
+            EventKind::Withheld { program } if !std::mem::replace(&mut self.is_withheld, true) => {
+                self.bar.suspend(|| {
+                    tell!("program {program} has other rights than you: it is not recorded unless root runs rtrace");
+                })
+            }
             EventKind::Slowdown { percent } => self.bar.suspend(|| {
                 tell!("{}", slowdown(*percent));
             }),

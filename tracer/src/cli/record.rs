@@ -125,9 +125,10 @@ pub fn how_to_record<'a>(
     plan_options: &plan::Options,
     counters: &'a Counters,
     watches: &'a Watches,
-) -> recorder::Options<'a> {
-    recorder::Options {
+) -> Result<recorder::Options<'a>, privilege::Error> {
+    Ok(recorder::Options {
         subject,
+        observer: privilege::observer()?,
         mechanism,
         hooks: plan_options.exit() == plan::Exit::Uretprobe,
         emulated: plan_options.emulated,
@@ -143,7 +144,7 @@ pub fn how_to_record<'a>(
         watches,
         stubs: None,
         command_files: &[],
-    }
+    })
 }
 
 /// A recording that is ready to begin.

@@ -65,7 +65,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let interrupts = Interrupts::handle(pid, Arc::clone(&stop))?;
     let directory = recording.directory(&name, pid);
     let mut ended = None;
-    let how = how_to_record(recording, Subject::Command(pid), mechanism, &plan_options, &counters, &watches);
+    let how = how_to_record(recording, Subject::Command(pid), mechanism, &plan_options, &counters, &watches)?;
     let how = Options { stubs: stubs.as_ref(), command_files: &command_files, ..how };
     let recorded = Session {
         loaded: recorder::load(&how),

@@ -79,7 +79,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let told = together(state, place);
         let Some(event) = told.first() else { return Vec::new() };
         let style = match event.kind {
-            EventKind::Loss(_) | EventKind::BlindWindow { .. } | EventKind::Slowdown { .. } => theme.bad(),
+            EventKind::Loss(_) | EventKind::BlindWindow { .. } | EventKind::Withheld { .. } => theme.bad(),
+            EventKind::Slowdown { .. } => theme.bad(),
             EventKind::Attached { .. } | EventKind::Armed | EventKind::Disarmed => theme.good(),
             _ => Style::new(),
         };
@@ -136,6 +137,7 @@ fn text(told: &[&Event], state: &State) -> String {
     match &event.kind {
         EventKind::Fork { child } => format!("made process {child}"),
         EventKind::Exec { executable } => format!("runs {executable} from here on"),
+        EventKind::Withheld { program } => format!("{program} has privileges, and is not recorded"),
         EventKind::Exit { code } => format!("ended with {code}"),
         EventKind::Attached { library, regions } => format!("{} of {library}", counted(*regions, "function")),
         EventKind::BlindWindow { library, since } => {
