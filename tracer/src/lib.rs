@@ -35,4 +35,5 @@ pub mod sampling;
 pub mod source;
 pub mod stubs;
 pub mod target;
+pub mod user;
 pub mod watch;

@@ -201,3 +201,50 @@ fn root_records_programs_with_rights_of_their_own() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(recording.trees(), truth::trees(&output.stdout));
 }
+
+/// The command of another user is recorded, and what it may execute with rights of its own is not.
+#[test]
+fn a_command_of_another_user() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = common_folder();
+    let target = copy_to(&folder, &Target::build("shapes", Flavour::Static));
+    let other = folder.path().join("other");
+    fs::copy(&target.program, &other).unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o4755)).unwrap();
+    let libraries = [&target.program, &other].map(|library| library.display().to_string());
+    let options = libraries.iter().flat_map(|library| ["--lib", library]).chain(["--user", "65534"]);
+    let functions = TRUTH_FUNCTIONS.iter().flat_map(|name| ["--func", name]);
+    let options: Vec<String> = options.chain(functions).map(str::to_owned).collect();
+    let mut program = Command::new("sh");
+    program.args(["-c", "id -u >&2; id -G >&2; echo $USER >&2; \"$0\" nested; \"$1\" nested >/dev/null; true"]);
+    let (output, recording) = rtrace::run(&options, program.arg(&target.program).arg(&other));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("65534\n65534\nnobody\n"), "{said}");
+    assert_eq!(recording.trees(), truth::trees(&output.stdout), "{said}");
+    assert_eq!(recording.summary().withheld, 1, "{said}");
+}
+
+/// What rtrace starts beside the command is not root's under sudo.
+#[test]
+fn sinks_and_plug_ins_run_as_who_called_sudo() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = common_folder();
+    let target = Target::build("shapes", Flavour::Cet);
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (sink, plugin) = (file("sink"), file("plugin"));
+    for (options, user) in [(&[][..], "65534 65534"), (&["--helper-user", "root"][..], "0 0")] {
+        let mut rtrace = rtrace::command();
+        rtrace.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
+        rtrace.arg("run").args(target.selection()).args(options);
+        rtrace.args(["--sink", &format!("echo $(id -u) $(id -G) >{sink}; cat >/dev/null")]);
+        rtrace
+            .args(["--metric-plugin", &format!("echo metrics a:node:#; echo $(id -u) $(id -G) >{plugin}; sleep 1000")]);
+        rtrace.arg("-o").arg(file(user)).arg("--").arg(&target.program).arg("nested");
+        let output = rtrace.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        for told in [&sink, &plugin] {
+            assert_eq!(fs::read_to_string(told).unwrap().trim_end(), user);
+            fs::remove_file(told).unwrap();
+        }
+    }
+}

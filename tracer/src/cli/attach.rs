@@ -129,6 +129,7 @@ fn record(
         samplers: samplers(recording, &counters, &watches)?,
         directory: &directory,
         sinks: &recording.sinks,
+        helper_user: recording.helper_user()?,
         target: &shown,
         live: !recording.no_tui,
         stop,

@@ -15,6 +15,7 @@ use rtrace::recorder::{self, Loaded, Subject};
 use rtrace::samples::Samplers;
 use rtrace::stubs::{self, Reach};
 use rtrace::target::{self, Target};
+use rtrace::user::{self, User};
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
@@ -113,7 +114,8 @@ fn metric_id(place: usize) -> MetricId {
 /// What measures beside the calls; ids of its metrics follow those of the counters and values.
 pub fn samplers(recording: &Recording, counters: &Counters, watches: &Watches) -> anyhow::Result<Samplers> {
     let first = metric_id(counters.metrics.len() + watches.metrics().count());
-    Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins)
+    let user = recording.helper_user()?;
+    Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins, user.as_ref())
         .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
 }
 
@@ -165,6 +167,8 @@ pub struct Session<'a> {
     pub directory: &'a Path,
     /// Programs that get the calls while they happen.
     pub sinks: &'a [String],
+    /// As whom they run, if not as rtrace does.
+    pub helper_user: Option<User>,
     /// What is recorded, for people.
     pub target: &'a str,
     /// Whether a live view may use the terminal.
@@ -177,7 +181,8 @@ impl Session<'_> {
     /// Starts the programs that get the calls.
     fn consumers(&self) -> anyhow::Result<Vec<Consumer>> {
         let start = |command: &String| {
-            Consumer::start(command).with_context(|| format!("failed to start the sink `{command}`"))
+            Consumer::start(command, user::shell(command, self.helper_user.as_ref()))
+                .with_context(|| format!("failed to start the sink `{command}`"))
         };
         self.sinks.iter().map(start).collect()
     }

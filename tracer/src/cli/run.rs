@@ -14,6 +14,7 @@ use rtrace::command::{Given, Waiting, shell_status};
 use rtrace::plan::{self, Plan};
 use rtrace::recorder::{self, Options, Subject};
 use rtrace::stubs::{Reach, Stubs};
+use rtrace::user::User;
 use rtrace::{target, watch};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -35,6 +36,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// Records the command until it and what it has left running ends, and ends as it did.
 pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     check_processes(&[])?;
+    let user = options.user.as_deref().map(User::named).transpose()?;
     let mut target = target::of_command(&options.command, &options.selection.libraries)?;
     let command_files = std::mem::take(&mut target.files);
     let recording = &options.recording;
@@ -58,15 +60,21 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
 
     let name = program(options);
     let given = stubs.as_ref().map(|stubs| Given { environment: stubs.environment(), descriptor: stubs.descriptor() });
-    let waiting = Waiting::spawn(&options.command, given, recording.follow(true) && !recording.everywhere)
-        .with_context(|| format!("failed to run `{name}`"))?;
+    let waiting =
+        Waiting::spawn(&options.command, given, recording.follow(true) && !recording.everywhere, user.as_ref())
+            .with_context(|| format!("failed to run `{name}`"))?;
     let pid = waiting.pid();
     let stop = Arc::new(AtomicBool::new(false));
     let interrupts = Interrupts::handle(pid, Arc::clone(&stop))?;
     let directory = recording.directory(&name, pid);
     let mut ended = None;
     let how = how_to_record(recording, Subject::Command(pid), mechanism, &plan_options, &counters, &watches)?;
-    let how = Options { stubs: stubs.as_ref(), command_files: &command_files, ..how };
+    let how = Options {
+        stubs: stubs.as_ref(),
+        command_files: &command_files,
+        observer: user.as_ref().map(User::observer).or(how.observer),
+        ..how
+    };
     let recorded = Session {
         loaded: recorder::load(&how),
         plan: &plan,
@@ -76,6 +84,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         samplers,
         directory: &directory,
         sinks: &recording.sinks,
+        helper_user: recording.helper_user()?,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.
         live: false,
