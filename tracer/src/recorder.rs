@@ -31,7 +31,7 @@ use crate::followed::{BlindChild, Followed};
 use crate::gate::Gate;
 use crate::governor::{Given, Governor, Left};
 use crate::host;
-use crate::newcomers::{Lookout, Newcomer, Newcomers};
+use crate::newcomers::{Lookout, Missed, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Emulation, Exit, Pattern, Plan};
 use crate::privilege;
@@ -233,6 +233,7 @@ pub fn record(
         let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (recorded.and_then(|summary| answered.map(|()| summary).map_err(anyhow::Error::from)), return_sites)
     });
+    recording.tell_blind_windows(&pipeline);
     let return_summary = return_sites.summary();
     let Recording { attachments, regions, refused, blind_windows, .. } = recording;
     let probes = attachments.into_iter().flat_map(Attachment::into_probes);
@@ -461,6 +462,11 @@ impl<'a> Recording<'a> {
         for kind in watching.finish()? {
             happened(pipeline, kind);
         }
+        source.pass()?;
+        for Missed { library, since } in lookout.finish(source.living(), self.begun(&mut source)) {
+            self.blind_windows += 1;
+            happened(pipeline, EventKind::BlindWindow { library, since });
+        }
         left.into_iter().for_each(|left| detach(left.probes));
         if let Some(governing) = self.governing {
             governing.hear(pipeline, &mut source)?;
@@ -493,7 +499,7 @@ impl<'a> Recording<'a> {
             listen(pipeline, samplers);
             if source.has_other_processes() {
                 self.followed.keep(&source.living());
-                lookout.set_processes(source.living());
+                lookout.set_processes(source.living(), self.begun(source));
             }
             self.tell_blind_windows(pipeline);
             for newcomer in lookout.found() {
@@ -525,6 +531,12 @@ impl<'a> Recording<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Children that have begun of late, if they are recorded.
+    fn begun(&self, source: &mut Source<'_>) -> Vec<u32> {
+        let begun = source.take_begun();
+        if self.options.follow { begun } else { Vec::new() }
     }
 
     /// The kernel side knows which processes are left, though events may be lost.

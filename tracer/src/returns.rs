@@ -290,6 +290,12 @@ impl<'a> ReturnSites<'a> {
                 tidy_at = Instant::now() + TIDY_PERIOD;
             }
         }
+        // No probes are placed any more.
+        for child in questions.take()?.into_iter().filter(|question| question.address == 0) {
+            if child.parent != child.pid {
+                followed.miss(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time));
+            }
+        }
         Ok(())
     }
 

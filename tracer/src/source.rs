@@ -63,6 +63,8 @@ pub struct Source<'a> {
     /// Metrics known to be estimates.
     estimated: HashSet<usize>,
     other_processes: bool,
+    /// Children that have begun of late.
+    begun: Vec<u32>,
     /// Processes that execute a program which may not be looked at.
     withheld: HashSet<u32>,
     /// With process and time.
@@ -102,6 +104,7 @@ impl<'a> Source<'a> {
             open_untimed: BTreeMap::new(),
             estimated: HashSet::new(),
             other_processes: false,
+            begun: Vec::new(),
             withheld: HashSet::new(),
             changes: Vec::new(),
             paths: is_folded.then(|| Paths::new(metrics.len())),
@@ -154,6 +157,11 @@ impl<'a> Source<'a> {
     /// Whether a process has begun or ended since the last call.
     pub fn has_other_processes(&mut self) -> bool {
         std::mem::take(&mut self.other_processes)
+    }
+
+    /// The children that have begun since the last call.
+    pub fn take_begun(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.begun)
     }
 
     /// What has become of processes since the last call, each with its id and the time.
@@ -323,6 +331,7 @@ impl<'a> Source<'a> {
         let kind = match event.kind {
             EventKindCode::RT_EVENT_FORK => {
                 self.other_processes = true;
+                self.begun.push(value);
                 self.changes.push((pid, time, Change::Forked { child: value }));
                 self.pipeline.define([Definition::Process(self.processes.forked(pid, value, time))]);
                 EventKind::Fork { child: value }

@@ -11,6 +11,7 @@ use rtrace_model::{Call, Ending, EventKind, Timestamp};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use tempfile::TempDir;
 
+use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::{Turn, skip};
@@ -97,6 +98,44 @@ fn children_that_there_are_already_are_followed() {
     let outer = recording.regions().iter().find(|region| region.name == "outer").unwrap().id;
     assert_eq!(recording.calls_by_region().get(&outer), Some(&10), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(recording.summary().is_complete(), "{}", recording.summary());
+}
+
+/// Options that name the C library, and those that are loaded later.
+fn any_library() -> Vec<String> {
+    ["--lib", "*lib*.so*", "--func", "getppid", "--func", "outer"].map(str::to_owned).to_vec()
+}
+
+fn is_blind(recording: &Recording) -> bool {
+    let is_of =
+        |kind: &EventKind| matches!(kind, EventKind::BlindWindow { library, .. } if library.ends_with("libtruth.so"));
+    recording.events().iter().any(is_of) && !recording.summary().is_complete()
+}
+
+/// Before anybody could look at what it has loaded.
+#[test]
+fn a_program_that_loads_a_library_and_ends_is_told_to_be_missing() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("loading", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("reopen"));
+    let attached = Attached::start(waiting.pid(), &any_library());
+    waiting.go();
+    assert!(waiting.finish().status.success());
+    let (output, recording) = attached.finish();
+    assert!(is_blind(&recording), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_child_that_loads_a_library_and_ends_is_told_to_be_missing() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("loading", Flavour::Cet);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo ready $$; read line; \"$0\" reopen; true"]).arg(&target.program);
+    let mut waiting = Waiting::start(&mut shell);
+    let attached = Attached::start(waiting.pid(), &[any_library(), vec!["--follow".to_owned()]].concat());
+    waiting.go();
+    assert!(waiting.finish().status.success());
+    let (output, recording) = attached.finish();
+    assert!(is_blind(&recording), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
