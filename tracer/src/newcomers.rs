@@ -6,7 +6,10 @@
 //! process which ends before anybody could look at it.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -33,6 +36,8 @@ pub struct Newcomer {
     pub plan: Plan,
     /// When they were loaded, or a time shortly before.
     pub since: Timestamp,
+    /// By these they are in reach, though the process that has loaded them may have ended.
+    _files: Vec<File>,
 }
 
 /// A library that was loaded, and not probed before the recording was over.
@@ -186,6 +191,28 @@ impl Newcomers {
         self.tell(target, since, told);
     }
 
+    /// Keeps the files of the libraries in reach. Those that are not any more are told, and may come again.
+    fn hold(&mut self, target: &mut Target, since: Timestamp, told: &Told) -> Vec<File> {
+        let mut files = Vec::new();
+        target.libraries.retain_mut(|source| match File::open(&source.attach_path) {
+            Ok(file) => {
+                source.attach_path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                files.push(file);
+                true
+            }
+            Err(_) => {
+                self.known.remove(&(source.library.device, source.library.inode));
+                let _ = told.missed.send(Missed { library: source.library.path.clone(), since });
+                false
+            }
+        });
+        // Ids count up without holes.
+        for (id, source) in (self.next_library.0..).zip(&mut target.libraries) {
+            source.library.id = LibraryId(id);
+        }
+        files
+    }
+
     fn is_named(&self, mapping: &Mapping) -> bool {
         self.patterns.iter().any(|pattern| select::matches(pattern, &mapping.path))
     }
@@ -196,7 +223,8 @@ impl Newcomers {
         let _ = mappings.try_for_each(|mapping| told.mapping.send(mapping));
     }
 
-    fn tell(&mut self, target: Target, since: Timestamp, told: &Told) {
+    fn tell(&mut self, mut target: Target, since: Timestamp, told: &Told) {
+        let files = self.hold(&mut target, since, told);
         if target.libraries.is_empty() {
             return;
         }
@@ -204,7 +232,7 @@ impl Newcomers {
         self.next_library.0 += plan.libraries.len() as u32;
         self.next_region.0 += plan.libraries.iter().map(|library| library.regions.len() as u32).sum::<u32>();
         // Nobody listens any more once the recording is over.
-        let _ = told.found.send(Newcomer { plan, since });
+        let _ = told.found.send(Newcomer { plan, since, _files: files });
     }
 }
 
@@ -245,7 +273,7 @@ impl Lookout {
         let _ = self.processes.send(Known { living, begun, is_last: true });
         // Ends when the thread does.
         let rest: Vec<Missed> = self.rest.iter().collect();
-        let late = self.found.try_iter().flat_map(|Newcomer { plan, since }| {
+        let late = self.found.try_iter().flat_map(|Newcomer { plan, since, .. }| {
             plan.libraries.into_iter().map(move |planned| Missed { library: planned.library.path, since })
         });
         late.chain(rest).collect()
