@@ -180,6 +180,7 @@ pub fn record(
         programs: &programs,
         followed: &followed,
         options,
+        pids: options.subject.pids().to_vec(),
         attachments: Vec::new(),
         regions: 0,
         refused: 0,
@@ -195,7 +196,7 @@ pub fn record(
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
     let attachment = recording.attach(plan, options.stubs)?;
-    let pids = recording.join_family(late, &mut return_sites)?;
+    recording.join_family(late, &mut return_sites)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
     metrics.extend(recording.governing.map(Governing::metric));
@@ -206,7 +207,7 @@ pub fn record(
             (answered, return_sites)
         });
         let recorded = (|| {
-            let lookout = newcomers.look_out(scope, &pids).context("failed to watch for new libraries")?;
+            let lookout = newcomers.look_out(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
                 pipeline.begin(host::header(options.mechanism.name(), options.budget, costs.clone()));
                 pipeline.define(metrics.into_iter().map(Definition::Metric));
@@ -227,7 +228,7 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            recording.read_until_stopped(&pipeline, &pids, &lookout, begin, &mut samplers, stop, armed)
+            recording.read_until_stopped(&pipeline, &lookout, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
         let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -249,6 +250,8 @@ struct Recording<'a> {
     programs: &'a Programs,
     followed: &'a Followed<'a>,
     options: &'a Options<'a>,
+    /// The processes that it begins with.
+    pids: Vec<u32>,
     attachments: Vec<Attachment>,
     regions: u64,
     refused: u64,
@@ -302,8 +305,8 @@ impl<'a> Recording<'a> {
         Ok(pids)
     }
 
-    /// Places probes in the processes that joined those named while these were being prepared. Gives all of them.
-    fn join_family(&self, late: Vec<u32>, return_sites: &mut ReturnSites<'_>) -> Result<Vec<u32>, rtrace_bpf::Error> {
+    /// Places probes in the processes that joined those named while these were being prepared.
+    fn join_family(&mut self, late: Vec<u32>, return_sites: &mut ReturnSites<'_>) -> Result<(), rtrace_bpf::Error> {
         for &pid in &late {
             self.followed.adopt(pid, None, host::now())?;
             if let Some(parent) = descendants::parent_of(pid) {
@@ -312,7 +315,8 @@ impl<'a> Recording<'a> {
         }
         // What happened before the recording is not part of it.
         drop(self.followed.take_blind());
-        Ok([self.options.subject.pids(), &late].concat())
+        self.pids.extend(late);
+        Ok(())
     }
 
     /// A process that had ended before the kernel side knew of it is never told to have ended, and
@@ -413,7 +417,6 @@ impl<'a> Recording<'a> {
     fn read_until_stopped<'scope, G>(
         &mut self,
         pipeline: &Pipeline,
-        pids: &[u32],
         lookout: &Lookout,
         begin: impl FnOnce(&mut Self) -> G,
         samplers: &mut Samplers,
@@ -426,11 +429,12 @@ impl<'a> Recording<'a> {
         let Options { counters, profile, watches, .. } = self.options;
         let reader = self.programs.reader()?;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
-        let held = self.begin_watching(pids, &mut watching)?;
+        let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = profile.is_some();
-        let mut source = Source::new(self.programs, reader, &counters.metrics, watches, is_folded, pipeline, pids);
+        let mut source =
+            Source::new(self.programs, reader, &counters.metrics, watches, is_folded, pipeline, &self.pids);
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {
@@ -557,9 +561,9 @@ impl<'a> Recording<'a> {
     }
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.
-    fn begin_watching(&self, pids: &[u32], watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
+    fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
         match self.options.subject {
-            Subject::Processes(_) if watching.is_wanted() => watching.begin(pids).map(|()| None),
+            Subject::Processes(_) if watching.is_wanted() => watching.begin(&self.pids).map(|()| None),
             Subject::Command(pid) if watching.is_wanted() => {
                 let audit = self.options.stubs.map(Stubs::identity).transpose();
                 audit.and_then(|audit| Held::take(pid, audit)).map(Some).map_err(watch::Error::Hold)
