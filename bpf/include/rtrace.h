@@ -313,6 +313,7 @@ enum rt_event_kind {
 	RT_EVENT_EXEC = 1,
 	RT_EVENT_EXIT = 2,
 	RT_EVENT_THREAD_END = 3,
+	RT_EVENT_WITHHELD = 4, /* nothing of it is recorded before its next exec, by rt_may_observe() */
 };
 
 /* Something that happened to a traced process. */
@@ -321,7 +322,7 @@ struct rt_event {
 	enum rt_event_kind kind;
 	u32 pid;
 	u32 tid;
-	u32 value; /* fork: the child's pid; exit: the wait status; thread end: its location */
+	u32 value; /* fork: the child's pid; exit: the wait status; thread end: its location; withheld: whether an exec follows that is the cause */
 };
 
 /* What a watched variable held after a write. */

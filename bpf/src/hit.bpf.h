@@ -9,6 +9,7 @@
 #include "arrival.bpf.h"
 #include "counter.bpf.h"
 #include "governed.bpf.h"
+#include "guard.bpf.h"
 
 #define rt_repeat(limit, step, context) bpf_loop(limit, step, context, 0)
 /* Not static: the verifier looks at such a function once. */
@@ -103,6 +104,17 @@ rt_rare u64 rt_replaced(u64 slot)
 }
 
 #include "jump.h"
+
+static __noinline void withhold(u32 executes);
+
+/* Whether nothing of the current process may be recorded. */
+static __always_inline bool is_withheld(void)
+{
+	if (rt_may_observe())
+		return false;
+	withhold(false);
+	return true;
+}
 
 static __always_inline struct rt_thread *rt_thread(void)
 {
@@ -282,7 +294,7 @@ static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
 {
 	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp };
 
-	if (armed && begin_return(&hit) && aim_jump(&hit, kind, jump_target(ctx, kind)))
+	if (armed && !is_withheld() && begin_return(&hit) && aim_jump(&hit, kind, jump_target(ctx, kind)))
 		rt_jump(&hit);
 }
 
@@ -294,7 +306,7 @@ static __noinline u32 on_enter(struct pt_regs *ctx)
 	struct rt_hit hit = {};
 	u64 cookie, slot;
 
-	if (!armed)
+	if (!armed || is_withheld())
 		return RT_JUMP_NONE;
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!thread) {
@@ -330,7 +342,7 @@ static __always_inline void on_return(struct pt_regs *ctx)
 	u64 cookie;
 	u32 ended;
 
-	if (!armed)
+	if (!armed || is_withheld())
 		return;
 	cookie = bpf_get_attach_cookie(ctx);
 	hit.since = site_since((u32)cookie);
@@ -349,7 +361,7 @@ static __noinline void on_hooked_return(struct pt_regs *ctx)
 {
 	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp - sizeof(u64) };
 
-	if (!armed)
+	if (!armed || is_withheld())
 		return;
 	hit.region = (u32)bpf_get_attach_cookie(ctx);
 	if (begin_return(&hit) ? rt_return_hooked(&hit) : !is_traced(bpf_get_current_pid_tgid() >> 32))

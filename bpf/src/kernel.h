@@ -98,9 +98,49 @@ struct file {
 	struct inode *f_inode;
 };
 
+typedef struct {
+	u32 val;
+} kuid_t;
+
+typedef struct {
+	u32 val;
+} kgid_t;
+
+typedef struct {
+	u64 val;
+} kernel_cap_t;
+
+struct user_namespace {
+	struct user_namespace *parent;
+	int level;
+	kuid_t owner;
+};
+
+struct cred {
+	kuid_t uid;
+	kgid_t gid;
+	kuid_t suid;
+	kgid_t sgid;
+	kuid_t euid;
+	kgid_t egid;
+	kernel_cap_t cap_permitted;
+	struct user_namespace *user_ns;
+};
+
 struct mm_struct {
 	unsigned long start_stack;
+	unsigned long flags;
+	struct user_namespace *user_ns;
 	struct uprobes_state uprobes_state;
+};
+
+typedef struct {
+	unsigned long words[1];
+} mm_flags_t;
+
+/* Since Linux 6.18. */
+struct mm_struct___bits {
+	mm_flags_t flags;
 };
 
 struct vm_area_struct {
@@ -162,6 +202,7 @@ struct task_struct {
 	unsigned long sas_ss_sp;
 	unsigned long sas_ss_size;
 	struct mm_struct *mm;
+	const struct cred *real_cred;
 	struct signal_struct *signal;
 	struct thread_struct thread;
 	struct bpf_run_ctx *bpf_ctx;

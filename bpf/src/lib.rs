@@ -47,7 +47,9 @@ pub use governed::Counted;
 pub use hits::SiteHits;
 pub use nops::{Nops, nops};
 pub use profile::ProfileOptions;
-pub use programs::{Counter, LoadOptions, MAX_COUNTERS, MAX_WATCHES, Mechanism, OpenThread, Programs, online_cpus};
+pub use programs::{
+    Counter, LoadOptions, MAX_COUNTERS, MAX_WATCHES, Mechanism, Observer, OpenThread, Programs, online_cpus,
+};
 pub use reader::{Reader, Records};
 pub use registers::may_step;
 pub use self_test::{Abilities, best_mechanism, probe};

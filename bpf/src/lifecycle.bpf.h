@@ -24,8 +24,7 @@ static __always_inline void on_fork(struct task_struct *parent, struct task_stru
 	if (follow_children) {
 		copy.traced = process->traced;
 		copy.space = new_space();
-		bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY);
-		if (!ask(0, child_pid, copy.space, pid, 0))
+		if (bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY) || !ask(0, child_pid, copy.space, pid, 0))
 			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 	}
 	emit_event(RT_EVENT_FORK, pid, parent->pid, child_pid);
@@ -48,6 +47,45 @@ static __always_inline struct rt_thread *abandon_calls(struct task_struct *task)
 	return thread;
 }
 
+/* The thread's life as a location is over. */
+static __always_inline void end_location(struct task_struct *task)
+{
+	struct rt_thread *thread = abandon_calls(task);
+	struct rt_location *location;
+	u32 id;
+
+	if (!thread)
+		return;
+	id = thread->location;
+	location = bpf_map_lookup_elem(&locations, &id);
+	if (location) {
+		location->calls = thread->calls;
+		location->cpu_time = task->se.sum_exec_runtime;
+		bpf_get_current_comm(location->comm, sizeof(location->comm));
+		location->end = bpf_ktime_get_ns();
+		emit_event(RT_EVENT_THREAD_END, task->tgid, task->pid, id);
+	}
+	bpf_map_delete_elem(&far_frames, &id);
+	bpf_map_delete_elem(&left_calls, &id);
+	forget_rows(task, id);
+}
+
+/* Nothing of the current process is recorded from here on, until it executes a program that may be. */
+static __noinline void withhold(u32 executes)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_process *process;
+	u32 pid = task->tgid;
+
+	end_location(task);
+	bpf_task_storage_delete(&threads, task);
+	process = bpf_map_lookup_elem(&traced, &pid);
+	if (!process || process->traced == RT_TRACED_FROM_EXEC)
+		return;
+	process->traced = RT_TRACED_FROM_EXEC;
+	emit_event(RT_EVENT_WITHHELD, pid, task->pid, executes);
+}
+
 /*
  * A thread that is not the first one takes the place of that, as which it goes on: to this the kernel knows no probes
  * of the process any more.
@@ -63,8 +101,10 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid)
 		return;
 	process->traced = RT_TRACED;
 	process->space = new_space();
-	thread = abandon_calls(bpf_get_current_task_btf());
 	forget_watchers(bpf_get_current_task_btf());
+	if (!rt_may_observe())
+		withhold(true);
+	thread = abandon_calls(bpf_get_current_task_btf());
 	if (thread)
 		thread->space = process->space;
 	if (old_tid != pid && !ask(0, pid, process->space, pid, 0))
@@ -74,27 +114,11 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid)
 
 static __always_inline void on_task_exit(struct task_struct *task)
 {
-	struct rt_location *location;
-	struct rt_thread *thread;
-	u32 pid = task->tgid, id;
+	u32 pid = task->tgid;
 	int code;
 
 	/* Of a process that ends, threads may come here when its last one has already passed. */
-	thread = abandon_calls(bpf_get_current_task_btf());
-	if (thread) {
-		id = thread->location;
-		location = bpf_map_lookup_elem(&locations, &id);
-		if (location) {
-			location->calls = thread->calls;
-			location->cpu_time = task->se.sum_exec_runtime;
-			bpf_get_current_comm(location->comm, sizeof(location->comm));
-			location->end = bpf_ktime_get_ns();
-			emit_event(RT_EVENT_THREAD_END, pid, task->pid, id);
-		}
-		bpf_map_delete_elem(&far_frames, &id);
-		bpf_map_delete_elem(&left_calls, &id);
-		forget_rows(task, id);
-	}
+	end_location(bpf_get_current_task_btf());
 	if (task->signal->live.counter > 0 || !is_traced(pid))
 		return;
 	code = task->signal->group_exit_code;

@@ -27,6 +27,15 @@ const volatile bool governed;
 /* Live switch: nothing is recorded while 0. */
 volatile u32 armed;
 
+/*
+ * Whether only those processes are recorded that this user could ptrace, of these permitted capabilities. Set once
+ * the programs have been tried on rtrace itself.
+ */
+volatile u32 guarded;
+volatile u32 guard_user;
+volatile u32 guard_group;
+volatile u64 guard_capabilities;
+
 /* First frame that the reader of open frames hands over in this pass. */
 volatile u32 open_first;
 

@@ -144,6 +144,10 @@ pub struct Programs {
 /// programs are loaded, so these must not leave [`Programs`].
 pub(crate) struct Shared {
     armed: &'static AtomicU32,
+    guarded: &'static AtomicU32,
+    guard_user: &'static AtomicU32,
+    guard_group: &'static AtomicU32,
+    guard_capabilities: &'static AtomicU64,
     pub(crate) window: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
@@ -162,6 +166,10 @@ impl Shared {
         unsafe {
             Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
+                guarded: AtomicU32::from_ptr(&raw mut bss.guarded),
+                guard_user: AtomicU32::from_ptr(&raw mut bss.guard_user),
+                guard_group: AtomicU32::from_ptr(&raw mut bss.guard_group),
+                guard_capabilities: AtomicU64::from_ptr(&raw mut bss.guard_capabilities),
                 window: AtomicU32::from_ptr(&raw mut bss.window),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
@@ -173,6 +181,17 @@ impl Shared {
             }
         }
     }
+}
+
+/// Who looks at programs, and may not look at all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observer {
+    /// Real user id.
+    pub user: u32,
+    /// Real group id.
+    pub group: u32,
+    /// Permitted capabilities, a bit each as the kernel numbers them.
+    pub capabilities: u64,
 }
 
 impl Programs {
@@ -250,12 +269,28 @@ impl Programs {
         self.journal = Some(journal);
     }
 
+    /// Withholds from now on what this user could not ptrace: nothing of such a process is recorded.
+    pub fn guard(&self, observer: Observer) {
+        self.shared.guard_user.store(observer.user, Ordering::Relaxed);
+        self.shared.guard_group.store(observer.group, Ordering::Relaxed);
+        self.shared.guard_capabilities.store(observer.capabilities, Ordering::Relaxed);
+        self.shared.guarded.store(1, Ordering::SeqCst);
+    }
+
     /// Records the process's calls from now on, once armed. Returns the number of its address space.
     ///
     /// # Errors
     /// [`Error::Kernel`] if the table of processes is full.
     pub fn trace(&self, pid: u32) -> Result<u32, Error> {
         self.set_traced(pid, TracedCode::RT_TRACED)
+    }
+
+    /// Records the process's calls no more, which has ended before it could be noticed.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn forget(&self, pid: u32) -> Result<(), Error> {
+        self.skel.maps.traced.delete(&pid.to_ne_bytes()).map_err(Error::kernel("forget a process"))
     }
 
     /// Records the process's calls from its next exec on, once armed.
@@ -323,6 +358,11 @@ impl Programs {
     /// not count all the time, because the hardware was shared or a switch of threads was not told.
     pub fn is_estimated(&self, counter: usize) -> bool {
         self.shared.estimates.get(counter).is_some_and(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Whether any process is traced that has not ended.
+    pub fn traces_any(&self) -> bool {
+        self.skel.maps.traced.keys().next().is_some()
     }
 
     /// The thread lifetime of that location id.

@@ -9,6 +9,7 @@
 #ifndef RTRACE_WATCH_H
 #define RTRACE_WATCH_H
 
+#include "guard.bpf.h"
 #include "loss.bpf.h"
 
 /*
@@ -60,6 +61,8 @@ static __always_inline void on_access(struct bpf_perf_event_data *ctx, u32 watch
 	struct rt_counted *counted;
 	struct watchers *watchers;
 
+	if (!rt_may_observe())
+		return;
 	__sync_fetch_and_add(&accesses_seen[watch], 1);
 	if (!armed || counter >= RT_COUNTERS)
 		return;

@@ -69,13 +69,13 @@ enum End {
 }
 
 impl Consumer {
-    /// Starts `command` with the shell. It gets no signals that the terminal sends to rtrace: it
-    /// ends when its input does.
+    /// Starts a program in a process group of its own. So it gets no signals that the terminal sends to rtrace: it
+    /// ends when its input does. `command` is what people know it by.
     ///
     /// # Errors
-    /// The shell cannot be started.
-    pub fn start(command: &str) -> io::Result<Consumer> {
-        let mut child = Command::new("/bin/sh").args(["-c", command]).stdin(Stdio::piped()).process_group(0).spawn()?;
+    /// It cannot be started.
+    pub fn start(command: &str, mut program: Command) -> io::Result<Consumer> {
+        let mut child = program.stdin(Stdio::piped()).process_group(0).spawn()?;
         let shared = Shared { command: command.to_owned(), missed: AtomicU64::new(0), end: Mutex::new(None) };
         Ok(Consumer {
             input: child.stdin.take(),
@@ -279,7 +279,9 @@ mod tests {
     /// Feeds `command` with so many batches of 1,000 calls; how long a batch took at most, and what
     /// came of it.
     fn feed(command: &str, batches: u64) -> (Duration, Delivery) {
-        let mut consumer = Consumer::start(command).unwrap();
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", command]);
+        let mut consumer = Consumer::start(command, shell).unwrap();
         let delivery = consumer.delivery();
         consumer.begin(&Header::default()).unwrap();
         let mut longest = Duration::ZERO;

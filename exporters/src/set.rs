@@ -379,6 +379,7 @@ fn summary(parts: &[Part]) -> Option<Summary> {
         total.refused += summary.refused;
         total.blind_windows += summary.blind_windows;
         total.overwritten += summary.overwritten;
+        total.withheld += summary.withheld;
         total.losses.extend(summary.losses.iter().map(|&loss| part.loss(loss)));
         total.untimed.extend(summary.untimed.iter().map(|&untimed| part.untimed(untimed)));
         total.exits_without_enter += summary.exits_without_enter;

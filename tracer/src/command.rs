@@ -12,6 +12,8 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 
+use crate::user::User;
+
 /// What a command gets from us.
 pub struct Given<'a> {
     /// Its environment, in this order.
@@ -29,18 +31,31 @@ pub struct Waiting {
 
 impl Waiting {
     /// Makes the child process, which executes the command with what is `given`, by default with what
-    /// we have, and in a mount namespace of its own if it is to have one and the system allows it.
+    /// we have, as this user or as us, and in a mount namespace of its own if it is to have one and the system allows
+    /// it.
     ///
     /// # Errors
     /// The system refuses a process or a pipe.
-    pub fn spawn(words: &[OsString], given: Option<Given<'_>>, own_mounts: bool) -> io::Result<Waiting> {
+    pub fn spawn(
+        words: &[OsString],
+        given: Option<Given<'_>>,
+        own_mounts: bool,
+        user: Option<&User>,
+    ) -> io::Result<Waiting> {
         let (mut tell, told) = pipe()?;
         let (wait, go) = pipe()?;
         let mut command = Command::new(words.first().map(OsString::as_os_str).unwrap_or_default());
         command.args(words.iter().skip(1));
         hold_before_exec(&mut command, told, wait, go.as_raw_fd(), own_mounts);
+        if let Some(user) = user {
+            user.run(&mut command);
+        }
         if let Some(given) = given {
-            execute_with(&mut command, words, given)?;
+            let environment = match user {
+                Some(user) => user.adapt(given.environment),
+                None => given.environment,
+            };
+            execute_with(&mut command, words, Given { environment, ..given })?;
         }
         // `Command::spawn` returns only once the command is executed.
         let spawning = std::thread::spawn(move || command.spawn());
@@ -158,7 +173,7 @@ mod tests {
     fn nothing_runs_before_the_release() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let waiting = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None, false).unwrap();
+        let waiting = Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None, false, None).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(!file.exists());
         let pid = waiting.pid();
@@ -173,7 +188,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
         let Waiting { go, spawning, .. } =
-            Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None, false).unwrap();
+            Waiting::spawn(&words(&["touch", file.to_str().unwrap()]), None, false, None).unwrap();
         drop(go);
         assert!(join(spawning).is_err());
         assert!(!file.exists());
@@ -182,7 +197,8 @@ mod tests {
     #[test]
     fn statuses_are_those_of_shells() {
         let status = |script: &str| {
-            let mut child = Waiting::spawn(&words(&["sh", "-c", script]), None, false).unwrap().release().unwrap();
+            let mut child =
+                Waiting::spawn(&words(&["sh", "-c", script]), None, false, None).unwrap().release().unwrap();
             shell_status(child.wait().unwrap())
         };
         assert_eq!(status("exit 3"), 3);
@@ -191,11 +207,11 @@ mod tests {
 
     #[test]
     fn a_command_that_does_not_exist_is_an_error() {
-        let waiting = Waiting::spawn(&words(&["/no/such/command"]), None, false).unwrap();
+        let waiting = Waiting::spawn(&words(&["/no/such/command"]), None, false, None).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
         let (reader, _writer) = pipe().unwrap();
         let given = Given { environment: Vec::new(), descriptor: reader.as_fd() };
-        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(given), false).unwrap();
+        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(given), false, None).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
@@ -208,7 +224,7 @@ mod tests {
         let descriptor = std::fs::File::open("/").unwrap();
         let script = format!("{script}; readlink /proc/self/fd/{} >>{}", descriptor.as_raw_fd(), file.display());
         let given = Given { environment, descriptor: descriptor.as_fd() };
-        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(given), false).unwrap();
+        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(given), false, None).unwrap();
         assert!(rustix::io::fcntl_getfd(&descriptor).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         assert!(waiting.release().unwrap().wait().unwrap().success());
         let told = std::fs::read_to_string(file).unwrap();

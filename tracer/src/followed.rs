@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs};
-use rtrace_model::{Library, Timestamp};
+use rtrace_model::{Library, LibraryId, Timestamp};
 use rtrace_symbolizer::modules;
 
 use crate::attach::{Attachment, Closing, Placed, detach};
@@ -56,6 +56,18 @@ struct State {
 }
 
 impl State {
+    /// The process, or another one with the same `image`, has run without probes in what it maps, and in these others.
+    fn tell_blind_by_mapping(&mut self, pid: u32, image: Option<u32>, also: &HashSet<LibraryId>, since: Timestamp) {
+        // What it maps now it may have mapped all the time; of one that has ended, nothing else is known.
+        let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
+        let modules = mapped(pid).or_else(|| mapped(image?)).unwrap_or_default();
+        self.tell_blind(pid, since, |library| {
+            modules.is_empty()
+                || also.contains(&library.id)
+                || modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
+        });
+    }
+
     /// The process has run without probes in these of the libraries.
     fn tell_blind(&mut self, pid: u32, since: Timestamp, is_meant: impl Fn(&Library) -> bool) {
         let mut libraries: Vec<&Library> = self.placed.iter().map(|placed| &*placed.library).collect();
@@ -124,16 +136,17 @@ impl<'a> Followed<'a> {
         }
         state.probes.insert(pid, probes);
         state.pids.push(pid);
-        // What it maps now it may have mapped all the time; of one that has ended, nothing else is known.
-        let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
-        let modules = mapped(pid).or_else(|| mapped(parent).filter(|_| has_image)).unwrap_or_default();
-        let is_mapped = |library: &Library| {
-            modules.is_empty()
-                || changed.contains(&library.id)
-                || modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
-        };
-        state.tell_blind(pid, since, is_mapped);
+        state.tell_blind_by_mapping(pid, has_image.then_some(parent), &changed, since);
         Ok(())
+    }
+
+    /// Recording ends before a child that was forked at that time has got its probes; `image` as for
+    /// [`adopt`](Followed::adopt).
+    pub fn miss(&self, pid: u32, image: Option<u32>, since: Timestamp) {
+        let mut state = self.state();
+        if !state.pids.contains(&EVERYWHERE) {
+            state.tell_blind_by_mapping(pid, image, &HashSet::new(), since);
+        }
     }
 
     /// A process has lost its probes: one of its threads that is not the first has executed a program, and goes on

@@ -41,6 +41,8 @@ pub struct Info {
     pub blind_windows: Vec<BlindWindow>,
     /// Probes that the program wrote over: calls may be missing, or their returns.
     pub overwritten: u64,
+    /// Programs of which nothing was recorded, as who recorded could not ptrace them.
+    pub withheld: Vec<String>,
     /// Files that should be there and are not.
     pub warnings: Vec<String>,
     /// Size of all files.
@@ -125,12 +127,13 @@ impl Info {
                 paths => paths.iter().map(|path| path.calls).sum(),
             };
         }
-        let (mut refused, mut blind_windows, mut overwritten) = (0, Vec::new(), 0);
+        let (mut refused, mut blind_windows, mut overwritten, mut withheld) = (0, Vec::new(), 0, Vec::new());
         for events in trace.events() {
             for event in events? {
                 match event.kind {
                     EventKind::Refused { .. } => refused += 1,
                     EventKind::Overwritten { sites, .. } => overwritten += sites,
+                    EventKind::Withheld { program } => withheld.push(program),
                     EventKind::BlindWindow { library, since } => {
                         blind_windows.push(BlindWindow { library, duration_ns: event.time.since(since) });
                     }
@@ -156,6 +159,7 @@ impl Info {
             untimed: trace.untimed()?,
             blind_windows,
             overwritten,
+            withheld,
             warnings: trace.warnings().iter().map(ToString::to_string).collect(),
             bytes,
             bytes_per_call: (calls > 0).then(|| bytes as f64 / calls as f64),
@@ -282,6 +286,9 @@ impl fmt::Display for Info {
         }
         if self.overwritten > 0 {
             line(f, "overwritten", &format!("{} probes", self.overwritten))?;
+        }
+        for program in &self.withheld {
+            line(f, "not recorded", &format!("{program}, which has other rights"))?;
         }
         self.warnings.iter().try_for_each(|warning| line(f, "warning", warning))
     }

@@ -2,10 +2,14 @@
 //!
 //! The kernel tells every mapping with its time, and a thread of its own plans the probes, so that
 //! neither the traced program nor the reader of the rings waits for it. Probes then come late: the
-//! time from the mapping to their placing is a blind window, and is recorded as one.
+//! time from the mapping to their placing is a blind window, and is recorded as one. So is that of a
+//! process which ends before anybody could look at it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -16,14 +20,15 @@ use rtrace_symbolizer::select;
 use crate::host;
 use crate::perf::mappings::{Mapping, Mappings};
 use crate::plan::{self, Plan};
+use crate::privilege;
 use crate::target::{self, Target};
 
 /// Longest time without a look at what the recorder says.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// A process that maps something may be a child of which the recorder has not heard yet; it does
-/// within this time.
-const UNTIL_KNOWN_NS: u64 = 50_000_000;
+/// within this time. Mappings of one that has ended are told within it, too.
+const UNTIL_KNOWN_NS: u64 = 500_000_000;
 
 /// Libraries that were loaded while recording.
 pub struct Newcomer {
@@ -31,6 +36,43 @@ pub struct Newcomer {
     pub plan: Plan,
     /// When they were loaded, or a time shortly before.
     pub since: Timestamp,
+    /// By these they are in reach, though the process that has loaded them may have ended.
+    _files: Vec<File>,
+}
+
+/// A library that was loaded, and not probed before the recording was over.
+pub struct Missed {
+    /// Its path.
+    pub library: String,
+    /// When it was loaded, or a time shortly before.
+    pub since: Timestamp,
+}
+
+/// What the recorder knows of the traced processes.
+struct Known {
+    living: Vec<u32>,
+    /// Those that have begun since it last said so; they may have ended.
+    begun: Vec<u32>,
+    /// Nothing is recorded any more.
+    is_last: bool,
+}
+
+/// The traced processes, and those that were traced lately.
+struct Traced {
+    living: Vec<u32>,
+    lately: HashMap<u32, Timestamp>,
+}
+
+impl Traced {
+    fn learn(&mut self, living: Vec<u32>, begun: Vec<u32>, now: Timestamp) {
+        self.lately.retain(|_, last| now.since(*last) < UNTIL_KNOWN_NS);
+        let before = std::mem::replace(&mut self.living, living);
+        self.lately.extend(before.into_iter().chain(begun).map(|pid| (pid, now)));
+    }
+
+    fn contains(&self, pid: u32) -> bool {
+        self.living.contains(&pid) || self.lately.contains_key(&pid)
+    }
 }
 
 /// Knows which libraries are wanted and which are known.
@@ -73,44 +115,46 @@ impl Newcomers {
         let (found, receiver) = unbounded();
         let (processes, changes) = unbounded();
         let (mapping, mapped) = unbounded();
-        let pids = pids.to_vec();
-        scope.spawn(move || self.look_until_closed(pids, mappings, &changes, &found, &mapping));
-        Ok(Lookout { found: receiver, mapped, processes })
+        let (missed, rest) = unbounded();
+        let traced = Traced { living: pids.to_vec(), lately: HashMap::new() };
+        let told = Told { found, mapping, missed };
+        scope.spawn(move || self.look_until_closed(traced, mappings, &changes, &told));
+        Ok(Lookout { found: receiver, mapped, rest, processes })
     }
 
-    fn look_until_closed(
-        mut self,
-        mut pids: Vec<u32>,
-        mut mappings: Mappings,
-        changes: &Receiver<Vec<u32>>,
-        found: &Sender<Newcomer>,
-        mapped: &Sender<(u32, Timestamp)>,
-    ) {
+    fn look_until_closed(mut self, mut traced: Traced, mut mappings: Mappings, changes: &Receiver<Known>, told: &Told) {
         // What was loaded after the plan was made and before the kernel was listened to.
         let mut looked = host::now();
-        self.look(&pids, looked, found);
+        self.look(&traced.living, looked, told);
         let mut waiting = Vec::new();
-        loop {
+        let mut is_last = false;
+        while !is_last {
             match changes.try_recv() {
-                Ok(living) => pids = living,
+                Ok(known) => {
+                    is_last = known.is_last;
+                    traced.learn(known.living, known.begun, host::now());
+                }
                 Err(TryRecvError::Empty) => mappings.wait(PERIOD),
                 Err(TryRecvError::Disconnected) => return,
             }
             let now = host::now();
             let (seen, lost) = mappings.read();
+            waiting.extend(seen.into_iter().filter(|mapping| self.tells_mappings || self.is_named(mapping)));
+            if is_last {
+                return self.tell_missed(&traced, &waiting, told);
+            }
             if lost > 0 {
-                self.look(&pids, looked, found);
-                self.tell_mapped(pids.iter().map(|&pid| (pid, looked)), mapped);
+                self.look(&traced.living, looked, told);
+                self.tell_mapped(traced.living.iter().map(|&pid| (pid, looked)), told);
             }
             looked = now;
-            waiting.extend(seen.into_iter().filter(|mapping| self.tells_mappings || self.is_named(mapping)));
             waiting.retain(|mapping: &Mapping| {
-                if pids.contains(&mapping.pid) {
+                if traced.contains(mapping.pid) {
                     if self.is_named(mapping) {
-                        let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
-                        self.tell(target, mapping.time, found);
+                        let target = self.mapped(mapping, told);
+                        self.tell(target, mapping.time, told);
                     }
-                    self.tell_mapped([(mapping.pid, mapping.time)], mapped);
+                    self.tell_mapped([(mapping.pid, mapping.time)], told);
                     return false;
                 }
                 now.since(mapping.time) < UNTIL_KNOWN_NS
@@ -118,23 +162,69 @@ impl Newcomers {
         }
     }
 
+    /// What was mapped last is not probed any more.
+    fn tell_missed(&mut self, traced: &Traced, waiting: &[Mapping], told: &Told) {
+        for mapping in waiting.iter().filter(|mapping| traced.contains(mapping.pid)) {
+            if self.is_named(mapping) {
+                for source in self.mapped(mapping, told).libraries {
+                    let _ = told.missed.send(Missed { library: source.library.path, since: mapping.time });
+                }
+            }
+        }
+    }
+
+    /// The library that a process has mapped, if it is not known yet. Of one out of reach, as its process has ended, no
+    /// more is known than that it was there.
+    fn mapped(&mut self, mapping: &Mapping, told: &Told) -> Target {
+        let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
+        let is_gone = privilege::check_process(mapping.pid).is_err();
+        if target.libraries.is_empty() && is_gone && !mapping.path.exists() {
+            let library = mapping.path.to_string_lossy().into_owned();
+            let _ = told.missed.send(Missed { library, since: mapping.time });
+        }
+        target
+    }
+
     /// Looks at all that the processes map.
-    fn look(&mut self, pids: &[u32], since: Timestamp, found: &Sender<Newcomer>) {
+    fn look(&mut self, pids: &[u32], since: Timestamp, told: &Told) {
         let target = target::newcomers(pids, &self.patterns, &mut self.known, self.next_library);
-        self.tell(target, since, found);
+        self.tell(target, since, told);
+    }
+
+    /// Keeps the files of the libraries in reach. Those that are not any more are told, and may come again.
+    fn hold(&mut self, target: &mut Target, since: Timestamp, told: &Told) -> Vec<File> {
+        let mut files = Vec::new();
+        target.libraries.retain_mut(|source| match File::open(&source.attach_path) {
+            Ok(file) => {
+                source.attach_path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                files.push(file);
+                true
+            }
+            Err(_) => {
+                self.known.remove(&(source.library.device, source.library.inode));
+                let _ = told.missed.send(Missed { library: source.library.path.clone(), since });
+                false
+            }
+        });
+        // Ids count up without holes.
+        for (id, source) in (self.next_library.0..).zip(&mut target.libraries) {
+            source.library.id = LibraryId(id);
+        }
+        files
     }
 
     fn is_named(&self, mapping: &Mapping) -> bool {
         self.patterns.iter().any(|pattern| select::matches(pattern, &mapping.path))
     }
 
-    fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, mapped: &Sender<(u32, Timestamp)>) {
+    fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, told: &Told) {
         // As with newcomers, nobody may listen any more.
         let mut mappings = mappings.into_iter().take_while(|_| self.tells_mappings);
-        let _ = mappings.try_for_each(|mapping| mapped.send(mapping));
+        let _ = mappings.try_for_each(|mapping| told.mapping.send(mapping));
     }
 
-    fn tell(&mut self, target: Target, since: Timestamp, found: &Sender<Newcomer>) {
+    fn tell(&mut self, mut target: Target, since: Timestamp, told: &Told) {
+        let files = self.hold(&mut target, since, told);
         if target.libraries.is_empty() {
             return;
         }
@@ -142,15 +232,23 @@ impl Newcomers {
         self.next_library.0 += plan.libraries.len() as u32;
         self.next_region.0 += plan.libraries.iter().map(|library| library.regions.len() as u32).sum::<u32>();
         // Nobody listens any more once the recording is over.
-        let _ = found.send(Newcomer { plan, since });
+        let _ = told.found.send(Newcomer { plan, since, _files: files });
     }
+}
+
+/// What the thread that looks tells the recorder.
+struct Told {
+    found: Sender<Newcomer>,
+    mapping: Sender<(u32, Timestamp)>,
+    missed: Sender<Missed>,
 }
 
 /// The recorder's end of the thread that looks.
 pub struct Lookout {
     found: Receiver<Newcomer>,
     mapped: Receiver<(u32, Timestamp)>,
-    processes: Sender<Vec<u32>>,
+    rest: Receiver<Missed>,
+    processes: Sender<Known>,
 }
 
 impl Lookout {
@@ -164,9 +262,20 @@ impl Lookout {
         self.mapped.try_iter()
     }
 
-    /// The processes to look at from now on.
-    pub fn set_processes(&self, pids: Vec<u32>) {
+    /// The processes to look at from now on, and those that have begun since the last call, though they may have ended.
+    pub fn set_processes(&self, living: Vec<u32>, begun: Vec<u32>) {
         // The thread ends only when this end does.
-        let _ = self.processes.send(pids);
+        let _ = self.processes.send(Known { living, begun, is_last: false });
+    }
+
+    /// What was loaded until now and has no probes, once nothing is recorded any more.
+    pub fn finish(&self, living: Vec<u32>, begun: Vec<u32>) -> Vec<Missed> {
+        let _ = self.processes.send(Known { living, begun, is_last: true });
+        // Ends when the thread does.
+        let rest: Vec<Missed> = self.rest.iter().collect();
+        let late = self.found.try_iter().flat_map(|Newcomer { plan, since, .. }| {
+            plan.libraries.into_iter().map(move |planned| Missed { library: planned.library.path, since })
+        });
+        late.chain(rest).collect()
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 
+use rtrace_bpf::Observer;
 use rtrace_exporters::Owner;
 use rtrace_model::escape;
 
@@ -69,8 +70,12 @@ pub struct Capabilities(u64);
 impl Capabilities {
     /// What this process may do now.
     pub fn effective() -> Result<Capabilities, Error> {
+        Capabilities::of_own("CapEff")
+    }
+
+    fn of_own(set: &str) -> Result<Capabilities, Error> {
         let status = std::fs::read_to_string("/proc/self/status").map_err(Error::Status)?;
-        let hexadecimal = field(&status, "CapEff").unwrap_or_default();
+        let hexadecimal = field(&status, set).unwrap_or_default();
         let bits = u64::from_str_radix(hexadecimal, 16)
             .map_err(|error| Error::Status(io::Error::new(io::ErrorKind::InvalidData, error)))?;
         Ok(Capabilities(bits))
@@ -89,6 +94,19 @@ impl Capabilities {
     fn contains(self, capability: Capability) -> bool {
         self.0 & (1 << capability.bit()) != 0
     }
+}
+
+/// Who records, unless he may ptrace every process: `None`.
+///
+/// # Errors
+/// The own capabilities cannot be read.
+pub fn observer() -> Result<Option<Observer>, Error> {
+    if Capabilities::effective()?.allow(Capability::SysPtrace) {
+        return Ok(None);
+    }
+    let Capabilities(capabilities) = Capabilities::of_own("CapPrm")?;
+    let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    Ok(Some(Observer { user, group, capabilities }))
 }
 
 /// Refuses, with the remedy, where this process may not trace at all.

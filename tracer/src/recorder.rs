@@ -16,7 +16,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{LoadOptions, Mechanism, ProfileOptions, Programs};
+use rtrace_bpf::{LoadOptions, Mechanism, Observer, ProfileOptions, Programs};
 use rtrace_model::{CallCost, Definition, Event, EventKind, MetricId, Percent, Region, Sink, Summary, Timestamp};
 use rtrace_symbolizer::modules::{self, Module};
 
@@ -27,12 +27,13 @@ use crate::attach::{self, Attachment, detach};
 use crate::calibration::calibrate;
 use crate::callers::{self, CallerFile, Executed, Traced};
 use crate::counters::Counters;
+use crate::descendants;
 use crate::followed::{BlindChild, Followed, Overwritten};
 use crate::gate::Gate;
 use crate::governor::{Given, Governor, Left};
 use crate::guard::Guard;
 use crate::host;
-use crate::newcomers::{Lookout, Newcomer, Newcomers};
+use crate::newcomers::{Lookout, Missed, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Emulation, Exit, Pattern, Plan};
 use crate::presence::Presence;
@@ -64,6 +65,13 @@ pub enum Subject<'a> {
     Command(u32),
 }
 
+impl Options<'_> {
+    /// Whether the recording goes on when the processes named have ended, until their children have.
+    pub fn outlasts_first(&self) -> bool {
+        self.follow && !self.ends_with_first
+    }
+}
+
 impl Subject<'_> {
     fn pids(&self) -> &[u32] {
         match self {
@@ -78,6 +86,8 @@ impl Subject<'_> {
 pub struct Options<'a> {
     /// Whose calls.
     pub subject: Subject<'a>,
+    /// Who may look at the result, unless he may look at every process.
+    pub observer: Option<Observer>,
     /// How probes are attached.
     pub mechanism: Mechanism,
     /// Whether some returns are hooked.
@@ -86,8 +96,10 @@ pub struct Options<'a> {
     pub emulated: Emulation,
     /// Size of each CPU's ring in bytes.
     pub ring_bytes: u32,
-    /// Whether children are recorded too.
+    /// Whether children are recorded too, and so are those that the processes named have already.
     pub follow: bool,
+    /// Whether the recording ends with the processes named, though children of theirs go on.
+    pub ends_with_first: bool,
     /// Whether probes are placed in every process that maps the libraries, so that children miss no call.
     pub everywhere: bool,
     /// Whether calls are folded by call path, and which of them are recorded one by one then.
@@ -140,11 +152,12 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     };
     let programs = Programs::load(&load)?;
     let costs = calibrate(&programs, options.emulated.steps, options.hooks);
+    options.observer.into_iter().for_each(|observer| programs.guard(observer));
     Ok(Loaded { programs, costs })
 }
 
-/// Records until one of the reasons to stop: `stop` is set, the duration is over, every process
-/// named has ended, or a sink fails.
+/// Records until one of the reasons to stop: `stop` is set, the duration is over, every process named and every
+/// child that is followed has ended, or a sink fails.
 ///
 /// `armed` is called once calls are being recorded.
 ///
@@ -174,6 +187,7 @@ pub fn record(
         programs: &programs,
         followed: &followed,
         options,
+        pids: options.subject.pids().to_vec(),
         attachments: Vec::new(),
         regions: 0,
         refused: 0,
@@ -182,7 +196,7 @@ pub fn record(
         notice: Notice::default(),
         governing: options.budget.map(|_| &governing),
     };
-    recording.choose_processes()?;
+    let late = recording.choose_processes()?;
     let keeps_accesses = !options.watches.watches.is_empty();
     let mut return_sites = ReturnSites::new(&programs, options.emulated, keeps_accesses, plan, newcomers.patterns())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
@@ -192,6 +206,7 @@ pub fn record(
     attachment.check(recording.named()).context("failed to attach")?;
     attachment.check_unchanged()?;
     options.subject.pids().iter().try_for_each(|&pid| return_sites.drop_changed(pid))?;
+    recording.join_family(late, &mut return_sites)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
     metrics.extend(recording.governing.map(Governing::metric));
@@ -202,8 +217,7 @@ pub fn record(
             (answered, return_sites)
         });
         let recorded = (|| {
-            let lookout =
-                newcomers.look_out(scope, options.subject.pids()).context("failed to watch for new libraries")?;
+            let lookout = newcomers.look_out(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
                 pipeline.begin(host::header(options.mechanism.name(), options.budget, costs.clone()));
                 pipeline.define(metrics.into_iter().map(Definition::Metric));
@@ -231,6 +245,7 @@ pub fn record(
         (recorded.and_then(|summary| answered.map(|()| summary).map_err(anyhow::Error::from)), return_sites)
     });
     let overwritten = recording.tell_overwritten(&pipeline, &return_sites);
+    recording.tell_blind_windows(&pipeline);
     let return_summary = return_sites.summary();
     let Recording { attachments, regions, refused, blind_windows, .. } = recording;
     let probes = attachments.into_iter().flat_map(Attachment::into_probes);
@@ -246,6 +261,8 @@ struct Recording<'a> {
     programs: &'a Programs,
     followed: &'a Followed<'a>,
     options: &'a Options<'a>,
+    /// The processes that it begins with.
+    pids: Vec<u32>,
     attachments: Vec<Attachment>,
     regions: u64,
     refused: u64,
@@ -258,11 +275,59 @@ struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    fn choose_processes(&self) -> anyhow::Result<()> {
+    /// Lets the kernel side know whom to record. Gives the descendants of the processes named that came before it
+    /// knew of their parents, and that are none of them.
+    fn choose_processes(&self) -> anyhow::Result<Vec<u32>> {
         match self.options.subject {
             Subject::Processes(pids) => pids.iter().try_for_each(|&pid| self.programs.trace(pid).map(drop))?,
             Subject::Command(pid) => self.programs.trace_from_exec(pid)?,
         }
+        let mut late = Vec::new();
+        let mut new = self.unknown_descendants()?;
+        // Who is forked by one that is known is told by the kernel side: so there is an end.
+        while !new.is_empty() {
+            late.extend(self.trace_running(new)?);
+            new = self.unknown_descendants()?;
+        }
+        Ok(late)
+    }
+
+    fn unknown_descendants(&self) -> Result<Vec<u32>, rtrace_bpf::Error> {
+        let mut unknown = Vec::new();
+        if !self.options.follow {
+            return Ok(unknown);
+        }
+        for pid in descendants::of(self.named()) {
+            if self.programs.space(pid)?.is_none() && privilege::check_process(pid).is_ok() {
+                unknown.push(pid);
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// Of one that ended before the kernel side knew of it, that would never hear of its end.
+    fn trace_running(&self, mut pids: Vec<u32>) -> Result<Vec<u32>, rtrace_bpf::Error> {
+        for &pid in &pids {
+            self.programs.trace(pid)?;
+        }
+        for ended in pids.extract_if(.., |pid| privilege::check_process(*pid).is_err()) {
+            self.programs.forget(ended)?;
+        }
+        Ok(pids)
+    }
+
+    /// Places probes in the processes that joined those named while these were being prepared.
+    fn join_family(&mut self, late: Vec<u32>, return_sites: &mut ReturnSites<'_>) -> Result<(), rtrace_bpf::Error> {
+        for &pid in &late {
+            let parent = descendants::parent_of(pid);
+            self.followed.adopt(pid, parent.unwrap_or(0), false, host::now())?;
+            if let Some(parent) = parent {
+                return_sites.take_in(pid, parent)?;
+            }
+        }
+        // What happened before the recording is not part of it.
+        drop(self.followed.take_blind());
+        self.pids.extend(late);
         Ok(())
     }
 
@@ -373,7 +438,6 @@ impl<'a> Recording<'a> {
     where
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
     {
-        let pids = self.options.subject.pids();
         let Options { counters, profile, watches, .. } = self.options;
         let reader = self.programs.reader()?;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
@@ -381,7 +445,8 @@ impl<'a> Recording<'a> {
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = profile.is_some();
-        let mut source = Source::new(self.programs, reader, &counters.metrics, watches, is_folded, pipeline, pids);
+        let mut source =
+            Source::new(self.programs, reader, &counters.metrics, watches, is_folded, pipeline, &self.pids);
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {
@@ -412,6 +477,11 @@ impl<'a> Recording<'a> {
         pipeline.event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed });
         for kind in watching.finish()? {
             happened(pipeline, kind);
+        }
+        source.pass()?;
+        for Missed { library, since } in lookout.finish(source.living(), self.begun(&mut source)) {
+            self.blind_windows += 1;
+            happened(pipeline, EventKind::BlindWindow { library, since });
         }
         left.into_iter().for_each(|left| detach(left.probes));
         if let Some(governing) = self.governing {
@@ -445,7 +515,7 @@ impl<'a> Recording<'a> {
             listen(pipeline, samplers);
             if source.has_other_processes() {
                 self.followed.keep(&source.living());
-                lookout.set_processes(source.living());
+                lookout.set_processes(source.living(), self.begun(source));
             }
             self.tell_blind_windows(pipeline);
             for newcomer in lookout.found() {
@@ -479,11 +549,25 @@ impl<'a> Recording<'a> {
                 source.glance()?;
             }
             let has_ended = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
-            if has_ended || pids.iter().all(|&pid| source.has_ended(pid)) {
+            if has_ended || self.all_have_ended(source) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Children that have begun of late, if they are recorded.
+    fn begun(&self, source: &mut Source<'_>) -> Vec<u32> {
+        let begun = source.take_begun();
+        if self.options.follow { begun } else { Vec::new() }
+    }
+
+    /// The kernel side knows which processes are left, though events may be lost.
+    fn all_have_ended(&self, source: &Source<'_>) -> bool {
+        match self.options.outlasts_first() {
+            true => !self.programs.traces_any(),
+            false => self.options.subject.pids().iter().all(|&pid| source.has_ended(pid)),
+        }
     }
 
     /// What children called before their probes were in place is not on record.
@@ -525,7 +609,7 @@ impl<'a> Recording<'a> {
     /// Watches the variables of running processes, or takes hold of the command that will have them.
     fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
         match self.options.subject {
-            Subject::Processes(pids) if watching.is_wanted() => watching.begin(pids).map(|()| None),
+            Subject::Processes(_) if watching.is_wanted() => watching.begin(&self.pids).map(|()| None),
             Subject::Command(pid) if watching.is_wanted() => {
                 let audit = self.options.stubs.map(Stubs::identity).transpose();
                 audit.and_then(|audit| Held::take(pid, audit)).map(Some).map_err(watch::Error::Hold)
@@ -572,6 +656,7 @@ fn follow(
         match change {
             Change::Forked { child } => tell(child, watching.forked(pid, child, time)),
             Change::Executed => tell(pid, watching.executed(pid, time)),
+            Change::Withheld => watching.withhold(pid),
         }
     }
     for (pid, time) in mapped {

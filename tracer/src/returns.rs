@@ -271,8 +271,7 @@ impl<'a> ReturnSites<'a> {
                     continue;
                 }
                 followed.adopt(child.pid, child.parent, gate.is_some(), Timestamp(child.time))?;
-                self.adopt(child.pid, child.parent)?;
-                self.jumps.adopt(child.pid, child.parent)?;
+                self.take_in(child.pid, child.parent)?;
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
                 let path = program.path();
@@ -298,6 +297,12 @@ impl<'a> ReturnSites<'a> {
                 self.keep(|pid| followed.contains(pid))?;
                 self.tidy()?;
                 tidy_at = Instant::now() + TIDY_PERIOD;
+            }
+        }
+        // No probes are placed any more.
+        for child in questions.take()?.into_iter().filter(|question| question.address == 0) {
+            if child.parent != child.pid {
+                followed.miss(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time));
             }
         }
         Ok(())
@@ -333,6 +338,15 @@ impl<'a> ReturnSites<'a> {
             self.programs.forget_arrival(placed.place(), placed.met.as_slice())?;
         }
         Ok(())
+    }
+
+    /// Places in a child what its parent has.
+    ///
+    /// # Errors
+    /// As for [`answer`](ReturnSites::answer).
+    pub fn take_in(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
+        self.adopt(pid, parent)?;
+        self.jumps.adopt(pid, parent)
     }
 
     /// Forgets the sites of processes that have ended.
@@ -460,7 +474,7 @@ impl<'a> ReturnSites<'a> {
         sites
     }
 
-    /// Places in a child what its parent has.
+    /// Places in a child the sites that its parent has.
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
         for (file, path, sites) in self.links.of(parent) {
             if self.known.len() + sites.len() > MOST_AHEAD {

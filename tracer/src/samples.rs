@@ -8,6 +8,7 @@ mod process;
 use rtrace_model::{Base, Metric, MetricId, Sample, Scope, Span};
 
 use crate::host;
+use crate::user::User;
 use plugin::Plugin;
 
 /// What a metric measures: the part of [`Metric`] that does not depend on the recording.
@@ -37,7 +38,12 @@ impl Samplers {
     ///
     /// # Errors
     /// A plug-in does not start, or does not declare its metrics.
-    pub fn start(first: MetricId, system: bool, commands: &[String]) -> Result<Samplers, plugin::Error> {
+    pub fn start(
+        first: MetricId,
+        system: bool,
+        commands: &[String],
+        user: Option<&User>,
+    ) -> Result<Samplers, plugin::Error> {
         let mut samplers = Samplers::default();
         if system {
             samplers.processes = Some(samplers.next(first));
@@ -50,7 +56,7 @@ impl Samplers {
             }
         }
         for command in commands {
-            let plugin = Plugin::start(command, samplers.next(first))?;
+            let plugin = Plugin::start(command, user, samplers.next(first))?;
             samplers.metrics.extend_from_slice(plugin.metrics());
             samplers.plugins.push(plugin);
         }
@@ -120,7 +126,7 @@ mod tests {
 
     #[test]
     fn our_own_process_is_measured_with_ids_from_the_first_on() {
-        let mut samplers = Samplers::start(MetricId(3), true, &[]).unwrap();
+        let mut samplers = Samplers::start(MetricId(3), true, &[], None).unwrap();
         let samples = samplers.sample(&[std::process::id(), u32::MAX]);
         let resident = samples.iter().find(|sample| sample.metric == MetricId(3)).unwrap();
         assert_eq!(samplers.metrics()[0].name, "process/resident");

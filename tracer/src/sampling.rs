@@ -19,6 +19,7 @@ use rtrace_model::{
 use crate::counters::Counters;
 use crate::newcomers::Newcomers;
 use crate::plan::{self, Emulation, Exit, Plan};
+use crate::privilege;
 use crate::recorder::{self, Beside, Subject};
 use crate::samples::Samplers;
 use crate::watch::Watches;
@@ -57,11 +58,13 @@ pub fn sample(
     let (counters, watches) = (Counters::default(), Watches::default());
     let options = recorder::Options {
         subject: Subject::Processes(pids),
+        observer: privilege::observer()?,
         mechanism,
         hooks: false,
         emulated,
         ring_bytes: RING_BYTES,
         follow: false,
+        ends_with_first: true,
         everywhere: false,
         profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),
         fold: &[],

@@ -40,6 +40,8 @@ pub enum Change {
     },
     /// Another program has replaced it.
     Executed,
+    /// It may not be looked at any more.
+    Withheld,
 }
 
 /// A recording as it is read from the kernel.
@@ -61,6 +63,10 @@ pub struct Source<'a> {
     /// Metrics known to be estimates.
     estimated: HashSet<usize>,
     other_processes: bool,
+    /// Children that have begun of late.
+    begun: Vec<u32>,
+    /// Processes that execute a program which may not be looked at.
+    withheld: HashSet<u32>,
     /// With process and time.
     changes: Vec<(u32, Timestamp, Change)>,
     /// Where calls are folded.
@@ -98,6 +104,8 @@ impl<'a> Source<'a> {
             open_untimed: BTreeMap::new(),
             estimated: HashSet::new(),
             other_processes: false,
+            begun: Vec::new(),
+            withheld: HashSet::new(),
             changes: Vec::new(),
             paths: is_folded.then(|| Paths::new(metrics.len())),
             ended: Vec::new(),
@@ -149,6 +157,11 @@ impl<'a> Source<'a> {
     /// Whether a process has begun or ended since the last call.
     pub fn has_other_processes(&mut self) -> bool {
         std::mem::take(&mut self.other_processes)
+    }
+
+    /// The children that have begun since the last call.
+    pub fn take_begun(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.begun)
     }
 
     /// What has become of processes since the last call, each with its id and the time.
@@ -318,15 +331,20 @@ impl<'a> Source<'a> {
         let kind = match event.kind {
             EventKindCode::RT_EVENT_FORK => {
                 self.other_processes = true;
+                self.begun.push(value);
                 self.changes.push((pid, time, Change::Forked { child: value }));
                 self.pipeline.define([Definition::Process(self.processes.forked(pid, value, time))]);
                 EventKind::Fork { child: value }
             }
             EventKindCode::RT_EVENT_EXEC => {
-                self.changes.push((pid, time, Change::Executed));
                 let process = self.processes.executes(pid);
                 let executable = process.executable.clone();
                 self.pipeline.define([Definition::Process(process)]);
+                if self.withheld.remove(&pid) {
+                    self.withhold(event);
+                } else {
+                    self.changes.push((pid, time, Change::Executed));
+                }
                 EventKind::Exec { executable }
             }
             EventKindCode::RT_EVENT_EXIT => {
@@ -336,6 +354,14 @@ impl<'a> Source<'a> {
                 self.pipeline.define([Definition::Process(process)]);
                 EventKind::Exit { code }
             }
+            EventKindCode::RT_EVENT_WITHHELD if value != 0 => {
+                self.withheld.insert(pid);
+                return Ok(());
+            }
+            EventKindCode::RT_EVENT_WITHHELD => {
+                self.withhold(event);
+                return Ok(());
+            }
             EventKindCode::RT_EVENT_THREAD_END => return self.thread_ended(value),
             _ => {
                 self.bad_records += 1;
@@ -344,6 +370,14 @@ impl<'a> Source<'a> {
         };
         self.pipeline.event(Event { time, pid: Some(pid), tid: Some(event.tid), kind });
         Ok(())
+    }
+
+    fn withhold(&mut self, event: &EventRecord) {
+        let (time, pid) = (Timestamp(event.time), event.pid);
+        self.changes.push((pid, time, Change::Withheld));
+        self.summary.withheld += 1;
+        let kind = EventKind::Withheld { program: processes::program(pid) };
+        self.pipeline.event(Event { time, pid: Some(pid), tid: Some(event.tid), kind });
     }
 
     fn thread_ended(&mut self, id: u32) -> Result<(), Error> {

@@ -220,8 +220,11 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
     for module in new {
         let library = LibraryId(first.0 + libraries.len() as u32);
         let id = (module.device, module.inode);
-        let source = images.source(id, library, &module.path, &module.open_path(), Some(module));
-        libraries.extend(source.ok().filter(|source| !source.exports.is_empty()));
+        match images.source(id, library, &module.path, &module.open_path(), Some(module)) {
+            Ok(source) => libraries.extend(Some(source).filter(|source| !source.exports.is_empty())),
+            // The process may have ended meanwhile: there may be another way to the file.
+            Err(_) => _ = known.remove(&id),
+        }
     }
     note_altered(&mut libraries, modules.iter());
     Target { libraries, files: Vec::new() }
@@ -229,11 +232,13 @@ pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u6
 
 /// How many running processes map a library.
 pub fn users(library: &Library) -> usize {
-    let maps_it = |pid: &u32| {
-        let modules = modules::of_process(*pid).unwrap_or_default();
-        modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
-    };
-    host::processes().iter().filter(|pid| maps_it(pid)).count()
+    host::processes().into_iter().filter(|&pid| maps(pid, library)).count()
+}
+
+/// Whether a process maps a library, as far as we may know.
+pub fn maps(pid: u32, library: &Library) -> bool {
+    let modules = modules::of_process(pid).unwrap_or_default();
+    modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
 }
 
 /// A file that was chosen in running processes.
@@ -269,16 +274,21 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
         return target;
     }
     let in_its_root = PathBuf::from(format!("/proc/{}/root{}", mapping.pid, mapping.path.display()));
-    let path = if in_its_root.exists() { &in_its_root } else { &mapping.path };
     let mut libraries = Vec::new();
-    if let Ok(id) = identity(path)
-        && known.insert(id)
-    {
+    for path in [&in_its_root, &mapping.path] {
+        let Ok(id) = identity(path) else { continue };
+        if !known.insert(id) {
+            break;
+        }
         let modules = modules::of_process(mapping.pid).unwrap_or_default();
         let files = modules.iter().map(module_file).chain([(id, &*mapping.path, path.clone())]);
         let images = ImageCache::read(files, |file| *file == id);
-        let source = images.source(id, first, &mapping.path, path, None);
-        libraries.extend(source.ok().filter(|source| !source.exports.is_empty()));
+        if let Ok(source) = images.source(id, first, &mapping.path, path, None) {
+            libraries.extend(Some(source).filter(|source| !source.exports.is_empty()));
+            break;
+        }
+        // The process may have ended meanwhile, and its root is out of reach.
+        known.remove(&id);
     }
     Target { libraries, files: Vec::new() }
 }

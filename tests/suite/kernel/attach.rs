@@ -1,7 +1,8 @@
 //! Recorders that come and go while a program runs.
 
 use std::fs;
-use std::process::{Child, Output, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use rtrace_model::{Call, Ending, EventKind, Timestamp};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use tempfile::TempDir;
 
+use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::{Turn, skip};
@@ -52,6 +54,101 @@ fn children_are_left_alone_without_follow() {
     let mut told = truth::trees(&output.stdout);
     told.retain(|&(process, _), _| process == pid);
     assert_eq!(recording.trees(), told);
+}
+
+/// Two processes that wait for a line, as the children of a shell; the second's parent is the first's brother.
+struct Family {
+    shell: Child,
+    input: ChildStdin,
+}
+
+impl Family {
+    fn start(target: &Target) -> Family {
+        let script = "\"$0\" after_exec wait <&3 & sh -c '\"$0\" after_exec wait <&3; exit 0' \"$0\" & exec 3<&-; wait";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec 3<&0; {script}")]).arg(&target.program);
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::with_capacity(1, shell.stdout.as_mut().unwrap());
+        for _ in 0..2 {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            assert!(line.starts_with("ready "), "{line}");
+        }
+        let input = shell.stdin.take().unwrap();
+        Family { shell, input }
+    }
+
+    /// Both make calls, and all end.
+    fn call(mut self) -> Output {
+        self.input.write_all(b"\n\n").unwrap();
+        drop(self.input);
+        self.shell.wait_with_output().unwrap()
+    }
+}
+
+/// Those that serve requests are forked before anybody attaches to their parent.
+#[test]
+fn children_that_there_are_already_are_followed() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let family = Family::start(&target);
+    let attached = Attached::start(family.shell.id(), &[target.selection(), vec!["--follow".to_owned()]].concat());
+    let told = truth::trees(&family.call().stdout);
+    let (output, recording) = attached.finish();
+    assert_eq!(told.len(), 2);
+    assert_eq!(recording.trees(), told, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(recording.summary().is_complete(), "{}", recording.summary());
+}
+
+/// Options that name the C library, and those that are loaded later.
+fn any_library() -> Vec<String> {
+    ["--lib", "*lib*.so*", "--func", "getppid", "--func", "outer"].map(str::to_owned).to_vec()
+}
+
+fn is_blind(recording: &Recording) -> bool {
+    let is_of =
+        |kind: &EventKind| matches!(kind, EventKind::BlindWindow { library, .. } if library.ends_with("libtruth.so"));
+    recording.events().iter().any(is_of) && !recording.summary().is_complete()
+}
+
+/// Before anybody could look at what it has loaded.
+#[test]
+fn a_program_that_loads_a_library_and_ends_is_told_to_be_missing() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("loading", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("reopen"));
+    let attached = Attached::start(waiting.pid(), &any_library());
+    waiting.go();
+    assert!(waiting.finish().status.success());
+    let (output, recording) = attached.finish();
+    assert!(is_blind(&recording), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_child_that_loads_a_library_and_ends_is_told_to_be_missing() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("loading", Flavour::Cet);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo ready $$; read line; \"$0\" reopen; true"]).arg(&target.program);
+    let mut waiting = Waiting::start(&mut shell);
+    let attached = Attached::start(waiting.pid(), &[any_library(), vec!["--follow".to_owned()]].concat());
+    waiting.go();
+    assert!(waiting.finish().status.success());
+    let (output, recording) = attached.finish();
+    assert!(is_blind(&recording), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn children_that_are_not_followed_are_hinted_at() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let family = Family::start(&target);
+    let attached = Attached::start(family.shell.id(), &["--lib".to_owned(), "libc.so.6".to_owned()]);
+    let pid = family.shell.id();
+    assert!(family.call().status.success());
+    let (output, _) = attached.finish();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("process {pid} has 3 children that map /")), "{said}");
 }
 
 #[test]

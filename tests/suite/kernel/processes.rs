@@ -1,9 +1,12 @@
 //! Children, other programs, and processes that end inside a call.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
 
 use rtrace_model::{Ending, EventKind};
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::common::recording::Recording;
 use crate::common::rtrace;
 use crate::common::scenario::Scenario;
 use crate::common::skip::Turn;
@@ -46,6 +49,61 @@ fn programs_that_children_execute_are_recorded_from_their_first_call() {
     assert_eq!(recording.trees(), told);
     let is_blind = |kind: &&EventKind| matches!(kind, EventKind::BlindWindow { .. });
     assert_eq!(recording.events().iter().filter(is_blind).count(), 0);
+}
+
+/// A shell that ends at once, with status 3, and leaves this behind, where `$0` is the program.
+fn that_leaves(target: &Target, behind: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("({behind}) & exit 3")]).arg(&target.program);
+    shell
+}
+
+/// The program begins once the shell is gone, for which it need not be waited for.
+const AFTER_THE_SHELL: &str = "while kill -0 $$ 2>/dev/null; do sleep 0.01; done; exec \"$0\" after_exec";
+
+#[test]
+fn what_a_command_leaves_running_is_recorded_to_its_end() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let (output, recording) = rtrace::run(&target.selection(), &that_leaves(&target, AFTER_THE_SHELL));
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = truth::trees(&output.stdout);
+    assert_eq!(told.len(), 1);
+    assert_eq!(recording.trees(), told);
+}
+
+#[test]
+fn a_recording_may_end_with_the_first_process() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let options = [target.selection(), vec!["--first".to_owned()]].concat();
+    let (output, recording) = rtrace::run(&options, &that_leaves(&target, &format!("sleep 1; {AFTER_THE_SHELL}")));
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(recording.trees().len(), 0);
+}
+
+/// It says what it waits for, and ends when it is told to, with the command's status.
+#[test]
+fn a_daemon_does_not_hold_a_recording_for_ever() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let folder = tempfile::TempDir::new().unwrap();
+    let directory = folder.path().join("trace");
+    let mut rtrace = rtrace::command();
+    rtrace.args(["run", "--no-tui"]).args(target.selection()).arg("-o").arg(&directory).arg("--");
+    rtrace.args(["sh", "-c", "\"$0\" after_exec; setsid sleep 1000 >&- 2>&- & exit 3"]).arg(&target.program);
+    let mut rtrace = rtrace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(rtrace.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let notice = said.find(|line| line.contains("has ended")).unwrap();
+    let daemon = notice.split_once('(').and_then(|(_, list)| list.split_once(" sleep)")).unwrap().0;
+    assert!(notice.contains("the command has ended; 1 of its processes still runs"), "{notice}");
+    kill_process(Pid::from_child(&rtrace), Signal::INT).unwrap();
+    let mut told = String::new();
+    rtrace.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!(rtrace.wait().unwrap().code(), Some(3), "{:?}", said.collect::<Vec<_>>());
+    let recording = Recording::open(&directory);
+    assert_eq!(recording.trees(), truth::trees(told.as_bytes()));
+    kill_process(Pid::from_raw(daemon.parse().unwrap()).unwrap(), Signal::KILL).expect("it is left alone");
 }
 
 #[test]

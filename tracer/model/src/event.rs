@@ -43,6 +43,12 @@ pub enum EventKind {
         /// The program's path.
         executable: String,
     },
+    /// Nothing of the process is recorded from here on, until it runs a program that may be: who records it could
+    /// not ptrace it.
+    Withheld {
+        /// The program's path, or what it was called by; `?` where it ended too soon to tell.
+        program: String,
+    },
     /// The process ended.
     Exit {
         /// The exit code, or 128 + signal.
@@ -141,6 +147,7 @@ impl EventKind {
         match self {
             EventKind::Fork { .. } => "fork",
             EventKind::Exec { .. } => "exec",
+            EventKind::Withheld { .. } => "withheld",
             EventKind::Exit { .. } => "exit",
             EventKind::Attached { .. } => "attached",
             EventKind::BlindWindow { .. } => "blind_window",

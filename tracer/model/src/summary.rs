@@ -117,6 +117,9 @@ pub struct Summary {
     /// Probes that processes had overwritten by the end: calls may be missing, or their returns.
     #[serde(default)]
     pub overwritten: u64,
+    /// Programs of which nothing was recorded, as who recorded could not ptrace them: calls may be missing.
+    #[serde(default)]
+    pub withheld: u64,
     /// What is missing, by reason and region.
     pub losses: Vec<Loss>,
     /// Exits of calls that had begun before the recording, and so are not calls of it.
@@ -131,7 +134,7 @@ pub struct Summary {
 impl Summary {
     /// Whether no call is missing, as far as that can be known.
     pub fn is_complete(&self) -> bool {
-        self.lost() == 0 && self.blind_windows == 0 && self.overwritten == 0
+        self.lost() == 0 && self.blind_windows == 0 && self.overwritten == 0 && self.withheld == 0
     }
 
     /// Calls known to be missing.
@@ -188,11 +191,14 @@ impl Summary {
         let untimed = untimed.into_iter().map(|(reason, count)| format!("{}: {count}", reason.name()));
         let untimed = std::iter::once(format!("{share:.1} %")).chain(untimed).collect();
         let windows = (self.blind_windows > 0).then(|| counted(self.blind_windows, "blind window"));
+        let withheld =
+            (self.withheld > 0).then(|| format!("{} not recorded", counted(self.withheld, "privileged program")));
         [
             self.is_complete().then(|| "complete".to_owned()),
             with_reasons(self.lost(), "lost", lost),
             windows,
             (self.overwritten > 0).then(|| format!("{} overwritten", counted(self.overwritten, "probe"))),
+            withheld,
             some(self.refused, "refused"),
             some(self.open, "unfinished"),
             some(self.unwound, "unwound"),

@@ -141,6 +141,13 @@ pub struct Run {
     #[command(flatten)]
     pub stubs: Stubs,
 
+    /// Run the command as this user: for root
+    ///
+    /// With its groups, and HOME, USER, LOGNAME and SHELL of its own. Without this, the command runs as
+    /// rtrace does: `sudo rtrace run` runs it as root, as perf and strace do.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+
     /// How to record.
     #[command(flatten)]
     pub recording: Recording,
@@ -157,12 +164,15 @@ EXAMPLES:
     # Functions that begin with `sub` or `mov` at the price of others
     rtrace run --lib libz.so --stubs -- ./compress file
 
+    # As root, trace a program that does not run as root
+    sudo rtrace run --user alice --lib libz.so -- gzip -k file
+
     # Fail when the record is not complete
     rtrace run --lib liblzma.so --strict --buffer 64M -- xz -k file
 
 EXIT STATUS:
-    The command's own (128 + signal when killed by one), 1 when tracing failed, 2 on wrong usage,
-    3 with --strict when calls were lost.";
+    That of the command's first process (128 + signal when killed by one), 1 when tracing
+    failed, 2 on wrong usage, 3 with --strict when calls were lost.";
 
 /// Options of `rtrace plan`.
 #[derive(Debug, Args)]

@@ -7,8 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context as _;
+use rtrace::plan::LibrarySource;
 use rtrace::recorder::Subject;
-use rtrace::{plan as planning, privilege, target, watch};
+use rtrace::target::Target;
+use rtrace::{descendants, plan as planning, privilege, target, watch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
@@ -18,6 +20,10 @@ use super::record::{
     Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan_and_load, plan_options,
     samplers,
 };
+
+/// Children of the processes named may end while a recording is prepared: after so many times none are prepared for,
+/// and all get their probes as those do that come later.
+const MOST_ATTEMPTS: u32 = 3;
 
 /// Records until the time is over, the processes have ended, or the user says so.
 ///
@@ -29,14 +35,17 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
     }
-    let mut pids = options.pids.clone();
+    let mut named = options.pids.clone();
+    let mut attempts = 0;
     loop {
         let mut is_armed = false;
+        attempts += 1;
+        let pids = if attempts <= MOST_ATTEMPTS { family(options, &named) } else { named.clone() };
         let recorded = record(options, &pids, &name, &stop, || is_armed = true);
         let Err(error) = recorded else { return recorded };
-        let (living, ended): (Vec<u32>, Vec<u32>) =
-            pids.iter().partition(|&&pid| privilege::check_process(pid).is_ok());
-        if is_armed || ended.is_empty() {
+        let runs = |pid: &u32| privilege::check_process(*pid).is_ok();
+        let (living, ended): (Vec<u32>, Vec<u32>) = named.iter().partition(|&pid| runs(pid));
+        if is_armed || pids.iter().all(runs) {
             return Err(error);
         }
         if living.is_empty() {
@@ -49,7 +58,35 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         for pid in ended {
             tell!("process {pid} ended before its probes were in place: nothing of it is recorded");
         }
-        pids = living;
+        named = living;
+    }
+}
+
+/// The processes named, and where children are followed, those that they have already.
+fn family(options: &Attach, named: &[u32]) -> Vec<u32> {
+    if !options.recording.follow(false) {
+        return named.to_vec();
+    }
+    let mut family = named.to_vec();
+    for pid in descendants::of(named) {
+        match privilege::check_process(pid) {
+            Ok(()) => family.push(pid),
+            Err(error @ privilege::Error::Denied { .. }) => tell!("{error}: it is left out"),
+            Err(_) => {}
+        }
+    }
+    family
+}
+
+/// Says that there are children whose calls are not recorded, as nobody has asked for them.
+fn hint_at_children(pids: &[u32], target: &Target) {
+    let children = descendants::of(pids);
+    let users = |source: &LibrarySource| children.iter().filter(|&&pid| target::maps(pid, &source.library)).count();
+    let most = target.libraries.iter().map(|source| (users(source), source)).max_by_key(|(users, _)| *users);
+    if let Some((count, source)) = most.filter(|&(count, _)| count > 0) {
+        let whose = if let [pid] = pids { format!("process {pid} has") } else { "these processes have".to_owned() };
+        let those = if count == 1 { "1 child that maps".to_owned() } else { format!("{count} children that map") };
+        tell!("{whose} {those} {}; --follow records children, too", source.library.path);
     }
 }
 
@@ -71,12 +108,15 @@ fn record(
         (finding.join().unwrap_or_else(|panic| resume_unwind(panic)), able)
     });
     let target = target?;
+    if !recording.follow(false) {
+        hint_at_children(pids, &target);
+    }
     let watches = watch::of_processes(&recording.watches, &options.selection.libraries, pids)?;
     let (counters, watches) = counters(recording, &options.selection, watches)?;
     let (mechanism, plan_options) = able?;
     let plan_options = planning::Options { keeps_accesses: !watches.watches.is_empty(), ..plan_options };
     let subject = Subject::Processes(pids);
-    let how = how_to_record(recording, subject, mechanism, &plan_options, &counters, &watches);
+    let how = how_to_record(recording, subject, mechanism, &plan_options, &counters, &watches)?;
     let (plan, loaded) = plan_and_load(target, &plan_options, &how);
     let directory = recording.directory(name, pids.first().copied().unwrap_or_default());
     let shown = describe(name, pids);
@@ -89,6 +129,7 @@ fn record(
         samplers: samplers(recording, &counters, &watches)?,
         directory: &directory,
         sinks: &recording.sinks,
+        helper_user: recording.helper_user()?,
         target: &shown,
         live: !recording.no_tui,
         stop,

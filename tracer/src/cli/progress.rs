@@ -1,12 +1,82 @@
-//! The line of progress of a recording without a live view.
+//! The line of progress of a recording without a live view, and what it waits for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use rtrace_model::{Batch, Event, EventKind, LocationId, PathId, PathProfile, Sink, SinkError, Summary, slowdown};
+use rtrace::host;
+use rtrace::recorder::Subject;
+use rtrace_model::{
+    Batch, Definition, Event, EventKind, LocationId, PathId, PathProfile, Process, Sink, SinkError, Summary, Timestamp,
+    slowdown,
+};
 
 use super::message::tell;
+
+/// How long the others may take to end when the first have, before that is worth a line, in nanoseconds.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// Of those that are waited for, so many are named.
+const NAMED: usize = 4;
+
+/// The processes that a recording waits for when those have ended that it is about.
+pub struct Leftovers {
+    /// Those that it is about, of which some run.
+    first: Vec<u32>,
+    is_command: bool,
+    running: BTreeMap<u32, Process>,
+    /// When the last of the first ended.
+    since: Option<Timestamp>,
+    is_said: bool,
+}
+
+impl Leftovers {
+    /// Those of this subject.
+    pub fn of(subject: Subject<'_>) -> Leftovers {
+        let (first, is_command) = match subject {
+            Subject::Processes(pids) => (pids.to_vec(), false),
+            Subject::Command(pid) => (vec![pid], true),
+        };
+        Leftovers { first, is_command, running: BTreeMap::new(), since: None, is_said: false }
+    }
+
+    fn learn(&mut self, process: &Process) {
+        match process.end {
+            None => _ = self.running.insert(process.pid, process.clone()),
+            Some(end) => {
+                self.running.remove(&process.pid);
+                self.first.retain(|&pid| pid != process.pid);
+                if self.first.is_empty() {
+                    self.since.get_or_insert(end);
+                }
+            }
+        }
+    }
+
+    /// What is waited for, the first time that this has been so for long.
+    fn notice(&mut self, now: Timestamp) -> Option<String> {
+        let is_long = self.since.is_some_and(|since| now.since(since) >= PATIENCE_NS);
+        if self.is_said || !is_long || self.running.is_empty() {
+            return None;
+        }
+        self.is_said = true;
+        let whose = if self.is_command { "the command has" } else { "the processes named have" };
+        let count = self.running.len();
+        let run = if count == 1 { "runs" } else { "run" };
+        let named = self.running.values().take(NAMED).map(named);
+        let more = (count > NAMED).then(|| "…".to_owned());
+        let list: Vec<String> = named.chain(more).collect();
+        let list = list.join(", ");
+        let rest = if self.is_command { "its processes" } else { "their children" };
+        Some(format!("{whose} ended; {count} of {rest} still {run} ({list}); Ctrl-C ends the recording"))
+    }
+}
+
+fn named(process: &Process) -> String {
+    let name = Path::new(&process.executable).file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    format!("{} {name}", process.pid).trim_end().to_owned()
+}
 
 /// A sink that counts, on standard error; silent where that is no terminal.
 pub struct Progress {
@@ -16,18 +86,21 @@ pub struct Progress {
     /// Calls by call path, where they are folded; they include those with a record.
     paths: HashMap<(LocationId, PathId), u64>,
     lost: u64,
+    leftovers: Option<Leftovers>,
+    /// Whether that was said of a program.
+    is_withheld: bool,
 }
 
 impl Progress {
-    /// A line about the recording of `target`, which is a description for people.
-    pub fn new(target: &str) -> Progress {
+    /// A line about the recording of `target`, which is a description for people; `leftovers`: what may keep it going.
+    pub fn new(target: &str, leftovers: Option<Leftovers>) -> Progress {
         let bar = ProgressBar::new_spinner().with_prefix(rtrace_model::escape(target).into_owned());
         bar.set_style(
             ProgressStyle::with_template("{spinner} {prefix}: {msg}, {elapsed}").expect("the template is valid"),
         );
         bar.set_message("attaching");
         bar.enable_steady_tick(Duration::from_millis(250));
-        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0 }
+        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0, leftovers, is_withheld: false }
     }
 
     fn show(&self) {
@@ -37,6 +110,13 @@ impl Progress {
 }
 
 impl Sink for Progress {
+    fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
+        if let (Some(leftovers), Definition::Process(process)) = (&mut self.leftovers, definition) {
+            leftovers.learn(process);
+        }
+        Ok(())
+    }
+
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
         self.recorded += batch.len() as u64;
         Ok(())
@@ -51,6 +131,11 @@ impl Sink for Progress {
         match &event.kind {
             EventKind::Loss(loss) => self.lost += loss.count,
             EventKind::Armed => self.show(),
+            EventKind::Withheld { program } if !std::mem::replace(&mut self.is_withheld, true) => {
+                self.bar.suspend(|| {
+                    tell!("program {program} has other rights than you: it is not recorded unless root runs rtrace");
+                })
+            }
             EventKind::Slowdown { percent } => self.bar.suspend(|| {
                 tell!("{}", slowdown(*percent));
             }),
@@ -61,6 +146,9 @@ impl Sink for Progress {
 
     fn tick(&mut self) -> Result<(), SinkError> {
         self.show();
+        if let Some(notice) = self.leftovers.as_mut().and_then(|leftovers| leftovers.notice(host::now())) {
+            self.bar.suspend(|| tell!("{notice}"));
+        }
         Ok(())
     }
 
@@ -73,5 +161,56 @@ impl Sink for Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, end: Option<u64>) -> Process {
+        Process {
+            pid,
+            parent: None,
+            start: Timestamp(0),
+            end: end.map(Timestamp),
+            executable: "/bin/sleep".to_owned(),
+            command_line: Vec::new(),
+            exit_code: None,
+        }
+    }
+
+    #[test]
+    fn what_is_waited_for_is_said_once_when_it_takes_long() {
+        let mut leftovers = Leftovers::of(Subject::Command(1));
+        for pid in 1..=3 {
+            leftovers.learn(&process(pid, None));
+        }
+        assert_eq!(leftovers.notice(Timestamp(9 * PATIENCE_NS)), None, "the command runs");
+        leftovers.learn(&process(1, Some(7)));
+        assert_eq!(leftovers.notice(Timestamp(PATIENCE_NS)), None, "it is not long ago");
+        let said = "the command has ended; 2 of its processes still run (2 sleep, 3 sleep); Ctrl-C ends the recording";
+        assert_eq!(leftovers.notice(Timestamp(PATIENCE_NS + 7)).as_deref(), Some(said));
+        assert_eq!(leftovers.notice(Timestamp(9 * PATIENCE_NS)), None);
+    }
+
+    #[test]
+    fn one_is_one_and_of_many_some_are_named() {
+        let mut leftovers = Leftovers::of(Subject::Processes(&[1, 2]));
+        leftovers.learn(&process(1, Some(7)));
+        leftovers.learn(&process(3, None));
+        assert_eq!(leftovers.notice(Timestamp(9 * PATIENCE_NS)), None, "one of two runs");
+        leftovers.learn(&process(2, Some(7)));
+        let said = leftovers.notice(Timestamp(9 * PATIENCE_NS)).unwrap_or_default();
+        assert!(
+            said.starts_with("the processes named have ended; 1 of their children still runs (3 sleep);"),
+            "{said}"
+        );
+        leftovers.is_said = false;
+        for pid in 4..9 {
+            leftovers.learn(&process(pid, None));
+        }
+        let said = leftovers.notice(Timestamp(9 * PATIENCE_NS)).unwrap_or_default();
+        assert!(said.contains("6 of their children still run (3 sleep, 4 sleep, 5 sleep, 6 sleep, …);"), "{said}");
     }
 }

@@ -16,6 +16,7 @@ use rtrace::samples::Samplers;
 use rtrace::stubs::{self, Reach};
 use rtrace::target::{self, Target};
 use rtrace::translated;
+use rtrace::user::{self, User};
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
@@ -25,7 +26,7 @@ use super::Outcome;
 use super::args::{Recording, Selection};
 use super::derive::derive;
 use super::message::{Hint as _, tell};
-use super::progress::Progress;
+use super::progress::{Leftovers, Progress};
 use super::trace_host::TraceHost;
 
 /// How the functions selected are planned, to be probed by this mechanism if one works, in so many
@@ -114,7 +115,8 @@ fn metric_id(place: usize) -> MetricId {
 /// What measures beside the calls; ids of its metrics follow those of the counters and values.
 pub fn samplers(recording: &Recording, counters: &Counters, watches: &Watches) -> anyhow::Result<Samplers> {
     let first = metric_id(counters.metrics.len() + watches.metrics().count());
-    Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins)
+    let user = recording.helper_user()?;
+    Samplers::start(first, recording.sample_metrics(), &recording.metric_plugins, user.as_ref())
         .hint("the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works")
 }
 
@@ -126,14 +128,16 @@ pub fn how_to_record<'a>(
     plan_options: &plan::Options,
     counters: &'a Counters,
     watches: &'a Watches,
-) -> recorder::Options<'a> {
-    recorder::Options {
+) -> Result<recorder::Options<'a>, privilege::Error> {
+    Ok(recorder::Options {
         subject,
+        observer: privilege::observer()?,
         mechanism,
         hooks: plan_options.exit() == plan::Exit::Uretprobe,
         emulated: plan_options.emulated,
         ring_bytes: recording.buffer,
         follow: recording.follow(matches!(subject, Subject::Command(_))),
+        ends_with_first: recording.first,
         everywhere: recording.everywhere,
         profile: recording.profile(),
         fold: &recording.fold,
@@ -143,7 +147,7 @@ pub fn how_to_record<'a>(
         watches,
         stubs: None,
         command_files: &[],
-    }
+    })
 }
 
 /// A recording that is ready to begin.
@@ -164,6 +168,8 @@ pub struct Session<'a> {
     pub directory: &'a Path,
     /// Programs that get the calls while they happen.
     pub sinks: &'a [String],
+    /// As whom they run, if not as rtrace does.
+    pub helper_user: Option<User>,
     /// What is recorded, for people.
     pub target: &'a str,
     /// Whether a live view may use the terminal.
@@ -176,7 +182,8 @@ impl Session<'_> {
     /// Starts the programs that get the calls.
     fn consumers(&self) -> anyhow::Result<Vec<Consumer>> {
         let start = |command: &String| {
-            Consumer::start(command).with_context(|| format!("failed to start the sink `{command}`"))
+            Consumer::start(command, user::shell(command, self.helper_user.as_ref()))
+                .with_context(|| format!("failed to start the sink `{command}`"))
         };
         self.sinks.iter().map(start).collect()
     }
@@ -198,6 +205,11 @@ impl Session<'_> {
                 "--budget can lower the {MOST_APART} smallest of these {regions} functions; choose others with --func"
             );
         }
+    }
+
+    /// What may keep the recording going.
+    fn leftovers(&self) -> Option<Leftovers> {
+        self.options.outlasts_first().then(|| Leftovers::of(self.options.subject))
     }
 
     /// With probes everywhere, others pay for a recording that is not about them; those under a translator would die.
@@ -234,13 +246,15 @@ impl Session<'_> {
         self.say_what_is_untimed();
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;
+        let leftovers = self.leftovers();
         let loaded = self.loaded?;
         let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
         let newcomers =
             Newcomers::beyond(self.plan, self.libraries, self.plan_options, !self.options.watches.watches.is_empty());
         let beside = recorder::Beside { newcomers, samplers: self.samplers };
         if !(self.live && consumers.is_empty() && rtrace_tui::is_possible()) {
-            let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(Progress::new(self.target))];
+            let progress = Progress::new(self.target, leftovers);
+            let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(progress)];
             sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
             let recorded = recorder::record(loaded, self.plan, &self.options, beside, sinks, self.stop, armed);
             for warning in deliveries.iter().flat_map(Delivery::warnings) {

@@ -9,15 +9,15 @@ mod line;
 mod reader;
 
 use std::io;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use rtrace_model::{Metric, MetricId, Sample, escape};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use reader::Heard;
+use self::reader::Heard;
+use crate::user::{self, User};
 
 /// Time for the first line.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -71,16 +71,14 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Starts the command and waits for its declaration; ids of its metrics count up from `first`.
+    /// Starts the command, as this user or as us, and waits for its declaration; ids of its metrics count up from `first`.
     ///
     /// # Errors
     /// It does not start, or does not declare metrics.
-    pub fn start(command: &str, first: MetricId) -> Result<Plugin, Error> {
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", command])
+    pub fn start(command: &str, user: Option<&User>, first: MetricId) -> Result<Plugin, Error> {
+        let mut child = user::shell(command, user)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .process_group(0)
             .spawn()
             .map_err(|source| Error::Start { command: command.to_owned(), source })?;
         let output = child.stdout.take().expect("it is piped");
@@ -171,7 +169,7 @@ mod tests {
     use super::*;
 
     fn start(command: &str) -> Result<Plugin, Error> {
-        Plugin::start(command, MetricId(5))
+        Plugin::start(command, None, MetricId(5))
     }
 
     fn wait_for(plugin: &mut Plugin, count: usize) -> Vec<Sample> {

@@ -76,6 +76,11 @@ fn exit_code(status: u32) -> i32 {
     if signal == 0 { code.cast_signed() } else { 128 + signal.cast_signed() }
 }
 
+/// The program that a process runs now, or what it was called by; `?` of one that has ended.
+pub fn program(pid: u32) -> String {
+    Some(inspect(pid).executable).filter(|program| !program.is_empty()).unwrap_or_else(|| "?".to_owned())
+}
+
 fn inspect(pid: u32) -> Process {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let command_line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
@@ -84,19 +89,20 @@ fn inspect(pid: u32) -> Process {
     let fields: Vec<&str> =
         stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().collect()).unwrap_or_default();
     let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+    let command_line: Vec<String> = command_line
+        .split(|&byte| byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    let executable = std::fs::read_link(folder.join("exe")).map(|path| path.to_string_lossy().into_owned());
     Process {
         pid,
         parent: number(1).and_then(|parent| u32::try_from(parent).ok()),
         start: Timestamp(number(19).unwrap_or(0).saturating_mul(TICK_NS)),
         end: None,
-        executable: std::fs::read_link(folder.join("exe"))
-            .map(|path| path.to_string_lossy().into_owned())
-            .unwrap_or_default(),
-        command_line: command_line
-            .split(|&byte| byte == 0)
-            .filter(|word| !word.is_empty())
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect(),
+        // Of who has other rights only this can be read.
+        executable: executable.ok().or_else(|| command_line.first().cloned()).unwrap_or_default(),
+        command_line,
         exit_code: None,
     }
 }

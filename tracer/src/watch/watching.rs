@@ -31,6 +31,8 @@ pub struct Watching<'a> {
     /// The files looked at, of which those are kept that have one of the variables.
     files: HashMap<FileId, Option<Arc<Image>>>,
     processes: HashMap<u32, Process>,
+    /// Processes that may not be looked at.
+    withheld: HashSet<u32>,
     breakpoints: Vec<Placed>,
     /// Accesses that breakpoints told of which are gone, by watch.
     counted: Vec<u64>,
@@ -71,7 +73,8 @@ impl<'a> Watching<'a> {
     pub fn new(programs: &'a Programs, watches: &'a Watches, children: bool) -> Watching<'a> {
         let (files, processes) = (HashMap::new(), HashMap::new());
         let counted = vec![0; watches.watches.len()];
-        Watching { programs, watches, children, files, processes, breakpoints: Vec::new(), counted }
+        let (withheld, breakpoints) = (HashSet::new(), Vec::new());
+        Watching { programs, watches, children, files, processes, withheld, breakpoints, counted }
     }
 
     /// Whether there is anything to watch.
@@ -117,6 +120,12 @@ impl<'a> Watching<'a> {
         self.look(pid).into_iter().map(tell).collect()
     }
 
+    /// The process may not be looked at, until it executes another program.
+    pub fn withhold(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+        self.withheld.insert(pid);
+    }
+
     /// The process runs another program since that time: the kernel has removed its breakpoints.
     pub fn executed(&mut self, pid: u32, since: Timestamp) -> Vec<EventKind> {
         // A command that was held is known only since then.
@@ -124,6 +133,7 @@ impl<'a> Watching<'a> {
             return Vec::new();
         }
         self.processes.remove(&pid);
+        self.withheld.remove(&pid);
         self.mapped(pid, since)
     }
 
@@ -131,6 +141,9 @@ impl<'a> Watching<'a> {
     pub fn forked(&mut self, parent: u32, child: u32, time: Timestamp) -> Vec<EventKind> {
         if !self.children {
             return Vec::new();
+        }
+        if self.withheld.contains(&parent) {
+            self.withhold(child);
         }
         match self.processes.get(&parent) {
             Some(process) if process.settled_at < time => {
@@ -173,6 +186,9 @@ impl<'a> Watching<'a> {
             settled_at: Timestamp(0),
         });
         let mut tried = Vec::new();
+        if self.withheld.contains(&pid) {
+            return tried;
+        }
         // A process that is gone has nothing to watch.
         let Ok((modules, files)) = self.files_of(pid) else { return tried };
         for (place, watch) in watches.watches.iter().enumerate() {

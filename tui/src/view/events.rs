@@ -82,6 +82,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
             EventKind::Loss(_)
             | EventKind::BlindWindow { .. }
             | EventKind::Overwritten { .. }
+            | EventKind::Withheld { .. }
             | EventKind::Slowdown { .. } => theme.bad(),
             EventKind::Attached { .. } | EventKind::Armed | EventKind::Disarmed => theme.good(),
             _ => Style::new(),
@@ -139,6 +140,7 @@ fn text(told: &[&Event], state: &State) -> String {
     match &event.kind {
         EventKind::Fork { child } => format!("made process {child}"),
         EventKind::Exec { executable } => format!("runs {executable} from here on"),
+        EventKind::Withheld { program } => format!("{program} has privileges, and is not recorded"),
         EventKind::Exit { code } => format!("ended with {code}"),
         EventKind::Attached { library, regions } => format!("{} of {library}", counted(*regions, "function")),
         EventKind::BlindWindow { library, since } => {

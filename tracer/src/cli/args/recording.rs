@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
 use rtrace::plan::Pattern;
-use rtrace::rank;
-use rtrace::watch;
+use rtrace::user::{self, User};
+use rtrace::{privilege, rank, watch};
 use rtrace_bpf::ProfileOptions;
 use rtrace_model::Percent;
 
@@ -81,8 +81,16 @@ pub struct Recording {
     pub no_tui: bool,
 
     /// Trace child processes too [default for run]
+    ///
+    /// With `attach` also those that there are already. The recording goes on until the last of them has ended.
     #[arg(long, overrides_with = "no_follow")]
     follow: bool,
+
+    /// Stop recording when the command's first process has ended, or with `attach` those named
+    ///
+    /// For programs that leave a process behind which never ends.
+    #[arg(long)]
+    pub first: bool,
 
     /// Place probes in every process that maps the libraries, so that children miss no call
     ///
@@ -142,6 +150,10 @@ pub struct Recording {
     #[arg(long = "sink", value_name = "CMD")]
     pub sinks: Vec<String>,
 
+    /// Run sinks and metric plug-ins as this user [default under sudo: who called it]
+    #[arg(long, value_name = "NAME")]
+    helper_user: Option<String>,
+
     /// Exit with status 3 when calls were lost, or may be missing
     ///
     /// Calls that --budget leaves without a record are not lost.
@@ -153,6 +165,14 @@ impl Recording {
     /// Whether processes and machine are measured beside the calls.
     pub fn sample_metrics(&self) -> bool {
         self.sample_metrics || !self.no_sample_metrics
+    }
+
+    /// As whom sinks and plug-ins run, if not as rtrace does.
+    pub fn helper_user(&self) -> Result<Option<User>, user::Error> {
+        match &self.helper_user {
+            Some(name) => User::named(name).map(Some),
+            None => Ok(privilege::invoker().map(User::of)),
+        }
     }
 
     /// Whether child processes are traced, where `default` is what the verb does unasked.
