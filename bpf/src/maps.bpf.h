@@ -209,6 +209,14 @@ struct {
 	__type(value, u64);
 } losses SEC(".maps");
 
+/* RT_CHECKED for each CPU; the number of CPUs is set before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RT_CHECKED);
+	__type(key, u32);
+	__type(value, u64);
+} entries_seen SEC(".maps");
+
 /* By region: more than `written_from` where calls of the region are folded up to a longer duration. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -134,6 +134,7 @@ pub struct Programs {
     mechanism: Mechanism,
     counters: usize,
     is_profiled: bool,
+    is_governed: bool,
     pub(crate) shared: Shared,
     _lifecycle: Vec<Link>,
 }
@@ -210,6 +211,7 @@ impl Programs {
         open.maps.rings.set_max_entries(possible).map_err(load_error)?;
         let events = possible.saturating_mul(Limit::RT_COUNTERS.0);
         open.maps.counter_events.set_max_entries(events).map_err(load_error)?;
+        open.maps.entries_seen.set_max_entries(possible.saturating_mul(Limit::RT_CHECKED.0)).map_err(load_error)?;
         let mut skel = open.load().map_err(load_error)?;
         let shared = Shared::of(&mut skel);
 
@@ -232,6 +234,7 @@ impl Programs {
             mechanism: options.mechanism,
             counters: options.counters.len(),
             is_profiled: options.profile.is_some(),
+            is_governed: options.is_governed,
             shared,
             _lifecycle: lifecycle,
         })
@@ -311,6 +314,11 @@ impl Programs {
         self.is_profiled
     }
 
+    /// Whether regions can be [counted](Programs::set_counted) instead of recorded.
+    pub fn is_governed(&self) -> bool {
+        self.is_governed
+    }
+
     /// Whether readings of the counter at this index are estimates, as far as is known now: it did
     /// not count all the time, because the hardware was shared or a switch of threads was not told.
     pub fn is_estimated(&self, counter: usize) -> bool {
@@ -354,6 +362,7 @@ impl Programs {
         for (id, path, _) in self.paths()? {
             self.forget_path(id, &path)?;
         }
+        self.forget_entries()?;
         for map in [&maps.locations, &maps.untimed, &maps.losses] {
             let keys: Vec<_> = map.keys().collect();
             keys.iter().try_for_each(|key| map.delete(key)).map_err(error())?;

@@ -409,7 +409,8 @@ impl<'a> Recording<'a> {
         pipeline.samples(samplers.sample(&source.living()));
         samplers.stop();
         listen(pipeline, samplers);
-        let summary = source.drain()?;
+        let ids = self.attachments.iter().flat_map(|attachment| &attachment.regions).map(|region| region.id);
+        let summary = source.drain(ids.max().map_or(0, |last| last.index() + 1))?;
         released?;
         Ok(summary)
     }

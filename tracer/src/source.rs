@@ -2,6 +2,7 @@
 //!
 //! It keeps no more than a batch and one definition per thread and process.
 
+mod check;
 mod open;
 mod paths;
 mod processes;
@@ -198,7 +199,7 @@ impl<'a> Source<'a> {
     /// A map cannot be read.
     pub fn tick(&mut self) -> Result<(), Error> {
         self.report_paths()?;
-        self.report_losses()?;
+        self.report_losses(&self.losses()?);
         self.report_untimed()?;
         self.report_estimates();
         self.pipeline.tick();
@@ -225,11 +226,12 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// After disarming: hands over what is left, the calls that still run, and what is missing.
+    /// After disarming: hands over what is left, the calls that still run, and what is missing; `regions`: how many
+    /// have ids.
     ///
     /// # Errors
     /// A ring or map cannot be read.
-    pub fn drain(mut self) -> Result<Summary, Error> {
+    pub fn drain(mut self, regions: usize) -> Result<Summary, Error> {
         while self.pass()? > 0 {}
         let end = host::clock_anchor();
         for thread in self.programs.open_calls()? {
@@ -257,8 +259,10 @@ impl<'a> Source<'a> {
             self.summary.folded = self.summary.calls.saturating_sub(recorded);
         }
         self.summary.locations = self.locations.len() as u64;
-        self.summary.losses = self.losses()?;
-        self.report_losses()?;
+        let mut losses = self.losses()?;
+        losses.extend(self.unaccounted(regions, &losses)?);
+        self.report_losses(&losses);
+        self.summary.losses = losses;
         self.summary.untimed = self.untimed()?;
         self.report_untimed()?;
         self.report_estimates();
@@ -362,15 +366,28 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    fn report_losses(&mut self) -> Result<(), Error> {
-        for loss in self.losses()? {
+    fn report_losses(&mut self, losses: &[Loss]) {
+        for &loss in losses {
             let count = growth(&mut self.reported, (loss.reason, loss.region), loss.count);
             if count > 0 {
                 let kind = EventKind::Loss(Loss { count, ..loss });
                 self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
             }
         }
-        Ok(())
+    }
+
+    /// The calls of which nothing else tells that they are missing.
+    fn unaccounted(&self, regions: usize, losses: &[Loss]) -> Result<Vec<Loss>, Error> {
+        let entries = self.programs.entries()?;
+        let ledger = check::Ledger {
+            entries: &entries,
+            regions,
+            calls: self.calls_by_region(),
+            losses,
+            is_folded: self.paths.is_some(),
+            is_governed: self.programs.is_governed(),
+        };
+        Ok(ledger.unaccounted())
     }
 
     /// Tells once of each counter that did not count all the time.
@@ -408,6 +425,10 @@ impl<'a> Source<'a> {
         let mut losses: Vec<Loss> = self.programs.losses()?.iter().map(|&(key, count)| loss_of(&key, count)).collect();
         if self.bad_records > 0 {
             losses.push(Loss { reason: LossReason::BadRecord, region: None, count: self.bad_records });
+        }
+        let not_run = self.programs.runs_missed()?;
+        if not_run > 0 {
+            losses.push(Loss { reason: LossReason::ProgramNotRun, region: None, count: not_run });
         }
         losses.sort_by_key(|loss| (loss.reason, loss.region));
         Ok(losses)
