@@ -27,6 +27,12 @@ const volatile bool governed;
 /* Live switch: nothing is recorded while 0. */
 volatile u32 armed;
 
+/* Recording is over; threads that end hand over their calls, until the reader of open frames has come to them. */
+volatile u32 closing;
+
+/* Whether the reader of open frames takes them for good. */
+volatile u32 open_is_last;
+
 /* First frame that the reader of open frames hands over in this pass. */
 volatile u32 open_first;
 

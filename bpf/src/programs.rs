@@ -130,7 +130,8 @@ pub struct OpenThread {
 /// The loaded programs. Dropping them detaches all and leaves nothing in the kernel.
 pub struct Programs {
     pub(crate) skel: RtraceSkel<'static>,
-    pub(crate) rings: Vec<MapHandle>,
+    /// By CPU.
+    pub(crate) rings: Vec<(u32, MapHandle)>,
     mechanism: Mechanism,
     counters: usize,
     is_profiled: bool,
@@ -143,6 +144,8 @@ pub struct Programs {
 /// programs are loaded, so these must not leave [`Programs`].
 pub(crate) struct Shared {
     armed: &'static AtomicU32,
+    closing: &'static AtomicU32,
+    open_is_last: &'static AtomicU32,
     pub(crate) window: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
@@ -161,6 +164,8 @@ impl Shared {
         unsafe {
             Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
+                closing: AtomicU32::from_ptr(&raw mut bss.closing),
+                open_is_last: AtomicU32::from_ptr(&raw mut bss.open_is_last),
                 window: AtomicU32::from_ptr(&raw mut bss.window),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
@@ -217,8 +222,8 @@ impl Programs {
 
         let rings = cpus
             .into_iter()
-            .map(|cpu| create_ring(&skel, cpu, options.ring_bytes))
-            .collect::<Result<Vec<_>, _>>()
+            .map(|cpu| Ok((cpu, create_ring(&skel, cpu, options.ring_bytes)?)))
+            .collect::<libbpf_rs::Result<Vec<_>>>()
             .map_err(Error::kernel("create a ring buffer"))?;
         install(&skel, options.counters).map_err(Error::kernel("hand a counter to the programs"))?;
         let progs = &skel.progs;
@@ -291,12 +296,31 @@ impl Programs {
         self.shared.armed.store(1, Ordering::Relaxed);
     }
 
+    /// Switches recording off and waits until no program is still recording. Threads that end from now on hand over
+    /// their calls, until these are [taken](Programs::take_open_calls).
+    ///
+    /// # Errors
+    /// [`Error::Kernel`]: programs may still be recording.
+    pub fn disarm(&self) -> Result<(), Error> {
+        self.shared.closing.store(1, Ordering::SeqCst);
+        self.switch_off()
+    }
+
     /// Switches recording off and waits until no program is still recording.
-    pub fn disarm(&self) {
+    ///
+    /// # Errors
+    /// [`Error::Kernel`]: programs may still be recording.
+    pub(crate) fn switch_off(&self) -> Result<(), Error> {
         self.shared.armed.store(0, Ordering::SeqCst);
-        // Programs run inside RCU read sections; this waits for those that began before.
-        // SAFETY: the system call takes no memory.
-        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+        self.wait_for_programs()
+    }
+
+    /// Waits for all programs that run now. They do so inside RCU read sections, and when an array of maps is changed
+    /// the kernel waits for those, on any number of CPUs. The system call membarrier(2) would not where there is one CPU,
+    /// or some that the scheduler's tick leaves alone (`nohz_full`).
+    fn wait_for_programs(&self) -> Result<(), Error> {
+        let (cpu, ring) = self.rings.first().expect("a CPU is on line");
+        put_ring(&self.skel, *cpu, ring).map_err(Error::kernel("wait for programs that run"))
     }
 
     /// Hooked returns of calls that had begun before the recording.
@@ -400,8 +424,19 @@ impl Programs {
         self.shared.last_path.load(Ordering::Relaxed)
     }
 
-    /// The calls that run on every thread with a location. Exact after
-    /// [`disarm`](Programs::disarm), while no frame changes; before, frames may be torn.
+    /// After [`disarm`](Programs::disarm), the calls that still run on every thread with a location. Afterwards those of
+    /// threads that ended earlier are in the rings, and no more will come.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn take_open_calls(&self) -> Result<Vec<OpenThread>, Error> {
+        self.shared.open_is_last.store(1, Ordering::SeqCst);
+        let calls = self.open_calls()?;
+        self.wait_for_programs()?;
+        Ok(calls)
+    }
+
+    /// The calls that run on every thread with a location. Frames change meanwhile, and may be torn.
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].
@@ -481,9 +516,14 @@ fn create_ring(skel: &RtraceSkel, cpu: u32, bytes: u32) -> libbpf_rs::Result<Map
     let size = bytes.max(4096).checked_next_power_of_two().unwrap_or(1 << 31);
     let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, ..Default::default() };
     let ring = MapHandle::create(MapType::RingBuf, Some("rt_calls"), 0, 0, size, &options)?;
-    let fd = ring.as_fd().as_raw_fd();
-    skel.maps.rings.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+    put_ring(skel, cpu, &ring)?;
     Ok(ring)
+}
+
+/// Gives the programs the ring of a CPU.
+fn put_ring(skel: &RtraceSkel, cpu: u32, ring: &MapHandle) -> libbpf_rs::Result<()> {
+    let fd = ring.as_fd().as_raw_fd();
+    skel.maps.rings.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
 /// CPUs on line, from the kernel's list such as `0-3,8`.

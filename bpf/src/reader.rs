@@ -63,7 +63,7 @@ impl Programs {
         let pass = Rc::new(RefCell::new(Records::default()));
         let error = Error::kernel;
         let mut calls = RingBufferBuilder::new();
-        for ring in &self.rings {
+        for (_, ring) in &self.rings {
             let pass = Rc::clone(&pass);
             let counters = self.counters();
             let take = move |bytes: &[u8]| {

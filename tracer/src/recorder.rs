@@ -395,7 +395,7 @@ impl<'a> Recording<'a> {
             left = Some(governor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         read?;
-        self.programs.disarm();
+        self.programs.disarm()?;
         drop(ahead);
         let time = left.as_ref().map_or_else(host::now, |left| left.disarmed);
         pipeline.event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed });

@@ -233,8 +233,10 @@ impl<'a> Source<'a> {
     /// A ring or map cannot be read.
     pub fn drain(mut self, regions: usize) -> Result<Summary, Error> {
         while self.pass()? > 0 {}
+        let open = self.programs.take_open_calls()?;
+        while self.pass()? > 0 {}
         let end = host::clock_anchor();
-        for thread in self.programs.open_calls()? {
+        for thread in open {
             let id = thread.thread.location;
             self.discover(id)?;
             let open = OpenCalls::of(&thread, self.metrics.len(), end.monotonic);
