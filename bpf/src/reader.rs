@@ -37,6 +37,14 @@ impl Records {
         Ok(())
     }
 
+    /// Memory that the records take.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.calls)
+            + size_of_val(&*self.readings)
+            + size_of_val(&*self.events)
+            + size_of_val(&*self.accesses)
+    }
+
     fn clear(&mut self) {
         self.calls.clear();
         self.readings.clear();

@@ -37,12 +37,11 @@ use crate::privilege;
 use crate::returns::{ReturnSites, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
-use crate::source::{Change, Source};
+use crate::source::{Change, Rings, Source};
 use crate::stubs::Stubs;
 use crate::watch::{self, Held, Watches, Watching};
 
-/// Time between two looks at the rings. A ring of the default size holds a hundred times as much
-/// as a thread can fill in it.
+/// Time between two looks at what was read from the rings, and what else has happened.
 const READ_PERIOD: Duration = Duration::from_millis(5);
 
 /// Time between two ticks of the sinks.
@@ -214,7 +213,8 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            recording.read_until_stopped(&pipeline, &lookout, begin, &mut samplers, stop, armed)
+            let rings = Rings::read(scope, &programs)?;
+            recording.read_until_stopped(&pipeline, &lookout, rings, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
         let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -354,6 +354,7 @@ impl<'a> Recording<'a> {
         &mut self,
         pipeline: &Pipeline,
         lookout: &Lookout,
+        rings: Rings,
         begin: impl FnOnce(&mut Self) -> G,
         samplers: &mut Samplers,
         stop: &AtomicBool,
@@ -364,13 +365,12 @@ impl<'a> Recording<'a> {
     {
         let pids = self.options.subject.pids();
         let Options { counters, profile, watches, .. } = self.options;
-        let reader = self.programs.reader()?;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = profile.is_some();
-        let mut source = Source::new(self.programs, reader, &counters.metrics, watches, is_folded, pipeline, pids);
+        let mut source = Source::new(self.programs, rings, &counters.metrics, watches, is_folded, pipeline, pids);
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {

@@ -6,6 +6,7 @@ mod check;
 mod open;
 mod paths;
 mod processes;
+mod rings;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
@@ -14,7 +15,7 @@ use rtrace_bpf::wire::{
     AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION,
     ReadingRecord, UntimedCode, comm,
 };
-use rtrace_bpf::{Error, Programs, Reader, Records};
+use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
     Batch, Call, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason, Metric,
     Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
@@ -23,6 +24,7 @@ use rtrace_model::{
 use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
+pub use self::rings::Rings;
 use crate::governor::Ended;
 use crate::host;
 use crate::pipeline::Pipeline;
@@ -47,11 +49,10 @@ pub enum Change {
 pub struct Source<'a> {
     programs: &'a Programs,
     pipeline: &'a Pipeline,
-    reader: Reader<'a>,
+    rings: Rings,
     /// What is counted on every call.
     metrics: &'a [Metric],
     watches: &'a Watches,
-    records: Records,
     locations: HashMap<u32, Location>,
     processes: Processes,
     bad_records: u64,
@@ -77,7 +78,7 @@ impl<'a> Source<'a> {
     /// A source for the processes that the user named; `metrics` are those of the programs' counters.
     pub fn new(
         programs: &'a Programs,
-        reader: Reader<'a>,
+        rings: Rings,
         metrics: &'a [Metric],
         watches: &'a Watches,
         is_folded: bool,
@@ -87,10 +88,9 @@ impl<'a> Source<'a> {
         let mut source = Source {
             programs,
             pipeline,
-            reader,
+            rings,
             metrics,
             watches,
-            records: Records::default(),
             locations: HashMap::new(),
             processes: Processes::default(),
             bad_records: 0,
@@ -162,13 +162,29 @@ impl<'a> Source<'a> {
         self.processes.living()
     }
 
-    /// Hands what the rings hold to the sinks; returns how many records there were.
+    /// Hands what was read from the rings to the sinks.
     ///
     /// # Errors
     /// A ring or map cannot be read.
-    pub fn pass(&mut self) -> Result<usize, Error> {
-        let mut records = std::mem::take(&mut self.records);
-        self.reader.read(&mut records)?;
+    pub fn pass(&mut self) -> Result<(), Error> {
+        // No more than is there now: as much may come meanwhile as is taken.
+        for _ in 0..self.rings.waiting() {
+            let Some(records) = self.rings.next()? else { break };
+            self.pass_records(records)?;
+        }
+        Ok(())
+    }
+
+    /// Hands all that the rings hold to the sinks.
+    fn pass_all(&mut self) -> Result<(), Error> {
+        self.rings.ask();
+        while let Some(records) = self.rings.next()? {
+            self.pass_records(records)?;
+        }
+        Ok(())
+    }
+
+    fn pass_records(&mut self, records: Records) -> Result<(), Error> {
         self.bad_records += records.bad_records;
         let counters = self.metrics.len();
         // A thread's name is looked up before its end makes the kernel side forget it.
@@ -188,9 +204,8 @@ impl<'a> Source<'a> {
         if !samples.is_empty() {
             self.pipeline.samples(samples);
         }
-        let count = records.calls.len() + records.events.len() + records.accesses.len();
-        self.records = records;
-        Ok(count)
+        self.rings.give_back(records);
+        Ok(())
     }
 
     /// Lets the sinks know that time passes, and what went missing meanwhile.
@@ -232,9 +247,8 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A ring or map cannot be read.
     pub fn drain(mut self, regions: usize) -> Result<Summary, Error> {
-        while self.pass()? > 0 {}
         let open = self.programs.take_open_calls()?;
-        while self.pass()? > 0 {}
+        self.pass_all()?;
         let end = host::clock_anchor();
         for thread in open {
             let id = thread.thread.location;
