@@ -61,6 +61,20 @@ fn a_reader_that_hardly_runs() {
     assert!(recorded < entered, "the reader was fast enough, so nothing was tried");
 }
 
+/// rtrace checks that itself: under `--strict` a call that is neither recorded nor counted as lost is a failure.
+#[test]
+fn calls_of_threads_that_end_as_recording_does_are_recorded() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("threads", Flavour::Plain);
+    let mut waiting = Waiting::start(&mut target.command("restless"));
+    waiting.go();
+    let options = ["--strict", "--duration", "20ms"].map(str::to_owned);
+    for _ in 0..20 {
+        Attached::start(waiting.pid(), &[target.selection(), options.to_vec()].concat()).leave();
+    }
+    waiting.finish();
+}
+
 /// While its probes are planned and placed, calls of another library go on to be read.
 #[test]
 fn a_library_of_ten_thousand_functions_is_loaded_meanwhile() {
