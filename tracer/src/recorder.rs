@@ -213,8 +213,8 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            let rings = Rings::read(scope, &programs)?;
-            recording.read_until_stopped(&pipeline, &lookout, rings, begin, &mut samplers, stop, armed)
+            let heard = Heard { lookout, rings: Rings::read(scope, &programs)? };
+            recording.read_until_stopped(&pipeline, heard, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
         let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -228,6 +228,12 @@ pub fn record(
     let summary = Summary { regions, refused, blind_windows, return_sites: return_summary, ..drained? };
     pipeline.finish(summary.clone())?;
     Ok(summary)
+}
+
+/// What other threads tell of a recording.
+struct Heard {
+    lookout: Lookout,
+    rings: Rings,
 }
 
 /// A recording under way.
@@ -353,8 +359,7 @@ impl<'a> Recording<'a> {
     fn read_until_stopped<'scope, G>(
         &mut self,
         pipeline: &Pipeline,
-        lookout: &Lookout,
-        rings: Rings,
+        heard: Heard,
         begin: impl FnOnce(&mut Self) -> G,
         samplers: &mut Samplers,
         stop: &AtomicBool,
@@ -365,6 +370,7 @@ impl<'a> Recording<'a> {
     {
         let pids = self.options.subject.pids();
         let Options { counters, profile, watches, .. } = self.options;
+        let Heard { lookout, rings } = heard;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
@@ -380,7 +386,7 @@ impl<'a> Recording<'a> {
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
         let ahead = host::run_first();
-        let read = self.read(pipeline, &mut source, lookout, &mut watching, samplers, &|| {
+        let read = self.read(pipeline, &mut source, &lookout, &mut watching, samplers, &|| {
             released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
         });
         is_over.store(true, Ordering::Relaxed);
