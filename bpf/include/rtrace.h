@@ -29,6 +29,8 @@ enum rt_limit {
 	RT_OPEN_CHUNK = 128,
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
 	RT_BUCKETS = 48,
+	/* Sums by which each CPU counts entries: a region's is its id, modulo this power of two. */
+	RT_CHECKED = 4096,
 	RT_COUNTERS = 8, /* counters of a recording, at the most */
 	/* What is looked at of a thread where calls are only counted, see struct rt_sighting. */
 	RT_SIGHTINGS = 8, /* hits in a row */

@@ -204,7 +204,7 @@ impl Programs {
             let mut sums = Sums::new(self)?;
             subjects.iter().zip(bare).map(|(subject, bare)| measure(&mut sums, subject, bare)).collect()
         });
-        self.disarm();
+        self.switch_off()?;
         // It takes the kernel a while, for which nobody has to wait.
         thread::spawn(|| drop(probes));
         self.forget_process(std::process::id(), space, &arrivals)?;

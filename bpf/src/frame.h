@@ -13,6 +13,13 @@ enum rt_stack_key {
 	RT_STACK_OTHER = 0x80000000u, /* with the end of the mapping, in pages, in the low bits */
 };
 
+/* Who hands over the calls that run on a thread. */
+enum rt_taken {
+	RT_TAKEN_BY_NOBODY = 0,
+	RT_TAKEN_BY_THREAD = 1, /* as it ends, or executes a program */
+	RT_TAKEN_BY_READER = 2, /* of those that still run when recording is over */
+};
+
 struct rt_frame {
 	u64 start;
 	u64 slot; /* address of the word that holds its return address */
@@ -45,7 +52,7 @@ struct rt_thread {
 	u32 space; /* number of its address space */
 	u32 frames; /* number of frames */
 	u32 left; /* number of frames that its struct rt_left was given so far */
-	u32 reserved;
+	u32 taken; /* enum rt_taken */
 	struct rt_callee last_root;
 	struct rt_frame near[RT_FRAMES_NEAR];
 };

@@ -7,6 +7,7 @@
 #define RTRACE_HIT_H
 
 #include "arrival.bpf.h"
+#include "check.bpf.h"
 #include "counter.bpf.h"
 #include "governed.bpf.h"
 #include "guard.bpf.h"
@@ -184,31 +185,36 @@ static __always_inline bool is_traced(u32 pid)
 	return bpf_map_lookup_elem(&traced, &pid) != 0;
 }
 
-/* The first hit of a thread gives it a location. */
-static __noinline struct rt_thread *new_thread(struct task_struct *task)
+/* The process of a thread that has no location yet; null: its calls are not to be recorded. */
+static __always_inline struct rt_process *recorded_process(struct task_struct *task)
+{
+	u32 pid = task->tgid;
+	struct rt_process *process = bpf_map_lookup_elem(&traced, &pid);
+
+	return process && process->traced != RT_TRACED_FROM_EXEC ? process : 0;
+}
+
+/* The first hit of a thread gives it a location. If there is no room for it, the call is lost. */
+static __noinline struct rt_thread *new_thread(struct task_struct *task, const struct rt_process *process, u32 region)
 {
 	struct rt_location location = {};
 	struct rt_thread *thread;
-	u32 pid = task->tgid, id;
-	struct rt_process *process;
+	u32 id;
 
-	process = bpf_map_lookup_elem(&traced, &pid);
-	if (!process || process->traced == RT_TRACED_FROM_EXEC)
-		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread || !new_counted(task)) {
 		bpf_task_storage_delete(&threads, task);
-		count_loss(RT_NO_REGION, RT_LOSS_NO_MEMORY);
+		count_loss(region, RT_LOSS_NO_MEMORY);
 		return 0;
 	}
 	id = __sync_fetch_and_add(&last_location, 1) + 1;
 	location.start = task->start_time;
-	location.pid = pid;
+	location.pid = task->tgid;
 	location.tid = task->pid;
 	bpf_get_current_comm(location.comm, sizeof(location.comm));
 	if (bpf_map_update_elem(&locations, &id, &location, BPF_ANY)) {
 		bpf_task_storage_delete(&threads, task);
-		count_loss(RT_NO_REGION, RT_LOSS_TOO_MANY_LOCATIONS);
+		count_loss(region, RT_LOSS_TOO_MANY_LOCATIONS);
 		return 0;
 	}
 	thread->location = id;
@@ -308,15 +314,20 @@ static __noinline u32 on_enter(struct pt_regs *ctx)
 
 	if (!armed || is_withheld())
 		return RT_JUMP_NONE;
+	cookie = bpf_get_attach_cookie(ctx);
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!thread) {
-		thread = new_thread(task);
-		if (!thread)
+		const struct rt_process *process = recorded_process(task);
+
+		if (!process)
 			return RT_JUMP_NONE;
+		thread = new_thread(task, process, (u32)cookie);
 	}
-	cookie = bpf_get_attach_cookie(ctx);
 	slot = slot_at(ctx, cookie);
-	if (governed && !is_recorded(ctx, cookie, slot, thread->location))
+	if (thread && governed && !is_recorded(ctx, cookie, slot, thread->location))
+		return RT_JUMP_NONE;
+	count_entry((u32)cookie);
+	if (!thread)
 		return RT_JUMP_NONE;
 	hit.thread = thread;
 	hit.region = (u32)cookie;

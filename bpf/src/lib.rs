@@ -10,6 +10,7 @@ use std::io::Write as _;
 mod arrivals;
 mod attach;
 mod calibration;
+mod check;
 mod error;
 #[cfg(test)]
 mod flags;
@@ -41,6 +42,7 @@ pub fn set_verbose(verbose: bool) {
 pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::{AttachTarget, EVERYWHERE, Probes, Role, Site};
 pub use calibration::CallCost;
+pub use check::ENTRY_SUMS;
 pub use error::Error;
 pub use floor::attach_nothing;
 pub use governed::Counted;

@@ -36,6 +36,12 @@ volatile u32 guard_user;
 volatile u32 guard_group;
 volatile u64 guard_capabilities;
 
+/* Recording is over; threads that end hand over their calls, until the reader of open frames has come to them. */
+volatile u32 closing;
+
+/* Whether the reader of open frames takes them for good. */
+volatile u32 open_is_last;
+
 /* First frame that the reader of open frames hands over in this pass. */
 volatile u32 open_first;
 
@@ -217,6 +223,14 @@ struct {
 	__type(key, struct rt_loss_key);
 	__type(value, u64);
 } losses SEC(".maps");
+
+/* RT_CHECKED for each CPU; the number of CPUs is set before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RT_CHECKED);
+	__type(key, u32);
+	__type(value, u64);
+} entries_seen SEC(".maps");
 
 /* By region: more than `written_from` where calls of the region are folded up to a longer duration. */
 struct {

@@ -92,6 +92,14 @@ static long write_open_step(u32 step, void *context)
 	return 0;
 }
 
+/* Whether the frames are handed over: for good only if their thread has not begun to do so as it ends. */
+static __always_inline bool take_open_calls(struct rt_thread *thread)
+{
+	if (!open_is_last)
+		return true;
+	return open_first ? thread->taken == RT_TAKEN_BY_READER : rt_take(thread, RT_TAKEN_BY_READER);
+}
+
 /* Writes a header and the frames [open_first, open_first + RT_OPEN_CHUNK), the oldest first. */
 static __always_inline void write_open_calls(struct seq_file *seq, struct task_struct *task)
 {
@@ -100,7 +108,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	struct open_walk walk = { .seq = seq, .thread = thread, .task = task, .first = open_first };
 	u32 frames;
 
-	if (!thread)
+	if (!thread || !take_open_calls(thread))
 		return;
 	open.location = thread->location;
 	walk.running = frames = *(volatile u32 *)&thread->frames;

@@ -131,10 +131,12 @@ pub struct OpenThread {
 /// The loaded programs. Dropping them detaches all and leaves nothing in the kernel.
 pub struct Programs {
     pub(crate) skel: RtraceSkel<'static>,
-    pub(crate) rings: Vec<MapHandle>,
+    /// By CPU.
+    pub(crate) rings: Vec<(u32, MapHandle)>,
     mechanism: Mechanism,
     counters: usize,
     is_profiled: bool,
+    is_governed: bool,
     pub(crate) shared: Shared,
     pub(crate) journal: Option<Journal>,
     _lifecycle: Vec<Link>,
@@ -148,6 +150,8 @@ pub(crate) struct Shared {
     guard_user: &'static AtomicU32,
     guard_group: &'static AtomicU32,
     guard_capabilities: &'static AtomicU64,
+    closing: &'static AtomicU32,
+    open_is_last: &'static AtomicU32,
     pub(crate) window: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
@@ -170,6 +174,8 @@ impl Shared {
                 guard_user: AtomicU32::from_ptr(&raw mut bss.guard_user),
                 guard_group: AtomicU32::from_ptr(&raw mut bss.guard_group),
                 guard_capabilities: AtomicU64::from_ptr(&raw mut bss.guard_capabilities),
+                closing: AtomicU32::from_ptr(&raw mut bss.closing),
+                open_is_last: AtomicU32::from_ptr(&raw mut bss.open_is_last),
                 window: AtomicU32::from_ptr(&raw mut bss.window),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
@@ -231,13 +237,14 @@ impl Programs {
         open.maps.rings.set_max_entries(possible).map_err(load_error)?;
         let events = possible.saturating_mul(Limit::RT_COUNTERS.0);
         open.maps.counter_events.set_max_entries(events).map_err(load_error)?;
+        open.maps.entries_seen.set_max_entries(possible.saturating_mul(Limit::RT_CHECKED.0)).map_err(load_error)?;
         let mut skel = open.load().map_err(load_error)?;
         let shared = Shared::of(&mut skel);
 
         let rings = cpus
             .into_iter()
-            .map(|cpu| create_ring(&skel, cpu, options.ring_bytes))
-            .collect::<Result<Vec<_>, _>>()
+            .map(|cpu| Ok((cpu, create_ring(&skel, cpu, options.ring_bytes)?)))
+            .collect::<libbpf_rs::Result<Vec<_>>>()
             .map_err(Error::kernel("create a ring buffer"))?;
         install(&skel, options.counters).map_err(Error::kernel("hand a counter to the programs"))?;
         let progs = &skel.progs;
@@ -253,6 +260,7 @@ impl Programs {
             mechanism: options.mechanism,
             counters: options.counters.len(),
             is_profiled: options.profile.is_some(),
+            is_governed: options.is_governed,
             shared,
             journal: None,
             _lifecycle: lifecycle,
@@ -331,12 +339,31 @@ impl Programs {
         self.shared.armed.store(1, Ordering::Relaxed);
     }
 
+    /// Switches recording off and waits until no program is still recording. Threads that end from now on hand over
+    /// their calls, until these are [taken](Programs::take_open_calls).
+    ///
+    /// # Errors
+    /// [`Error::Kernel`]: programs may still be recording.
+    pub fn disarm(&self) -> Result<(), Error> {
+        self.shared.closing.store(1, Ordering::SeqCst);
+        self.switch_off()
+    }
+
     /// Switches recording off and waits until no program is still recording.
-    pub fn disarm(&self) {
+    ///
+    /// # Errors
+    /// [`Error::Kernel`]: programs may still be recording.
+    pub(crate) fn switch_off(&self) -> Result<(), Error> {
         self.shared.armed.store(0, Ordering::SeqCst);
-        // Programs run inside RCU read sections; this waits for those that began before.
-        // SAFETY: the system call takes no memory.
-        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+        self.wait_for_programs()
+    }
+
+    /// Waits for all programs that run now. They do so inside RCU read sections, and when an array of maps is changed
+    /// the kernel waits for those, on any number of CPUs. The system call membarrier(2) would not where there is one CPU,
+    /// or some that the scheduler's tick leaves alone (`nohz_full`).
+    fn wait_for_programs(&self) -> Result<(), Error> {
+        let (cpu, ring) = self.rings.first().expect("a CPU is on line");
+        put_ring(&self.skel, *cpu, ring).map_err(Error::kernel("wait for programs that run"))
     }
 
     /// Hooked returns of calls that had begun before the recording.
@@ -352,6 +379,11 @@ impl Programs {
     /// Whether calls are folded by call path.
     pub(crate) fn is_profiled(&self) -> bool {
         self.is_profiled
+    }
+
+    /// Whether regions can be [counted](Programs::set_counted) instead of recorded.
+    pub fn is_governed(&self) -> bool {
+        self.is_governed
     }
 
     /// Whether readings of the counter at this index are estimates, as far as is known now: it did
@@ -402,6 +434,7 @@ impl Programs {
         for (id, path, _) in self.paths()? {
             self.forget_path(id, &path)?;
         }
+        self.forget_entries()?;
         for map in [&maps.locations, &maps.untimed, &maps.losses] {
             let keys: Vec<_> = map.keys().collect();
             keys.iter().try_for_each(|key| map.delete(key)).map_err(error())?;
@@ -439,8 +472,19 @@ impl Programs {
         self.shared.last_path.load(Ordering::Relaxed)
     }
 
-    /// The calls that run on every thread with a location. Exact after
-    /// [`disarm`](Programs::disarm), while no frame changes; before, frames may be torn.
+    /// After [`disarm`](Programs::disarm), the calls that still run on every thread with a location. Afterwards those of
+    /// threads that ended earlier are in the rings, and no more will come.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn take_open_calls(&self) -> Result<Vec<OpenThread>, Error> {
+        self.shared.open_is_last.store(1, Ordering::SeqCst);
+        let calls = self.open_calls()?;
+        self.wait_for_programs()?;
+        Ok(calls)
+    }
+
+    /// The calls that run on every thread with a location. Frames change meanwhile, and may be torn.
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].
@@ -517,9 +561,14 @@ fn create_ring(skel: &RtraceSkel, cpu: u32, bytes: u32) -> libbpf_rs::Result<Map
     let size = bytes.max(4096).checked_next_power_of_two().unwrap_or(1 << 31);
     let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, ..Default::default() };
     let ring = MapHandle::create(MapType::RingBuf, Some("rt_calls"), 0, 0, size, &options)?;
-    let fd = ring.as_fd().as_raw_fd();
-    skel.maps.rings.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+    put_ring(skel, cpu, &ring)?;
     Ok(ring)
+}
+
+/// Gives the programs the ring of a CPU.
+fn put_ring(skel: &RtraceSkel, cpu: u32, ring: &MapHandle) -> libbpf_rs::Result<()> {
+    let fd = ring.as_fd().as_raw_fd();
+    skel.maps.rings.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
 /// CPUs on line, from the kernel's list such as `0-3,8`.

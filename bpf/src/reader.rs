@@ -37,6 +37,14 @@ impl Records {
         Ok(())
     }
 
+    /// Memory that the records take.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.calls)
+            + size_of_val(&*self.readings)
+            + size_of_val(&*self.events)
+            + size_of_val(&*self.accesses)
+    }
+
     fn clear(&mut self) {
         self.calls.clear();
         self.readings.clear();
@@ -63,7 +71,7 @@ impl Programs {
         let pass = Rc::new(RefCell::new(Records::default()));
         let error = Error::kernel;
         let mut calls = RingBufferBuilder::new();
-        for ring in &self.rings {
+        for (_, ring) in &self.rings {
             let pass = Rc::clone(&pass);
             let counters = self.counters();
             let take = move |bytes: &[u8]| {

@@ -405,15 +405,25 @@ rt_rare int rt_give_up_left(const struct rt_hit *given)
 	return 0;
 }
 
+/* Returns whether the calls that run on the thread are to be handed over by who asks. */
+static __always_inline u32 rt_take(struct rt_thread *thread, u32 by)
+{
+	return __sync_val_compare_and_swap(&thread->taken, RT_TAKEN_BY_NOBODY, by) == RT_TAKEN_BY_NOBODY;
+}
+
 /* The thread or its program ends: what still runs is closed as open. */
 static __always_inline void rt_abandon(struct rt_hit *hit)
 {
 	struct rt_walk walk = { .hit = hit, .start = hit->thread->frames };
-	u32 left = hit->thread->left;
+	struct rt_thread *thread = hit->thread;
+	u32 left = thread->left;
 
+	if (!rt_take(thread, RT_TAKEN_BY_THREAD))
+		return;
 	rt_repeat(RT_FRAMES, rt_abandon_step, &walk);
 	if (left)
 		rt_give_up_left(hit);
+	thread->taken = RT_TAKEN_BY_NOBODY;
 }
 
 #endif

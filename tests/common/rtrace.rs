@@ -144,6 +144,15 @@ impl Attached {
         Pid::from_child(&self.rtrace)
     }
 
+    /// Waits until rtrace has told of such an event.
+    pub fn wait_for(&self, is_such: impl Fn(&EventKind) -> bool) {
+        let start = Instant::now();
+        while !has_told(&trace_directory(&self.folder), &is_such) {
+            assert!(start.elapsed() < PATIENCE, "rtrace does not tell of it");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Sends rtrace what Ctrl-C sends.
     pub fn interrupt(&self) {
         kill_process(self.pid(), Signal::INT).expect("rtrace runs until it is told to end");
@@ -170,6 +179,10 @@ impl Attached {
 }
 
 fn armed(directory: &Path) -> bool {
+    has_told(directory, |event| *event == EventKind::Armed)
+}
+
+fn has_told(directory: &Path, is_such: impl Fn(&EventKind) -> bool) -> bool {
     let Ok(trace) = Trace::open(directory) else { return false };
-    trace.events().flatten().flatten().any(|event| event.kind == EventKind::Armed)
+    trace.events().flatten().flatten().any(|event| is_such(&event.kind))
 }

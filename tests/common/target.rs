@@ -73,6 +73,10 @@ impl Target {
                 compile(&folder, name, "panic.rs", &["-O", "--edition=2024", &search, "-Clink-arg=-Wl,-rpath,$ORIGIN"])
             }
             "loading" => compile(&folder, name, "loading.c", &[]),
+            "many" => {
+                compile(&folder, "libmany.so", "libmany.S", &["-shared"]);
+                compile(&folder, name, "many.c", &[&search, link, "-pthread", ORIGIN])
+            }
             "throws" => {
                 let options = [&search, link, "-lbare", "-ltruth", ORIGIN, "-fnon-call-exceptions"];
                 compile(&folder, name, "throws.cpp", &options)

@@ -2,6 +2,7 @@
 // Several threads, and threads that end inside a call.
 #include "harness.h"
 
+#include <poll.h>
 #include <pthread.h>
 
 enum { THREADS = 4 };
@@ -182,11 +183,39 @@ static void cancel_inside_with_cleanup(void)
 	cancel_thread(is_cancelled_with_cleanup);
 }
 
+static void rest(void *unused)
+{
+	(void)unused;
+	usleep(500);
+}
+
+static void *visit_briefly(void *unused)
+{
+	visit(rest, unused);
+	return NULL;
+}
+
+// Threads that end inside of milliseconds, up to the end of the standard input.
+static void restless(void)
+{
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+
+	while (poll(&input, 1, 0) == 0) {
+		pthread_t threads[THREADS];
+
+		for (int i = 0; i < THREADS; i++)
+			pthread_create(&threads[i], NULL, visit_briefly, NULL);
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(threads[i], NULL);
+	}
+}
+
 static const struct scenario scenarios[] = {
 	{ "parallel", parallel },
 	{ "bursts", bursts },
 	{ "short_lived", short_lived },
 	{ "paced", paced },
+	{ "restless", restless },
 	{ "exit", exit_inside },
 	{ "exit_cleanup", exit_inside_with_cleanup },
 	{ "cancel", cancel_inside },

@@ -402,7 +402,7 @@ impl<'a> Governor<'a> {
             self.take_in(window, |id| off.contains(&id))?;
             let (mut window, probes) = self.window(&off)?;
             if is_last {
-                programs.disarm();
+                programs.disarm()?;
                 window.to = host::now().0;
             }
             detach(probes);

@@ -41,13 +41,12 @@ use crate::privilege;
 use crate::returns::{ReturnSites, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
-use crate::source::{Change, Source};
+use crate::source::{Change, Rings, Source};
 use crate::stubs::Stubs;
 use crate::translated;
 use crate::watch::{self, Held, Watches, Watching};
 
-/// Time between two looks at the rings. A ring of the default size holds a hundred times as much
-/// as a thread can fill in it.
+/// Time between two looks at what was read from the rings, and what else has happened.
 const READ_PERIOD: Duration = Duration::from_millis(5);
 
 /// Time between two ticks of the sinks.
@@ -238,7 +237,8 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            recording.read_until_stopped(&pipeline, &lookout, begin, &mut samplers, stop, armed)
+            let heard = Heard { lookout, rings: Rings::read(scope, &programs)? };
+            recording.read_until_stopped(&pipeline, heard, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
         let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -254,6 +254,12 @@ pub fn record(
     let summary = Summary { regions, refused, blind_windows, overwritten, return_sites: return_summary, ..drained? };
     pipeline.finish(summary.clone())?;
     Ok(summary)
+}
+
+/// What other threads tell of a recording.
+struct Heard {
+    lookout: Lookout,
+    rings: Rings,
 }
 
 /// A recording under way.
@@ -429,7 +435,7 @@ impl<'a> Recording<'a> {
     fn read_until_stopped<'scope, G>(
         &mut self,
         pipeline: &Pipeline,
-        lookout: &Lookout,
+        heard: Heard,
         begin: impl FnOnce(&mut Self) -> G,
         samplers: &mut Samplers,
         stop: &AtomicBool,
@@ -439,14 +445,13 @@ impl<'a> Recording<'a> {
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
     {
         let Options { counters, profile, watches, .. } = self.options;
-        let reader = self.programs.reader()?;
+        let Heard { lookout, rings } = heard;
         let mut watching = Watching::new(self.programs, watches, self.options.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = profile.is_some();
-        let mut source =
-            Source::new(self.programs, reader, &counters.metrics, watches, is_folded, pipeline, &self.pids);
+        let mut source = Source::new(self.programs, rings, &counters.metrics, watches, is_folded, pipeline, &self.pids);
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {
@@ -456,7 +461,7 @@ impl<'a> Recording<'a> {
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
         let ahead = host::run_first();
-        let read = self.read(pipeline, &mut source, lookout, &mut watching, samplers, &|| {
+        let read = self.read(pipeline, &mut source, &lookout, &mut watching, samplers, &|| {
             released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
         });
         is_over.store(true, Ordering::Relaxed);
@@ -471,7 +476,7 @@ impl<'a> Recording<'a> {
             left = Some(governor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         read?;
-        self.programs.disarm();
+        self.programs.disarm()?;
         drop(ahead);
         let time = left.as_ref().map_or_else(host::now, |left| left.disarmed);
         pipeline.event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed });
@@ -490,7 +495,8 @@ impl<'a> Recording<'a> {
         pipeline.samples(samplers.sample(&source.living()));
         samplers.stop();
         listen(pipeline, samplers);
-        let summary = source.drain()?;
+        let ids = self.attachments.iter().flat_map(|attachment| &attachment.regions).map(|region| region.id);
+        let summary = source.drain(ids.max().map_or(0, |last| last.index() + 1))?;
         released?;
         Ok(summary)
     }

@@ -2,9 +2,11 @@
 //!
 //! It keeps no more than a batch and one definition per thread and process.
 
+mod check;
 mod open;
 mod paths;
 mod processes;
+mod rings;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
@@ -13,7 +15,7 @@ use rtrace_bpf::wire::{
     AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION,
     ReadingRecord, UntimedCode, comm,
 };
-use rtrace_bpf::{Error, Programs, Reader, Records};
+use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
     Batch, Call, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason, Metric,
     Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
@@ -22,6 +24,7 @@ use rtrace_model::{
 use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
+pub use self::rings::Rings;
 use crate::governor::Ended;
 use crate::host;
 use crate::pipeline::Pipeline;
@@ -48,11 +51,10 @@ pub enum Change {
 pub struct Source<'a> {
     programs: &'a Programs,
     pipeline: &'a Pipeline,
-    reader: Reader<'a>,
+    rings: Rings,
     /// What is counted on every call.
     metrics: &'a [Metric],
     watches: &'a Watches,
-    records: Records,
     locations: HashMap<u32, Location>,
     processes: Processes,
     bad_records: u64,
@@ -82,7 +84,7 @@ impl<'a> Source<'a> {
     /// A source for the processes that the user named; `metrics` are those of the programs' counters.
     pub fn new(
         programs: &'a Programs,
-        reader: Reader<'a>,
+        rings: Rings,
         metrics: &'a [Metric],
         watches: &'a Watches,
         is_folded: bool,
@@ -92,10 +94,9 @@ impl<'a> Source<'a> {
         let mut source = Source {
             programs,
             pipeline,
-            reader,
+            rings,
             metrics,
             watches,
-            records: Records::default(),
             locations: HashMap::new(),
             processes: Processes::default(),
             bad_records: 0,
@@ -174,13 +175,29 @@ impl<'a> Source<'a> {
         self.processes.living()
     }
 
-    /// Hands what the rings hold to the sinks; returns how many records there were.
+    /// Hands what was read from the rings to the sinks.
     ///
     /// # Errors
     /// A ring or map cannot be read.
-    pub fn pass(&mut self) -> Result<usize, Error> {
-        let mut records = std::mem::take(&mut self.records);
-        self.reader.read(&mut records)?;
+    pub fn pass(&mut self) -> Result<(), Error> {
+        // No more than is there now: as much may come meanwhile as is taken.
+        for _ in 0..self.rings.waiting() {
+            let Some(records) = self.rings.next()? else { break };
+            self.pass_records(records)?;
+        }
+        Ok(())
+    }
+
+    /// Hands all that the rings hold to the sinks.
+    fn pass_all(&mut self) -> Result<(), Error> {
+        self.rings.ask();
+        while let Some(records) = self.rings.next()? {
+            self.pass_records(records)?;
+        }
+        Ok(())
+    }
+
+    fn pass_records(&mut self, records: Records) -> Result<(), Error> {
         self.bad_records += records.bad_records;
         let counters = self.metrics.len();
         // A thread's name is looked up before its end makes the kernel side forget it.
@@ -200,9 +217,8 @@ impl<'a> Source<'a> {
         if !samples.is_empty() {
             self.pipeline.samples(samples);
         }
-        let count = records.calls.len() + records.events.len() + records.accesses.len();
-        self.records = records;
-        Ok(count)
+        self.rings.give_back(records);
+        Ok(())
     }
 
     /// Lets the sinks know that time passes, and what went missing meanwhile.
@@ -211,7 +227,7 @@ impl<'a> Source<'a> {
     /// A map cannot be read.
     pub fn tick(&mut self) -> Result<(), Error> {
         self.report_paths()?;
-        self.report_losses()?;
+        self.report_losses(&self.losses()?);
         self.report_untimed()?;
         self.report_estimates();
         self.pipeline.tick();
@@ -238,14 +254,16 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// After disarming: hands over what is left, the calls that still run, and what is missing.
+    /// After disarming: hands over what is left, the calls that still run, and what is missing; `regions`: how many
+    /// have ids.
     ///
     /// # Errors
     /// A ring or map cannot be read.
-    pub fn drain(mut self) -> Result<Summary, Error> {
-        while self.pass()? > 0 {}
+    pub fn drain(mut self, regions: usize) -> Result<Summary, Error> {
+        let open = self.programs.take_open_calls()?;
+        self.pass_all()?;
         let end = host::clock_anchor();
-        for thread in self.programs.open_calls()? {
+        for thread in open {
             let id = thread.thread.location;
             self.discover(id)?;
             let open = OpenCalls::of(&thread, self.metrics.len(), end.monotonic);
@@ -270,8 +288,10 @@ impl<'a> Source<'a> {
             self.summary.folded = self.summary.calls.saturating_sub(recorded);
         }
         self.summary.locations = self.locations.len() as u64;
-        self.summary.losses = self.losses()?;
-        self.report_losses()?;
+        let mut losses = self.losses()?;
+        losses.extend(self.unaccounted(regions, &losses)?);
+        self.report_losses(&losses);
+        self.summary.losses = losses;
         self.summary.untimed = self.untimed()?;
         self.report_untimed()?;
         self.report_estimates();
@@ -396,15 +416,28 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    fn report_losses(&mut self) -> Result<(), Error> {
-        for loss in self.losses()? {
+    fn report_losses(&mut self, losses: &[Loss]) {
+        for &loss in losses {
             let count = growth(&mut self.reported, (loss.reason, loss.region), loss.count);
             if count > 0 {
                 let kind = EventKind::Loss(Loss { count, ..loss });
                 self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
             }
         }
-        Ok(())
+    }
+
+    /// The calls of which nothing else tells that they are missing.
+    fn unaccounted(&self, regions: usize, losses: &[Loss]) -> Result<Vec<Loss>, Error> {
+        let entries = self.programs.entries()?;
+        let ledger = check::Ledger {
+            entries: &entries,
+            regions,
+            calls: self.calls_by_region(),
+            losses,
+            is_folded: self.paths.is_some(),
+            is_governed: self.programs.is_governed(),
+        };
+        Ok(ledger.unaccounted())
     }
 
     /// Tells once of each counter that did not count all the time.
@@ -442,6 +475,10 @@ impl<'a> Source<'a> {
         let mut losses: Vec<Loss> = self.programs.losses()?.iter().map(|&(key, count)| loss_of(&key, count)).collect();
         if self.bad_records > 0 {
             losses.push(Loss { reason: LossReason::BadRecord, region: None, count: self.bad_records });
+        }
+        let not_run = self.programs.runs_missed()?;
+        if not_run > 0 {
+            losses.push(Loss { reason: LossReason::ProgramNotRun, region: None, count: not_run });
         }
         losses.sort_by_key(|loss| (loss.reason, loss.region));
         Ok(losses)

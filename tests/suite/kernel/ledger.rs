@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use rtrace_exporters::Trace;
-use rtrace_model::RegionId;
+use rtrace_model::{EventKind, RegionId};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::rtrace::{self, Attached, Waiting};
@@ -59,6 +59,39 @@ fn a_reader_that_hardly_runs() {
     let entered: u64 = trace.locations().iter().filter_map(|location| location.calls_entered).sum();
     assert_eq!(entered, told.values().sum::<u64>());
     assert!(recorded < entered, "the reader was fast enough, so nothing was tried");
+}
+
+/// rtrace checks that itself: under `--strict` a call that is neither recorded nor counted as lost is a failure.
+#[test]
+fn calls_of_threads_that_end_as_recording_does_are_recorded() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("threads", Flavour::Plain);
+    let mut waiting = Waiting::start(&mut target.command("restless"));
+    waiting.go();
+    let options = ["--strict", "--duration", "20ms"].map(str::to_owned);
+    for _ in 0..20 {
+        Attached::start(waiting.pid(), &[target.selection(), options.to_vec()].concat()).leave();
+    }
+    waiting.finish();
+}
+
+/// While its probes are planned and placed, calls of another library go on to be read.
+#[test]
+fn a_library_of_ten_thousand_functions_is_loaded_meanwhile() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("many", Flavour::Plain);
+    let mut waiting = Waiting::start(&mut target.command("load"));
+    let options = ["--lib", "lib[mt]*.so", "--buffer", "2M"].map(str::to_owned);
+    let attached = Attached::start(waiting.pid(), &options);
+    waiting.go();
+    attached.wait_for(|event| matches!(event, EventKind::Attached { regions: 10_000, .. }));
+    let output = waiting.finish();
+    let folder = attached.leave();
+    let trace = Trace::open(&folder.path().join("trace")).unwrap();
+    let told: u64 =
+        truth::trees(&output.stdout).values().flat_map(|calls| calls.counts()).map(|(_, count)| count).sum();
+    let summary = trace.summary().unwrap();
+    assert_eq!((summary.calls, &summary.losses), (told, &Vec::new()));
 }
 
 #[test]

@@ -26,11 +26,15 @@ pub enum LossReason {
     AccessUncounted,
     /// The value after an access to a watched variable was not recorded.
     ValueLost,
+    /// The kernel did not run a program of rtrace's when it was its turn.
+    ProgramNotRun,
+    /// A call entered, and was neither recorded nor counted as lost; or it was recorded more than once.
+    Unaccounted,
 }
 
 impl LossReason {
     /// All reasons, the order is that of reports.
-    pub const ALL: [LossReason; 9] = [
+    pub const ALL: [LossReason; 11] = [
         LossReason::RingFull,
         LossReason::TooDeep,
         LossReason::NoMemory,
@@ -40,6 +44,8 @@ impl LossReason {
         LossReason::TooManyPaths,
         LossReason::AccessUncounted,
         LossReason::ValueLost,
+        LossReason::ProgramNotRun,
+        LossReason::Unaccounted,
     ];
 
     /// The word used in columns and reports.
@@ -54,6 +60,8 @@ impl LossReason {
             LossReason::TooManyPaths => "too many call paths",
             LossReason::AccessUncounted => "access uncounted",
             LossReason::ValueLost => "value lost",
+            LossReason::ProgramNotRun => "program not run",
+            LossReason::Unaccounted => "unaccounted",
         }
     }
 

@@ -130,7 +130,9 @@ fn remedy(reason: LossReason) -> &'static str {
         | LossReason::BadRecord
         | LossReason::EventLost
         | LossReason::AccessUncounted
-        | LossReason::ValueLost => "",
+        | LossReason::ValueLost
+        | LossReason::ProgramNotRun => "",
+        LossReason::Unaccounted => ". This is a defect of rtrace: please report it",
     }
 }
 
