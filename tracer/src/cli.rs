@@ -20,6 +20,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod shortage;
 mod trace_host;
 mod tui;
 
@@ -30,6 +31,9 @@ use anyhow::Context;
 use clap::Parser;
 
 use args::{Cli, Verb};
+
+#[global_allocator]
+static ALLOCATOR: shortage::Allocator = shortage::Allocator;
 
 /// What came of a verb that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,7 @@ impl From<Outcome> for ExitCode {
 
 /// Runs rtrace and returns its exit status.
 pub fn main() -> ExitCode {
+    shortage::handle_missing_threads();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {

@@ -7,7 +7,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::common::recording::Recording;
-use crate::common::rtrace::{Attached, Waiting};
+use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::Turn;
 use crate::common::target::{Flavour, Target};
@@ -123,4 +123,17 @@ fn two_capabilities_suffice() {
     let output = command.arg(&target.program).arg("nested").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(Recording::open(&trace).trees(), truth::trees(&output.stdout));
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_raised_for_rtrace_alone() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let (rtrace, trace) = (rtrace::command(), folder.path().join("trace"));
+    let command = "run --no-tui --lib libc.so.6 --func getpid";
+    let script = format!("ulimit -Sn 40; exec \"$0\" {command} -o {} -- sh -c 'ulimit -Sn'", trace.display());
+    let output = Command::new("sh").args(["-c", &script]).arg(rtrace.get_program()).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((String::from_utf8_lossy(&output.stdout).trim(), output.status.code()), ("40", Some(0)), "{complaint}");
+    Recording::open(&trace);
 }
