@@ -44,6 +44,8 @@ pub struct Program {
     pub refused: Option<String>,
     /// What rtrace says of the recording must contain this.
     pub marked: Option<String>,
+    /// It is known to differ, and why.
+    pub limit: Option<String>,
     /// No call is left by a jump or an exception.
     #[serde(default)]
     pub returns: bool,
@@ -52,7 +54,7 @@ pub struct Program {
     pub idle: bool,
     /// A shell script that runs between start and attach, with the process id in `$PID`.
     pub between: Option<String>,
-    /// What else looks at the process: a shell script with the process id in `$PID`.
+    /// What else looks at the process: a shell script with the process id in `$PID` and rtrace in `$RTRACE`.
     pub observer: Option<String>,
     /// What the observer prints when it is ready.
     pub observing: Option<String>,
@@ -139,7 +141,8 @@ mod tests {
         let programs = choose(&[]).expect("it is well formed");
         for (place, program) in programs.iter().enumerate() {
             assert!(programs[..place].iter().all(|other| other.name != program.name), "{}", program.name);
-            assert!(program.refused.is_none() || program.marked.is_none(), "{}", program.name);
+            let expectations = [&program.refused, &program.marked, &program.limit].into_iter().flatten();
+            assert!(expectations.count() <= 1, "{}", program.name);
             assert!(program.times > 0 && !program.ways.is_empty(), "{}", program.name);
         }
         assert!(choose(&["unicorn".to_owned()]).is_err());

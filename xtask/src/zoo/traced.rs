@@ -57,7 +57,7 @@ pub fn attach(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced>
     if let Some(script) = &program.between {
         crate::process::output(&mut list::shell(script, folder, Some(running.pid())))?;
     }
-    let observer = observe(program, folder, running.pid())?;
+    let observer = observe(program, folder, rtrace, running.pid())?;
     let mut command = recorder(rtrace, "attach", program, folder, &trace);
     command.args(["-p", &running.pid().to_string()]).stderr(Stdio::piped());
     let mut recording = Running::listen(&mut command, |child| child.stderr.take())?;
@@ -86,10 +86,10 @@ fn recorder(rtrace: &Path, verb: &str, program: &Program, folder: &Path, trace: 
     command
 }
 
-fn observe(program: &Program, folder: &Path, pid: u32) -> Result<Option<Running>> {
+fn observe(program: &Program, folder: &Path, rtrace: &Path, pid: u32) -> Result<Option<Running>> {
     let Some(script) = &program.observer else { return Ok(None) };
     let mut shell = list::shell(&format!("exec 2>&1; {script}"), folder, Some(pid));
-    let mut observer = Running::listen(&mut shell, |child| child.stdout.take())?;
+    let mut observer = Running::listen(shell.env("RTRACE", rtrace), |child| child.stdout.take())?;
     if let Some(text) = &program.observing {
         observer.wait_for(text).context("of the observer")?;
     }

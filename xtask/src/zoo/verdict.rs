@@ -86,7 +86,7 @@ fn word(way: Way) -> &'static str {
 /// Compares what came of a program with what comes of it untraced.
 pub fn of(program: &Program, way: Way, untraced: &Ran, traced: &Traced) -> Row {
     let said = traced.said.join("\n");
-    let (result, mut differences) = match (&program.refused, &program.marked) {
+    let (mut result, mut differences) = match (&program.refused, &program.marked) {
         (Some(text), _) => ("refused", refusal(way, untraced, traced, text)),
         (None, Some(text)) if said.contains(text) => ("marked", recording(program, untraced, traced)),
         (None, Some(text)) => {
@@ -95,13 +95,19 @@ pub fn of(program: &Program, way: Way, untraced: &Ran, traced: &Traced) -> Row {
         (None, None) => ("same", recording(program, untraced, traced)),
     };
     differences.extend(traced.disturbed.clone());
+    let mut remark = remark(&traced.said);
+    if let Some(limit) = &program.limit {
+        result = "limit";
+        remark = format!("{limit}: {}", differences.join("; "));
+        differences = if differences.is_empty() { vec!["it is no limit any more".to_owned()] } else { Vec::new() };
+    }
     Row {
         name: program.name.clone(),
         way: word(way),
         differences,
         result,
         calls: traced.figures.as_ref().map(Figures::all),
-        remark: remark(&traced.said),
+        remark,
     }
 }
 
@@ -139,21 +145,25 @@ fn recording(program: &Program, untraced: &Ran, traced: &Traced) -> Vec<String> 
     if program.returns && all.unwound > 0 {
         differences.push(format!("{} calls unwound, none was", all.unwound));
     }
-    differences.extend(untruths(&traced.truths, figures));
+    let is_blind = remark(&traced.said).contains("blind window");
+    differences.extend(untruths(&traced.truths, figures, is_blind));
     differences
 }
 
-/// Where a trace and the program's own word differ. Calls that were not timed may have ended in any way.
-fn untruths(truths: &Truths, figures: &Figures) -> Vec<String> {
+/// Where a trace and the program's own word differ. Calls that were not timed may have ended in any way, and where
+/// rtrace says that it was blind for a time, calls may be missing.
+fn untruths(truths: &Truths, figures: &Figures, is_blind: bool) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, truth) in truths {
         let found = figures.function(name);
-        if found.calls + found.lost != truth.calls {
+        let is_told = is_blind && found.calls + found.lost < truth.calls;
+        if found.calls + found.lost != truth.calls && !is_told {
             differences.push(format!("{name}: {} calls and {} lost, not {}", found.calls, found.lost, truth.calls));
         } else if found.unwound > truth.left {
             differences.push(format!("{name}: {} unwound, not {}", found.unwound, truth.left));
-        } else if found.returned > truth.calls - truth.left {
-            differences.push(format!("{name}: {} returned, not {}", found.returned, truth.calls - truth.left));
+        } else if found.returned > truth.calls.saturating_sub(truth.left) {
+            differences
+                .push(format!("{name}: {} returned, {} of {} were left", found.returned, truth.left, truth.calls));
         }
     }
     differences
@@ -161,7 +171,8 @@ fn untruths(truths: &Truths, figures: &Figures) -> Vec<String> {
 
 /// The last line of a recording, without the figures that the table has.
 fn remark(said: &[String]) -> String {
-    let summary = said.iter().find(|line| line.starts_with("rtrace: ") && line.contains(" regions on "));
+    let summary =
+        said.iter().find(|line| line.starts_with("rtrace: ") && line.contains(" of ") && line.contains(" region"));
     let refusal = || said.iter().find(|line| line.starts_with("rtrace: failed")).map(|line| line[8..].to_owned());
     summary.and_then(|line| Some(line.split_once("; ")?.1.to_owned())).or_else(refusal).unwrap_or_default()
 }
@@ -196,7 +207,16 @@ mod tests {
     use super::*;
 
     fn untruth(calls: Calls, truth: Truth) -> String {
-        untruths(&[("f".to_owned(), truth)].into(), &testing::of("f", calls)).join("; ")
+        untruths(&[("f".to_owned(), truth)].into(), &testing::of("f", calls), false).join("; ")
+    }
+
+    #[test]
+    fn calls_may_be_missing_where_that_is_said() {
+        let truths = [("f".to_owned(), Truth { calls: 9, left: 0 })].into();
+        let found = |calls| testing::of("f", Calls { calls, returned: calls, ..Calls::default() });
+        assert!(untruths(&truths, &found(8), true).is_empty());
+        assert!(!untruths(&truths, &found(8), false).is_empty());
+        assert!(!untruths(&truths, &found(10), true).is_empty());
     }
 
     #[test]
@@ -205,7 +225,7 @@ mod tests {
         assert_eq!(untruth(calls, Truth { calls: 10, left: 1 }), "");
         assert_eq!(untruth(calls, Truth { calls: 9, left: 1 }), "f: 9 calls and 1 lost, not 9");
         assert_eq!(untruth(calls, Truth { calls: 10, left: 0 }), "f: 1 unwound, not 0");
-        assert_eq!(untruth(calls, Truth { calls: 10, left: 4 }), "f: 7 returned, not 6");
+        assert_eq!(untruth(calls, Truth { calls: 10, left: 4 }), "f: 7 returned, 4 of 10 were left");
     }
 
     fn ran(text: &str, status: i32) -> Ran {
@@ -216,6 +236,15 @@ mod tests {
         let figures = Some(testing::of("f", Calls { calls: 1, returned: 1, ..Calls::default() }));
         let said = said.lines().map(str::to_owned).collect();
         Traced { ran, truths: Truths::new(), said, rtrace: None, figures, disturbed: None }
+    }
+
+    #[test]
+    fn a_limit_is_no_difference_until_it_is_none() {
+        let text = "name = 'a'\nabout = 'b'\ncommand = ['c']\nlib = ['d']\nlimit = 'it copies itself'";
+        let program: Program = toml::from_str(text).expect("it is well formed");
+        let of = |text: &str| of(&program, Way::Run, &ran("x", 0), &traced(ran(text, 0), ""));
+        assert!(!of("y").differs() && of("y").remark.starts_with("it copies itself: "));
+        assert!(of("x").differs());
     }
 
     #[test]
@@ -230,7 +259,7 @@ mod tests {
         assert!(of(&nothing).differs());
         let beside = Traced { disturbed: Some("it died".to_owned()), ..traced(ran("x", 3), "") };
         assert!(of(&beside).differs());
-        let said = "rtrace: 1 call of 1 region on 1 thread; complete\nrtrace: 9 calls of 2 regions on 1 thread; complete, 1 refused";
+        let said = "rtrace: recording 2 functions\nrtrace: 9 calls of 2 regions on 1 thread; complete, 1 refused";
         assert_eq!(of(&traced(ran("x", 3), said)).remark, "complete, 1 refused");
     }
 
