@@ -52,7 +52,7 @@ pub struct Program {
     /// It need not call what is traced.
     #[serde(default)]
     pub idle: bool,
-    /// A shell script that runs between start and attach, with the process id in `$PID`.
+    /// A shell script that runs between start and attach, with the process id in `$PID` and rtrace in `$RTRACE`.
     pub between: Option<String>,
     /// What else looks at the process: a shell script with the process id in `$PID` and rtrace in `$RTRACE`.
     pub observer: Option<String>,
