@@ -1,7 +1,7 @@
 -- Coroutines that call back and forth, errors caught by pcall, strings and tables.
 io.write("ready\n")
 io.flush()
-io.read("l")
+io.read("*l")
 
 local resumed = 0
 local function generator(n)
@@ -28,4 +28,7 @@ for i = 1, 1000 do
 	end
 end
 print(resumed .. " " .. sum .. " " .. caught)
-print("truth lua_resume " .. resumed .. " 0")
+-- LuaJIT resumes by assembly of its own.
+if not jit then
+	print("truth lua_resume " .. resumed .. " 0")
+end

@@ -2,7 +2,7 @@
 // The library that the programs of the zoo call.
 #include "zoo.h"
 
-#define EXPORTED __attribute__((noipa, visibility("protected")))
+#define EXPORTED NOIPA __attribute__((visibility("protected")))
 
 EXPORTED int z_leaf(int n)
 {

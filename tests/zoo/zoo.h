@@ -11,7 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef __clang__
+#define NOIPA __attribute__((noinline, optnone))
+#else
 #define NOIPA __attribute__((noipa))
+#endif
 
 #ifdef __cplusplus
 extern "C" {

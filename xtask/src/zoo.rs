@@ -82,10 +82,10 @@ fn prepare(program: &Program, folder: &Path) -> Result<()> {
 fn untraced(program: &Program, folder: &Path) -> Result<Ran> {
     let once = || -> Result<Ran> { Running::start(&mut program.command(folder))?.go_on()?.finish() };
     let (first, second) = (once()?, once()?);
-    if first != second {
-        bail!("failed to run it twice alike: {first} then {second}");
+    match second.unlike(&first) {
+        Some(difference) => bail!("failed to run it twice alike: {difference}"),
+        None => Ok(first),
     }
-    Ok(first)
 }
 
 /// Traces the program, as often as it is wanted or until it differs.

@@ -1,7 +1,6 @@
 //! A program of the zoo that runs.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -22,9 +21,17 @@ pub struct Ran {
     pub status: ExitStatus,
 }
 
-impl fmt::Display for Ran {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` ({})", self.stdout.join(" / "), self.status)
+impl Ran {
+    /// How it differs from what was wanted: the first line that does, else the status.
+    pub fn unlike(&self, wanted: &Ran) -> Option<String> {
+        let line = |lines: &[String], place: usize| lines.get(place).cloned().unwrap_or_default();
+        let longest = self.stdout.len().max(wanted.stdout.len());
+        let pairs = (0..longest).map(|place| (line(&self.stdout, place), line(&wanted.stdout, place)));
+        let of_output = pairs.into_iter().find(|(found, wanted)| found != wanted);
+        let of_output = of_output.map(|(found, wanted)| format!("`{found}`, not `{wanted}`"));
+        let of_status = (self.status != wanted.status).then(|| format!("{}, not {}", self.status, wanted.status));
+        let differences: Vec<String> = [of_output, of_status].into_iter().flatten().collect();
+        (!differences.is_empty()).then(|| differences.join(", "))
     }
 }
 
@@ -181,6 +188,20 @@ fn read(output: impl Read, lines: &Sender<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_line_that_differs_and_the_status_are_told() {
+        use std::os::unix::process::ExitStatusExt as _;
+
+        let ran = |lines: &[&str], status| Ran {
+            stdout: lines.iter().map(|&line| line.to_owned()).collect(),
+            status: ExitStatus::from_raw(status),
+        };
+        assert_eq!(ran(&["a"], 0).unlike(&ran(&["a"], 0)), None);
+        let difference = ran(&["a", "b"], 5).unlike(&ran(&["a", "c", "d"], 256)).expect("they differ");
+        assert_eq!(difference, "`b`, not `c`, signal: 5 (SIGTRAP), not exit status: 1");
+        assert!(ran(&["a"], 0).unlike(&ran(&["a", "b"], 0)).is_some());
+    }
 
     #[test]
     fn truths_add_up_and_names_may_hold_blanks() {

@@ -55,7 +55,7 @@ pub fn attach(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced>
     let beside = Beside::start(program, folder)?;
     let running = Running::start(&mut program.command(folder))?;
     if let Some(script) = &program.between {
-        crate::process::output(&mut list::shell(script, folder, Some(running.pid())).env("RTRACE", rtrace))?;
+        crate::process::output(list::shell(script, folder, Some(running.pid())).env("RTRACE", rtrace))?;
     }
     let observer = observe(program, folder, rtrace, running.pid())?;
     let mut command = recorder(rtrace, "attach", program, folder, &trace);
@@ -112,7 +112,7 @@ impl Beside {
     fn finish(self) -> Result<Option<String>> {
         let Some((running, undisturbed)) = self.0 else { return Ok(None) };
         let ran = running.go_on()?.finish()?;
-        Ok((ran != undisturbed).then(|| format!("beside {ran}, not {undisturbed}")))
+        Ok(ran.unlike(&undisturbed).map(|difference| format!("beside: {difference}")))
     }
 }
 

@@ -120,22 +120,17 @@ fn refusal(way: Way, untraced: &Ran, traced: &Traced, text: &str) -> Vec<String>
     }
     // `run` does not begin what it refuses.
     let begun = way == Way::Attach || !traced.ran.stdout.is_empty();
-    if begun && traced.ran != *untraced {
-        differences.push(format!("{}, not {untraced}", traced.ran));
-    }
+    differences.extend(traced.ran.unlike(untraced).filter(|_| begun));
     differences
 }
 
 fn recording(program: &Program, untraced: &Ran, traced: &Traced) -> Vec<String> {
-    let mut differences = Vec::new();
-    if traced.ran != *untraced {
-        differences.push(format!("{}, not {untraced}", traced.ran));
-    }
+    let mut differences: Vec<String> = traced.ran.unlike(untraced).into_iter().collect();
     if let Some(status) = traced.rtrace.filter(|status| !status.success()) {
-        differences.push(format!("rtrace ended with {status}: {}", traced.said.join(" / ")));
+        differences.push(format!("rtrace ended with {status}"));
     }
     let Some(figures) = &traced.figures else {
-        differences.push(format!("no trace: {}", traced.said.join(" / ")));
+        differences.push("no trace".to_owned());
         return differences;
     };
     let all = figures.all();
