@@ -95,5 +95,8 @@ int main(int argc, char **argv)
 	}
 	dprintf(STDOUT_FILENO, "replaced %d, original %d, traps %d\n", replaced, original, traps);
 	truth("w_plain", CALLS, 0);
+	// What has become of the probes can be looked at while the process is there.
+	if (!strcmp(what, "late"))
+		sleep(4);
 	return 9;
 }

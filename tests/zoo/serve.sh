@@ -1,4 +1,4 @@
-# php-fpm with one worker, which answers requests when a line comes.
+# php-fpm with one worker, which answers requests when a line comes. With `master` that process is the one to trace.
 set -eu
 cat > fpm.conf <<EOF
 [global]
@@ -22,6 +22,7 @@ chmod 755 . ; rm -f fpm.sock
 /usr/sbin/php-fpm8.2 --nodaemonize --fpm-config fpm.conf -n < /dev/null > fpm.out 2>&1 &
 master=$!
 until [ -S fpm.sock ] && worker=$(pgrep -P "$master"); do sleep 0.05; done
+[ "${1:-}" = master ] && worker=$master
 echo "ready $worker"
 read -r line
 for n in 1 2 3 4 5 6 7 8 9 10; do
