@@ -56,9 +56,14 @@ fn build_rtrace() -> Result<PathBuf> {
     Ok(commands::target_directory().join("debug/rtrace"))
 }
 
+/// Where a program is built and runs.
+fn folder(name: &str) -> PathBuf {
+    commands::target_directory().join("zoo").join(name)
+}
+
 /// What came of one program: a row for each way, or one if it could not be built.
 fn keep(program: &Program, rtrace: &Path) -> Vec<Row> {
-    let folder = commands::target_directory().join("zoo").join(&program.name);
+    let folder = folder(&program.name);
     let untraced = prepare(program, &folder).and_then(|()| untraced(program, &folder));
     let untraced = match untraced {
         Ok(untraced) => untraced,

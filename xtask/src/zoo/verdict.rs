@@ -183,7 +183,9 @@ pub fn page(programs: &[Program], rows: &[Row]) -> Result<String> {
         kernel.trim()
     );
     for row in rows {
-        writeln!(page, "| {} |", row.cells().map(|cell| cell.replace('|', "\\|")).join(" | "))?;
+        let folder = super::folder(&row.name);
+        let plain = |cell: String| cell.replace('|', "\\|").replace(&*folder.to_string_lossy(), "$OUT");
+        writeln!(page, "| {} |", row.cells().map(plain).join(" | "))?;
     }
     writeln!(page, "\n| program | what it is there for |\n|---|---|")?;
     for program in programs {
