@@ -64,7 +64,8 @@ impl Error {
     /// Whether the kernel refuses one of the sites, rather than attaching as such.
     pub fn is_about_a_site(&self) -> bool {
         let Error::Attach { source, .. } = self else { return false };
-        !self.is_gone() && !matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory)
+        let is_short = [libc::EMFILE, libc::ENFILE].iter().any(|&number| is_errno(source, number));
+        !self.is_gone() && !is_short && !matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory)
     }
 
     /// Whether the process or the file is no longer there.
@@ -89,4 +90,21 @@ impl Error {
 pub(crate) fn is_errno(error: &libbpf_rs::Error, number: i32) -> bool {
     // The other form leaves out the cause.
     format!("{error:#}").contains(&format!("(os error {number})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_is_short_of_is_no_fault_of_a_site() {
+        let is_about_a_site = |number| {
+            let source = libbpf_rs::Error::from_raw_os_error(number);
+            Error::Attach { path: PathBuf::new(), sites: 1, source }.is_about_a_site()
+        };
+        assert!(is_about_a_site(libc::EINVAL));
+        for number in [libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            assert!(!is_about_a_site(number), "{number}");
+        }
+    }
 }

@@ -50,6 +50,16 @@ pub(crate) fn is_being_written(path: &Path) -> bool {
     flock(&directory, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
 }
 
+/// Opens a file of a trace to read it. A trace may come from anybody, and a pipe or a device in the place of a file
+/// would keep its reader waiting for ever.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    let file = File::from(openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
 impl Directory {
     /// Makes the directory, which its owner alone may read, or takes one that is there and empty.
     pub(crate) fn create(path: &Path, owner: Option<Owner>) -> Result<Directory, Error> {

@@ -21,7 +21,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnPath;
 
 use crate::Error;
-use crate::directory::{Directory, Staged};
+use crate::directory::{Directory, Staged, open_file};
 use crate::schema::{ColumnError, Columns, Row, column, with_further};
 
 /// Most rows of one row group that is written.
@@ -118,7 +118,7 @@ impl<'a, T: Row> Decoder<'a, T> {
     /// # Errors
     /// It cannot be read, or has a row group too large to be read at once.
     pub(crate) fn open(path: &'a Path) -> Result<Decoder<'a, T>, Error> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
+        let file = open_file(path).map_err(Error::io("open", path))?;
         let pages = Arc::new(file.try_clone().map_err(Error::io("open", path))?);
         // The types as Parquet has them, whatever the writer thought they were in memory.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);

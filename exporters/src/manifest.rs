@@ -1,13 +1,13 @@
 //! `trace.json`: what is said of the recording as a whole.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use rtrace_model::{Header, Summary};
 use serde::{Deserialize, Serialize};
 
-use crate::directory::Directory;
+use crate::directory::{Directory, open_file};
 use crate::schema::OLDEST_VERSION;
 use crate::{Error, VERSION};
 
@@ -56,7 +56,11 @@ impl Manifest {
 
     pub(crate) fn read(directory: &Path) -> Result<Manifest, Error> {
         let path = directory.join(NAME);
-        let text = fs::read(&path).map_err(|error| match error.kind() {
+        let read = |mut file: File| {
+            let mut text = Vec::new();
+            file.read_to_end(&mut text).map(|_| text)
+        };
+        let text = open_file(&path).and_then(read).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if directory.is_dir() => Error::NotATrace { path: directory.to_owned() },
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::io("open", directory)(error),
             _ => Error::io("read", &path)(error),

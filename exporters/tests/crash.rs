@@ -7,6 +7,7 @@ use std::error::Error as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use common::*;
 use proptest::prelude::*;
@@ -65,6 +66,33 @@ fn truncated(parent: &Path, finish: bool) -> std::path::PathBuf {
     let content = fs::read(&last).unwrap();
     fs::write(&last, &content[..content.len() / 2]).unwrap();
     path
+}
+
+/// Puts a pipe without a writer, a device, a socket or a folder in the place of a file.
+fn replace(path: &Path, by: &str) {
+    fs::remove_file(path).unwrap();
+    match by {
+        "pipe" => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
+        "device" => std::os::unix::fs::symlink("/dev/zero", path).unwrap(),
+        "socket" => drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
+        _ => fs::create_dir(path).unwrap(),
+    }
+}
+
+#[test]
+fn what_is_no_file_keeps_no_reader_waiting() {
+    for by in ["pipe", "device", "socket", "folder"] {
+        for name in ["trace.json", "regions.parquet", "calls/000001.parquet"] {
+            let parent = tempfile::tempdir().unwrap();
+            let (mut writer, path) = begin(parent.path());
+            writer.finish(&summary()).unwrap();
+            replace(&path.join(name), by);
+            let (told, opened) = std::sync::mpsc::channel();
+            std::thread::spawn(move || told.send(Trace::open(&path).map(drop)));
+            let error = opened.recv_timeout(Duration::from_secs(30)).expect("it ends").unwrap_err().to_string();
+            assert!(error.contains(&format!("/{name}`: ")), "{by}: {error}");
+        }
+    }
 }
 
 #[test]

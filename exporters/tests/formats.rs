@@ -106,6 +106,29 @@ fn a_trace_without_calls_can_be_exported() {
 }
 
 #[test]
+fn no_name_is_a_formula_in_a_spreadsheet() {
+    use rtrace_model::{Definition, Sink};
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, path) = common::begin(folder.path());
+    let mut hostile = common::region(0);
+    hostile.name = "=cmd|' /C calc'!A1".to_owned();
+    for definition in common::definitions().into_iter().chain([Definition::Region(hostile)]) {
+        writer.define(&definition).unwrap();
+    }
+    writer.calls(&vec![common::call(1, 1)].into()).unwrap();
+    writer.finish(&common::summary()).unwrap();
+    let exported = |name: &str| {
+        let format = FORMATS.iter().find(|format| format.name == name).unwrap();
+        let file = folder.path().join(name);
+        write(&TraceSet::open(&path).unwrap(), format, &Selection::default(), &file).unwrap();
+        std::fs::read_to_string(file).unwrap()
+    };
+    let csv = exported("csv");
+    assert!(csv.contains(",'=cmd|' /C calc'!A1,"), "{csv}");
+    assert!(!exported("jsonl").contains("\"'=cmd"), "others stay as they are");
+}
+
+#[test]
 fn an_unfinished_trace_can_be_exported() {
     let folder = tempfile::tempdir().unwrap();
     let trace = golden::unfinished_trace(folder.path());

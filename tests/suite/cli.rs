@@ -86,3 +86,17 @@ fn a_plan_names_every_function() {
         assert!(stdout(&output).contains(function), "{function} in {}", stdout(&output));
     }
 }
+
+#[test]
+fn without_memory_one_message_says_so() {
+    let limited = |kilobytes: usize| {
+        let script = format!("ulimit -v {kilobytes} && exec \"$0\" plan --lib libc.so.6 -- true");
+        std::process::Command::new("sh").args(["-c", &script]).arg(rtrace::command().get_program()).output().unwrap()
+    };
+    // How much a build needs differs: with the least it does not even start, with the most nothing is missing.
+    let outputs: Vec<Output> = (40_000..200_000).step_by(20_000).map(limited).collect();
+    assert!(outputs.iter().all(|output| !stderr(output).contains("backtrace")), "{outputs:?}");
+    let wanted = "rtrace: failed to get memory from the system\n\nhint: raise `ulimit -v`";
+    let ended_well = |output: &Output| output.status.code() == Some(1) && stderr(output).starts_with(wanted);
+    assert!(outputs.iter().any(ended_well), "{outputs:?}");
+}

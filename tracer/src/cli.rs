@@ -20,6 +20,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod shortage;
 mod trace_host;
 mod tui;
 
@@ -31,6 +32,9 @@ use clap::Parser;
 
 use args::{Cli, Verb};
 use rtrace::guard;
+
+#[global_allocator]
+static ALLOCATOR: shortage::Allocator = shortage::Allocator;
 
 /// What came of a verb that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +62,7 @@ impl From<Outcome> for ExitCode {
 
 /// Runs rtrace and returns its exit status.
 pub fn main() -> ExitCode {
+    shortage::handle_missing_threads();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {

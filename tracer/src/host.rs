@@ -1,6 +1,7 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
 use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::rank;
@@ -37,6 +38,14 @@ pub fn header(mechanism: &str, budget: Option<Percent>, calibration: Vec<CallCos
         rank: rank::from_environment(),
         calibration,
     }
+}
+
+/// Lets rtrace open as many files as it may: each program, map and link of the kernel side is one, and on kernels
+/// that link sites one by one each site. What was started before keeps the limit that it got.
+pub fn open_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without it some recordings fail, with an error that says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Lets the calling thread run before the traced program's until what is given goes, as far as rtrace may do

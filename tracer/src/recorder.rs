@@ -134,7 +134,8 @@ pub struct Loaded {
     costs: Vec<CallCost>,
 }
 
-/// Makes the kernel side ready, for which it need not be known what is probed.
+/// Makes the kernel side ready, for which it need not be known what is probed. A command that is traced has been
+/// started: its limits stay.
 ///
 /// # Errors
 /// The kernel refuses the programs.
@@ -149,6 +150,7 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         is_governed: options.budget.is_some(),
         steps: options.emulated.steps,
     };
+    host::open_many_files();
     let programs = Programs::load(&load)?;
     let costs = calibrate(&programs, options.emulated.steps, options.hooks);
     options.observer.into_iter().for_each(|observer| programs.guard(observer));

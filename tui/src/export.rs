@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ratatui::buffer::Buffer;
-use rtrace_model::escape;
+use rtrace_model::csv_field;
 
 use crate::app::App;
 use crate::state::State;
@@ -24,7 +24,7 @@ pub fn screen(buffer: &Buffer) -> String {
 /// The functions in their order on the screen, with the columns of `rtrace report --format csv`.
 pub fn functions(app: &App, state: &State) -> String {
     const TIMES: &str = "calls,timed,inclusive_ns,exclusive_ns,mean_ns,p50_ns,p99_ns,max_ns,lost,unwound,unseen";
-    let counted: String = state.counters.keys().iter().map(|key| format!(",{}", quoted(key))).collect();
+    let counted: String = state.counters.keys().iter().map(|key| format!(",{}", csv_field(key))).collect();
     let mut csv = format!("{TIMES}{counted},library,function\n");
     let known = |ns: Option<u64>| ns.map(|ns| ns.to_string()).unwrap_or_default();
     for function in app.functions.rows().iter().filter_map(|&region| state.function(region)) {
@@ -35,7 +35,7 @@ pub fn functions(app: &App, state: &State) -> String {
         let (p99, max) = (known(function.p99()), known(function.max()));
         let counted = state.counters.fields(calls - unseen.min(calls), exclusive, counts);
         let counted: String = counted.iter().map(|field| format!(",{field}")).collect();
-        let (library, name) = (quoted(state.library(function.library)), quoted(&function.name));
+        let (library, name) = (csv_field(state.library(function.library)), csv_field(&function.name));
         // Writing to a string cannot fail.
         let _ = writeln!(
             csv,
@@ -43,10 +43,4 @@ pub fn functions(app: &App, state: &State) -> String {
         );
     }
     csv
-}
-
-/// A name in the form of RFC 4180, section 2, safe to print.
-fn quoted(name: &str) -> String {
-    let name = escape(name);
-    if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
 }

@@ -11,8 +11,9 @@ mod python;
 mod test;
 mod tidy;
 mod vm;
+mod zoo;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -61,6 +62,14 @@ enum Task {
         #[arg(long = "test", value_name = "NAME")]
         tests: Vec<String>,
     },
+    /// Compare programs of many kinds untraced and traced, and write docs/zoo.md
+    Zoo {
+        /// Names in tests/zoo/zoo.toml, and only print; all if none is given
+        programs: Vec<String>,
+        /// The rtrace to use [default: built from these sources]
+        #[arg(long, value_name = "PATH")]
+        rtrace: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -72,6 +81,7 @@ fn main() -> ExitCode {
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Bench { rounds, parts } => bench::run(rounds, &parts),
         Task::Vm { kernels, tests } => vm::run(&kernels, &tests),
+        Task::Zoo { programs, rtrace } => zoo::run(&programs, rtrace),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -329,3 +329,16 @@ fn a_library_that_an_overlay_has_copied() {
     waiting.go();
     assert!(waiting.finish().status.success());
 }
+
+#[test]
+fn a_low_limit_of_open_files_is_raised_for_rtrace_alone() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let (rtrace, trace) = (rtrace::command(), folder.path().join("trace"));
+    let command = "run --no-tui --lib libc.so.6 --func getpid";
+    let script = format!("ulimit -Sn 40; exec \"$0\" {command} -o {} -- sh -c 'ulimit -Sn'", trace.display());
+    let output = Command::new("sh").args(["-c", &script]).arg(rtrace.get_program()).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((String::from_utf8_lossy(&output.stdout).trim(), output.status.code()), ("40", Some(0)), "{complaint}");
+    Recording::open(&trace);
+}

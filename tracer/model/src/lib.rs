@@ -57,6 +57,6 @@ pub use metric::{Base, Metric, Sample, Scope, Span, Tally};
 pub use profile::{Count, HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
 pub use summary::{Header, Percent, Rank, ReturnSites, Summary};
-pub use text::escape;
+pub use text::{csv_field, escape};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use untimed::{Untimed, UntimedReason};

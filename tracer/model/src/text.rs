@@ -25,6 +25,24 @@ pub fn escape(name: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// A text as a field of comma-separated values: in quotes where it holds what separates fields (RFC 4180), and
+/// behind a `'` where a spreadsheet would take it for a formula.
+///
+/// Which beginnings are formulas is listed at <https://owasp.org/www-community/attacks/CSV_Injection>; tabs and
+/// ends of lines never come through, as [`escape`] has made them visible.
+///
+/// ```
+/// assert_eq!(rtrace_model::csv_field("=f(1,2)"), "\"'=f(1,2)\"");
+/// ```
+pub fn csv_field(text: &str) -> String {
+    let text = escape(text);
+    let mark = if text.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']) { "'" } else { "" };
+    match text.contains([',', '"']) {
+        true => format!("\"{mark}{}\"", text.replace('"', "\"\"")),
+        false => format!("{mark}{text}"),
+    }
+}
+
 fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')

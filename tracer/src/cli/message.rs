@@ -10,6 +10,8 @@ use rtrace::{counters, privilege, target, watch};
 use rtrace_exporters::ExportError;
 use rtrace_model::escape;
 
+use super::shortage;
+
 /// An error with the step that helps.
 #[derive(Debug)]
 struct Hinted {
@@ -96,7 +98,8 @@ fn one_line(messages: &[String]) -> String {
 }
 
 fn hint_of(error: &anyhow::Error) -> Option<String> {
-    error.chain().find_map(|cause| {
+    let short = || error.chain().find_map(|cause| shortage::hint(&cause.to_string())).map(str::to_owned);
+    let of_cause = error.chain().find_map(|cause| {
         let added = cause.downcast_ref::<Hinted>().map(|hinted| hinted.hint.clone());
         added
             .or_else(|| cause.downcast_ref::<privilege::Error>()?.hint())
@@ -104,7 +107,8 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
             .or_else(|| cause.downcast_ref::<counters::Error>()?.hint())
             .or_else(|| Some(cause.downcast_ref::<Absent>()?.hint().to_owned()))
             .or_else(|| cause.downcast_ref::<watch::Error>()?.hint().map(str::to_owned))
-    })
+    });
+    short().or(of_cause)
 }
 
 fn escape_lines(text: &str) -> String {
@@ -162,6 +166,14 @@ mod tests {
         let missing = privilege::Error::Missing(vec![privilege::Capability::Bpf]);
         let text = render(&anyhow::Error::from(missing), false);
         assert!(text.starts_with("rtrace: failed to trace: missing CAP_BPF\n\nhint: "), "{text}");
+    }
+
+    #[test]
+    fn a_limit_that_was_met_is_named() {
+        let hint = |number| render(&io::Error::from_raw_os_error(number).into(), false);
+        assert!(hint(libc::EMFILE).contains("\n\nhint: ") && hint(libc::EMFILE).contains("raise `ulimit -n`"));
+        assert!(hint(libc::ENOMEM).contains("raise `ulimit -v`"));
+        assert!(!hint(libc::EIO).contains("hint"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Tabl
 use rtrace::plan::{Plan, PlannedLibrary, PlannedRegion, SiteCost};
 use rtrace::report::Format;
 use rtrace::sampling::Sampled;
-use rtrace_model::escape;
+use rtrace_model::{csv_field, escape};
 use serde_json::{Value, json};
 
 pub use self::costs::Costs;
@@ -220,37 +220,32 @@ fn csv(plan: &Plan, prediction: Option<&Prediction>, costs: &Costs, out: &mut dy
     let columns = "library,function,symbol,file_offset,size,entry_site,entry,exit,cost_ns,reason";
     writeln!(out, "{columns},calls_per_s,slowdown,stub")?;
     for library in &plan.libraries {
-        let path = quoted(&library.library.path);
+        let path = csv_field(&library.library.path);
         for planned in &library.regions {
             let region = &planned.region;
             let symbol = region.symbols.first().map_or("", |symbol| &symbol.symbol);
             writeln!(
                 out,
                 "{path},{},{},{},{},{},{},{},{},{},{},{},{}",
-                quoted(&region.name),
-                quoted(symbol),
+                csv_field(&region.name),
+                csv_field(symbol),
                 region.file_offset,
                 region.size,
                 planned.entry.file_offset,
                 cost_name(planned.entry.cost),
                 planned.exit.policy().name(),
                 costs.call(planned),
-                quoted(planned.untimed.unwrap_or_default()),
+                csv_field(planned.untimed.unwrap_or_default()),
                 prediction.map_or_else(String::new, |prediction| format!("{:.1}", prediction.rate(planned))),
                 prediction.map_or_else(String::new, |prediction| format!("{:.4}", prediction.slowdown(planned))),
-                quoted(stub_remark(planned).unwrap_or_default()),
+                csv_field(stub_remark(planned).unwrap_or_default()),
             )?;
         }
         for refusal in &library.refused {
-            writeln!(out, "{path},{},,,,,,refused,,{},,,", quoted(&refusal.name), quoted(&refusal.reason))?;
+            writeln!(out, "{path},{},,,,,,refused,,{},,,", csv_field(&refusal.name), csv_field(&refusal.reason))?;
         }
     }
     Ok(())
-}
-
-fn quoted(field: &str) -> String {
-    let field = escape(field);
-    if field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.into_owned() }
 }
 
 fn json_plan(plan: &Plan, prediction: Option<&Prediction>, costs: &Costs) -> Value {

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row};
-use rtrace_model::{escape, format_ns};
+use rtrace_model::{csv_field, escape, format_ns};
 
 use super::Report;
 use super::table::{Column, Shown, Table, Value};
@@ -78,7 +78,7 @@ fn readable(value: &Value) -> String {
 /// Writes comma-separated values as RFC 4180 has them, a line of names first.
 pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     let columns = table.columns.iter().filter(|column| column.is_data);
-    let names: Vec<String> = columns.map(|column| quoted(column.key)).collect();
+    let names: Vec<String> = columns.map(|column| csv_field(column.key)).collect();
     writeln!(out, "{}", names.join(","))?;
     for row in &table.rows {
         let fields: Vec<String> = data(table, row).map(|(_, value)| field(value)).collect();
@@ -94,16 +94,11 @@ fn data<'a>(table: &'a Table, row: &'a [Value]) -> impl Iterator<Item = (&'a Col
 
 fn field(value: &Value) -> String {
     match value {
-        Value::Name(name) | Value::Nested(_, name) => quoted(name),
+        Value::Name(name) | Value::Nested(_, name) => csv_field(name),
         Value::Count(number) | Value::Time(number) | Value::AtMost(number) => number.to_string(),
         Value::Share(part) | Value::Bar(part) | Value::Change(part) | Value::Ratio(part) => format!("{part:.6}"),
         Value::Absent => String::new(),
     }
-}
-
-fn quoted(name: &str) -> String {
-    let name = escape(name);
-    if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.into_owned() }
 }
 
 /// Writes one object: `title`, `rows` and `notes`.
@@ -186,6 +181,14 @@ calls,max_ns,name
 1234567,,f
 "
         );
+    }
+
+    #[test]
+    fn csv_has_no_formulas_and_keeps_numbers() {
+        let columns = ["-1+2", "change"].map(|name| Column::new(name, name)).into();
+        let rows = vec![vec![Value::Name("@SUM(1,2)".into()), Value::Change(-0.5)]];
+        let table = Table { columns, rows, left_out: 0 };
+        assert_eq!(rendered(|out| csv(&table, out)), "'-1+2,change\n\"'@SUM(1,2)\",-0.500000\n");
     }
 
     #[test]

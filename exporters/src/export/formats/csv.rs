@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use rtrace_model::escape;
+use rtrace_model::csv_field as field;
 
 use super::super::format::{Form, Format};
 use super::super::{ExportError, Source};
@@ -61,10 +61,4 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         }
     }
     Ok(())
-}
-
-/// A text as a field: in quotes where it holds what separates fields.
-fn field(text: &str) -> String {
-    let text = escape(text);
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into_owned() }
 }

@@ -1,0 +1,81 @@
+//! What happens when the system gives no memory, threads or descriptors: one message and status 1, where Rust would
+//! panic or abort with a backtrace, for which there is no memory either. What was written of a trace stays.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::panic;
+
+/// The system's allocator, which ends rtrace where it has no memory. Sizes that foreign files ask for are bounded
+/// where these are read, so nobody wants to go on without.
+pub struct Allocator;
+
+// SAFETY: the system's allocator keeps the contract, and what it returns is passed on.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract.
+        given(unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        given(unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        given(unsafe { System.realloc(block, layout, size) })
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+fn given(block: *mut u8) -> *mut u8 {
+    if block.is_null() {
+        end(
+            "rtrace: failed to get memory from the system\n\nhint: raise `ulimit -v`, or the memory limit of the cgroup\n",
+        );
+    }
+    block
+}
+
+/// Ends rtrace with a message where the standard library would panic for want of a thread.
+pub fn handle_missing_threads() {
+    let others = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let message = panic.payload().downcast_ref::<String>();
+        if message.is_some_and(|message| message.starts_with("failed to spawn thread")) {
+            end(
+                "rtrace: failed to start a thread\n\nhint: raise `ulimit -u` and `ulimit -v`, or the limits of the cgroup\n",
+            );
+        }
+        others(panic);
+    }));
+}
+
+/// Ends the process without a destructor, and without memory.
+fn end(message: &str) -> ! {
+    // SAFETY: writes bytes that are there, and ends the process.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len());
+        libc::_exit(1)
+    }
+}
+
+/// What helps where the system has refused something for want of descriptors or memory, as its message tells:
+/// libbpf's errors have no number of their own.
+pub fn hint(message: &str) -> Option<&'static str> {
+    let refused = |number: i32| message.contains(&format!("(os error {number})"));
+    if refused(libc::EMFILE) {
+        Some(
+            "rtrace opens about 100 files, and where `rtrace doctor` names uprobe one more for each site: raise `ulimit -n`, or choose fewer functions with --func",
+        )
+    } else if refused(libc::ENFILE) {
+        Some("raise the system's limit, `sysctl fs.file-max`, or choose fewer functions with --func")
+    } else if refused(libc::ENOMEM) {
+        Some("raise `ulimit -v`, or the memory limit of the cgroup, or use smaller buffers with --buffer")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,133 @@
+//! A program of the zoo under rtrace.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::figures::Figures;
+use super::list::{self, Program};
+use super::process::{Ran, Running, Truths, is_talk, told};
+
+/// What came of a program that was traced.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    pub ran: Ran,
+    pub truths: Truths,
+    /// What rtrace said, or rtrace and the program.
+    pub said: Vec<String>,
+    /// How rtrace ended, where that is not how the program did.
+    pub rtrace: Option<ExitStatus>,
+    /// None where there is no trace.
+    pub figures: Option<Figures>,
+    /// What a program beside did, if it did not do what it does undisturbed.
+    pub disturbed: Option<String>,
+}
+
+/// Traces the program from its first instruction.
+pub fn run(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
+    let trace = empty(folder)?;
+    let beside = Beside::start(program, folder)?;
+    let mut command = recorder(rtrace, "run", program, folder, &trace);
+    let plain = program.command(folder);
+    command.arg("--").arg(plain.get_program()).args(plain.get_args());
+    let errors = folder.join("stderr");
+    command.stderr(fs::File::create(&errors).with_context(|| format!("failed to create `{}`", errors.display()))?);
+    let running = Running::listen(&mut command, |child| child.stdout.take())?.go_on()?;
+    let (lines, status) = running.end()?;
+    let said = String::from_utf8_lossy(&fs::read(&errors).context("failed to read what rtrace said")?).into_owned();
+    let disturbed = beside.finish()?;
+    Ok(Traced {
+        truths: told(&lines),
+        ran: Ran { stdout: lines.into_iter().filter(|line| !is_talk(line)).collect(), status },
+        said: said.lines().map(str::to_owned).collect(),
+        rtrace: None,
+        figures: figures(rtrace, &trace)?,
+        disturbed,
+    })
+}
+
+/// Attaches to the program when it is ready, and lets it work then.
+pub fn attach(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
+    let trace = empty(folder)?;
+    let beside = Beside::start(program, folder)?;
+    let running = Running::start(&mut program.command(folder))?;
+    if let Some(script) = &program.between {
+        crate::process::output(list::shell(script, folder, Some(running.pid())).env("RTRACE", rtrace))?;
+    }
+    let observer = observe(program, folder, rtrace, running.pid())?;
+    let mut command = recorder(rtrace, "attach", program, folder, &trace);
+    command.args(["-p", &running.pid().to_string()]).stderr(Stdio::piped());
+    let mut recording = Running::listen(&mut command, |child| child.stderr.take())?;
+    // Where it refuses, that is heard at its end.
+    let _ = recording.wait_for("recording ");
+    let (lines, status) = running.go_on()?.end()?;
+    if let Some(observer) = observer {
+        observer.interrupt();
+        observer.end().context("of the observer")?;
+    }
+    let disturbed = beside.finish()?;
+    let (said, of_rtrace) = recording.end().context("of rtrace")?;
+    Ok(Traced {
+        truths: told(&lines),
+        ran: Ran { stdout: lines.into_iter().filter(|line| !is_talk(line)).collect(), status },
+        said,
+        rtrace: Some(of_rtrace),
+        figures: figures(rtrace, &trace)?,
+        disturbed,
+    })
+}
+
+fn recorder(rtrace: &Path, verb: &str, program: &Program, folder: &Path, trace: &Path) -> Command {
+    let mut command = Command::new(rtrace);
+    command.args([verb, "--no-tui", "-o"]).arg(trace).args(program.selection(folder)).current_dir(folder);
+    command
+}
+
+fn observe(program: &Program, folder: &Path, rtrace: &Path, pid: u32) -> Result<Option<Running>> {
+    let Some(script) = &program.observer else { return Ok(None) };
+    let mut shell = list::shell(&format!("exec 2>&1; {script}"), folder, Some(pid));
+    let mut observer = Running::listen(shell.env("RTRACE", rtrace), |child| child.stdout.take())?;
+    if let Some(text) = &program.observing {
+        observer.wait_for(text).context("of the observer")?;
+    }
+    Ok(Some(observer))
+}
+
+/// A program that is not to notice anything, and what it does undisturbed.
+struct Beside(Option<(Running, Ran)>);
+
+impl Beside {
+    fn start(program: &Program, folder: &Path) -> Result<Beside> {
+        if program.bystander.is_empty() {
+            return Ok(Beside(None));
+        }
+        let start = || Running::start(&mut list::command(&program.bystander, folder));
+        let undisturbed = start()?.go_on()?.finish()?;
+        Ok(Beside(Some((start()?, undisturbed))))
+    }
+
+    fn finish(self) -> Result<Option<String>> {
+        let Some((running, undisturbed)) = self.0 else { return Ok(None) };
+        let ran = running.go_on()?.finish()?;
+        Ok(ran.unlike(&undisturbed).map(|difference| format!("beside: {difference}")))
+    }
+}
+
+/// The place of the trace, where nothing is.
+fn empty(folder: &Path) -> Result<PathBuf> {
+    let trace = folder.join("trace");
+    match fs::remove_dir_all(&trace) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            bail!("failed to remove `{}`: {error}", trace.display())
+        }
+        _ => Ok(trace),
+    }
+}
+
+fn figures(rtrace: &Path, trace: &Path) -> Result<Option<Figures>> {
+    let has_trace = trace.join("trace.json").exists();
+    has_trace.then(|| Figures::of(rtrace, trace)).transpose()
+}
