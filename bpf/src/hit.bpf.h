@@ -204,6 +204,13 @@ static __noinline struct rt_thread *new_thread(struct task_struct *task)
 	return thread;
 }
 
+static __always_inline struct rt_thread *located_thread(struct task_struct *task)
+{
+	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
+
+	return thread ? thread : new_thread(task);
+}
+
 /* Where the return address is, at a site to which the function may have moved the stack pointer. */
 static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 {
@@ -296,16 +303,13 @@ static __noinline u32 on_enter(struct pt_regs *ctx)
 
 	if (!armed)
 		return RT_JUMP_NONE;
-	thread = bpf_task_storage_get(&threads, task, 0, 0);
-	if (!thread) {
-		thread = new_thread(task);
-		if (!thread)
-			return RT_JUMP_NONE;
-	}
 	cookie = bpf_get_attach_cookie(ctx);
-	slot = slot_at(ctx, cookie);
-	if (governed && !is_recorded(ctx, cookie, slot, thread->location))
+	if (governed && !is_recorded(cookie))
 		return RT_JUMP_NONE;
+	thread = located_thread(task);
+	if (!thread)
+		return RT_JUMP_NONE;
+	slot = slot_at(ctx, cookie);
 	hit.thread = thread;
 	hit.region = (u32)cookie;
 	hit.slot = slot;

@@ -142,7 +142,7 @@ pub struct Programs {
 /// programs are loaded, so these must not leave [`Programs`].
 pub(crate) struct Shared {
     armed: &'static AtomicU32,
-    pub(crate) window: &'static AtomicU32,
+    pub(crate) window_is_open: &'static AtomicU32,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
     pub(crate) stepped_returns: &'static AtomicU64,
@@ -160,7 +160,7 @@ impl Shared {
         unsafe {
             Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
-                window: AtomicU32::from_ptr(&raw mut bss.window),
+                window_is_open: AtomicU32::from_ptr(&raw mut bss.window_is_open),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),

@@ -1,6 +1,7 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
 use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::rank;
@@ -47,6 +48,15 @@ pub fn run_first() -> Ahead {
     // Without the privilege calls may be lost, which is counted.
     let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
     Ahead { before }
+}
+
+/// Allows as many descriptors as rtrace may allow itself; returns how many. Programs that it starts later have that
+/// limit, too.
+pub fn allow_descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let allowed = getrlimit(Resource::Nofile).current;
+    allowed.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// The nice value of what runs first under the default policy (sched(7)).

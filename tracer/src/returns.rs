@@ -56,6 +56,10 @@ const STEP_IN_HITS: u64 = 8;
 /// Hits in vain of a site that are worth no thought.
 const FEW: u64 = 100;
 
+/// The same two where functions were lowered: all sites of those are hit in vain, and each hit counts.
+const MOST_FOR_A_RETURN_WHEN_LOWERED: u64 = 2;
+const FEW_WHEN_LOWERED: u64 = 8;
+
 /// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
 const MOST_AHEAD: usize = 1 << 17;
@@ -114,6 +118,15 @@ enum Decision {
     Answer(Arrival),
     /// These sites of a file are placed first.
     Place(FileId, Vec<Placement>),
+}
+
+/// Whether a budget has changed which functions are recorded, since this was last looked at.
+#[derive(Debug, Default)]
+pub struct LevelsChanged {
+    /// Some are not recorded any more.
+    pub lowered: AtomicBool,
+    /// Some are recorded again.
+    pub raised: AtomicBool,
 }
 
 /// All return sites of a recording.
@@ -236,7 +249,7 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
-    /// so do the programs that wait at the gate. Whoever changes which functions are recorded says so.
+    /// so do the programs that wait at the gate. Whoever lowers or raises functions says so.
     ///
     /// # Errors
     /// A map of the programs cannot be read or written, or the kernel refuses probes for a reason that
@@ -246,7 +259,7 @@ impl<'a> ReturnSites<'a> {
         followed: &Followed<'_>,
         gate: Option<Gate>,
         mut executed: Executed<'_>,
-        levels_changed: &AtomicBool,
+        levels: &LevelsChanged,
         is_over: &AtomicBool,
     ) -> Result<(), Error> {
         let mut questions = self.programs.questions()?;
@@ -281,8 +294,9 @@ impl<'a> ReturnSites<'a> {
                 self.place(&met)?;
             }
             self.warmth.keep();
-            if levels_changed.swap(false, Ordering::Relaxed) {
-                self.begin_anew()?;
+            let is_raised = levels.raised.swap(false, Ordering::Relaxed);
+            if levels.lowered.swap(false, Ordering::Relaxed) || is_raised {
+                self.begin_anew(is_raised)?;
                 tidy_at = Instant::now() + FIRST_TIDY;
             }
             if Instant::now() >= tidy_at {
@@ -459,11 +473,14 @@ impl<'a> ReturnSites<'a> {
         self.known.remove(&(pid, file, offset));
     }
 
-    /// Other functions are recorded than before: what sites were hit for tells nothing any more, and those that
-    /// were taken out may be wanted again, of which the kernel side is to ask.
-    fn begin_anew(&mut self) -> Result<(), Error> {
+    /// Other functions are recorded than before: what sites were hit for tells nothing any more. Where functions
+    /// were raised, those that were taken out may be wanted again, of which the kernel side is to ask.
+    fn begin_anew(&mut self, is_raised: bool) -> Result<(), Error> {
         self.before = Some(self.hits.read(self.count()));
         self.gone.values_mut().for_each(|seen| *seen = Seen::default());
+        if !is_raised {
+            return Ok(());
+        }
         std::mem::take(&mut self.dropped).iter().try_for_each(|dropped| self.bring_back(dropped))
     }
 
@@ -552,12 +569,13 @@ impl<'a> ReturnSites<'a> {
         let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
             let placed = &self.placed[*id as usize];
             let seen = self.gone.get(&placed.key()).copied().unwrap_or_default();
-            let most = match self.can_move(*id) {
-                true => STEP_IN_HITS,
-                false if are_too_many => MOST_FOR_A_RETURN,
+            let (few, most) = match self.can_move(*id) {
+                true => (FEW, STEP_IN_HITS),
+                false if self.before.is_some() => (FEW_WHEN_LOWERED, MOST_FOR_A_RETURN_WHEN_LOWERED),
+                false if are_too_many => (FEW, MOST_FOR_A_RETURN),
                 false => return false,
             };
-            hits.unmatched >= FEW
+            hits.unmatched >= few
                 && hits.unmatched + seen.unmatched > most * (hits.matched + seen.returns)
                 && !self.callers.returns_twice(placed.file, placed.offset).contains(&placed.offset)
         };

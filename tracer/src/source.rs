@@ -133,7 +133,8 @@ impl<'a> Source<'a> {
         let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
         self.summary.counted = sum(|estimate| estimate.counted);
         self.summary.estimated = sum(|estimate| estimate.estimated);
-        self.summary.estimated_range = (sum(|estimate| estimate.least), sum(|estimate| estimate.most));
+        self.summary.estimated_range =
+            (sum(|estimate| estimate.least), estimates.iter().map(|estimate| estimate.most).sum());
         for estimate in &estimates {
             self.discover(estimate.location.0)?;
         }
@@ -353,8 +354,7 @@ impl<'a> Source<'a> {
             self.pipeline.define([Definition::Location(location.clone())]);
             self.locations.insert(id, location);
             self.programs.forget_location(id)?;
-            let (time, cpu_time) = (Timestamp(record.end), record.cpu_time);
-            self.ended.push(Ended { location: LocationId(id), time, cpu_time });
+            self.ended.push(Ended { location: LocationId(id), time: Timestamp(record.end) });
             if let Some(paths) = &mut self.paths {
                 paths.location_ended(id);
             }

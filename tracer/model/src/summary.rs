@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallCost, ClockAnchor, Loss, LossReason, Untimed};
+use crate::{CallCost, ClockAnchor, Loss, LossReason, Untimed, estimated};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,9 +102,9 @@ pub struct Summary {
     /// Beside all these, calls that were not seen because of the budget: about so many,
     #[serde(default)]
     pub estimated: u64,
-    /// at least and at most.
-    #[serde(default)]
-    pub estimated_range: (u64, u64),
+    /// at least, and at most where that is known.
+    #[serde(default = "none")]
+    pub estimated_range: (u64, Option<u64>),
     /// Locations with calls.
     pub locations: u64,
     /// Regions with probes.
@@ -123,6 +123,11 @@ pub struct Summary {
     pub return_sites: ReturnSites,
     /// Clocks at the end.
     pub end: ClockAnchor,
+}
+
+/// The range of none at all.
+fn none() -> (u64, Option<u64>) {
+    (0, Some(0))
 }
 
 impl Summary {
@@ -161,9 +166,8 @@ impl fmt::Display for Summary {
         if self.counted > 0 {
             write!(f, "; {} more counted", self.counted)?;
         }
-        if self.estimated > 0 || self.estimated_range.1 > 0 {
-            let (least, most) = self.estimated_range;
-            write!(f, "; about {} more estimated ({least} to {most})", self.estimated)?;
+        if self.estimated_range != none() {
+            write!(f, "; {}", estimated(self.estimated, self.estimated_range))?;
         }
         let remarks: Vec<String> = self.remarks().collect();
         write!(f, "; {}", remarks.join(", "))
