@@ -25,7 +25,6 @@ use self::estimate::{Estimator, Window};
 use crate::attach::{Apart, Closing};
 use crate::host;
 use crate::overhead::{self, CpuMeter};
-use crate::returns::LevelsChanged;
 
 /// Time between two decisions.
 const TICK: Duration = Duration::from_millis(100);
@@ -92,7 +91,7 @@ pub struct Given<'a> {
     /// What runs now.
     pub living: &'a Mutex<Living>,
     /// Told where other functions are recorded than before, as return sites are to follow.
-    pub levels_changed: &'a LevelsChanged,
+    pub levels_changed: &'a AtomicBool,
 }
 
 /// Regions with probes.
@@ -301,7 +300,7 @@ impl<'a> Governor<'a> {
             self.set_level(id, Level::Off, time);
         }
         self.estimator.lower(ids.iter().copied(), time.0);
-        self.given.levels_changed.lowered.store(true, Ordering::Relaxed);
+        self.given.levels_changed.store(true, Ordering::Relaxed);
         self.closing.close(gone);
         thread::sleep(WINDOW);
         let lowered: HashSet<RegionId> = ids.iter().copied().collect();
@@ -319,7 +318,7 @@ impl<'a> Governor<'a> {
             true
         };
         let raised: Vec<RegionId> = ids.iter().copied().filter(is_raised).collect();
-        self.given.levels_changed.raised.store(true, Ordering::Relaxed);
+        self.given.levels_changed.store(true, Ordering::Relaxed);
         let time = host::now();
         for id in raised {
             programs.set_lowered(id.0, false)?;

@@ -34,7 +34,7 @@ use crate::newcomers::{Lookout, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Emulation, Exit, Pattern, Plan};
 use crate::privilege;
-use crate::returns::{LevelsChanged, ReturnSites, jumps};
+use crate::returns::{ReturnSites, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Source};
@@ -186,7 +186,7 @@ pub fn record(
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
     metrics.extend(recording.governing.map(Governing::metric));
-    let (are_over, levels_changed) = (AtomicBool::new(false), LevelsChanged::default());
+    let (are_over, levels_changed) = (AtomicBool::new(false), AtomicBool::new(false));
     let (drained, return_sites) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
             let answered = return_sites.answer(&followed, gate, executed, &levels_changed, &are_over);

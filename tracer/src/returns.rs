@@ -4,7 +4,7 @@
 //! first meets a return address and asks about it, within a few milliseconds and in batches: calls from
 //! there that return before have no duration. Sites that mostly see returns of calls that nobody traces
 //! are taken out again, until more traced calls come from there; so are those of functions that a budget has
-//! lowered, until levels change again.
+//! lowered.
 
 mod caller;
 mod catching;
@@ -53,7 +53,7 @@ const MOST_FOR_A_RETURN: u64 = 20;
 /// A single step costs as much as this many hits, at the least.
 const STEP_IN_HITS: u64 = 8;
 
-/// Hits in vain of a site that are worth no thought.
+/// Hits in vain of a site that are worth no thought, and calls that were missed.
 const FEW: u64 = 100;
 
 /// The same two where functions were lowered: all sites of those are hit in vain, and each hit counts.
@@ -120,15 +120,6 @@ enum Decision {
     Place(FileId, Vec<Placement>),
 }
 
-/// Whether a budget has changed which functions are recorded, since this was last looked at.
-#[derive(Debug, Default)]
-pub struct LevelsChanged {
-    /// Some are not recorded any more.
-    pub lowered: AtomicBool,
-    /// Some are recorded again.
-    pub raised: AtomicBool,
-}
-
 /// All return sites of a recording.
 pub struct ReturnSites<'a> {
     programs: &'a Programs,
@@ -146,7 +137,7 @@ pub struct ReturnSites<'a> {
     only_returns: HashSet<(FileId, u64)>,
     /// Those that are in place, by process, file and offset of the return address.
     known: HashMap<(u32, FileId, u64), u32>,
-    /// Those that were taken out since levels last changed, and did not come back.
+    /// Those that were taken out, and did not come back.
     dropped: Vec<Dropped>,
     /// Those that ever were taken out, with what they have seen since levels last changed.
     gone: HashMap<(u32, FileId, u64), Seen>,
@@ -249,7 +240,8 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
-    /// so do the programs that wait at the gate. Whoever lowers or raises functions says so.
+    /// so do the programs that wait at the gate. Whoever changes which functions are recorded
+    /// says so.
     ///
     /// # Errors
     /// A map of the programs cannot be read or written, or the kernel refuses probes for a reason that
@@ -259,7 +251,7 @@ impl<'a> ReturnSites<'a> {
         followed: &Followed<'_>,
         gate: Option<Gate>,
         mut executed: Executed<'_>,
-        levels: &LevelsChanged,
+        levels_changed: &AtomicBool,
         is_over: &AtomicBool,
     ) -> Result<(), Error> {
         let mut questions = self.programs.questions()?;
@@ -294,9 +286,8 @@ impl<'a> ReturnSites<'a> {
                 self.place(&met)?;
             }
             self.warmth.keep();
-            let is_raised = levels.raised.swap(false, Ordering::Relaxed);
-            if levels.lowered.swap(false, Ordering::Relaxed) || is_raised {
-                self.begin_anew(is_raised)?;
+            if levels_changed.swap(false, Ordering::Relaxed) {
+                self.begin_anew();
                 tidy_at = Instant::now() + FIRST_TIDY;
             }
             if Instant::now() >= tidy_at {
@@ -473,15 +464,11 @@ impl<'a> ReturnSites<'a> {
         self.known.remove(&(pid, file, offset));
     }
 
-    /// Other functions are recorded than before: what sites were hit for tells nothing any more. Where functions
-    /// were raised, those that were taken out may be wanted again, of which the kernel side is to ask.
-    fn begin_anew(&mut self, is_raised: bool) -> Result<(), Error> {
+    /// Other functions are recorded than before: what sites were hit for tells nothing any more. Those that were
+    /// taken out come back once calls from there have been missed.
+    fn begin_anew(&mut self) {
         self.before = Some(self.hits.read(self.count()));
         self.gone.values_mut().for_each(|seen| *seen = Seen::default());
-        if !is_raised {
-            return Ok(());
-        }
-        std::mem::take(&mut self.dropped).iter().try_for_each(|dropped| self.bring_back(dropped))
     }
 
     /// The kernel side is to ask about a site that was taken out.
@@ -491,6 +478,7 @@ impl<'a> ReturnSites<'a> {
 
     /// Brings back sites that have turned out to be worth their hits: more calls came from there than before.
     fn revive(&mut self) -> Result<(), Error> {
+        let few = if self.before.is_some() { FEW_WHEN_LOWERED } else { FEW };
         let mut dropped = std::mem::take(&mut self.dropped);
         let mut missed = Vec::with_capacity(dropped.len());
         for Dropped { addresses, .. } in &dropped {
@@ -501,7 +489,7 @@ impl<'a> ReturnSites<'a> {
         let back = dropped.extract_if(.., |dropped| {
             let missed = missed.next().unwrap_or_default();
             let Some(seen) = self.gone.get_mut(&self.placed[dropped.id as usize].key()) else { return false };
-            let is_worth = missed >= FEW && seen.unmatched <= MOST_FOR_A_RETURN * (seen.returns + missed);
+            let is_worth = missed >= few && seen.unmatched <= MOST_FOR_A_RETURN * (seen.returns + missed);
             if is_worth {
                 seen.returns += missed;
             }

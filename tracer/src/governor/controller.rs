@@ -138,7 +138,7 @@ impl Controller {
         let mut changes = Vec::new();
         for region in cheapest {
             let more = cost + region.full();
-            if more > self.budget * RAISE_TO * (cpu.max(LEAST_CPU) + more) {
+            if more > self.budget * RAISE_TO * cpu.max(LEAST_CPU) {
                 break;
             }
             cost = more;
@@ -273,6 +273,12 @@ mod tests {
         let regions = [observed(0, 900_000.0, false), observed(1, 0.0, true)];
         assert_eq!(controller.decide(TICK, 1.0, &regions), []);
         assert_eq!(controller.decide(TICK, 0.0, &regions), [], "a program that does not run has no share");
+    }
+
+    #[test]
+    fn a_region_of_which_nothing_is_known_is_not_raised() {
+        let unknown = Observed { level: Level::Off, ..observed(0, f64::INFINITY, true) };
+        assert_eq!(Controller::new(0.05).decide(Duration::from_secs(9), 1.0, &[unknown]), []);
     }
 
     #[test]

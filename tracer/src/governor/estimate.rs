@@ -33,8 +33,10 @@ const WIDEST: f64 = 10.0;
 /// Windows that tell of the time between the middle ones.
 const NEAR: usize = 4;
 
-/// Weight that a window keeps with each that follows, where the pace at present is asked for.
-const KEPT: f64 = 0.9;
+/// Weight that a window keeps with each that follows, where the pace at present is asked for, and how many it takes:
+/// programs have phases, in most of which a function is not called.
+const KEPT: f64 = 0.95;
+const ENOUGH_FOR_PACE: u32 = 20;
 
 /// A window, in which calls were counted. Times are in ns of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +110,8 @@ struct Calls {
     /// All windows so far, and the greatest rate at which calls may have come in one of them.
     windows: u32,
     fastest: f64,
-    /// Of the last windows: hits, and nanoseconds that were left to them.
+    /// Windows since the region was lowered: how many; hits, and nanoseconds that were left to them.
+    recent: u32,
     hits: f64,
     left: f64,
     /// Calls in gaps between windows of which all that are near are known, and nanoseconds of gaps.
@@ -172,7 +175,7 @@ impl Calls {
         self.settled.add(calls, 1.0);
         self.unseen += unseen;
         self.seen.clear();
-        (self.hits, self.left) = (0.0, 0.0);
+        (self.recent, self.hits, self.left) = (0, 0.0, 0.0);
     }
 
     /// Calls that were not seen until then.
@@ -232,6 +235,7 @@ impl Estimator {
             }
             let hits = hits.get(&(*location, *region)).copied().unwrap_or_default();
             let cost = costs.get(location).copied().unwrap_or_default();
+            calls.recent += 1;
             calls.hits = calls.hits * KEPT + hits as f64;
             calls.left = calls.left * KEPT + left(hits as f64, length, cost * DEAREST);
             calls.add(Seen { window, rate: Bounds::rate(hits, length, cost) });
@@ -253,11 +257,11 @@ impl Estimator {
         }
     }
 
-    /// Calls per second of each lowered region, at most, as the last windows tell; none of those that no window has
+    /// Calls per second of each lowered region, at most, as the last windows tell; none of those that too few have
     /// met.
     pub fn rates(&self) -> HashMap<RegionId, f64> {
         let mut rates = HashMap::new();
-        for ((_, region), calls) in self.calls.iter().filter(|(_, calls)| calls.left > 0.0) {
+        for ((_, region), calls) in self.calls.iter().filter(|(_, calls)| calls.recent >= ENOUGH_FOR_PACE) {
             let rate = (calls.hits + 2.0 * calls.hits.sqrt() + 3.0) / calls.left;
             *rates.entry(RegionId(*region)).or_default() += rate * 1e9;
         }
