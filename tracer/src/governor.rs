@@ -187,6 +187,8 @@ impl<'a> Governor<'a> {
     /// # Errors
     /// A map of the programs cannot be read or written.
     pub fn run(mut self, is_over: &AtomicBool) -> Result<Left, Error> {
+        // Windows are short, and on a machine that is busy they would be long.
+        let _ahead = host::run_first();
         self.adopt();
         self.meter.since_last(&self.pids());
         (self.begin, self.ticked) = (Instant::now(), Instant::now());

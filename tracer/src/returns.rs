@@ -539,6 +539,8 @@ impl<'a> ReturnSites<'a> {
                 }
             }
         }
+        // On a machine that is busy, those that are to go would be hit for seconds more.
+        let _ahead = self.before.is_some().then(host::run_first);
         self.links.tidy(&wasteful)
     }
 
