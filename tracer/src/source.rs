@@ -15,8 +15,8 @@ use rtrace_bpf::wire::{
 };
 use rtrace_bpf::{Error, Programs, Reader, Records};
 use rtrace_model::{
-    Batch, Call, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason, Metric,
-    Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
+    Batch, Call, CallRange, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason,
+    Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 use self::open::OpenCalls;
@@ -133,8 +133,8 @@ impl<'a> Source<'a> {
         let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
         self.summary.counted = sum(|estimate| estimate.counted);
         self.summary.estimated = sum(|estimate| estimate.estimated);
-        self.summary.estimated_range =
-            (sum(|estimate| estimate.least), estimates.iter().map(|estimate| estimate.most).sum());
+        let most = estimates.iter().map(|estimate| estimate.most).sum();
+        self.summary.estimated_range = CallRange(sum(|estimate| estimate.least), most);
         for estimate in &estimates {
             self.discover(estimate.location.0)?;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Ending, EventKind, Level};
+use rtrace_model::{CallRange, Ending, EventKind, Level};
 
 use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::skip::Turn;
@@ -105,7 +105,7 @@ fn a_hot_function_is_lowered_and_rare_ones_stay_exact() {
             trace.events().flat_map(Result::unwrap).filter_map(|event| level(&event.kind)).collect();
         assert!(levels.contains(&Level::Off), "{levels:?}");
         let summary = trace.summary().unwrap();
-        assert_eq!((summary.lost(), summary.estimated_range), (0, (least, most)), "{summary}");
+        assert_eq!((summary.lost(), summary.estimated_range), (0, CallRange(least, most)), "{summary}");
     }
 }
 

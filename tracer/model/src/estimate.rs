@@ -45,8 +45,18 @@ pub struct Estimate {
     pub most: Option<u64>,
 }
 
+/// At least so many calls, and at most where that is known. By default there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRange(pub u64, pub Option<u64>);
+
+impl Default for CallRange {
+    fn default() -> CallRange {
+        CallRange(0, Some(0))
+    }
+}
+
 /// What is known of a number of calls, as people are told it: about so many, in that range or from there on.
-pub fn estimated(about: u64, (least, most): (u64, Option<u64>)) -> String {
+pub fn estimated(about: u64, CallRange(least, most): CallRange) -> String {
     match most {
         Some(most) => format!("about {about} more estimated ({least} to {most})"),
         None => format!("at least {least} more unseen"),

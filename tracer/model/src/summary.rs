@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallCost, ClockAnchor, Loss, LossReason, Untimed, estimated};
+use crate::{CallCost, CallRange, ClockAnchor, Loss, LossReason, Untimed, estimated};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,8 +103,8 @@ pub struct Summary {
     #[serde(default)]
     pub estimated: u64,
     /// at least, and at most where that is known.
-    #[serde(default = "none")]
-    pub estimated_range: (u64, Option<u64>),
+    #[serde(default)]
+    pub estimated_range: CallRange,
     /// Locations with calls.
     pub locations: u64,
     /// Regions with probes.
@@ -123,11 +123,6 @@ pub struct Summary {
     pub return_sites: ReturnSites,
     /// Clocks at the end.
     pub end: ClockAnchor,
-}
-
-/// The range of none at all.
-fn none() -> (u64, Option<u64>) {
-    (0, Some(0))
 }
 
 impl Summary {
@@ -166,7 +161,7 @@ impl fmt::Display for Summary {
         if self.counted > 0 {
             write!(f, "; {} more counted", self.counted)?;
         }
-        if self.estimated_range != none() {
+        if self.estimated_range != CallRange::default() {
             write!(f, "; {}", estimated(self.estimated, self.estimated_range))?;
         }
         let remarks: Vec<String> = self.remarks().collect();
