@@ -32,11 +32,6 @@ enum rt_limit {
 	/* Sums by which each CPU counts entries: a region's is its id, modulo this power of two. */
 	RT_CHECKED = 4096,
 	RT_COUNTERS = 8, /* counters of a recording, at the most */
-	/* What is looked at of a thread where calls are only counted, see struct rt_sighting. */
-	RT_SIGHTINGS = 8, /* hits in a row */
-	RT_SIGHTED_REGISTERS = 6, /* those that a callee saves: rbx, rbp, r12 to r15 */
-	RT_SIGHTED_STACK = 12, /* words above the return address */
-	RT_SIGHTED = 18, /* both */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
 };
 
@@ -57,7 +52,6 @@ enum rt_limit {
 enum rt_cookie {
 	RT_COOKIE_POLICY = 32, /* 2 bits, enum rt_policy */
 	RT_COOKIE_STEP = 34, /* 2 bits, enum rt_step */
-	RT_COOKIE_COUNT = 36, /* an entry at which calls are only counted */
 	RT_COOKIE_TAILS = 37, /* 2 bits, enum rt_tails */
 	RT_COOKIE_JUMP = 39, /* 2 bits, enum rt_jump */
 	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
@@ -243,32 +237,6 @@ struct rt_untimed_key {
 struct rt_counted_key {
 	u32 location;
 	u32 region;
-	u64 site; /* the return address */
-};
-
-/* When a call was counted, by the clock and by its thread's account. */
-struct rt_moment {
-	u64 time;
-	u64 cpu_time; /* of its thread, as of the scheduler's last look */
-	u64 away; /* for how long its thread did not run, from a time that each CPU has */
-	u64 cpu;
-};
-
-/* One call that was only counted: what its caller keeps over calls, such as the number of a loop's pass. */
-struct rt_sighting {
-	struct rt_moment moment;
-	u64 words[RT_SIGHTED];
-};
-
-/* Calls that were only counted, written by their thread alone. */
-struct rt_counted_calls {
-	u64 calls;
-	u64 before; /* `calls` at the first sighting */
-	u32 window; /* the sightings are of the first calls in this window */
-	u32 sightings;
-	struct rt_moment last; /* of all calls */
-	struct rt_moment left; /* the last call before the first sighting; zeros where that is the first of all */
-	struct rt_sighting sighting[RT_SIGHTINGS];
 };
 
 /* What one counter counted during a call; a record of a call ends in one of each counter. */
@@ -340,7 +308,6 @@ struct rt_location {
 	u64 start; /* when the thread began */
 	u64 end; /* when it ended; 0: it has not */
 	u64 calls; /* enters given an id, known at its end */
-	u64 cpu_time; /* what it had used at its end */
 	u32 pid;
 	u32 tid;
 	char comm[RT_COMM_LEN];
@@ -371,7 +338,7 @@ _Static_assert(sizeof(struct rt_call) == 56, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
 _Static_assert(sizeof(struct rt_access) == 24, "record of an access");
-_Static_assert(sizeof(struct rt_location) == 56, "location");
+_Static_assert(sizeof(struct rt_location) == 48, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
 _Static_assert(sizeof(struct rt_open_call) == 64, "open call");
 _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
@@ -379,9 +346,7 @@ _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");
 _Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a file");
 _Static_assert(sizeof(struct rt_question) == 32, "record of a return address");
-_Static_assert(sizeof(struct rt_counted_key) == 16, "key of counted calls");
-_Static_assert(sizeof(struct rt_counted_calls) == 24 + 2 * 32 + 8 * 176, "counted calls");
+_Static_assert(sizeof(struct rt_counted_key) == 8, "key of counted calls");
 _Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
-_Static_assert(RT_SIGHTED == RT_SIGHTED_REGISTERS + RT_SIGHTED_STACK, "words of a sighting");
 
 #endif

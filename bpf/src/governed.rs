@@ -1,57 +1,55 @@
-//! Regions whose calls are counted for a time instead of being recorded, and what is counted of them.
+//! Regions whose calls are not recorded for a time, and what is counted of them in windows.
 
 use std::sync::atomic::Ordering;
 
 use libbpf_rs::{MapCore as _, MapFlags};
 
 use crate::skeleton::rtrace::OpenRtraceSkel;
-use crate::wire::{self, CountedCallsRecord, CountedKey, bytes_of};
+use crate::wire::{self, CountedKey, bytes_of};
 use crate::{Error, Programs};
 
-/// Regions that can be counted apart from the others. 24 bytes each.
+/// Regions that can be lowered. 24 bytes each.
 const REGIONS: u32 = 1 << 18;
 
-/// Entries of counted calls: by thread, region and return address. 1.5 KiB each, when in use.
-const COUNTED: u32 = 1 << 16;
+/// Entries of counted calls: by thread and region. 64 bytes each, when in use.
+const COUNTED: u32 = 1 << 20;
 
 /// Entries read by one system call.
 const BATCH: u32 = 4096;
 
-/// Calls of one region on one thread that were only counted, made from one place.
+/// Calls of one region on one thread that were counted in windows.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// Which.
     pub key: CountedKey,
-    /// How many so far, and what was seen of the first ones in the last window.
-    pub calls: CountedCallsRecord,
+    /// How many so far.
+    pub calls: u64,
 }
 
 pub(crate) fn configure(open: &mut OpenRtraceSkel) -> libbpf_rs::Result<()> {
     open.maps.rodata_data.as_mut().expect("the programs have read-only data").governed = true;
-    open.maps.counting.set_max_entries(REGIONS)?;
+    open.maps.lowered.set_max_entries(REGIONS)?;
     open.maps.enters.set_max_entries(REGIONS)?;
     open.maps.counted_calls.set_max_entries(COUNTED)
 }
 
 impl Programs {
-    /// From now on hits at the region's entry are listened to by the probe that counts, if
-    /// `is_counted`, else by the one that records.
+    /// From now on the region's calls are recorded, or not if it `is_lowered`.
     ///
     /// # Errors
-    /// [`Error::Kernel`] for a region beyond those that can be counted apart.
-    pub fn set_counted(&self, region: u32, is_counted: bool) -> Result<(), Error> {
-        let updated =
-            self.skel.maps.counting.update(&region.to_ne_bytes(), &u32::from(is_counted).to_ne_bytes(), MapFlags::ANY);
+    /// [`Error::Kernel`] for a region beyond those that can be lowered.
+    pub fn set_lowered(&self, region: u32, is_lowered: bool) -> Result<(), Error> {
+        let map = &self.skel.maps.lowered;
+        let updated = map.update(&region.to_ne_bytes(), &u32::from(is_lowered).to_ne_bytes(), MapFlags::ANY);
         updated.map_err(Error::kernel("set how a region is recorded"))
     }
 
-    /// Begins a window: of each thread, region and place the first calls that are counted from now
-    /// on are looked at. Returns its number.
-    pub fn begin_window(&self) -> u32 {
-        self.shared.window.fetch_add(1, Ordering::SeqCst) + 1
+    /// Opens or closes a window: while it is open, hits of lowered regions are counted.
+    pub fn set_window(&self, is_open: bool) {
+        self.shared.window_is_open.store(is_open.into(), Ordering::SeqCst);
     }
 
-    /// Enters seen so far of the regions from 0 on below `regions`, recorded or counted.
+    /// Enters recorded so far of the regions from 0 on below `regions`.
     ///
     /// # Errors
     /// [`Error::Kernel`].
@@ -61,10 +59,10 @@ impl Programs {
             .lookup_batch(BATCH.min(map.max_entries()), MapFlags::ANY, MapFlags::ANY)
             .map_err(Error::kernel("read how often regions are entered"))?;
         let counts = entries.take(regions as usize);
-        Ok(counts.map(|(_, count)| count.try_into().map_or(0, u64::from_ne_bytes)).collect())
+        Ok(counts.map(|(_, count)| count_of(count)).collect())
     }
 
-    /// All calls that were only counted.
+    /// All calls that were counted in windows.
     ///
     /// # Errors
     /// [`Error::Kernel`], [`Error::Decode`].
@@ -75,7 +73,7 @@ impl Programs {
             .counted_calls
             .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
             .map_err(Error::kernel("read counted calls"))?;
-        entries.map(|(key, calls)| Ok(Counted { key: wire::decode(&key)?, calls: wire::decode(&calls)? })).collect()
+        entries.map(|(key, calls)| Ok(Counted { key: wire::decode(&key)?, calls: count_of(calls) })).collect()
     }
 
     /// Frees what was counted under these keys, whose threads have ended.
@@ -86,4 +84,8 @@ impl Programs {
         let map = &self.skel.maps.counted_calls;
         keys.try_for_each(|key| map.delete(bytes_of(key))).map_err(Error::kernel("forget counted calls"))
     }
+}
+
+fn count_of(value: Vec<u8>) -> u64 {
+    value.try_into().map_or(0, u64::from_ne_bytes)
 }

@@ -222,6 +222,17 @@ static __noinline struct rt_thread *new_thread(struct task_struct *task, const s
 	return thread;
 }
 
+static __always_inline struct rt_thread *located_thread(struct task_struct *task, u32 region)
+{
+	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
+	const struct rt_process *process;
+
+	if (thread)
+		return thread;
+	process = recorded_process(task);
+	return process ? new_thread(task, process, region) : 0;
+}
+
 /* Where the return address is, at a site to which the function may have moved the stack pointer. */
 static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 {
@@ -309,6 +320,7 @@ static __noinline u32 on_enter(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread;
+	const struct rt_process *process = 0;
 	struct rt_hit hit = {};
 	u64 cookie, slot;
 
@@ -317,18 +329,18 @@ static __noinline u32 on_enter(struct pt_regs *ctx)
 	cookie = bpf_get_attach_cookie(ctx);
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!thread) {
-		const struct rt_process *process = recorded_process(task);
-
+		process = recorded_process(task);
 		if (!process)
 			return RT_JUMP_NONE;
-		thread = new_thread(task, process, (u32)cookie);
 	}
-	slot = slot_at(ctx, cookie);
-	if (thread && governed && !is_recorded(ctx, cookie, slot, thread->location))
+	if (governed && !is_recorded(cookie))
 		return RT_JUMP_NONE;
 	count_entry((u32)cookie);
 	if (!thread)
+		thread = new_thread(task, process, (u32)cookie);
+	if (!thread)
 		return RT_JUMP_NONE;
+	slot = slot_at(ctx, cookie);
 	hit.thread = thread;
 	hit.region = (u32)cookie;
 	hit.slot = slot;

@@ -184,7 +184,6 @@ struct signal_struct {
 };
 
 struct sched_entity {
-	u64 exec_start;
 	u64 sum_exec_runtime;
 	u64 nr_migrations;
 };

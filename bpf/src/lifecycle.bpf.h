@@ -60,7 +60,6 @@ static __always_inline void end_location(struct task_struct *task)
 	location = bpf_map_lookup_elem(&locations, &id);
 	if (location) {
 		location->calls = thread->calls;
-		location->cpu_time = task->se.sum_exec_runtime;
 		bpf_get_current_comm(location->comm, sizeof(location->comm));
 		location->end = bpf_ktime_get_ns();
 		emit_event(RT_EVENT_THREAD_END, task->tgid, task->pid, id);

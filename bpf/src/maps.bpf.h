@@ -21,7 +21,7 @@ const volatile bool profiled;
 /* Where calls are folded, those of at least this duration leave as records, too. */
 const volatile u64 written_from;
 
-/* Whether regions can be taken back to being counted, or not at all. */
+/* Whether regions can be lowered. */
 const volatile bool governed;
 
 /* Live switch: nothing is recorded while 0. */
@@ -45,8 +45,8 @@ volatile u32 open_is_last;
 /* First frame that the reader of open frames hands over in this pass. */
 volatile u32 open_first;
 
-/* Counts up when calls that are only counted are to be looked at anew. */
-volatile u32 window;
+/* Whether calls of lowered regions are counted now. */
+volatile u32 window_is_open;
 
 /* Hooked returns whose enter is not on record: mostly calls that began before the recording. */
 u64 exits_without_enter;
@@ -240,15 +240,15 @@ struct {
 	__type(value, u64);
 } levels SEC(".maps");
 
-/* By region, where governed: whether its calls are only counted. */
+/* By region, where governed: whether it is lowered. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, u32);
-} counting SEC(".maps");
+} lowered SEC(".maps");
 
-/* By region, where governed: enters so far. */
+/* By region, where governed: enters that were recorded so far. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -261,16 +261,8 @@ struct {
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct rt_counted_key);
-	__type(value, struct rt_counted_calls);
+	__type(value, u64);
 } counted_calls SEC(".maps");
-
-/* What a new entry of counted_calls is copied from. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct rt_counted_calls);
-} no_counted_calls SEC(".maps");
 
 /* By path id; their number is set before loading. */
 struct {

@@ -7,15 +7,14 @@ use crate::Error;
 pub use crate::skeleton::rtrace::types::{
     rt_access as AccessRecord, rt_arrival as ArrivalRecord, rt_arrival_key as ArrivalKey,
     rt_arrival_kind as ArrivalCode, rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode,
-    rt_counted_calls as CountedCallsRecord, rt_counted_key as CountedKey, rt_ending as EndingCode,
-    rt_event as EventRecord, rt_event_kind as EventKindCode, rt_jump as JumpCode, rt_limit as Limit,
-    rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey, rt_moment as MomentRecord,
+    rt_counted_key as CountedKey, rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode,
+    rt_jump as JumpCode, rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey,
     rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord, rt_path as PathRecord,
     rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode, rt_primed_key as PrimedKey,
     rt_process as ProcessRecord, rt_question as QuestionRecord, rt_reading as ReadingRecord,
-    rt_return_cookie as ReturnBit, rt_sighting as SightingRecord, rt_site_hits as SiteHitsRecord,
-    rt_stack_key as StackCode, rt_step as StepCode, rt_tail_key as TailKey, rt_tails as TailsCode,
-    rt_traced as TracedCode, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode,
+    rt_return_cookie as ReturnBit, rt_site_hits as SiteHitsRecord, rt_stack_key as StackCode, rt_step as StepCode,
+    rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode, rt_untimed_key as UntimedKey,
+    rt_untimed_reason as UntimedCode,
 };
 
 /// The region of a loss whose region is not known.
@@ -46,7 +45,6 @@ records! {
     ArrivalKey => "a key of the return addresses",
     ArrivalRecord => "a return address",
     CallRecord => "a call",
-    CountedCallsRecord => "counted calls",
     CountedKey => "a key of the counted calls",
     EventRecord => "an event",
     LocationRecord => "a location",
@@ -60,7 +58,6 @@ records! {
     ProcessRecord => "a process",
     QuestionRecord => "a return address that was met",
     ReadingRecord => "a reading",
-    SightingRecord => "a sighting",
     SiteHitsRecord => "the hits of a return site",
     TailKey => "a key of the tail calls",
     UntimedKey => "a key of the untimed calls",
@@ -130,12 +127,6 @@ pub fn entry_cookie(region: u32, policy: PolicyCode, tails: TailsCode) -> u64 {
 /// The attach cookie of an entry site, by whose function control leaves others without a return.
 pub fn jump_cookie(cookie: u64, jump: JumpCode) -> u64 {
     cookie | u64::from(jump.0) << CookieBit::RT_COOKIE_JUMP.0
-}
-
-/// The attach cookie of an entry site at which calls are only counted.
-pub fn count_cookie(region: u32) -> u64 {
-    entry_cookie(region, PolicyCode::RT_POLICY_ENTRY_ONLY, TailsCode::RT_TAILS_NEVER)
-        | 1 << CookieBit::RT_COOKIE_COUNT.0
 }
 
 /// The attach cookie of a site at which the return address is so many words above the stack pointer,

@@ -374,7 +374,7 @@ fn summary(parts: &[Part]) -> Option<Summary> {
         total.counted += summary.counted;
         total.estimated += summary.estimated;
         total.estimated_range.0 += summary.estimated_range.0;
-        total.estimated_range.1 += summary.estimated_range.1;
+        total.estimated_range.1 = total.estimated_range.1.zip(summary.estimated_range.1).map(|(a, b)| a + b);
         total.locations += summary.locations;
         total.refused += summary.refused;
         total.blind_windows += summary.blind_windows;

@@ -10,26 +10,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use rtrace_bpf::wire::{PolicyCode, TailsCode, count_cookie, deep_cookie, entry_cookie, jump_cookie, step_cookie};
+use rtrace_bpf::wire::{PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, step_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::{Library, Region, RegionId};
 
 use crate::governor::Governable;
+use crate::host;
 use crate::pinned::Pinned;
 use crate::plan::{self, Exit, Plan, PlannedRegion, Refusal, SiteCost, Tails};
 use crate::presence::{Absent, Presence, Process};
 use crate::stubs::Stubs;
 
-/// Regions whose probes can be taken out alone, at the most. The kernel needs some milliseconds for
-/// each of their links when all go.
-pub const MOST_APART: usize = 1024;
+/// Links of regions whose probes can be taken out alone, at the most.
+const MOST_APART: usize = 1 << 14;
 
-/// Links that are closed at a time at the end. Of 27, each with 1,024 sites, most stood in the others' way: 11 us a
-/// site, where one alone takes 1 to 7.
+/// Links that are closed at a time at the end, where they are few. Of 27, each with 1,024 sites, most stood in the
+/// others' way: 11 us a site, where one alone takes 1 to 7.
 const CLOSED_TOGETHER: usize = 12;
 
-/// Links that are closed at a time while others have taken their place: each site is hit twice until then.
-const CLOSED_SOON: usize = 64;
+/// Links that are closed at a time while the program should not hit them any more, or where they are many: for each
+/// the kernel takes out a few sites, and then waits for a grace period of RCU, which all wait for together.
+const CLOSED_SOON: usize = 256;
 
 /// Probes in place. Dropping them takes them out.
 #[derive(Default)]
@@ -111,9 +112,9 @@ impl Apart {
         self.file.path()
     }
 
-    /// The site at which its calls are only counted.
-    pub fn counting_site(&self) -> Site {
-        site(self.planned.entry, count_cookie(self.region.id.0))
+    /// The site at which its calls enter.
+    pub fn entry(&self) -> Site {
+        site(self.planned.entry, cookie(&self.planned))
     }
 }
 
@@ -167,7 +168,8 @@ impl Attachment {
 /// Takes probes out, some links at a time: the kernel takes out the sites of each one by one, for which it lets
 /// only one thread in, and then waits, which several can do together.
 pub fn detach(probes: Vec<Probes>) {
-    close(probes, CLOSED_TOGETHER);
+    let are_many = probes.len() > CLOSED_SOON;
+    close(probes, if are_many { CLOSED_SOON } else { CLOSED_TOGETHER });
 }
 
 /// Takes probes out, so many links at a time.
@@ -195,6 +197,11 @@ impl Closing {
         }
     }
 
+    /// Whether all are gone.
+    pub fn is_done(&self) -> bool {
+        self.0.iter().all(JoinHandle::is_finished)
+    }
+
     /// Waits until all are gone.
     pub fn finish(&mut self) {
         for closing in self.0.drain(..) {
@@ -204,7 +211,7 @@ impl Closing {
 }
 
 /// Places the probes of a plan in these processes, those on its stubs too; where regions are wanted `apart`,
-/// those of small functions, which are called most, so that they can be taken out alone. A region with a
+/// so that they can be taken out alone, those of small functions first, which are called most. A region with a
 /// stub cannot.
 ///
 /// # Errors
@@ -218,7 +225,7 @@ pub fn attach(
 ) -> Result<Attachment, Error> {
     set_tail_calls(programs, plan)?;
     let mut attachment = Attachment::default();
-    let alone = if apart && stubs.is_none() { smallest(plan) } else { HashSet::new() };
+    let alone = if apart && stubs.is_none() { smallest(plan, pids.len()) } else { HashSet::new() };
     for (index, planned_library) in plan.libraries.iter().enumerate() {
         let library = Arc::new(planned_library.library.clone());
         let file = Arc::new(Pinned::open(&planned_library.attach_path, planned_library.stamp)?);
@@ -260,13 +267,18 @@ pub fn attach(
     Ok(attachment)
 }
 
+/// How many regions can be taken out alone in so many processes: as many as rtrace may have descriptors for.
+pub fn most_apart(processes: usize) -> usize {
+    MOST_APART.min(host::allow_descriptors() / 2) / processes.max(1)
+}
+
 /// The smallest functions of a plan. One by which control leaves others is needed whatever it costs.
-fn smallest(plan: &Plan) -> HashSet<RegionId> {
+fn smallest(plan: &Plan, processes: usize) -> HashSet<RegionId> {
     let regions = plan.libraries.iter().flat_map(|library| &library.regions);
     let regions = regions.filter(|planned| planned.jump.is_none());
     let mut sizes: Vec<(u64, RegionId)> = regions.map(|planned| (planned.region.size, planned.region.id)).collect();
     sizes.sort_unstable();
-    sizes.into_iter().take(MOST_APART).map(|(_, id)| id).collect()
+    sizes.into_iter().take(most_apart(processes)).map(|(_, id)| id).collect()
 }
 
 /// A site with its cookie, which also tells what our program does in the kernel's place.

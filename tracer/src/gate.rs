@@ -14,8 +14,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::{io, mem, ptr};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
+use crate::host;
 use crate::target::identity;
 
 /// File systems that decide by themselves who may read a file: one that rtrace cannot open could not be
@@ -53,8 +52,7 @@ impl Gate {
             return Err(io::Error::last_os_error());
         }
         // A program that we cannot open for want of descriptors would not be executed.
-        let limit = getrlimit(Resource::Nofile);
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+        host::allow_descriptors();
         // SAFETY: the descriptor is new and nobody else's.
         let gate = Gate(unsafe { File::from_raw_fd(group) });
         let mounts = fs::read(format!("/proc/{pid}/mountinfo"))?;

@@ -1,47 +1,48 @@
 //! Keeps the cost of tracing below a budget: watches what calls cost, and takes probes out and places
 //! them again, as `controller` decides. Of what goes unseen, `estimate` says how much it was.
 //!
-//! It runs on a thread of its own, because the kernel lets it wait for each link that it closes. A
-//! region is lowered in an order that leaves no call counted twice or not at all: the probe that counts
-//! is placed, then listened to instead of the other, and only then does that go. The returns of calls that
-//! ran then are still detected.
+//! A region has one probe, and the kernel side knows whether it is lowered. So lowering regions is a word in a map
+//! for each: from then on their hits do next to nothing, and their probes go meanwhile, on threads that nobody
+//! waits for. The returns of calls that ran then are still detected.
 
 mod controller;
 mod estimate;
 
-use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rtrace_bpf::{Counted, Error, Probes, Programs, Role, Site};
+use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::{CallCost, Estimate, Level, Percent, Region, RegionId, Timestamp};
 
 use self::controller::{Controller, Observed};
 pub use self::estimate::Ended;
 use self::estimate::{Estimator, Window};
-use crate::attach::{Apart, detach};
+use crate::attach::{Apart, Closing};
 use crate::host;
 use crate::overhead::{self, CpuMeter};
 
 /// Time between two decisions.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Length of a window in which a region without probes has one.
+/// Length of a window in which lowered regions are counted.
 const WINDOW: Duration = Duration::from_millis(1);
 
-/// A window goes on for so long while threads do not run that were called in before.
-const LONGEST_WINDOW: Duration = Duration::from_millis(20);
+/// Regions of a window, at the most, and of the first. Those that are placed are hit while others are, which takes
+/// some microseconds each, and much longer where others make the kernel wait: so there are as many as are placed
+/// in this time.
+const MOST_IN_WINDOW: usize = 256;
+const FIRST_IN_WINDOW: usize = 32;
+const PLACING: Duration = Duration::from_millis(4);
 
-/// Time between the two windows of a look, on average.
-const PAUSE: Duration = Duration::from_micros(1_500);
-
-/// Windows take this part of the budget at most, and looks come this often at most.
-const WINDOWS_SHARE: f64 = 0.1;
-const LOOK_PERIOD: Duration = Duration::from_millis(200);
+/// Windows take this part of the budget at most, and come so often at most and at least.
+const WINDOWS_SHARE: f64 = 0.15;
+const WINDOW_PERIOD: Duration = Duration::from_millis(150);
+const LONGEST_PERIOD: Duration = Duration::from_secs(10);
 
 /// Its multiples, without their whole part, are spread evenly.
 const GOLDEN_RATIO: f64 = 0.618_034;
@@ -89,7 +90,7 @@ pub struct Given<'a> {
     pub outbox: Sender<Told>,
     /// What runs now.
     pub living: &'a Mutex<Living>,
-    /// Set where other functions are recorded than before, as return sites are to follow.
+    /// Told where other functions are recorded than before, as return sites are to follow.
     pub levels_changed: &'a AtomicBool,
 }
 
@@ -128,11 +129,9 @@ struct Fixed {
 struct Governed {
     apart: Apart,
     level: Level,
-    /// The probe that counts, while it is in place.
-    counting: Option<Probes>,
     full: f64,
     count: f64,
-    /// Enters seen, and how many per second of late.
+    /// Enters recorded, and how many per second of late.
     enters: u64,
     rate: f64,
 }
@@ -149,8 +148,14 @@ pub struct Governor<'a> {
     cpu: f64,
     begin: Instant,
     ticked: Instant,
-    looked: Instant,
-    looks: u32,
+    /// When the next window is due, and how many there were.
+    window_at: Instant,
+    windows: u32,
+    /// How many regions the next one has, and the first of them.
+    in_window: usize,
+    first_in_window: RegionId,
+    /// Probes that are on their way out.
+    closing: Closing,
     reported: Instant,
 }
 
@@ -167,8 +172,11 @@ impl<'a> Governor<'a> {
             cpu: 0.0,
             begin: now,
             ticked: now,
-            looked: now,
-            looks: 0,
+            window_at: now + WINDOW_PERIOD,
+            windows: 0,
+            in_window: FIRST_IN_WINDOW,
+            first_in_window: RegionId(0),
+            closing: Closing::default(),
             reported: now,
             given,
         }
@@ -179,6 +187,8 @@ impl<'a> Governor<'a> {
     /// # Errors
     /// A map of the programs cannot be read or written.
     pub fn run(mut self, is_over: &AtomicBool) -> Result<Left, Error> {
+        // Windows are short, and on a machine that is busy they would be long.
+        let _ahead = host::run_first();
         self.adopt();
         self.meter.since_last(&self.pids());
         (self.begin, self.ticked) = (Instant::now(), Instant::now());
@@ -186,17 +196,18 @@ impl<'a> Governor<'a> {
             thread::sleep(TICK);
             self.adopt();
             self.tick()?;
-            if self.looked.elapsed() >= self.look_period() {
+            if Instant::now() >= self.window_at && self.closing.is_done() {
                 self.look()?;
             }
             if self.reported.elapsed() >= REPORT {
                 self.report()?;
             }
         }
-        let disarmed = self.look_and(true)?;
+        self.given.programs.disarm()?;
+        let disarmed = host::now();
         self.report()?;
-        let regions = self.regions.into_values();
-        let probes = regions.flat_map(|region| region.apart.probes.into_iter().chain(region.counting)).collect();
+        self.closing.finish();
+        let probes = self.regions.into_values().flat_map(|region| region.apart.probes).collect();
         Ok(Left { probes, disarmed })
     }
 
@@ -208,15 +219,8 @@ impl<'a> Governor<'a> {
         }
         for apart in placed.into_iter().flat_map(|placed| placed.apart) {
             let cost = |is_recorded| overhead::of_call(self.given.costs, &apart.region, is_recorded);
-            let governed = Governed {
-                full: cost(true),
-                count: cost(false),
-                level: Level::Full,
-                counting: None,
-                enters: 0,
-                rate: 0.0,
-                apart,
-            };
+            let governed =
+                Governed { full: cost(true), count: cost(false), level: Level::Full, enters: 0, rate: 0.0, apart };
             self.regions.insert(governed.apart.region.id, governed);
         }
     }
@@ -227,17 +231,6 @@ impl<'a> Governor<'a> {
 
     fn pids(&self) -> Vec<u32> {
         self.living().pids.clone()
-    }
-
-    fn look_period(&self) -> Duration {
-        let windows = 2 * WINDOW;
-        let period = LOOK_PERIOD.max(windows.div_f64(WINDOWS_SHARE * self.given.budget.share()));
-        period.mul_f64(0.7 + self.varied() * 0.6)
-    }
-
-    /// Evenly from 0 to 1 over all looks, so that these do not beat with what the program does.
-    fn varied(&self) -> f64 {
-        (f64::from(self.looks) * GOLDEN_RATIO).fract()
     }
 
     /// Measures what calls cost, and changes what has to be.
@@ -261,112 +254,79 @@ impl<'a> Governor<'a> {
             region,
             level: Level::Full,
             calls: *rate,
-            full: *cost,
-            count: *cost,
+            cost: *cost,
             can_change: false,
         });
-        let changing = self.regions.iter().map(|(id, region)| self.observed(*id, region));
+        let rates = self.estimator.rates();
+        let changing = self.regions.iter().map(|(id, region)| self.observed(*id, region, &rates));
         let observed: Vec<Observed> = changing.chain(fixed).collect();
         let changes = self.controller.decide(self.begin.elapsed(), self.cpu, &observed);
-        let (lowered, raised): (Vec<_>, Vec<_>) =
-            changes.into_iter().partition(|&(region, to)| self.is_lower(region, to));
+        let of_level = |level| changes.iter().filter(move |change| change.1 == level).map(|change| change.0).collect();
+        let (lowered, raised): (Vec<RegionId>, Vec<RegionId>) = (of_level(Level::Off), of_level(Level::Full));
         if !lowered.is_empty() {
             self.lower(&lowered)?;
         }
-        raised.into_iter().try_for_each(|(region, to)| self.raise(region, to))
-    }
-
-    fn observed(&self, id: RegionId, region: &Governed) -> Observed {
-        let calls = match region.level {
-            Level::Off => self.estimator.rate(id).unwrap_or(f64::INFINITY),
-            Level::Full | Level::Count => region.rate,
-        };
-        Observed { region: id, level: region.level, calls, full: region.full, count: region.count, can_change: true }
-    }
-
-    fn is_lower(&self, region: RegionId, to: Level) -> bool {
-        self.regions.get(&region).is_some_and(|region| region.level == Level::Full || to == Level::Off)
-    }
-
-    /// What tracing costs now, as a part of the programs' CPU time.
-    fn overhead(&self) -> f64 {
-        let cost = |region: &Governed| {
-            region.rate * if region.level == Level::Full { region.full } else { region.count } / 1e9
-        };
-        let fixed = self.fixed.values().map(|region| region.rate * region.cost / 1e9);
-        self.regions.values().map(cost).chain(fixed).sum::<f64>() / self.cpu.max(1e-9)
-    }
-
-    fn lower(&mut self, changes: &[(RegionId, Level)]) -> Result<(), Error> {
-        let programs = self.given.programs;
-        let mut window = Window { number: programs.begin_window(), from: host::now().0, to: 0 };
-        let mut lowered = Vec::new();
-        for &(id, to) in changes {
-            let Some(region) = self.regions.get_mut(&id) else { continue };
-            if region.counting.is_none() {
-                // The program may end meanwhile, and its file with it: then there is nothing to lower.
-                let placed =
-                    place_counting(programs, self.given.pids, &region.apart.path(), &[region.apart.counting_site()]);
-                let Ok(probes) = placed else { continue };
-                region.counting = Some(probes);
-            }
-            programs.set_counted(id.0, true)?;
-            lowered.push((id, to));
-        }
-        self.given.levels_changed.store(true, Ordering::Relaxed);
-        let time = host::now();
-        // They give a first window.
-        let ids: Vec<RegionId> = lowered.iter().map(|&(id, _)| id).collect();
-        self.wait_while(|counted, estimator| estimator.misses(counted, window.number, &ids))?;
-        let mut gone = Vec::new();
-        window.to = host::now().0;
-        for &(id, to) in &lowered {
-            let Some(region) = self.regions.get_mut(&id) else { continue };
-            if region.level == Level::Full {
-                gone.append(&mut region.apart.probes);
-            }
-            if to == Level::Off {
-                gone.extend(region.counting.take());
-            }
-        }
-        detach(gone);
-        self.take_in(window, |id| lowered.contains(&(id, Level::Off)))?;
-        for (id, to) in lowered {
-            if to == Level::Off {
-                self.estimator.is_off(id, window.to);
-            }
-            self.set_level(id, to, time);
+        if !raised.is_empty() {
+            self.raise(&raised)?;
         }
         Ok(())
     }
 
-    fn raise(&mut self, id: RegionId, to: Level) -> Result<(), Error> {
-        let (programs, pids) = (self.given.programs, self.given.pids);
-        let Some(region) = self.regions.get_mut(&id) else { return Ok(()) };
-        let was_off = region.level == Level::Off;
-        let mut window = Window { number: programs.begin_window(), from: 0, to: 0 };
-        if was_off {
-            let site = region.apart.counting_site();
-            let Ok(probes) = place_counting(programs, pids, &region.apart.path(), &[site]) else { return Ok(()) };
-            region.counting = Some(probes);
-            window.from = host::now().0;
-            self.wait(window.number, |of| of == id)?;
-        }
-        let Some(region) = self.regions.get_mut(&id) else { return Ok(()) };
-        let mut gone = None;
+    fn observed(&self, id: RegionId, region: &Governed, rates: &HashMap<RegionId, f64>) -> Observed {
+        let calls = match region.level {
+            Level::Off => rates.get(&id).copied().unwrap_or(f64::INFINITY),
+            Level::Full | Level::Count => region.rate,
+        };
+        // Where its old probe is not gone yet, it would have two.
+        let can_change = region.level == Level::Full || self.closing.is_done();
+        Observed { region: id, level: region.level, calls, cost: region.full, can_change }
+    }
+
+    /// What tracing costs now, as a part of the programs' CPU time.
+    fn overhead(&self) -> f64 {
+        let cost = |region: &Governed| region.rate * region.full / 1e9;
+        let fixed = self.fixed.values().map(|region| region.rate * region.cost / 1e9);
+        self.regions.values().map(cost).chain(fixed).sum::<f64>() / self.cpu.max(1e-9)
+    }
+
+    /// Their hits do nothing from now on but to be counted in a first window, and their probes go.
+    fn lower(&mut self, ids: &[RegionId]) -> Result<(), Error> {
+        let programs = self.given.programs;
         let time = host::now();
-        if to == Level::Full {
-            self.given.levels_changed.store(true, Ordering::Relaxed);
-            let Ok(probes) = region.apart.place(programs, pids) else { return Ok(()) };
-            region.apart.probes = probes;
-            programs.set_counted(id.0, false)?;
-            gone = region.counting.take();
+        programs.set_window(true);
+        let mut gone = Vec::new();
+        for &id in ids {
+            programs.set_lowered(id.0, true)?;
+            let Some(region) = self.regions.get_mut(&id) else { continue };
+            gone.append(&mut region.apart.probes);
+            self.set_level(id, Level::Off, time);
         }
-        window.to = host::now().0;
-        detach(gone.into_iter().collect());
-        self.take_in(window, |of| was_off && of == id)?;
-        self.estimator.is_seen_again(id);
-        self.set_level(id, to, time);
+        self.estimator.lower(ids.iter().copied(), time.0);
+        self.given.levels_changed.store(true, Ordering::Relaxed);
+        self.closing.close(gone);
+        thread::sleep(WINDOW);
+        let lowered: HashSet<RegionId> = ids.iter().copied().collect();
+        self.end_window(time.0, &lowered).map(drop)
+    }
+
+    /// Their probes are placed, and then they are recorded again.
+    fn raise(&mut self, ids: &[RegionId]) -> Result<(), Error> {
+        let (programs, pids) = (self.given.programs, self.given.pids);
+        let is_raised = |id: &RegionId| -> bool {
+            let Some(region) = self.regions.get_mut(id) else { return false };
+            // The program may end meanwhile, and its file with it: then there is nothing to raise.
+            let Ok(probes) = region.apart.place(programs, pids) else { return false };
+            region.apart.probes = probes;
+            true
+        };
+        let raised: Vec<RegionId> = ids.iter().copied().filter(is_raised).collect();
+        self.given.levels_changed.store(true, Ordering::Relaxed);
+        let time = host::now();
+        for id in raised {
+            programs.set_lowered(id.0, false)?;
+            self.estimator.raise(id, time.0);
+            self.set_level(id, Level::Full, time);
+        }
         Ok(())
     }
 
@@ -379,97 +339,74 @@ impl<'a> Governor<'a> {
         let _ = self.given.outbox.send(Told::Level { time, region: id, name, from, to });
     }
 
-    /// Has a look at all regions without probes.
+    /// Counts calls of lowered regions for a moment.
     fn look(&mut self) -> Result<(), Error> {
-        self.look_and(false).map(|_| ())
-    }
-
-    /// Has a look; if it `is_last`, nothing is recorded after it. Returns when it ended.
-    ///
-    /// A look is two windows, so near to each other that a loop seldom begins anew between them: what
-    /// callers count themselves then tells how fast they call. They are not always so far apart: what
-    /// a loop that has begun anew tells depends on it.
-    fn look_and(&mut self, is_last: bool) -> Result<Timestamp, Error> {
-        self.looked = Instant::now();
-        self.looks += 1;
         let programs = self.given.programs;
-        let off: HashSet<RegionId> =
-            self.regions.iter().filter(|(_, region)| region.level == Level::Off).map(|(id, _)| *id).collect();
-        thread::scope(|scope| {
-            let (window, probes) = self.window(&off)?;
-            scope.spawn(move || detach(probes));
-            thread::sleep(PAUSE.mul_f64(self.varied() * 2.0));
-            self.take_in(window, |id| off.contains(&id))?;
-            let (mut window, probes) = self.window(&off)?;
-            if is_last {
-                programs.disarm()?;
-                window.to = host::now().0;
-            }
-            detach(probes);
-            self.take_in(window, |id| off.contains(&id))?;
-            Ok(Timestamp(window.to))
-        })
-    }
-
-    /// A window of regions without probes, and its probes, which are still in place.
-    fn window(&self, off: &HashSet<RegionId>) -> Result<(Window, Vec<Probes>), Error> {
-        let programs = self.given.programs;
+        let lowered = self.next_in_window();
         let mut sites: BTreeMap<PathBuf, Vec<Site>> = BTreeMap::new();
-        for region in off.iter().filter_map(|id| self.regions.get(id)) {
-            sites.entry(region.apart.path()).or_default().push(region.apart.counting_site());
+        for region in lowered.iter().filter_map(|id| self.regions.get(id)) {
+            sites.entry(region.apart.path()).or_default().push(region.apart.entry());
         }
-        let number = programs.begin_window();
-        let place = |(path, sites): (&PathBuf, &Vec<Site>)| place_counting(programs, self.given.pids, path, sites).ok();
+        // The program may end meanwhile, and its file with it.
+        let place =
+            |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, self.given.pids, sites).ok();
+        let placing = Instant::now();
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
-        let from = host::now().0;
+        let placed = placing.elapsed();
+        let (begin, from) = (Instant::now(), host::now().0);
+        let mut spent = 0.0;
         if !probes.is_empty() {
-            self.wait(number, |id| off.contains(&id))?;
-        }
-        Ok((Window { number, from, to: host::now().0 }, probes))
-    }
-
-    /// Waits until a window has shown what it can.
-    fn wait(&self, window: u32, is_of_window: impl Fn(RegionId) -> bool) -> Result<(), Error> {
-        self.wait_while(|counted, estimator| estimator.waits_for(counted, window, &is_of_window))
-    }
-
-    /// Waits as long as a window is, and on while what was counted is not enough.
-    fn wait_while(&self, is_too_little: impl Fn(&[Counted], &Estimator) -> bool) -> Result<(), Error> {
-        let begin = Instant::now();
-        loop {
+            programs.set_window(true);
             thread::sleep(WINDOW);
-            let counted = self.given.programs.counted_calls()?;
-            if !is_too_little(&counted, &self.estimator) || begin.elapsed() >= LONGEST_WINDOW {
-                return Ok(());
-            }
+            spent = self.end_window(from, &lowered)?;
         }
+        let length = begin.elapsed().as_secs_f64().max(1e-9);
+        self.closing.close(probes);
+        let in_place = length + placed.as_secs_f64();
+        let wider = if placed > PLACING { self.in_window / 2 } else { self.in_window * 2 };
+        self.in_window = wider.clamp(1, MOST_IN_WINDOW);
+        let pause = spent / 1e9 * in_place / length / (WINDOWS_SHARE * self.given.budget.share() * self.cpu.max(0.1));
+        let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
+        // Evenly spread, so that windows do not beat with what the program does.
+        self.windows += 1;
+        let varied = (f64::from(self.windows) * GOLDEN_RATIO).fract();
+        self.window_at = Instant::now() + pause.mul_f64(0.7 + varied * 0.6);
+        Ok(())
     }
 
-    /// Takes in what was counted until the end of a window of some regions.
-    fn take_in(&mut self, window: Window, is_of_window: impl Fn(RegionId) -> bool) -> Result<(), Error> {
+    /// The lowered regions whose turn it is.
+    fn next_in_window(&mut self) -> HashSet<RegionId> {
+        let first = self.first_in_window;
+        let of = self.regions.range(first..).chain(self.regions.range(..first));
+        let lowered = of.filter(|(_, region)| region.level == Level::Off).map(|(id, _)| *id);
+        let mut lowered: Vec<RegionId> = lowered.take(self.in_window + 1).collect();
+        if lowered.len() > self.in_window {
+            self.first_in_window = lowered.pop().unwrap_or_default();
+        }
+        lowered.into_iter().collect()
+    }
+
+    /// Ends a window of these regions, which began then, and takes in what it showed. Returns the nanoseconds of CPU
+    /// time that probes took of it.
+    fn end_window(&mut self, from: u64, regions: &HashSet<RegionId>) -> Result<f64, Error> {
+        self.given.programs.set_window(false);
+        let window = Window { from, to: host::now().0 };
         // In this order, so that of a thread that has ended all is counted.
         let ended = std::mem::take(&mut self.living().ended);
         let counted = self.given.programs.counted_calls()?;
-        self.estimator.count(&counted);
+        let cost_of = |id| self.regions.get(&id).filter(|_| regions.contains(&id)).map(|region| region.count);
+        let spent = self.estimator.add(&counted, window, cost_of);
         let gone: HashSet<u32> = ended.iter().map(|thread| thread.location.0).collect();
-        let (past, running): (Vec<_>, Vec<_>) =
-            counted.into_iter().partition(|place| gone.contains(&place.key.location));
         ended.iter().for_each(|thread| self.estimator.end(thread));
-        self.given.programs.forget_counted(past.iter().map(|place| &place.key))?;
-        let cost_of = |id| self.regions.get(&id).filter(|_| is_of_window(id)).map(|region| region.count);
-        self.estimator.add(&running, window, cost_of);
-        Ok(())
+        let past = counted.iter().map(|place| &place.key).filter(|key| gone.contains(&key.location));
+        self.given.programs.forget_counted(past)?;
+        Ok(spent)
     }
 
     fn report(&mut self) -> Result<(), Error> {
         self.reported = Instant::now();
-        self.estimator.count(&self.given.programs.counted_calls()?);
         let _ = self.given.outbox.send(Told::Overhead(self.overhead()));
-        let _ = self.given.outbox.send(Told::Estimates(self.estimator.estimates()));
+        let _ = self.given.outbox.send(Told::Estimates(self.estimator.estimates(host::now().0)));
         Ok(())
     }
-}
-
-fn place_counting(programs: &Programs, pids: &[u32], path: &Path, sites: &[Site]) -> Result<Probes, Error> {
-    programs.attach(Role::Enter, path, pids, sites)
 }

@@ -58,6 +58,15 @@ pub fn run_first() -> Ahead {
     Ahead { before }
 }
 
+/// Allows as many descriptors as rtrace may allow itself; returns how many. Programs that it starts later have that
+/// limit, too.
+pub fn allow_descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let allowed = getrlimit(Resource::Nofile).current;
+    allowed.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
 /// The nice value of what runs first under the default policy (sched(7)).
 const HIGHEST_PRIORITY: i32 = -20;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
-use rtrace_model::{Estimate, EventKind, Loss, Untimed, escape, format_ns};
+use rtrace_model::{CallRange, Estimate, EventKind, Loss, Untimed, escape, estimated, format_ns};
 use serde::Serialize;
 
 /// What there is to know about a trace, or several as one.
@@ -27,8 +27,8 @@ pub struct Info {
     pub counted: u64,
     /// And not seen: about so many.
     pub estimated: u64,
-    /// At least and at most so many.
-    pub estimated_range: (u64, u64),
+    /// At least so many, and at most where that is known.
+    pub estimated_range: CallRange,
     /// Functions that were left out.
     pub refused: usize,
     /// Calls and events known to be missing.
@@ -148,7 +148,10 @@ impl Info {
             calls,
             counted: sum(|estimate| estimate.counted),
             estimated: sum(|estimate| estimate.estimated),
-            estimated_range: (sum(|estimate| estimate.least), sum(|estimate| estimate.most)),
+            estimated_range: CallRange(
+                sum(|estimate| estimate.least),
+                trace.estimates().map(|estimate| estimate.most).sum(),
+            ),
             duration_ns: trace.summary().map(|summary| summary.end.monotonic.since(trace.header().begin.monotonic)),
             processes: processes(&trace),
             threads: trace.locations().len(),
@@ -261,9 +264,8 @@ impl fmt::Display for Info {
         if self.counted > 0 {
             line(f, "counted", &format!("{} more, exactly, without a record", self.counted))?;
         }
-        if self.estimated_range.1 > 0 {
-            let (least, most) = self.estimated_range;
-            line(f, "estimated", &format!("about {} more ({least} to {most}), without probes", self.estimated))?;
+        if self.estimated_range != CallRange::default() {
+            line(f, "estimated", &estimated(self.estimated, self.estimated_range))?;
         }
         if let Some(unseen) = self.unseen.filter(|&unseen| unseen > 0) {
             let share = 100.0 * unseen as f64 / self.calls.max(1) as f64;

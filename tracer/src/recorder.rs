@@ -72,7 +72,8 @@ impl Options<'_> {
 }
 
 impl Subject<'_> {
-    fn pids(&self) -> &[u32] {
+    /// The processes that are named.
+    pub fn pids(&self) -> &[u32] {
         match self {
             Subject::Processes(pids) => pids,
             Subject::Command(pid) => std::slice::from_ref(pid),

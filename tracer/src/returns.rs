@@ -4,7 +4,7 @@
 //! first meets a return address and asks about it, within a few milliseconds and in batches: calls from
 //! there that return before have no duration. Sites that mostly see returns of calls that nobody traces
 //! are taken out again, until more traced calls come from there; so are those of functions that a budget has
-//! lowered, until levels change again.
+//! lowered.
 
 pub(crate) mod caller;
 mod catching;
@@ -55,8 +55,12 @@ const MOST_FOR_A_RETURN: u64 = 20;
 /// A single step costs as much as this many hits, at the least.
 const STEP_IN_HITS: u64 = 8;
 
-/// Hits in vain of a site that are worth no thought.
+/// Hits in vain of a site that are worth no thought, and calls that were missed.
 const FEW: u64 = 100;
+
+/// The same two where functions were lowered: all sites of those are hit in vain, and each hit counts.
+const MOST_FOR_A_RETURN_WHEN_LOWERED: u64 = 2;
+const FEW_WHEN_LOWERED: u64 = 8;
 
 /// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
@@ -135,7 +139,7 @@ pub struct ReturnSites<'a> {
     only_returns: HashSet<(FileId, u64)>,
     /// Those that are in place, by process, file and offset of the return address.
     known: HashMap<(u32, FileId, u64), u32>,
-    /// Those that were taken out since levels last changed, and did not come back.
+    /// Those that were taken out, and did not come back.
     dropped: Vec<Dropped>,
     /// Those that ever were taken out, with what they have seen since levels last changed.
     gone: HashMap<(u32, FileId, u64), Seen>,
@@ -238,7 +242,8 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
-    /// so do the programs that wait at the gate. Whoever changes which functions are recorded says so.
+    /// so do the programs that wait at the gate. Whoever changes which functions are recorded
+    /// says so.
     ///
     /// # Errors
     /// A map of the programs cannot be read or written, or the kernel refuses probes for a reason that
@@ -290,7 +295,7 @@ impl<'a> ReturnSites<'a> {
             }
             self.warmth.keep();
             if levels_changed.swap(false, Ordering::Relaxed) {
-                self.begin_anew()?;
+                self.begin_anew();
                 tidy_at = Instant::now() + FIRST_TIDY;
             }
             if Instant::now() >= tidy_at {
@@ -514,12 +519,11 @@ impl<'a> ReturnSites<'a> {
         self.known.remove(&(pid, file, offset));
     }
 
-    /// Other functions are recorded than before: what sites were hit for tells nothing any more, and those that
-    /// were taken out may be wanted again, of which the kernel side is to ask.
-    fn begin_anew(&mut self) -> Result<(), Error> {
+    /// Other functions are recorded than before: what sites were hit for tells nothing any more. Those that were
+    /// taken out come back once calls from there have been missed.
+    fn begin_anew(&mut self) {
         self.before = Some(self.hits.read(self.count()));
         self.gone.values_mut().for_each(|seen| *seen = Seen::default());
-        std::mem::take(&mut self.dropped).iter().try_for_each(|dropped| self.bring_back(dropped))
     }
 
     /// The kernel side is to ask about a site that was taken out.
@@ -529,6 +533,7 @@ impl<'a> ReturnSites<'a> {
 
     /// Brings back sites that have turned out to be worth their hits: more calls came from there than before.
     fn revive(&mut self) -> Result<(), Error> {
+        let few = if self.before.is_some() { FEW_WHEN_LOWERED } else { FEW };
         let mut dropped = std::mem::take(&mut self.dropped);
         let mut missed = Vec::with_capacity(dropped.len());
         for Dropped { addresses, .. } in &dropped {
@@ -539,7 +544,7 @@ impl<'a> ReturnSites<'a> {
         let back = dropped.extract_if(.., |dropped| {
             let missed = missed.next().unwrap_or_default();
             let Some(seen) = self.gone.get_mut(&self.placed[dropped.id as usize].key()) else { return false };
-            let is_worth = missed >= FEW && seen.unmatched <= MOST_FOR_A_RETURN * (seen.returns + missed);
+            let is_worth = missed >= few && seen.unmatched <= MOST_FOR_A_RETURN * (seen.returns + missed);
             if is_worth {
                 seen.returns += missed;
             }
@@ -589,6 +594,8 @@ impl<'a> ReturnSites<'a> {
                 }
             }
         }
+        // On a machine that is busy, those that are to go would be hit for seconds more.
+        let _ahead = self.before.is_some().then(host::run_first);
         self.links.tidy(&wasteful)
     }
 
@@ -607,12 +614,13 @@ impl<'a> ReturnSites<'a> {
         let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
             let placed = &self.placed[*id as usize];
             let seen = self.gone.get(&placed.key()).copied().unwrap_or_default();
-            let most = match self.can_move(*id) {
-                true => STEP_IN_HITS,
-                false if are_too_many => MOST_FOR_A_RETURN,
+            let (few, most) = match self.can_move(*id) {
+                true => (FEW, STEP_IN_HITS),
+                false if self.before.is_some() => (FEW_WHEN_LOWERED, MOST_FOR_A_RETURN_WHEN_LOWERED),
+                false if are_too_many => (FEW, MOST_FOR_A_RETURN),
                 false => return false,
             };
-            hits.unmatched >= FEW
+            hits.unmatched >= few
                 && hits.unmatched + seen.unmatched > most * (hits.matched + seen.returns)
                 && !self.callers.returns_twice(placed.file, placed.offset).contains(&placed.offset)
         };

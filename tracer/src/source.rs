@@ -17,8 +17,8 @@ use rtrace_bpf::wire::{
 };
 use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
-    Batch, Call, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason, Metric,
-    Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
+    Batch, Call, CallRange, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason,
+    Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 use self::open::OpenCalls;
@@ -142,7 +142,8 @@ impl<'a> Source<'a> {
         let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
         self.summary.counted = sum(|estimate| estimate.counted);
         self.summary.estimated = sum(|estimate| estimate.estimated);
-        self.summary.estimated_range = (sum(|estimate| estimate.least), sum(|estimate| estimate.most));
+        let most = estimates.iter().map(|estimate| estimate.most).sum();
+        self.summary.estimated_range = CallRange(sum(|estimate| estimate.least), most);
         for estimate in &estimates {
             self.discover(estimate.location.0)?;
         }
@@ -407,8 +408,7 @@ impl<'a> Source<'a> {
             self.pipeline.define([Definition::Location(location.clone())]);
             self.locations.insert(id, location);
             self.programs.forget_location(id)?;
-            let (time, cpu_time) = (Timestamp(record.end), record.cpu_time);
-            self.ended.push(Ended { location: LocationId(id), time, cpu_time });
+            self.ended.push(Ended { location: LocationId(id), time: Timestamp(record.end) });
             if let Some(paths) = &mut self.paths {
                 paths.location_ended(id);
             }

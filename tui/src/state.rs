@@ -22,7 +22,7 @@ use rtrace_model::{
 };
 
 use self::counters::{Counters, Derive, add_exclusive, add_inclusive};
-use self::function::Function;
+use self::function::{Function, WithoutRecord};
 use self::history::{History, SLOTS};
 use self::log::Log;
 use self::paths::{Figures, Paths};
@@ -94,7 +94,7 @@ pub struct State {
     pub share: Option<f64>,
     overhead_metric: Option<MetricId>,
     /// Calls without a record: counted, and about so many not seen.
-    pub without_record: (u64, u64),
+    pub without_record: WithoutRecord,
     /// What is counted on every call.
     pub counters: Counters,
     told: Option<Told>,
@@ -149,7 +149,7 @@ impl State {
             budget: None,
             share: None,
             overhead_metric: None,
-            without_record: (0, 0),
+            without_record: WithoutRecord::default(),
             counters: Counters::new(|_| Vec::new()),
             told: None,
             functions: Vec::new(),
@@ -279,13 +279,12 @@ impl State {
 
     /// Takes in the calls without a record: all there are.
     pub fn estimate(&mut self, estimates: &[Estimate]) {
-        let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
-        self.without_record = (sum(|estimate| estimate.counted), sum(|estimate| estimate.estimated));
-        self.functions.iter_mut().flatten().for_each(|function| function.without_record = (0, 0));
+        self.without_record = WithoutRecord::default();
+        self.functions.iter_mut().flatten().for_each(|function| function.without_record = WithoutRecord::default());
         for estimate in estimates {
+            self.without_record.add(estimate);
             if let Some(Some(function)) = self.functions.get_mut(estimate.region.index()) {
-                function.without_record.0 += estimate.counted;
-                function.without_record.1 += estimate.estimated;
+                function.without_record.add(estimate);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::{LocationId, RegionId};
 pub enum Level {
     /// As without a budget.
     Full,
-    /// They are only counted, exactly.
+    /// They are only counted, exactly: in older traces.
     Count,
     /// No probe is in place but for short windows, from which their number is estimated.
     Off,
@@ -37,10 +37,28 @@ pub struct Estimate {
     pub region: RegionId,
     /// Calls that were counted, exactly.
     pub counted: u64,
-    /// Calls that were not seen: about so many,
+    /// Calls that were not seen: about so many, or `least` where that is all that is known,
     pub estimated: u64,
     /// at least so many,
     pub least: u64,
-    /// and at most so many, as far as the windows before and after tell.
-    pub most: u64,
+    /// and at most so many, where that is not many times as many.
+    pub most: Option<u64>,
+}
+
+/// At least so many calls, and at most where that is known. By default there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRange(pub u64, pub Option<u64>);
+
+impl Default for CallRange {
+    fn default() -> CallRange {
+        CallRange(0, Some(0))
+    }
+}
+
+/// What is known of a number of calls, as people are told it: about so many, in that range or from there on.
+pub fn estimated(about: u64, CallRange(least, most): CallRange) -> String {
+    match most {
+        Some(most) => format!("about {about} more estimated ({least} to {most})"),
+        None => format!("at least {least} more unseen"),
+    }
 }

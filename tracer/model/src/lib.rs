@@ -49,7 +49,7 @@ pub use definition::{
     Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,
     SymbolName,
 };
-pub use estimate::{Estimate, Level};
+pub use estimate::{CallRange, Estimate, Level, estimated};
 pub use event::{Event, EventKind, SLOWDOWN_AT_LEAST, slowdown};
 pub use latency::Latency;
 pub use loss::{Loss, LossReason};

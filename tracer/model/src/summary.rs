@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallCost, ClockAnchor, Loss, LossReason, Untimed};
+use crate::{CallCost, CallRange, ClockAnchor, Loss, LossReason, Untimed, estimated};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,9 +102,9 @@ pub struct Summary {
     /// Beside all these, calls that were not seen because of the budget: about so many,
     #[serde(default)]
     pub estimated: u64,
-    /// at least and at most.
+    /// at least, and at most where that is known.
     #[serde(default)]
-    pub estimated_range: (u64, u64),
+    pub estimated_range: CallRange,
     /// Locations with calls.
     pub locations: u64,
     /// Regions with probes.
@@ -167,9 +167,8 @@ impl fmt::Display for Summary {
         if self.counted > 0 {
             write!(f, "; {} more counted", self.counted)?;
         }
-        if self.estimated > 0 || self.estimated_range.1 > 0 {
-            let (least, most) = self.estimated_range;
-            write!(f, "; about {} more estimated ({least} to {most})", self.estimated)?;
+        if self.estimated_range != CallRange::default() {
+            write!(f, "; {}", estimated(self.estimated, self.estimated_range))?;
         }
         let remarks: Vec<String> = self.remarks().collect();
         write!(f, "; {}", remarks.join(", "))

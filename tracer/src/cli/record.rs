@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
-use rtrace::attach::MOST_APART;
+use rtrace::attach;
 use rtrace::counters::{self, Counters};
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
@@ -200,10 +200,9 @@ impl Session<'_> {
     /// A budget has no hold over functions whose probes cannot be taken out alone.
     fn say_what_stays(&self) {
         let regions: usize = self.plan.libraries.iter().map(|library| library.regions.len()).sum();
-        if self.options.budget.is_some() && regions > MOST_APART {
-            tell!(
-                "--budget can lower the {MOST_APART} smallest of these {regions} functions; choose others with --func"
-            );
+        let most = attach::most_apart(self.options.subject.pids().len());
+        if self.options.budget.is_some() && regions > most {
+            tell!("--budget can lower the {most} smallest of these {regions} functions; choose others with --func");
         }
     }
 

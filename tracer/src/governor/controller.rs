@@ -1,9 +1,9 @@
-//! Which regions' calls are recorded how, so that tracing costs less than its budget. Pure logic:
-//! told what calls cost now, it says what to change.
+//! Which regions' calls are recorded, so that tracing costs less than its budget. Pure logic: told what calls cost
+//! now, it says what to change.
 //!
-//! While the cost is above the budget, those regions are lowered that cost most; what costs nothing
-//! is never touched. A region is only counted where that is enough, else its probes go. When the load
-//! falls, one region at a time is raised, if what it will cost then leaves room to spare. A region
+//! While the cost is above the budget, those regions are lowered that cost most, all that have to be at once; what
+//! costs nothing is never touched. The program is quicker afterwards, and calls what is left more often: that is
+//! foreseen. When the load falls, regions are raised, if what they will cost then leaves room to spare. A region
 //! that has to be lowered soon after it was raised has to wait twice as long the next time.
 
 use std::collections::HashMap;
@@ -11,12 +11,18 @@ use std::time::Duration;
 
 use rtrace_model::{Level, RegionId};
 
-/// Parts of the budget: above the first, regions are lowered until the cost is below the second, or
-/// below the third where it is enough to count one; regions are raised while it stays below the last.
-const LOWER_ABOVE: f64 = 0.85;
-const LOWER_TO: f64 = 0.5;
-const COUNT_TO: f64 = 0.75;
+/// Parts of the budget: above the first, regions are lowered until the cost is below the second; regions are raised
+/// while it stays below the last.
+const LOWER_ABOVE: f64 = 0.75;
+const LOWER_TO: f64 = 0.45;
 const RAISE_TO: f64 = 0.4;
+
+/// What is the program's own of the CPU time is at least this part: where calls cost most of it, what they cost is not
+/// known well enough to tell.
+const LEAST_OWN: f64 = 0.1;
+
+/// Time between two times that regions are raised, so that what they cost shows before.
+const RAISE_PERIOD: Duration = Duration::from_millis(500);
 
 /// Programs are taken to use so many CPUs at least: of one that hardly runs even what is called rarely would
 /// be above the budget, and to record that hurts nobody.
@@ -39,22 +45,19 @@ pub struct Observed {
     /// Calls per second: as they are seen, or as estimated where no probe is in place.
     pub calls: f64,
     /// Nanoseconds that a call costs when it is recorded.
-    pub full: f64,
-    /// Nanoseconds that a call costs when it is only counted.
-    pub count: f64,
-    /// Whether its probes can be taken out alone.
+    pub cost: f64,
+    /// Whether its probes can be taken out alone, or placed again.
     pub can_change: bool,
 }
 
 impl Observed {
-    /// What its calls cost at that level, in CPU seconds per second.
-    fn cost(&self, level: Level) -> f64 {
-        let of_call = match level {
-            Level::Full => self.full,
-            Level::Count => self.count,
-            Level::Off => 0.0,
-        };
-        self.calls * of_call / 1e9
+    /// What its calls cost where they are recorded, in CPU seconds per second.
+    fn full(&self) -> f64 {
+        self.calls * self.cost / 1e9
+    }
+
+    fn now(&self) -> f64 {
+        if self.level == Level::Full { self.full() } else { 0.0 }
     }
 }
 
@@ -70,12 +73,13 @@ pub struct Controller {
     /// Part of the CPU time.
     budget: f64,
     memory: HashMap<RegionId, Memory>,
+    raised: Duration,
 }
 
 impl Controller {
     /// One that keeps the cost below this part of the programs' CPU time.
     pub fn new(budget: f64) -> Controller {
-        Controller { budget, memory: HashMap::new() }
+        Controller { budget, memory: HashMap::new(), raised: Duration::ZERO }
     }
 
     /// What to change now. `cpu` are CPU seconds that the programs use per second, tracing included.
@@ -83,30 +87,27 @@ impl Controller {
         if cpu <= 0.0 {
             return Vec::new();
         }
-        let cpu = cpu.max(LEAST_CPU);
-        let cost: f64 = regions.iter().map(|region| region.cost(region.level)).sum();
-        if cost > self.budget * LOWER_ABOVE * cpu {
+        let cost: f64 = regions.iter().map(Observed::now).sum();
+        if cost > self.budget * LOWER_ABOVE * cpu.max(LEAST_CPU) {
             return self.lower(now, cpu, cost, regions);
         }
-        self.raise(now, cpu, cost, regions).into_iter().collect()
+        self.raise(now, cpu, cost, regions)
     }
 
-    /// The programs are taken to use the time that they gain.
+    /// Relative to what is the program's own, which stays, each cost stays what it is when others go.
     fn lower(&mut self, now: Duration, cpu: f64, mut cost: f64, regions: &[Observed]) -> Vec<(RegionId, Level)> {
-        let can_be_lowered = |region: &&Observed| region.can_change && region.cost(region.level) > 0.0;
+        let own = (cpu - cost).max(cpu * LEAST_OWN);
+        let can_be_lowered = |region: &&Observed| region.can_change && region.now() > 0.0;
         let mut dearest: Vec<&Observed> = regions.iter().filter(can_be_lowered).collect();
-        dearest.sort_by(|a, b| b.cost(b.level).total_cmp(&a.cost(a.level)));
+        dearest.sort_by(|a, b| b.now().total_cmp(&a.now()));
         let mut changes = Vec::new();
         for region in dearest {
-            if cost <= self.budget * LOWER_TO * cpu || changes.last().is_some_and(|(_, level)| *level == Level::Count) {
+            if cost <= self.budget * LOWER_TO * (own + cost).max(LEAST_CPU) {
                 break;
             }
-            let after = |level| cost - region.cost(region.level) + region.cost(level);
-            let is_enough = region.level == Level::Full && after(Level::Count) <= self.budget * COUNT_TO * cpu;
-            let level = if is_enough { Level::Count } else { Level::Off };
-            cost = after(level);
+            cost -= region.now();
             self.note_lowered(now, region.region);
-            changes.push((region.region, level));
+            changes.push((region.region, Level::Off));
         }
         changes
     }
@@ -121,26 +122,33 @@ impl Controller {
         self.memory.insert(region, Memory { changed: now, hold });
     }
 
-    /// The region that costs least among those that have waited, if there is room for it.
-    fn raise(&mut self, now: Duration, cpu: f64, cost: f64, regions: &[Observed]) -> Option<(RegionId, Level)> {
+    /// Those regions that cost least among those that have waited, while there is room for them.
+    fn raise(&mut self, now: Duration, cpu: f64, mut cost: f64, regions: &[Observed]) -> Vec<(RegionId, Level)> {
+        if now < self.raised + RAISE_PERIOD {
+            return Vec::new();
+        }
         let has_waited = |region: &&Observed| {
             let memory = self.memory.get(&region.region);
-            region.level != Level::Full && memory.is_none_or(|memory| now >= memory.changed + memory.hold)
+            region.can_change
+                && region.level == Level::Off
+                && memory.is_none_or(|memory| now >= memory.changed + memory.hold)
         };
-        let cheapest =
-            regions.iter().filter(has_waited).min_by(|a, b| a.cost(Level::Full).total_cmp(&b.cost(Level::Full)))?;
-        let fits = |level: Level| {
-            let more = cheapest.cost(level) - cheapest.cost(cheapest.level);
-            cost + more <= self.budget * RAISE_TO * (cpu + more)
-        };
-        let higher = match cheapest.level {
-            Level::Off => [Level::Full, Level::Count].into_iter().find(|&level| fits(level)),
-            _ => Some(Level::Full).filter(|&level| fits(level)),
-        }?;
-        if let Some(memory) = self.memory.get_mut(&cheapest.region) {
-            memory.changed = now;
+        let mut cheapest: Vec<&Observed> = regions.iter().filter(has_waited).collect();
+        cheapest.sort_by(|a, b| a.full().total_cmp(&b.full()));
+        let mut changes = Vec::new();
+        for region in cheapest {
+            let more = cost + region.full();
+            if more > self.budget * RAISE_TO * cpu.max(LEAST_CPU) {
+                break;
+            }
+            cost = more;
+            self.raised = now;
+            if let Some(memory) = self.memory.get_mut(&region.region) {
+                memory.changed = now;
+            }
+            changes.push((region.region, Level::Full));
         }
-        Some((cheapest.region, higher))
+        changes
     }
 }
 
@@ -149,8 +157,7 @@ mod tests {
     use super::*;
 
     const TICK: Duration = Duration::from_millis(100);
-    const FULL: f64 = 1_100.0;
-    const COUNT: f64 = 700.0;
+    const COST: f64 = 1_100.0;
 
     /// A thread that calls functions in turn, as fast as tracing lets it.
     struct Simulated {
@@ -172,14 +179,7 @@ mod tests {
         }
 
         fn cost(&self) -> f64 {
-            let of = |&(calls, level): &(f64, Level)| {
-                calls
-                    * [(Level::Full, FULL), (Level::Count, COUNT)]
-                        .iter()
-                        .find(|(of, _)| *of == level)
-                        .map_or(0.0, |(_, cost)| *cost)
-            };
-            self.regions.iter().map(of).sum()
+            self.regions.iter().filter(|(_, level)| *level == Level::Full).map(|(calls, _)| calls * COST).sum()
         }
 
         fn run(&mut self, time: Duration) -> &mut Simulated {
@@ -187,17 +187,14 @@ mod tests {
             while self.now < end {
                 self.now += TICK;
                 let passes = 1e9 / (self.pass + self.cost());
-                let observed: Vec<Observed> = (0..)
-                    .zip(&self.regions)
-                    .map(|(id, &(calls, level))| Observed {
-                        region: RegionId(id),
-                        level,
-                        calls: passes * calls,
-                        full: FULL,
-                        count: COUNT,
-                        can_change: true,
-                    })
-                    .collect();
+                let of = |(id, &(calls, level)): (u32, &(f64, Level))| Observed {
+                    region: RegionId(id),
+                    level,
+                    calls: passes * calls,
+                    cost: COST,
+                    can_change: true,
+                };
+                let observed: Vec<Observed> = (0..).zip(&self.regions).map(of).collect();
                 let cpu = passes * (self.busy + self.cost()) / 1e9;
                 for (region, level) in self.controller.decide(self.now, cpu, &observed) {
                     self.regions[region.index()].1 = level;
@@ -224,23 +221,19 @@ mod tests {
         assert!(target.share() < 0.05);
     }
 
+    /// Each of them alone would be within the budget as long as the others hold up the program.
+    #[test]
+    fn functions_that_are_too_many_go_at_once() {
+        let mut target = Simulated::new(50_000.0, &[4.0; 100]);
+        target.run(TICK * 2);
+        assert!(target.share() < 0.05, "{}", target.share());
+    }
+
     #[test]
     fn what_is_cheap_is_left_alone_and_nothing_oscillates() {
         assert_eq!(Simulated::new(100_000.0, &[3.0]).run(Duration::from_secs(20)).changes, 0);
         let mut hot = Simulated::new(50.0, &[1.0]);
         assert_eq!(hot.run(Duration::from_secs(60)).changes, 1, "it stays off while it is hot");
-    }
-
-    #[test]
-    fn where_counting_is_enough_calls_are_counted() {
-        // Recorded it takes 5.2 %; one of two counted is enough.
-        let mut target = Simulated::new(40_000.0, &[0.3, 1.6]);
-        target.run(Duration::from_secs(2));
-        assert!(target.share() < 0.05, "{}", target.share());
-        assert_eq!(target.levels()[0], Level::Full);
-        let mut target = Simulated::new(37_000.0, &[1.0, 0.6]);
-        target.run(Duration::from_secs(1));
-        assert_eq!(target.levels(), [Level::Count, Level::Full]);
     }
 
     #[test]
@@ -262,11 +255,11 @@ mod tests {
     }
 
     fn observed(id: u32, calls: f64, can_change: bool) -> Observed {
-        Observed { region: RegionId(id), level: Level::Full, calls, full: FULL, count: COUNT, can_change }
+        Observed { region: RegionId(id), level: Level::Full, calls, cost: COST, can_change }
     }
 
-    /// Else functions that are called a few hundred times a second would be estimated while other
-    /// programs keep this one from running.
+    /// Else functions that are called a few hundred times a second would go unseen while other programs keep this
+    /// one from running.
     #[test]
     fn of_a_program_that_hardly_runs_what_is_rare_stays() {
         let mut controller = Controller::new(0.05);
@@ -280,5 +273,20 @@ mod tests {
         let regions = [observed(0, 900_000.0, false), observed(1, 0.0, true)];
         assert_eq!(controller.decide(TICK, 1.0, &regions), []);
         assert_eq!(controller.decide(TICK, 0.0, &regions), [], "a program that does not run has no share");
+    }
+
+    #[test]
+    fn a_region_of_which_nothing_is_known_is_not_raised() {
+        let unknown = Observed { level: Level::Off, ..observed(0, f64::INFINITY, true) };
+        assert_eq!(Controller::new(0.05).decide(Duration::from_secs(9), 1.0, &[unknown]), []);
+    }
+
+    #[test]
+    fn a_region_whose_probe_is_on_its_way_out_is_not_raised() {
+        let mut controller = Controller::new(0.05);
+        let quiet = |can_change| Observed { level: Level::Off, ..observed(0, 10.0, can_change) };
+        let now = Duration::from_secs(9);
+        assert_eq!(controller.decide(now, 1.0, &[quiet(false)]), []);
+        assert_eq!(controller.decide(now, 1.0, &[quiet(true)]), [(RegionId(0), Level::Full)]);
     }
 }

@@ -14,11 +14,13 @@ pub(super) struct Stats {
     exclusive: u64,
     /// Calls known to be missing.
     pub(super) lost: u64,
-    /// Calls without a record that were counted, and about so many that were not seen.
+    /// Calls without a record that were counted, and about so many that were not seen: at least, at most, or
+    /// nobody knows how many at most.
     counted: u64,
     estimated: u64,
     least: u64,
     most: u64,
+    is_unbounded: bool,
     /// Number and sum of the durations in `latency`.
     timed: u64,
     sum: u64,
@@ -71,7 +73,8 @@ impl Stats {
         self.counted += estimate.counted;
         self.estimated += estimate.estimated;
         self.least += estimate.least;
-        self.most += estimate.most;
+        self.most += estimate.most.unwrap_or_default();
+        self.is_unbounded |= estimate.most.is_none();
     }
 
     fn mean(&self) -> Option<u64> {
@@ -119,6 +122,7 @@ impl Stats {
         self.estimated += other.estimated;
         self.least += other.least;
         self.most += other.most;
+        self.is_unbounded |= other.is_unbounded;
         self.timed += other.timed;
         self.sum = self.sum.saturating_add(other.sum);
         self.min = self.min.into_iter().chain(other.min).min();
@@ -163,6 +167,10 @@ impl Stats {
         self.latency.buckets()
     }
 
+    fn bounded(&self, calls: u64) -> Value {
+        if self.is_unbounded { Value::Absent } else { Value::Count(calls) }
+    }
+
     /// The values of [`FIGURES`]; `total` is the time of all rows.
     pub(super) fn values(&self, total: u64) -> Vec<Value> {
         let [returned, unwound, open, unseen] = self.endings.map(Value::Count);
@@ -181,9 +189,9 @@ impl Stats {
             self.max.into(),
             Value::Count(self.lost),
             Value::Count(self.counted),
-            Value::Count(self.estimated),
+            self.bounded(self.estimated),
             Value::Count(self.least),
-            Value::Count(self.most),
+            self.bounded(self.most),
             returned,
             unwound,
             open,

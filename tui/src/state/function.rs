@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use rtrace_model::{Call, Count, Ending, ExitPolicy, Latency, LibraryId, LocationId, PathProfile, RegionId, Timestamp};
+use rtrace_model::{
+    Call, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, PathProfile, RegionId, Timestamp,
+};
 
 use super::counters::{add_exclusive, add_inclusive};
 use super::history::{CLASSES, History, class_of_bucket};
@@ -29,7 +31,7 @@ pub struct Function {
     /// Calls of any ending.
     pub calls: u64,
     /// Calls without a record, beside these: counted, and about so many not seen.
-    pub without_record: (u64, u64),
+    pub without_record: WithoutRecord,
     /// Calls that were not timed, as their return was not observed.
     pub unseen: u64,
     /// Calls that were left by an exception or a jump.
@@ -75,11 +77,40 @@ struct Percentiles {
     p99: u64,
 }
 
+/// Calls without a record, because of a budget.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WithoutRecord {
+    /// Counted, exactly.
+    pub counted: u64,
+    /// Not seen: about so many.
+    pub estimated: u64,
+    /// Whether nobody knows how many more.
+    is_unbounded: bool,
+}
+
+impl WithoutRecord {
+    /// Takes in those of a function on a thread.
+    pub fn add(&mut self, estimate: &Estimate) {
+        self.counted += estimate.counted;
+        self.estimated += estimate.estimated;
+        self.is_unbounded |= estimate.most.is_none();
+    }
+
+    /// What stands before a number of calls that these are part of.
+    pub fn mark(&self) -> &'static str {
+        match (self.is_unbounded, self.estimated) {
+            (true, _) => "≥",
+            (false, 0) => "",
+            (false, _) => "~",
+        }
+    }
+}
+
 impl Function {
-    /// Calls with and without a record, and whether that is exact.
-    pub fn all_calls(&self) -> (u64, bool) {
-        let (counted, estimated) = self.without_record;
-        (self.calls + counted + estimated, estimated == 0)
+    /// Calls with and without a record.
+    pub fn all_calls(&self) -> u64 {
+        let WithoutRecord { counted, estimated, .. } = self.without_record;
+        self.calls + counted + estimated
     }
 
     /// A region without calls.
@@ -92,7 +123,7 @@ impl Function {
             size,
             cost: 0,
             calls: 0,
-            without_record: (0, 0),
+            without_record: WithoutRecord::default(),
             unseen: 0,
             unwound: 0,
             inclusive: 0,

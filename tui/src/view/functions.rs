@@ -39,11 +39,11 @@ const CURVE: u16 = 15;
 pub const COLUMNS: [Figure; 13] = [
     Figure {
         column: Column::number("calls", 8, 0),
-        text: |facts, function| match function.all_calls() {
-            (calls, true) => count(calls).into(),
-            (calls, false) => Cell::from(format!("~{}", count(calls))).styled(facts.theme.bad()),
+        text: |facts, function| match function.without_record.mark() {
+            "" => count(function.all_calls()).into(),
+            mark => Cell::from(format!("{mark}{}", count(function.all_calls()))).styled(facts.theme.bad()),
         },
-        order: |_, a, b| b.all_calls().0.cmp(&a.all_calls().0),
+        order: |_, a, b| b.all_calls().cmp(&a.all_calls()),
     },
     Figure {
         column: Column::number("calls/s", 8, 54),
@@ -133,7 +133,7 @@ pub fn arrange(app: &mut App, state: &State) {
             && App::passes(&wanted, &[&function.name, state.library(function.library)])
     };
     let mut rows: Vec<&Function> = state.functions().filter(shown).collect();
-    let calls = |a: &Function, b: &Function| b.all_calls().0.cmp(&a.all_calls().0);
+    let calls = |a: &Function, b: &Function| b.all_calls().cmp(&a.all_calls());
     let turned = |order: Ordering| if app.reversed { order.reverse() } else { order };
     let figure = app.order.checked_sub(COLUMNS.len()).and_then(|place| state.counters.figures().get(place));
     if let Some(figure) = figure {

@@ -8,6 +8,7 @@ use ratatui::style::{Modifier, Style};
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
 use crate::key::{BINDINGS, Binding, View};
+use crate::state::function::WithoutRecord;
 use crate::state::{Span, State};
 use crate::text::{bytes, clock, counted, grouped, short_ns};
 
@@ -50,12 +51,13 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         facts.push((Cow::from(text), style));
     };
     fact(counted(state.calls, "call"), theme.title());
-    let (counted_only, estimated) = state.without_record;
+    let WithoutRecord { counted: counted_only, estimated, .. } = state.without_record;
     if counted_only > 0 {
         fact(format!("+{} counted", grouped(counted_only)), Style::new());
     }
-    if estimated > 0 {
-        fact(format!("+~{} estimated", grouped(estimated)), theme.bad());
+    match state.without_record.mark() {
+        "" => {}
+        mark => fact(format!("+{mark}{} estimated", grouped(estimated)), theme.bad()),
     }
     fact(format!("{}/s", grouped(rate.round() as u64)), Style::new());
     let lost = state.log.lost();

@@ -62,9 +62,9 @@ pub struct Recording {
 
     /// Keep what tracing takes below this part of the programs' CPU time, such as 5%
     ///
-    /// Functions that cost most are then only counted, or probed for a thousandth of a second now
-    /// and then, from which their calls are estimated; the others stay exact. Every change is an
-    /// event of the trace, and what is estimated is marked.
+    /// Functions that cost most then have probes for a thousandth of a second now and then only, from
+    /// which it is told how many calls there were at least, and at most where that is known; the
+    /// others stay exact. Every change is an event of the trace.
     #[arg(long, value_name = "PERCENT", value_parser = parse_budget)]
     pub budget: Option<Percent>,
 
