@@ -84,6 +84,8 @@ pub fn read(journal: &[u8]) -> BTreeMap<Probed, BTreeSet<u64>> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]

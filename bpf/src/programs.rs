@@ -93,7 +93,7 @@ pub struct LoadOptions<'a> {
     pub profile: Option<ProfileOptions>,
     /// What is counted on every call, [`MAX_COUNTERS`] at the most.
     pub counters: &'a [Counter],
-    /// Whether regions can be [counted](Programs::set_counted) instead of recorded.
+    /// Whether regions can be [lowered](Programs::set_lowered) instead of recorded.
     pub is_governed: bool,
     /// Whether the programs do the instructions that cookies [name](wire::step_cookie), where they
     /// [may](crate::may_step).
@@ -381,7 +381,7 @@ impl Programs {
         self.is_profiled
     }
 
-    /// Whether regions can be [counted](Programs::set_counted) instead of recorded.
+    /// Whether regions can be [lowered](Programs::set_lowered) instead of recorded.
     pub fn is_governed(&self) -> bool {
         self.is_governed
     }

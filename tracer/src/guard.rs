@@ -2,7 +2,7 @@
 //!
 //! The kernel leaves breakpoints behind where a tracer dies while it places or takes out probes: a fatal signal
 //! interrupts that halfway. So each recording has a guard: this program once more, which sleeps until the tracer has
-//! ended and then takes out what is left at places that the tracer's [journal](rtrace_bpf::journal) names, and
+//! ended and then takes out what is left at places that the tracer's [journal] names, and
 //! nowhere else. A tracer that ends as it should ends its guard itself.
 
 use std::collections::BTreeSet;
