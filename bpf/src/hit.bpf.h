@@ -315,31 +315,38 @@ static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
 		rt_jump(&hit);
 }
 
-/* Returns how control leaves others by the function that enters, enum rt_jump. Apart, because stacks are short. */
-static __noinline u32 on_enter(struct pt_regs *ctx)
+/*
+ * The thread of a call that is to be recorded, which gets a location with its first one; null: it is not, or there is
+ * no room for it. Apart, because stacks are short.
+ */
+static __noinline struct rt_thread *entering_thread(u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct rt_thread *thread;
 	const struct rt_process *process = 0;
-	struct rt_hit hit = {};
-	u64 cookie, slot;
+	struct rt_thread *thread;
 
 	if (!armed || is_withheld())
-		return RT_JUMP_NONE;
-	cookie = bpf_get_attach_cookie(ctx);
+		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!thread) {
 		process = recorded_process(task);
 		if (!process)
-			return RT_JUMP_NONE;
+			return 0;
 	}
 	if (governed && !is_recorded(cookie))
-		return RT_JUMP_NONE;
+		return 0;
 	count_entry((u32)cookie);
-	if (!thread)
-		thread = new_thread(task, process, (u32)cookie);
-	if (!thread)
-		return RT_JUMP_NONE;
+	return thread ? thread : new_thread(task, process, (u32)cookie);
+}
+
+/* Returns how control leaves others by the function that enters, enum rt_jump. Apart, because stacks are short. */
+static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 cookie = bpf_get_attach_cookie(ctx);
+	struct rt_hit hit = {};
+	u64 slot;
+
 	slot = slot_at(ctx, cookie);
 	hit.thread = thread;
 	hit.region = (u32)cookie;

@@ -46,7 +46,8 @@ const volatile bool may_step;
 
 static __always_inline void enter(struct pt_regs *ctx)
 {
-	u32 jump = on_enter(ctx);
+	struct rt_thread *thread = entering_thread(bpf_get_attach_cookie(ctx));
+	u32 jump = thread ? on_enter(ctx, thread) : RT_JUMP_NONE;
 
 	if (jump)
 		on_jump(ctx, jump);
