@@ -108,13 +108,15 @@ rt_rare u64 rt_replaced(u64 slot)
 
 static __noinline void withhold(u32 executes);
 
-/* Whether nothing of the current process may be recorded. */
-static __always_inline bool is_withheld(void)
+/* Whether something is recorded of the current process now. Asked first of all, because stacks are short. */
+static __always_inline bool is_recording(void)
 {
-	if (rt_may_observe())
+	if (!armed)
 		return false;
+	if (rt_may_observe())
+		return true;
 	withhold(false);
-	return true;
+	return false;
 }
 
 static __always_inline struct rt_thread *rt_thread(void)
@@ -311,7 +313,7 @@ static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
 {
 	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp };
 
-	if (armed && !is_withheld() && begin_return(&hit) && aim_jump(&hit, kind, jump_target(ctx, kind)))
+	if (begin_return(&hit) && aim_jump(&hit, kind, jump_target(ctx, kind)))
 		rt_jump(&hit);
 }
 
@@ -325,8 +327,6 @@ static __noinline struct rt_thread *entering_thread(u64 cookie)
 	const struct rt_process *process = 0;
 	struct rt_thread *thread;
 
-	if (!armed || is_withheld())
-		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!thread) {
 		process = recorded_process(task);
@@ -372,8 +372,6 @@ static __always_inline void on_return(struct pt_regs *ctx)
 	u64 cookie;
 	u32 ended;
 
-	if (!armed || is_withheld())
-		return;
 	cookie = bpf_get_attach_cookie(ctx);
 	hit.since = site_since((u32)cookie);
 	words = (__s64)cookie >> RT_RETURN_WORDS;
@@ -391,8 +389,6 @@ static __noinline void on_hooked_return(struct pt_regs *ctx)
 {
 	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp - sizeof(u64) };
 
-	if (!armed || is_withheld())
-		return;
 	hit.region = (u32)bpf_get_attach_cookie(ctx);
 	if (begin_return(&hit) ? rt_return_hooked(&hit) : !is_traced(bpf_get_current_pid_tgid() >> 32))
 		return;

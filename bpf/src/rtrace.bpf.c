@@ -57,7 +57,8 @@ SEC("uprobe.multi")
 int rt_multi_enter(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	enter(ctx);
+	if (is_recording())
+		enter(ctx);
 	if (may_step)
 		step(ctx);
 	return 0;
@@ -67,7 +68,8 @@ SEC("uprobe.multi")
 int rt_multi_return(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	on_return(ctx);
+	if (is_recording())
+		on_return(ctx);
 	return 0;
 }
 
@@ -75,7 +77,8 @@ SEC("uprobe.multi")
 int rt_multi_jump(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	on_jump(ctx, (u32)bpf_get_attach_cookie(ctx));
+	if (is_recording())
+		on_jump(ctx, (u32)bpf_get_attach_cookie(ctx));
 	return 0;
 }
 
@@ -83,7 +86,8 @@ SEC("uretprobe.multi")
 int rt_multi_hooked(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	on_hooked_return(ctx);
+	if (is_recording())
+		on_hooked_return(ctx);
 	return 0;
 }
 
@@ -91,7 +95,8 @@ SEC("uprobe")
 int rt_single_enter(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	enter(ctx);
+	if (is_recording())
+		enter(ctx);
 	return 0;
 }
 
@@ -99,7 +104,8 @@ SEC("uprobe")
 int rt_single_return(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	on_return(ctx);
+	if (is_recording())
+		on_return(ctx);
 	return 0;
 }
 
@@ -107,7 +113,8 @@ SEC("uprobe")
 int rt_single_jump(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	on_jump(ctx, (u32)bpf_get_attach_cookie(ctx));
+	if (is_recording())
+		on_jump(ctx, (u32)bpf_get_attach_cookie(ctx));
 	return 0;
 }
 
@@ -115,7 +122,8 @@ SEC("uretprobe")
 int rt_single_hooked(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
-	on_hooked_return(ctx);
+	if (is_recording())
+		on_hooked_return(ctx);
 	return 0;
 }
 
