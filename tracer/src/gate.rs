@@ -14,7 +14,6 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::{io, mem, ptr};
 
-use crate::host;
 use crate::target::identity;
 
 /// File systems that decide by themselves who may read a file: one that rtrace cannot open could not be
@@ -51,8 +50,6 @@ impl Gate {
         if group < 0 {
             return Err(io::Error::last_os_error());
         }
-        // A program that we cannot open for want of descriptors would not be executed.
-        host::allow_descriptors();
         // SAFETY: the descriptor is new and nobody else's.
         let gate = Gate(unsafe { File::from_raw_fd(group) });
         let mounts = fs::read(format!("/proc/{pid}/mountinfo"))?;

@@ -40,14 +40,6 @@ pub fn header(mechanism: &str, budget: Option<Percent>, calibration: Vec<CallCos
     }
 }
 
-/// Lets rtrace open as many files as it may: each program, map and link of the kernel side is one, and on kernels
-/// that link sites one by one each site. What was started before keeps the limit that it got.
-pub fn open_many_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // Without it some recordings fail, with an error that says so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
 /// Lets the calling thread run before the traced program's until what is given goes, as far as rtrace may do
 /// so. On a machine that is busy the rings would fill up before their reader runs: 64 threads on two CPUs lost
 /// up to 31 % of their calls. It takes no more time for that, as there is no more to read.
@@ -58,10 +50,11 @@ pub fn run_first() -> Ahead {
     Ahead { before }
 }
 
-/// Allows as many descriptors as rtrace may allow itself; returns how many. Programs that it starts later have that
-/// limit, too.
+/// Lets rtrace open as many files as it may, and returns how many: each program, map and link of the kernel side is one,
+/// and on kernels that link sites one by one each site. What was started before keeps the limit that it got.
 pub fn allow_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
+    // Without it some recordings fail, with an error that says so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let allowed = getrlimit(Resource::Nofile).current;
     allowed.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))

@@ -151,7 +151,7 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         is_governed: options.budget.is_some(),
         steps: options.emulated.steps,
     };
-    host::open_many_files();
+    host::allow_descriptors();
     let programs = Programs::load(&load)?;
     let costs = calibrate(&programs, options.emulated.steps, options.hooks);
     options.observer.into_iter().for_each(|observer| programs.guard(observer));
