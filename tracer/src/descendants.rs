@@ -6,6 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
+use crate::host;
+
 /// All that descend from these processes and are none of them, parents first; without rtrace and what it has started.
 pub fn of(processes: &[u32]) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -29,9 +31,7 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 
 /// All processes that have not ended, with their parents.
 fn all() -> impl Iterator<Item = (u32, u32)> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid| Some((pid, parent_of(pid)?)))
+    host::processes().into_iter().filter_map(|pid| Some((pid, parent_of(pid)?)))
 }
 
 /// From the text of `/proc/PID/stat`; `None` for one that has ended and waits to be reaped.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rtrace_model::escape;
 use rtrace_symbolizer::modules;
 
-use crate::privilege;
+use crate::{host, privilege};
 
 /// Targets of qemu's user mode, by which its programs are named; longer names begin with these.
 const QEMU_TARGETS: &[&str] = &[
@@ -101,10 +101,8 @@ pub fn check_process(pid: u32) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Process`].
 pub fn check_users(path: &str) -> Result<(), Error> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let maps_it = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(path));
-    pids.try_for_each(|pid| if maps_it(pid) { check_process(pid) } else { Ok(()) })
+    host::processes().into_iter().try_for_each(|pid| if maps_it(pid) { check_process(pid) } else { Ok(()) })
 }
 
 /// Refuses a command that starts a translator; `executables`: the files that the kernel starts for it.
