@@ -27,7 +27,7 @@ impl Pinned {
         let pin = || {
             let file = File::open(path)?;
             let stamp = Stamp::of(&file)?;
-            match looked_at.is_none_or(|looked_at| looked_at == stamp) {
+            match looked_at.is_none_or(|looked_at| looked_at.holds_the_same(&stamp)) {
                 true => Ok(Pinned { file, stamp }),
                 false => Err(changed()),
             }
@@ -48,7 +48,7 @@ impl Pinned {
 
     /// Whether it still holds what it held.
     pub fn is_unchanged(&self) -> bool {
-        Stamp::of(&self.file).is_ok_and(|stamp| stamp == self.stamp)
+        Stamp::of(&self.file).is_ok_and(|now| now.holds_the_same(&self.stamp))
     }
 
     /// The file.
