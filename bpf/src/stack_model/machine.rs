@@ -15,11 +15,13 @@
 //! - where a call left by a `longjmp` that no probe saw, or by a return that went unseen, would seem to be the caller,
 //!   because nothing has been written to its slot since;
 //! - where it would seem to have ended in a jump to what enters at its slot now;
-//! - where untraced code would return to the place that it would have returned to.
+//! - where untraced code would return to the place that it would have returned to;
+//! - where untraced code that only returns would have its slot and return address.
 //!
 //! A signal finds the stack of the last hit. A function that may jump anywhere does not jump in a circle where
 //! its caller may get control back without its return. Where the stacks share a mapping, returns are not hooked.
-//! Untraced code writes over what callers that only return have left below it.
+//! Untraced code writes over what callers that only return have left below it, and these over all words of
+//! their frames: a call that was left there would seem to return with what they call.
 
 mod jump;
 
@@ -148,6 +150,8 @@ struct Call {
     word: u64,
     home_slot: u64,
     home: u64,
+    /// The return of a caller that only returns was hooked: returning there writes over the slot.
+    is_below_hook: bool,
     /// Its caller may get control back without its return.
     is_caught: bool,
     /// Why its return may go undetected.
@@ -168,7 +172,7 @@ impl Call {
 
     /// Whether its slot tells, where control comes by its home, that it did not return there.
     fn is_told_by_slot(&self) -> bool {
-        (1..u64::from(REACH)).contains(&((self.home_slot - self.slot) / 8))
+        !self.is_below_hook && (1..u64::from(REACH)).contains(&((self.home_slot - self.slot) / 8))
     }
 }
 
@@ -283,8 +287,9 @@ impl Machine {
         } else if let Some(fixed) = self.sites[site].fixed {
             (region, is_fixed) = (Some(fixed), true);
         }
-        if let Some(site) = locals.filter(|_| is_next) {
-            (slot..pointer).step_by(8).skip(1).for_each(|address| self.write(address, SITE + site as u64));
+        let local = locals.map(|site| SITE + site as u64).or((word == SKIP + words).then_some(0));
+        if let Some(local) = local.filter(|_| is_next) {
+            (slot..pointer).step_by(8).skip(1).for_each(|address| self.write(address, local));
         }
         self.write(slot, word);
         let dead = region.and_then(|region| Some((region, self.in_the_way(slot, word, region)?)));
@@ -440,7 +445,10 @@ impl Machine {
     fn is_mistaken(&mut self, slot: u64, word: u64) -> bool {
         let dead = self.running().dead.clone();
         let is_told = |call: &Call| self.within.is_none() && (call.doubt.is_some() || call.is_told_by_slot());
+        let is_resumed =
+            |call: &Call| call.record.ending == EndingCode::RT_UNWOUND && (call.slot, call.word) == (slot, word);
         dead.iter().map(|&call| &self.calls[call]).any(|call| call.returns_to(slot, word) && !is_told(call))
+            || word >= SKIP && self.calls.iter().any(is_resumed)
     }
 
     /// The dead calls between an enter at the slot and its caller; none if one cannot be told.
@@ -578,9 +586,23 @@ impl Machine {
             PolicyCode::RT_POLICY_RETURN_SITE => self.home(),
             _ => (slot, 0, None),
         };
+        let mut callers = (slot..=home_slot).step_by(8).skip(1);
+        let is_below_hook = callers.any(|caller| self.thread.world.read(caller) == Some(TRAMPOLINE));
         let is_caught = policy != PolicyCode::RT_POLICY_RETURN_SITE || home_slot == slot && self.catches(word);
         let (has_ended, returned_at) = (false, None);
-        self.calls.push(Call { record, region, slot, word, home_slot, home, is_caught, doubt, has_ended, returned_at });
+        self.calls.push(Call {
+            record,
+            region,
+            slot,
+            word,
+            home_slot,
+            home,
+            is_below_hook,
+            is_caught,
+            doubt,
+            has_ended,
+            returned_at,
+        });
         if policy == PolicyCode::RT_POLICY_ENTRY_ONLY {
             self.untimed[UntimedCode::RT_UNTIMED_NOT_ASKED_FOR.0 as usize] += 1;
             self.end(call, EndingCode::RT_UNSEEN);
