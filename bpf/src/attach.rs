@@ -6,6 +6,7 @@ use std::path::Path;
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 
+use crate::error::is_errno;
 use crate::{Error, Mechanism, Programs};
 
 /// What a site is for.
@@ -69,7 +70,7 @@ impl Probes {
 
 impl Programs {
     /// Places probes of one role for the calls of these processes: all or none. A file that a process maps
-    /// later gets its probes then.
+    /// later gets its probes then; a process that has ended gets none.
     ///
     /// # Errors
     /// [`Error::Attach`] if the kernel refuses one of the sites, with its cause.
@@ -80,14 +81,14 @@ impl Programs {
             if let Some(journal) = &self.journal {
                 journal.note(pid, path, sites).map_err(Error::io("note where probes are placed"))?;
             }
-            let error = |source| Error::Attach { path: path.to_owned(), sites: sites.len(), source };
-            match self.mechanism() {
-                Mechanism::Multi => links.push((pid, self.attach_multi(role, target, sites).map_err(error)?)),
-                Mechanism::Single => {
-                    for site in sites {
-                        links.push((pid, self.attach_single(role, target, site).map_err(error)?));
-                    }
-                }
+            let attached = match self.mechanism() {
+                Mechanism::Multi => self.attach_multi(role, target, sites).map(|link| vec![link]),
+                Mechanism::Single => sites.iter().map(|site| self.attach_single(role, target, site)).collect(),
+            };
+            match attached {
+                Ok(attached) => links.extend(attached.into_iter().map(|link| (pid, link))),
+                Err(source) if is_errno(&source, libc::ESRCH) => {}
+                Err(source) => return Err(Error::Attach { path: path.to_owned(), sites: sites.len(), source }),
             }
         }
         Ok(Probes { links })

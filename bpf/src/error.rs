@@ -68,10 +68,9 @@ impl Error {
         !self.is_gone() && !is_short && !matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory)
     }
 
-    /// Whether the process or the file is no longer there.
+    /// Whether the file is no longer there.
     pub fn is_gone(&self) -> bool {
-        let Error::Attach { source, .. } = self else { return false };
-        source.kind() == ErrorKind::NotFound || is_errno(source, libc::ESRCH)
+        matches!(self, Error::Attach { source, .. } if source.kind() == ErrorKind::NotFound)
     }
 
     /// The kernel's own words, without what was tried.

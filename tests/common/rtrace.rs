@@ -161,7 +161,10 @@ impl Attached {
     /// Waits until rtrace ends by itself; gives what it printed, and the trace.
     pub fn finish(self) -> (Output, Recording) {
         let output = self.rtrace.wait_with_output().unwrap();
-        (output, Recording::open(&trace_directory(&self.folder)))
+        let directory = trace_directory(&self.folder);
+        let has_ended = Trace::open(&directory).is_ok_and(|trace| trace.summary().is_some());
+        assert!(has_ended, "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        (output, Recording::open(&directory))
     }
 
     /// Waits until rtrace ends by itself; gives the folder in which the directory `trace` is left.
