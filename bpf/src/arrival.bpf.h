@@ -10,9 +10,7 @@
 #define RTRACE_ARRIVAL_H
 
 #include "loss.bpf.h"
-
-#define PAGE_SHIFT 12
-#define MAPPING_TRIES 8
+#include "mapping.bpf.h"
 
 /* Returns whether user space will hear of it. */
 static __always_inline bool ask(u64 address, u32 pid, u32 space, u32 parent, u32 must_be_site)
@@ -44,38 +42,22 @@ static __always_inline void ask_about(const struct rt_arrival_key *key)
 		bpf_map_delete_elem(&arrivals, key);
 }
 
-struct place_query {
-	u64 address;
-	struct rt_primed_key key;
-};
-
-static long place_of_mapping(struct task_struct *task, struct vm_area_struct *area, struct place_query *query)
-{
-	struct file *file = area->vm_file;
-	struct inode *inode;
-
-	if (!file)
-		return 0;
-	inode = BPF_CORE_READ(file, f_inode);
-	query->key.inode = BPF_CORE_READ(inode, i_ino);
-	query->key.device = BPF_CORE_READ(inode, i_sb, s_dev);
-	query->key.offset = (area->vm_pgoff << PAGE_SHIFT) + query->address - area->vm_start;
-	return 0;
-}
-
 /* What was known before of the place in a file that is mapped at the address; null if nothing. */
 static __always_inline struct rt_arrival *find_primed(u64 address)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct place_query query = { .address = address, .key = { .pid = task->tgid } };
-	int i;
+	struct rt_primed_key key = { .pid = bpf_get_current_pid_tgid() >> 32 };
+	struct mapping mapping = {};
+	struct inode *inode;
+	struct file *file;
 
-	/* The look-up gives up while another thread changes the mappings. */
-	for (i = 0; i < MAPPING_TRIES; i++) {
-		if (bpf_find_vma(task, address, place_of_mapping, &query, 0) != -EBUSY)
-			break;
-	}
-	return query.key.inode ? bpf_map_lookup_elem(&primed, &query.key) : 0;
+	if (!find_mapping(address, &mapping) || !mapping.file)
+		return 0;
+	file = mapping.file;
+	inode = BPF_CORE_READ(file, f_inode);
+	key.inode = BPF_CORE_READ(inode, i_ino);
+	key.device = BPF_CORE_READ(inode, i_sb, s_dev);
+	key.offset = mapping.offset + address - mapping.start;
+	return bpf_map_lookup_elem(&primed, &key);
 }
 
 /* A return address that is met for the first time. Not static, so that the verifier looks at it once. */

@@ -129,27 +129,6 @@ static __always_inline struct rt_counted *rt_counted(void)
 	return rt_counters ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
 }
 
-#define STACK_GUESS (1 << 20) /* without a look at the mappings, this near the top is the own stack */
-#define VMA_TRIES 8
-
-struct stack_query {
-	struct rt_thread *thread;
-	u64 own;
-	u32 key;
-};
-
-static long stack_of_mapping(struct task_struct *task, struct vm_area_struct *vma, struct stack_query *query)
-{
-	u64 start = vma->vm_start, end = vma->vm_end;
-	u32 key = query->own >= start && query->own <= end ? RT_STACK_OWN : RT_STACK_OTHER | (u32)(end >> 12);
-
-	query->thread->stack_start = start;
-	query->thread->stack_size = end - start;
-	query->thread->stack_key = key;
-	query->key = key;
-	return 0;
-}
-
 /*
  * Which stack the address lies on. A thread's own stack is the mapping that holds its thread
  * control block, for a main thread the one that holds the initial stack.
@@ -157,18 +136,18 @@ static long stack_of_mapping(struct task_struct *task, struct vm_area_struct *vm
 rt_rare u32 find_stack(u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct stack_query query = { .thread = rt_thread(), .key = RT_STACK_UNKNOWN };
-	int i;
+	struct rt_thread *thread = rt_thread();
+	struct mapping mapping = {};
+	u64 own;
 
-	if (!query.thread)
+	if (!thread || !find_mapping(sp, &mapping))
 		return RT_STACK_UNKNOWN;
-	query.own = task->pid == task->tgid ? BPF_CORE_READ(task, mm, start_stack) : task->thread.fsbase;
-	/* The look-up gives up while another thread changes the mappings. */
-	for (i = 0; i < VMA_TRIES; i++) {
-		if (bpf_find_vma(task, sp, stack_of_mapping, &query, 0) == 0)
-			return query.key;
-	}
-	return query.own - sp < STACK_GUESS ? RT_STACK_OWN : RT_STACK_UNKNOWN;
+	own = task->pid == task->tgid ? BPF_CORE_READ(task, mm, start_stack) : task->thread.fsbase;
+	thread->stack_start = mapping.start;
+	thread->stack_size = mapping.end - mapping.start;
+	thread->stack_key = own >= mapping.start && own <= mapping.end ? RT_STACK_OWN :
+									 RT_STACK_OTHER | (u32)(mapping.end >> 12);
+	return thread->stack_key;
 }
 
 static __always_inline u32 stack_key(struct rt_thread *thread, struct task_struct *task, u64 sp)

@@ -46,6 +46,13 @@ enum {
 	BPF_RB_FORCE_WAKEUP = 2,
 };
 
+enum maple_type {
+	maple_dense,
+	maple_leaf_64,
+	maple_range_64,
+	maple_arange_64,
+};
+
 /* x86-64; the layout is part of the user ABI. */
 struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8;
@@ -127,7 +134,22 @@ struct cred {
 	struct user_namespace *user_ns;
 };
 
+struct maple_tree {
+	void *ma_root;
+};
+
+struct maple_range_64 {
+	unsigned long pivot[15];
+	void *slot[16];
+};
+
+struct maple_arange_64 {
+	unsigned long pivot[9];
+	void *slot[10];
+};
+
 struct mm_struct {
+	struct maple_tree mm_mt;
 	unsigned long start_stack;
 	unsigned long flags;
 	struct user_namespace *user_ns;
