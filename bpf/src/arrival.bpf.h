@@ -30,11 +30,12 @@ static __always_inline bool ask(u64 address, u32 pid, u32 space, u32 parent, u32
 	return true;
 }
 
+/* Not on the stack, which is short. */
+static const struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
+
 /* Asks user space about a return address, once. */
 static __always_inline void ask_about(const struct rt_arrival_key *key)
 {
-	struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
-
 	if (bpf_map_update_elem(&arrivals, key, &asked, BPF_NOEXIST))
 		return;
 	/* Else the next call from there asks again. */
@@ -45,34 +46,37 @@ static __always_inline void ask_about(const struct rt_arrival_key *key)
 /* What was known before of the place in a file that is mapped at the address; null if nothing. */
 static __always_inline struct rt_arrival *find_primed(u64 address)
 {
-	struct rt_primed_key key = { .pid = bpf_get_current_pid_tgid() >> 32 };
-	struct mapping mapping = {};
+	struct rt_thread *thread = rt_thread();
+	struct rt_mapping *mapping;
 	struct inode *inode;
 	struct file *file;
 
-	if (!find_mapping(address, &mapping) || !mapping.file)
+	if (!thread)
 		return 0;
-	file = mapping.file;
+	mapping = find_mapping(thread, address);
+	if (!mapping || !mapping->file)
+		return 0;
+	file = (struct file *)mapping->file;
 	inode = BPF_CORE_READ(file, f_inode);
-	key.inode = BPF_CORE_READ(inode, i_ino);
-	key.device = BPF_CORE_READ(inode, i_sb, s_dev);
-	key.offset = mapping.offset + address - mapping.start;
-	return bpf_map_lookup_elem(&primed, &key);
+	mapping->place.inode = BPF_CORE_READ(inode, i_ino);
+	mapping->place.offset = mapping->offset + address - mapping->start;
+	mapping->place.device = BPF_CORE_READ(inode, i_sb, s_dev);
+	mapping->place.pid = bpf_get_current_pid_tgid() >> 32;
+	return bpf_map_lookup_elem(&primed, &mapping->place);
 }
 
 /* A return address that is met for the first time. Not static, so that the verifier looks at it once. */
 __noinline u32 first_arrival(u64 address, u32 space)
 {
 	struct rt_arrival_key key = { .address = address, .space = space };
-	struct rt_arrival *known = find_primed(address), found;
+	struct rt_arrival *known = find_primed(address);
 
 	if (!known) {
 		ask_about(&key);
 		return RT_ARRIVAL_ASKED;
 	}
-	found = *known;
-	bpf_map_update_elem(&arrivals, &key, &found, BPF_NOEXIST);
-	return found.kind | found.words << 8;
+	bpf_map_update_elem(&arrivals, &key, known, BPF_NOEXIST);
+	return known->kind | known->words << 8;
 }
 
 static __always_inline u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words)
@@ -95,7 +99,6 @@ static __always_inline u32 rt_arrival(const struct rt_hit *hit, u64 address, u32
 static __always_inline void rt_ask_for_site(const struct rt_hit *hit, u64 address)
 {
 	struct rt_arrival_key key = { .address = address, .space = hit->thread->space };
-	struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
 
 	if (ask(address, bpf_get_current_pid_tgid() >> 32, key.space, 0, 1))
 		bpf_map_update_elem(&arrivals, &key, &asked, BPF_ANY);

@@ -42,6 +42,15 @@ struct rt_frame {
 	u8 reserved[2];
 };
 
+/* What a process has mapped at an address. */
+struct rt_mapping {
+	u64 start;
+	u64 end;
+	u64 offset; /* in the file, in bytes */
+	u64 file; /* struct file of the kernel; 0: none */
+	struct rt_primed_key place; /* of the address, where it was asked for */
+};
+
 struct rt_thread {
 	u64 calls; /* ids given out */
 	u64 left_places; /* bits for the slots of the frames in its struct rt_left, see rt_left_bits() */
@@ -53,6 +62,7 @@ struct rt_thread {
 	u32 frames; /* number of frames */
 	u32 left; /* number of frames that its struct rt_left was given so far */
 	u32 taken; /* enum rt_taken */
+	struct rt_mapping looked_up; /* here, as stacks are short in the kernel */
 	struct rt_callee last_root;
 	struct rt_frame near[RT_FRAMES_NEAR];
 };

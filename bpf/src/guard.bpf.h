@@ -30,16 +30,22 @@ static __always_inline bool owns(struct user_namespace *space)
 	return false;
 }
 
-static __always_inline bool is_dumpable(struct mm_struct *mm)
+/* Whether the user may look at the memory of a program, as far as its file and its rights have set. */
+static __always_inline bool is_open(struct task_struct *task)
 {
+	struct task_struct___state *later = (void *)task;
+	struct mm_struct *mm = task->mm;
 	struct mm_struct___bits *bits = (void *)mm;
 	u64 flags = 0;
 
+	if (bpf_core_field_exists(later->exec_state))
+		return BPF_CORE_READ(later, exec_state, dumpable) == TASK_DUMPABLE_OWNER ||
+		       owns(BPF_CORE_READ(later, exec_state, user_ns));
 	if (bpf_core_field_exists(bits->flags))
 		bpf_core_read(&flags, sizeof(flags), &bits->flags);
 	else
 		bpf_core_read(&flags, sizeof(flags), &mm->flags);
-	return (flags & DUMPABLE) == DUMPABLE_BY_USER;
+	return (flags & DUMPABLE) == DUMPABLE_BY_USER || owns(BPF_CORE_READ(mm, user_ns));
 }
 
 static __always_inline bool has_rights_of_user(const struct cred *cred)
@@ -57,16 +63,13 @@ __noinline u32 rt_may_observe(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct cred *cred;
-	struct mm_struct *mm;
 
 	if (!guarded)
 		return true;
 	cred = task->real_cred;
-	mm = task->mm;
-	if (!cred || !mm)
+	if (!cred || !task->mm)
 		return false;
-	return (has_rights_of_user(cred) || owns(BPF_CORE_READ(cred, user_ns))) &&
-	       (is_dumpable(mm) || owns(BPF_CORE_READ(mm, user_ns)));
+	return (has_rights_of_user(cred) || owns(BPF_CORE_READ(cred, user_ns))) && is_open(task);
 }
 
 #endif

@@ -119,11 +119,6 @@ static __always_inline bool is_recording(void)
 	return false;
 }
 
-static __always_inline struct rt_thread *rt_thread(void)
-{
-	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
-}
-
 static __always_inline struct rt_counted *rt_counted(void)
 {
 	return rt_counters ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
@@ -137,16 +132,19 @@ rt_rare u32 find_stack(u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread = rt_thread();
-	struct mapping mapping = {};
+	struct rt_mapping *mapping;
 	u64 own;
 
-	if (!thread || !find_mapping(sp, &mapping))
+	if (!thread)
+		return RT_STACK_UNKNOWN;
+	mapping = find_mapping(thread, sp);
+	if (!mapping)
 		return RT_STACK_UNKNOWN;
 	own = task->pid == task->tgid ? BPF_CORE_READ(task, mm, start_stack) : task->thread.fsbase;
-	thread->stack_start = mapping.start;
-	thread->stack_size = mapping.end - mapping.start;
-	thread->stack_key = own >= mapping.start && own <= mapping.end ? RT_STACK_OWN :
-									 RT_STACK_OTHER | (u32)(mapping.end >> 12);
+	thread->stack_start = mapping->start;
+	thread->stack_size = mapping->end - mapping->start;
+	thread->stack_key = own >= mapping->start && own <= mapping->end ? RT_STACK_OWN :
+									   RT_STACK_OTHER | (u32)(mapping->end >> 12);
 	return thread->stack_key;
 }
 

@@ -46,6 +46,12 @@ enum {
 	BPF_RB_FORCE_WAKEUP = 2,
 };
 
+enum task_dumpable {
+	TASK_DUMPABLE_OFF,
+	TASK_DUMPABLE_OWNER,
+	TASK_DUMPABLE_ROOT,
+};
+
 enum maple_type {
 	maple_dense,
 	maple_leaf_64,
@@ -175,6 +181,16 @@ struct vm_area_struct {
 struct thread_struct {
 	unsigned long fsbase;
 	unsigned long features;
+};
+
+/* Of Linux 7.2, in place of the flags and of the namespace of a memory. */
+struct task_exec_state {
+	enum task_dumpable dumpable;
+	struct user_namespace *user_ns;
+};
+
+struct task_struct___state {
+	struct task_exec_state *exec_state;
 };
 
 struct list_head {

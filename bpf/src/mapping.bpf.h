@@ -19,18 +19,14 @@
 #define MAPLE_NODE(entry) ((entry) & ~0xffull)
 #define MAPLE_TYPE(entry) ((entry) >> 3 & 0xf)
 
-struct mapping {
-	u64 start, end;
-	u64 offset; /* in the file, in bytes */
-	struct file *file;
-};
-
-static long see_mapping(struct task_struct *task, struct vm_area_struct *area, struct mapping *found)
+static long see_mapping(struct task_struct *task, struct vm_area_struct *area, struct rt_thread **thread)
 {
+	struct rt_mapping *found = &(*thread)->looked_up;
+
 	found->start = area->vm_start;
 	found->end = area->vm_end;
 	found->offset = area->vm_pgoff << PAGE_SHIFT;
-	found->file = area->vm_file;
+	found->file = (u64)area->vm_file;
 	return 0;
 }
 
@@ -78,24 +74,26 @@ static __always_inline struct vm_area_struct *walk_mappings(struct task_struct *
 	return 0;
 }
 
-/* Returns whether there is a mapping. */
-static __always_inline bool find_mapping(u64 address, struct mapping *found)
+/* What the process of the running thread has mapped at an address; null: nothing. */
+static __always_inline struct rt_mapping *find_mapping(struct rt_thread *thread, u64 address)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_mapping *found = &thread->looked_up;
 	struct vm_area_struct *area;
-	long error = bpf_find_vma(task, address, see_mapping, found, 0);
+	long error = bpf_find_vma(task, address, see_mapping, &thread, 0);
 
 	if (error != -EBUSY)
-		return !error;
+		return error ? 0 : found;
 	area = walk_mappings(task, address);
 	if (!area)
-		return false;
+		return 0;
 	found->start = BPF_CORE_READ(area, vm_start);
 	found->end = BPF_CORE_READ(area, vm_end);
 	found->offset = BPF_CORE_READ(area, vm_pgoff) << PAGE_SHIFT;
-	found->file = BPF_CORE_READ(area, vm_file);
-	return address - found->start < found->end - found->start && BPF_CORE_READ(area, vm_start) == found->start &&
-	       BPF_CORE_READ(area, vm_end) == found->end;
+	found->file = (u64)BPF_CORE_READ(area, vm_file);
+	if (BPF_CORE_READ(area, vm_start) != found->start || BPF_CORE_READ(area, vm_end) != found->end)
+		return 0;
+	return address - found->start < found->end - found->start ? found : 0;
 }
 
 #endif

@@ -336,4 +336,10 @@ struct {
 	__uint(max_entries, 4096);
 } accesses SEC(".maps");
 
+/* The running thread, if it was hit before. */
+static __always_inline struct rt_thread *rt_thread(void)
+{
+	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+}
+
 #endif
