@@ -10,6 +10,7 @@ fn main() {
     for name in ["rtrace", "features", "plain"] {
         SkeletonBuilder::new()
             .source(format!("src/{name}.bpf.c"))
+            .obj(out.join(format!("{name}.bpf.o")))
             .clang_args(["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Iinclude"])
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .expect("the BPF programs compile (needs clang, 14 or newer)");

@@ -26,6 +26,8 @@ mod registers;
 mod self_test;
 mod skeleton;
 #[cfg(test)]
+mod stack_depth;
+#[cfg(test)]
 mod stack_model;
 mod watch;
 pub mod wire;
