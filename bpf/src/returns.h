@@ -315,7 +315,7 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 	 * a frame that was left may have been taken for it; but it stands no higher than the parent does.
 	 */
 	parent = rt_older(hit, top->parent, frames - 1, &place);
-	is_last = !top->parent || (parent && rt_is_higher(hit, parent));
+	is_last = frames == 1 || (parent && rt_is_higher(hit, parent));
 	rt_arrive(hit, frames - 1);
 	if (!is_last)
 		rt_return_elsewhere(hit);

@@ -19,6 +19,12 @@ fn a_caller_that_only_returns_is_skipped() {
 }
 
 #[test]
+fn a_caller_returns_with_its_callee_though_its_stack_was_mistaken() {
+    let expected = ["a 1<0 0 returned 20/0", "b 2<0 0 returned 10/0"];
+    check("X=skip2 other:a+96 third:b+80X third:a-96", &expected);
+}
+
+#[test]
 fn several_callers_that_only_return_are_skipped() {
     check(
         "X=skip2 Y=skip3 a+120 b+96Y c+80X a-120",
