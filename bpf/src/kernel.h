@@ -145,6 +145,7 @@ struct maple_tree {
 };
 
 struct maple_range_64 {
+	struct maple_pnode *parent;
 	unsigned long pivot[15];
 	void *slot[16];
 };

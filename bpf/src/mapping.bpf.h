@@ -12,8 +12,8 @@
 #include "maps.bpf.h"
 
 #define PAGE_SHIFT 12
-#define MAPLE_LEVELS 8 /* more than hold 2^16 mappings */
 #define MAPLE_PIVOTS 15
+#define MAPLE_STEPS 40 /* some ways from the root to a mapping; 2^16 of them have five levels */
 
 /* Where the node of an entry is, and of which enum maple_type. */
 #define MAPLE_NODE(entry) ((entry) & ~0xffull)
@@ -38,7 +38,16 @@ static __always_inline u64 read_word(u64 address)
 	return word;
 }
 
-/* What a node of the tree has for an address: another node, or a mapping. Not static, as first_arrival(). */
+/* A node that was replaced points to itself, and holds what frees it. */
+static __always_inline bool is_dead(u64 node)
+{
+	return MAPLE_NODE(read_word(node + bpf_core_field_offset(struct maple_range_64, parent))) == node;
+}
+
+/*
+ * What a node of the tree has for an address: another node, or a mapping; 0: nothing, or the node was replaced
+ * meanwhile. Not static, so that the verifier looks at it once.
+ */
 __noinline u64 maple_child(u64 entry, u64 address)
 {
 	int is_ranges = MAPLE_TYPE(entry) != maple_arange_64;
@@ -48,7 +57,7 @@ __noinline u64 maple_child(u64 entry, u64 address)
 				bpf_core_field_offset(struct maple_arange_64, slot);
 	u64 size = is_ranges ? bpf_core_field_size(struct maple_range_64, pivot) :
 			       bpf_core_field_size(struct maple_arange_64, pivot);
-	u64 pivot, i;
+	u64 pivot, child, i;
 
 	for (i = 0; i < MAPLE_PIVOTS && i * sizeof(u64) < size; i++) {
 		pivot = read_word(MAPLE_NODE(entry) + pivots + i * sizeof(u64));
@@ -56,44 +65,49 @@ __noinline u64 maple_child(u64 entry, u64 address)
 		if (address <= pivot || (i && !pivot))
 			break;
 	}
-	return read_word(MAPLE_NODE(entry) + slots + i * sizeof(u64));
+	child = read_word(MAPLE_NODE(entry) + slots + i * sizeof(u64));
+	return is_dead(MAPLE_NODE(entry)) ? 0 : child;
 }
 
-/* The mapping at an address, as far as can be seen without the lock. */
-static __always_inline struct vm_area_struct *walk_mappings(struct task_struct *task, u64 address)
+static __always_inline u64 maple_root(void)
 {
-	u64 entry = (u64)BPF_CORE_READ(task, mm, mm_mt.ma_root);
-	int i, is_leaf;
+	struct task_struct *task = bpf_get_current_task_btf();
 
-	for (i = 0; i < MAPLE_LEVELS && entry; i++) {
-		is_leaf = MAPLE_TYPE(entry) <= maple_leaf_64;
-		entry = maple_child(entry, address);
-		if (is_leaf)
-			return (struct vm_area_struct *)entry;
-	}
-	return 0;
+	return (u64)BPF_CORE_READ(task, mm, mm_mt.ma_root);
+}
+
+/* Reads a mapping without the lock. Returns whether it holds the address. */
+static __always_inline bool read_mapping(struct vm_area_struct *area, u64 address, struct rt_mapping *found)
+{
+	found->start = BPF_CORE_READ(area, vm_start);
+	found->end = BPF_CORE_READ(area, vm_end);
+	found->offset = BPF_CORE_READ(area, vm_pgoff) << PAGE_SHIFT;
+	found->file = (u64)BPF_CORE_READ(area, vm_file);
+	return address - found->start < found->end - found->start && BPF_CORE_READ(area, vm_start) == found->start &&
+	       BPF_CORE_READ(area, vm_end) == found->end;
 }
 
 /* What the process of the running thread has mapped at an address; null: nothing. */
 static __always_inline struct rt_mapping *find_mapping(struct rt_thread *thread, u64 address)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct rt_mapping *found = &thread->looked_up;
-	struct vm_area_struct *area;
-	long error = bpf_find_vma(task, address, see_mapping, &thread, 0);
+	long error = bpf_find_vma(bpf_get_current_task_btf(), address, see_mapping, &thread, 0);
+	int i, is_leaf;
+	u64 entry;
 
 	if (error != -EBUSY)
-		return error ? 0 : found;
-	area = walk_mappings(task, address);
-	if (!area)
-		return 0;
-	found->start = BPF_CORE_READ(area, vm_start);
-	found->end = BPF_CORE_READ(area, vm_end);
-	found->offset = BPF_CORE_READ(area, vm_pgoff) << PAGE_SHIFT;
-	found->file = (u64)BPF_CORE_READ(area, vm_file);
-	if (BPF_CORE_READ(area, vm_start) != found->start || BPF_CORE_READ(area, vm_end) != found->end)
-		return 0;
-	return address - found->start < found->end - found->start ? found : 0;
+		return error ? 0 : &thread->looked_up;
+	entry = maple_root();
+	for (i = 0; i < MAPLE_STEPS; i++) {
+		is_leaf = MAPLE_TYPE(entry) <= maple_leaf_64;
+		entry = maple_child(entry, address);
+		if (entry && !is_leaf)
+			continue;
+		if (entry && read_mapping((struct vm_area_struct *)entry, address, &thread->looked_up))
+			return &thread->looked_up;
+		/* It is changing there: once more. */
+		entry = maple_root();
+	}
+	return 0;
 }
 
 #endif
