@@ -84,7 +84,8 @@ static __always_inline int rt_is_below(const struct rt_hit *hit, const struct rt
 {
 	if (frame->stack != hit->stack)
 		return frame->stack == RT_STACK_SIGNAL;
-	return rt_is_ordered(frame->stack) && frame->slot <= hit->slot;
+	/* The word right below the stack pointer is nobody's on any stack. */
+	return rt_spans(frame, hit->slot) || (rt_is_ordered(frame->stack) && frame->slot <= hit->slot);
 }
 
 static long rt_below_step(u32 step, void *context)

@@ -333,6 +333,24 @@ fn hooked_returns() {
     check_with_missed(2, "a+100/u b+80/u b-80 b~80 a~100", &["a 1<0 0 returned 40/10", "b 2<1 1 unwound 10/0"]);
 }
 
+/// After a jump that nobody saw, control comes again to where the caller has saved its state, and then to where the call
+/// would have returned.
+#[test]
+fn a_return_elsewhere_with_the_same_slot_shows_on_any_stack_that_a_call_was_left() {
+    check_with_missed(
+        2,
+        "other:a+100 other:b+60 other:X-100 other:A-100",
+        &["a 1<0 0 unwound 20/0", "b 2<1 1 open 30/0"],
+    );
+    check_with_missed(
+        2,
+        "X=skip2 other:a+96 other:b+80X other:Y-96 other:A-96",
+        &["a 1<0 0 unwound 20/10", "b 2<1 1 unwound 10/0"],
+    );
+    // Another stack of the same mapping stays as it is.
+    check_with_missed(1, "other:a+100 other:X-80 other:a-100", &["a 1<0 0 returned 20/0"]);
+}
+
 #[test]
 fn tail_calls_of_hooked_functions() {
     // The kernel tells of both, the younger first.
