@@ -84,7 +84,8 @@ static __always_inline int rt_is_below(const struct rt_hit *hit, const struct rt
 {
 	if (frame->stack != hit->stack)
 		return frame->stack == RT_STACK_SIGNAL;
-	return rt_is_ordered(frame->stack) && frame->slot <= hit->slot;
+	/* The word right below the stack pointer is nobody's on any stack. */
+	return rt_spans(frame, hit->slot) || (rt_is_ordered(frame->stack) && frame->slot <= hit->slot);
 }
 
 static long rt_below_step(u32 step, void *context)
@@ -369,13 +370,49 @@ static long rt_return_hooked_step(u32 step, void *context)
 	return 1;
 }
 
+/* The place of the youngest call that was left and whose hooked return this is; RT_NONE if there is none. */
+rt_rare u32 rt_search_left_hooked(const struct rt_hit *given)
+{
+	struct rt_left *left = rt_left(0);
+	const struct rt_frame *frame;
+	u32 i, place = RT_NONE;
+	u64 youngest = 0;
+
+	if (!given || !left)
+		return RT_NONE;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		frame = &left->call[i].frame;
+		if (frame->id > youngest && frame->policy == RT_POLICY_URETPROBE && frame->slot == given->slot &&
+		    frame->region == given->region) {
+			youngest = frame->id;
+			place = i;
+		}
+	}
+	return place;
+}
+
+/* The hooked return of a call that seemed to be left, as a signal came on its way. Returns whether it is one. */
+rt_rare u32 rt_return_left_hooked(const struct rt_hit *given)
+{
+	struct rt_hit hit;
+	u32 place;
+
+	if (!rt_known(&hit, given) || !rt_may_be_left(&hit))
+		return 0;
+	place = rt_search_left_hooked(given);
+	if (place == RT_NONE)
+		return 0;
+	rt_resume(given, place);
+	return 1;
+}
+
 /* The kernel says that a function of the hit's region has returned, as its return was hooked. */
 static __always_inline u32 rt_return_hooked(struct rt_hit *hit)
 {
 	struct rt_walk walk = { .hit = hit, .found = RT_NONE };
 
 	rt_repeat(RT_FRAMES, rt_return_hooked_step, &walk);
-	return walk.found != RT_NONE;
+	return walk.found != RT_NONE || rt_return_left_hooked(hit);
 }
 
 static long rt_abandon_step(u32 step, void *context)

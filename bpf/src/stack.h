@@ -27,7 +27,8 @@
  * proves nothing, and the caller is the frame next above in address, since stacks do not overlap.
  *
  * A frame that is left is nobody's caller any more, but while its slot is as it was it may still return:
- * a coroutine's stack may lie within that of the thread. So the last ones are kept aside (struct rt_left), and a return to the
+ * a coroutine's stack may lie within that of the thread. So may one whose hooked return the kernel has not told of: a
+ * signal may come on the way of it. So the last ones are kept aside (struct rt_left), and a return to the
  * place of one of them ends it after all; else it is recorded as unwound when it was left. It cannot
  * return any more once a function enters there.
  *
@@ -121,6 +122,15 @@ static __always_inline int rt_is_intact(const struct rt_frame *frame)
 	if (!frame->word || rt_read_slot(frame->slot, &word))
 		return 1;
 	return word == frame->word || (word && word == rt_trampoline());
+}
+
+/*
+ * Whether the kernel has yet to tell of the return of a frame, which it has hooked. On the way to the kernel the
+ * trampoline writes over the slot, and a signal may come then.
+ */
+static __always_inline int rt_is_awaited(const struct rt_frame *frame)
+{
+	return frame->policy == RT_POLICY_URETPROBE && rt_replaced(frame->slot);
 }
 
 /* The slot of the return address that is a frame's home. */
@@ -480,7 +490,8 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 		return 0;
 	rt_doubt_again(&hit, frame);
 	/* Where the stack pointer is in the frame of its caller, or its slot was used again, it cannot come back. */
-	is_over = frame->doubt || (hit.is_final && frame->slot >= hit.from) || rt_spans(frame, hit.slot) || !rt_is_intact(frame);
+	is_over = frame->doubt || (hit.is_final && frame->slot >= hit.from) || rt_spans(frame, hit.slot) ||
+		  !(rt_is_intact(frame) || rt_is_awaited(frame));
 	left = is_over ? 0 : rt_left(1);
 	if (!left) {
 		rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : RT_UNWOUND);

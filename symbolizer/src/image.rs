@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -233,16 +234,18 @@ pub(crate) fn is_elf(path: &Path) -> bool {
     open_regular(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == elf::ELFMAG
 }
 
-/// Opens a file, but no pipe or device, which could keep us waiting for ever.
+/// Opens a file, but no pipe or device, which could keep us waiting for ever, or do something because it is opened.
 ///
 /// # Errors
 /// What the system says, or [`io::ErrorKind::InvalidInput`].
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    let open = |path: &Path, flags: OFlags| File::options().read(true).custom_flags(flags.bits() as i32).open(path);
+    let place = open(path, OFlags::PATH)?;
+    if !place.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
+    // A lease on the file could keep us waiting, too.
+    open(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())), OFlags::NONBLOCK)
 }
 
 fn check_variant(bytes: &[u8]) -> Result<(), Error> {
@@ -388,6 +391,21 @@ mod tests {
             let lying = Image::parse(bytes).unwrap();
             assert_eq!(exported(&lying), functions, "{place}, {value:#x}");
         }
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_even_opened() {
+        use rustix::fs::{CWD, FileType, Mode, inotify, mknodat};
+
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, &pipe, inotify::WatchFlags::OPEN).unwrap();
+        assert!(matches!(Image::open(&pipe), Err(Error::Read { .. })));
+        assert_eq!(rustix::io::read(&watch, &mut [0; 256]), Err(rustix::io::Errno::AGAIN));
+        drop(File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&pipe).unwrap());
+        assert!(rustix::io::read(&watch, &mut [0; 256]).is_ok(), "an open is seen");
     }
 
     #[test]

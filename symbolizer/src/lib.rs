@@ -41,6 +41,7 @@ pub use frames::FrameRange;
 pub use go::GoCode;
 pub use image::{Image, open_regular};
 pub use load_order::load_order;
+pub use outline::soname;
 pub use slots::{OwnSlot, Slot};
 pub use stamp::Stamp;
 pub use variables::Variable;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::image::is_elf;
-use crate::{Error, Image};
+use crate::{Error, Image, outline, select};
 
 /// One ELF file that a process maps executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,11 @@ impl Module {
     /// The last component of the path; empty where it is not UTF-8.
     pub fn file_name(&self) -> &str {
         self.path.file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+
+    /// Whether `pattern` names the file.
+    pub fn is_named(&self, pattern: &str) -> bool {
+        select::names(pattern, &self.path, || outline::soname(&self.open_path()))
     }
 
     /// What to add (wrapping) to an address of `image` to get the address in the process; `None`

@@ -10,15 +10,17 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use object::elf;
-use object::read::elf::{FileHeader as _, SectionHeader as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 
-use crate::image::{ENDIAN, Elf};
+use crate::image::{ENDIAN, Elf, MAX_FILE_SIZE, open_regular};
 use crate::{Error, Image};
 
 /// Headers that most files begin with, in bytes.
 const BEGINNING: u64 = 4096;
 /// Smaller sections are read whatever they hold, in bytes.
 const SMALL: u64 = 64 << 10;
+/// No file's name is longer, in bytes.
+const MAX_SONAME: usize = 256;
 
 impl Image {
     /// As [`open`](Image::open), but all bytes of larger sections with code, constants or variables are
@@ -31,6 +33,44 @@ impl Image {
         // Without sections its tables may stand anywhere.
         if outline.has_sections() { Ok(outline) } else { Image::open(path) }
     }
+}
+
+/// The `DT_SONAME` of the file at `path`, of which little more is read; `None` where it has none or cannot be read.
+pub fn soname(path: &Path) -> Option<String> {
+    let file = open_regular(path).ok()?;
+    let size = file.metadata().ok()?.len();
+    if size > MAX_FILE_SIZE {
+        return None;
+    }
+    // Zeros that nobody touches take no memory.
+    let mut bytes = vec![0; size as usize];
+    fill(&file, &mut bytes, 0..BEGINNING).ok()?;
+    let table = range_of_segments(Elf::parse(bytes.as_slice()).ok()?);
+    fill(&file, &mut bytes, table).ok()?;
+    let (start, size) = dynamic_range(&bytes)?;
+    fill(&file, &mut bytes, start..start.saturating_add(size.min(SMALL))).ok()?;
+    let image = Image::parse(bytes).ok()?;
+    let strings = image.dynamic_value(elf::DT_STRTAB)?;
+    let offset = image.file_offset(strings.checked_add(image.dynamic_value(elf::DT_SONAME)?)?)?;
+    let mut name = [0; MAX_SONAME];
+    let length = file.read_at(&mut name, offset).ok()?;
+    let end = name[..length].iter().position(|&byte| byte == 0)?;
+    str::from_utf8(&name[..end]).ok().map(str::to_owned)
+}
+
+/// Where the table that tells the linkage stands: its beginning and size.
+fn dynamic_range(bytes: &[u8]) -> Option<(u64, u64)> {
+    let segments = Elf::parse(bytes).ok()?.program_headers(ENDIAN, bytes).ok()?;
+    let dynamic = segments.iter().find(|segment| segment.p_type(ENDIAN) == elf::PT_DYNAMIC)?;
+    Some(dynamic.file_range(ENDIAN))
+}
+
+fn range_of_segments(header: &Elf) -> Range<u64> {
+    range(header.e_phoff(ENDIAN), header.e_phentsize(ENDIAN), header.e_phnum(ENDIAN))
+}
+
+fn range(start: u64, size: u16, count: u16) -> Range<u64> {
+    start..start.saturating_add(u64::from(size) * u64::from(count))
 }
 
 fn read(file: &File) -> io::Result<Vec<u8>> {
@@ -68,14 +108,9 @@ fn fill(file: &File, bytes: &mut [u8], range: Range<u64>) -> io::Result<()> {
 /// Where the program and section headers stand; none where there are no sections.
 fn headers(bytes: &[u8]) -> Option<[Range<u64>; 2]> {
     let header = Elf::parse(bytes).ok()?;
-    let range = |start: u64, size: u16, count: u16| start..start.saturating_add(u64::from(size) * u64::from(count));
     let sections = header.e_shnum(ENDIAN);
-    (sections > 0).then(|| {
-        [
-            range(header.e_phoff(ENDIAN), header.e_phentsize(ENDIAN), header.e_phnum(ENDIAN)),
-            range(header.e_shoff(ENDIAN), header.e_shentsize(ENDIAN), sections),
-        ]
-    })
+    let of_sections = range(header.e_shoff(ENDIAN), header.e_shentsize(ENDIAN), sections);
+    (sections > 0).then(|| [range_of_segments(header), of_sections])
 }
 
 /// Where the tables stand: those that are known by their names, or all others, names among them.
@@ -119,6 +154,7 @@ mod tests {
             assert_eq!(outline.code_ranges(), whole.code_ranges());
             assert_eq!(outline.needed(), whole.needed());
             assert_eq!(outline.soname(), whole.soname());
+            assert_eq!(soname(&module.path).as_deref(), whole.soname());
             assert_eq!(outline.build_id(), whole.build_id());
             assert_eq!(outline.defines("malloc"), whole.defines("malloc"));
             shorter += usize::from(outline.bytes() != whole.bytes());

@@ -15,6 +15,13 @@ const MAX_NEAR_NAMES: usize = 5;
 /// Longer names are not compared; comparing takes quadratic time.
 const MAX_COMPARED: usize = 128;
 
+/// Whether `pattern` names the library at `path`, or one of that `DT_SONAME`: by this alone do programs know a file
+/// whose own name is another. `soname` is asked only where it matters.
+pub fn names(pattern: &str, path: &Path, soname: impl FnOnce() -> Option<String>) -> bool {
+    let is_path = pattern.contains('/');
+    matches(pattern, path) || !is_path && soname().is_some_and(|soname| matches(pattern, Path::new(&soname)))
+}
+
 /// Whether the library at `path` is one that `pattern` names.
 ///
 /// | pattern | names |
@@ -25,6 +32,7 @@ const MAX_COMPARED: usize = 128;
 /// | `libQt5*` | each file name that fits the glob |
 /// | `/opt/*/libz.so*` | each path that fits the glob |
 /// | `./libz.so` | this file, whatever links lead to it |
+/// | `libblas.so` | also the file in whose folder it is a link to that |
 pub fn matches(pattern: &str, path: &Path) -> bool {
     let is_path = pattern.contains('/');
     if is_path && is_same_path(Path::new(pattern), path) {
@@ -39,7 +47,8 @@ pub fn matches(pattern: &str, path: &Path) -> bool {
             path.file_name().is_some_and(|name| matcher.is_match(name))
         };
     }
-    !is_path && path.file_name().and_then(OsStr::to_str).is_some_and(|name| names(pattern, name))
+    let stands_for = |name| stands_for(pattern, name) || is_link_beside(pattern, path);
+    !is_path && path.file_name().and_then(OsStr::to_str).is_some_and(stands_for)
 }
 
 /// Whether a pattern is more than a name or a path.
@@ -51,8 +60,14 @@ fn is_same_path(a: &Path, b: &Path) -> bool {
     a == b || matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
+/// Whether a plain name is that of a link to this file, in the same folder.
+fn is_link_beside(name: &str, path: &Path) -> bool {
+    let link = path.with_file_name(name);
+    path.is_absolute() && link.is_symlink() && is_same_path(&link, path)
+}
+
 /// Whether a plain name stands for this file name.
-fn names(name: &str, file_name: &str) -> bool {
+fn stands_for(name: &str, file_name: &str) -> bool {
     if name.is_empty() {
         return false;
     }
@@ -194,6 +209,38 @@ mod tests {
         fs::write(&file, "").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert!(matches(link.to_str().unwrap(), &file));
+    }
+
+    #[test]
+    fn a_link_beside_a_file_is_another_name_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["real-0.3.so", "other.so"] {
+            fs::write(path(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("real-0.3.so", path("libx.so.0")).unwrap();
+        assert!(matches("libx.so.0", &path("real-0.3.so")));
+        assert!(!matches("libx.so.0", &path("other.so")));
+        assert!(!matches("libx.so.0", Path::new("real-0.3.so")), "not what lies in our own folder");
+        assert!(!matches("..", &path("real-0.3.so")));
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_soname() {
+        let path = Path::new("/lib/libopenblasp-r0.3.21.so");
+        let soname = || Some("libopenblas.so.0".to_owned());
+        for (pattern, expected) in [
+            ("libopenblas.so.0", true),
+            ("libopenblas", true),
+            ("libopenblas.so.?", true),
+            ("libopenblasp-r0.3.21.so", true),
+            ("libopen", false),
+            ("/lib/libopenblas.so.0", false),
+            ("/lib/libopenblas.so.?", false),
+        ] {
+            assert_eq!(names(pattern, path, soname), expected, "{pattern}");
+        }
+        assert!(!names("libopenblas", path, || None));
     }
 
     #[test]

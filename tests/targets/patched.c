@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // A program that writes a jump over one of its functions, as live patches and hooks inside a program do, and calls
 // that and another one: `first` before it says that it is ready, `later` between calls. `restored` puts the code of its
-// file back instead, as a program does that repairs itself. It ends with 0 if each call came to where it should.
+// file back instead, as a program does that repairs itself. `front` writes a shorter jump over the first instruction of
+// a third function. It ends with 0 if each call came to where it should.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,14 @@ __attribute__((noipa, aligned(64))) void w_plain(int n)
 {
 	original += n;
 	__asm__ volatile("" ::: "rbx", "memory");
+	original -= n - 1;
+}
+
+// Behind the first instruction is one that costs less to probe.
+__attribute__((noipa, aligned(64))) void w_front(int n)
+{
+	original += n;
+	__asm__ volatile(".skip 8, 0x90" ::: "memory");
 	original -= n - 1;
 }
 
@@ -53,6 +62,16 @@ static int patch(void (*function)(int))
 	return write_code((char *)function, jump, sizeof(jump));
 }
 
+// jmp, and the distance.
+static int patch_briefly(void (*function)(int))
+{
+	unsigned char jump[5] = { 0xe9 };
+	int distance = (char *)replacement - ((char *)function + sizeof(jump));
+
+	memcpy(jump + 1, &distance, sizeof(distance));
+	return write_code((char *)function, jump, sizeof(jump));
+}
+
 // The segment of the functions, from the file.
 static int restore(void)
 {
@@ -72,33 +91,44 @@ static int restore(void)
 	return -1;
 }
 
-static void call(void)
+static void call(int with_front)
 {
 	for (int i = 0; i < CALLS; i++) {
 		w_patched(i);
 		w_plain(i);
+		if (with_front)
+			w_front(i);
 	}
+}
+
+static int change(const char *how)
+{
+	if (strcmp(how, "restored") == 0)
+		return restore();
+	return strcmp(how, "front") == 0 ? patch_briefly(w_front) : patch(w_patched);
 }
 
 int main(int argc, char **argv)
 {
-	int is_first = argc < 2 || strcmp(argv[1], "first") == 0, is_later = !is_first && strcmp(argv[1], "later") == 0;
+	const char *how = argc < 2 ? "first" : argv[1];
+	int is_first = strcmp(how, "first") == 0, is_front = strcmp(how, "front") == 0, is_restored = strcmp(how, "restored") == 0;
 
-	if (is_first && patch(w_patched))
+	if (is_first && change(how))
 		return 2;
 	printf("ready %d\n", getpid());
 	fflush(stdout);
 	getchar();
 	if (!is_first) {
-		call();
-		if (is_later ? patch(w_patched) : restore())
+		call(is_front);
+		if (change(how))
 			return 3;
 	}
-	call();
+	call(is_front);
 	printf("called\n");
 	fflush(stdout);
 	getchar();
-	if (is_first)
-		return !(replaced == CALLS && original == CALLS);
-	return !(replaced == (is_later ? CALLS : 0) && original == (is_later ? 3 : 4) * CALLS);
+
+	int calls = (is_first ? 2 : is_front ? 6 : 4) * CALLS, hidden = is_restored ? 0 : CALLS;
+
+	return !(replaced == hidden && original == calls - hidden);
 }

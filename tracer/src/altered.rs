@@ -110,9 +110,50 @@ pub struct Difference {
     pub live: u8,
 }
 
-fn is_long_nop(file: &File, offset: u64) -> bool {
-    let mut stored = LONG_NOP.map(|_| 0);
-    file.read_exact_at(&mut stored, offset).is_ok() && stored == LONG_NOP
+/// A probe, with the code that calls pass before they come to it. By offsets in the file, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The first instruction that they pass.
+    pub entry: u64,
+    /// The instruction with the probe, at `entry` or behind it.
+    pub site: u64,
+}
+
+impl Spot {
+    /// One at the very instruction that is come to.
+    pub fn at(site: u64) -> Spot {
+        Spot { entry: site, site }
+    }
+}
+
+/// A part of a file, as it is in a process and as it is stored.
+struct Part {
+    /// Where it begins, in bytes.
+    begin: u64,
+    live: Vec<u8>,
+    stored: Vec<u8>,
+}
+
+impl Part {
+    /// Whether there is a breakpoint, and nothing was written in front of it but breakpoints.
+    fn leads_to(&self, spot: &Spot) -> bool {
+        let site = (spot.site - self.begin) as usize;
+        let mut at = spot.entry.saturating_sub(self.begin) as usize;
+        while at < site {
+            at += match self.live[at] {
+                _ if self.has_nop_of_probe(at) => LONG_NOP.len(),
+                BREAKPOINT => 1,
+                byte if byte == self.stored[at] => 1,
+                _ => return false,
+            };
+        }
+        self.live[site] == BREAKPOINT || self.has_nop_of_probe(site)
+    }
+
+    /// Whether there is what the kernel makes of a breakpoint in the place of a nop.
+    fn has_nop_of_probe(&self, at: usize) -> bool {
+        matches!(self.live[at], CALL | BREAKPOINT) && self.stored[at..].starts_with(&LONG_NOP)
+    }
 }
 
 /// The memory of a process.
@@ -151,28 +192,30 @@ impl Code {
         differences
     }
 
-    /// How many of these sorted offsets of `file` have a breakpoint, or what the kernel makes of one, in `mapping`, and
-    /// at which there is none. What is not in the mapping or cannot be read is neither.
-    pub fn breakpoints(&self, mapping: &Mapping, file: &File, offsets: &[u64]) -> (usize, Vec<u64>) {
+    /// How many of these probes, sorted by their sites, calls come to in `mapping` of `file`, and the sites that they do
+    /// not come to: there is no breakpoint, nor what the kernel makes of one, or the code in front of it is not the
+    /// file's. What is not in the mapping or cannot be read is neither.
+    pub fn reached(&self, mapping: &Mapping, file: &File, spots: &[Spot]) -> (usize, Vec<u64>) {
         let end = mapping.offset + (mapping.end - mapping.start);
         let mapped =
-            offsets.partition_point(|&offset| offset < mapping.offset)..offsets.partition_point(|&it| it < end);
-        let (mut present, mut absent) = (0, Vec::new());
-        for of_page in offsets[mapped].chunk_by(|one, next| one / PAGE as u64 == next / PAGE as u64) {
-            let begin = of_page[0] / PAGE as u64 * PAGE as u64;
-            let mut live = [0; PAGE];
+            spots.partition_point(|spot| spot.site < mapping.offset)..spots.partition_point(|spot| spot.site < end);
+        let (mut reached, mut missed) = (0, Vec::new());
+        for of_page in spots[mapped].chunk_by(|one, next| one.site / PAGE as u64 == next.site / PAGE as u64) {
+            let page = of_page[0].site / PAGE as u64 * PAGE as u64;
+            let entries = of_page.iter().map(|spot| spot.entry);
+            let begin = entries.fold(page, u64::min).max(mapping.offset);
+            let mut live = vec![0; (page - begin) as usize + PAGE];
             if self.memory.read_exact_at(&mut live, mapping.start + (begin - mapping.offset)).is_err() {
                 continue;
             }
-            let is_there = |offset: u64| match live[(offset - begin) as usize] {
-                BREAKPOINT => true,
-                CALL => is_long_nop(file, offset),
-                _ => false,
-            };
-            absent.extend(of_page.iter().copied().filter(|&offset| !is_there(offset)));
-            present += of_page.len();
+            let mut stored = live.clone();
+            // The last page of a file is not a whole one; what cannot be read is taken for unchanged.
+            let _ = file.read_at(&mut stored, begin);
+            let part = Part { begin, live, stored };
+            missed.extend(of_page.iter().filter(|spot| !part.leads_to(spot)).map(|spot| spot.site));
+            reached += of_page.len();
         }
-        (present - absent.len(), absent)
+        (reached - missed.len(), missed)
     }
 
     /// Whether the process has a copy of each page for itself, as it has where a breakpoint was set:
@@ -207,6 +250,29 @@ mod tests {
             assert_eq!(overlaps(&parts, &range), expected, "{range:?}");
         }
         assert!(!overlaps(&[], &(0..9)));
+    }
+
+    #[test]
+    fn a_probe_is_reached_through_what_the_file_holds() {
+        let nop = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+        let stored = [&[0x8b, 0x05, 0xe2], &nop[..], &[0x90, 0x90]].concat();
+        let leads = |changes: &[(usize, u8)], entry: u64| {
+            let mut live = stored.clone();
+            live[8] = BREAKPOINT;
+            changes.iter().for_each(|&(at, byte)| live[at] = byte);
+            Part { begin: 100, live, stored: stored.clone() }.leads_to(&Spot { entry, site: 108 })
+        };
+        assert!(leads(&[], 100));
+        assert!(leads(&[(9, 0xe9)], 100), "behind the probe");
+        assert!(!leads(&[(8, 0x90)], 100), "the probe itself");
+        assert!(!leads(&[(8, 0x90)], 108), "the probe itself");
+        assert!(leads(&[(0, BREAKPOINT)], 100), "a debugger goes on");
+        assert!(leads(&[(3, CALL), (4, 1), (5, 2), (6, 3), (7, 4)], 100), "another tool's probe");
+        assert!(leads(&[(3, BREAKPOINT), (4, 1)], 100), "the same, half made");
+        assert!(!leads(&[(0, 0xe9)], 100), "a jump");
+        assert!(!leads(&[(4, 1)], 100), "a part of an instruction");
+        assert!(leads(&[(0, 0xe9)], 101), "in front of the function");
+        assert!(!leads(&[(7, 1)], 99), "what is not in the part is not looked at");
     }
 
     #[test]

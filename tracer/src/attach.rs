@@ -14,6 +14,7 @@ use rtrace_bpf::wire::{PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_co
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::{Library, Region, RegionId};
 
+use crate::altered::Spot;
 use crate::governor::Governable;
 use crate::host;
 use crate::pinned::Pinned;
@@ -56,6 +57,8 @@ pub struct Placed {
     pub library: Arc<Library>,
     role: Role,
     sites: Arc<[Site]>,
+    /// Where the functions begin whose calls enter at the sites, in this order.
+    begins: Arc<[u64]>,
 }
 
 impl Placed {
@@ -64,9 +67,15 @@ impl Placed {
         self.file.is_unchanged()
     }
 
-    /// File offsets of the sites, in bytes.
-    pub fn offsets(&self) -> Vec<u64> {
-        self.sites.iter().map(|site| site.file_offset).collect()
+    /// The sites, by themselves.
+    fn sites(&self) -> Vec<Spot> {
+        self.sites.iter().map(|site| Spot::at(site.file_offset)).collect()
+    }
+
+    /// The sites, with what calls pass in front of them. For sites in the library itself.
+    pub fn spots(&self) -> Vec<Spot> {
+        let spot = |(site, &entry): (&Site, &u64)| Spot { entry, site: site.file_offset };
+        self.sites.iter().zip(&*self.begins).map(spot).collect()
     }
 
     /// Whether calls enter at the sites, and these lie in the library itself rather than in stubs.
@@ -119,10 +128,14 @@ impl Apart {
 }
 
 impl Attachment {
-    fn keep(&mut self, placed: Vec<(Role, Vec<Site>, Probes)>, file: &Arc<Pinned>, library: &Arc<Library>) {
-        for (role, sites, probes) in placed {
-            let (file, library, sites) = (Arc::clone(file), Arc::clone(library), sites.into());
-            self.placed.push(Placed { file, library, role, sites });
+    fn keep(&mut self, placing: Placing<'_>, file: &Arc<Pinned>, library: &Arc<Library>) {
+        let begins: HashMap<RegionId, u64> =
+            placing.regions.iter().map(|planned| (planned.region.id, planned.region.file_offset)).collect();
+        for (role, sites, probes) in placing.placed {
+            let (file, library) = (Arc::clone(file), Arc::clone(library));
+            let begins = sites.iter().map(|(region, _)| begins[region]).collect();
+            let sites = sites.into_iter().map(|(_, site)| site).collect();
+            self.placed.push(Placed { file, library, role, sites, begins });
             self.probes.push(probes);
         }
     }
@@ -151,9 +164,10 @@ impl Attachment {
     /// The first of these.
     pub fn check(&self, pids: &[u32]) -> Result<(), Absent> {
         for process in pids.iter().filter_map(|&pid| Process::of(pid)) {
-            let together = self.placed.iter().map(|placed| (placed.file.file(), placed.offsets()));
-            let alone = self.apart.iter().map(|apart| (apart.file.file(), vec![apart.planned.entry.file_offset]));
-            let mut presences = together.chain(alone).filter_map(|(file, offsets)| process.presence(file, &offsets));
+            let together = self.placed.iter().map(|placed| (placed.file.file(), placed.sites()));
+            let site = |apart: &Apart| Spot::at(apart.planned.entry.file_offset);
+            let alone = self.apart.iter().map(|apart| (apart.file.file(), vec![site(apart)]));
+            let mut presences = together.chain(alone).filter_map(|(file, spots)| process.presence(file, spots));
             presences.try_for_each(Presence::check)?;
         }
         Ok(())
@@ -255,12 +269,12 @@ pub fn attach(
                 let reason = format!("refused by the kernel: {cause}");
                 attachment.refused.push((index, Refusal { name: planned.region.name.clone(), reason }));
             }
-            attachment.keep(placing.placed, &file, &library);
+            attachment.keep(placing, &file, &library);
             if let Some(stubs) = stubs {
                 let path = stubs.path();
                 let mut placing = Placing { programs, path: path.clone(), regions, pids, placed: Vec::new() };
                 placing.stubs(stub_of)?;
-                attachment.keep(placing.placed, &Arc::new(Pinned::open(&path, None)?), &library);
+                attachment.keep(placing, &Arc::new(Pinned::open(&path, None)?), &library);
             }
         }
     }
@@ -328,22 +342,26 @@ struct Placing<'a> {
     path: PathBuf,
     regions: &'a [&'a PlannedRegion],
     pids: &'a [u32],
-    placed: Vec<(Role, Vec<Site>, Probes)>,
+    placed: Vec<(Role, Vec<RegionSite>, Probes)>,
 }
 
 /// A site with the region that it serves.
 type RegionSite = (RegionId, Site);
+
+fn bare(sites: &[RegionSite]) -> Vec<Site> {
+    sites.iter().map(|&(_, site)| site).collect()
+}
 
 impl Placing<'_> {
     /// Places the entry sites, and hooks those returns that are to be; returns the regions that the kernel
     /// refuses, with its reason.
     fn entries(&mut self) -> Result<HashMap<RegionId, String>, Error> {
         let hooked = |planned: &&&PlannedRegion| planned.exit == Exit::Uretprobe;
-        let bare = |planned: &&PlannedRegion| {
+        let hook = |planned: &&PlannedRegion| {
             let Site { file_offset, .. } = site(planned.entry, 0);
             (planned.region.id, Site { file_offset, cookie: planned.region.id.0.into() })
         };
-        let hooks: Vec<RegionSite> = self.regions.iter().filter(hooked).map(bare).collect();
+        let hooks: Vec<RegionSite> = self.regions.iter().filter(hooked).map(hook).collect();
         let mut refused = self.place(Role::HookedReturn, &hooks)?;
         let entries = self.sites(|planned| (!refused.contains_key(&planned.region.id)).then_some(planned.entry));
         refused.extend(self.place(Role::Enter, &entries)?);
@@ -352,9 +370,9 @@ impl Placing<'_> {
 
     /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
     fn stubs(&mut self, stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Result<(), Error> {
-        let sites: Vec<Site> = self.sites(stub_of).into_iter().map(|(_, site)| site).collect();
+        let sites = self.sites(stub_of);
         if !sites.is_empty() {
-            let probes = self.programs.attach(Role::Enter, &self.path, self.pids, &sites)?;
+            let probes = self.programs.attach(Role::Enter, &self.path, self.pids, &bare(&sites))?;
             self.placed.push((Role::Enter, sites, probes));
         }
         Ok(())
@@ -369,12 +387,11 @@ impl Placing<'_> {
     /// Places sites; returns what the kernel refuses.
     fn place(&mut self, role: Role, sites: &[RegionSite]) -> Result<HashMap<RegionId, String>, Error> {
         let mut refused = HashMap::new();
-        let bare = |sites: &[RegionSite]| -> Vec<Site> { sites.iter().map(|&(_, site)| site).collect() };
         let attach = |sites: &[RegionSite]| self.programs.attach(role, &self.path, self.pids, &bare(sites));
         let links = place(sites, &attach, &mut |(region, _), error| {
             refused.insert(*region, error.cause());
         })?;
-        self.placed.extend(links.into_iter().map(|(sites, probes)| (role, bare(sites), probes)));
+        self.placed.extend(links.into_iter().map(|(sites, probes)| (role, sites.to_vec(), probes)));
         Ok(refused)
     }
 }

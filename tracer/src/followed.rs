@@ -28,7 +28,7 @@ pub struct BlindChild {
     pub since: Timestamp,
 }
 
-/// Entry sites of a library that a process has overwritten.
+/// Entry sites of a library that a process has overwritten, or to which no call comes any more.
 pub struct Overwritten {
     /// The process.
     pub pid: u32,
@@ -222,24 +222,30 @@ impl<'a> Followed<'a> {
         self.contains(pid) && !self.state().lost.contains(&pid)
     }
 
-    /// The entry sites that processes have overwritten, by library; with probes everywhere, those of `named` are
-    /// looked at.
-    pub fn overwritten(&self, named: &[u32]) -> Vec<Overwritten> {
+    /// The processes that should have all their probes; with probes everywhere, those of `named`.
+    pub fn inspected(&self, named: &[u32]) -> Vec<u32> {
         let state = self.state();
         let pids = if state.pids.contains(&EVERYWHERE) { named } else { &state.pids };
-        let mut overwritten = Vec::new();
-        for process in pids.iter().filter(|pid| !state.lost.contains(pid)).filter_map(|&pid| Process::of(pid)) {
-            overwritten.extend(
-                state.placed.iter().filter(|placed| placed.is_of_library() && placed.is_unchanged()).filter_map(
-                    |placed| {
-                        let Presence { pid, absent, .. } = process.presence(placed.file.file(), &placed.offsets())?;
-                        let library = Arc::clone(&placed.library);
-                        (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
-                    },
-                ),
-            );
+        pids.iter().copied().filter(|pid| !state.lost.contains(pid)).collect()
+    }
+
+    /// The entry sites of libraries that a process has overwritten, or to which what it has written in front of them
+    /// leads no call. What only seems so, as the process changes while it is looked at, is none.
+    pub fn overwritten(&self, pid: u32) -> Vec<Overwritten> {
+        // Children wait for their probes while the state is held.
+        let placed: Vec<Placed> = self.state().placed.iter().filter(|placed| placed.is_of_library()).cloned().collect();
+        let mut found = overwritten(pid, &placed);
+        if !found.is_empty() {
+            let again = overwritten(pid, &placed);
+            for Overwritten { library, offsets, .. } in &mut found {
+                let also = |offset: &u64| {
+                    let same = again.iter().filter(|other| other.library.id == library.id);
+                    same.flat_map(|other| &other.offsets).any(|other| other == offset)
+                };
+                offsets.retain(also);
+            }
         }
-        overwritten
+        found
     }
 
     /// The blind windows since the last call.
@@ -253,4 +259,14 @@ impl<'a> Followed<'a> {
         closing.finish();
         first.into_iter().chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
     }
+}
+
+fn overwritten(pid: u32, placed: &[Placed]) -> Vec<Overwritten> {
+    let Some(process) = Process::of(pid) else { return Vec::new() };
+    let of_file = |placed: &Placed| {
+        let Presence { absent, .. } = process.presence(placed.file.file(), placed.spots())?;
+        let library = Arc::clone(&placed.library);
+        (!absent.is_empty()).then_some(Overwritten { pid, library, offsets: absent })
+    };
+    placed.iter().filter(|placed| placed.is_unchanged()).filter_map(of_file).collect()
 }

@@ -18,6 +18,7 @@ mod governor;
 pub mod guard;
 pub mod host;
 pub mod info;
+mod inspection;
 pub mod leftovers;
 pub mod newcomers;
 pub mod overhead;

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use rtrace_model::{LibraryId, RegionId, Timestamp};
-use rtrace_symbolizer::select;
 
 use crate::host;
 use crate::perf::mappings::{Mapping, Mappings};
@@ -126,23 +125,33 @@ impl Newcomers {
         // What was loaded after the plan was made and before the kernel was listened to.
         let mut looked = host::now();
         self.look(&traced.living, looked, told);
-        let mut waiting = Vec::new();
-        let mut is_last = false;
+        let mut waiting: Vec<Mapping> = Vec::new();
+        let (mut sifted, mut is_last) = (looked, false);
         while !is_last {
-            match changes.try_recv() {
+            let mut has_changed = match changes.try_recv() {
                 Ok(known) => {
                     is_last = known.is_last;
                     traced.learn(known.living, known.begun, host::now());
+                    true
                 }
-                Err(TryRecvError::Empty) => mappings.wait(PERIOD),
+                Err(TryRecvError::Empty) => {
+                    mappings.wait(PERIOD);
+                    false
+                }
                 Err(TryRecvError::Disconnected) => return,
-            }
+            };
             let now = host::now();
             let (seen, lost) = mappings.read();
-            waiting.extend(seen.into_iter().filter(|mapping| self.tells_mappings || self.is_named(mapping)));
+            has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
+            waiting.extend(seen);
             if is_last {
                 return self.tell_missed(&traced, &waiting, told);
             }
+            // Each mapping of any process ends the waiting, and most are of others.
+            if !has_changed && now.since(sifted) < PERIOD.as_nanos() as u64 {
+                continue;
+            }
+            sifted = now;
             if lost > 0 {
                 self.look(&traced.living, looked, told);
                 self.tell_mapped(traced.living.iter().map(|&pid| (pid, looked)), told);
@@ -214,7 +223,7 @@ impl Newcomers {
     }
 
     fn is_named(&self, mapping: &Mapping) -> bool {
-        self.patterns.iter().any(|pattern| select::matches(pattern, &mapping.path))
+        target::is_named(mapping, &self.patterns)
     }
 
     fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, told: &Told) {

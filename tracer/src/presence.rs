@@ -2,7 +2,7 @@
 //!
 //! The kernel places a probe in a file, and writes a breakpoint where a process maps that file. It does not tell where
 //! it wrote none: the process may map another file than the one that its path leads to now, or the program may have
-//! written over the breakpoint. Calls there are not recorded.
+//! written over the breakpoint, or a jump in front of it. Calls there are not recorded.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use rtrace_model::escape;
 use rtrace_symbolizer::modules::{self, Module};
 
-use crate::altered::Code;
+use crate::altered::{Code, Spot};
 
 /// Probes of a process that should have some in a file, but has none.
 #[derive(Debug, thiserror::Error)]
@@ -46,26 +46,27 @@ pub struct Presence {
     pub pid: u32,
     /// Probes that are in place.
     present: usize,
-    /// File offsets of those that are not, in bytes, though the process maps that code.
+    /// File offsets of those that are not, in bytes, or that nothing comes to, though the process maps that code.
     pub absent: Vec<u64>,
 }
 
 impl Process {
     /// `None` where it cannot be looked at: it ends.
     pub fn of(pid: u32) -> Option<Process> {
-        Some(Process { pid, modules: modules::of_process(pid).ok()?, code: Code::of(pid).ok()? })
+        // In this order: of a process that executes another program meanwhile, the memory is out of reach then.
+        let code = Code::of(pid).ok()?;
+        Some(Process { pid, modules: modules::of_process(pid).ok()?, code })
     }
 
-    /// What has become of probes at these offsets of a file, in bytes; `None` where the process does not map it.
-    pub fn presence(&self, file: &File, offsets: &[u64]) -> Option<Presence> {
+    /// What has become of these probes of a file; `None` where the process does not map it.
+    pub fn presence(&self, file: &File, mut spots: Vec<Spot>) -> Option<Presence> {
         let metadata = file.metadata().ok()?;
         let is_it = |module: &&Module| (module.device, module.inode) == (metadata.dev(), metadata.ino());
         let module = self.modules.iter().find(is_it)?;
-        let mut offsets = offsets.to_vec();
-        offsets.sort_unstable();
+        spots.sort_unstable_by_key(|spot| spot.site);
         let (mut present, mut absent) = (0, Vec::new());
         for mapping in module.mappings.iter().filter(|mapping| mapping.executable) {
-            let (there, gone) = self.code.breakpoints(mapping, file, &offsets);
+            let (there, gone) = self.code.reached(mapping, file, &spots);
             present += there;
             absent.extend(gone);
         }

@@ -33,6 +33,7 @@ use crate::gate::Gate;
 use crate::governor::{Given, Governor, Left};
 use crate::guard::Guard;
 use crate::host;
+use crate::inspection::Inspection;
 use crate::newcomers::{Lookout, Missed, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
 use crate::plan::{Emulation, Exit, Pattern, Plan};
@@ -194,6 +195,8 @@ pub fn record(
         regions: 0,
         refused: 0,
         blind_windows: 0,
+        overwritten: 0,
+        inspection: Inspection::new(),
         costs: &costs,
         notice: Notice::default(),
         governing: options.budget.map(|_| &governing),
@@ -247,10 +250,10 @@ pub fn record(
         let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (recorded.and_then(|summary| answered.map(|()| summary).map_err(anyhow::Error::from)), return_sites)
     });
-    let overwritten = recording.tell_overwritten(&pipeline, &return_sites);
+    recording.tell_overwritten_at_end(&pipeline, &return_sites);
     recording.tell_blind_windows(&pipeline);
     let return_summary = return_sites.summary();
-    let Recording { attachments, regions, refused, blind_windows, .. } = recording;
+    let Recording { attachments, regions, refused, blind_windows, overwritten, .. } = recording;
     let probes = attachments.into_iter().flat_map(Attachment::into_probes);
     detach(probes.chain(return_sites.into_probes()).chain(followed.into_probes()).collect());
 
@@ -276,6 +279,8 @@ struct Recording<'a> {
     regions: u64,
     refused: u64,
     blind_windows: u64,
+    overwritten: u64,
+    inspection: Inspection,
     /// What a call costs here.
     costs: &'a [CallCost],
     notice: Notice,
@@ -527,6 +532,8 @@ impl<'a> Recording<'a> {
                 lookout.set_processes(source.living(), self.begun(source));
             }
             self.tell_blind_windows(pipeline);
+            let overwritten = self.inspection.go_on(self.followed, pids);
+            self.tell_overwritten(pipeline, overwritten);
             for newcomer in lookout.found() {
                 self.join(pipeline, &newcomer)?;
             }
@@ -584,35 +591,37 @@ impl<'a> Recording<'a> {
         for BlindChild { pid, library, since } in self.followed.take_blind() {
             self.blind_windows += 1;
             let kind = EventKind::BlindWindow { library: library.path, since };
-            pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
+            happened_in(pipeline, pid, kind);
         }
     }
 
-    /// Tells which probes the processes have overwritten; gives how many.
-    fn tell_overwritten(&self, pipeline: &Pipeline, return_sites: &ReturnSites<'_>) -> u64 {
+    /// Tells which probes the processes have overwritten.
+    fn tell_overwritten(&mut self, pipeline: &Pipeline, overwritten: Vec<Overwritten>) {
+        if overwritten.iter().all(|overwritten| overwritten.offsets.is_empty()) {
+            return;
+        }
         let regions = self.attachments.iter().flat_map(|attachment| &attachment.regions);
         let regions: BTreeMap<_, _> =
             regions.map(|region| ((region.library, region.file_offset), &region.name)).collect();
-        let mut told = Vec::new();
-        for Overwritten { pid, library, offsets } in self.followed.overwritten(self.options.subject.pids()) {
+        for Overwritten { pid, library, offsets } in overwritten {
+            self.overwritten += offsets.len() as u64;
             for offset in offsets {
                 let region = regions.range((library.id, 0)..=(library.id, offset)).next_back();
                 let region = region.map(|(_, name)| (*name).clone());
-                told.push((pid, EventKind::Overwritten { library: library.path.clone(), region, sites: 1 }));
+                happened_in(pipeline, pid, EventKind::Overwritten { library: library.path.clone(), region, sites: 1 });
             }
         }
+    }
+
+    /// The same for return sites, and for what is found when the recording ends.
+    fn tell_overwritten_at_end(&mut self, pipeline: &Pipeline, return_sites: &ReturnSites<'_>) {
+        let overwritten = self.inspection.finish(self.followed, self.options.subject.pids());
+        self.tell_overwritten(pipeline, overwritten);
         for Presence { pid, path, absent, .. } in return_sites.overwritten(|pid| self.followed.has_probes(pid)) {
             let (library, sites) = (path.to_string_lossy().into_owned(), absent.len() as u64);
-            told.push((pid, EventKind::Overwritten { library, region: None, sites }));
+            self.overwritten += sites;
+            happened_in(pipeline, pid, EventKind::Overwritten { library, region: None, sites });
         }
-        let mut sites = 0;
-        for (pid, kind) in told {
-            if let EventKind::Overwritten { sites: more, .. } = kind {
-                sites += more;
-            }
-            pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
-        }
-        sites
     }
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.
@@ -684,4 +693,8 @@ fn listen(pipeline: &Pipeline, samplers: &mut Samplers) {
 
 fn happened(pipeline: &Pipeline, kind: EventKind) {
     pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
+}
+
+fn happened_in(pipeline: &Pipeline, pid: u32, kind: EventKind) {
+    pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
 }

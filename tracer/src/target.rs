@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rtrace_model::{Library, LibraryId, escape};
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
-use rtrace_symbolizer::{Image, ifunc, select};
+use rtrace_symbolizer::{Image, ifunc, select, soname};
 
 use crate::host;
 use crate::perf::mappings::Mapping;
@@ -100,17 +100,21 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
     for &pid in pids {
         let program = identity(&program_of(pid)).ok();
         let mapped = modules::of_process(pid)?;
-        modules.extend(mapped.into_iter().map(|module| (program == Some((module.device, module.inode)), module)));
+        modules.extend(mapped.into_iter().map(|module| (program == Some(module_id(&module)), module)));
     }
     let mut files = BTreeMap::<(u64, u64), File<'_>>::new();
     for pattern in patterns {
         let is_chosen = |is_program: bool, module: &Module| match pattern.as_str() {
             EXECUTABLE => is_program,
-            _ => select::matches(pattern, &module.path),
+            _ => module.is_named(pattern),
         };
+        let file = |module| (module_id(module), File::Mapped(module));
         let mapped = modules.iter().filter(|(is_program, module)| is_chosen(*is_program, module));
-        let mut found: Vec<_> =
-            mapped.map(|(_, module)| ((module.device, module.inode), File::Mapped(module))).collect();
+        let mut found: Vec<_> = mapped.map(|(_, module)| file(module)).collect();
+        if found.is_empty() {
+            let installed = installed(pattern);
+            found = modules.iter().map(|(_, module)| file(module)).filter(|(id, _)| installed.contains(id)).collect();
+        }
         if found.is_empty() && pattern.contains('/') && Path::new(pattern).is_file() {
             let path = Path::new(pattern).to_owned();
             found.push((identity(&path)?, File::NotYetMapped(path)));
@@ -151,6 +155,12 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         }
         _ => Ok(Target { libraries, files: Vec::new() }),
     }
+}
+
+/// The installed libraries that a name stands for, also where it is that of a link to them.
+fn installed(name: &str) -> HashSet<FileId> {
+    let found = linker::find(name, &[], &Environment::default()).unwrap_or_default();
+    found.iter().filter_map(|path| identity(path).ok()).collect()
 }
 
 /// A path that leads to the program of a process.
@@ -208,18 +218,16 @@ fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item
 /// Processes that have ended, and files that cannot be traced, are passed over.
 pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
     let modules: Vec<Module> = pids.iter().filter_map(|&pid| modules::of_process(pid).ok()).flatten().collect();
-    let is_new = |module: &&Module| {
-        let is_named = patterns.iter().any(|pattern| select::matches(pattern, &module.path));
-        is_named && known.insert((module.device, module.inode))
-    };
+    let is_new =
+        |module: &&Module| patterns.iter().any(|pattern| module.is_named(pattern)) && known.insert(module_id(module));
     let new: Vec<&Module> = modules.iter().filter(is_new).collect();
     let judged: &[Module] = if new.is_empty() { &[] } else { &modules };
-    let is_new = |id: &FileId| new.iter().any(|module| (module.device, module.inode) == *id);
+    let is_new = |id: &FileId| new.iter().any(|module| module_id(module) == *id);
     let images = ImageCache::read(judged.iter().map(module_file), is_new);
     let mut libraries = Vec::new();
     for module in new {
         let library = LibraryId(first.0 + libraries.len() as u32);
-        let id = (module.device, module.inode);
+        let id = module_id(module);
         match images.source(id, library, &module.path, &module.open_path(), Some(module)) {
             Ok(source) => libraries.extend(Some(source).filter(|source| !source.exports.is_empty())),
             // The process may have ended meanwhile: there may be another way to the file.
@@ -273,9 +281,8 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
     if !target.libraries.is_empty() {
         return target;
     }
-    let in_its_root = PathBuf::from(format!("/proc/{}/root{}", mapping.pid, mapping.path.display()));
     let mut libraries = Vec::new();
-    for path in [&in_its_root, &mapping.path] {
+    for path in &places(mapping) {
         let Ok(id) = identity(path) else { continue };
         if !known.insert(id) {
             break;
@@ -291,6 +298,18 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
         known.remove(&id);
     }
     Target { libraries, files: Vec::new() }
+}
+
+/// Whether one of these patterns names the file that was mapped.
+pub fn is_named(mapping: &Mapping, patterns: &[String]) -> bool {
+    let soname = || places(mapping).iter().find_map(|path| soname(path));
+    patterns.iter().any(|pattern| select::names(pattern, &mapping.path, soname))
+}
+
+/// Where the file that was mapped may be in reach: in the root folder of its process, or in ours.
+fn places(mapping: &Mapping) -> [PathBuf; 2] {
+    let in_its_root = format!("/proc/{}/root{}", mapping.pid, mapping.path.display());
+    [PathBuf::from(in_its_root), mapping.path.clone()]
 }
 
 /// Finds the libraries that a command will load, or may load later.
@@ -380,8 +399,12 @@ type FileId = (u64, u64);
 /// A file with its name, and a path at which we reach it.
 type NamedFile<'a> = (FileId, &'a Path, PathBuf);
 
+fn module_id(module: &Module) -> FileId {
+    (module.device, module.inode)
+}
+
 fn module_file(module: &Module) -> NamedFile<'_> {
-    ((module.device, module.inode), &module.path, module.open_path())
+    (module_id(module), &module.path, module.open_path())
 }
 
 /// Every file once; one that cannot be read is left out, as it cannot be judged.

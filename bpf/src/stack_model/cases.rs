@@ -437,6 +437,7 @@ fn a_return_from_its_slot_to_elsewhere_shows_that_a_call_was_left() {
         "a+100 b+80Y c+80 C-80 Y-80 a-100",
         &["a 1<0 0 returned 50/20", "b 2<1 1 unwound 10/0", "c 3<1 1 returned 10/0"],
     );
-    // Where stacks may share a mapping that proves nothing.
-    check_with_missed(1, "other:b+80 other:X-80 other:b-80", &["b 1<0 0 returned 20/0"]);
+    // Also where stacks may share a mapping, of which a return further up shows nothing.
+    check_with_missed(2, "other:b+80 other:X-80 other:b-80", &["b 1<0 0 unwound 10/0"]);
+    check_with_missed(1, "other:b+80 other:X-100 other:b-80", &["b 1<0 0 returned 20/0"]);
 }

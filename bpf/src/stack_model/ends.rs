@@ -340,6 +340,48 @@ fn hooked_returns() {
 }
 
 #[test]
+fn a_signal_comes_on_the_way_of_a_hooked_return() {
+    // The trampoline has written over the slot; the handler calls.
+    check(
+        "a+100/u b+60/u w60 c+20 c-20 b~60 a~100",
+        &["a 1<0 0 returned 60/50", "b 2<1 1 returned 40/0", "c 3<1 1 returned 10/0"],
+    );
+    // The return of the caller, too, after the same function was called once more below.
+    check(
+        "a+100/u w100 b+60/u w60 c+20 c-20 b~60 b+60/u b~60 a~100",
+        &["a 1<0 0 returned 90/0", "b 2<0 0 returned 40/0", "c 3<0 0 returned 10/0", "b 4<0 0 returned 10/0"],
+    );
+    // A return that nobody awaits any more, and one from where a function has entered since then.
+    check(
+        "a+100/u b+60/u w60 l60 c+20 c-20 a~100",
+        &["a 1<0 0 returned 60/40", "b 2<1 1 unwound 30/0", "c 3<1 1 returned 10/0"],
+    );
+    check_with_missed(
+        1,
+        "a+100/u b+60/u w60 c+20 c-20 b+60/u b~60 b~60 a~100",
+        &["a 1<0 0 returned 80/40", "b 2<1 1 unwound 20/0", "c 3<1 1 returned 10/0", "b 4<1 1 returned 10/0"],
+    );
+}
+
+/// After a jump that nobody saw, control comes again to where the caller has saved its state, and then to where the call
+/// would have returned.
+#[test]
+fn a_return_elsewhere_with_the_same_slot_shows_on_any_stack_that_a_call_was_left() {
+    check_with_missed(
+        2,
+        "other:a+100 other:b+60 other:X-100 other:A-100",
+        &["a 1<0 0 unwound 20/0", "b 2<1 1 open 30/0"],
+    );
+    check_with_missed(
+        2,
+        "X=skip2 other:a+96 other:b+80X other:Y-96 other:A-96",
+        &["a 1<0 0 unwound 20/10", "b 2<1 1 unwound 10/0"],
+    );
+    // Another stack of the same mapping stays as it is.
+    check_with_missed(1, "other:a+100 other:X-80 other:a-100", &["a 1<0 0 returned 20/0"]);
+}
+
+#[test]
 fn tail_calls_of_hooked_functions() {
     // The kernel tells of both, the younger first.
     check(

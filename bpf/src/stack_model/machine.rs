@@ -517,7 +517,9 @@ impl Machine {
     fn hit_at_return(&mut self, slot: u64, word: u64) -> Hit {
         let stack = self.running();
         let (is_ordered, dead) = (stack.is_ordered(), stack.dead.clone());
-        let is_over = |call: &Call| is_ordered && call.slot <= slot || call.returns_to(slot, word);
+        // A hooked return is also that of all callees from which the function only returned.
+        let is_at_slot = |call: &Call| word != 0 && call.spans(slot);
+        let is_over = |call: &Call| is_ordered && call.slot <= slot || is_at_slot(call) || call.returns_to(slot, word);
         let over = dead.into_iter().filter(|&call| is_over(&self.calls[call])).collect();
         self.hit(slot, over)
     }

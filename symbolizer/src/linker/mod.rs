@@ -49,8 +49,8 @@ pub fn find(pattern: &str, executables: &[PathBuf], env: &Environment) -> Result
     let search = Search::new(env);
     let mut found = Matches::new(pattern);
     for executable in executables {
-        match closure_with(executable, env, &search) {
-            Ok(paths) => paths.iter().for_each(|path| found.add(path)),
+        match load(executable, env, &search) {
+            Ok(loading) => loading.files().for_each(|(path, soname)| found.add_loaded(path, soname)),
             Err(Error::InFile { source, .. }) if matches!(*source, Error::NotElf) => {}
             Err(error) => return Err(error),
         }
@@ -79,6 +79,10 @@ pub fn candidates(executables: &[PathBuf], env: &Environment) -> Vec<PathBuf> {
 }
 
 fn closure_with(executable: &Path, env: &Environment, search: &Search) -> Result<Vec<PathBuf>, Error> {
+    load(executable, env, search).map(|loading| loading.paths)
+}
+
+fn load(executable: &Path, env: &Environment, search: &Search) -> Result<Loading, Error> {
     let image = Image::open_outline(executable)?;
     let mut loading = Loading::new(executable, &image);
     if let Some(interpreter) = image.interpreter() {
@@ -93,7 +97,7 @@ fn closure_with(executable: &Path, env: &Environment, search: &Search) -> Result
             loading.load(&name, by, search);
         }
     }
-    Ok(loading.paths)
+    Ok(loading)
 }
 
 /// The state of a breadth-first walk over what files need.
@@ -118,6 +122,12 @@ impl Loading {
         };
         loading.push(executable.to_owned(), image, None);
         loading
+    }
+
+    /// Each file with its `DT_SONAME`.
+    fn files(&self) -> impl Iterator<Item = (&Path, Option<&str>)> {
+        let sonames = self.linkages.iter().map(|linkage| linkage.soname.as_deref());
+        self.paths.iter().map(PathBuf::as_path).zip(sonames)
     }
 
     fn push(&mut self, path: PathBuf, image: &Image, by: Option<usize>) {
@@ -161,8 +171,14 @@ impl Matches<'_> {
     }
 
     fn add(&mut self, path: &Path) {
+        self.add_loaded(path, None);
+    }
+
+    /// `soname`: by which the dynamic linker knows the file.
+    fn add_loaded(&mut self, path: &Path, soname: Option<&str>) {
         let Ok(canonical) = path.canonicalize() else { return };
-        if (select::matches(self.pattern, path) || select::matches(self.pattern, &canonical))
+        if (select::names(self.pattern, path, || soname.map(str::to_owned))
+            || select::matches(self.pattern, &canonical))
             && identity(&canonical).is_some_and(|file| self.met.insert(file))
             && Image::open(&canonical).is_ok()
         {
@@ -256,6 +272,21 @@ mod tests {
         let env = Environment { preload: Some(program.library().into_os_string()), ..Environment::default() };
         assert_eq!(program.finds("libneeded.so", &env), [program.library()]);
         assert_eq!(closure(&program.program, &env).unwrap()[2], program.library());
+    }
+
+    #[test]
+    fn a_library_by_the_name_that_the_linker_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("real-0.3.so");
+        let flags = ["-shared", "-fPIC", "-Wl,-soname,libknown.so.0"];
+        if !fixture::compile_to("gcc", "int f(void) { return 1; }", &flags, &library) {
+            return;
+        }
+        let env = Environment { preload: Some(library.clone().into_os_string()), ..Environment::default() };
+        let library = library.canonicalize().unwrap();
+        for pattern in ["libknown", "libknown.so.0", "real-0.3.so"] {
+            assert_eq!(find(pattern, &[PathBuf::from("/bin/sh")], &env).unwrap(), [library.as_path()], "{pattern}");
+        }
     }
 
     #[test]

@@ -210,7 +210,7 @@ fn code_that_the_program_has_changed() {
         assert!(traced.status.success(), "{traced:?}");
         assert_eq!(recording.calls().count(), 1000);
         let names: Vec<&str> = recording.regions().iter().map(|region| region.name.as_str()).collect();
-        assert_eq!(names, ["w_plain"]);
+        assert_eq!(names, ["w_plain", "w_front"]);
         let is_told = |event: &EventKind| matches!(event, EventKind::Refused { region, reason, .. } if region == "w_patched" && reason.contains("changed"));
         assert!(recording.events().iter().any(is_told));
     }
@@ -254,9 +254,9 @@ fn commands_that_move_their_code() {
 #[test]
 fn code_that_the_program_changes_while_it_is_traced() {
     let Some(_turn) = Turn::take() else { return };
-    let target = Target::build("patched", Flavour::Cet);
+    let target = Target::build("patched", Flavour::Plain);
     let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
-    for (how, calls) in [("later", 3000), ("restored", 2000)] {
+    for (how, calls) in [("later", 3000), ("front", 5000), ("restored", 2000)] {
         let mut waiting = Waiting::start(&mut target.command(how));
         let attached = Attached::start(waiting.pid(), &options);
         waiting.go();
@@ -279,9 +279,31 @@ fn code_that_the_program_changes_while_it_is_traced() {
                 _ => {}
             }
         }
-        match how {
-            "later" => assert_eq!((functions, return_sites), (BTreeSet::from(["w_patched"]), 0)),
-            _ => assert_eq!((functions, return_sites), (BTreeSet::from(["w_patched", "w_plain"]), 2)),
-        }
+        let changed = match how {
+            "later" => (BTreeSet::from(["w_patched"]), 0),
+            "front" => (BTreeSet::from(["w_front"]), 0),
+            _ => (BTreeSet::from(["w_front", "w_patched", "w_plain"]), 3),
+        };
+        assert_eq!((functions, return_sites), changed, "{how}");
     }
+}
+
+/// Nothing can be looked at any more when the recording ends.
+#[test]
+fn code_that_the_program_changes_before_it_ends() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("patched", Flavour::Plain);
+    let mut waiting = Waiting::start(&mut target.command("front"));
+    let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
+    let attached = Attached::start(waiting.pid(), &options);
+    waiting.go();
+    assert_eq!(waiting.line(), "called\n");
+    let is_told =
+        |event: &EventKind| matches!(event, EventKind::Overwritten { region: Some(region), .. } if region == "w_front");
+    attached.wait_for(is_told);
+    waiting.go();
+    assert!(waiting.finish().status.success());
+    let (output, recording) = attached.finish();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(recording.events().iter().filter(|event| is_told(event)).count(), 1, "told once");
 }

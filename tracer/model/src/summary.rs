@@ -114,7 +114,7 @@ pub struct Summary {
     /// Libraries that ran for a time without their probes: calls may be missing.
     #[serde(default)]
     pub blind_windows: u64,
-    /// Probes that processes had overwritten by the end: calls may be missing, or their returns.
+    /// Probes that processes had overwritten, or code in front of them: calls may be missing, or their returns.
     #[serde(default)]
     pub overwritten: u64,
     /// Programs of which nothing was recorded, as who recorded could not ptrace them: calls may be missing.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_symbolizer::modules::Module;
-use rtrace_symbolizer::{Image, select};
+use rtrace_symbolizer::{Image, select, soname};
 
 use super::FileId;
 use crate::attach::Closing;
@@ -68,7 +68,7 @@ pub(super) struct Jumps<'a> {
     has_probe: HashSet<(FileId, u64)>,
     /// Libraries that are traced, once they are loaded.
     patterns: Vec<String>,
-    /// None for a file that cannot be read.
+    /// None for a file that will be traced or cannot be read.
     known: HashMap<FileId, Option<Known>>,
     placed: HashMap<(u32, FileId), Option<Probes>>,
     closing: Closing,
@@ -99,13 +99,16 @@ impl<'a> Jumps<'a> {
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn place(&mut self, pid: u32, candidates: &[Candidate]) -> Result<(), Error> {
         for Candidate { id, name, path } in candidates {
-            let will_be_traced =
-                || !self.traced.contains(id) && self.patterns.iter().any(|pattern| select::matches(pattern, name));
-            if self.placed.contains_key(&(pid, *id)) || will_be_traced() {
+            if self.placed.contains_key(&(pid, *id)) {
                 continue;
             }
+            let is_named = |pattern: &String| select::names(pattern, name, || soname(path));
+            let will_be_traced = || !self.traced.contains(id) && self.patterns.iter().any(is_named);
             let has_probe = &self.has_probe;
-            let look = || known(path, |offset| has_probe.contains(&(*id, offset)));
+            let look = || match will_be_traced() {
+                true => None,
+                false => known(path, |offset| has_probe.contains(&(*id, offset))),
+            };
             self.known.entry(*id).or_insert_with(look);
             self.link(pid, *id)?;
         }

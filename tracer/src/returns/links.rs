@@ -11,6 +11,7 @@ use foldhash::{HashSet, HashSetExt as _};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 
 use super::FileId;
+use crate::altered::Spot;
 use crate::attach::{self, Closing};
 use crate::presence::{Presence, Process};
 
@@ -79,8 +80,8 @@ impl<'a> Links<'a> {
             let process = Process::of(pid);
             while let Some((_, group)) = groups.next_if(|((of, _), _)| *of == pid) {
                 let sites = group.links.iter().flat_map(|link| &link.sites);
-                let offsets: Vec<u64> = sites.map(|site| site.probe.file_offset).collect();
-                let presence = || process.as_ref()?.presence(&File::open(&group.path).ok()?, &offsets);
+                let spots = sites.map(|site| Spot::at(site.probe.file_offset)).collect();
+                let presence = || process.as_ref()?.presence(&File::open(&group.path).ok()?, spots);
                 overwritten.extend(presence().filter(|presence| !presence.absent.is_empty()));
             }
         }

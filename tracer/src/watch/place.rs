@@ -33,7 +33,7 @@ impl File {
     fn is_asked(&self, name: &Name, libraries: &[String]) -> bool {
         let is_named = |pattern: &String| match pattern.as_str() {
             EXECUTABLE => self.is_program,
-            _ => select::matches(pattern, &self.path),
+            _ => select::names(pattern, &self.path, || self.image.soname().map(str::to_owned)),
         };
         match &name.library {
             Some(library) => is_named(library),
