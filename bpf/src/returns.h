@@ -303,7 +303,7 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 {
 	u32 frames = hit->thread->frames, place;
 	struct rt_frame *top = 0, *parent;
-	int is_last;
+	int is_last, is_alone;
 
 	if (frames)
 		top = rt_frame(hit, frames - 1);
@@ -316,9 +316,11 @@ static __always_inline u32 rt_return(struct rt_hit *hit)
 	 * a frame that was left may have been taken for it; but it stands no higher than the parent does.
 	 */
 	parent = rt_older(hit, top->parent, frames - 1, &place);
-	is_last = frames == 1 || (parent && rt_is_higher(hit, parent));
+	is_last = !top->parent || (parent && rt_is_higher(hit, parent));
+	/* What stands below a call without a caller may be one that its hit did not find. */
+	is_alone = top->parent || frames == 1;
 	rt_arrive(hit, frames - 1);
-	if (!is_last)
+	if (!is_last || !is_alone)
 		rt_return_elsewhere(hit);
 	return 1;
 }
