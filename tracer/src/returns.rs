@@ -42,8 +42,10 @@ use crate::translated;
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Time between two looks at what sites cost, and from a change of what is recorded to the first.
+/// Time between two looks at what sites cost; once functions have been lowered, as the sites of those may be hit by
+/// nothing else and slow the program down as much as before; and from then to the first.
 const TIDY_PERIOD: Duration = Duration::from_millis(250);
+const SOON_TIDY: Duration = Duration::from_millis(50);
 const FIRST_TIDY: Duration = Duration::from_millis(20);
 
 /// Hits in vain, as a part of those that end a call, that are borne.
@@ -257,7 +259,7 @@ impl<'a> ReturnSites<'a> {
         is_over: &AtomicBool,
     ) -> Result<(), Error> {
         let mut questions = self.programs.questions()?;
-        let mut tidy_at = Instant::now() + TIDY_PERIOD;
+        let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         self.warmth.expect();
         while !is_over.load(Ordering::Relaxed) {
             let patience = if self.warmth.expects() { warmth::PERIOD } else { PATIENCE };
@@ -298,10 +300,14 @@ impl<'a> ReturnSites<'a> {
                 self.begin_anew();
                 tidy_at = Instant::now() + FIRST_TIDY;
             }
-            if Instant::now() >= tidy_at {
+            if Instant::now() >= revive_at {
                 self.keep(|pid| followed.contains(pid))?;
+                self.revive()?;
+                revive_at = Instant::now() + TIDY_PERIOD;
+            }
+            if Instant::now() >= tidy_at {
                 self.tidy()?;
-                tidy_at = Instant::now() + TIDY_PERIOD;
+                tidy_at = Instant::now() + if self.before.is_some() { SOON_TIDY } else { TIDY_PERIOD };
             }
         }
         // No probes are placed any more.
@@ -567,7 +573,6 @@ impl<'a> ReturnSites<'a> {
 
     /// Moves or takes out sites that are mostly hit in vain, and makes one link of many small ones.
     fn tidy(&mut self) -> Result<(), Error> {
-        self.revive()?;
         let hits = self.recent_hits();
         let wasteful = self.wasteful(&hits);
         let mut moved: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
