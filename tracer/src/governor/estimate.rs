@@ -212,8 +212,8 @@ impl Estimator {
     }
 
     /// Takes in what was counted so far, at the end of a window in which regions were probed for which `cost_of` gives
-    /// the nanoseconds of a hit. Returns what probes took of it, in nanoseconds of CPU time.
-    pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) -> f64 {
+    /// the nanoseconds of a hit.
+    pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) {
         let mut hits: HashMap<(u32, u32), u64> = HashMap::new();
         let mut costs: HashMap<u32, f64> = HashMap::new();
         for Counted { key: CountedKey { location, region }, calls: now } in counted {
@@ -240,7 +240,6 @@ impl Estimator {
             calls.left = calls.left * KEPT + left(hits as f64, length, cost * DEAREST);
             calls.add(Seen { window, rate: Bounds::rate(hits, length, cost) });
         }
-        costs.into_values().map(|cost| cost.min(length)).sum()
     }
 
     /// A thread has ended, all of whose counts were taken in.
