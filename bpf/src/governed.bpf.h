@@ -34,10 +34,12 @@ static __noinline void count_call(u32 region)
 static __always_inline bool is_recorded(u64 cookie)
 {
 	u32 region = (u32)cookie;
-	u32 *is_lowered = bpf_map_lookup_elem(&lowered, &region);
+	u32 *hit_cost = bpf_map_lookup_elem(&lowered, &region), cost;
 	u64 *count;
 
-	if (is_lowered && *(volatile u32 *)is_lowered) {
+	cost = hit_cost ? *(volatile u32 *)hit_cost : 0;
+	if (cost) {
+		__sync_fetch_and_add(&lowered_cost, cost);
 		if (window_is_open)
 			count_call(region);
 		return false;

@@ -1,5 +1,6 @@
 //! Regions whose calls are not recorded for a time, and what is counted of them in windows.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::Ordering;
 
 use libbpf_rs::{MapCore as _, MapFlags};
@@ -34,14 +35,30 @@ pub(crate) fn configure(open: &mut OpenRtraceSkel) -> libbpf_rs::Result<()> {
 }
 
 impl Programs {
-    /// From now on the region's calls are recorded, or not if it `is_lowered`.
+    /// From now on the region's calls are not recorded; a hit of its probe costs so many nanoseconds.
     ///
     /// # Errors
     /// [`Error::Kernel`] for a region beyond those that can be lowered.
-    pub fn set_lowered(&self, region: u32, is_lowered: bool) -> Result<(), Error> {
-        let map = &self.skel.maps.lowered;
-        let updated = map.update(&region.to_ne_bytes(), &u32::from(is_lowered).to_ne_bytes(), MapFlags::ANY);
+    pub fn lower(&self, region: u32, cost: NonZeroU32) -> Result<(), Error> {
+        self.set_lowered(region, cost.get())
+    }
+
+    /// From now on the region's calls are recorded again.
+    ///
+    /// # Errors
+    /// As for [`lower`](Programs::lower).
+    pub fn raise(&self, region: u32) -> Result<(), Error> {
+        self.set_lowered(region, 0)
+    }
+
+    fn set_lowered(&self, region: u32, cost: u32) -> Result<(), Error> {
+        let updated = self.skel.maps.lowered.update(&region.to_ne_bytes(), &cost.to_ne_bytes(), MapFlags::ANY);
         updated.map_err(Error::kernel("set how a region is recorded"))
+    }
+
+    /// Nanoseconds that the hits of lowered regions cost so far.
+    pub fn lowered_cost(&self) -> u64 {
+        self.shared.lowered_cost.load(Ordering::Relaxed)
     }
 
     /// Opens or closes a window: while it is open, hits of lowered regions are counted.

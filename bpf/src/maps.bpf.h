@@ -48,6 +48,9 @@ volatile u32 open_first;
 /* Whether calls of lowered regions are counted now. */
 volatile u32 window_is_open;
 
+/* Nanoseconds that the hits of lowered regions cost so far. */
+u64 lowered_cost;
+
 /* Hooked returns whose enter is not on record: mostly calls that began before the recording. */
 u64 exits_without_enter;
 
@@ -240,7 +243,7 @@ struct {
 	__type(value, u64);
 } levels SEC(".maps");
 
-/* By region, where governed: whether it is lowered. */
+/* By region, where governed: nanoseconds that a hit costs while the region is lowered; 0: it is not. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -93,7 +93,7 @@ pub struct LoadOptions<'a> {
     pub profile: Option<ProfileOptions>,
     /// What is counted on every call, [`MAX_COUNTERS`] at the most.
     pub counters: &'a [Counter],
-    /// Whether regions can be [lowered](Programs::set_lowered) instead of recorded.
+    /// Whether regions can be [lowered](Programs::lower) instead of recorded.
     pub is_governed: bool,
     /// Whether the programs do the instructions that cookies [name](wire::step_cookie), where they
     /// [may](crate::may_step).
@@ -153,6 +153,7 @@ pub(crate) struct Shared {
     closing: &'static AtomicU32,
     open_is_last: &'static AtomicU32,
     pub(crate) window_is_open: &'static AtomicU32,
+    pub(crate) lowered_cost: &'static AtomicU64,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
     pub(crate) stepped_returns: &'static AtomicU64,
@@ -177,6 +178,7 @@ impl Shared {
                 closing: AtomicU32::from_ptr(&raw mut bss.closing),
                 open_is_last: AtomicU32::from_ptr(&raw mut bss.open_is_last),
                 window_is_open: AtomicU32::from_ptr(&raw mut bss.window_is_open),
+                lowered_cost: AtomicU64::from_ptr(&raw mut bss.lowered_cost),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),
@@ -381,7 +383,7 @@ impl Programs {
         self.is_profiled
     }
 
-    /// Whether regions can be [lowered](Programs::set_lowered) instead of recorded.
+    /// Whether regions can be [lowered](Programs::lower) instead of recorded.
     pub fn is_governed(&self) -> bool {
         self.is_governed
     }

@@ -9,6 +9,7 @@ mod controller;
 mod estimate;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -25,6 +26,8 @@ use self::estimate::{Estimator, Window};
 use crate::attach::{Apart, Closing};
 use crate::host;
 use crate::overhead::{self, CpuMeter};
+use crate::returns::Exchange;
+use crate::returns::warmth::Warmth;
 
 /// Time between two decisions.
 const TICK: Duration = Duration::from_millis(100);
@@ -42,7 +45,7 @@ const PLACING: Duration = Duration::from_millis(4);
 /// Windows take this part of the budget at most, and come so often at most and at least.
 const WINDOWS_SHARE: f64 = 0.15;
 const WINDOW_PERIOD: Duration = Duration::from_millis(150);
-const LONGEST_PERIOD: Duration = Duration::from_secs(10);
+const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 
 /// Its multiples, without their whole part, are spread evenly.
 const GOLDEN_RATIO: f64 = 0.618_034;
@@ -90,8 +93,8 @@ pub struct Given<'a> {
     pub outbox: Sender<Told>,
     /// What runs now.
     pub living: &'a Mutex<Living>,
-    /// Told where other functions are recorded than before, as return sites are to follow.
-    pub levels_changed: &'a AtomicBool,
+    /// What it and the return sites tell each other.
+    pub exchange: &'a Exchange,
 }
 
 /// Regions with probes.
@@ -144,13 +147,20 @@ pub struct Governor<'a> {
     regions: BTreeMap<RegionId, Governed>,
     fixed: BTreeMap<RegionId, Fixed>,
     meter: CpuMeter,
-    /// CPU seconds per second, and the cost of tracing in these.
+    /// CPU seconds per second, and those that hits take by which nothing is recorded: of lowered regions, and of
+    /// return sites in vain. They go on until the probes have gone.
     cpu: f64,
+    vain: f64,
+    /// Nanoseconds of such hits so far.
+    vain_before: f64,
     begin: Instant,
     ticked: Instant,
     /// When the next window is due, and how many there were.
     window_at: Instant,
     windows: u32,
+    /// Since when the last one takes time, and what hits in vain had taken before, until its probes have gone.
+    looking: Option<(Instant, u64)>,
+    warmth: Warmth<'a>,
     /// How many regions the next one has, and the first of them.
     in_window: usize,
     first_in_window: RegionId,
@@ -170,10 +180,14 @@ impl<'a> Governor<'a> {
             fixed: BTreeMap::new(),
             meter: CpuMeter::default(),
             cpu: 0.0,
+            vain: 0.0,
+            vain_before: 0.0,
             begin: now,
             ticked: now,
             window_at: now + WINDOW_PERIOD,
             windows: 0,
+            looking: None,
+            warmth: Warmth::new(given.programs),
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
             closing: Closing::default(),
@@ -196,8 +210,11 @@ impl<'a> Governor<'a> {
             thread::sleep(TICK);
             self.adopt();
             self.tick()?;
-            if Instant::now() >= self.window_at && self.closing.is_done() {
-                self.look()?;
+            if self.closing.is_done() {
+                self.pace();
+                if Instant::now() >= self.window_at {
+                    self.look()?;
+                }
             }
             if self.reported.elapsed() >= REPORT {
                 self.report()?;
@@ -207,7 +224,8 @@ impl<'a> Governor<'a> {
         let disarmed = host::now();
         self.report()?;
         self.closing.finish();
-        let probes = self.regions.into_values().flat_map(|region| region.apart.probes).collect();
+        let probes = self.regions.into_values().flat_map(|region| region.apart.probes);
+        let probes = probes.chain(self.warmth.into_probes()).collect();
         Ok(Left { probes, disarmed })
     }
 
@@ -241,6 +259,9 @@ impl<'a> Governor<'a> {
         let cpu = self.meter.since_last(&pids) as f64 / 1e9 / time;
         let weigh = |before: f64, now: f64| if before == 0.0 { now } else { before + WEIGHT * (now - before) };
         self.cpu = weigh(self.cpu, cpu);
+        let vain = self.spent_in_vain();
+        let more = vain - std::mem::replace(&mut self.vain_before, vain);
+        self.vain = weigh(self.vain, more / 1e9 / time);
         let last = [self.regions.keys().next_back(), self.fixed.keys().next_back()].into_iter().flatten().max();
         let enters = self.given.programs.enters(last.map_or(0, |region| region.0 + 1))?;
         let changing = self.regions.iter_mut().map(|(id, region)| (id, &mut region.enters, &mut region.rate));
@@ -260,7 +281,7 @@ impl<'a> Governor<'a> {
         let rates = self.estimator.rates();
         let changing = self.regions.iter().map(|(id, region)| self.observed(*id, region, &rates));
         let observed: Vec<Observed> = changing.chain(fixed).collect();
-        let changes = self.controller.decide(self.begin.elapsed(), self.cpu, &observed);
+        let changes = self.controller.decide(self.begin.elapsed(), self.left_by_vain(), &observed);
         let of_level = |level| changes.iter().filter(move |change| change.1 == level).map(|change| change.0).collect();
         let (lowered, raised): (Vec<RegionId>, Vec<RegionId>) = (of_level(Level::Off), of_level(Level::Full));
         if !lowered.is_empty() {
@@ -286,27 +307,45 @@ impl<'a> Governor<'a> {
     fn overhead(&self) -> f64 {
         let cost = |region: &Governed| region.rate * region.full / 1e9;
         let fixed = self.fixed.values().map(|region| region.rate * region.cost / 1e9);
-        self.regions.values().map(cost).chain(fixed).sum::<f64>() / self.cpu.max(1e-9)
+        (self.regions.values().map(cost).chain(fixed).sum::<f64>() + self.vain) / self.cpu.max(1e-9)
+    }
+
+    /// Nanoseconds that hits took so far by which nothing was recorded.
+    fn spent_in_vain(&self) -> f64 {
+        let Given { programs, exchange, costs, .. } = &self.given;
+        let stepped = exchange.stepped_in_vain.load(Ordering::Relaxed) as f64;
+        let emulated = exchange.in_vain.load(Ordering::Relaxed) as f64 - stepped;
+        let returns = emulated * overhead::of_return(costs, false) + stepped * overhead::of_return(costs, true);
+        programs.lowered_cost() as f64 + returns
+    }
+
+    /// What will be left of the CPU time per second once such hits are over.
+    fn left_by_vain(&self) -> f64 {
+        controller::left_by_vain(self.cpu, self.vain)
     }
 
     /// Their hits do nothing from now on but to be counted in a first window, and their probes go.
     fn lower(&mut self, ids: &[RegionId]) -> Result<(), Error> {
         let programs = self.given.programs;
         let time = host::now();
+        if self.looking.take().is_some() {
+            // What these cost meanwhile is not the window's.
+            self.window_at = Instant::now() + WINDOW_PERIOD;
+        }
         programs.set_window(true);
         let mut gone = Vec::new();
         for &id in ids {
-            programs.set_lowered(id.0, true)?;
             let Some(region) = self.regions.get_mut(&id) else { continue };
+            programs.lower(id.0, NonZeroU32::new(region.count as u32).unwrap_or(NonZeroU32::MIN))?;
             gone.append(&mut region.apart.probes);
             self.set_level(id, Level::Off, time);
         }
         self.estimator.lower(ids.iter().copied(), time.0);
-        self.given.levels_changed.store(true, Ordering::Relaxed);
+        self.given.exchange.levels_changed.store(true, Ordering::Relaxed);
         self.closing.close(gone);
         thread::sleep(WINDOW);
         let lowered: HashSet<RegionId> = ids.iter().copied().collect();
-        self.end_window(time.0, &lowered).map(drop)
+        self.end_window(time.0, &lowered)
     }
 
     /// Their probes are placed, and then they are recorded again.
@@ -320,10 +359,10 @@ impl<'a> Governor<'a> {
             true
         };
         let raised: Vec<RegionId> = ids.iter().copied().filter(is_raised).collect();
-        self.given.levels_changed.store(true, Ordering::Relaxed);
+        self.given.exchange.levels_changed.store(true, Ordering::Relaxed);
         let time = host::now();
         for id in raised {
-            programs.set_lowered(id.0, false)?;
+            programs.raise(id.0)?;
             self.estimator.raise(id, time.0);
             self.set_level(id, Level::Full, time);
         }
@@ -350,28 +389,34 @@ impl<'a> Governor<'a> {
         // The program may end meanwhile, and its file with it.
         let place =
             |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, self.given.pids, sites).ok();
+        // Else the first would be hit while the others wait for the kernel.
+        self.warmth.make_ready();
         let placing = Instant::now();
+        self.looking = Some((placing, programs.lowered_cost()));
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
         let placed = placing.elapsed();
-        let (begin, from) = (Instant::now(), host::now().0);
-        let mut spent = 0.0;
         if !probes.is_empty() {
             programs.set_window(true);
+            let from = host::now().0;
             thread::sleep(WINDOW);
-            spent = self.end_window(from, &lowered)?;
+            self.end_window(from, &lowered)?;
         }
-        let length = begin.elapsed().as_secs_f64().max(1e-9);
         self.closing.close(probes);
-        let in_place = length + placed.as_secs_f64();
         let wider = if placed > PLACING { self.in_window / 2 } else { self.in_window * 2 };
         self.in_window = wider.clamp(1, MOST_IN_WINDOW);
-        let pause = spent / 1e9 * in_place / length / (WINDOWS_SHARE * self.given.budget.share() * self.cpu.max(0.1));
+        Ok(())
+    }
+
+    /// Chooses when the next window is due, once all that the last one cost is known.
+    fn pace(&mut self) {
+        let Some((begin, before)) = self.looking.take() else { return };
+        let spent = self.given.programs.lowered_cost().saturating_sub(before) as f64 / 1e9;
+        let pause = spent / (WINDOWS_SHARE * self.given.budget.share() * self.left_by_vain().max(0.1));
         let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
         // Evenly spread, so that windows do not beat with what the program does.
         self.windows += 1;
         let varied = (f64::from(self.windows) * GOLDEN_RATIO).fract();
-        self.window_at = Instant::now() + pause.mul_f64(0.7 + varied * 0.6);
-        Ok(())
+        self.window_at = begin + pause.mul_f64(0.7 + varied * 0.6);
     }
 
     /// The lowered regions whose turn it is.
@@ -386,21 +431,19 @@ impl<'a> Governor<'a> {
         lowered.into_iter().collect()
     }
 
-    /// Ends a window of these regions, which began then, and takes in what it showed. Returns the nanoseconds of CPU
-    /// time that probes took of it.
-    fn end_window(&mut self, from: u64, regions: &HashSet<RegionId>) -> Result<f64, Error> {
+    /// Ends a window of these regions, which began then, and takes in what it showed.
+    fn end_window(&mut self, from: u64, regions: &HashSet<RegionId>) -> Result<(), Error> {
         self.given.programs.set_window(false);
         let window = Window { from, to: host::now().0 };
         // In this order, so that of a thread that has ended all is counted.
         let ended = std::mem::take(&mut self.living().ended);
         let counted = self.given.programs.counted_calls()?;
         let cost_of = |id| self.regions.get(&id).filter(|_| regions.contains(&id)).map(|region| region.count);
-        let spent = self.estimator.add(&counted, window, cost_of);
+        self.estimator.add(&counted, window, cost_of);
         let gone: HashSet<u32> = ended.iter().map(|thread| thread.location.0).collect();
         ended.iter().for_each(|thread| self.estimator.end(thread));
         let past = counted.iter().map(|place| &place.key).filter(|key| gone.contains(&key.location));
-        self.given.programs.forget_counted(past)?;
-        Ok(spent)
+        self.given.programs.forget_counted(past)
     }
 
     fn report(&mut self) -> Result<(), Error> {

@@ -16,6 +16,22 @@ pub fn of_call(costs: &[CallCost], region: &Region, is_recorded: bool) -> f64 {
     CallCost::of(costs, region, is_timed).map_or(unknown, |cost| cost.whole as f64)
 }
 
+/// Nanoseconds that the hit of a return site costs, which the kernel may single-step.
+pub fn of_return(costs: &[CallCost], is_stepped: bool) -> f64 {
+    let of = |single_stepped, exit| {
+        let is_meant =
+            |cost: &&CallCost| (cost.single_stepped, cost.written, cost.exit) == (single_stepped, false, exit);
+        costs.iter().find(is_meant).map(|cost| cost.whole as f64)
+    };
+    let emulated = of(false, ExitPolicy::EntryOnly);
+    let step = of(true, ExitPolicy::EntryOnly).zip(emulated).map(|(stepped, emulated)| (stepped - emulated).max(0.0));
+    let bare = of(false, ExitPolicy::ReturnSite).zip(emulated).map(|(whole, emulated)| (whole - emulated).max(0.0));
+    match is_stepped {
+        true => bare.zip(step).map_or(UNKNOWN_SINGLE_STEPPED, |(bare, step)| bare + step),
+        false => bare.unwrap_or(UNKNOWN),
+    }
+}
+
 /// CPU time that processes use.
 #[derive(Debug, Default)]
 pub struct CpuMeter {
@@ -48,6 +64,19 @@ fn cpu_time(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_return_costs_what_a_timed_call_costs_more_than_a_counted_one() {
+        let cost =
+            |single_stepped, exit, whole| CallCost { single_stepped, written: false, exit, inner: 0, whole, spread: 0 };
+        let costs = [
+            cost(false, ExitPolicy::EntryOnly, 700),
+            cost(false, ExitPolicy::ReturnSite, 1_500),
+            cost(true, ExitPolicy::EntryOnly, 10_700),
+        ];
+        assert_eq!((of_return(&costs, false), of_return(&costs, true)), (800.0, 10_800.0));
+        assert_eq!((of_return(&costs[..1], false), of_return(&costs[..2], true)), (UNKNOWN, UNKNOWN_SINGLE_STEPPED));
+    }
 
     #[test]
     fn our_own_time_grows_and_that_of_nobody_does_not() {

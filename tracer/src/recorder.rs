@@ -39,7 +39,7 @@ use crate::pipeline::Pipeline;
 use crate::plan::{Emulation, Exit, Pattern, Plan};
 use crate::presence::Presence;
 use crate::privilege;
-use crate::returns::{ReturnSites, jumps};
+use crate::returns::{Exchange, ReturnSites, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{Change, Rings, Source};
@@ -215,10 +215,10 @@ pub fn record(
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
     metrics.extend(recording.governing.map(Governing::metric));
-    let (are_over, levels_changed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (are_over, exchange) = (AtomicBool::new(false), Exchange::default());
     let (drained, return_sites) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            let answered = return_sites.answer(&followed, gate, executed, &levels_changed, &are_over);
+            let answered = return_sites.answer(&followed, gate, executed, &exchange, &are_over);
             (answered, return_sites)
         });
         let recorded = (|| {
@@ -229,7 +229,7 @@ pub fn record(
                 recording.announce(&pipeline, plan, attachment);
                 let governor = options.budget.map(|budget| {
                     let (programs, costs, living) = (&programs, &costs, &governing.living);
-                    let levels_changed = &levels_changed;
+                    let exchange = &exchange;
                     Governor::new(Given {
                         programs,
                         pids: options.subject.pids(),
@@ -238,7 +238,7 @@ pub fn record(
                         inbox,
                         outbox,
                         living,
-                        levels_changed,
+                        exchange,
                     })
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))

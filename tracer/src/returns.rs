@@ -11,11 +11,11 @@ mod catching;
 pub mod jumps;
 mod links;
 mod spaces;
-mod warmth;
+pub(crate) mod warmth;
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
@@ -42,8 +42,10 @@ use crate::translated;
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Time between two looks at what sites cost, and from a change of what is recorded to the first.
+/// Time between two looks at what sites cost; once functions have been lowered, as the sites of those may be hit by
+/// nothing else and slow the program down as much as before; and from then to the first.
 const TIDY_PERIOD: Duration = Duration::from_millis(250);
+const SOON_TIDY: Duration = Duration::from_millis(50);
 const FIRST_TIDY: Duration = Duration::from_millis(20);
 
 /// Hits in vain, as a part of those that end a call, that are borne.
@@ -65,6 +67,16 @@ const FEW_WHEN_LOWERED: u64 = 8;
 /// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
 const MOST_AHEAD: usize = 1 << 17;
+
+/// What the governor and the return sites tell each other.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// Other functions are recorded than before, so sites are to follow.
+    pub levels_changed: AtomicBool,
+    /// Hits in vain so far, and how many of them were single-stepped.
+    pub in_vain: AtomicU64,
+    pub stepped_in_vain: AtomicU64,
+}
 
 /// A file, by device and inode.
 pub(crate) type FileId = (u64, u64);
@@ -242,8 +254,7 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
-    /// so do the programs that wait at the gate. Whoever changes which functions are recorded
-    /// says so.
+    /// so do the programs that wait at the gate.
     ///
     /// # Errors
     /// A map of the programs cannot be read or written, or the kernel refuses probes for a reason that
@@ -253,11 +264,11 @@ impl<'a> ReturnSites<'a> {
         followed: &Followed<'_>,
         gate: Option<Gate>,
         mut executed: Executed<'_>,
-        levels_changed: &AtomicBool,
+        exchange: &Exchange,
         is_over: &AtomicBool,
     ) -> Result<(), Error> {
         let mut questions = self.programs.questions()?;
-        let mut tidy_at = Instant::now() + TIDY_PERIOD;
+        let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         self.warmth.expect();
         while !is_over.load(Ordering::Relaxed) {
             let patience = if self.warmth.expects() { warmth::PERIOD } else { PATIENCE };
@@ -294,14 +305,18 @@ impl<'a> ReturnSites<'a> {
                 self.place(&met)?;
             }
             self.warmth.keep();
-            if levels_changed.swap(false, Ordering::Relaxed) {
+            if exchange.levels_changed.swap(false, Ordering::Relaxed) {
                 self.begin_anew();
                 tidy_at = Instant::now() + FIRST_TIDY;
             }
-            if Instant::now() >= tidy_at {
+            if Instant::now() >= revive_at {
                 self.keep(|pid| followed.contains(pid))?;
-                self.tidy()?;
-                tidy_at = Instant::now() + TIDY_PERIOD;
+                self.revive()?;
+                revive_at = Instant::now() + TIDY_PERIOD;
+            }
+            if Instant::now() >= tidy_at {
+                self.tidy(exchange)?;
+                tidy_at = Instant::now() + if self.before.is_some() { SOON_TIDY } else { TIDY_PERIOD };
             }
         }
         // No probes are placed any more.
@@ -555,9 +570,18 @@ impl<'a> ReturnSites<'a> {
         back.iter().try_for_each(|dropped| self.bring_back(dropped))
     }
 
-    /// Hits of each site since levels last changed.
-    fn recent_hits(&self) -> Vec<SiteHitsRecord> {
-        let mut hits = self.hits.read(self.count());
+    /// Tells the governor how many of these hits were in vain.
+    fn tell(&self, hits: &[SiteHitsRecord], exchange: &Exchange) {
+        let in_vain = |is_meant: fn(&Placed) -> bool| {
+            let meant = hits.iter().zip(&self.placed).filter(|(_, placed)| is_meant(placed));
+            meant.map(|(hits, _)| hits.unmatched).sum()
+        };
+        exchange.in_vain.store(in_vain(|_| true), Ordering::Relaxed);
+        exchange.stepped_in_vain.store(in_vain(|placed| placed.is_stepped), Ordering::Relaxed);
+    }
+
+    /// Of these hits of each site, those since levels last changed.
+    fn recent(&self, mut hits: Vec<SiteHitsRecord>) -> Vec<SiteHitsRecord> {
         for (hits, before) in hits.iter_mut().zip(self.before.iter().flatten()) {
             hits.matched = hits.matched.saturating_sub(before.matched);
             hits.unmatched = hits.unmatched.saturating_sub(before.unmatched);
@@ -566,9 +590,10 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Moves or takes out sites that are mostly hit in vain, and makes one link of many small ones.
-    fn tidy(&mut self) -> Result<(), Error> {
-        self.revive()?;
-        let hits = self.recent_hits();
+    fn tidy(&mut self, exchange: &Exchange) -> Result<(), Error> {
+        let hits = self.hits.read(self.count());
+        self.tell(&hits, exchange);
+        let hits = self.recent(hits);
         let wasteful = self.wasteful(&hits);
         let mut moved: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
         for &id in &wasteful {

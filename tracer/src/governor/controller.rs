@@ -21,6 +21,10 @@ const RAISE_TO: f64 = 0.4;
 /// known well enough to tell.
 const LEAST_OWN: f64 = 0.1;
 
+/// Hits that record nothing leave at least this part of the CPU time: what they cost is not known well enough to
+/// tell more.
+const LEAST_LEFT: f64 = 0.2;
+
 /// Time between two times that regions are raised, so that what they cost shows before.
 const RAISE_PERIOD: Duration = Duration::from_millis(500);
 
@@ -61,6 +65,11 @@ impl Observed {
     }
 }
 
+/// What is left of CPU seconds per second once those hits are over that take so much of it and record nothing.
+pub fn left_by_vain(cpu: f64, vain: f64) -> f64 {
+    (cpu - vain).max(cpu * LEAST_LEFT)
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     changed: Duration,
@@ -82,7 +91,8 @@ impl Controller {
         Controller { budget, memory: HashMap::new(), raised: Duration::ZERO }
     }
 
-    /// What to change now. `cpu` are CPU seconds that the programs use per second, tracing included.
+    /// What to change now. `cpu` are CPU seconds that the programs use per second, tracing included, but what will
+    /// soon be over.
     pub fn decide(&mut self, now: Duration, cpu: f64, regions: &[Observed]) -> Vec<(RegionId, Level)> {
         if cpu <= 0.0 {
             return Vec::new();
@@ -265,6 +275,17 @@ mod tests {
         let mut controller = Controller::new(0.05);
         assert_eq!(controller.decide(TICK, 0.002, &[observed(0, 300.0, true), observed(1, 600.0, true)]), []);
         assert_eq!(controller.decide(TICK, 0.002, &[observed(0, 9_000.0, true)]), [(RegionId(0), Level::Off)]);
+    }
+
+    /// Else functions would seem to be within the budget while hits in vain slow the program down, and would have to go
+    /// one after the other when those are over.
+    #[test]
+    fn what_costs_too_much_once_hits_in_vain_are_over_goes_at_once() {
+        let regions = [observed(0, 20_000.0, true), observed(1, 100.0, true)];
+        let decide = |vain| Controller::new(0.05).decide(TICK, left_by_vain(1.0, vain), &regions);
+        assert_eq!(decide(0.0), []);
+        assert_eq!(decide(0.6), [(RegionId(0), Level::Off)]);
+        assert!((left_by_vain(1.0, 5.0) - LEAST_LEFT).abs() < 1e-9, "more than there is is a wrong guess");
     }
 
     #[test]

@@ -195,6 +195,8 @@ pub struct Estimator {
     ended: Vec<Estimate>,
     /// By region that is lowered: since when.
     lowered: HashMap<u32, u64>,
+    /// Regions that were lowered, and of which no call was counted so far.
+    unmet: HashSet<u32>,
     /// Regions that threads may have called of which too little is known.
     unbounded: HashSet<u32>,
 }
@@ -202,7 +204,17 @@ pub struct Estimator {
 impl Estimator {
     /// These regions are lowered from that time on.
     pub fn lower(&mut self, regions: impl Iterator<Item = RegionId>, since: u64) {
-        self.lowered.extend(regions.map(|region| (region.0, since)));
+        for RegionId(region) in regions {
+            self.lowered.insert(region, since);
+            if !self.places().any(|(_, of)| of == region) {
+                self.unmet.insert(region);
+            }
+        }
+    }
+
+    /// The threads and regions of which calls were counted.
+    fn places(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.calls.keys().copied().chain(self.ended.iter().map(|ended| (ended.location.0, ended.region.0)))
     }
 
     /// Calls of the region are seen from that time on.
@@ -212,11 +224,12 @@ impl Estimator {
     }
 
     /// Takes in what was counted so far, at the end of a window in which regions were probed for which `cost_of` gives
-    /// the nanoseconds of a hit. Returns what probes took of it, in nanoseconds of CPU time.
-    pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) -> f64 {
+    /// the nanoseconds of a hit.
+    pub fn add(&mut self, counted: &[Counted], window: Window, cost_of: impl Fn(RegionId) -> Option<f64>) {
         let mut hits: HashMap<(u32, u32), u64> = HashMap::new();
         let mut costs: HashMap<u32, f64> = HashMap::new();
         for Counted { key: CountedKey { location, region }, calls: now } in counted {
+            self.unmet.remove(region);
             let calls = self.calls.entry((*location, *region)).or_default();
             let more = now.saturating_sub(std::mem::replace(&mut calls.counted, *now));
             hits.insert((*location, *region), more);
@@ -240,7 +253,6 @@ impl Estimator {
             calls.left = calls.left * KEPT + left(hits as f64, length, cost * DEAREST);
             calls.add(Seen { window, rate: Bounds::rate(hits, length, cost) });
         }
-        costs.into_values().map(|cost| cost.min(length)).sum()
     }
 
     /// A thread has ended, all of whose counts were taken in.
@@ -277,7 +289,13 @@ impl Estimator {
             true => Estimate { estimated: estimate.least, most: None, ..estimate },
             false => estimate,
         };
-        running.chain(self.ended.iter().copied()).map(bounded).collect()
+        // Any thread stands for all those that may have called them.
+        let thread = self.places().map(|(location, _)| LocationId(location)).min();
+        let unmet = self.unmet.iter().filter_map(|&region| {
+            let region = RegionId(region);
+            Some(Estimate { location: thread?, region, counted: 0, estimated: 0, least: 0, most: None })
+        });
+        running.chain(self.ended.iter().copied()).map(bounded).chain(unmet).collect()
     }
 }
 

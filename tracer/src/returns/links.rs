@@ -17,11 +17,12 @@ use crate::presence::{Presence, Process};
 
 /// Small links of a file in a process that are merged.
 const MOST_SMALL: usize = 8;
-/// A link of fewer sites is small.
-const SMALL: usize = 256;
+/// A link of fewer than this part of the most sites is small.
+const SMALL: usize = 8;
 /// Most sites of a link: where one of them goes, all are placed anew, and are hit twice until the old ones have
-/// gone.
+/// gone. Where functions are lowered many go while the program waits for that, some of each thousand.
 const MOST: usize = 2048;
+const MOST_WHEN_GOVERNED: usize = 64;
 
 /// A site with its id.
 #[derive(Clone, Copy, Debug)]
@@ -51,13 +52,16 @@ struct Group {
 /// All links.
 pub(super) struct Links<'a> {
     programs: &'a Programs,
+    /// Sites of a link.
+    most: usize,
     groups: BTreeMap<(u32, FileId), Group>,
     closing: Closing,
 }
 
 impl<'a> Links<'a> {
     pub fn new(programs: &'a Programs) -> Links<'a> {
-        Links { programs, groups: BTreeMap::new(), closing: Closing::default() }
+        let most = if programs.is_governed() { MOST_WHEN_GOVERNED } else { MOST };
+        Links { programs, most, groups: BTreeMap::new(), closing: Closing::default() }
     }
 
     /// Places sites of a file in a process; returns those that the kernel refuses.
@@ -65,7 +69,7 @@ impl<'a> Links<'a> {
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn place(&mut self, pid: u32, file: FileId, path: &Path, sites: &[Placement]) -> Result<HashSet<u32>, Error> {
-        let (mut links, refused) = link(self.programs, pid, path, sites)?;
+        let (mut links, refused) = link(self.programs, pid, path, sites, self.most)?;
         let new = || Group { path: path.to_owned(), links: Vec::new() };
         self.groups.entry((pid, file)).or_insert_with(new).links.append(&mut links);
         Ok(refused)
@@ -118,7 +122,7 @@ impl<'a> Links<'a> {
     pub fn tidy(&mut self, out: &[u32]) -> Result<(), Error> {
         let mut old = Vec::new();
         for ((pid, _), group) in &mut self.groups {
-            let is_small = |link: &Link| link.sites.len() < SMALL;
+            let is_small = |link: &Link| link.sites.len() < self.most / SMALL;
             let merges = group.links.iter().filter(|link| is_small(link)).count() > MOST_SMALL;
             let (changed, kept): (Vec<Link>, Vec<Link>) = std::mem::take(&mut group.links)
                 .into_iter()
@@ -130,7 +134,7 @@ impl<'a> Links<'a> {
             let sites = changed.iter().flat_map(|link| &link.sites).filter(|site| !out.contains(&site.id));
             let mut sites: Vec<Placement> = sites.copied().collect();
             sites.sort_unstable_by_key(|site| site.id);
-            match link(self.programs, *pid, &group.path, &sites) {
+            match link(self.programs, *pid, &group.path, &sites, self.most) {
                 Ok((mut links, _)) => {
                     group.links.append(&mut links);
                     old.extend(changed.into_iter().map(|link| link.probes));
@@ -156,15 +160,21 @@ impl<'a> Links<'a> {
     }
 }
 
-/// Places sites; returns the links, and the sites that the kernel refuses.
-fn link(programs: &Programs, pid: u32, path: &Path, sites: &[Placement]) -> Result<(Vec<Link>, HashSet<u32>), Error> {
+/// Places sites, not more than `most` by a link; returns the links, and the sites that the kernel refuses.
+fn link(
+    programs: &Programs,
+    pid: u32,
+    path: &Path,
+    sites: &[Placement],
+    most: usize,
+) -> Result<(Vec<Link>, HashSet<u32>), Error> {
     let mut refused = HashSet::new();
     let attach = |sites: &[Placement]| {
         let probes: Vec<Site> = sites.iter().map(|site| site.probe).collect();
         programs.attach(Role::Return, path, &[pid], &probes)
     };
     let mut links = Vec::new();
-    for sites in sites.chunks(MOST) {
+    for sites in sites.chunks(most) {
         let placed = attach::place(sites, &attach, &mut |site, _| {
             refused.insert(site.id);
         })?;

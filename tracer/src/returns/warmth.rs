@@ -24,7 +24,7 @@ const EXPECTED: Duration = Duration::from_millis(100);
 const TOGETHER: usize = 16;
 
 /// Whether the kernel is kept ready, and the probes that keep it so.
-pub(super) struct Warmth<'a> {
+pub struct Warmth<'a> {
     programs: &'a Programs,
     /// Holds no code.
     file: Option<File>,
@@ -54,11 +54,14 @@ impl<'a> Warmth<'a> {
 
     /// Keeps the kernel ready, if it is time to.
     pub fn keep(&mut self) {
-        let now = Instant::now();
-        if !self.expects() || now < self.next {
-            return;
+        if self.expects() && Instant::now() >= self.next {
+            self.next = Instant::now() + PERIOD;
+            self.make_ready();
         }
-        self.next = now + PERIOD;
+    }
+
+    /// Waits until the kernel is ready.
+    pub fn make_ready(&mut self) {
         let Some(file) = &self.file else { return };
         let nowhere = Site { file_offset: 0, cookie: 0 };
         // Where it is refused, probes come later.

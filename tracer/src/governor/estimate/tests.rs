@@ -133,3 +133,18 @@ fn the_pace_at_present_follows_a_load_that_falls() {
     assert!(rate(target.run(5_000, 20)) > 200_000.0);
     assert!(rate(target.run(1_000 * MS, 150)) < 1_000.0, "{}", rate(&target));
 }
+
+/// Else it would look as if all its calls were recorded.
+#[test]
+fn of_a_function_that_no_window_has_met_there_may_be_any_number_of_calls() {
+    let mut target = Simulated::new(1_000, 1_000.0);
+    let unmet = RegionId(7);
+    target.estimator.lower([unmet].into_iter(), 0);
+    target.run(20_000, 20);
+    target.estimator.raise(unmet, target.now);
+    let estimates = target.estimator.estimates(target.now);
+    let of_unmet =
+        estimates.iter().find(|estimate| estimate.region == unmet).map(|of| (of.location.0, of.least, of.most));
+    assert_eq!(of_unmet, Some((LOCATION, 0, None)));
+    assert_eq!(estimates.len(), 2);
+}
