@@ -95,7 +95,7 @@ fn a_daemon_does_not_hold_a_recording_for_ever() {
     let mut rtrace = rtrace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(rtrace.stderr.take().unwrap()).lines().map(Result::unwrap);
     let notice = said.find(|line| line.contains("has ended")).unwrap();
-    let daemon = notice.split_once('(').and_then(|(_, list)| list.split_once(" sleep)")).unwrap().0;
+    let daemon = notice.split_once('(').and_then(|(_, list)| list.split_once(' ')).expect(&notice).0;
     assert!(notice.contains("the command has ended; 1 of its processes still runs"), "{notice}");
     kill_process(Pid::from_child(&rtrace), Signal::INT).unwrap();
     let mut told = String::new();
