@@ -172,6 +172,15 @@ fn build_own(name: &str) -> Target {
     Target { program: compile("Own", name, source, flags), library: None }
 }
 
+/// Compiles this C into a file of the folder.
+pub fn compile_text(folder: &Path, source: &str, output: &str, flags: &[&str]) {
+    let file = folder.join("source.c");
+    fs::write(&file, source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.arg("-o").arg(folder.join(output)).arg(&file).args(flags);
+    assert!(compiler.status().unwrap().success(), "{compiler:?}");
+}
+
 fn compile_bare(folder: &str, flags: &[&str]) -> PathBuf {
     compile(folder, "libbare.so", BARE[0], &[flags, TRUTH_FLAGS, &BARE[1..]].concat())
 }

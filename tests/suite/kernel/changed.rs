@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::common::rtrace;
 use crate::common::skip::Turn;
+use crate::common::target::compile_text;
 
 /// Prints what its library's only function gives.
 const PROGRAM: &str = r#"#include <stdio.h>
@@ -28,13 +29,7 @@ struct Changing {
 impl Changing {
     fn new() -> Changing {
         let folder = TempDir::new().unwrap();
-        let compile = |source: &str, output: &str, flags: &[&str]| {
-            let file = folder.path().join("source.c");
-            fs::write(&file, source).unwrap();
-            let mut compiler = Command::new("cc");
-            compiler.arg("-o").arg(folder.path().join(output)).arg(&file).args(flags);
-            assert!(compiler.status().unwrap().success(), "{compiler:?}");
-        };
+        let compile = |source: &str, output: &str, flags: &[&str]| compile_text(folder.path(), source, output, flags);
         let library = ["-shared", "-Wl,-soname,libchanging.so"];
         compile(OTHER, "other.so", &library);
         compile(LIBRARY, "libchanging.so", &library);

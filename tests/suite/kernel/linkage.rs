@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::common::rtrace::{Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::Turn;
-use crate::common::target::Flavour;
+use crate::common::target::{Flavour, compile_text};
 
 /// Loads the library at a path, early or late, and calls its only function.
 const LOADER: &str = r#"
@@ -44,13 +44,7 @@ int main(int argc, char **argv)
 /// A library in a file of another name than its own, to which links lead from beside it and from elsewhere.
 fn renamed() -> TempDir {
     let folder = TempDir::new().unwrap();
-    let compile = |source: &str, output: &str, flags: &[&str]| {
-        let file = folder.path().join("source.c");
-        fs::write(&file, source).unwrap();
-        let mut compiler = Command::new("cc");
-        compiler.arg("-o").arg(folder.path().join(output)).arg(&file).args(flags);
-        assert!(compiler.status().unwrap().success(), "{compiler:?}");
-    };
+    let compile = |source: &str, output: &str, flags: &[&str]| compile_text(folder.path(), source, output, flags);
     for sub in ["files", "links"] {
         fs::create_dir(folder.path().join(sub)).unwrap();
     }
