@@ -59,6 +59,19 @@ impl Default for CallRange {
 pub fn estimated(about: u64, CallRange(least, most): CallRange) -> String {
     match most {
         Some(most) => format!("about {about} more estimated ({least} to {most})"),
+        None if least == 0 => "an unknown number more unseen".to_owned(),
         None => format!("at least {least} more unseen"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_no_zero() {
+        assert_eq!(estimated(5, CallRange(2, Some(9))), "about 5 more estimated (2 to 9)");
+        assert_eq!(estimated(3, CallRange(3, None)), "at least 3 more unseen");
+        assert_eq!(estimated(0, CallRange(0, None)), "an unknown number more unseen");
     }
 }
