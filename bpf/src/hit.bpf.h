@@ -104,6 +104,7 @@ rt_rare u64 rt_replaced(u64 slot)
 	return 0;
 }
 
+#include "enter.h"
 #include "jump.h"
 
 static __noinline void withhold(u32 executes);

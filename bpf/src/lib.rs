@@ -2,7 +2,7 @@
 //! of what they send.
 //!
 //! The programs are C (`src/*.bpf.*`, `include/rtrace.h`); their logic of which call runs and how
-//! it ends is in `src/stack.h` and `src/returns.h`, which are compiled for user space too and tested
+//! it ends is in `src/stack.h`, `src/enter.h` and `src/returns.h`, which are compiled for user space too and tested
 //! there. Everything above this crate sees [`Programs`] and the types of [`wire`].
 
 use std::io::Write as _;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Maps and entry points. An attach mechanism only turns a probe hit into on_enter(), on_return() or on_jump();
- * what happens then is the same for all of them (hit.bpf.h, stack.h, returns.h, jump.h).
+ * what happens then is the same for all of them (hit.bpf.h, stack.h, enter.h, returns.h, jump.h).
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>

@@ -1,4 +1,4 @@
-//! Tests of the shadow stack (`stack.h`, `returns.h`, `jump.h`) in user space, through `stack_test.c`.
+//! Tests of the shadow stack (`stack.h`, `enter.h`, `returns.h`, `jump.h`) in user space, through `stack_test.c`.
 //!
 //! [`cases`], [`ends`] and [`jumps`] are known situations with the records they must give, [`machine`] runs random
 //! programs whose truth is known, [`chaos`] sends hits that no program could cause.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The shadow stack for the tests in user space: stack.h, returns.h and jump.h with memory of one thread around
+ * The shadow stack for the tests in user space: stack.h, enter.h, returns.h and jump.h with memory of one thread around
  * them, and what leaves them kept in a list. The memory lies between guards, to see writes beside it.
  */
 #include <stdlib.h>
@@ -73,6 +73,7 @@ static __always_inline void rt_repeat(u32 limit, long (*step)(u32, void *), void
 
 #define rt_rare static
 
+#include "enter.h"
 #include "jump.h"
 
 static struct rt_thread *rt_thread(void)

@@ -132,6 +132,30 @@ fn a_call_in_doubt_is_over_when_its_caller_calls_again() {
 }
 
 #[test]
+fn on_a_coroutine_it_is_so_if_the_caller_calls_from_further_up() {
+    let b = "b 2<1 1 unseen 0/0";
+    check(
+        "X=asked other:a+960 other:b+880X other:c+900 other:d+860 other:d-860 other:c-900 other:a-960",
+        &["a 1<0 0 returned 60/30", b, "c 3<1 1 returned 30/10", "d 4<3 2 returned 10/0"],
+    );
+    // Though what was called from there has returned.
+    check(
+        "X=asked other:a+960 other:b+880X other:c+900 other:c-900 other:d+860 other:d-860 other:a-960",
+        &["a 1<0 0 returned 60/20", b, "c 3<1 1 returned 10/0", "d 4<1 1 returned 10/0"],
+    );
+    // From further down, the call in doubt may be the caller.
+    check(
+        "X=asked other:a+960 other:b+880X other:d+860 other:d-860 other:a-960",
+        &["a 1<0 0 returned 40/0", b, "d 3<2 2 returned 10/0"],
+    );
+    // Or if whoever called that does.
+    check(
+        "X=asked other:a+960 other:b+880X other:e+980 other:d+860 other:d-860 other:e-980 other:a-960",
+        &["a 1<0 0 returned 60/10", b, "e 3<0 0 returned 30/0", "d 4<1 1 returned 10/0"],
+    );
+}
+
+#[test]
 fn longjmp_over_three_frames_is_noticed_at_the_next_enter() {
     check(
         "a+100 b+90 c+80 d+70 e+95 e-95 a-100",

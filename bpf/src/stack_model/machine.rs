@@ -437,8 +437,7 @@ impl Machine {
     /// Whether a dead call might have jumped to the region, which now enters at its slot.
     fn may_have_jumped(&self, call: usize, word: u64, region: usize) -> bool {
         let call = &self.calls[call];
-        let is_another = call.region != region;
-        call.word == word && self.jumps(call, region, is_another)
+        call.word == word && self.jumps(call, region, call.region != region)
     }
 
     /// Whether untraced code that returns there would seem to be a call that is over.
@@ -458,13 +457,14 @@ impl Machine {
         }
         let is_handling = self.handlers > 0;
         let stack = self.running();
-        let (caller, dead) = (stack.innermost(), stack.dead.clone());
-        let is_ordered = stack.is_ordered();
-        let caller_slot = caller.map_or(u64::MAX, |caller| self.calls[caller].slot);
+        let (caller, dead, is_ordered) = (stack.innermost(), stack.dead.clone(), stack.is_ordered());
+        let of_caller = caller.map(|caller| &self.calls[caller]).map(|call| (call.record.id, call.slot));
+        let (caller_id, caller_slot) = of_caller.unwrap_or((0, u64::MAX));
         let mut found = Vec::new();
         for index in dead {
             let call = &self.calls[index];
-            if !is_ordered && !(slot..caller_slot).contains(&call.slot) && !call.spans(slot) {
+            let calls_again = call.doubt.is_some() && call.slot < slot && call.record.parent >= caller_id;
+            if !is_ordered && !(slot..caller_slot).contains(&call.slot) && !call.spans(slot) && !calls_again {
                 continue;
             }
             let is_told = match call.slot.cmp(&slot) {

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where functions enter: which call they were called from, which calls that shows to be over, and what is known of a
+ * new one.
+ *
+ * Pure logic like stack.h, where the rules stand.
+ */
+#ifndef RTRACE_ENTER_H
+#define RTRACE_ENTER_H
+
+#include "stack.h"
+
+/* Whether the hit decides about the frame, whatever stack it looks for callers on. */
+static __always_inline int rt_is_concerned(const struct rt_hit *hit, const struct rt_frame *frame)
+{
+	return rt_spans(frame, hit->slot) || frame->stack == RT_STACK_SIGNAL;
+}
+
+static long rt_youngest_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->stack != walk->stack && !rt_is_concerned(walk->hit, frame))
+		return 0;
+	walk->found = index;
+	return 1;
+}
+
+static long rt_next_above_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (rt_is_concerned(walk->hit, frame)) {
+		walk->found = index;
+		return 1;
+	}
+	if (frame->stack != walk->stack)
+		return 0;
+	if (frame->slot < walk->hit->slot) {
+		if (frame->doubt && walk->doubtful == RT_NONE)
+			walk->doubtful = index;
+	} else if (frame->slot > walk->hit->slot && frame->slot < walk->slot) {
+		walk->slot = frame->slot;
+		walk->found = index;
+	}
+	return 0;
+}
+
+static long rt_same_slot_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (frame && frame->slot == walk->hit->slot && (!walk->stack || frame->region != walk->hit->region))
+		return 0;
+	walk->found = frame && frame->slot == walk->hit->slot ? RT_DEAD : 0;
+	return 1;
+}
+
+/*
+ * Whether the frame at the hit's own slot has ended in a jump to the function that enters. Where it
+ * may jump anywhere and its caller may catch what leaves it, or where it may have returned unseen, the
+ * same function a second time means that the first is over, not that it jumped in a circle.
+ */
+static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame *frame, u32 index)
+{
+	struct rt_walk walk = { .hit = hit, .start = index + 1, .found = RT_NONE };
+
+	if (frame->tails == RT_TAILS_NEVER || (hit->word && frame->word != hit->word))
+		return 0;
+	if (frame->tails == RT_TAILS_KNOWN && !rt_is_known_tail(frame->region, hit->region))
+		return 0;
+	rt_doubt_again(hit, frame);
+	walk.stack = frame->doubt || (frame->tails == RT_TAILS_ANYWHERE && frame->catches);
+	rt_repeat(RT_TAILS_MAX, rt_same_slot_step, &walk);
+	/* Too many in a row: nobody can tell when this one ended. */
+	if (walk.found == RT_NONE && !frame->doubt)
+		frame->doubt = 1 + RT_UNTIMED_OTHER;
+	return walk.found == 0;
+}
+
+/* The place of the frame that calls the function which is hit, with RT_DEAD if that was left. */
+rt_rare u32 rt_search_caller(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE, .doubtful = RT_NONE, .slot = ~0ull };
+	struct rt_frame *frame, *below;
+	struct rt_hit hit;
+	int is_running;
+
+	if (!rt_known(&hit, given))
+		return RT_NONE;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	walk.stack = hit.stack;
+	frame = rt_frame(&hit, walk.start - 1);
+	if (!frame)
+		return RT_NONE;
+	/* The first frame on the signal stack: the signal interrupted one on the stack of the last hit. */
+	if (hit.stack == RT_STACK_SIGNAL && frame->stack != RT_STACK_SIGNAL)
+		walk.stack = hit.thread->stack_key;
+	if (rt_is_ordered(hit.stack))
+		rt_repeat(RT_FRAMES, rt_youngest_step, &walk);
+	else
+		rt_repeat(RT_FRAMES, rt_next_above_step, &walk);
+	frame = rt_frame(&hit, walk.found);
+	below = rt_frame(&hit, walk.doubtful);
+	/* Its caller, or who called that, calls again from further up. */
+	if (below && below->parent >= (frame ? frame->id : 0))
+		return walk.doubtful | RT_DEAD;
+	if (!frame)
+		return RT_NONE;
+	if (frame->slot == hit.slot)
+		is_running = rt_is_tail_caller(&hit, frame, walk.found);
+	else
+		is_running = !rt_was_left(&hit, frame);
+	return is_running ? walk.found : walk.found | RT_DEAD;
+}
+
+/*
+ * Whether the frame at this place may have returned unseen, and its caller is over: where slots prove nothing, this
+ * shows that it did.
+ */
+rt_rare u32 rt_is_forsaken(u32 index)
+{
+	struct rt_frame *frame;
+	struct rt_hit hit = {};
+
+	if (!rt_meet(&hit))
+		return 0;
+	frame = rt_frame(&hit, index);
+	if (!frame || !frame->doubt || !frame->parent || rt_is_ordered(frame->stack))
+		return 0;
+	return rt_search_older(frame->parent, index) == RT_NONE;
+}
+
+static long rt_caller_step(u32 step, void *context)
+{
+	struct rt_walk *walk = context;
+	u32 found = rt_search_caller(walk->hit);
+
+	if (found == RT_NONE || (!(found & RT_DEAD) && !rt_is_forsaken(found))) {
+		walk->found = found;
+		return 1;
+	}
+	rt_put_aside(walk->hit, found & ~RT_DEAD);
+	return 0;
+}
+
+/*
+ * Finds the frame that calls the function which is hit; those in the way that were left are put aside.
+ * The verifier does not know the pointers of the hit any more afterwards.
+ */
+static __always_inline void rt_clear_way(struct rt_walk *walk)
+{
+	walk->found = RT_NONE;
+	rt_repeat(RT_FRAMES, rt_caller_step, walk);
+}
+
+/* The frame that calls the function which is hit. */
+static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
+{
+	struct rt_counted *counted = hit->counted;
+	struct rt_thread *thread = hit->thread;
+	struct rt_walk walk = { .hit = hit };
+	struct rt_frame *top;
+
+	if (!rt_may_be_left(hit)) {
+		if (thread->frames == 0)
+			return 0;
+		top = rt_frame(hit, thread->frames - 1);
+		if (top && top->stack == hit->stack && rt_is_ordered(hit->stack) && top->slot != hit->slot &&
+		    !rt_was_left(hit, top))
+			return top;
+	}
+	if (!hit->now)
+		hit->now = rt_now();
+	rt_clear_way(&walk);
+	if (thread->left_places & rt_left_bit(hit->slot))
+		rt_settle_left(hit);
+	hit->thread = thread;
+	hit->counted = counted;
+	hit->far = 0;
+	return rt_frame(hit, walk.found);
+}
+
+/* The return address in a slot, also where it is replaced by the trampoline, which is noted; 0: it is not known. */
+static __always_inline u64 rt_read_return(u64 slot, u32 *is_hooked)
+{
+	u64 word;
+
+	if (rt_read_slot(slot, &word) || !word)
+		return 0;
+	if (word != rt_trampoline())
+		return word;
+	*is_hooked = 1;
+	return rt_replaced(slot);
+}
+
+/* Where the return of a call will be detected: past callers that only return. */
+static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame)
+{
+	u32 kind = RT_ARRIVAL_SKIP, rise = 0, words = 0, is_hooked = 0, i;
+	u64 home = hit->word, skipped = 0;
+
+	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
+		kind = rt_arrival(hit, home, &words);
+		if (kind != RT_ARRIVAL_SKIP)
+			break;
+		skipped = home;
+		rise += words;
+		home = rt_read_return(hit->slot + rise * sizeof(u64), &is_hooked);
+	}
+	if (home && kind == RT_ARRIVAL_SKIP) {
+		rt_ask_for_site(hit, skipped);
+		kind = RT_ARRIVAL_ASKED;
+	}
+	frame->home = home;
+	frame->rise = rise;
+	frame->overwritten = is_hooked;
+	frame->catches = !rise && (kind != RT_ARRIVAL_PLACED || words & 1);
+	frame->doubt = rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
+}
+
+/* What is known of a call when it enters; its caller may be null. */
+static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *frame, const struct rt_frame *caller,
+				     u32 policy, u32 tails)
+{
+	frame->slot = hit->slot;
+	frame->word = hit->word;
+	frame->home = 0;
+	frame->id = hit->thread->calls;
+	frame->parent = caller ? caller->id : 0;
+	frame->child = 0;
+	frame->region = hit->region;
+	frame->stack = hit->stack;
+	frame->depth = caller ? caller->depth + 1 : 0;
+	frame->rise = 0;
+	frame->catches = 1;
+	frame->overwritten = 0;
+	frame->policy = policy;
+	frame->tails = tails;
+	frame->doubt = 0;
+	frame->marked = 0;
+	frame->path = rt_path(hit->thread, caller, hit->region);
+	if (policy == RT_POLICY_RETURN_SITE)
+		rt_find_home(hit, frame);
+	/* The latest moment; but counters are read already, and time on a CPU begins with the duration. */
+	frame->start = rt_counters ? hit->now : rt_now();
+}
+
+/* A call whose return is not waited for leaves at once. Apart, because stacks are short in the kernel. */
+static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
+{
+	struct rt_frame frame;
+
+	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER);
+	rt_untimed(hit->region, RT_UNTIMED_NOT_ASKED_FOR);
+	rt_measure_nothing(hit);
+	rt_leave(hit, &frame, caller, 0, RT_UNSEEN);
+}
+
+/* A call of the hit's region enters. */
+static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
+{
+	struct rt_thread *thread = hit->thread;
+	struct rt_frame *caller, *frame;
+	u32 is_hooked;
+
+	hit->word = rt_read_return(hit->slot, &is_hooked);
+	caller = rt_caller(hit);
+	thread->calls++;
+	if (policy == RT_POLICY_ENTRY_ONLY) {
+		rt_pass(hit, caller);
+		return;
+	}
+	if (thread->frames >= RT_FRAMES_NEAR && !hit->far)
+		hit->far = rt_far(1);
+	frame = rt_frame(hit, thread->frames);
+	if (!frame || !rt_count_from_here(hit, thread->frames)) {
+		rt_lost(hit->region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
+		return;
+	}
+	rt_begin(hit, frame, caller, policy, tails);
+	thread->frames++;
+}
+
+#endif
