@@ -179,15 +179,15 @@ impl Attachment {
     }
 }
 
-/// Takes probes out, some links at a time: the kernel takes out the sites of each one by one, for which it lets
-/// only one thread in, and then waits, which several can do together.
-pub fn detach(probes: Vec<Probes>) {
+/// Takes out [`Probes`] or bare links, some at a time: the kernel takes out the sites of each one by one, for which it
+/// lets only one thread in, and then waits, which several can do together.
+pub fn detach<T: Send>(probes: Vec<T>) {
     let are_many = probes.len() > CLOSED_SOON;
     close(probes, if are_many { CLOSED_SOON } else { CLOSED_TOGETHER });
 }
 
 /// Takes probes out, so many links at a time.
-fn close(probes: Vec<Probes>, together: usize) {
+fn close<T: Send>(probes: Vec<T>, together: usize) {
     let threads = probes.len().min(together);
     let rest = Mutex::new(probes);
     let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).pop();

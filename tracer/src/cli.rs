@@ -31,7 +31,6 @@ use anyhow::Context;
 use clap::Parser;
 
 use args::{Cli, Verb};
-use rtrace::guard;
 
 #[global_allocator]
 static ALLOCATOR: shortage::Allocator = shortage::Allocator;
@@ -96,7 +95,6 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Info(options) => info::info(options),
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
-        Verb::Guard => guard::run().map(|()| Outcome::Complete),
     }
 }
 

@@ -1,34 +1,31 @@
 //! A process that outlives a tracer that is killed, and puts the traced code in order.
 //!
-//! The kernel leaves breakpoints behind where a tracer dies while it places or takes out probes: a fatal signal
-//! interrupts that halfway. So each recording has a guard: this program once more, which sleeps until the tracer has
-//! ended and then takes out what is left at places that the tracer's [journal] names, and
-//! nowhere else. A tracer that ends as it should ends its guard itself.
+//! The kernel closes what a killed process has left open one after another, and its probes take tens of milliseconds
+//! per link: seconds in which others pay for a recording that is over. It also leaves breakpoints behind where a tracer
+//! dies while it places or takes out probes: a fatal signal interrupts that halfway. So each recording has a guard: a
+//! process that shares the tracer's descriptors, which therefore stay open when the tracer dies. It sleeps until then,
+//! closes them many at a time, and takes out what is left at places that the tracer's [journal] names, and nowhere
+//! else. A tracer that ends as it should ends its guard itself.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use rtrace_bpf::journal::{self, Journal, Probed};
 use rtrace_bpf::{EVERYWHERE, LoadOptions, Programs, best_mechanism};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, setpgid, waitpid};
 
-use crate::host;
 use crate::leftovers::{self, Breakpoints};
+use crate::{attach, host};
 
-/// The verb that makes this program a guard.
-pub const VERB: &str = "guard";
-
-/// What it is called in a list of processes.
+/// What it is called in a list of processes: it is not meant where somebody kills all that is called rtrace.
 const NAME: &CStr = c"probe-guard";
 
 /// Looks at the code: links that are being released, and probes of other tracers, look like leftovers.
@@ -39,54 +36,77 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The guard of a recording. Dropping it ends it: nothing may be placed any more.
 #[derive(Debug)]
-pub struct Guard(Child);
+pub struct Guard {
+    pid: Pid,
+    journal: File,
+    /// By which the guard knows of the end of this process: closed here, it would be closed there.
+    _tracer: OwnedFd,
+}
 
 impl Guard {
-    /// Starts one that knows what this journal will hold.
+    /// Starts one. What it is copied from is small and has no other threads yet: whoever records calls this first.
     ///
     /// # Errors
-    /// The system has no room for another process.
-    pub fn start() -> anyhow::Result<(Guard, Journal)> {
-        let file = File::from(rustix::fs::memfd_create("rtrace journal", MemfdFlags::CLOEXEC)?);
-        let tracer = pidfd_open(getpid(), PidfdFlags::empty())?;
-        let guard = Command::new("/proc/self/exe")
-            // A guard is not meant where somebody kills all that is called rtrace.
-            .arg0(NAME.to_string_lossy().as_ref())
-            .arg(VERB)
-            .stdin(Stdio::from(file.try_clone()?))
-            .stdout(Stdio::from(tracer))
-            .stderr(Stdio::null())
-            .current_dir("/")
-            // What ends the tracer from a terminal does not end its guard.
-            .process_group(0)
-            .spawn()
-            .context("failed to start the process that guards against leftovers")?;
-        Ok((Guard(guard), Journal::new(file)))
+    /// The system has no room for another process, or this one has more than one thread.
+    pub fn start() -> anyhow::Result<Guard> {
+        let start = || {
+            let threads = fs::read_dir("/proc/self/task")?.count();
+            ensure!(threads == 1, "it cannot share what {threads} threads have open");
+            let journal = File::from(rustix::fs::memfd_create("rtrace journal", MemfdFlags::CLOEXEC)?);
+            let tracer = pidfd_open(getpid(), PidfdFlags::empty())?;
+            match fork_sharing_descriptors()? {
+                Some(pid) => Ok(Guard { pid, journal, _tracer: tracer }),
+                None => {
+                    // Nobody reads what it says, and nothing is to be done about its errors.
+                    let _ = outlive(&tracer, journal);
+                    std::process::exit(0);
+                }
+            }
+        };
+        start().context("failed to start the process that guards against leftovers")
+    }
+
+    /// What it will look at, to be written.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn journal(&self) -> io::Result<Journal> {
+        Ok(Journal::new(self.journal.try_clone()?))
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         // One that has ended already guards nothing, which is what is wanted here.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = kill_process(self.pid, Signal::KILL);
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
     }
 }
 
-/// Waits for the end of the tracer, and takes out what it left. Standard input is its journal, standard output a
-/// descriptor of its process.
-///
-/// # Errors
-/// These are something else, or the kernel refuses programs or probes.
-pub fn run() -> anyhow::Result<()> {
+/// Makes a copy of this process, which has one thread; what one of the two opens or closes, so does the other.
+/// `None` in the copy.
+fn fork_sharing_descriptors() -> io::Result<Option<Pid>> {
+    let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
+    // SAFETY: as fork(): the copy has its own memory, and no thread of this process holds a lock.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(i32::try_from(pid).ok().and_then(Pid::from_raw)),
+    }
+}
+
+/// Waits for the end of the tracer, and takes out what it left.
+fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
     rustix::thread::set_name(NAME)?;
-    let mut file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    file.rewind().context("failed to read the journal of a recording: this verb is for rtrace itself")?;
-    wait_for(io::stdout().as_fd())?;
-    let mut journal = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut journal)?;
-    let noted = journal::read(&journal);
+    show_name()?;
+    // What ends the tracer from a terminal does not end its guard.
+    setpgid(None, None)?;
+    wait_for(tracer)?;
+    close_all_but(journal.as_raw_fd())?;
+    let mut noted = Vec::new();
+    journal.rewind()?;
+    journal.read_to_end(&mut noted)?;
+    let noted = journal::read(&noted);
     let mut programs = None;
     for look in 0..LOOKS {
         if look > 0 {
@@ -105,13 +125,52 @@ pub fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn wait_for(process: BorrowedFd<'_>) -> io::Result<()> {
+/// Writes the name over the copy of the tracer's command line.
+fn show_name() -> anyhow::Result<()> {
+    // Fields 48 and 49 are the bounds of the arguments; those from the third on follow the name, which may hold spaces.
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let mut bounds = fields.split_whitespace().skip(48 - 3).map(str::parse::<u64>);
+    let (Some(Ok(start)), Some(Ok(end))) = (bounds.next(), bounds.next()) else { return Ok(()) };
+    let mut line = NAME.to_bytes().to_vec();
+    line.resize(usize::try_from(end.saturating_sub(start))?, 0);
+    let mut memory = fs::OpenOptions::new().write(true).open("/proc/self/mem")?;
+    memory.seek(io::SeekFrom::Start(start))?;
+    Ok(memory.write_all(&line)?)
+}
+
+fn wait_for(process: &OwnedFd) -> io::Result<()> {
     loop {
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], None) {
+        match poll(&mut [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)], None) {
             Err(rustix::io::Errno::INTR) => (),
             ended => return Ok(ended.map(drop)?),
         }
     }
+}
+
+/// Closes what the tracer had open, except the journal: what others wait for first, then probes, many at a time.
+fn close_all_but(journal: RawFd) -> io::Result<()> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    let numbers = fs::read_dir("/proc/self/fd")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut probes = Vec::new();
+    for number in numbers.collect::<Vec<RawFd>>() {
+        // That of the directory has gone.
+        let Ok(target) = fs::read_link(format!("/proc/self/fd/{number}")) else { continue };
+        if number <= 2 || number == journal {
+            continue;
+        }
+        // SAFETY: the tracer, which opened it, has ended, and nothing here refers to it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+        let target = target.to_string_lossy();
+        if target.starts_with("anon_inode:bpf") || target.contains("perf_event") {
+            probes.push(descriptor);
+        }
+    }
+    attach::detach(probes);
+    Ok(())
 }
 
 /// What differs from the file at these places; nothing where the process has ended.

@@ -117,6 +117,8 @@ pub struct Options<'a> {
     pub watches: &'a Watches,
     /// The stubs that the command gets; their sites are of the plan's regions.
     pub stubs: Option<&'a Stubs>,
+    /// Who puts things in order if this process is killed.
+    pub guard: &'a Guard,
     /// The files that the command will load, in the order of the dynamic linker.
     pub command_files: &'a [PathBuf],
 }
@@ -176,10 +178,8 @@ pub fn record(
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
-    // Ended after the programs, with which the last probes go.
-    let (_guard, journal) = Guard::start()?;
     let Loaded { mut programs, costs } = loaded;
-    programs.keep_journal(journal);
+    programs.keep_journal(options.guard.journal()?);
     let Beside { newcomers, mut samplers } = beside;
     let of_calls = options.counters.metrics.iter().chain(options.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();

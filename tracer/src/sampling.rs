@@ -17,6 +17,7 @@ use rtrace_model::{
 };
 
 use crate::counters::Counters;
+use crate::guard::Guard;
 use crate::newcomers::Newcomers;
 use crate::plan::{self, Emulation, Exit, Plan};
 use crate::privilege;
@@ -47,6 +48,7 @@ pub struct Sampled {
 /// The kernel refuses programs or probes.
 pub fn sample(
     plan: &Plan,
+    guard: &Guard,
     pids: &[u32],
     mechanism: Mechanism,
     emulated: Emulation,
@@ -73,6 +75,7 @@ pub fn sample(
         counters: &counters,
         watches: &watches,
         stubs: None,
+        guard,
         command_files: &[],
     };
     let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default(), false);

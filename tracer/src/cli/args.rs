@@ -92,9 +92,6 @@ pub enum Verb {
     Doctor(Doctor),
     /// Print the completions of a shell
     Completions(Completions),
-    /// Outlive a recorder that is killed, and take out what it leaves
-    #[command(name = rtrace::guard::VERB, hide = true)]
-    Guard,
 }
 
 /// Options of `rtrace attach`.

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context as _;
+use rtrace::guard::Guard;
 use rtrace::plan::LibrarySource;
 use rtrace::recorder::Subject;
 use rtrace::target::Target;
@@ -29,6 +30,7 @@ const MOST_ATTEMPTS: u32 = 3;
 ///
 /// Processes that end before their probes are in place are left out, with a word on each.
 pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
+    let guard = Guard::start()?;
     check_processes(&options.pids)?;
     let name = program(options.pids.first().copied().unwrap_or_default());
     let stop = Arc::new(AtomicBool::new(false));
@@ -41,7 +43,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         let mut is_armed = false;
         attempts += 1;
         let pids = if attempts <= MOST_ATTEMPTS { family(options, &named) } else { named.clone() };
-        let recorded = record(options, &pids, &name, &stop, || is_armed = true);
+        let recorded = record(options, &guard, &pids, &name, &stop, || is_armed = true);
         let Err(error) = recorded else { return recorded };
         let runs = |pid: &u32| privilege::check_process(*pid).is_ok();
         let (living, ended): (Vec<u32>, Vec<u32>) = named.iter().partition(|&pid| runs(pid));
@@ -93,6 +95,7 @@ fn hint_at_children(pids: &[u32], target: &Target) {
 /// Records the processes; `armed` is called once all of them are.
 fn record(
     options: &Attach,
+    guard: &Guard,
     pids: &[u32],
     name: &str,
     stop: &AtomicBool,
@@ -116,7 +119,7 @@ fn record(
     let (mechanism, plan_options) = able?;
     let plan_options = planning::Options { keeps_accesses: !watches.watches.is_empty(), ..plan_options };
     let subject = Subject::Processes(pids);
-    let how = how_to_record(recording, subject, mechanism, &plan_options, &counters, &watches)?;
+    let how = how_to_record(recording, guard, subject, mechanism, &plan_options, &counters, &watches)?;
     let (plan, loaded) = plan_and_load(target, &plan_options, &how);
     let directory = recording.directory(name, pids.first().copied().unwrap_or_default());
     let shown = describe(name, pids);

@@ -6,6 +6,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use anyhow::Context as _;
+use rtrace::guard::Guard;
 use rtrace::plan::{self, Exit, PlannedLibrary};
 use rtrace::{sampling, target};
 
@@ -14,6 +15,7 @@ use super::{Outcome, record, terminal_columns};
 
 /// Prints the plan.
 pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
+    let sampling = options.sample.map(|duration| Guard::start().map(|guard| (guard, duration))).transpose()?;
     let patterns = &options.selection.libraries;
     let target = match options.target.pids.as_slice() {
         [] => target::of_command(&options.target.command, patterns)?,
@@ -31,10 +33,10 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         let costs = scope.spawn(|| Costs::here(usable, emulated.steps));
         (record::plan(target, &plan_options), costs.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
-    let sampled = match options.sample {
-        Some(duration) => {
+    let sampled = match sampling {
+        Some((guard, duration)) => {
             record::check_processes(pids)?;
-            Some(sampling::sample(&plan, pids, mechanism?, emulated, duration)?)
+            Some(sampling::sample(&plan, &guard, pids, mechanism?, emulated, duration)?)
         }
         None => None,
     };

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, bail};
 use rtrace::attach;
 use rtrace::counters::{self, Counters};
+use rtrace::guard::Guard;
 use rtrace::newcomers::Newcomers;
 use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
@@ -123,6 +124,7 @@ pub fn samplers(recording: &Recording, counters: &Counters, watches: &Watches) -
 /// How to record, as the user said, what is planned so; without stubs.
 pub fn how_to_record<'a>(
     recording: &'a Recording,
+    guard: &'a Guard,
     subject: Subject<'a>,
     mechanism: Mechanism,
     plan_options: &plan::Options,
@@ -146,6 +148,7 @@ pub fn how_to_record<'a>(
         counters,
         watches,
         stubs: None,
+        guard,
         command_files: &[],
     })
 }

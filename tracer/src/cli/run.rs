@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use rtrace::command::{Given, Waiting, shell_status};
+use rtrace::guard::Guard;
 use rtrace::plan::{self, Plan};
 use rtrace::recorder::{self, Options, Subject};
 use rtrace::stubs::{Reach, Stubs};
@@ -35,6 +36,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Records the command until it and what it has left running ends, and ends as it did.
 pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
+    let guard = Guard::start()?;
     check_processes(&[])?;
     let user = options.user.as_deref().map(User::named).transpose()?;
     let mut target = target::of_command(&options.command, &options.selection.libraries)?;
@@ -68,7 +70,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let interrupts = Interrupts::handle(pid, Arc::clone(&stop))?;
     let directory = recording.directory(&name, pid);
     let mut ended = None;
-    let how = how_to_record(recording, Subject::Command(pid), mechanism, &plan_options, &counters, &watches)?;
+    let how = how_to_record(recording, &guard, Subject::Command(pid), mechanism, &plan_options, &counters, &watches)?;
     let how = Options {
         stubs: stubs.as_ref(),
         command_files: &command_files,
