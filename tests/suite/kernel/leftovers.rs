@@ -113,12 +113,13 @@ fn recorders_killed_at_any_moment() {
         let folder = tempfile::tempdir().unwrap();
         let mut recorder = rtrace::command();
         recorder.args(["attach", "--no-tui", "-p", &waiting.pid().to_string()]).args(target.selection());
-        recorder.arg("-o").arg(folder.path().join("trace")).stderr(Stdio::null());
+        recorder.arg("-o").arg(folder.path().join("trace")).stderr(Stdio::piped());
         let mut recorder = recorder.spawn().unwrap();
         waiting.feed(&[b'x'; 50]);
         sleep(Duration::from_millis(moment * 30));
         recorder.kill().unwrap();
-        recorder.wait().unwrap();
+        // Its guard keeps nothing open by which others would wait for a recorder that is gone.
+        recorder.wait_with_output().unwrap();
         waiting.feed(&[b'x'; 50]);
         let killed = Instant::now();
         while text.changes() > 0 {
