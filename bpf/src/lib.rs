@@ -1,9 +1,9 @@
 //! The kernel side of rtrace: BPF programs, how they are loaded and attached, and the byte format
 //! of what they send.
 //!
-//! The programs are C (`src/*.bpf.*`, `include/rtrace.h`); their logic of which call runs and how
-//! it ends is in `src/stack.h` and `src/returns.h`, which are compiled for user space too and tested
-//! there. Everything above this crate sees [`Programs`] and the types of [`wire`].
+//! The programs are C, in `kernel/`: `wire/` is what both sides share; `stack/` is the logic of which call
+//! runs and how it ends, which is compiled for user space too and tested there; `hooks/` brings it what
+//! happens in the kernel. Everything above this crate sees [`Programs`] and the types of [`wire`].
 
 use std::io::Write as _;
 

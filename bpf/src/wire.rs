@@ -1,7 +1,7 @@
 //! The byte format: the only place that knows layouts.
 //!
 //! The record types come from the BTF of the compiled programs, so they cannot drift from
-//! `include/rtrace.h`. Times are nanoseconds of `CLOCK_MONOTONIC`.
+//! `kernel/wire/rtrace.h`. Times are nanoseconds of `CLOCK_MONOTONIC`.
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
