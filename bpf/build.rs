@@ -16,7 +16,9 @@ fn main() {
         SkeletonBuilder::new()
             .source(format!("kernel/{name}.bpf.c"))
             .obj(out.join(format!("{name}.bpf.o")))
-            .clang_args(["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"].iter().chain(&FOLDERS))
+            .clang_args(
+                ["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"].iter().chain(&FOLDERS),
+            )
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .expect("the BPF programs compile (needs clang, 14 or newer)");
     }
