@@ -12,7 +12,7 @@ pub enum Role {
     /// A function whose return the kernel hooks.
     HookedReturn,
     /// A function by which control leaves others without a return; the cookie says which
-    /// ([`JumpCode`](crate::wire::JumpCode)).
+    /// ([`Jump`](rtrace_model::Jump)).
     Jump,
 }
 

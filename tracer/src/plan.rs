@@ -10,6 +10,7 @@ mod entries;
 pub mod hazards;
 mod instruction;
 pub mod jump;
+pub mod parts;
 pub mod pattern;
 mod planner;
 mod stack;
@@ -24,17 +25,16 @@ mod text;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rtrace_bpf::wire::{JumpCode, Step};
-use rtrace_model::{ExitPolicy, Library, Region, RegionId};
+use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
 use rtrace_symbolizer::{Exports, Image, Stamp, ifunc};
 
-pub use self::instruction::Emulation;
+pub use self::instruction::{Emulation, SiteCost};
+use self::parts::Parts;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
 use self::stub::Stub;
 pub use self::tails::Tails;
 pub(crate) use self::text::Addresses;
-use crate::altered::Parts;
 use crate::parallel;
 
 /// What is probed.
@@ -73,7 +73,7 @@ pub struct PlannedRegion {
     /// Which functions they may end in.
     pub tails: Tails,
     /// How control leaves others by it, if it does.
-    pub jump: Option<JumpCode>,
+    pub jump: Option<Jump>,
     /// The stub at which calls may be seen instead, or why there can be none; `None` where no stubs
     /// are asked for, and where the entry site is cheap anyway.
     pub stub: Option<Result<Stub, &'static str>>,
@@ -100,17 +100,6 @@ pub struct Site {
     pub cost: SiteCost,
     /// Words of 8 bytes from the stack pointer up to the slot of the return address.
     pub words: u32,
-}
-
-/// What a hit of a site costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SiteCost {
-    /// The kernel emulates the instruction: cheap.
-    Emulated,
-    /// Our program does the instruction: nearly as cheap.
-    Written(Step),
-    /// The kernel executes it in a single step: dear.
-    SingleStep,
 }
 
 /// How the calls of a region are seen to end.

@@ -17,7 +17,7 @@ use rtrace_symbolizer::{Image, ifunc, select, soname};
 
 use crate::host;
 use crate::perf::mappings::Mapping;
-use crate::plan::LibrarySource;
+use crate::plan::{LibrarySource, parts};
 use crate::{altered, parallel, translated};
 
 /// The option by which node moves its code to huge pages.
@@ -207,7 +207,7 @@ fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item
         let elsewhere: Vec<_> = elsewhere.filter(|(_, parts)| !parts.is_empty()).collect();
         moved.extend(elsewhere.first().map(|(module, _)| *module));
         parts.extend(elsewhere.into_iter().flat_map(|(_, parts)| parts));
-        source.altered = altered::union(parts);
+        source.altered = parts::union(parts);
     }
     moved
 }

@@ -332,8 +332,7 @@ mod tests {
     use std::time::Duration;
 
     use rtrace::plan::{Exit, Refusal, Site, Tails};
-    use rtrace_bpf::wire::Step;
-    use rtrace_model::{Library, LibraryId, Region, RegionId, SymbolName};
+    use rtrace_model::{Library, LibraryId, Region, RegionId, Step, SymbolName};
 
     use super::*;
 

@@ -9,8 +9,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
-use super::SiteCost;
-use super::instruction::{Emulation, Handling, accesses_beside_stack};
+use super::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack};
 use super::stack::Stack;
 
 /// Instructions between a return address and its probe, at the most: a few nanoseconds.

@@ -15,12 +15,12 @@ mod tests;
 
 use std::ops::Range;
 
+use rtrace_model::Step;
+
 use self::line::Place;
 use self::skipped::Slide;
 use super::instruction::{Emulation, Handling};
 use super::jump::Jumps;
-use rtrace_bpf::wire::Step;
-
 use super::text::{FunctionCode, Text};
 use super::{Site, SiteCost};
 use crate::parallel;

@@ -8,7 +8,7 @@
 //! answer is the stricter one.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
-use rtrace_bpf::wire::Step;
+use rtrace_model::Step;
 
 /// What a probe on an instruction means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,17 @@ pub enum Handling {
     SingleStep,
     /// The kernel refuses the probe, or the probe would harm the program.
     Refused(&'static str),
+}
+
+/// What a hit of a site costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteCost {
+    /// The kernel emulates the instruction: cheap.
+    Emulated,
+    /// Our program does the instruction: nearly as cheap.
+    Written(Step),
+    /// The kernel executes it in a single step: dear.
+    SingleStep,
 }
 
 /// Bytes of the nops that kernels from 6.18 on replace by a call. Until they spare the 128 bytes below the

@@ -1,11 +1,11 @@
 //! Functions by which control leaves others without a return, and those that never return.
 
 use foldhash::HashMap;
-use rtrace_bpf::wire::JumpCode;
+use rtrace_model::Jump;
 use rtrace_symbolizer::{Definition, Image};
 
 /// Functions of one file by which control leaves others, by virtual address.
-pub type Jumps = HashMap<u64, JumpCode>;
+pub type Jumps = HashMap<u64, Jump>;
 
 /// Files that have some, by the names under which the dynamic linker knows them.
 const C_LIBRARY: &str = "libc.so.6";
@@ -61,9 +61,9 @@ pub fn may_be_in(name: &str) -> bool {
 
 /// Those of a file whose target the programs can read.
 pub fn of(image: &Image) -> Jumps {
-    let (names, jump): (&[&str], JumpCode) = match image.soname() {
-        Some(C_LIBRARY) => (&LONGJMP, JumpCode::RT_JUMP_LONGJMP),
-        Some(UNWINDER) if is_context_known(image) => (&[FOUND], JumpCode::RT_JUMP_UNWIND),
+    let (names, jump): (&[&str], Jump) = match image.soname() {
+        Some(C_LIBRARY) => (&LONGJMP, Jump::Longjmp),
+        Some(UNWINDER) if is_context_known(image) => (&[FOUND], Jump::Unwind),
         _ => return Jumps::default(),
     };
     let is_meant = |definition: &Definition<'_>| names.contains(&definition.name) && !definition.is_ifunc;

@@ -9,8 +9,10 @@ use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 use super::entries::Entries;
 use super::jump::{self, Jumps};
 use super::text::{FunctionCode, Text};
-use super::{Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, SiteCost, Tails, deny, stub, tails};
-use crate::{altered, parallel};
+use super::{
+    Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, SiteCost, Tails, deny, parts, stub, tails,
+};
+use crate::parallel;
 
 /// Bytes of an instruction, at the most.
 const LONGEST_INSTRUCTION: u64 = 15;
@@ -81,7 +83,7 @@ impl<'a> Planner<'a> {
     fn denied(&self, candidate: &Candidate, entry: Option<Site>) -> Option<&'static str> {
         let begins_program = self.source.image.entry() == Some(candidate.code.entry);
         let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST_INSTRUCTION;
-        let is_altered = altered::overlaps(&self.source.altered, &(candidate.file_offset..end));
+        let is_altered = parts::overlaps(&self.source.altered, &(candidate.file_offset..end));
         let by_code = begins_program.then_some(deny::NOT_CALLED).or(is_altered.then_some(deny::ALTERED));
         deny::reason(&candidate.symbols).or(by_code)
     }

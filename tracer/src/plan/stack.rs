@@ -5,7 +5,7 @@
 //! far away. What cannot be followed is unknown, never guessed.
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
-use rtrace_bpf::wire::MOST_WORDS;
+use rtrace_model::MOST_WORDS;
 
 /// Bytes from a register down to the slot of the return address; none where unknown.
 pub type Depth = Option<i32>;

@@ -9,11 +9,11 @@ use rtrace_symbolizer::{Image, Stamp};
 
 use super::FileId;
 use super::catching::Catching;
-use crate::altered::{self, Parts};
 use crate::parallel;
 use crate::pinned::Pinned;
 use crate::plan::Emulation;
 use crate::plan::arrival::{self, Arrival, ReturnSite};
+use crate::plan::parts::{self, Parts};
 
 /// Bytes that are read in front of a return address, and from there on.
 const BEFORE: u64 = 16;
@@ -134,7 +134,7 @@ impl Callers {
     fn code<'p>(&self, id: FileId, part: &'p Part, offset: u64) -> Option<&'p [u8]> {
         let (before, code) = part.at(offset)?;
         let near = offset.saturating_sub(BEFORE)..offset + BEHIND;
-        if self.altered.get(&id).is_some_and(|altered| altered::overlaps(altered, &near)) {
+        if self.altered.get(&id).is_some_and(|altered| parts::overlaps(altered, &near)) {
             return None;
         }
         let catching = self.catching(id);

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use rtrace_bpf::wire::Step;
+use rtrace_model::Step;
 
 use super::super::testing::{BASE, image};
 use super::*;
