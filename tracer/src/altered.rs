@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
+use rtrace_plan::parts::{Parts, union};
 use rtrace_symbolizer::modules::{Mapping, Module};
 use rtrace_symbolizer::{Error, Image};
 
-use crate::plan::parts::{Parts, union};
 use crate::privilege;
 
 const PAGE: usize = 4096;

@@ -6,13 +6,15 @@ use anyhow::{Context as _, Result};
 use toml::{Table, Value};
 
 /// The folder of each package, with the folders of those that it may import.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("model", &[]),
     ("bpf", &["model"]),
     ("symbolizer", &["model"]),
     ("exporters", &["model"]),
     ("tui", &["model"]),
-    ("tracer", &["model", "bpf", "symbolizer", "exporters", "tui"]),
+    ("tracer/code", &["model", "symbolizer"]),
+    ("tracer/plan", &["model", "symbolizer", "tracer/code"]),
+    ("tracer", &["model", "bpf", "symbolizer", "exporters", "tui", "tracer/code", "tracer/plan"]),
     ("xtask", &[]),
 ];
 

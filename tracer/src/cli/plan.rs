@@ -6,8 +6,9 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use anyhow::Context as _;
-use rtrace::plan::{self, Exit, PlannedLibrary};
 use rtrace::{sampling, target};
+use rtrace_plan as plan;
+use rtrace_plan::{Exit, PlannedLibrary};
 
 use super::plan_table::{self, Costs, View};
 use super::{Outcome, record, terminal_columns};

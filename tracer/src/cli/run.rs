@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use rtrace::command::{Given, Waiting, shell_status};
-use rtrace::plan::{self, Plan};
 use rtrace::recorder::{self, Options, Subject};
 use rtrace::stubs::{Reach, Stubs};
 use rtrace::user::User;
 use rtrace::{target, watch};
+use rtrace_plan as plan;
+use rtrace_plan::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

@@ -9,13 +9,13 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use rtrace_bpf::wire::jump_code;
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::Jump;
+use rtrace_plan::{Plan, jump};
 use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Image, select, soname};
 
 use super::FileId;
 use crate::attach::Closing;
 use crate::pinned::Pinned;
-use crate::plan::{Plan, jump};
 use crate::target;
 
 /// A file that may have such functions.

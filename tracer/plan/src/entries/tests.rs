@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use rtrace_code::testing::{BASE, image};
 use rtrace_model::Step;
 
-use super::super::testing::{BASE, image};
 use super::*;
 
 const EMULATED: SiteCost = SiteCost::Emulated;

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashSet};
+use rtrace_code::instruction::SiteCost;
+use rtrace_code::tails::Tails;
+use rtrace_code::text::{FunctionCode, Text};
+use rtrace_code::{parallel, stub, tails};
 use rtrace_model::{Region, RegionId, SymbolName};
 use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 
 use super::entries::Entries;
 use super::jump::{self, Jumps};
-use super::text::{FunctionCode, Text};
-use super::{
-    Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, SiteCost, Tails, deny, parts, stub, tails,
-};
-use crate::parallel;
+use super::{Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, deny, parts};
 
 /// Bytes of an instruction, at the most.
 const LONGEST_INSTRUCTION: u64 = 15;

@@ -15,8 +15,8 @@ use foldhash::HashMap;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use rtrace_symbolizer::{FrameRange, Image};
 
-pub(crate) use self::addresses::Addresses;
-use self::sweep::References;
+pub use self::addresses::Addresses;
+pub use self::sweep::References;
 pub use self::ways::Ways;
 
 /// Effort per byte of code before the search is given up: overlapping symbols of a hostile file
@@ -99,7 +99,7 @@ impl<'a> Text<'a> {
     }
 
     /// The instruction at `address`; none where there is no code or it is not valid.
-    pub fn instruction(&self, address: u64) -> Option<Instruction> {
+    pub(crate) fn instruction(&self, address: u64) -> Option<Instruction> {
         let bytes = (1..=LONGEST).rev().find_map(|len| self.image.code(address, len))?;
         let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
         (!instruction.is_invalid()).then_some(instruction)
@@ -204,7 +204,7 @@ impl<'a> Text<'a> {
 }
 
 /// Where a direct jump goes when it is taken; calls are not jumps.
-pub fn branch_target(instruction: &Instruction) -> Option<u64> {
+pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
     let jumps = instruction.op0_kind() == OpKind::NearBranch64 && instruction.flow_control() != FlowControl::Call;
     jumps.then(|| instruction.near_branch_target())
 }

@@ -131,7 +131,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::plan::testing::{BASE, compile, image};
+    use crate::testing::{BASE, compile, image};
 
     #[test]
     fn code_is_decoded_anew_where_something_begins() {

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use foldhash::HashMap;
 
-use super::line::Place;
-use crate::plan::text::Text;
+use crate::line::Place;
+use crate::text::Text;
 
 /// A site that is to be moved.
 pub struct Slide {

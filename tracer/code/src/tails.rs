@@ -4,7 +4,7 @@
 //! looked at that control may come to by jumps: the function itself, its fragments elsewhere, and functions
 //! that are not probed. A way out that is not understood may lead to any function, of any library.
 
-use super::text::{FunctionCode, Text, Ways};
+use crate::text::{FunctionCode, Text, Ways};
 
 /// A function whose jumps lead to more pieces of code is not followed.
 const MOST_PARTS: usize = 64;

@@ -12,8 +12,8 @@
 use foldhash::HashSet;
 use iced_x86::{Code, FlowControl};
 
-use super::stack::Stack;
-use super::text::Text;
+use crate::stack::Stack;
+use crate::text::Text;
 
 /// What a stub holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +77,8 @@ pub fn reached_directly(text: &Text, functions: &HashSet<u64>) -> HashSet<u64> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use super::super::testing::{BASE, image};
     use super::*;
+    use crate::testing::{BASE, image};
 
     /// The stub of a function of this code whose enter is seen so many bytes behind its first.
     fn stub(code: &[u8], site: u64) -> Result<Stub, &'static str> {

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use crate::plan::stack::Stack;
-use crate::plan::text::{FunctionCode, Text, branch_target};
+use crate::stack::Stack;
+use crate::text::{FunctionCode, Text, branch_target};
 
 /// Instructions of a check, at the most.
 const LONGEST_CHECK: usize = 8;
@@ -105,7 +105,7 @@ fn restart(text: &Text, slow: u64, extent: &Range<u64>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::testing::{BASE, image};
+    use crate::testing::{BASE, image};
 
     /// Where the only execution of this code begins that a call makes, in bytes from its beginning.
     fn begins(code: &[u8]) -> Result<u64, &'static str> {

@@ -2,40 +2,31 @@
 //!
 //! Every site is judged here, before anything is attached: it is an instruction of the function that each call
 //! executes once, and the kernel takes a probe on it. What cannot be probed soundly is refused with a
-//! reason. Returns are seen where they arrive: [`arrival`] says where, for each return address that is met.
+//! reason. Returns are seen where they arrive: [`rtrace_code::arrival`] says where, for each return address that is met.
 
-pub mod arrival;
 mod deny;
 mod entries;
 pub mod hazards;
-mod instruction;
 pub mod jump;
 pub mod parts;
 pub mod pattern;
 mod planner;
-mod stack;
-pub mod stub;
-mod tails;
-#[cfg(test)]
-pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rtrace_code::instruction::{Emulation, SiteCost};
+use rtrace_code::parallel;
+use rtrace_code::stub::Stub;
+use rtrace_code::tails::Tails;
 use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
 use rtrace_symbolizer::{Exports, Image, Stamp, ifunc};
 
-pub use self::instruction::{Emulation, SiteCost};
 use self::parts::Parts;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
-use self::stub::Stub;
-pub use self::tails::Tails;
-pub(crate) use self::text::Addresses;
-use crate::parallel;
 
 /// What is probed.
 #[derive(Clone, Debug)]

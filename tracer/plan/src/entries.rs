@@ -7,23 +7,20 @@
 //! has no such instruction takes the next one that our program can do itself, or stays with its first
 //! instruction, or, where the kernel refuses a probe on that, takes the next one that it steps.
 
-mod line;
-mod restarting;
-mod skipped;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
+use rtrace_code::instruction::{Emulation, Handling, SiteCost};
+use rtrace_code::line::{self, Place};
+use rtrace_code::skipped::{self, Slide};
+use rtrace_code::text::{FunctionCode, Text};
+use rtrace_code::{parallel, restarting};
 use rtrace_model::Step;
 
-use self::line::Place;
-use self::skipped::Slide;
-use super::instruction::{Emulation, Handling};
-use super::jump::Jumps;
-use super::text::{FunctionCode, Text};
-use super::{Site, SiteCost};
-use crate::parallel;
+use crate::Site;
+use crate::jump::Jumps;
 
 /// What decides where enters are seen.
 pub struct Entries<'a> {

@@ -185,7 +185,7 @@ fn steps(opcode: u8) -> bool {
 }
 
 /// Whether an instruction accesses memory by another pointer than the stack pointer.
-pub fn accesses_beside_stack(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+pub(crate) fn accesses_beside_stack(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
     let mut used = info.info(instruction).used_memory().iter();
     used.any(|memory| memory.base().full_register() != Register::RSP)
 }

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use rtrace_code::testing::compile;
 use rtrace_model::LibraryId;
 
-use super::testing::compile;
 use super::*;
 
 fn source(image: Image) -> LibrarySource {

@@ -9,8 +9,8 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
-use super::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack};
-use super::stack::Stack;
+use crate::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack};
+use crate::stack::Stack;
 
 /// Instructions between a return address and its probe, at the most: a few nanoseconds.
 const MOST_INSTRUCTIONS: usize = 20;

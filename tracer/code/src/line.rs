@@ -12,9 +12,9 @@ use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
 
-use crate::plan::instruction::accesses_beside_stack;
-use crate::plan::stack::{Stack, words};
-use crate::plan::text::{FunctionCode, Text};
+use crate::instruction::accesses_beside_stack;
+use crate::stack::{Stack, words};
+use crate::text::{FunctionCode, Text};
 
 /// Instructions that may stand before a site: a few nanoseconds.
 const LONGEST: usize = 32;

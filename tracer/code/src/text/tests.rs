@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::plan::testing::{BASE, image};
+use crate::testing::{BASE, image};
 
 /// Where control leaves a range that is all of `code`: targets of jumps and of tables from its start, and whether
 /// it leaves through pointers. None where that is not known.

@@ -12,7 +12,7 @@ const RETURN_TWICE: [&str; 8] =
     ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "getcontext", "vfork", "__vfork"];
 
 /// The functions of a file that may.
-pub(super) struct Catching {
+pub struct Catching {
     /// Ranges of code by file offset, sorted.
     ranges: Vec<Function>,
 }
