@@ -29,6 +29,7 @@
 mod batch;
 mod calibration;
 mod call;
+pub mod counter;
 mod definition;
 mod estimate;
 mod event;

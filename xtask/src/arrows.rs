@@ -6,15 +6,16 @@ use anyhow::{Context as _, Result};
 use toml::{Table, Value};
 
 /// The folder of each package, with the folders of those that it may import.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("model", &[]),
     ("bpf", &["model"]),
-    ("symbolizer", &["model"]),
+    ("symbolizer", &[]),
     ("exporters", &["model"]),
     ("tui", &["model"]),
     ("tracer/code", &["model", "symbolizer"]),
     ("tracer/plan", &["model", "symbolizer", "tracer/code"]),
-    ("tracer", &["model", "bpf", "symbolizer", "exporters", "tui", "tracer/code", "tracer/plan"]),
+    ("tracer/report", &["model", "exporters"]),
+    ("tracer", &["model", "bpf", "symbolizer", "exporters", "tui", "tracer/code", "tracer/plan", "tracer/report"]),
     ("xtask", &[]),
 ];
 

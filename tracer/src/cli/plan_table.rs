@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
-use rtrace::report::Format;
 use rtrace::sampling::Sampled;
 use rtrace_code::instruction::SiteCost;
 use rtrace_model::{csv_field, escape};
 use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion};
+use rtrace_report::Format;
 use serde_json::{Value, json};
 
 pub use self::costs::Costs;

@@ -5,7 +5,7 @@ use rtrace_model::{Call, Sink, Summary, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
-use crate::report::testing::{script, writer};
+use crate::testing::{script, writer};
 
 /// A trace of `calls`.
 fn trace(calls: Vec<Call>) -> TempDir {

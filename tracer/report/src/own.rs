@@ -1,6 +1,6 @@
 //! What of a count is tracing's own part.
 
-use super::{Source, Unit, table};
+use rtrace_model::counter::{self, Source, Unit};
 
 /// How much of what calls count comes from the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +20,11 @@ impl OwnPart {
         if name.ends_with(":w") || name.ends_with(":rw") {
             return OwnPart::Nothing;
         }
-        match table::find(name) {
+        match counter::find(name) {
             Some(known) if known.unit == Unit::NANOSECONDS => OwnPart::Time,
             Some(known) => match known.source {
                 Source::Kernel(_) => OwnPart::Nothing,
-                Source::Event(_) => OwnPart::Unknown,
+                Source::Software(_) | Source::Hardware(_) => OwnPart::Unknown,
             },
             None => OwnPart::Unknown,
         }

@@ -246,8 +246,8 @@ mod tests {
     use rtrace_model::{ExitPolicy, Header, Sink};
 
     use super::*;
-    use crate::report::testing::{script, text, writer};
-    use crate::report::walk::Walk;
+    use crate::testing::{script, text, writer};
+    use crate::walk::Walk;
 
     fn cost(single_stepped: bool, inner: u64, whole: u64, spread: u64) -> CallCost {
         CallCost { single_stepped, written: false, exit: ExitPolicy::Uretprobe, inner, whole, spread }

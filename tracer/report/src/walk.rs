@@ -222,7 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::report::testing::script;
+    use crate::testing::script;
 
     /// Notes the caller of each call: its id, 0 for none, or `LOST`.
     #[derive(Default)]
@@ -357,7 +357,7 @@ mod tests {
             shape in prop::collection::vec((1..4_u32, 0..6_usize), 1..200),
             size in 1..20_usize,
         ) {
-            let mut calls = crate::report::testing::nested(&shape);
+            let mut calls = crate::testing::nested(&shape);
             for block in calls.chunks_mut(size) {
                 block.reverse();
             }
@@ -372,7 +372,7 @@ mod tests {
             size in 1..20_usize,
             keep in prop::collection::vec(any::<bool>(), 200),
         ) {
-            let all = crate::report::testing::nested(&shape);
+            let all = crate::testing::nested(&shape);
             let calls: Vec<Call> = all.iter().zip(keep).filter(|(_, keep)| *keep).map(|(call, _)| *call).collect();
             let mut expected = truth(&calls);
             let ids: Vec<(u32, u64)> = expected.keys().copied().collect();

@@ -12,8 +12,8 @@ use super::By;
 use super::corrected::Corrected;
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
-use crate::counters::OwnPart;
-use crate::counters::derived::{self, Derived, Input};
+use crate::derived::{self, Derived, Input};
+use crate::own::OwnPart;
 
 /// Sums the readings of calls by the mark that the visitor inside gives them.
 pub(super) struct Counting<V> {
@@ -226,8 +226,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::report::testing::{script, writer};
-    use crate::report::{Format, Options, run};
+    use crate::testing::{script, writer};
+    use crate::{Format, Options, run};
 
     fn metric(id: u32, name: &str, unit: &str, exponent: i32) -> Metric {
         Metric {

@@ -1,6 +1,6 @@
 //! Figures that follow from counters: a row adds one.
 
-use super::table;
+use rtrace_model::counter;
 
 /// The name by which a formula asks for a call's duration in nanoseconds.
 pub const DURATION: &str = "duration";
@@ -79,7 +79,7 @@ impl Derived {
                 return Some(Input::Duration);
             }
             let place = counters.iter().position(|name| {
-                let known = table::find(name).map(|known| known.name);
+                let known = counter::find(name).map(|known| known.name);
                 known.unwrap_or(name) == input
             });
             place.map(Input::Counter)

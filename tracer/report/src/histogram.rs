@@ -44,7 +44,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::report::testing::{script, text};
+    use crate::testing::{script, text};
 
     #[test]
     fn buckets_of_a_function() {

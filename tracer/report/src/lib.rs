@@ -1,4 +1,6 @@
-//! `rtrace report`: a stored trace summed up by function, library, thread, process or call path.
+//! What stored traces say. [`info`] tells what one holds, [`diff()`] compares two, [`replay`] tells one again to a sink,
+//! [`derived`] has figures of counters, and [`run`] is `rtrace report`: a stored trace summed up by function, library,
+//! thread, process or call path.
 //!
 //! The trace is read once, from its end to its begin, in bounded memory whatever its length. What
 //! the figures mean:
@@ -24,12 +26,16 @@
 mod chains;
 mod corrected;
 mod counting;
+pub mod derived;
 mod diff;
 mod grouping;
 mod groups;
 mod histogram;
+pub mod info;
 mod notes;
+mod own;
 mod render;
+pub mod replay;
 mod stats;
 mod table;
 #[cfg(test)]

@@ -288,8 +288,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::report::testing::{definitions, nested, script, text};
-    use crate::report::walk::Walk;
+    use crate::testing::{definitions, nested, script, text};
+    use crate::walk::Walk;
 
     fn tree(calls: &[rtrace_model::Call], most_paths: usize) -> Tree {
         let mut walk = Walk::new(Tree::with_most_paths(most_paths));

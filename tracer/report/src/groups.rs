@@ -130,9 +130,9 @@ mod tests {
     use rtrace_model::{Ending, LossReason, RegionId};
 
     use super::*;
-    use crate::report::By;
-    use crate::report::testing::{definitions, script, text};
-    use crate::report::walk::Walk;
+    use crate::By;
+    use crate::testing::{definitions, script, text};
+    use crate::walk::Walk;
 
     fn table(by: By, calls: &[Call], sort: Sort, losses: &[Loss]) -> String {
         let trace = definitions();

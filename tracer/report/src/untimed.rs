@@ -84,8 +84,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::report::testing::{script, writer};
-    use crate::report::{By, Format, Options, run};
+    use crate::testing::{script, writer};
+    use crate::{By, Format, Options, run};
 
     /// The notes of a report by thread of a trace with these calls of `a` to `f`: timed and not.
     fn notes(calls: [(usize, usize); 6], untimed: &[Untimed], is_finished: bool) -> Vec<String> {
@@ -168,7 +168,7 @@ mod tests {
             counts: Vec::new(),
         };
         tally.add_path(&path);
-        let note = tally.note(&crate::report::testing::definitions()).unwrap();
+        let note = tally.note(&crate::testing::definitions()).unwrap();
         assert_eq!(note.as_deref(), Some("not timed, so their time is not here: a (75.0 % of its calls)"));
     }
 }
