@@ -40,7 +40,7 @@ pub enum Counter {
     /// What the kernel knows of a thread without an event.
     Kernel(CountCode),
     /// Accesses to a variable, [`MAX_WATCHES`] at the most, behind all other counters; see
-    /// [`Programs::watch`].
+    /// [`Programs::watch`](crate::Programs::watch).
     Accesses {
         /// The variable's size in bytes: 1, 2, 4 or 8.
         size: u8,
@@ -74,9 +74,9 @@ pub struct LoadOptions<'a> {
     pub profile: Option<ProfileOptions>,
     /// What is counted on every call, [`MAX_COUNTERS`] at the most.
     pub counters: &'a [Counter],
-    /// Whether regions can be [lowered](Programs::lower) instead of recorded.
+    /// Whether regions can be [lowered](crate::Programs::lower) instead of recorded.
     pub is_governed: bool,
-    /// Whether the programs do the instructions that cookies [name](wire::step_cookie), where they
+    /// Whether the programs do the instructions that cookies [name](crate::wire::step_cookie), where they
     /// [may](crate::may_step).
     pub steps: bool,
 }

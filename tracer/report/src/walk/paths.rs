@@ -11,7 +11,7 @@ type Children<'a> = HashMap<(LocationId, Option<PathId>), Vec<&'a PathProfile>>;
 
 impl<V: Visitor> Walk<V> {
     /// Visits all paths.
-    pub(in crate::report) fn paths(&mut self, paths: &[PathProfile]) {
+    pub(crate) fn paths(&mut self, paths: &[PathProfile]) {
         let known: HashMap<_, _> = paths.iter().map(|path| ((path.location, path.path), path)).collect();
         let mut children = Children::new();
         let mut orphans = Vec::new();
