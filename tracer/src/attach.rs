@@ -19,7 +19,6 @@ use rtrace_plan as plan;
 use rtrace_plan::{Exit, Plan, PlannedRegion, Refusal};
 
 use crate::altered::Spot;
-use crate::governor::Governable;
 use crate::host;
 use crate::pinned::Pinned;
 use crate::presence::{Absent, Presence, Process};
@@ -128,6 +127,14 @@ impl Apart {
     pub fn entry(&self) -> Site {
         site(self.planned.entry, cookie(&self.planned))
     }
+}
+
+/// Regions with probes, for the governor.
+pub struct Governable {
+    /// Those that come under its control.
+    pub apart: Vec<Apart>,
+    /// The others.
+    pub fixed: Vec<Region>,
 }
 
 impl Attachment {
