@@ -1,4 +1,5 @@
-//! Which package may import which: the arrows of ARCHITECTURE.md. None runs back up.
+//! Which package may import which: the arrows of ARCHITECTURE.md. None runs back up, and what is known of the
+//! processor and of the kernel stays in one room each.
 
 use std::fs;
 
@@ -19,6 +20,9 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("xtask", &[]),
 ];
 
+/// Packages of others that only the one in this folder may import.
+const ALONE: [(&str, &str); 2] = [("iced-x86", "tracer/code"), ("libbpf-rs", "bpf")];
+
 const KINDS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
 /// What is against the arrows in the workspace.
@@ -30,7 +34,11 @@ pub fn faults() -> Result<Vec<String>> {
     let members = workspace.get("workspace").and_then(|workspace| workspace.get("members"));
     let mut faults = Vec::new();
     for folder in members.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        faults.extend(faults_of(folder, &imports(&workspace, &manifest(folder)?)));
+        let package = manifest(folder)?;
+        let named: Vec<&str> = named(&package).collect();
+        faults.extend(faults_of(folder, &imports(&workspace, &named)));
+        let others = ALONE.iter().filter(|(name, owner)| named.contains(name) && *owner != folder);
+        faults.extend(others.map(|(name, owner)| format!("{folder}/Cargo.toml: only `{owner}/` may import `{name}`")));
     }
     Ok(faults)
 }
@@ -44,11 +52,15 @@ fn faults_of(folder: &str, imports: &[&str]) -> Vec<String> {
     wrong.map(|import| format!("{folder}/Cargo.toml: `{folder}/` must not import `{import}/`")).collect()
 }
 
-/// The folders of the packages of the workspace that one of them imports.
-fn imports<'a>(workspace: &'a Table, package: &Table) -> Vec<&'a str> {
+/// All packages that one imports.
+fn named(package: &Table) -> impl Iterator<Item = &str> {
+    KINDS.iter().filter_map(|&kind| package.get(kind)?.as_table()).flat_map(Table::keys).map(String::as_str)
+}
+
+/// The folders of those of these packages that are of the workspace.
+fn imports<'a>(workspace: &'a Table, named: &[&str]) -> Vec<&'a str> {
     let known = workspace.get("workspace").and_then(|workspace| workspace.get("dependencies"));
-    let named = KINDS.iter().filter_map(|&kind| package.get(kind)?.as_table()).flat_map(Table::keys);
-    named.filter_map(|name| known?.get(name)?.get("path")?.as_str()).collect()
+    named.iter().filter_map(|&name| known?.get(name)?.get("path")?.as_str()).collect()
 }
 
 fn manifest(folder: &str) -> Result<Table> {
@@ -75,6 +87,8 @@ mod tests {
         let package = table(
             "[dependencies]\na.workspace = true\nlibc.workspace = true\n[build-dependencies]\nb.workspace = true",
         );
-        assert_eq!(imports(&workspace, &package), ["x/a", "b"]);
+        let named: Vec<&str> = named(&package).collect();
+        assert_eq!(named, ["a", "libc", "b"]);
+        assert_eq!(imports(&workspace, &named), ["x/a", "b"]);
     }
 }
