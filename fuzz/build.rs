@@ -6,13 +6,12 @@
 fn main() {
     cc::Build::new()
         .compiler("clang")
-        .file("../bpf/src/stack_test.c")
-        .includes(["../bpf/include", "../bpf/src"])
+        .file("../bpf/kernel/stack/stack_test.c")
+        .includes(["../bpf/kernel/wire", "../bpf/kernel/stack"])
         .flag("-Wno-unused-parameter")
         .flag("-fsanitize=address,undefined")
         .flag("-fsanitize-trap=undefined")
         .flag("-fsanitize-coverage=inline-8bit-counters,pc-table")
         .compile("shadow_stack");
-    println!("cargo::rerun-if-changed=../bpf/src");
-    println!("cargo::rerun-if-changed=../bpf/include");
+    println!("cargo::rerun-if-changed=../bpf/kernel");
 }

@@ -16,8 +16,10 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::Instant;
 
+use rtrace_model::Step;
+
 use crate::self_test::own_code;
-use crate::wire::{PolicyCode, ReturnSite, Step, TailsCode, entry_cookie, step_cookie};
+use crate::wire::{PolicyCode, ReturnSite, TailsCode, entry_cookie, step_cookie};
 use crate::{Arrival, Error, MAX_SITES, Probes, Programs, Reader, Records, Role, Site};
 
 /// Loops per kind of site and caller, with fewer of what takes long, and calls in each.

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use crate::attach::Site;
+use crate::site::Site;
 
 /// Bytes of a word of the journal, which is a sequence of entries in words of the machine: process, device,
 /// inode, number of offsets, and that many offsets in bytes.

@@ -1,9 +1,9 @@
 //! The kernel side of rtrace: BPF programs, how they are loaded and attached, and the byte format
 //! of what they send.
 //!
-//! The programs are C (`src/*.bpf.*`, `include/rtrace.h`); their logic of which call runs and how
-//! it ends is in `src/stack.h`, `src/enter.h` and `src/returns.h`, which are compiled for user space too and tested
-//! there. Everything above this crate sees [`Programs`] and the types of [`wire`].
+//! The programs are C, in `kernel/`: `wire/` is what both sides share; `stack/` is the logic of which call
+//! runs and how it ends, which is compiled for user space too and tested there; `hooks/` brings it what
+//! happens in the kernel. Everything above this crate sees [`Programs`] and the types of [`wire`].
 
 use std::io::Write as _;
 
@@ -11,6 +11,7 @@ mod arrivals;
 mod attach;
 mod calibration;
 mod check;
+mod cpus;
 mod error;
 #[cfg(test)]
 mod flags;
@@ -18,12 +19,15 @@ mod floor;
 mod governed;
 mod hits;
 pub mod journal;
+mod load;
 mod nops;
+mod options;
 mod profile;
 mod programs;
 mod reader;
 mod registers;
 mod self_test;
+mod site;
 mod skeleton;
 #[cfg(test)]
 mod stack_depth;
@@ -42,18 +46,18 @@ pub fn set_verbose(verbose: bool) {
 }
 
 pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions, Since};
-pub use attach::{AttachTarget, EVERYWHERE, Probes, Role, Site};
+pub use attach::Probes;
 pub use calibration::CallCost;
 pub use check::ENTRY_SUMS;
+pub use cpus::online_cpus;
 pub use error::Error;
 pub use floor::attach_nothing;
 pub use governed::Counted;
 pub use hits::SiteHits;
 pub use nops::{Nops, nops};
-pub use profile::ProfileOptions;
-pub use programs::{
-    Counter, LoadOptions, MAX_COUNTERS, MAX_WATCHES, Mechanism, Observer, OpenThread, Programs, online_cpus,
-};
+pub use options::{Counter, LoadOptions, MAX_COUNTERS, MAX_WATCHES, Mechanism, ProfileOptions};
+pub use programs::{Observer, OpenThread, Programs};
 pub use reader::{Reader, Records};
 pub use registers::may_step;
 pub use self_test::{Abilities, best_mechanism, probe};
+pub use site::{AttachTarget, EVERYWHERE, Role, Site};

@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::skeleton::rtrace::OpenRtraceSkel;
 use crate::wire::{self, PathCounts, PathKey, PathRecord, bytes_of};
-use crate::{Error, Programs};
+use crate::{Error, ProfileOptions, Programs};
 
 /// Regions whose calls can be folded apart from the others'. Eight bytes each.
 const LEVELS: u32 = 1 << 18;
@@ -15,31 +15,22 @@ const LEVELS: u32 = 1 << 18;
 /// Entries read by one system call.
 const BATCH: u32 = 1024;
 
-/// How calls are folded by call path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProfileOptions {
-    /// Call paths that can be told apart at a time, those of each thread counted apart. An entry
-    /// takes about 500 bytes.
-    pub max_paths: u32,
-    /// Calls of at least so many nanoseconds leave as records, too, and so do those that made one
-    /// that does; `None`: none does.
-    pub written_from: Option<u64>,
-}
-
-impl ProfileOptions {
-    pub(crate) fn configure(&self, open: &mut OpenRtraceSkel, is_counted: bool) -> libbpf_rs::Result<()> {
-        let data = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
-        data.profiled = true;
-        data.written_from = self.written_from.unwrap_or(u64::MAX);
-        // The first entry of the table is not in use.
-        open.maps.paths.set_max_entries(self.max_paths.saturating_add(1))?;
-        if is_counted {
-            open.maps.path_counts.set_max_entries(self.max_paths.saturating_add(1))?;
-        }
-        open.maps.levels.set_max_entries(LEVELS)?;
-        open.maps.path_ids.set_max_entries(self.max_paths)?;
-        open.maps.free_paths.set_max_entries(self.max_paths)
+pub(crate) fn configure(
+    open: &mut OpenRtraceSkel,
+    options: &ProfileOptions,
+    is_counted: bool,
+) -> libbpf_rs::Result<()> {
+    let data = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
+    data.profiled = true;
+    data.written_from = options.written_from.unwrap_or(u64::MAX);
+    // The first entry of the table is not in use.
+    open.maps.paths.set_max_entries(options.max_paths.saturating_add(1))?;
+    if is_counted {
+        open.maps.path_counts.set_max_entries(options.max_paths.saturating_add(1))?;
     }
+    open.maps.levels.set_max_entries(LEVELS)?;
+    open.maps.path_ids.set_max_entries(options.max_paths)?;
+    open.maps.free_paths.set_max_entries(options.max_paths)
 }
 
 impl Programs {

@@ -2,119 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use libbpf_rs::libbpf_sys::bpf_map_create_opts;
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle, MapType};
+use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle};
 
 use crate::Error;
-use crate::arrivals;
-use crate::governed;
 use crate::journal::Journal;
-use crate::profile::ProfileOptions;
-use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
-use crate::watch;
+use crate::options::{MAX_COUNTERS, MAX_WATCHES, Mechanism};
+use crate::skeleton::rtrace::RtraceSkel;
 use crate::wire::{
-    self, ArrivalKey, CountCode, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord,
-    ReadingRecord, TracedCode,
+    self, ArrivalKey, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord, ReadingRecord,
+    TracedCode,
 };
-
-/// How probes are attached; the better ones first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mechanism {
-    /// Many sites per link (Linux 6.6).
-    Multi,
-    /// One perf event per site (Linux 5.15).
-    Single,
-}
-
-impl Mechanism {
-    /// All mechanisms, the best first.
-    pub const ALL: [Mechanism; 2] = [Mechanism::Multi, Mechanism::Single];
-
-    /// The kernel's word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mechanism::Multi => "uprobe.multi",
-            Mechanism::Single => "uprobe",
-        }
-    }
-}
-
-/// Counters that a recording may have.
-pub const MAX_COUNTERS: usize = Limit::RT_COUNTERS.0 as usize;
-
-/// Variables that a recording may watch.
-pub const MAX_WATCHES: usize = Limit::RT_WATCHES.0 as usize;
-
-/// Where a counter is read at each enter and exit.
-#[derive(Debug)]
-pub enum Counter {
-    /// A performance event of every CPU on line, by number, open for all processes and not inherited.
-    Event(Vec<(u32, OwnedFd)>),
-    /// What the kernel knows of a thread without an event.
-    Kernel(CountCode),
-    /// Accesses to a variable, [`MAX_WATCHES`] at the most, behind all other counters; see
-    /// [`Programs::watch`].
-    Accesses {
-        /// The variable's size in bytes: 1, 2, 4 or 8.
-        size: u8,
-        /// Whether its value after each access is recorded; the accesses must be writes then.
-        values: bool,
-    },
-}
-
-impl Counter {
-    fn code(&self) -> CountCode {
-        match self {
-            Counter::Event(_) => CountCode::RT_COUNT_EVENT,
-            Counter::Kernel(code) => *code,
-            Counter::Accesses { .. } => CountCode::RT_COUNT_ACCESSES,
-        }
-    }
-}
-
-/// What must be known before loading.
-#[derive(Clone, Copy, Debug)]
-pub struct LoadOptions<'a> {
-    /// How probes will be attached.
-    pub mechanism: Mechanism,
-    /// Whether some returns will be hooked.
-    pub hooks: bool,
-    /// Size of each CPU's ring in bytes; rounded up to a power of two of at least a page.
-    pub ring_bytes: u32,
-    /// Whether children of traced processes are traced from their first instruction.
-    pub follow_children: bool,
-    /// Whether calls are folded by call path, and how; `None`: every call leaves as a record.
-    pub profile: Option<ProfileOptions>,
-    /// What is counted on every call, [`MAX_COUNTERS`] at the most.
-    pub counters: &'a [Counter],
-    /// Whether regions can be [lowered](Programs::lower) instead of recorded.
-    pub is_governed: bool,
-    /// Whether the programs do the instructions that cookies [name](wire::step_cookie), where they
-    /// [may](crate::may_step).
-    pub steps: bool,
-}
-
-impl LoadOptions<'_> {
-    /// For calls of rtrace itself: nothing beside them, and room for few.
-    pub const fn plain(mechanism: Mechanism) -> LoadOptions<'static> {
-        LoadOptions {
-            mechanism,
-            hooks: false,
-            ring_bytes: 0,
-            follow_children: false,
-            profile: None,
-            counters: &[],
-            is_governed: false,
-            steps: false,
-        }
-    }
-}
 
 /// The calls that were running on one thread when recording was switched off.
 #[derive(Clone, Debug)]
@@ -133,13 +33,13 @@ pub struct Programs {
     pub(crate) skel: RtraceSkel<'static>,
     /// By CPU.
     pub(crate) rings: Vec<(u32, MapHandle)>,
-    mechanism: Mechanism,
-    counters: usize,
-    is_profiled: bool,
-    is_governed: bool,
+    pub(crate) mechanism: Mechanism,
+    pub(crate) counters: usize,
+    pub(crate) is_profiled: bool,
+    pub(crate) is_governed: bool,
     pub(crate) shared: Shared,
     pub(crate) journal: Option<Journal>,
-    _lifecycle: Vec<Link>,
+    pub(crate) _lifecycle: Vec<Link>,
 }
 
 /// Variables in the memory that the programs and user space share. It is mapped for as long as the
@@ -164,7 +64,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn of(skel: &mut RtraceSkel<'static>) -> Shared {
+    pub(crate) fn of(skel: &mut RtraceSkel<'static>) -> Shared {
         let bss = skel.maps.bss_data.as_deref_mut().expect("the programs have data");
         // SAFETY: aligned fields of a mapping that lives as long as the skeleton, from here on
         // accessed through these atomics only.
@@ -203,72 +103,6 @@ pub struct Observer {
 }
 
 impl Programs {
-    /// Loads the programs and begins to follow the processes given to [`trace`](Programs::trace).
-    /// Recording is off.
-    ///
-    /// # Errors
-    /// [`Error::Load`] where the kernel refuses the programs: privileges or abilities are missing.
-    pub fn load(options: &LoadOptions<'_>) -> Result<Programs, Error> {
-        let load_error = |source| Error::Load { mechanism: options.mechanism.name(), source };
-        let cpus = online_cpus()?;
-        // The skeleton borrows its storage for as long as it lives; a process loads it a few times.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
-        select_programs(&mut open, options);
-        if let Some(profile) = &options.profile {
-            profile.configure(&mut open, !options.counters.is_empty()).map_err(load_error)?;
-        }
-        if options.is_governed {
-            governed::configure(&mut open).map_err(load_error)?;
-        }
-        let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
-        constants.follow_children = options.follow_children;
-        constants.may_step = options.steps;
-        constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");
-        for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
-            *source = counter.code().0;
-        }
-        watch::configure(&mut open, options.counters).map_err(load_error)?;
-        let counts_per_cpu =
-            |counter: &Counter| matches!(counter.code(), CountCode::RT_COUNT_EVENT | CountCode::RT_COUNT_CPU_TIME);
-        let needs_switches = options.counters.iter().any(counts_per_cpu);
-        open.progs.rt_switch.set_autoload(needs_switches);
-        open.maps.site_hits.set_max_entries(arrivals::MAX_SITES).map_err(load_error)?;
-        let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
-        let possible = u32::try_from(possible).unwrap_or(u32::MAX);
-        open.maps.rings.set_max_entries(possible).map_err(load_error)?;
-        let events = possible.saturating_mul(Limit::RT_COUNTERS.0);
-        open.maps.counter_events.set_max_entries(events).map_err(load_error)?;
-        open.maps.entries_seen.set_max_entries(possible.saturating_mul(Limit::RT_CHECKED.0)).map_err(load_error)?;
-        let mut skel = open.load().map_err(load_error)?;
-        let shared = Shared::of(&mut skel);
-
-        let rings = cpus
-            .into_iter()
-            .map(|cpu| Ok((cpu, create_ring(&skel, cpu, options.ring_bytes)?)))
-            .collect::<libbpf_rs::Result<Vec<_>>>()
-            .map_err(Error::kernel("create a ring buffer"))?;
-        install(&skel, options.counters).map_err(Error::kernel("hand a counter to the programs"))?;
-        let progs = &skel.progs;
-        let lifecycle = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task]
-            .into_iter()
-            .chain(needs_switches.then_some(&progs.rt_switch))
-            .map(|program| program.attach())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(Error::kernel("attach to the scheduler's tracepoints"))?;
-        Ok(Programs {
-            skel,
-            rings,
-            mechanism: options.mechanism,
-            counters: options.counters.len(),
-            is_profiled: options.profile.is_some(),
-            is_governed: options.is_governed,
-            shared,
-            journal: None,
-            _lifecycle: lifecycle,
-        })
-    }
-
     /// How probes are attached.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
@@ -533,95 +367,8 @@ impl Programs {
     }
 }
 
-fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>) {
-    let progs = &mut open.progs;
-    let multi = options.mechanism == Mechanism::Multi;
-    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return, &mut progs.rt_multi_jump] {
-        program.set_autoload(multi);
-    }
-    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return, &mut progs.rt_single_jump] {
-        program.set_autoload(!multi);
-    }
-    progs.rt_multi_hooked.set_autoload(multi && options.hooks);
-    progs.rt_single_hooked.set_autoload(!multi && options.hooks);
-}
-
-/// Lets the programs read the events of all CPUs.
-fn install(skel: &RtraceSkel, counters: &[Counter]) -> libbpf_rs::Result<()> {
-    for (index, counter) in (0_u32..).zip(counters) {
-        let Counter::Event(events) = counter else { continue };
-        for (cpu, event) in events {
-            let place = cpu * Limit::RT_COUNTERS.0 + index;
-            let fd = event.as_fd().as_raw_fd();
-            skel.maps.counter_events.update(&place.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
-        }
-    }
-    Ok(())
-}
-
-fn create_ring(skel: &RtraceSkel, cpu: u32, bytes: u32) -> libbpf_rs::Result<MapHandle> {
-    let size = bytes.max(4096).checked_next_power_of_two().unwrap_or(1 << 31);
-    let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, ..Default::default() };
-    let ring = MapHandle::create(MapType::RingBuf, Some("rt_calls"), 0, 0, size, &options)?;
-    put_ring(skel, cpu, &ring)?;
-    Ok(ring)
-}
-
 /// Gives the programs the ring of a CPU.
-fn put_ring(skel: &RtraceSkel, cpu: u32, ring: &MapHandle) -> libbpf_rs::Result<()> {
+pub(crate) fn put_ring(skel: &RtraceSkel, cpu: u32, ring: &MapHandle) -> libbpf_rs::Result<()> {
     let fd = ring.as_fd().as_raw_fd();
     skel.maps.rings.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-}
-
-/// CPUs on line, from the kernel's list such as `0-3,8`.
-///
-/// # Errors
-/// [`Error::Read`] where sysfs cannot be read.
-pub fn online_cpus() -> Result<Vec<u32>, Error> {
-    let path = PathBuf::from("/sys/devices/system/cpu/online");
-    let text = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
-    Ok(parse_cpu_list(&text))
-}
-
-fn parse_cpu_list(text: &str) -> Vec<u32> {
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    };
-    text.trim().split(',').filter_map(range).flatten().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The verifier looks at each combination anew.
-    #[test]
-    fn the_kernel_takes_the_programs_with_any_number_of_counters() {
-        let Ok(mechanism) = crate::best_mechanism() else {
-            return println!("skipped: no mechanism works here");
-        };
-        let codes = (1..=6).map(CountCode);
-        let kernel = codes.cycle().take(MAX_COUNTERS).map(Counter::Kernel);
-        let events = std::iter::repeat_with(|| Counter::Event(Vec::new())).take(MAX_COUNTERS);
-        let variables = std::iter::repeat_with(|| Counter::Accesses { size: 8, values: true }).take(MAX_WATCHES);
-        let mixed = [Counter::Kernel(CountCode::RT_COUNT_CPU_TIME), Counter::Event(Vec::new())];
-        let mixed = mixed.into_iter().chain(variables);
-        let folding = Some(ProfileOptions { max_paths: 16, written_from: Some(1) });
-        let steps = crate::may_step().is_ok();
-        for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
-            for (profile, is_governed) in [(None, false), (folding, false), (None, true), (folding, true)] {
-                let plain = LoadOptions::plain(mechanism);
-                let options = LoadOptions { hooks: true, profile, counters: &counters, is_governed, steps, ..plain };
-                let loaded = Programs::load(&options).map(|programs| programs.counters());
-                assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
-            }
-        }
-    }
-
-    #[test]
-    fn cpu_lists() {
-        assert_eq!(parse_cpu_list("0-2,7\n"), [0, 1, 2, 7]);
-        assert_eq!(parse_cpu_list("0\n"), [0]);
-    }
 }

@@ -7,12 +7,13 @@ use std::arch::global_asm;
 use std::mem::MaybeUninit;
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use rtrace_model::Step;
 
 use crate::attach::{LinkKind, attach_sites};
 use crate::self_test::own_code;
 use crate::skeleton::features::FeaturesSkelBuilder;
 use crate::skeleton::plain::PlainSkelBuilder;
-use crate::wire::{Step, step_cookie};
+use crate::wire::step_cookie;
 use crate::{AttachTarget, Site};
 
 // Returns 1, or 0 if its addition is not executed. That is as long as the instruction that the program

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use libbpf_rs::{MapCore as _, MapFlags};
 
-use crate::programs::{Counter, MAX_WATCHES};
+use crate::options::{Counter, MAX_WATCHES};
 use crate::skeleton::rtrace::OpenRtraceSkel;
 use crate::wire::{self, LossCode, LossKey, bytes_of};
 use crate::{Error, Programs};

@@ -1,7 +1,9 @@
 //! The byte format: the only place that knows layouts.
 //!
 //! The record types come from the BTF of the compiled programs, so they cannot drift from
-//! `include/rtrace.h`. Times are nanoseconds of `CLOCK_MONOTONIC`.
+//! `kernel/wire/rtrace.h`. Times are nanoseconds of `CLOCK_MONOTONIC`.
+
+use rtrace_model::{Jump, MOST_WORDS, Step};
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
@@ -125,8 +127,16 @@ pub fn entry_cookie(region: u32, policy: PolicyCode, tails: TailsCode) -> u64 {
 }
 
 /// The attach cookie of an entry site, by whose function control leaves others without a return.
-pub fn jump_cookie(cookie: u64, jump: JumpCode) -> u64 {
-    cookie | u64::from(jump.0) << CookieBit::RT_COOKIE_JUMP.0
+pub fn jump_cookie(cookie: u64, jump: Jump) -> u64 {
+    cookie | u64::from(jump_code(jump).0) << CookieBit::RT_COOKIE_JUMP.0
+}
+
+/// The programs' word for it, and the attach cookie of a site that sees nothing else.
+pub fn jump_code(jump: Jump) -> JumpCode {
+    match jump {
+        Jump::Longjmp => JumpCode::RT_JUMP_LONGJMP,
+        Jump::Unwind => JumpCode::RT_JUMP_UNWIND,
+    }
 }
 
 /// The attach cookie of a site at which the return address is so many words above the stack pointer,
@@ -135,8 +145,7 @@ pub fn deep_cookie(cookie: u64, words: u32) -> u64 {
     cookie | u64::from(words) << CookieBit::RT_COOKIE_DEPTH.0
 }
 
-/// The most that a cookie can tell of the stack.
-pub const MOST_WORDS: u32 = (1 << (u64::BITS - CookieBit::RT_COOKIE_DEPTH.0)) - 1;
+const _: () = assert!(MOST_WORDS == (1 << (u64::BITS - CookieBit::RT_COOKIE_DEPTH.0)) - 1);
 
 /// Where a return site is, and what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,22 +180,8 @@ impl ReturnSite {
     }
 }
 
-/// An instruction that the programs do themselves where the kernel lets them
-/// [write registers](crate::may_step).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// `endbr64`, which does nothing.
-    Landing,
-    /// `ret`.
-    Return,
-    /// `sub $8n, %rsp`, in its shortest form.
-    Frame {
-        /// n: how many words the stack pointer moves.
-        words: u8,
-    },
-}
-
-/// The attach cookie of a site at this offset of its file whose instruction the programs do.
+/// The attach cookie of a site at this offset of its file whose instruction the programs do, where they
+/// [may](crate::may_step).
 pub fn step_cookie(cookie: u64, step: Step, file_offset: u64) -> u64 {
     let (code, words) = match step {
         Step::Landing => (StepCode::RT_STEP_LANDING, 0),

@@ -19,7 +19,10 @@ use rustix::fs::{fchown, flock, fstat, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::{Error, manifest};
+use crate::Error;
+
+/// Name of the file that makes a directory a trace.
+pub(crate) const MANIFEST: &str = "trace.json";
 
 /// The user whom a trace belongs to: under `sudo` not the one who writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +120,7 @@ impl Directory {
         match mkdirat(CWD, path, Mode::RWXU) {
             Ok(()) => Directory::made(CWD, path, path.to_owned(), owner).map(drop),
             Err(error) if error != Errno::EXIST => Err(Error::io("create", path)(error.into())),
-            Err(_) if path.join(manifest::NAME).exists() => Err(Error::NotEmpty { path: path.to_owned() }),
+            Err(_) if path.join(MANIFEST).exists() => Err(Error::NotEmpty { path: path.to_owned() }),
             Err(_) => Ok(()),
         }
     }
@@ -245,7 +248,7 @@ mod tests {
         let around = parent.path().join("job");
         Directory::create_around(&around, None).unwrap();
         Directory::create_around(&around, None).unwrap();
-        fs::write(around.join(manifest::NAME), "{}").unwrap();
+        fs::write(around.join(MANIFEST), "{}").unwrap();
         assert!(matches!(Directory::create_around(&around, None), Err(Error::NotEmpty { .. })));
         assert!(Directory::create_around(&parent.path().join("no/job"), None).is_err());
     }

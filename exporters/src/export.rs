@@ -17,6 +17,7 @@ mod samples;
 mod selection;
 mod source;
 mod spool;
+mod step;
 mod threads;
 mod varint;
 

@@ -7,12 +7,9 @@ use std::path::Path;
 use rtrace_model::{Header, Summary};
 use serde::{Deserialize, Serialize};
 
-use crate::directory::{Directory, open_file};
+use crate::directory::{Directory, MANIFEST, open_file};
 use crate::schema::OLDEST_VERSION;
 use crate::{Error, VERSION};
-
-/// Name of the file that makes a directory a trace.
-pub(crate) const NAME: &str = "trace.json";
 
 /// Whether the recorder said that it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,11 +48,11 @@ impl Manifest {
     pub(crate) fn write(&self, directory: &Directory) -> Result<(), Error> {
         let mut text = serde_json::to_vec_pretty(self).expect("strings, numbers and lists always serialize");
         text.push(b'\n');
-        directory.write(NAME, &text)
+        directory.write(MANIFEST, &text)
     }
 
     pub(crate) fn read(directory: &Path) -> Result<Manifest, Error> {
-        let path = directory.join(NAME);
+        let path = directory.join(MANIFEST);
         let read = |mut file: File| {
             let mut text = Vec::new();
             file.read_to_end(&mut text).map(|_| text)

@@ -294,7 +294,7 @@ fn members(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut members = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("open", folder))? {
         let path = entry.map_err(Error::io("read", folder))?.path();
-        if path.join(crate::manifest::NAME).is_file() {
+        if path.join(crate::directory::MANIFEST).is_file() {
             members.push(path);
         }
     }

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use rtrace::plan::arrival::{Arrival, arrival};
-use rtrace::plan::{Emulation, LibrarySource, Options, Plan, plan};
+use rtrace_code::arrival::{Arrival, arrival};
+use rtrace_code::instruction::Emulation;
+use rtrace_plan::{LibrarySource, Options, Plan, plan};
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
 use rtrace_symbolizer::Image;
 

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
+use rtrace_plan::parts::{Parts, union};
 use rtrace_symbolizer::modules::{Mapping, Module};
 use rtrace_symbolizer::{Error, Image};
 
@@ -23,9 +24,6 @@ pub const BREAKPOINT: u8 = 0xcc;
 /// `call`, which the kernel makes of a breakpoint in the place of [`LONG_NOP`] once it was hit, since Linux 6.18.
 const CALL: u8 = 0xe8;
 const LONG_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-
-/// Parts of a file, by offsets in bytes, sorted.
-pub type Parts = Vec<Range<u64>>;
 
 /// Where the code of files differs in processes from what the files hold, by device and inode. Breakpoints do not
 /// count, unless the program may have set them for itself: the kernel would take them out with a probe.
@@ -80,25 +78,6 @@ fn executable_range(line: &str) -> Option<Range<u64>> {
     let address = |word| u64::from_str_radix(word, 16).ok();
     let range = address(start)?..address(end)?;
     words.next()?.contains('x').then_some(range)
-}
-
-/// The same parts, sorted, and those as one that overlap or touch.
-pub fn union(mut parts: Parts) -> Parts {
-    parts.sort_unstable_by_key(|part| part.start);
-    let mut union = Parts::with_capacity(parts.len());
-    for part in parts {
-        match union.last_mut() {
-            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
-            _ => union.push(part),
-        }
-    }
-    union
-}
-
-/// Whether one of these parts has a byte of `range`.
-pub fn overlaps(parts: &[Range<u64>], range: &Range<u64>) -> bool {
-    let following = parts.partition_point(|part| part.end <= range.start);
-    parts.get(following).is_some_and(|part| part.start < range.end)
 }
 
 /// A byte of code that is not what the file holds.
@@ -242,17 +221,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_overlap_what_has_a_byte_of_them() {
-        let parts = [4..6, 10..11];
-        for (range, expected) in
-            [(0..4, false), (0..5, true), (5..9, true), (6..10, false), (10..11, true), (11..20, false)]
-        {
-            assert_eq!(overlaps(&parts, &range), expected, "{range:?}");
-        }
-        assert!(!overlaps(&[], &(0..9)));
-    }
-
-    #[test]
     fn a_probe_is_reached_through_what_the_file_holds() {
         let nop = [0x0f, 0x1f, 0x44, 0x00, 0x00];
         let stored = [&[0x8b, 0x05, 0xe2], &nop[..], &[0x90, 0x90]].concat();
@@ -273,11 +241,6 @@ mod tests {
         assert!(!leads(&[(4, 1)], 100), "a part of an instruction");
         assert!(leads(&[(0, 0xe9)], 101), "in front of the function");
         assert!(!leads(&[(7, 1)], 99), "what is not in the part is not looked at");
-    }
-
-    #[test]
-    fn parts_that_touch_become_one() {
-        assert_eq!(union(vec![8..9, 0..4, 2..3, 4..6]), [0..6, 8..9]);
     }
 
     #[test]

@@ -12,13 +12,15 @@ use std::thread::{self, JoinHandle};
 
 use rtrace_bpf::wire::{PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, step_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
+use rtrace_code::instruction::SiteCost;
+use rtrace_code::tails::Tails;
 use rtrace_model::{Library, Region, RegionId};
+use rtrace_plan as plan;
+use rtrace_plan::{Exit, Plan, PlannedRegion, Refusal};
 
 use crate::altered::Spot;
-use crate::governor::Governable;
 use crate::host;
 use crate::pinned::Pinned;
-use crate::plan::{self, Exit, Plan, PlannedRegion, Refusal, SiteCost, Tails};
 use crate::presence::{Absent, Presence, Process};
 use crate::stubs::Stubs;
 
@@ -125,6 +127,14 @@ impl Apart {
     pub fn entry(&self) -> Site {
         site(self.planned.entry, cookie(&self.planned))
     }
+}
+
+/// Regions with probes, for the governor.
+pub struct Governable {
+    /// Those that come under its control.
+    pub apart: Vec<Apart>,
+    /// The others.
+    pub fixed: Vec<Region>,
 }
 
 impl Attachment {

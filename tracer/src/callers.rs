@@ -19,14 +19,15 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
+use rtrace_code::parallel;
+use rtrace_plan::{Exit, PlannedLibrary};
 use rtrace_symbolizer::{Definition, Image, Stamp, linker};
 
 use self::links::{Linkage, Word};
 use self::process::Process;
 use self::scan::Callees;
-use crate::plan::{Exit, PlannedLibrary};
 use crate::returns::jumps::{self, Candidate};
-use crate::{parallel, target};
+use crate::target;
 
 /// Device and inode of a file, as `stat` reports them.
 type FileId = (u64, u64);

@@ -1,43 +1,25 @@
 //! Counters on every call: from the names that a user gives to what the programs read.
 //!
-//! `table` knows the counters by name, `pmu` what the machine's performance monitoring units
+//! [`counter`] knows those that have a name everywhere, `pmu` what the machine's performance monitoring units
 //! offer, `name` turns a name into one of them, and [`open`] makes all of them ready or none.
 
 mod cache;
-pub mod derived;
 mod error;
 mod name;
-mod own;
 mod pmu;
 mod survey;
-mod table;
 mod tracepoint;
 
-use perf_event_open_sys::bindings::perf_event_attr;
+use perf_event_open_sys::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, perf_event_attr};
 use rtrace_bpf::wire::CountCode;
 use rtrace_bpf::{Counter, MAX_COUNTERS};
+use rtrace_model::counter::{self, KernelCount};
 use rtrace_model::{Base, Metric, MetricId, Scope, Span};
 
 use crate::perf;
 use crate::watch::Watch;
 pub use error::Error;
-pub use own::OwnPart;
 pub use survey::{Finding, Group, survey};
-
-/// The unit of one value of a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Unit {
-    /// The unit without a prefix.
-    name: &'static str,
-    /// One count is ten to this power of it.
-    exponent: i32,
-}
-
-impl Unit {
-    /// Plain numbers.
-    const COUNT: Unit = Unit { name: "#", exponent: 0 };
-    const NANOSECONDS: Unit = Unit { name: "s", exponent: -9 };
-}
 
 /// Where a counter is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +28,28 @@ enum Source {
     Kernel(CountCode),
     /// A performance event.
     Event(EventCode),
+}
+
+impl From<counter::Source> for Source {
+    fn from(source: counter::Source) -> Source {
+        match source {
+            counter::Source::Kernel(count) => Source::Kernel(code(count)),
+            counter::Source::Software(event) => Source::Event(EventCode::new(PERF_TYPE_SOFTWARE, event as u64)),
+            counter::Source::Hardware(event) => Source::Event(EventCode::new(PERF_TYPE_HARDWARE, event as u64)),
+        }
+    }
+}
+
+/// The programs' word for what the kernel knows of every thread.
+fn code(count: KernelCount) -> CountCode {
+    match count {
+        KernelCount::CpuTime => CountCode::RT_COUNT_CPU_TIME,
+        KernelCount::PageFaults => CountCode::RT_COUNT_PAGE_FAULTS,
+        KernelCount::MinorFaults => CountCode::RT_COUNT_MINOR_FAULTS,
+        KernelCount::MajorFaults => CountCode::RT_COUNT_MAJOR_FAULTS,
+        KernelCount::ContextSwitches => CountCode::RT_COUNT_CONTEXT_SWITCHES,
+        KernelCount::Migrations => CountCode::RT_COUNT_MIGRATIONS,
+    }
 }
 
 /// A performance event as `perf_event_open(2)` names it.
@@ -156,6 +160,25 @@ mod tests {
         assert_eq!((faults.id, faults.unit.as_str(), faults.exponent), (MetricId(0), "#", 0));
         assert_eq!((clock.id, clock.unit.as_str(), clock.exponent), (MetricId(1), "s", -9));
         assert!(matches!(counters.sources[1], Counter::Kernel(CountCode::RT_COUNT_CPU_TIME)));
+    }
+
+    #[test]
+    fn numbers_of_events_are_the_kernels() {
+        use perf_event_open_sys::bindings as perf;
+        use rtrace_model::counter::{Hardware, Software};
+        assert_eq!(Software::CpuClock as u32, perf::PERF_COUNT_SW_CPU_CLOCK);
+        assert_eq!(Software::AlignmentFaults as u32, perf::PERF_COUNT_SW_ALIGNMENT_FAULTS);
+        assert_eq!(Software::EmulationFaults as u32, perf::PERF_COUNT_SW_EMULATION_FAULTS);
+        assert_eq!(Hardware::CpuCycles as u32, perf::PERF_COUNT_HW_CPU_CYCLES);
+        assert_eq!(Hardware::Instructions as u32, perf::PERF_COUNT_HW_INSTRUCTIONS);
+        assert_eq!(Hardware::CacheReferences as u32, perf::PERF_COUNT_HW_CACHE_REFERENCES);
+        assert_eq!(Hardware::CacheMisses as u32, perf::PERF_COUNT_HW_CACHE_MISSES);
+        assert_eq!(Hardware::BranchInstructions as u32, perf::PERF_COUNT_HW_BRANCH_INSTRUCTIONS);
+        assert_eq!(Hardware::BranchMisses as u32, perf::PERF_COUNT_HW_BRANCH_MISSES);
+        assert_eq!(Hardware::BusCycles as u32, perf::PERF_COUNT_HW_BUS_CYCLES);
+        assert_eq!(Hardware::StalledCyclesFrontend as u32, perf::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND);
+        assert_eq!(Hardware::StalledCyclesBackend as u32, perf::PERF_COUNT_HW_STALLED_CYCLES_BACKEND);
+        assert_eq!(Hardware::RefCpuCycles as u32, perf::PERF_COUNT_HW_REF_CPU_CYCLES);
     }
 
     #[test]

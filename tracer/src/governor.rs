@@ -18,12 +18,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
-use rtrace_model::{CallCost, Estimate, Level, Percent, Region, RegionId, Timestamp};
+use rtrace_model::{CallCost, Estimate, Level, Percent, RegionId, Timestamp};
 
 use self::controller::{Controller, Observed};
 pub use self::estimate::Ended;
 use self::estimate::{Estimator, Window};
-use crate::attach::{Apart, Closing};
+use crate::attach::{Apart, Closing, Governable};
 use crate::host;
 use crate::overhead::{self, CpuMeter};
 use crate::returns::Exchange;
@@ -95,14 +95,6 @@ pub struct Given<'a> {
     pub living: &'a Mutex<Living>,
     /// What it and the return sites tell each other.
     pub exchange: &'a Exchange,
-}
-
-/// Regions with probes.
-pub struct Governable {
-    /// Those that come under its control.
-    pub apart: Vec<Apart>,
-    /// The others.
-    pub fixed: Vec<Region>,
 }
 
 /// What the recorder knows of processes and threads.

@@ -15,13 +15,15 @@ use std::sync::Arc;
 
 use rtrace_bpf::wire::{PolicyCode, TailsCode, entry_cookie};
 use rtrace_bpf::{Error as BpfError, Programs, Role, Site};
+use rtrace_code::arrival::Arrival;
+use rtrace_code::instruction::Emulation;
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
+use rtrace_plan as plan;
+use rtrace_plan::{LibrarySource, jump};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Error, Image, ifunc};
 
 use crate::altered::{BREAKPOINT, Code, Difference};
-use crate::plan::arrival::Arrival;
-use crate::plan::{self, Emulation, LibrarySource, jump};
 use crate::privilege;
 use crate::returns::caller::Callers;
 

@@ -1,6 +1,6 @@
 //! rtrace: exact, live, out-of-process tracing of library calls on Linux.
 //!
-//! `target` finds what the user named, [`plan`] decides what is probed and how, [`attach`] places
+//! `target` finds what the user named, [`plan`](rtrace_plan) decides what is probed and how, [`attach`] places
 //! the probes, [`counters`] and [`watch`] make ready what is counted,
 //! [`source`] turns the kernel's records into calls, [`pipeline`] hands them to sinks;
 //! [`recorder`] is the order in which this happens. The binary adds the command line.
@@ -17,22 +17,17 @@ mod gate;
 mod governor;
 pub mod guard;
 pub mod host;
-pub mod info;
 mod inspection;
 pub mod leftovers;
 pub mod newcomers;
 pub mod overhead;
-mod parallel;
 pub mod perf;
 pub(crate) mod pinned;
 pub mod pipeline;
-pub mod plan;
 pub mod presence;
 pub mod privilege;
 pub mod rank;
 pub mod recorder;
-pub mod replay;
-pub mod report;
 mod returns;
 pub mod samples;
 pub mod sampling;

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use rtrace_model::{LibraryId, RegionId, Timestamp};
+use rtrace_plan as plan;
+use rtrace_plan::Plan;
 
 use crate::host;
 use crate::perf::mappings::{Mapping, Mappings};
-use crate::plan::{self, Plan};
 use crate::privilege;
 use crate::target::{self, Target};
 

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, Observer, ProfileOptions, Programs};
+use rtrace_code::instruction::Emulation;
 use rtrace_model::{CallCost, Definition, Event, EventKind, MetricId, Percent, Region, Sink, Summary, Timestamp};
+use rtrace_plan::{Exit, Pattern, Plan};
 use rtrace_symbolizer::modules::{self, Module};
 
 use self::governing::Governing;
@@ -36,7 +38,6 @@ use crate::host;
 use crate::inspection::Inspection;
 use crate::newcomers::{Lookout, Missed, Newcomer, Newcomers};
 use crate::pipeline::Pipeline;
-use crate::plan::{Emulation, Exit, Pattern, Plan};
 use crate::presence::Presence;
 use crate::privilege;
 use crate::returns::{Exchange, ReturnSites, jumps};

@@ -7,7 +7,6 @@
 //! lowered.
 
 pub(crate) mod caller;
-mod catching;
 pub mod jumps;
 mod links;
 mod spaces;
@@ -21,7 +20,11 @@ use std::time::{Duration, Instant};
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
 use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Since, Site, SiteHits};
+use rtrace_code::arrival::{self, ReturnSite};
+use rtrace_code::instruction::{Emulation, SiteCost};
 use rtrace_model::{ReturnSites as Summary, Timestamp};
+use rtrace_plan::Plan;
+use rtrace_plan::parts::Parts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::Callers;
@@ -29,13 +32,10 @@ use self::jumps::{Candidate, Jumps};
 use self::links::{Links, Placement};
 use self::spaces::Spaces;
 use self::warmth::Warmth;
-use crate::altered::Parts;
 use crate::callers::{CallerFile, Executed, Loaded};
 use crate::followed::Followed;
 use crate::gate::Gate;
 use crate::host;
-use crate::plan::arrival::{self, ReturnSite};
-use crate::plan::{Emulation, Plan, SiteCost};
 use crate::presence::Presence;
 use crate::translated;
 

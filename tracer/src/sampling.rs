@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use rtrace_bpf::{Mechanism, ProfileOptions};
+use rtrace_code::instruction::Emulation;
 use rtrace_model::{
     Batch, Event, EventKind, LocationId, PathId, PathProfile, RegionId, Sink, SinkError, Summary, Timestamp,
 };
+use rtrace_plan as plan;
+use rtrace_plan::{Exit, Plan};
 
 use crate::counters::Counters;
 use crate::guard::Guard;
 use crate::newcomers::Newcomers;
-use crate::plan::{self, Emulation, Exit, Plan};
 use crate::privilege;
 use crate::recorder::{self, Beside, Subject};
 use crate::samples::Samplers;

@@ -2,7 +2,7 @@
 //!
 //! The command gets an audit library (`LD_AUDIT`) by which the dynamic linker binds calls of these
 //! functions to stubs; what a stub is, and why each call still meets one probe and no other, is told
-//! in [`plan::stub`](crate::plan::stub). So nothing depends on whether a process has stubs: one whose
+//! in [`code::stub`](rtrace_code::stub). So nothing depends on whether a process has stubs: one whose
 //! dynamic linker takes no audit library, or which calls by other ways, pays the full price and is on
 //! record all the same.
 //!
@@ -23,12 +23,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use rtrace_model::RegionId;
+use rtrace_plan::{Plan, PlannedRegion};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use self::elf::{Library, State};
 pub use self::program::{Obstacle, check};
-use crate::plan::{Plan, PlannedRegion};
 
 /// The variable that names audit libraries.
 const VARIABLE: &str = "LD_AUDIT";

@@ -10,15 +10,16 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rtrace_code::parallel;
 use rtrace_model::{Library, LibraryId, escape};
+use rtrace_plan::{LibrarySource, parts};
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select, soname};
 
 use crate::host;
 use crate::perf::mappings::Mapping;
-use crate::plan::LibrarySource;
-use crate::{altered, parallel, translated};
+use crate::{altered, translated};
 
 /// The option by which node moves its code to huge pages.
 const LARGE_PAGES: &str = "--use-largepages";
@@ -207,7 +208,7 @@ fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item
         let elsewhere: Vec<_> = elsewhere.filter(|(_, parts)| !parts.is_empty()).collect();
         moved.extend(elsewhere.first().map(|(module, _)| *module));
         parts.extend(elsewhere.into_iter().flat_map(|(_, parts)| parts));
-        source.altered = altered::union(parts);
+        source.altered = parts::union(parts);
     }
     moved
 }

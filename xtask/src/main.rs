@@ -1,5 +1,6 @@
 //! Everything a developer of rtrace runs: `cargo xtask <task>`.
 
+mod arrows;
 mod bench;
 mod counts;
 mod demo;
@@ -34,7 +35,7 @@ enum Task {
     Test,
     /// Check the sources: fmt, tidy, clippy, doc
     Lint,
-    /// Check the form of all source files
+    /// Check the form of all source files, and which package imports which
     Tidy,
     /// Search for inputs that break what reads foreign files, and the shadow stack
     Fuzz {

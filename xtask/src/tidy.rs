@@ -1,9 +1,11 @@
-//! `cargo xtask tidy`: the form of source files, where neither rustfmt nor clippy looks.
+//! `cargo xtask tidy`: the form of source files, and who imports whom, where neither rustfmt nor clippy looks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::arrows;
 
 const LONGEST: usize = 800;
 const LICENSE: &str = "SPDX-License-Identifier: ";
@@ -12,7 +14,7 @@ const LICENSE: &str = "SPDX-License-Identifier: ";
 pub fn run() -> Result<()> {
     let mut files = Vec::new();
     collect(crate::root(), &mut files)?;
-    let mut faults = Vec::new();
+    let mut faults = arrows::faults()?;
     for file in &files {
         let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
         let name = file.strip_prefix(crate::root()).unwrap_or(file);

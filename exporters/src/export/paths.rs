@@ -5,12 +5,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use rtrace_model::{Ending, LocationId, Reading, RegionId, Timestamp, format_ns};
+use rtrace_model::{Ending, Reading, Timestamp, format_ns};
 
 use super::ExportError;
 use super::nesting::Visitor;
 use super::source::Source;
 use super::spool::Measured;
+use super::step::Step;
 
 /// What stands above the root calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +22,6 @@ pub(super) enum Roots {
     Process,
     /// The process, and in it the thread.
     Thread,
-}
-
-/// One step of a call path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Step {
-    /// A process, by its place among the programs.
-    Program(usize),
-    Thread(LocationId),
-    Function(RegionId),
 }
 
 /// A call path with the calls made on it.

@@ -7,8 +7,8 @@ use std::ops::Deref;
 use rtrace_model::{Batch, LocationId, Metric, Region, RegionId, Scope, Timestamp};
 
 use super::nesting::{self, Findings, Visitor};
-use super::paths::Step;
 use super::spool::{Measured, Spool, Spooler};
+use super::step::Step;
 use super::threads::{Program, Threads};
 use super::{ExportError, Exported, Selection};
 use crate::TraceSet;

@@ -7,10 +7,10 @@
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashSet};
+use rtrace_code::parallel;
 use rtrace_symbolizer::{Definition, OwnSlot, Slot};
 
 use super::{CodeFile, Files, Traced};
-use crate::parallel;
 
 /// What defines the names of traced functions, by file.
 pub type Names<'a> = Vec<Vec<Candidate<'a>>>;

@@ -1,40 +1,18 @@
-//! Finds the calls in the code of a file.
-//!
-//! Few bytes of code are calls of traced functions, so code is not disassembled: each byte that may
-//! begin a direct call is taken for one if the call would lead to a traced function. That can be
-//! wrong in the middle of another instruction, where a probe would destroy the program. Therefore
-//! each function with such a place is decoded from its beginning, and a place counts only if the
-//! call ends there.
+//! Reads the code of a file, and finds the calls in it.
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use foldhash::HashSet;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use rtrace_code::calls::{candidates, confirmed, stubs};
+use rtrace_code::text::Addresses;
 use rtrace_symbolizer::open_regular;
 
 use super::{CallerFile, CodeFile};
-use crate::plan::Addresses;
 
 /// Code that is read and scanned at once, in bytes; functions are not divided.
 const PIECE: u64 = 256 << 10;
-/// `call rel32`
-const CALL: u8 = 0xe8;
-/// `call *rel32(%rip)`
-const CALL_SLOT: [u8; 2] = [0xff, 0x15];
-/// `jmp *rel32(%rip)`
-const JUMP_SLOT: [u8; 2] = [0xff, 0x25];
-/// What stands before that in a stub.
-const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-/// An older prefix of that, for bounds.
-const BND: u8 = 0xf2;
-/// `mov $imm32, %r11d`, which one linker puts between the two.
-const MOV_R11D: [u8; 2] = [0x41, 0xbb];
-/// Bytes of that with its operand.
-const MOV_R11D_SIZE: usize = 6;
-/// Bytes of a displacement.
-const REL32: usize = 4;
 
 /// What is called in a file, and where it may be called.
 pub struct Callees<'a> {
@@ -138,156 +116,5 @@ impl<'a> Callees<'a> {
         }
         bytes.truncate(read);
         bytes
-    }
-}
-
-/// The virtual address to which the displacement at this position leads, and the position behind it.
-fn destination(bytes: &[u8], start: u64, position: usize) -> Option<(u64, usize)> {
-    let displacement = i32::from_le_bytes(*bytes.get(position..)?.first_chunk()?);
-    let end = position + REL32;
-    Some((start.wrapping_add(end as u64).wrapping_add_signed(displacement.into()), end))
-}
-
-/// Sorted virtual addresses behind everything that could be a call of one of the targets, or through
-/// one of the slots.
-fn candidates(bytes: &[u8], start: u64, targets: &Addresses, slots: &Addresses) -> Vec<u64> {
-    let mut found = Vec::new();
-    for (position, &byte) in bytes.iter().enumerate() {
-        let (displacement, wanted) = match byte {
-            CALL => (position + 1, targets),
-            _ if byte == CALL_SLOT[0] && bytes.get(position + 1) == Some(&CALL_SLOT[1]) => (position + 2, slots),
-            _ => continue,
-        };
-        if let Some((target, end)) = destination(bytes, start, displacement)
-            && wanted.contains(target)
-        {
-            found.push(start + end as u64);
-        }
-    }
-    found
-}
-
-/// Those of the sorted candidates at which a call really ends, and after which its function goes on.
-///
-/// `ranges` are those of the functions, sorted. What follows data between instructions is not confirmed.
-fn confirmed(bytes: &[u8], start: u64, ranges: &[Range<u64>], candidates: &[u64]) -> Vec<u64> {
-    let mut confirmed = Vec::new();
-    let mut candidates = candidates.iter().copied().peekable();
-    for range in ranges {
-        while candidates.next_if(|&candidate| candidate <= range.start).is_some() {}
-        let Some(code) = bytes.get((range.start - start) as usize..) else { break };
-        let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
-        let mut is_code = true;
-        while let Some(candidate) = candidates.next_if(|&candidate| candidate < range.end) {
-            while is_code && decoder.ip() < candidate {
-                decoder.decode_out(&mut instruction);
-                is_code = !instruction.is_invalid();
-            }
-            let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
-            if is_code && is_call && decoder.ip() == candidate {
-                confirmed.push(candidate);
-            }
-        }
-    }
-    confirmed
-}
-
-/// Virtual addresses at which a stub that jumps through one of the slots may be entered.
-fn stubs(bytes: &[u8], start: u64, slots: &Addresses) -> Vec<u64> {
-    let mut found = Vec::new();
-    for (jump, _) in bytes.windows(JUMP_SLOT.len()).enumerate().filter(|(_, window)| *window == JUMP_SLOT) {
-        let leads = destination(bytes, start, jump + JUMP_SLOT.len()).is_some_and(|(slot, _)| slots.contains(slot));
-        if !leads {
-            continue;
-        }
-        let before = &bytes[..jump];
-        let bare = before.strip_suffix(&[BND]).unwrap_or(before);
-        let numbered =
-            bare.len().checked_sub(MOV_R11D_SIZE).filter(|&position| bare[position..].starts_with(&MOV_R11D));
-        let landing = |position: usize| bytes[..position].strip_suffix(&ENDBR64).map(<[u8]>::len);
-        let entries = [Some(jump), Some(bare.len()), landing(bare.len()), numbered.and_then(landing)];
-        found.extend(entries.into_iter().flatten().map(|position| start + position as u64));
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Where the code of these tests begins, and what is called.
-    const START: u64 = 0x1000;
-    const CALLED: u64 = 0x1800;
-
-    /// `call CALLED`, if it stands so many bytes behind the start.
-    fn call(position: u64) -> [u8; 5] {
-        let displacement = (CALLED - (START + position + 5)) as u32;
-        let [a, b, c, d] = displacement.to_le_bytes();
-        [CALL, a, b, c, d]
-    }
-
-    /// Where calls in this code return to, counted from its beginning: all candidates, and those that
-    /// are confirmed for functions that begin and end there.
-    fn returns(code: &[u8], functions: &[(u64, u64)]) -> (Vec<u64>, Vec<u64>) {
-        let (targets, slots) = (Addresses::new(vec![CALLED]), Addresses::new(vec![START + 0x800]));
-        let candidates = candidates(code, START, &targets, &slots);
-        let ranges: Vec<_> = functions.iter().map(|(start, end)| START + start..START + end).collect();
-        let confirmed = confirmed(code, START, &ranges, &candidates);
-        let place = |address: Vec<u64>| address.into_iter().map(|address| address - START).collect();
-        (place(candidates), place(confirmed))
-    }
-
-    #[test]
-    fn a_call_within_another_instruction_is_none() {
-        // movabs $..., %rax; ret
-        let code = [&[0x48, 0xb8][..], &call(2), &[0, 0, 0, 0xc3]].concat();
-        assert_eq!(returns(&code, &[(0, 11)]), (vec![7], vec![]));
-        // nop; nop; the call; ret
-        let code = [&[0x90, 0x90][..], &call(2), &[0xc3]].concat();
-        assert_eq!(returns(&code, &[(0, 8)]), (vec![7], vec![7]));
-    }
-
-    #[test]
-    fn a_call_that_ends_its_function_does_not_return() {
-        let code = [&call(0)[..], &[0x90], &call(6), &[0xc3]].concat();
-        assert_eq!(returns(&code, &[(0, 5), (6, 12)]), (vec![5, 11], vec![11]));
-        assert_eq!(returns(&code, &[(6, 12)]), (vec![5, 11], vec![11]), "nothing is known of the first bytes");
-        assert_eq!(returns(&code, &[]), (vec![5, 11], vec![]));
-    }
-
-    #[test]
-    fn nothing_is_confirmed_behind_data() {
-        // A call; 06 is no instruction; a call.
-        let code = [&call(0)[..], &[0x06], &call(6), &[0xc3]].concat();
-        assert_eq!(returns(&code, &[(0, 12)]), (vec![5, 11], vec![5]));
-    }
-
-    #[test]
-    fn calls_through_slots_and_truncated_ones() {
-        // call *0x7fa(%rip); bnd call CALLED; addr32 call CALLED; call
-        let slot = [0xff, 0x15, 0xfa, 0x07, 0, 0];
-        let code = [&slot[..], &[BND], &call(7), &[0x67], &call(13), &[CALL, 0, 0]].concat();
-        assert_eq!(returns(&code, &[(0, code.len() as u64)]), (vec![6, 12, 18], vec![6, 12, 18]));
-    }
-
-    #[test]
-    fn stubs_of_all_linkers() {
-        let slots = Addresses::new(vec![START + 0x100]);
-        let stub = |before: &[u8], slot: u64| {
-            let displacement = (slot - (START + before.len() as u64 + 6)) as u32;
-            [before, &JUMP_SLOT, &displacement.to_le_bytes()].concat()
-        };
-        let entries = |before: &[u8]| -> Vec<u64> {
-            let mut entries = stubs(&stub(before, START + 0x100), START, &slots);
-            entries.sort_unstable();
-            entries.dedup();
-            entries.iter().map(|entry| entry - START).collect()
-        };
-        assert_eq!(entries(&[]), [0]);
-        assert_eq!(entries(&ENDBR64), [0, 4]);
-        assert_eq!(entries(&[&ENDBR64[..], &[BND]].concat()), [0, 4, 5]);
-        assert_eq!(entries(&[&ENDBR64[..], &MOV_R11D, &[1, 0, 0, 0]].concat()), [0, 10]);
-        assert_eq!(stubs(&stub(&ENDBR64, START + 0x108), START, &slots), Vec::<u64>::new());
     }
 }

@@ -6,8 +6,9 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
+use rtrace_code::testing::compile_to;
+
 use super::*;
-use crate::plan::testing::compile_to;
 
 /// `f` and `g` can be replaced by other files, `hidden` cannot.
 const LIBRARY: &str = "__attribute__((noinline)) int f(int x) { return x * 3; }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use rtrace::report::Format;
+use rtrace_report::Format;
 
 use choice::{FORMAT, one_of};
 pub use diff::Diff;
@@ -478,7 +478,7 @@ Options:
 
     #[test]
     fn report_shows_functions_by_exclusive_time_unless_told() {
-        use rtrace::report::{By, Format, Options, Sort};
+        use rtrace_report::{By, Format, Options, Sort};
         let options = |line: &str| {
             let Verb::Report(report) = parse(line).unwrap() else { panic!("another verb") };
             report.options(None)

@@ -8,10 +8,11 @@ use std::thread;
 
 use anyhow::Context as _;
 use rtrace::guard::Guard;
-use rtrace::plan::LibrarySource;
 use rtrace::recorder::Subject;
 use rtrace::target::Target;
-use rtrace::{descendants, plan as planning, privilege, target, watch};
+use rtrace::{descendants, privilege, target, watch};
+use rtrace_plan as planning;
+use rtrace_plan::LibrarySource;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;

@@ -5,9 +5,9 @@ use std::io::{IsTerminal as _, stderr, stdin};
 
 use anyhow::Context as _;
 use rtrace::leftovers::{self, Breakpoints, Doubt, Judge};
-use rtrace::plan::Emulation;
 use rtrace::{host, privilege};
 use rtrace_bpf::{LoadOptions, Programs};
+use rtrace_code::instruction::Emulation;
 use rtrace_model::escape;
 
 use super::args::Clean;

@@ -1,6 +1,6 @@
 //! The derived figures of counters, as the dashboard asks for them.
 
-use rtrace::counters::derived::{self, Input};
+use rtrace_report::derived::{self, Input};
 use rtrace_tui::Derived;
 
 /// Those that counters of these names have.

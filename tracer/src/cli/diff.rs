@@ -11,7 +11,7 @@ use super::{Outcome, terminal_columns};
 pub fn diff(options: &Diff) -> anyhow::Result<Outcome> {
     let mut output = BufWriter::new(stdout().lock());
     let compared = options.options(terminal_columns());
-    let regression = rtrace::report::diff(&options.first, &options.second, &compared, &mut output)?;
+    let regression = rtrace_report::diff(&options.first, &options.second, &compared, &mut output)?;
     output.flush().context("failed to write to standard output")?;
     Ok(if regression { Outcome::Unable } else { Outcome::Complete })
 }

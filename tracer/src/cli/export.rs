@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rtrace::plan::Pattern;
 use rtrace::privilege;
 use rtrace_exporters::{Destination, ExportError, Exported, Selection, TraceSet};
 use rtrace_model::{Location, Region, Timestamp};
+use rtrace_plan::Pattern;
 
 use super::Outcome;
 use super::args::Export;

@@ -7,7 +7,7 @@ use super::{Outcome, print};
 
 /// Prints what there is to know.
 pub fn info(options: &Info) -> anyhow::Result<Outcome> {
-    let info = rtrace::info::Info::of(&options.directory)?;
+    let info = rtrace_report::info::Info::of(&options.directory)?;
     let mut text = Vec::new();
     if options.json {
         serde_json::to_writer_pretty(&mut text, &info)?;

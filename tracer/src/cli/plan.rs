@@ -7,8 +7,9 @@ use std::thread;
 
 use anyhow::Context as _;
 use rtrace::guard::Guard;
-use rtrace::plan::{self, Exit, PlannedLibrary};
 use rtrace::{sampling, target};
+use rtrace_plan as plan;
+use rtrace_plan::{Exit, PlannedLibrary};
 
 use super::plan_table::{self, Costs, View};
 use super::{Outcome, record, terminal_columns};

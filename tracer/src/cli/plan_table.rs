@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
-use rtrace::plan::{Plan, PlannedLibrary, PlannedRegion, SiteCost};
-use rtrace::report::Format;
 use rtrace::sampling::Sampled;
+use rtrace_code::instruction::SiteCost;
 use rtrace_model::{csv_field, escape};
+use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion};
+use rtrace_report::Format;
 use serde_json::{Value, json};
 
 pub use self::costs::Costs;
@@ -331,9 +332,9 @@ mod tests {
     use std::sync::LazyLock;
     use std::time::Duration;
 
-    use rtrace::plan::{Exit, Refusal, Site, Tails};
-    use rtrace_bpf::wire::Step;
-    use rtrace_model::{Library, LibraryId, Region, RegionId, SymbolName};
+    use rtrace_code::tails::Tails;
+    use rtrace_model::{Library, LibraryId, Region, RegionId, Step, SymbolName};
+    use rtrace_plan::{Exit, Refusal, Site};
 
     use super::*;
 

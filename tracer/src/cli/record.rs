@@ -9,7 +9,6 @@ use rtrace::attach;
 use rtrace::counters::{self, Counters};
 use rtrace::guard::Guard;
 use rtrace::newcomers::Newcomers;
-use rtrace::plan::{self, Plan};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
 use rtrace::recorder::{self, Loaded, Subject};
@@ -20,8 +19,11 @@ use rtrace::translated;
 use rtrace::user::{self, User};
 use rtrace::watch::{Watch, Watches};
 use rtrace_bpf::Mechanism;
+use rtrace_code::instruction::Emulation;
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
 use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, SinkError, Summary, escape};
+use rtrace_plan as plan;
+use rtrace_plan::Plan;
 
 use super::Outcome;
 use super::args::{Recording, Selection};
@@ -45,9 +47,9 @@ pub fn plan_options(
             // With probes for each of several processes or ranks at a place, none is alone there.
             let is_alone = (children || processes <= 1) && rank::from_environment().is_none();
             let steps = is_alone && rtrace_bpf::may_step().is_ok();
-            plan::Emulation { long_nops: nops.long_ones_are_emulated, steps }
+            Emulation { long_nops: nops.long_ones_are_emulated, steps }
         }
-        _ => plan::Emulation::of_release(&release),
+        _ => Emulation::of_release(&release),
     };
     if selection.exit == ExitPolicy::Uretprobe
         && let Some(hazard) = plan::hazards::of_kernel(&release)

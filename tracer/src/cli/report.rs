@@ -10,7 +10,7 @@ use super::{Outcome, terminal_columns};
 /// Prints the report.
 pub fn report(options: &Report) -> anyhow::Result<Outcome> {
     let mut output = BufWriter::new(stdout().lock());
-    rtrace::report::run(&options.directory, &options.options(terminal_columns()), &mut output)?;
+    rtrace_report::run(&options.directory, &options.options(terminal_columns()), &mut output)?;
     output.flush().context("failed to write to standard output")?;
     Ok(Outcome::Complete)
 }

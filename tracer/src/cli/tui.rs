@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use rtrace::replay::{replay, whole};
 use rtrace_exporters::Trace;
+use rtrace_report::replay::{replay, whole};
 use rtrace_tui::{Handle, Range};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use perf_event_open_sys::bindings::{PERF_TYPE_BREAKPOINT, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT};
 use rtrace_bpf::MAX_COUNTERS;
+use rtrace_model::counter::{self, TABLE};
 use rtrace_model::escape;
 
-use super::{EventCode, Source, table};
+use super::EventCode;
 
 /// Why calls cannot be counted as asked.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +60,7 @@ impl Error {
         match self {
             Error::TooMany { .. } | Error::Twice { .. } => None,
             Error::Unknown { .. } | Error::Refused { .. } => {
-                let everywhere = table::TABLE.iter().filter(|known| matches!(known.source, Source::Kernel(_)));
+                let everywhere = TABLE.iter().filter(|known| matches!(known.source, counter::Source::Kernel(_)));
                 let names: Vec<&str> = everywhere.map(|known| known.name).collect();
                 Some(format!("`rtrace counters` lists what works here; {} always do", names.join(", ")))
             }

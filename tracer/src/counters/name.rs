@@ -5,9 +5,11 @@
 
 use perf_event_open_sys::bindings::{PERF_TYPE_RAW, PERF_TYPE_TRACEPOINT};
 
+use rtrace_model::counter::{self, Unit};
+
 use super::error::Error;
 use super::tracepoint::Tracepoints;
-use super::{EventCode, Source, Unit, cache, pmu, table};
+use super::{EventCode, Source, cache, pmu};
 
 /// Where the counter of that name is read, and in which unit.
 pub(super) fn parse(name: &str) -> Result<(Source, Unit), Error> {
@@ -18,10 +20,10 @@ pub(super) fn parse(name: &str) -> Result<(Source, Unit), Error> {
         Some((base, modes)) if is_modes(modes) => (base, modes),
         _ => (name, ""),
     };
-    if let Some(known) = table::find(base) {
-        let source = match known.source {
+    if let Some(known) = counter::find(base) {
+        let source = match Source::from(known.source) {
             Source::Event(event) => Source::Event(limited(event, modes)),
-            Source::Kernel(_) if modes.is_empty() => known.source,
+            source @ Source::Kernel(_) if modes.is_empty() => source,
             Source::Kernel(_) => {
                 return Err(Error::unknown(name, "the kernel does not tell user mode from its own here".to_owned()));
             }

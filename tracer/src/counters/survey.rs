@@ -1,7 +1,9 @@
 //! Which counters this machine has: each is tried on one CPU.
 
+use rtrace_model::counter::{self, Known, TABLE};
+
 use super::tracepoint::Tracepoints;
-use super::{EventCode, Source, cache, error, name, pmu, table};
+use super::{EventCode, Source, cache, error, name, pmu};
 
 /// A kind of counters, for a heading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub struct Finding {
 
 /// Tries every counter that has a name; of raw codes and tracepoints, only whether there are any.
 pub fn survey() -> Vec<Finding> {
-    let mut findings: Vec<Finding> = table::TABLE.iter().map(of_table).collect();
+    let mut findings: Vec<Finding> = TABLE.iter().map(of_table).collect();
     findings.extend(cache::all().map(|(name, event)| Finding {
         group: Group::Cache,
         what: "accesses to a cache".to_owned(),
@@ -84,13 +86,15 @@ pub fn survey() -> Vec<Finding> {
     findings
 }
 
-fn of_table(known: &table::Known) -> Finding {
-    let (group, refusal) = match known.source {
-        Source::Kernel(_) => (Group::Kernel, None),
-        Source::Event(event) if event.kind == perf_event_open_sys::bindings::PERF_TYPE_SOFTWARE => {
-            (Group::Software, refusal(event))
-        }
-        Source::Event(event) => (Group::Hardware, refusal(event)),
+fn of_table(known: &Known) -> Finding {
+    let group = match known.source {
+        counter::Source::Kernel(_) => Group::Kernel,
+        counter::Source::Software(_) => Group::Software,
+        counter::Source::Hardware(_) => Group::Hardware,
+    };
+    let refusal = match Source::from(known.source) {
+        Source::Kernel(_) => None,
+        Source::Event(event) => refusal(event),
     };
     Finding { group, name: known.name.to_owned(), alias: known.alias, what: known.what.to_owned(), refusal }
 }

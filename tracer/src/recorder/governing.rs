@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use rtrace_bpf::Error;
 use rtrace_model::{Base, Event, EventKind, Metric, MetricId, Sample, Scope, Span};
 
-use crate::governor::{Ended, Governable, Living, Told};
+use crate::attach::Governable;
+use crate::governor::{Ended, Living, Told};
 use crate::host;
 use crate::pipeline::Pipeline;
 use crate::source::Source;

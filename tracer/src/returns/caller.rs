@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _};
+use rtrace_code::arrival::{self, Arrival, ReturnSite};
+use rtrace_code::catching::Catching;
+use rtrace_code::instruction::Emulation;
+use rtrace_code::parallel;
+use rtrace_plan::parts::{self, Parts};
 use rtrace_symbolizer::{Image, Stamp};
 
 use super::FileId;
-use super::catching::Catching;
-use crate::altered::{self, Parts};
-use crate::parallel;
 use crate::pinned::Pinned;
-use crate::plan::Emulation;
-use crate::plan::arrival::{self, Arrival, ReturnSite};
 
 /// Bytes that are read in front of a return address, and from there on.
 const BEFORE: u64 = 16;
@@ -134,7 +134,7 @@ impl Callers {
     fn code<'p>(&self, id: FileId, part: &'p Part, offset: u64) -> Option<&'p [u8]> {
         let (before, code) = part.at(offset)?;
         let near = offset.saturating_sub(BEFORE)..offset + BEHIND;
-        if self.altered.get(&id).is_some_and(|altered| altered::overlaps(altered, &near)) {
+        if self.altered.get(&id).is_some_and(|altered| parts::overlaps(altered, &near)) {
             return None;
         }
         let catching = self.catching(id);
@@ -158,8 +158,9 @@ impl Callers {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use rtrace_code::testing::compile_to;
+
     use super::*;
-    use crate::plan::testing::compile_to;
 
     #[test]
     fn behind_a_call_that_ends_a_function_there_is_no_site() {

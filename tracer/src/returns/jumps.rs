@@ -6,14 +6,16 @@
 use std::path::{Path, PathBuf};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
+use rtrace_bpf::wire::jump_code;
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
+use rtrace_model::Jump;
+use rtrace_plan::{Plan, jump};
 use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Image, select, soname};
 
 use super::FileId;
 use crate::attach::Closing;
 use crate::pinned::Pinned;
-use crate::plan::{Plan, jump};
 use crate::target;
 
 /// A file that may have such functions.
@@ -169,9 +171,9 @@ impl<'a> Jumps<'a> {
 fn known(path: &Path, has_probe: impl Fn(u64) -> bool) -> Option<Known> {
     let image = Image::open(path).ok()?;
     let file = Pinned::open(path, image.stamp()).ok()?;
-    let site = |(address, jump): (u64, rtrace_bpf::wire::JumpCode)| {
+    let site = |(address, jump): (u64, Jump)| {
         let file_offset = image.file_offset(address).filter(|&offset| !has_probe(offset))?;
-        Some(Site { file_offset, cookie: jump.0.into() })
+        Some(Site { file_offset, cookie: jump_code(jump).0.into() })
     };
     let sites = jump::of(&image).into_iter().filter_map(site).collect();
     Some(Known { file, sites })

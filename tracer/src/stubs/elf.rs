@@ -8,9 +8,9 @@
 use std::os::fd::RawFd;
 
 use object::elf::{self, DynamicTag, ProgramType};
+use rtrace_code::stub::Stub;
 
 use super::audit;
-use crate::plan::stub::Stub;
 
 const PAGE: u64 = 4096;
 /// Where the code of [`audit`] begins: the headers fill the page before.

@@ -7,8 +7,9 @@ use std::io::{self, Write};
 use rtrace_model::{Reading, RegionId, escape};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Path, Paths, Roots, Step};
+use super::super::paths::{Path, Paths, Roots};
 use super::super::remarks::remarks;
+use super::super::step::Step;
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {

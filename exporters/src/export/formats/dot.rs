@@ -7,8 +7,9 @@ use std::io::Write;
 use rtrace_model::{RegionId, escape};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Paths, Roots, Step, readable, remarkable};
+use super::super::paths::{Paths, Roots, readable, remarkable};
 use super::super::remarks::remarks;
+use super::super::step::Step;
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {

@@ -13,7 +13,7 @@ use rtrace_model::escape;
 
 use super::super::flow::{Edge, Flow, Place};
 use super::super::format::{Form, Format};
-use super::super::paths::Step;
+use super::super::step::Step;
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {

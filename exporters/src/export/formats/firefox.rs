@@ -17,10 +17,11 @@ use serde_json::json;
 use super::super::format::{Form, Format};
 use super::super::json;
 use super::super::nesting::Visitor;
-use super::super::paths::{Paths, Step};
+use super::super::paths::Paths;
 use super::super::remarks::remarks;
 use super::super::source::Nested;
 use super::super::spool::Measured;
+use super::super::step::Step;
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {

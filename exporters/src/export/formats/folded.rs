@@ -6,7 +6,8 @@ use std::io::Write;
 use rtrace_model::escape;
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Paths, Roots, Step};
+use super::super::paths::{Paths, Roots};
+use super::super::step::Step;
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {

@@ -10,6 +10,7 @@
 
 mod definitions;
 mod encoding;
+mod gathered;
 mod samples;
 
 use std::path::Path;
@@ -20,8 +21,9 @@ use super::super::format::{Form, Format};
 use super::super::nesting::Visitor;
 use super::super::spool::Measured;
 use super::super::{ExportError, Source};
-use definitions::{ENDING, Gathered, METRICS, ending_string};
+use definitions::{ENDING, ending_string};
 use encoding::{Chunks, ENTER, LEAVE, METRIC, Record};
+use gathered::{Gathered, METRICS};
 
 pub(super) const FORMAT: Format = Format {
     name: "otf2",

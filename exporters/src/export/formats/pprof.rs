@@ -9,9 +9,10 @@ use flate2::write::GzEncoder;
 use rtrace_model::{LibraryId, RegionId};
 
 use super::super::format::{Form, Format};
-use super::super::paths::{Path, Paths, Roots, Step};
+use super::super::paths::{Path, Paths, Roots};
 use super::super::protobuf::Message;
 use super::super::remarks::remarks;
+use super::super::step::Step;
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {

@@ -1,7 +1,7 @@
 //! Options whose value is one word of a few, each with what it means.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use rtrace::report::Format;
+use rtrace_report::Format;
 
 use super::recording::Mode;
 

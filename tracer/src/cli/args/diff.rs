@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rtrace::report::{By, DiffOptions, Format, Min};
+use rtrace_report::{By, DiffOptions, Format, Min};
 
 use super::choice::{Choice, FORMAT, one_of};
 use super::quantity::parse_min;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use rtrace::plan::Pattern;
 use rtrace_exporters::{Destination, FORMATS, Format, Owner};
+use rtrace_plan::Pattern;
 
 use super::quantity::parse_duration;
 

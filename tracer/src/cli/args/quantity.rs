@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rtrace::report::Min;
 use rtrace_model::Percent;
+use rtrace_report::Min;
 
 const LONGEST_HOURS: u64 = 24 * 365;
 const SMALLEST_BUFFER: u64 = 64 << 10;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
-use rtrace::plan::Pattern;
 use rtrace::user::{self, User};
 use rtrace::{privilege, rank, watch};
 use rtrace_bpf::ProfileOptions;
 use rtrace_model::Percent;
+use rtrace_plan::Pattern;
 
 use super::choice::{MODE, one_of};
 use super::names::{Names, parse_counters};

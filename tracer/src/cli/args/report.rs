@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rtrace::report::{By, Format, Min, Options, Sort};
+use rtrace_report::{By, Format, Min, Options, Sort};
 
 use super::choice::{Choice, FORMAT, one_of};
 use super::quantity::parse_min;

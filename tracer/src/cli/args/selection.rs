@@ -1,8 +1,8 @@
 //! Which functions of which libraries, and how their returns are detected.
 
 use clap::Args;
-use rtrace::plan::Pattern;
 use rtrace_model::ExitPolicy;
+use rtrace_plan::Pattern;
 
 use super::choice::{Choice, one_of};
 

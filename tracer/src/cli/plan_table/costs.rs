@@ -1,9 +1,9 @@
 //! What calls cost, measured on this machine where rtrace may trace.
 
 use rtrace::calibration::calibrate;
-use rtrace::plan::PlannedRegion;
 use rtrace_bpf::{LoadOptions, Mechanism, Programs};
 use rtrace_model::{CallCost, ExitPolicy, Region};
+use rtrace_plan::PlannedRegion;
 
 /// What a hit of a site takes in a virtual machine, in nanoseconds; on bare metal it is about half of that
 /// where the kernel emulates the instruction, and a tenth where it single-steps it.

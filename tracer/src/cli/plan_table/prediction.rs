@@ -3,8 +3,8 @@
 //! The program was slowed down by the counting of its calls, so what that took is left out of the
 //! CPU time that is its own.
 
-use rtrace::plan::{Plan, PlannedRegion};
 use rtrace::sampling::Sampled;
+use rtrace_plan::{Plan, PlannedRegion};
 
 use super::Costs;
 

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use rtrace_model::{Base, Ending, LocationId, Metric, RegionId, Span, Timestamp};
+use rtrace_model::{Base, Ending, Metric, RegionId, Span};
 
-use super::super::super::paths::{Paths, Step};
 use super::super::super::remarks::remarks;
-use super::super::super::samples::{Owner, Series};
+use super::super::super::samples::Owner;
+use super::super::super::step::Step;
 use super::super::super::{ExportError, Source};
 use super::encoding::{Anchor, Chunks, DEFINITION_CHUNK, Record};
+use super::gathered::{Gathered, METRICS};
 use super::samples;
 
 /// Identifiers of definition records.
@@ -57,48 +58,11 @@ const UNDEFINED: u32 = u32::MAX;
 /// The attribute of a leave that tells how the call ended.
 pub(super) const ENDING: u32 = 0;
 
-/// The class of the metrics that calls have readings of.
-pub(super) const METRICS: u32 = 0;
-
 const NANOSECONDS: u64 = 1_000_000_000;
 
 /// The text of an ending: the first texts defined, after the empty one.
 pub(super) fn ending_string(ending: Ending) -> u32 {
     1 + ending as u32
-}
-
-/// What the events refer to, and where they lie.
-#[derive(Default)]
-pub(super) struct Gathered {
-    /// The locations with the number of their events.
-    pub(super) locations: Vec<(LocationId, u64)>,
-    /// The series of samples with the number of their values.
-    pub(super) series: Vec<(Series, u64)>,
-    regions: Vec<RegionId>,
-    places: HashMap<RegionId, u32>,
-    paths: Paths,
-    span: Option<(Timestamp, Timestamp)>,
-}
-
-impl Gathered {
-    /// The archive's number of a region: they count up from 0 without holes.
-    pub(super) fn region(&mut self, id: RegionId) -> u32 {
-        *self.places.entry(id).or_insert_with(|| {
-            self.regions.push(id);
-            self.regions.len() as u32 - 1
-        })
-    }
-
-    /// The archive's number of a call path.
-    pub(super) fn path(&mut self, parent: Option<usize>, region: RegionId) -> usize {
-        self.region(region);
-        self.paths.place(parent, Step::Function(region))
-    }
-
-    pub(super) fn at(&mut self, time: Timestamp) {
-        let (begin, end) = self.span.unwrap_or((time, time));
-        self.span = Some((begin.min(time), end.max(time)));
-    }
 }
 
 pub(super) fn anchor(source: &Source<'_>, gathered: &Gathered, definitions: u64) -> Result<Anchor, ExportError> {

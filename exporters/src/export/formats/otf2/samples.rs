@@ -6,8 +6,8 @@ use std::path::Path;
 use super::super::super::samples;
 use super::super::super::{ExportError, Source};
 use super::TYPE_DOUBLE;
-use super::definitions::{Gathered, METRICS};
 use super::encoding::{self, Chunks, METRIC, Record};
+use super::gathered::{Gathered, METRICS};
 
 /// Series written at once: each has a file and a chunk in memory.
 const AT_ONCE: usize = 64;

@@ -1,0 +1,146 @@
+//! Loads the programs, set up for one recording.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
+
+use crate::programs::{Shared, put_ring};
+use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
+use crate::wire::{CountCode, Limit};
+use crate::{Counter, Error, LoadOptions, MAX_COUNTERS, Mechanism, Programs};
+use crate::{arrivals, governed, online_cpus, profile, watch};
+
+impl Programs {
+    /// Loads the programs and begins to follow the processes given to [`trace`](Programs::trace).
+    /// Recording is off.
+    ///
+    /// # Errors
+    /// [`Error::Load`] where the kernel refuses the programs: privileges or abilities are missing.
+    pub fn load(options: &LoadOptions<'_>) -> Result<Programs, Error> {
+        let load_error = |source| Error::Load { mechanism: options.mechanism.name(), source };
+        let cpus = online_cpus()?;
+        // The skeleton borrows its storage for as long as it lives; a process loads it a few times.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
+        select_programs(&mut open, options);
+        if let Some(profile) = &options.profile {
+            profile::configure(&mut open, profile, !options.counters.is_empty()).map_err(load_error)?;
+        }
+        if options.is_governed {
+            governed::configure(&mut open).map_err(load_error)?;
+        }
+        let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
+        constants.follow_children = options.follow_children;
+        constants.may_step = options.steps;
+        constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");
+        for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
+            *source = counter.code().0;
+        }
+        watch::configure(&mut open, options.counters).map_err(load_error)?;
+        let counts_per_cpu =
+            |counter: &Counter| matches!(counter.code(), CountCode::RT_COUNT_EVENT | CountCode::RT_COUNT_CPU_TIME);
+        let needs_switches = options.counters.iter().any(counts_per_cpu);
+        open.progs.rt_switch.set_autoload(needs_switches);
+        open.maps.site_hits.set_max_entries(arrivals::MAX_SITES).map_err(load_error)?;
+        let possible = libbpf_rs::num_possible_cpus().map_err(load_error)?;
+        let possible = u32::try_from(possible).unwrap_or(u32::MAX);
+        open.maps.rings.set_max_entries(possible).map_err(load_error)?;
+        let events = possible.saturating_mul(Limit::RT_COUNTERS.0);
+        open.maps.counter_events.set_max_entries(events).map_err(load_error)?;
+        open.maps.entries_seen.set_max_entries(possible.saturating_mul(Limit::RT_CHECKED.0)).map_err(load_error)?;
+        let mut skel = open.load().map_err(load_error)?;
+        let shared = Shared::of(&mut skel);
+
+        let rings = cpus
+            .into_iter()
+            .map(|cpu| Ok((cpu, create_ring(&skel, cpu, options.ring_bytes)?)))
+            .collect::<libbpf_rs::Result<Vec<_>>>()
+            .map_err(Error::kernel("create a ring buffer"))?;
+        install(&skel, options.counters).map_err(Error::kernel("hand a counter to the programs"))?;
+        let progs = &skel.progs;
+        let lifecycle = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task]
+            .into_iter()
+            .chain(needs_switches.then_some(&progs.rt_switch))
+            .map(|program| program.attach())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(Error::kernel("attach to the scheduler's tracepoints"))?;
+        Ok(Programs {
+            skel,
+            rings,
+            mechanism: options.mechanism,
+            counters: options.counters.len(),
+            is_profiled: options.profile.is_some(),
+            is_governed: options.is_governed,
+            shared,
+            journal: None,
+            _lifecycle: lifecycle,
+        })
+    }
+}
+
+fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>) {
+    let progs = &mut open.progs;
+    let multi = options.mechanism == Mechanism::Multi;
+    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return, &mut progs.rt_multi_jump] {
+        program.set_autoload(multi);
+    }
+    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return, &mut progs.rt_single_jump] {
+        program.set_autoload(!multi);
+    }
+    progs.rt_multi_hooked.set_autoload(multi && options.hooks);
+    progs.rt_single_hooked.set_autoload(!multi && options.hooks);
+}
+
+/// Lets the programs read the events of all CPUs.
+fn install(skel: &RtraceSkel, counters: &[Counter]) -> libbpf_rs::Result<()> {
+    for (index, counter) in (0_u32..).zip(counters) {
+        let Counter::Event(events) = counter else { continue };
+        for (cpu, event) in events {
+            let place = cpu * Limit::RT_COUNTERS.0 + index;
+            let fd = event.as_fd().as_raw_fd();
+            skel.maps.counter_events.update(&place.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+        }
+    }
+    Ok(())
+}
+
+fn create_ring(skel: &RtraceSkel, cpu: u32, bytes: u32) -> libbpf_rs::Result<MapHandle> {
+    let size = bytes.max(4096).checked_next_power_of_two().unwrap_or(1 << 31);
+    let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as u64, ..Default::default() };
+    let ring = MapHandle::create(MapType::RingBuf, Some("rt_calls"), 0, 0, size, &options)?;
+    put_ring(skel, cpu, &ring)?;
+    Ok(ring)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MAX_WATCHES, ProfileOptions};
+
+    /// The verifier looks at each combination anew.
+    #[test]
+    fn the_kernel_takes_the_programs_with_any_number_of_counters() {
+        let Ok(mechanism) = crate::best_mechanism() else {
+            return println!("skipped: no mechanism works here");
+        };
+        let codes = (1..=6).map(CountCode);
+        let kernel = codes.cycle().take(MAX_COUNTERS).map(Counter::Kernel);
+        let events = std::iter::repeat_with(|| Counter::Event(Vec::new())).take(MAX_COUNTERS);
+        let variables = std::iter::repeat_with(|| Counter::Accesses { size: 8, values: true }).take(MAX_WATCHES);
+        let mixed = [Counter::Kernel(CountCode::RT_COUNT_CPU_TIME), Counter::Event(Vec::new())];
+        let mixed = mixed.into_iter().chain(variables);
+        let folding = Some(ProfileOptions { max_paths: 16, written_from: Some(1) });
+        let steps = crate::may_step().is_ok();
+        for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
+            for (profile, is_governed) in [(None, false), (folding, false), (None, true), (folding, true)] {
+                let plain = LoadOptions::plain(mechanism);
+                let options = LoadOptions { hooks: true, profile, counters: &counters, is_governed, steps, ..plain };
+                let loaded = Programs::load(&options).map(|programs| programs.counters());
+                assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What must be known before the programs are loaded, and what they have room for.
+
+use std::os::fd::OwnedFd;
+
+use crate::wire::{CountCode, Limit};
+
+/// How probes are attached; the better ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// Many sites per link (Linux 6.6).
+    Multi,
+    /// One perf event per site (Linux 5.15).
+    Single,
+}
+
+impl Mechanism {
+    /// All mechanisms, the best first.
+    pub const ALL: [Mechanism; 2] = [Mechanism::Multi, Mechanism::Single];
+
+    /// The kernel's word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::Multi => "uprobe.multi",
+            Mechanism::Single => "uprobe",
+        }
+    }
+}
+
+/// Counters that a recording may have.
+pub const MAX_COUNTERS: usize = Limit::RT_COUNTERS.0 as usize;
+
+/// Variables that a recording may watch.
+pub const MAX_WATCHES: usize = Limit::RT_WATCHES.0 as usize;
+
+/// Where a counter is read at each enter and exit.
+#[derive(Debug)]
+pub enum Counter {
+    /// A performance event of every CPU on line, by number, open for all processes and not inherited.
+    Event(Vec<(u32, OwnedFd)>),
+    /// What the kernel knows of a thread without an event.
+    Kernel(CountCode),
+    /// Accesses to a variable, [`MAX_WATCHES`] at the most, behind all other counters; see
+    /// [`Programs::watch`](crate::Programs::watch).
+    Accesses {
+        /// The variable's size in bytes: 1, 2, 4 or 8.
+        size: u8,
+        /// Whether its value after each access is recorded; the accesses must be writes then.
+        values: bool,
+    },
+}
+
+impl Counter {
+    pub(crate) fn code(&self) -> CountCode {
+        match self {
+            Counter::Event(_) => CountCode::RT_COUNT_EVENT,
+            Counter::Kernel(code) => *code,
+            Counter::Accesses { .. } => CountCode::RT_COUNT_ACCESSES,
+        }
+    }
+}
+
+/// What must be known before loading.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions<'a> {
+    /// How probes will be attached.
+    pub mechanism: Mechanism,
+    /// Whether some returns will be hooked.
+    pub hooks: bool,
+    /// Size of each CPU's ring in bytes; rounded up to a power of two of at least a page.
+    pub ring_bytes: u32,
+    /// Whether children of traced processes are traced from their first instruction.
+    pub follow_children: bool,
+    /// Whether calls are folded by call path, and how; `None`: every call leaves as a record.
+    pub profile: Option<ProfileOptions>,
+    /// What is counted on every call, [`MAX_COUNTERS`] at the most.
+    pub counters: &'a [Counter],
+    /// Whether regions can be [lowered](crate::Programs::lower) instead of recorded.
+    pub is_governed: bool,
+    /// Whether the programs do the instructions that cookies [name](crate::wire::step_cookie), where they
+    /// [may](crate::may_step).
+    pub steps: bool,
+}
+
+impl LoadOptions<'_> {
+    /// For calls of rtrace itself: nothing beside them, and room for few.
+    pub const fn plain(mechanism: Mechanism) -> LoadOptions<'static> {
+        LoadOptions {
+            mechanism,
+            hooks: false,
+            ring_bytes: 0,
+            follow_children: false,
+            profile: None,
+            counters: &[],
+            is_governed: false,
+            steps: false,
+        }
+    }
+}
+
+/// How calls are folded by call path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileOptions {
+    /// Call paths that can be told apart at a time, those of each thread counted apart. An entry
+    /// takes about 500 bytes.
+    pub max_paths: u32,
+    /// Calls of at least so many nanoseconds leave as records, too, and so do those that made one
+    /// that does; `None`: none does.
+    pub written_from: Option<u64>,
+}

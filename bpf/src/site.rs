@@ -1,0 +1,39 @@
+//! What is probed, in terms of the kernel.
+
+use std::path::Path;
+
+/// What a site is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// An entry.
+    Enter,
+    /// A place at which returns arrive.
+    Return,
+    /// A function whose return the kernel hooks.
+    HookedReturn,
+    /// A function by which control leaves others without a return; the cookie says which
+    /// ([`Jump`](rtrace_model::Jump)).
+    Jump,
+}
+
+/// No process has this id: probes are placed in every process that maps the file, now or later.
+pub const EVERYWHERE: u32 = 0;
+
+/// Where to place probes by one link.
+#[derive(Clone, Copy, Debug)]
+pub struct AttachTarget<'a> {
+    /// The file, by a path that rtrace can open.
+    pub path: &'a Path,
+    /// The process to place probes in; others that map the file have none. [`EVERYWHERE`]: every process
+    /// that maps the file.
+    pub pid: u32,
+}
+
+/// One instruction to probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Offset of the instruction in the file, in bytes.
+    pub file_offset: u64,
+    /// Attach cookie, see [`entry_cookie`](crate::wire::entry_cookie).
+    pub cookie: u64,
+}

@@ -1,0 +1,65 @@
+//! The words of rtrace: the values that travel between its parts.
+//!
+//! Nothing here does I/O, calls the kernel or draws. One word stands for one thing, here and in
+//! every column, option and message:
+//!
+//! | word | OTF2 / Score-P | means |
+//! |---|---|---|
+//! | [`Region`] | Region | one function at one address of one library, with all its names |
+//! | [`Library`] | – | one ELF object file that processes map: device, inode, build id, path |
+//! | [`Location`] | Location | the lifetime of one thread; a thread id that is used again is another location |
+//! | [`Process`] | LocationGroup | the lifetime of one process id |
+//! | enter / exit | Enter / Leave | the two ends of a call |
+//! | [`Call`] | – | one enter with its exit; its id counts up from 1 on its location |
+//! | call path | callpath | the chain of regions from a root call to a call |
+//! | inclusive / exclusive | – | a call's duration with / without that of the traced calls it made |
+//! | site | – | the instruction at which a probe sits |
+//! | [`ExitPolicy`] | – | how a region's exit is seen |
+//! | [`Ending`] | – | how a call ended, or why that is not known |
+//! | [`Level`] | – | how the calls of a region are recorded now, where a budget decides |
+//! | [`Loss`] | – | calls or events known to be missing, with the reason |
+//! | [`Untimed`] | – | calls without a duration, as their return was not observed, with the reason |
+//! | [`Metric`] | Metric | something counted on every call, or sampled beside the calls |
+//! | [`Reading`] | – | what one metric counted during one call |
+//! | [`Sink`] | substrate | a consumer of calls |
+//!
+//! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds. What
+//! was not timed has no duration, which is not a duration of 0.
+
+mod batch;
+mod calibration;
+mod call;
+pub mod counter;
+mod definition;
+mod estimate;
+mod event;
+mod latency;
+mod loss;
+mod metric;
+mod probe;
+mod profile;
+mod sink;
+mod summary;
+mod text;
+mod time;
+mod untimed;
+
+pub use batch::{Batch, Reading};
+pub use calibration::CallCost;
+pub use call::{Call, Ending};
+pub use definition::{
+    Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,
+    SymbolName,
+};
+pub use estimate::{CallRange, Estimate, Level, estimated};
+pub use event::{Event, EventKind, SLOWDOWN_AT_LEAST, slowdown};
+pub use latency::Latency;
+pub use loss::{Loss, LossReason};
+pub use metric::{Base, Metric, Sample, Scope, Span, Tally};
+pub use probe::{Jump, MOST_WORDS, Step};
+pub use profile::{Count, HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
+pub use sink::{Sink, SinkError};
+pub use summary::{Header, Percent, Rank, ReturnSites, Summary};
+pub use text::{csv_field, escape};
+pub use time::{ClockAnchor, Timestamp, format_ns};
+pub use untimed::{Untimed, UntimedReason};

@@ -1,0 +1,27 @@
+//! What a probe tells the program that its hits run, beside whose it is.
+
+/// An instruction that the programs do themselves where the kernel lets them write registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `endbr64`, which does nothing.
+    Landing,
+    /// `ret`.
+    Return,
+    /// `sub $8n, %rsp`, in its shortest form.
+    Frame {
+        /// n: how many words the stack pointer moves.
+        words: u8,
+    },
+}
+
+/// How control leaves functions by another one without a return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jump {
+    /// By `longjmp` of the C library.
+    Longjmp,
+    /// By the unwinder, which is told who goes on.
+    Unwind,
+}
+
+/// The most words of 8 bytes that a probe can tell to lie between the stack pointer and the return address.
+pub const MOST_WORDS: u32 = (1 << 20) - 1;

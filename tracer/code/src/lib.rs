@@ -1,0 +1,22 @@
+//! Facts of machine code: what stands where in a library, where control goes from there, and what a probe on an
+//! instruction means.
+//!
+//! Nothing here knows what is wanted. [`text`] is all code of a library; [`tails`], [`line`](mod@line), [`restarting`],
+//! [`skipped`] and [`stub`] are asked about one of its functions; [`instruction`], [`arrival`] and [`calls`] are functions
+//! of bytes, and [`catching`] of a file.
+//! No instruction of the processor leaves this package.
+
+pub mod arrival;
+pub mod calls;
+pub mod catching;
+pub mod instruction;
+pub mod line;
+pub mod parallel;
+pub mod restarting;
+pub mod skipped;
+mod stack;
+pub mod stub;
+pub mod tails;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod text;

@@ -1,0 +1,109 @@
+//! The straight line at the entry of a function: the instructions that each call executes before
+//! anything else, with the stack pointer at a known distance from the return address.
+//!
+//! It ends where control may go elsewhere, where nobody can tell the stack pointer any more, and where
+//! the return address might be written: by a store through the stack pointer, or through any register
+//! once the stack pointer was copied. A store through another pointer cannot meet it, since the slot
+//! came into being with the call, and no caller knows its address. It ends early too where it takes
+//! time: what is done before the site belongs to no call. And it ends before a register that a caller
+//! keeps over calls gets another value: the governor looks there for the counter of the caller's loop.
+
+use std::ops::Range;
+
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
+
+use crate::instruction::accesses_beside_stack;
+use crate::stack::{Stack, words};
+use crate::text::{FunctionCode, Text};
+
+/// Instructions that may stand before a site: a few nanoseconds.
+const LONGEST: usize = 32;
+/// Bytes of the return address.
+const SLOT: i64 = 8;
+
+/// An instruction of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its address.
+    pub address: u64,
+    /// Words from the stack pointer up to the return address.
+    pub words: u32,
+}
+
+impl Place {
+    /// Where the function begins.
+    pub fn entry(code: FunctionCode) -> Place {
+        Place { address: code.entry, words: 0 }
+    }
+}
+
+/// The instructions of the line after the first one; with `keeps_accesses` it ends at an access to
+/// memory beside the stack.
+pub fn from_entry(text: &Text, extent: &Range<u64>, keeps_accesses: bool) -> Vec<Place> {
+    let mut info = InstructionInfoFactory::new();
+    let mut line = Vec::new();
+    let mut address = extent.start;
+    let mut stack = Stack::ENTRY;
+    let mut stack_copied = false;
+    while line.len() < LONGEST
+        && let Some(instruction) = text.instruction(address)
+        && let Some(depth) = stack.pointer
+    {
+        stack_copied |= copies_stack(&instruction);
+        let behind = address + 1..=instruction.next_ip();
+        address = instruction.next_ip();
+        stack = stack.after(&instruction);
+        let words = stack.pointer.and_then(words);
+        // Code may begin in the middle of an instruction, too.
+        let is_entered = behind.into_iter().any(|address| text.is_start(address));
+        let is_kept = keeps_accesses && accesses_beside_stack(&mut info, &instruction);
+        let continues = continues(&mut info, &instruction, depth, stack_copied);
+        let Some(words) = words.filter(|_| continues && !is_kept && !is_entered && extent.contains(&address)) else {
+            break;
+        };
+        line.push(Place { address, words });
+    }
+    line
+}
+
+/// Whether the return address and what callers keep in registers are as before after `instruction`, and the
+/// next one follows.
+fn continues(info: &mut InstructionInfoFactory, instruction: &Instruction, depth: i32, stack_copied: bool) -> bool {
+    if instruction.flow_control() != FlowControl::Next || instruction.is_string_instruction() {
+        return false;
+    }
+    let used = info.info(instruction);
+    let mut stores = used.used_memory().iter().filter(|memory| writes(memory.access()));
+    let mut written = used.used_registers().iter().filter(|register| writes(register.access()));
+    stores.all(|store| spares_slot(store, i64::from(depth), stack_copied))
+        && !written.any(|register| is_callers(register.register()))
+}
+
+/// Whether a register is the caller's over a call (System V ABI for x86-64, 3.2.1).
+fn is_callers(register: Register) -> bool {
+    let kept = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+    kept.contains(&register.full_register())
+}
+
+/// Whether a store does not meet the return address, which is so many bytes above the stack pointer.
+fn spares_slot(store: &UsedMemory, depth: i64, stack_copied: bool) -> bool {
+    if store.base().full_register() != Register::RSP {
+        return !stack_copied;
+    }
+    let displacement = (store.displacement() as i64).saturating_sub(depth);
+    let size = store.memory_size().size() as i64;
+    store.index() == Register::None && size > 0 && (displacement >= SLOT || displacement.saturating_add(size) <= 0)
+}
+
+/// Whether another register may point to the stack afterwards.
+fn copies_stack(instruction: &Instruction) -> bool {
+    let is_stack = |register: Register| register.full_register() == Register::RSP;
+    let is_operand =
+        |operand| instruction.op_kind(operand) == OpKind::Register && is_stack(instruction.op_register(operand));
+    let is_lea = instruction.mnemonic() == Mnemonic::Lea && is_stack(instruction.memory_base());
+    is_lea || (0..instruction.op_count()).any(is_operand)
+}
+
+fn writes(access: OpAccess) -> bool {
+    matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+}

@@ -1,0 +1,118 @@
+//! Where the enter of each function is seen.
+//!
+//! At its first instruction, if the kernel emulates that. Else the site slides along the straight
+//! line from there to the first instruction that the kernel does emulate: a hit there costs a
+//! tenth, and tells the same, since it is known how far the stack pointer is from the return address.
+//! The kernel does not know it, so that it must be at it where the return is hooked. A function that
+//! has no such instruction takes the next one that our program can do itself, or stays with its first
+//! instruction, or, where the kernel refuses a probe on that, takes the next one that it steps.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use rtrace_code::instruction::{Emulation, Handling, SiteCost};
+use rtrace_code::line::{self, Place};
+use rtrace_code::skipped::{self, Slide};
+use rtrace_code::text::{FunctionCode, Text};
+use rtrace_code::{parallel, restarting};
+use rtrace_model::Step;
+
+use crate::Site;
+use crate::jump::Jumps;
+
+/// What decides where enters are seen.
+pub struct Entries<'a> {
+    /// The code of the library.
+    pub text: &'a Text<'a>,
+    /// What is done without a single step.
+    pub emulated: Emulation,
+    /// Returns are hooked: the kernel looks for the return address after our program, where the stack pointer
+    /// is.
+    pub are_hooked: bool,
+    /// No instruction before a site may access a variable.
+    pub keeps_accesses: bool,
+    /// Functions whose arguments are read at the site, which must be the first instruction then.
+    pub jumps: &'a Jumps,
+    /// Whether the function that begins at an address is Go's.
+    pub is_of_go: &'a (dyn Fn(u64) -> bool + Sync),
+}
+
+impl Entries<'_> {
+    /// The site of each function's enter, or why there is none.
+    pub fn sites(&self, functions: &[FunctionCode]) -> Vec<Result<Site, &'static str>> {
+        let once = parallel::map(functions, |&function| match (self.is_of_go)(function.entry) {
+            true => restarting::once(self.text, function),
+            false => Ok(function),
+        });
+        let slide = |function: &Result<FunctionCode, _>| self.slide(*function.as_ref().ok()?);
+        let wanted = parallel::map(&once, slide).into_iter().flatten().collect();
+        let sound = skipped::sound(self.text, wanted);
+        let site = |function: Result<FunctionCode, &'static str>| {
+            let function = function?;
+            let slid = sound.get(&function.entry).and_then(|&place| self.site(place).ok());
+            slid.map_or_else(|| self.site(Place::entry(function)), Ok)
+        };
+        once.into_iter().map(site).collect()
+    }
+
+    /// The slide that makes the site of a function better, if there is one.
+    fn slide(&self, function: FunctionCode) -> Option<Slide> {
+        let at_entry = self.handling(Place::entry(function));
+        if at_entry == Handling::Emulated || self.jumps.contains_key(&function.entry) {
+            return None;
+        }
+        let extent = self.text.extent(function)?;
+        let line = self.line(&extent);
+        let find = |is_wanted: fn(Handling) -> bool| {
+            line.iter().copied().find(|&place| is_wanted(self.handling(place)) && self.is_in_file(place))
+        };
+        let emulated = || find(|handling| handling == Handling::Emulated);
+        let written = || find(|handling| matches!(handling, Handling::Written(_)));
+        let stepped = || find(|handling| handling == Handling::SingleStep);
+        let site = match at_entry {
+            Handling::Emulated => None,
+            Handling::Written(_) => emulated(),
+            Handling::SingleStep => emulated().or_else(written),
+            Handling::Refused(_) => emulated().or_else(written).or_else(stepped),
+        }?;
+        Some(Slide { extent, site })
+    }
+
+    /// Where the site of a function may slide.
+    fn line(&self, extent: &Range<u64>) -> Vec<Place> {
+        // A program in Go goes on after an access that failed.
+        let keeps_accesses = self.keeps_accesses || (self.is_of_go)(extent.start);
+        let mut line = line::from_entry(self.text, extent, keeps_accesses);
+        line.retain(|place| !self.are_hooked || place.words == 0);
+        line
+    }
+
+    fn is_in_file(&self, place: Place) -> bool {
+        self.text.image().file_offset(place.address).is_some()
+    }
+
+    fn site(&self, place: Place) -> Result<Site, &'static str> {
+        let cost = match self.handling(place) {
+            Handling::Emulated => SiteCost::Emulated,
+            Handling::Written(step) => SiteCost::Written(step),
+            Handling::SingleStep => SiteCost::SingleStep,
+            Handling::Refused(reason) => return Err(reason),
+        };
+        let file_offset = self.text.image().file_offset(place.address).ok_or("its code is not in the file")?;
+        Ok(Site { file_offset, cost, words: place.words })
+    }
+
+    fn handling(&self, place: Place) -> Handling {
+        match self.text.instruction_bytes(place.address) {
+            None => Handling::Refused("its first bytes are no instruction"),
+            Some(bytes) => match self.emulated.handling(bytes) {
+                Handling::Written(step) if step != Step::Landing && self.are_hooked => Handling::SingleStep,
+                // A cookie tells of the instruction or of the stack.
+                Handling::Written(_) if place.words > 0 => Handling::SingleStep,
+                handling => handling,
+            },
+        }
+    }
+}

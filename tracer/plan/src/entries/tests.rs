@@ -1,0 +1,280 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use rtrace_code::testing::{BASE, image};
+use rtrace_model::Step;
+
+use super::*;
+
+const EMULATED: SiteCost = SiteCost::Emulated;
+const STEPPED: SiteCost = SiteCost::SingleStep;
+
+/// A function `body`, and what stands around it.
+#[derive(Clone, Copy, Default)]
+struct Case<'a> {
+    body: &'a [u8],
+    /// Code after the function.
+    behind: &'a [u8],
+    /// Offset of another function.
+    other: Option<u64>,
+    keeps_accesses: bool,
+    /// Our programs do instructions themselves.
+    steps: bool,
+    are_hooked: bool,
+}
+
+impl Case<'_> {
+    /// The offset of the function's site with its cost.
+    fn site(self) -> Result<(u64, SiteCost), &'static str> {
+        self.planned().map(|site| (site.file_offset - BASE, site.cost))
+    }
+
+    fn planned(self) -> Result<Site, &'static str> {
+        let image = image(&[self.body, self.behind].concat());
+        let others = self.other.into_iter().map(|offset| BASE + offset);
+        let text = Text::new(&image, others.chain([BASE]).collect());
+        let entries = Entries {
+            text: &text,
+            emulated: Emulation { long_nops: true, steps: self.steps },
+            keeps_accesses: self.keeps_accesses,
+            are_hooked: self.are_hooked,
+            jumps: &Jumps::default(),
+            is_of_go: &|_| false,
+        };
+        entries.sites(&[FunctionCode { entry: BASE, size: self.body.len() as u64 }]).remove(0)
+    }
+}
+
+/// The site of the function that is all of `body`.
+fn site(body: &[u8]) -> Result<(u64, SiteCost), &'static str> {
+    Case { body, ..Case::default() }.site()
+}
+
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// `test rdi,rdi; push rbx; ret`
+const TEST_PUSH: [u8; 5] = [0x48, 0x85, 0xff, 0x53, 0xc3];
+
+#[test]
+fn an_emulated_first_instruction_stays() {
+    assert_eq!(site(&[0x53, 0x55, 0xc3]), Ok((0, EMULATED))); // push rbx; push rbp; ret
+}
+
+#[test]
+fn a_site_slides_to_what_is_emulated() {
+    assert_eq!(site(&TEST_PUSH), Ok((3, EMULATED)));
+    assert_eq!(site(&[&ENDBR64[..], &TEST_PUSH].concat()), Ok((7, EMULATED)));
+    assert_eq!(site(&[0x85, 0xff, 0x74, 0x00, 0xc3]), Ok((2, EMULATED))); // test edi,edi; je 4; 4: ret
+    assert_eq!(site(&[0x31, 0xc0, 0xe8, 0x00, 0x10, 0, 0]), Ok((2, EMULATED))); // xor eax,eax; call
+}
+
+#[test]
+fn a_site_stays_where_nothing_follows_that_is_emulated() {
+    assert_eq!(site(&[0x31, 0xc0, 0xc3]), Ok((0, STEPPED))); // xor eax,eax; ret
+    assert_eq!(site(&[0x31, 0xc0, 0xff, 0xe7, 0x53]), Ok((0, STEPPED))); // xor eax,eax; jmp rdi; push
+    assert_eq!(site(&[0x31, 0xc0, 0x0f, 0x05, 0x53]), Ok((0, STEPPED))); // xor eax,eax; syscall; push
+    assert_eq!(site(&[0x31, 0xc0]), Ok((0, STEPPED)));
+    assert_eq!(site(&[&[0x31, 0xc0].repeat(40)[..], &[0x53, 0xc3]].concat()), Ok((0, STEPPED)));
+}
+
+#[test]
+fn a_site_does_not_pass_what_moves_the_stack_pointer_nobody_knows_where() {
+    let movers: [&[u8]; 5] = [
+        &[0x8f, 0x07],             // pop [rdi]
+        &[0x48, 0x89, 0xfc],       // mov rsp,rdi
+        &[0x48, 0x83, 0xe4, 0xe0], // and rsp,-32
+        &[0x48, 0x83, 0xec, 0x04], // sub rsp,4
+        &[0xc9],                   // leave
+    ];
+    for mover in movers {
+        assert_eq!(site(&[mover, &[0x53, 0xc3]].concat()), Ok((0, STEPPED)), "{mover:x?}");
+    }
+}
+
+#[test]
+fn a_site_knows_how_far_the_return_address_is() {
+    let movers: [(&[u8], u32); 4] = [
+        (&[0x48, 0x83, 0xec, 0x18], 3),                               // sub rsp,24
+        (&[0x48, 0x81, 0xec, 0x00, 0x10, 0x00, 0x00], 512),           // sub rsp,4096
+        (&[0x6a, 0x01], 1),                                           // push 1
+        (&[0x48, 0x89, 0xe0, 0x48, 0x83, 0xec, 0x10, 0x31, 0xc9], 2), // mov rax,rsp; sub rsp,16; xor ecx,ecx
+    ];
+    for (mover, words) in movers {
+        let body = [mover, &[0xe8, 0, 0x10, 0, 0]].concat();
+        let site = Case { body: &body, ..Case::default() };
+        assert_eq!(
+            site.planned(),
+            Ok(Site { file_offset: BASE + mover.len() as u64, cost: EMULATED, words }),
+            "{mover:x?}"
+        );
+        assert_eq!(
+            Case { are_hooked: true, ..site }.site(),
+            Ok((0, STEPPED)),
+            "the kernel takes it to be at {mover:x?}"
+        );
+    }
+}
+
+#[test]
+fn a_site_below_the_return_address_does_not_pass_a_store_to_it() {
+    let frame = [0x48, 0x83, 0xec, 0x08]; // sub rsp,8
+    let stores: [(&[u8], bool); 3] = [
+        (&[0x48, 0x89, 0x3c, 0x24], true),        // mov [rsp],rdi
+        (&[0x48, 0x89, 0x7c, 0x24, 0x08], false), // mov [rsp+8],rdi
+        (&[0x48, 0x89, 0x7c, 0x24, 0x10], true),  // mov [rsp+16],rdi
+    ];
+    for (store, is_passed) in stores {
+        let expected = if is_passed { (4 + store.len() as u64, EMULATED) } else { (0, STEPPED) };
+        assert_eq!(site(&[&frame[..], store, &[0x53, 0xc3]].concat()), Ok(expected), "{store:x?}");
+    }
+}
+
+#[test]
+fn a_site_does_not_pass_a_store_to_the_return_address() {
+    let stores: [(&[u8], bool); 8] = [
+        (&[0x48, 0x89, 0x3c, 0x24], false),                         // mov [rsp],rdi
+        (&[0x88, 0x44, 0x24, 0x07], false),                         // mov [rsp+7],al
+        (&[0x48, 0x89, 0x44, 0x24, 0xf9], false),                   // mov [rsp-7],rax
+        (&[0x48, 0x89, 0x44, 0x3c, 0x10], false),                   // mov [rsp+rdi+16],rax
+        (&[0x48, 0x89, 0xe0, 0x48, 0x89, 0x38], false),             // mov rax,rsp; mov [rax],rdi
+        (&[0x48, 0x8d, 0x44, 0x24, 0x08, 0x89, 0x78, 0xf8], false), // lea rax,[rsp+8]; mov [rax-8],edi
+        (&[0x48, 0x89, 0x44, 0x24, 0x08], true),                    // mov [rsp+8],rax
+        (&[0x48, 0x89, 0x44, 0x24, 0xf8], true),                    // mov [rsp-8],rax
+    ];
+    for (store, slides) in stores {
+        let expected = if slides { (store.len() as u64, EMULATED) } else { (0, STEPPED) };
+        assert_eq!(site(&[store, &[0x53, 0xc3]].concat()), Ok(expected), "{store:x?}");
+    }
+    let through_argument = [0x48, 0x89, 0x37, 0x53, 0xc3]; // mov [rdi],rsi; push rbx; ret
+    assert_eq!(site(&through_argument), Ok((3, EMULATED)));
+    let copied = [0x48, 0x89, 0xe0, 0x53, 0xc3]; // mov rax,rsp; push rbx; ret
+    assert_eq!(site(&copied), Ok((3, EMULATED)));
+}
+
+#[test]
+fn a_site_does_not_pass_what_takes_long() {
+    assert_eq!(site(&[0xf3, 0x48, 0xab, 0x53, 0xc3]), Ok((0, STEPPED))); // rep stosq; push rbx; ret
+}
+
+/// As the atomic operations of GLib, which are loops on a compare-and-exchange.
+#[test]
+fn a_site_does_not_pass_the_head_of_a_loop() {
+    let code = [
+        0x8b, 0x07, // mov eax,[rdi]
+        0x89, 0xc1, // 2: mov ecx,eax
+        0x01, 0xf1, // add ecx,esi
+        0x74, 0x06, // 6: je 14
+        0xf0, 0x0f, 0xb1, 0x0f, // lock cmpxchg [rdi],ecx
+        0x75, 0xf4, // jne 2
+        0xc3, // 14: ret
+    ];
+    assert_eq!(site(&code), Ok((0, STEPPED)));
+    let to_site = [&code[..13], &[0xf8], &code[14..]].concat(); // jne 6
+    assert_eq!(site(&to_site), Ok((0, STEPPED)));
+    let to_entry = [&code[..13], &[0xf2], &code[14..]].concat(); // jne 0: another call
+    assert_eq!(site(&to_entry), Ok((6, EMULATED)));
+}
+
+#[test]
+fn other_code_may_refer_to_the_entry_and_to_nothing_behind_it() {
+    let case = Case { body: &TEST_PUSH, ..Case::default() };
+    let referring: [&[u8]; 4] = [
+        &[0xe9],             // jmp
+        &[0xe8],             // call
+        &[0x0f, 0x84],       // je
+        &[0x48, 0x8d, 0x05], // lea rax,[…]
+    ];
+    for opcode in referring {
+        for (target, slides) in [(0, true), (1, false), (3, false), (4, true)] {
+            let end = (TEST_PUSH.len() + opcode.len()) as i32 + 4;
+            let behind = [opcode, &(target - end).to_le_bytes()].concat();
+            let expected = if slides { (3, EMULATED) } else { (0, STEPPED) };
+            assert_eq!(Case { behind: &behind, ..case }.site(), Ok(expected), "{opcode:x?} {target}");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_loaded_may_point_behind_the_entry() {
+    for (target, slides) in [(0, true), (2, false), (3, false), (4, true)] {
+        let behind = [&[0xcc; 3][..], &(BASE + target).to_le_bytes()].concat();
+        let expected = if slides { (3, EMULATED) } else { (0, STEPPED) };
+        assert_eq!(Case { body: &TEST_PUSH, behind: &behind, ..Case::default() }.site(), Ok(expected), "{target}");
+    }
+}
+
+#[test]
+fn an_indirect_jump_must_be_understood() {
+    let pointer = [&TEST_PUSH[..4], &[0x5b, 0xff, 0xe6]].concat(); // pop rbx; jmp rsi
+    assert_eq!(site(&pointer), Ok((3, EMULATED)));
+    let computed = [&TEST_PUSH[..4], &[0x5b, 0x48, 0x01, 0xf8, 0xff, 0xe0]].concat(); // add rax,rdi; jmp rax
+    assert_eq!(site(&computed), Ok((0, STEPPED)));
+}
+
+#[test]
+fn another_function_ends_the_line() {
+    let case = Case { body: &TEST_PUSH, ..Case::default() };
+    assert_eq!(Case { other: Some(3), ..case }.site(), Ok((0, STEPPED)));
+    assert_eq!(Case { other: Some(4), ..case }.site(), Ok((3, EMULATED)));
+}
+
+#[test]
+fn a_site_slides_over_a_nop_that_becomes_a_call_and_never_to_it() {
+    const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+    assert_eq!(site(&[&ENDBR64[..], &NOP5, &[0x53, 0xc3]].concat()), Ok((9, EMULATED)));
+    assert_eq!(site(&[&NOP5[..], &[0x31, 0xc0, 0xc3]].concat()), Ok((5, STEPPED))); // nop; xor eax,eax; ret
+}
+
+#[test]
+fn a_site_slides_over_what_the_kernel_refuses() {
+    let vector = [0xc5, 0xf8, 0x57, 0xc0]; // vxorps xmm0,xmm0,xmm0
+    assert_eq!(site(&[&vector[..], &[0x53, 0xc3]].concat()), Ok((4, EMULATED)));
+    assert_eq!(site(&[&vector[..], &[0x31, 0xc0, 0xc3]].concat()), Ok((4, STEPPED)));
+    assert_eq!(site(&[&vector[..], &[0xff, 0xe6]].concat()), Ok((4, STEPPED))); // …; jmp rsi
+    assert!(site(&[&vector[..], &vector].concat()).is_err());
+}
+
+#[test]
+fn a_function_inside_an_instruction_ends_the_line() {
+    let body = [0x48, 0x31, 0xc0, 0x55, 0x5d, 0xc3]; // xor rax,rax; push rbp; pop rbp; ret
+    assert_eq!(Case { body: &body, ..Case::default() }.site(), Ok((3, EMULATED)));
+    assert_eq!(Case { body: &body, other: Some(1), ..Case::default() }.site(), Ok((0, STEPPED)));
+}
+
+#[test]
+fn what_programs_do_themselves_comes_after_what_is_emulated() {
+    let site = |body, is_hooked| Case { body, steps: true, are_hooked: is_hooked, ..Case::default() }.site();
+    let written = |offset, step| Ok((offset, SiteCost::Written(step)));
+    let frame = [0x48, 0x83, 0xec, 0x18]; // sub rsp,0x18
+    let landing = [&ENDBR64[..], &frame].concat();
+    let landing_push = [&ENDBR64[..], &TEST_PUSH].concat();
+    let behind_test = [&[0x85, 0xff][..], &frame].concat(); // test edi,edi; sub rsp,0x18
+    for is_hooked in [false, true] {
+        assert_eq!(site(&landing_push, is_hooked), Ok((7, EMULATED)));
+        assert_eq!(site(&landing, is_hooked), written(0, Step::Landing));
+    }
+    // A hook would be placed where the stack pointer is by then.
+    assert_eq!(site(&frame, false), written(0, Step::Frame { words: 3 }));
+    assert_eq!(site(&frame, true), Ok((0, STEPPED)));
+    assert_eq!(site(&behind_test, false), written(2, Step::Frame { words: 3 }));
+    assert_eq!(site(&behind_test, true), Ok((0, STEPPED)));
+    assert_eq!(site(&[0x31, 0xc0, 0xc3], false), written(2, Step::Return)); // xor eax,eax; ret
+}
+
+#[test]
+fn no_access_comes_before_a_site_where_they_count() {
+    // mov rax,[rdi]; push rbx; ret, and mov rax,[rsp+16]; push rbx; ret
+    let body = |load: &[u8]| [load, &[0x53, 0xc3]].concat();
+    let (beside, stack) = (body(&[0x48, 0x8b, 0x07]), body(&[0x48, 0x8b, 0x44, 0x24, 0x10]));
+    let site = |body, keeps_accesses| Case { body, keeps_accesses, ..Case::default() }.site();
+    assert_eq!(site(&beside, false), Ok((3, EMULATED)));
+    assert_eq!(site(&beside, true), Ok((0, STEPPED)));
+    assert_eq!(site(&stack, true), Ok((5, EMULATED)));
+}
+
+#[test]
+fn what_a_caller_keeps_in_registers_is_still_there_at_a_site() {
+    let site = |before: &[u8]| site(&[before, &[0x53, 0xc3]].concat()); // ...; push rbx; ret
+    assert_eq!(site(&[0x89, 0xf8]), Ok((2, EMULATED))); // mov eax,edi
+    assert_eq!(site(&[0x89, 0xfb]), Ok((0, STEPPED))); // mov ebx,edi
+    assert_eq!(site(&[0x41, 0x89, 0xff]), Ok((0, STEPPED))); // mov r15d,edi
+    assert_eq!(site(&[0x39, 0xfb]), Ok((2, EMULATED))); // cmp ebx,edi
+}

@@ -1,0 +1,191 @@
+//! Decides what is probed, and where; attaches nothing.
+//!
+//! Every site is judged here, before anything is attached: it is an instruction of the function that each call
+//! executes once, and the kernel takes a probe on it. What cannot be probed soundly is refused with a
+//! reason. Returns are seen where they arrive: [`rtrace_code::arrival`] says where, for each return address that is met.
+
+mod deny;
+mod entries;
+pub mod hazards;
+pub mod jump;
+pub mod parts;
+pub mod pattern;
+mod planner;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rtrace_code::instruction::{Emulation, SiteCost};
+use rtrace_code::parallel;
+use rtrace_code::stub::Stub;
+use rtrace_code::tails::Tails;
+use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
+use rtrace_symbolizer::{Exports, Image, Stamp, ifunc};
+
+use self::parts::Parts;
+pub use self::pattern::{Pattern, PatternError};
+use self::planner::Planner;
+
+/// What is probed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Library by library, in the order of the sources.
+    pub libraries: Vec<PlannedLibrary>,
+}
+
+/// What is probed in one library.
+#[derive(Clone, Debug)]
+pub struct PlannedLibrary {
+    /// The library.
+    pub library: Library,
+    /// The path by which its probes are attached.
+    pub attach_path: PathBuf,
+    /// Which content of it was looked at.
+    pub stamp: Option<Stamp>,
+    /// Its regions, sorted by file offset; their ids count up in this order.
+    pub regions: Vec<PlannedRegion>,
+    /// Functions that were asked for and are not probed.
+    pub refused: Vec<Refusal>,
+}
+
+/// One region with its sites.
+#[derive(Clone, Debug)]
+pub struct PlannedRegion {
+    /// The region.
+    pub region: Region,
+    /// Where its calls are seen to begin.
+    pub entry: Site,
+    /// How they are seen to end.
+    pub exit: Exit,
+    /// Why its calls are not timed, whatever was asked for.
+    pub untimed: Option<&'static str>,
+    /// Which functions they may end in.
+    pub tails: Tails,
+    /// How control leaves others by it, if it does.
+    pub jump: Option<Jump>,
+    /// The stub at which calls may be seen instead, or why there can be none; `None` where no stubs
+    /// are asked for, and where the entry site is cheap anyway.
+    pub stub: Option<Result<Stub, &'static str>>,
+}
+
+impl PlannedRegion {
+    /// Whether its calls never return.
+    pub fn never_returns(&self) -> bool {
+        self.region.symbols.iter().any(|name| jump::never_returns(&name.symbol))
+    }
+
+    /// Its stub, if it has one.
+    pub fn stub(&self) -> Option<&Stub> {
+        self.stub.as_ref()?.as_ref().ok()
+    }
+}
+
+/// An instruction at which calls are seen to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Offset of the instruction in the file, in bytes: the region's first one, or one that always follows it.
+    pub file_offset: u64,
+    /// What a hit costs.
+    pub cost: SiteCost,
+    /// Words of 8 bytes from the stack pointer up to the slot of the return address.
+    pub words: u32,
+}
+
+/// How the calls of a region are seen to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exit {
+    /// By probes in their callers, where they return to.
+    #[default]
+    ReturnSites,
+    /// By replaced return addresses.
+    Uretprobe,
+    /// Not at all.
+    EntryOnly,
+}
+
+impl Exit {
+    /// The word for it in a trace.
+    pub fn policy(self) -> ExitPolicy {
+        match self {
+            Exit::ReturnSites => ExitPolicy::ReturnSite,
+            Exit::Uretprobe => ExitPolicy::Uretprobe,
+            Exit::EntryOnly => ExitPolicy::EntryOnly,
+        }
+    }
+}
+
+impl From<ExitPolicy> for Exit {
+    fn from(policy: ExitPolicy) -> Exit {
+        match policy {
+            ExitPolicy::ReturnSite => Exit::ReturnSites,
+            ExitPolicy::Uretprobe => Exit::Uretprobe,
+            ExitPolicy::EntryOnly => Exit::EntryOnly,
+        }
+    }
+}
+
+/// A function that is not probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its preferred name, not escaped.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What the user wants.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Only functions that one of these selects; all, where there is none.
+    pub include: Vec<Pattern>,
+    /// No function that one of these selects.
+    pub exclude: Vec<Pattern>,
+    /// How calls are seen to end; by return sites, where nothing else is asked for.
+    pub exit: Option<ExitPolicy>,
+    /// What is done without a single step.
+    pub emulated: Emulation,
+    /// Accesses to variables are counted: none may come before the site of its call's enter.
+    pub keeps_accesses: bool,
+    /// Stubs are made for functions that must be single-stepped.
+    pub stubs: bool,
+}
+
+impl Options {
+    /// How calls are seen to end.
+    pub fn exit(&self) -> Exit {
+        self.exit.map(Exit::from).unwrap_or_default()
+    }
+}
+
+/// A library to plan for.
+#[derive(Debug)]
+pub struct LibrarySource {
+    /// The library.
+    pub library: Library,
+    /// The path by which its probes are attached.
+    pub attach_path: PathBuf,
+    /// Its file.
+    pub image: Arc<Image>,
+    /// Its functions.
+    pub exports: Exports,
+    /// Implementations of its IFUNCs, where a process has chosen some.
+    pub ifuncs: Vec<ifunc::Resolved>,
+    /// Where its code is not the file's any more in a process that is to be traced.
+    pub altered: Parts,
+}
+
+/// Plans all probes. Region ids count up from `first_region`.
+pub fn plan(sources: &[LibrarySource], options: &Options, first_region: RegionId) -> Plan {
+    let mut libraries = parallel::map(sources, |source| plan_library(source, options));
+    let regions = libraries.iter_mut().flat_map(|library| &mut library.regions);
+    regions.zip(first_region.0..).for_each(|(planned, id)| planned.region.id = RegionId(id));
+    Plan { libraries }
+}
+
+fn plan_library(source: &LibrarySource, options: &Options) -> PlannedLibrary {
+    let (regions, refused) = Planner::new(source, options).plan();
+    let (attach_path, stamp) = (source.attach_path.clone(), source.image.stamp());
+    PlannedLibrary { library: source.library.clone(), attach_path, stamp, regions, refused }
+}

@@ -1,0 +1,241 @@
+//! Plans one library: chooses among its functions, and decides on each.
+
+use std::collections::BTreeMap;
+
+use foldhash::{HashMap, HashSet};
+use rtrace_code::instruction::SiteCost;
+use rtrace_code::tails::Tails;
+use rtrace_code::text::{FunctionCode, Text};
+use rtrace_code::{parallel, stub, tails};
+use rtrace_model::{Region, RegionId, SymbolName};
+use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
+
+use super::entries::Entries;
+use super::jump::{self, Jumps};
+use super::{Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, deny, parts};
+
+/// Bytes of an instruction, at the most.
+const LONGEST_INSTRUCTION: u64 = 15;
+
+/// Why an exported address is not probed that may be a table of constants.
+const MAY_BE_DATA: &str = "the symbol has no type, and nothing is known to call it: it may be data";
+
+/// Why calls of Go's functions are counted only.
+const MOVING_STACKS: &str = "Go moves its stacks, and runs goroutines on any thread";
+
+/// A function that was asked for: one address of code.
+struct Candidate {
+    name: String,
+    symbols: Vec<Symbol>,
+    file_offset: u64,
+    code: FunctionCode,
+}
+
+/// Plans one library.
+pub struct Planner<'a> {
+    source: &'a LibrarySource,
+    text: Text<'a>,
+    go: Option<GoCode>,
+    options: &'a Options,
+    refused: Vec<Refusal>,
+}
+
+impl<'a> Planner<'a> {
+    /// Plans for `source`.
+    pub fn new(source: &'a LibrarySource, options: &'a Options) -> Planner<'a> {
+        let exported = source.exports.functions.iter().map(|function| function.address);
+        let chosen = source.ifuncs.iter().map(|resolved| resolved.address);
+        let text = Text::new(&source.image, exported.chain(chosen).collect());
+        Planner { source, text, go: source.image.go_code(), options, refused: Vec::new() }
+    }
+
+    /// The regions, sorted by file offset with ids from 0, and what is not probed.
+    pub fn plan(mut self) -> (Vec<PlannedRegion>, Vec<Refusal>) {
+        let candidates: Vec<Candidate> = self.candidates().into_values().collect();
+        let codes: Vec<FunctionCode> = candidates.iter().map(|candidate| candidate.code).collect();
+        let jumps = jump::of(&self.source.image);
+        let entries = self.entries(&jumps, &|address| self.is_of_go(address)).sites(&codes);
+        let mut probed = Vec::with_capacity(candidates.len());
+        for (candidate, entry) in candidates.into_iter().zip(entries) {
+            let denied = self.denied(&candidate, entry.ok());
+            match entry {
+                Ok(entry) if denied.is_none() => probed.push((candidate, entry)),
+                entry => self.refuse(candidate.name, denied.or(entry.err()).unwrap_or_default()),
+            }
+        }
+        let tails = self.tails(&probed);
+        let planned = (0..).map(RegionId).zip(probed).zip(tails);
+        let mut regions: Vec<_> = planned.map(|((id, probed), tails)| self.region(id, probed, tails)).collect();
+        for planned in &mut regions {
+            let address = self.source.image.address(planned.region.file_offset);
+            planned.jump = address.and_then(|address| jumps.get(&address).copied());
+        }
+        if self.options.stubs {
+            self.add_stubs(&mut regions);
+        }
+        if self.source.exports.is_empty() {
+            self.refuse(self.source.library.path.clone(), "it exports no function");
+        }
+        (regions, self.refused)
+    }
+
+    /// Why a function is not probed, whatever its code looks like; `entry`: where its enter would be seen.
+    fn denied(&self, candidate: &Candidate, entry: Option<Site>) -> Option<&'static str> {
+        let begins_program = self.source.image.entry() == Some(candidate.code.entry);
+        let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST_INSTRUCTION;
+        let is_altered = parts::overlaps(&self.source.altered, &(candidate.file_offset..end));
+        let by_code = begins_program.then_some(deny::NOT_CALLED).or(is_altered.then_some(deny::ALTERED));
+        deny::reason(&candidate.symbols).or(by_code)
+    }
+
+    /// What each of these functions may end in.
+    fn tails(&self, probed: &[(Candidate, Site)]) -> Vec<Tails> {
+        let entries: HashSet<u64> = probed.iter().map(|(candidate, _)| candidate.code.entry).collect();
+        parallel::map(probed, |(candidate, _)| match self.is_of_go(candidate.code.entry) {
+            true => Tails::Never,
+            false => tails::of(&self.text, candidate.code, |address| entries.contains(&address)),
+        })
+    }
+
+    /// Gives stubs to the functions that must be single-stepped. The program's own functions are not
+    /// called through the dynamic linker.
+    fn add_stubs(&self, regions: &mut [PlannedRegion]) {
+        let image = &self.source.image;
+        let stepped = regions.iter_mut().filter(|planned| planned.entry.cost == SiteCost::SingleStep);
+        for planned in stepped {
+            let addresses = image.address(planned.region.file_offset).zip(image.address(planned.entry.file_offset));
+            planned.stub = addresses.map(|(entry, site)| match image.is_executable() {
+                true => Err("it is the program's own, and not called through the dynamic linker"),
+                false => stub::of(&self.text, entry, site),
+            });
+        }
+        let functions = regions.iter().filter_map(|planned| Some(planned.stub()?.address)).collect();
+        let reached = stub::reached_directly(&self.text, &functions);
+        for stub in regions.iter_mut().filter_map(|planned| planned.stub.as_mut()?.as_mut().ok()) {
+            stub.has_other_callers = reached.contains(&stub.address);
+        }
+    }
+
+    fn refuse(&mut self, name: String, reason: impl Into<String>) {
+        self.refused.push(Refusal { name, reason: reason.into() });
+    }
+
+    /// The functions that are asked for, by file offset.
+    fn candidates(&mut self) -> BTreeMap<u64, Candidate> {
+        let source = self.source;
+        for refused in &source.exports.refused {
+            if self.wants(|pattern| pattern.matches(&refused.name)) {
+                self.refuse(refused.name.clone(), refused.reason.to_string());
+            }
+        }
+        let mut implementations: HashMap<usize, Vec<&ifunc::Resolved>> = HashMap::default();
+        for resolved in &source.ifuncs {
+            implementations.entry(resolved.function).or_default().push(resolved);
+        }
+        let mut candidates = self.untyped();
+        for (index, function) in source.exports.functions.iter().enumerate() {
+            if !self.wants(|pattern| pattern.selects(function)) {
+                continue;
+            }
+            if !function.ifunc {
+                let code = FunctionCode { entry: function.address, size: function.size };
+                add(&mut candidates, function, function.file_offset, code);
+                continue;
+            }
+            let resolved = implementations.get(&index).map_or(&[][..], Vec::as_slice);
+            let mut found = false;
+            for resolved in resolved {
+                if let Some(file_offset) = source.image.file_offset(resolved.address) {
+                    let code = FunctionCode { entry: resolved.address, size: resolved.size };
+                    add(&mut candidates, function, file_offset, code);
+                    found = true;
+                }
+            }
+            if !found {
+                self.refuse(function.name.clone(), "an IFUNC whose implementation is known only in a running process");
+            }
+        }
+        candidates
+    }
+
+    /// The functions that are asked for among the addresses without a type: those that are called.
+    fn untyped(&mut self) -> BTreeMap<u64, Candidate> {
+        let mut candidates = BTreeMap::new();
+        let untyped = self.source.exports.untyped.iter();
+        let wanted: Vec<&Function> =
+            untyped.filter(|function| self.wants(|pattern| pattern.selects(function))).collect();
+        if wanted.is_empty() {
+            return candidates;
+        }
+        let slots = self.source.image.slots();
+        let called: HashSet<u64> = self.text.references().called.iter().copied().collect();
+        let names = slots.iter().filter(|slot| called.contains(&slot.address)).map(|slot| slot.name).collect();
+        for function in wanted {
+            if called.contains(&function.address) || function.has_name_in(&names) {
+                let code = FunctionCode { entry: function.address, size: function.size };
+                add(&mut candidates, function, function.file_offset, code);
+            } else {
+                self.refuse(function.name.clone(), MAY_BE_DATA);
+            }
+        }
+        candidates
+    }
+
+    fn wants(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
+        let included = self.options.include.is_empty() || self.options.include.iter().any(&matches);
+        included && !self.options.exclude.iter().any(matches)
+    }
+
+    /// Where enters are seen.
+    fn entries<'s>(&'s self, jumps: &'s Jumps, is_of_go: &'s (dyn Fn(u64) -> bool + Sync)) -> Entries<'s> {
+        Entries {
+            text: &self.text,
+            emulated: self.options.emulated,
+            are_hooked: self.options.exit() == Exit::Uretprobe,
+            keeps_accesses: self.options.keeps_accesses,
+            jumps,
+            is_of_go,
+        }
+    }
+
+    /// Whether the function that begins at this address is Go's.
+    fn is_of_go(&self, address: u64) -> bool {
+        self.go.as_ref().is_some_and(|go| match go {
+            GoCode::Range(range) => range.contains(&address),
+            GoCode::Unframed => self.text.frame_at(address).is_none(),
+        })
+    }
+
+    fn region(&self, id: RegionId, (candidate, entry): (Candidate, Site), tails: Tails) -> PlannedRegion {
+        let Candidate { name, symbols, file_offset, code } = candidate;
+        let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
+        let untimed = self.is_of_go(code.entry).then_some(MOVING_STACKS);
+        let exit = if untimed.is_some() { Exit::EntryOnly } else { self.options.exit() };
+        let region = Region {
+            id,
+            library: self.source.library.id,
+            name,
+            symbols: symbols.into_iter().map(symbol_name).collect(),
+            file_offset,
+            size: code.size,
+            exit: exit.policy(),
+            single_stepped: entry.cost == SiteCost::SingleStep,
+            written: matches!(entry.cost, SiteCost::Written(_)),
+            stub: false,
+        };
+        PlannedRegion { region, entry, exit, untimed, tails, jump: None, stub: None }
+    }
+}
+
+/// Adds the names of `function` to what is at this address.
+fn add(candidates: &mut BTreeMap<u64, Candidate>, function: &Function, file_offset: u64, code: FunctionCode) {
+    candidates
+        .entry(file_offset)
+        .and_modify(|candidate| candidate.symbols.extend(function.symbols.iter().cloned()))
+        .or_insert_with(|| Candidate {
+            name: function.name.clone(),
+            symbols: function.symbols.clone(),
+            file_offset,
+            code,
+        });
+}

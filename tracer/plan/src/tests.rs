@@ -1,0 +1,209 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use rtrace_code::testing::compile;
+use rtrace_model::LibraryId;
+
+use super::*;
+
+fn source(image: Image) -> LibrarySource {
+    let exports = image.exports().unwrap();
+    let library = Library { id: LibraryId(3), path: "/lib/x.so".to_owned(), build_id: None, device: 0, inode: 0 };
+    LibrarySource {
+        library,
+        attach_path: "/lib/x.so".into(),
+        image: Arc::new(image),
+        exports,
+        ifuncs: Vec::new(),
+        altered: Vec::new(),
+    }
+}
+
+fn planned(language: &str, code: &str, options: &Options) -> Option<PlannedLibrary> {
+    let image = compile(language, code, &["-shared", "-fPIC", "-fcf-protection=none"])?;
+    Some(plan(&[source(image)], options, RegionId(7)).libraries.remove(0))
+}
+
+fn find<'a>(library: &'a PlannedLibrary, symbol: &str) -> &'a PlannedRegion {
+    let named = |planned: &&PlannedRegion| planned.region.symbols.iter().any(|name| name.symbol == symbol);
+    library.regions.iter().find(named).unwrap()
+}
+
+const PAIR: &str = "int f(int x) { return x + 1; } int g(int x) { return x * x; }";
+
+#[test]
+fn a_library_without_functions_is_refused_as_such() {
+    let Some(library) = planned("c", "static int n; int *p = &n;", &Options::default()) else { return };
+    assert!(library.regions.is_empty());
+    let refusal = Refusal { name: "/lib/x.so".to_owned(), reason: "it exports no function".to_owned() };
+    assert_eq!(library.refused.last(), Some(&refusal));
+}
+
+#[test]
+fn ids_count_up_by_offset() {
+    let Some(library) = planned("c", PAIR, &Options::default()) else { return };
+    let ids: Vec<u32> = library.regions.iter().map(|planned| planned.region.id.0).collect();
+    assert_eq!(ids, [7, 8]);
+    assert!(library.regions.is_sorted_by_key(|planned| planned.region.file_offset));
+    assert!(library.regions.iter().all(|planned| planned.region.library == LibraryId(3)));
+}
+
+#[test]
+fn options_choose_the_exit() {
+    let exit = |exit| Some(find(&planned("c", PAIR, &Options { exit, ..Options::default() })?, "f").exit);
+    let Some(by_default) = exit(None) else { return };
+    assert_eq!(by_default, Exit::ReturnSites);
+    for policy in ExitPolicy::ALL {
+        assert_eq!(exit(Some(policy)).map(Exit::policy), Some(policy));
+    }
+}
+
+#[test]
+fn where_a_program_begins_nothing_is_probed() {
+    let code = "void begin(void) { for (;;) ; } int f(int x) { return x + 1; }";
+    let Some(image) = compile("c", code, &["-nostdlib", "-Wl,-e,begin", "-Wl,-export-dynamic"]) else { return };
+    let library = plan(&[source(image)], &Options::default(), RegionId(0)).libraries.remove(0);
+    assert_eq!(library.regions.len(), 1);
+    assert!(library.refused[0].name == "begin" && library.refused[0].reason.contains("return address"));
+}
+
+#[test]
+fn patterns_select() {
+    let options =
+        Options { include: vec!["*".parse().unwrap()], exclude: vec!["f".parse().unwrap()], ..Options::default() };
+    let Some(library) = planned("c", PAIR, &options) else { return };
+    assert_eq!(library.regions.len(), 1);
+    find(&library, "g");
+}
+
+#[test]
+fn an_ifunc_is_planned_where_its_implementation_is() {
+    let code = "static int real(int x) { return x + 2; } static void *pick(void) { return real; } \
+        int f(int) __attribute__((ifunc(\"pick\"))); int g(int x) { return x + 1; }";
+    let Some(image) = compile("c", code, &["-shared", "-fPIC"]) else { return };
+    let mut source = source(image);
+    let function = source.exports.functions.iter().position(|function| function.ifunc).unwrap();
+    let g = source.exports.functions.iter().find(|function| function.name == "g").unwrap().clone();
+    let unresolved = plan(&[], &Options::default(), RegionId(0));
+    assert!(unresolved.libraries.is_empty());
+    source.ifuncs = vec![ifunc::Resolved { function, address: g.address, size: g.size }];
+    let library = plan(&[source], &Options::default(), RegionId(0)).libraries.remove(0);
+    assert_eq!(library.regions.len(), 1);
+    assert_eq!(library.regions[0].region.symbols.len(), 2);
+    assert_eq!(library.regions[0].region.file_offset, g.file_offset);
+}
+
+#[test]
+fn an_ifunc_without_implementation_is_refused() {
+    let code = "static int real(int x) { return x + 2; } static void *pick(void) { return real; } \
+        int f(int) __attribute__((ifunc(\"pick\")));";
+    let Some(library) = planned("c", code, &Options::default()) else { return };
+    assert!(library.regions.is_empty());
+    assert!(library.refused[0].reason.contains("IFUNC"));
+}
+
+#[test]
+fn a_nop_that_becomes_a_call_is_refused() {
+    let code = "__asm__(\".globl f\\n.type f,@function\\nf: .byte 0x0f,0x1f,0x44,0,0\\nud2\\n.size f,.-f\");";
+    let Some(library) = planned("c", code, &Options::default()) else { return };
+    assert_eq!((library.regions.len(), library.refused.len()), (0, 1));
+}
+
+#[test]
+fn a_region_begins_at_its_function_wherever_its_site_is() {
+    let code =
+        "__asm__(\".globl f\\n.type f,@function\\nf: test %edi,%edi\\npush %rbx\\npop %rbx\\nret\\n.size f,.-f\");";
+    let Some(library) = planned("c", code, &Options::default()) else { return };
+    let planned = find(&library, "f");
+    assert_eq!(planned.entry, Site { file_offset: planned.region.file_offset + 2, cost: SiteCost::Emulated, words: 0 });
+}
+
+/// Functions that need no single step as long as their returns are not hooked, and one that does not care.
+#[test]
+fn a_hook_needs_the_stack_pointer_at_the_return_address() {
+    let function = |name, body| {
+        format!("__asm__(\".globl {name}\\n.type {name},@function\\n{name}: {body}\\n.size {name},.-{name}\");")
+    };
+    let code = [
+        function("frame", "sub $8,%rsp; call f@plt; add $8,%rsp; ret"),
+        function("pushed", "push %rbx; call *%rdi; pop %rbx; ret"),
+    ]
+    .concat();
+    let costs = |exit| {
+        let library = planned("c", &code, &Options { exit, ..Options::default() })?;
+        Some(["frame", "pushed"].map(|name| find(&library, name).entry.cost))
+    };
+    let Some(by_default) = costs(None) else { return };
+    assert_eq!(by_default, [SiteCost::Emulated; 2]);
+    assert_eq!(costs(Some(ExitPolicy::Uretprobe)), Some([SiteCost::SingleStep, SiteCost::Emulated]));
+}
+
+/// What functions may end in, as a compiler makes their jumps.
+#[test]
+fn tails_are_found_in_compiled_code() {
+    let code = "#define HIDDEN __attribute__((visibility(\"hidden\"), noinline))\n
+        #define PROTECTED __attribute__((visibility(\"protected\"), noinline))\n
+        int absent(int); void sink(int); int (*pointer)(int); static int table[9];
+        PROTECTED int leaf(int x) { return x * 3 + 1; }
+        PROTECTED int other(int x) { return x * 5 + 1; }
+        HIDDEN int local(int x) { sink(x); return other(x + 1); }
+        int returns(int x) { sink(x); return x; }
+        int to_leaf(int x) { sink(x); return leaf(x + 1); }
+        int to_local(int x) { sink(x); return local(x + 1); }
+        int through_stub(int x) { sink(x); return absent(x + 1); }
+        int through_pointer(int x) { sink(x); return pointer(x + 1); }
+        int by_table(int x) { switch (x) { case 0: sink(4); return 7; case 1: sink(9); return 1; case 2: sink(2); return 3;
+            case 3: sink(11); return 8; case 4: sink(1); return 77; case 5: sink(6); return 5; } sink(x); return leaf(x); }";
+    let Some(library) = planned("c", code, &Options::default()) else { return };
+    let to = |name: &str| Tails::To(vec![find(&library, name).region.file_offset]);
+    for (name, tails) in [
+        ("leaf", Tails::Never),
+        ("returns", Tails::Never),
+        ("to_leaf", to("leaf")),
+        ("to_local", to("other")),
+        ("through_stub", Tails::Anywhere),
+        ("through_pointer", Tails::Anywhere),
+        ("by_table", to("leaf")),
+    ] {
+        assert_eq!(find(&library, name).tails, tails, "{name}");
+    }
+    // What is not probed is part of what jumps to it.
+    let options = Options { exclude: vec!["other".parse().unwrap()], ..Options::default() };
+    let library = planned("c", code, &options).unwrap();
+    assert_eq!(find(&library, "to_local").tails, Tails::Never);
+}
+
+/// Cold fragments and exception handlers.
+#[test]
+fn tails_of_fragments_are_those_of_their_function() {
+    let code = "extern \"C\" {
+        int callee(int); void sink(int); __attribute__((visibility(\"protected\"), noinline)) int leaf(int x) { return x * 3; }
+        int catcher(int x) { try { return callee(x) + 1; } catch (...) { } return leaf(x); }
+        int thrower(int x) { if (__builtin_expect(x < 0, 0)) throw x; return x * 2; }
+        int keeper(int x) { try { return callee(x) + 1; } catch (...) { return 5; } } }";
+    let Some(library) = planned(
+        "c++",
+        code,
+        &Options { include: vec!["*er".parse().unwrap(), "leaf".parse().unwrap()], ..Options::default() },
+    ) else {
+        return;
+    };
+    assert_eq!(find(&library, "thrower").tails, Tails::Never);
+    assert_eq!(find(&library, "keeper").tails, Tails::Never);
+    assert_ne!(find(&library, "catcher").tails, Tails::Never);
+}
+
+#[test]
+fn code_without_a_type_is_planned_where_it_is_called() {
+    let code = "__asm__(\".globl called, through_slot, data\\n.protected called\\ncalled: ret\\nthrough_slot: ret\\ndata: .quad 0\\n\");
+        extern char data; const void *used = &data;
+        int caller(void) { __asm__ volatile (\"call called; call *through_slot@GOTPCREL(%rip)\"); return 1; }";
+    let image = compile("c", code, &["-shared", "-fPIC", "-nostdlib"]);
+    let Some(image) = image else { return };
+    let library = plan(&[source(image)], &Options::default(), RegionId(0)).libraries.remove(0);
+    let mut names: Vec<&str> = library.regions.iter().map(|planned| planned.region.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["called", "caller", "through_slot"]);
+    let refused: Vec<_> = library.refused.iter().map(|refusal| refusal.name.as_str()).collect();
+    assert_eq!(refused, ["data"]);
+    assert!(library.refused[0].reason.contains("may be data"));
+}

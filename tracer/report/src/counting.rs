@@ -1,0 +1,387 @@
+//! What calls counted, summed up beside the figures of a report: a visitor around another one.
+//!
+//! As with times, a row's *inclusive* count is that of its outermost calls, and *exclusive* counts
+//! add up over rows. Derived figures are computed from exclusive counts.
+
+use std::collections::HashMap;
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Batch, Call, Count, LocationId, Metric, PathProfile, Reading, Scope, Tally, escape};
+
+use super::By;
+use super::corrected::Corrected;
+use super::table::{Column, Shown, Table, Value};
+use super::walk::{Caller, Visitor};
+use crate::derived::{self, Derived, Input};
+use crate::own::OwnPart;
+
+/// Sums the readings of calls by the mark that the visitor inside gives them.
+pub(super) struct Counting<V> {
+    pub(super) inside: V,
+    metrics: Vec<Metric>,
+    /// Readings of calls that are not visited yet.
+    waiting: HashMap<(LocationId, u64), Box<[Reading]>>,
+    sums: HashMap<u32, Sums>,
+}
+
+#[derive(Clone, Default)]
+struct Sums {
+    calls: u64,
+    /// Time without traced callees.
+    duration: u64,
+    /// Of each metric.
+    inclusive: Vec<u64>,
+    exclusive: Vec<u64>,
+}
+
+impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
+    type Mark = u32;
+
+    fn readings(&mut self, batch: &Batch) {
+        if batch.metrics() > 0 {
+            let timed = batch.iter().enumerate().filter(|(_, call)| call.is_timed());
+            let readings = timed.map(|(index, call)| ((call.location, call.id), batch.readings(index)));
+            self.waiting.extend(readings.map(|(call, readings)| (call, readings.into())));
+        }
+    }
+
+    fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        let mark = self.inside.visit(call, caller);
+        let readings = self.waiting.remove(&(call.location, call.id));
+        let (Some(readings), Some(exclusive)) = (readings, call.exclusive()) else { return mark };
+        let count = |reading: &Reading| Count { inclusive: reading.inclusive, exclusive: reading.exclusive() };
+        let is_outermost = !caller.is_within(mark);
+        self.sums.entry(mark).or_default().add(1, exclusive, readings.iter().map(count), is_outermost);
+        mark
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
+        let mark = self.inside.visit_path(path, caller);
+        if self.metrics.len() == path.counts.len() && path.has_time() {
+            let calls = path.calls.saturating_sub(path.unseen);
+            let sums = self.sums.entry(mark).or_default();
+            sums.add(calls, path.exclusive, path.counts.iter().copied(), !caller.is_within(mark));
+        }
+        mark
+    }
+}
+
+impl Sums {
+    fn add(&mut self, calls: u64, exclusive: u64, counts: impl ExactSizeIterator<Item = Count>, is_outermost: bool) {
+        self.calls = self.calls.saturating_add(calls);
+        self.duration = self.duration.saturating_add(exclusive);
+        self.inclusive.resize(counts.len(), 0);
+        self.exclusive.resize(counts.len(), 0);
+        for (index, count) in counts.enumerate() {
+            if is_outermost {
+                self.inclusive[index] = self.inclusive[index].saturating_add(count.inclusive);
+            }
+            self.exclusive[index] = self.exclusive[index].saturating_add(count.exclusive);
+        }
+    }
+
+    /// Of the metric at that place with and without traced callees.
+    fn counts(&self, index: usize) -> [u64; 2] {
+        [&self.inclusive, &self.exclusive].map(|counts| counts.get(index).copied().unwrap_or(0))
+    }
+
+    fn input(&self, input: Input) -> u64 {
+        match input {
+            Input::Duration => self.duration,
+            Input::Counter(index) => self.exclusive.get(index).copied().unwrap_or(0),
+        }
+    }
+}
+
+impl<V> Counting<V> {
+    pub(super) fn around(inside: V, trace: &TraceSet) -> Counting<V> {
+        let metrics = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call).cloned().collect();
+        Counting { inside, metrics, waiting: HashMap::new(), sums: HashMap::new() }
+    }
+
+    /// Puts the counts into a table of the rows, in front of their names.
+    pub(super) fn add_to(&self, table: &mut Table, by: By) {
+        let key = match by {
+            By::Function => "region",
+            By::Tree => "node",
+            By::Thread => "location",
+            By::Library | By::Process | By::Caller | By::Callpath => return,
+        };
+        let derived = self.derived();
+        self.insert(table, key, self.columns(&derived), |_, sums| self.values(sums, &derived));
+    }
+
+    /// Puts columns in front of the names of a table's rows; `values` are those of a row by its mark,
+    /// which is in the column `key`.
+    fn insert(
+        &self,
+        table: &mut Table,
+        key: &str,
+        columns: Vec<Column>,
+        values: impl Fn(Option<u32>, &Sums) -> Vec<Value>,
+    ) {
+        let Some(key) = table.columns.iter().position(|column| column.key == key) else { return };
+        if self.metrics.is_empty() {
+            return;
+        }
+        let names = table.columns.iter().position(|column| column.key == "library");
+        let place = names.unwrap_or(table.columns.len() - 1);
+        for row in &mut table.rows {
+            let mark = match row[key] {
+                Value::Count(mark) => u32::try_from(mark).ok(),
+                _ => None,
+            };
+            let sums = mark.and_then(|mark| self.sums.get(&mark));
+            // Where no call was timed, nothing was counted, which is not a count of 0.
+            let counts = sums.map_or_else(|| vec![Value::Absent; columns.len()], |sums| values(mark, sums));
+            row.splice(place..place, counts);
+        }
+        table.columns.splice(place..place, columns);
+    }
+
+    fn derived(&self) -> Vec<(Derived, [Input; 2])> {
+        let names: Vec<&str> = self.metrics.iter().map(|metric| metric.name.as_str()).collect();
+        derived::of(&names)
+    }
+
+    fn columns(&self, derived: &[(Derived, [Input; 2])]) -> Vec<Column> {
+        let mut columns = Vec::new();
+        for metric in &self.metrics {
+            columns.extend(Tally::ALL.map(|tally| {
+                let shown = if tally == Tally::PerCall { Shown::Never } else { Shown::Always };
+                Column::named(tally.key(metric), tally.title(metric)).shown(shown)
+            }));
+        }
+        columns.extend(derived.iter().map(|(derived, _)| Column::new(derived.key, derived.title)));
+        columns
+    }
+
+    fn values(&self, sums: &Sums, derived: &[(Derived, [Input; 2])]) -> Vec<Value> {
+        let mut values = Vec::new();
+        for (index, metric) in self.metrics.iter().enumerate() {
+            let [inclusive, exclusive] = sums.counts(index);
+            values.extend([value(metric, inclusive), value(metric, exclusive)]);
+            let per_call = (sums.calls > 0).then(|| exclusive as f64 / sums.calls as f64);
+            values.push(per_call.map_or(Value::Absent, Value::Ratio));
+        }
+        values.extend(derived.iter().map(|(derived, inputs)| {
+            let figure = derived.value(inputs.map(|input| sums.input(input)));
+            figure.map_or(Value::Absent, Value::Ratio)
+        }));
+        values
+    }
+}
+
+impl Counting<Corrected<'_>> {
+    /// Puts the counts into the table of corrected times: CPU time is corrected as these are, other
+    /// counts are as recorded. Derived figures would mix both and are left out.
+    pub(super) fn add_corrected_to(&self, table: &mut Table) {
+        let parts: Vec<(&Metric, OwnPart)> =
+            self.metrics.iter().map(|metric| (metric, OwnPart::of(&metric.name))).collect();
+        let mut columns = Vec::new();
+        for (metric, part) in &parts {
+            for tally in [Tally::Inclusive, Tally::Exclusive] {
+                let key = tally.key(metric);
+                columns.push(Column::named(key.clone(), tally.title(metric)));
+                if *part == OwnPart::Time {
+                    columns.push(Column::named(format!("{key}_corrected"), "corrected".to_owned()));
+                    columns.push(Column::named(format!("{key}_error"), "+-".to_owned()));
+                }
+            }
+        }
+        self.insert(table, "region", columns, |region, sums| {
+            let mut values = Vec::new();
+            for (index, (metric, part)) in parts.iter().enumerate() {
+                for (count, time) in sums.counts(index).into_iter().zip(self.inside.times(region)) {
+                    match part {
+                        OwnPart::Time => values.extend(time.of(count).values()),
+                        OwnPart::Nothing | OwnPart::Unknown => values.push(value(metric, count)),
+                    }
+                }
+            }
+            values
+        });
+    }
+
+    /// Which counts hold an own part of tracing that is not known.
+    pub(super) fn not_corrected(&self) -> Option<String> {
+        let unknown = |metric: &&Metric| OwnPart::of(&metric.name) == OwnPart::Unknown;
+        let names: Vec<_> = self.metrics.iter().filter(unknown).map(|metric| escape(&metric.name)).collect();
+        (!names.is_empty())
+            .then(|| format!("not corrected, as tracing's own part is not measured: {}", names.join(", ")))
+    }
+}
+
+/// A sum in its metric's unit.
+fn value(metric: &Metric, sum: u64) -> Value {
+    if metric.is_nanoseconds() { Value::Time(sum) } else { Value::Count(sum) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{
+        Base, CallCost, Definition, Event, EventKind, ExitPolicy, Header, MetricId, Sink, Span, Summary, Timestamp,
+    };
+
+    use super::*;
+    use crate::testing::{script, writer};
+    use crate::{Format, Options, run};
+
+    fn metric(id: u32, name: &str, unit: &str, exponent: i32) -> Metric {
+        Metric {
+            id: MetricId(id),
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            base: Base::Decimal,
+            exponent,
+            scope: Scope::Call,
+            span: Span::SinceStart,
+        }
+    }
+
+    /// Half of all time is on a CPU, and the faults are the hundredth part of it.
+    fn counted() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        for metric in [metric(0, "task-clock", "s", -9), metric(1, "page-faults", "#", 0)] {
+            writer.define(&Definition::Metric(metric)).unwrap();
+        }
+        let calls = script("thread 1\n a 0 4000\n  b 1000 3000\n   a 1200 1400\n a 5000 6000");
+        let part = |call: &Call, by| Reading { inclusive: call.duration.unwrap_or(0) / by, child: call.child / by };
+        let readings = calls.iter().flat_map(|call| [part(call, 2), part(call, 200)]).collect();
+        writer.calls(&Batch::measured(calls, 2, readings)).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        folder
+    }
+
+    #[test]
+    fn corrected_reports_take_from_cpu_time_what_they_take_from_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let exit = ExitPolicy::Uretprobe;
+        let calibration =
+            vec![CallCost { single_stepped: false, written: false, exit, inner: 10, whole: 30, spread: 1 }];
+        writer.begin(&Header { calibration, ..Header::default() }).unwrap();
+        let clocks = [metric(0, "task-clock", "s", -9), metric(1, "cpu-clock", "s", -9)];
+        let others = [metric(2, "page-faults", "#", 0), metric(3, "cycles", "#", 0), metric(4, "msr/tsc/", "#", 0)];
+        for metric in clocks.into_iter().chain(others) {
+            writer.define(&Definition::Metric(metric)).unwrap();
+        }
+        let calls = script("thread 1\n a 0 4000\n  b 1000 3000\n   a 1200 1400\n a 5000 6000");
+        let part = |call: &Call, by| Reading { inclusive: call.duration.unwrap_or(0) / by, child: call.child / by };
+        let readings = calls.iter().flat_map(|call| [2, 1_000, 200, 1, 1].map(|by| part(call, by))).collect();
+        writer.calls(&Batch::measured(calls, 5, readings)).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let report = |format| {
+            let mut out = Vec::new();
+            run(folder.path(), &Options { corrected: true, format, ..Options::default() }, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let csv = report(Format::Csv);
+        assert_eq!(column(&csv, "function"), ["a", "b"]);
+        for (name, of_a, of_b) in [
+            // Of a, the outer calls with 2 calls below them; of b, one with one.
+            ("inclusive_corrected_ns", "4920", "1960"),
+            ("task-clock_inclusive", "2500", "1000"),
+            ("task-clock_inclusive_corrected", "2420", "960"),
+            ("task-clock_inclusive_error", "4", "2"),
+            // All three calls of a and the one of b, with one callee each in all.
+            ("task-clock_exclusive", "1600", "900"),
+            ("task-clock_exclusive_corrected", "1550", "870"),
+            ("task-clock_exclusive_error", "4", "2"),
+            ("cpu-clock_inclusive", "5", "2"),
+            ("cpu-clock_inclusive_corrected", "0", "0"),
+            ("page-faults_inclusive", "25", "10"),
+            ("cycles_exclusive", "3200", "1800"),
+        ] {
+            assert_eq!(column(&csv, name), [of_a, of_b], "{name}");
+        }
+        assert!(!csv.contains("page-faults_inclusive_corrected") && !csv.contains("cpus_used"), "{csv}");
+        let table = report(Format::Table);
+        let note = "not corrected, as tracing's own part is not measured: cycles, msr/tsc/";
+        assert!(table.lines().any(|line| line == note), "{table}");
+    }
+
+    #[test]
+    fn what_was_counted_in_part_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.define(&Definition::Metric(metric(0, "cycles", "#", 0))).unwrap();
+        let calls = script("thread 1\n a 0 4000");
+        writer.calls(&Batch::measured(calls, 1, vec![Reading { inclusive: 7, child: 0 }])).unwrap();
+        let (metric, variable, reason) = ("cycles".to_owned(), "x:w".to_owned(), "no process had it".to_owned());
+        for (time, kind) in [
+            (10, EventKind::Estimated { metric }),
+            (1_005, EventKind::Watched { variable: variable.clone(), since: Timestamp(5) }),
+            (2_000, EventKind::Unwatched { variable, reason }),
+        ] {
+            writer.event(&Event { time: Timestamp(time), pid: None, tid: None, kind }).unwrap();
+        }
+        writer.finish(&Summary::default()).unwrap();
+        let mut out = Vec::new();
+        run(folder.path(), &Options::default(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for line in [
+            "cycles is estimated: at times its hardware counted something else, or a switch of threads was missed",
+            "variables that were there before they were watched: 1, for up to 1.000 us; accesses may be missing",
+            "x:w was not watched: no process had it",
+        ] {
+            assert!(text.lines().any(|of| of == line), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_not_timed_counts_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.define(&Definition::Metric(metric(0, "page-faults", "#", 0))).unwrap();
+        let calls = script("thread 1\n a 0 ?\n a 10 20\n b 30 ?");
+        writer.calls(&Batch::measured(calls, 1, vec![Reading { inclusive: 9, child: 0 }; 3])).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let mut out = Vec::new();
+        run(folder.path(), &Options { format: Format::Csv, ..Options::default() }, &mut out).unwrap();
+        let csv = String::from_utf8(out).unwrap();
+        assert_eq!(column(&csv, "function"), ["a", "b"]);
+        assert_eq!(column(&csv, "page-faults_inclusive"), ["9", ""]);
+        assert_eq!(column(&csv, "page-faults_per_call"), ["9.000000", ""]);
+        assert_eq!(column(&csv, "timed"), ["1", "0"]);
+        assert_eq!(column(&csv, "inclusive_ns"), ["10", ""]);
+    }
+
+    fn report(by: By, format: Format) -> String {
+        let mut out = Vec::new();
+        run(counted().path(), &Options { by, format, ..Options::default() }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn column(csv: &str, name: &str) -> Vec<String> {
+        let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let place = lines.next().unwrap().iter().position(|column| *column == name).unwrap();
+        lines.map(|line| line[place].to_owned()).collect()
+    }
+
+    #[test]
+    fn functions_have_sums_that_count_recursion_once_and_derived_figures() {
+        let csv = report(By::Function, Format::Csv);
+        assert_eq!(column(&csv, "function"), ["a", "b"]);
+        assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", "1000"]);
+        assert_eq!(column(&csv, "task-clock_exclusive"), ["1600", "900"]);
+        assert_eq!(column(&csv, "page-faults_inclusive"), ["25", "10"]);
+        assert_eq!(column(&csv, "page-faults_per_call"), ["5.333333", "9.000000"]);
+        assert_eq!(column(&csv, "cpus_used"), ["0.500000", "0.500000"]);
+        let table = report(By::Function, Format::Table);
+        assert!(table.contains("  2.500 us         1.600 us           25                16      0.500"), "{table}");
+    }
+
+    #[test]
+    fn paths_and_threads_have_them_too() {
+        let csv = report(By::Tree, Format::Csv);
+        assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", "1000", "100"]);
+        assert_eq!(column(&csv, "page-faults_exclusive"), ["15", "9", "1"]);
+        let csv = report(By::Thread, Format::Csv);
+        assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", ""], "the other thread's calls are lost");
+        assert!(!report(By::Library, Format::Csv).contains("task-clock"));
+    }
+}

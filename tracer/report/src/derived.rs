@@ -1,0 +1,124 @@
+//! Figures that follow from counters: a row adds one.
+
+use rtrace_model::counter;
+
+/// The name by which a formula asks for a call's duration in nanoseconds.
+pub const DURATION: &str = "duration";
+
+/// A figure with its formula.
+#[derive(Clone, Copy, Debug)]
+pub struct Derived {
+    /// Its name in CSV and JSON.
+    pub key: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// What it is computed from: counters, or [`DURATION`].
+    pub inputs: [&'static str; 2],
+    /// The figure; it is none where the second input is 0.
+    pub formula: fn(f64, f64) -> f64,
+}
+
+/// Bytes that one miss of the last cache moves on x86-64.
+const CACHE_LINE: f64 = 64.0;
+
+/// All figures.
+pub const DERIVED: [Derived; 6] = [
+    Derived {
+        key: "cpus_used",
+        title: "CPUs used",
+        inputs: ["task-clock", DURATION],
+        formula: |on_cpu, duration| on_cpu / duration,
+    },
+    Derived {
+        key: "instructions_per_cycle",
+        title: "IPC",
+        inputs: ["instructions", "cpu-cycles"],
+        formula: |instructions, cycles| instructions / cycles,
+    },
+    Derived {
+        key: "gigahertz",
+        title: "GHz",
+        inputs: ["cpu-cycles", "task-clock"],
+        formula: |cycles, nanoseconds| cycles / nanoseconds,
+    },
+    Derived {
+        key: "cache_misses_per_1000_instructions",
+        title: "misses/1000",
+        inputs: ["cache-misses", "instructions"],
+        formula: |misses, instructions| misses / instructions * 1e3,
+    },
+    Derived {
+        key: "branch_misses_per_1000_instructions",
+        title: "mispredicted/1000",
+        inputs: ["branch-misses", "instructions"],
+        formula: |misses, instructions| misses / instructions * 1e3,
+    },
+    Derived {
+        key: "missed_bytes_per_second",
+        title: "missed B/s",
+        inputs: ["cache-misses", "task-clock"],
+        formula: |misses, nanoseconds| misses * CACHE_LINE / nanoseconds * 1e9,
+    },
+];
+
+/// Where a figure finds one of its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The counter at this place.
+    Counter(usize),
+    /// The duration.
+    Duration,
+}
+
+impl Derived {
+    /// Where its inputs are among counters of these names, if all are there. Counters that only
+    /// count in one mode are not mixed with others.
+    pub fn inputs(&self, counters: &[&str]) -> Option<[Input; 2]> {
+        let find = |input: &str| {
+            if input == DURATION {
+                return Some(Input::Duration);
+            }
+            let place = counters.iter().position(|name| {
+                let known = counter::find(name).map(|known| known.name);
+                known.unwrap_or(name) == input
+            });
+            place.map(Input::Counter)
+        };
+        Some([find(self.inputs[0])?, find(self.inputs[1])?])
+    }
+
+    /// The figure for these inputs; `None` where it would be a division by 0.
+    pub fn value(&self, inputs: [u64; 2]) -> Option<f64> {
+        (inputs[1] != 0).then(|| (self.formula)(inputs[0] as f64, inputs[1] as f64))
+    }
+}
+
+/// The figures that counters of these names have, with the places of their inputs.
+pub fn of(counters: &[&str]) -> Vec<(Derived, [Input; 2])> {
+    DERIVED.into_iter().filter_map(|derived| Some((derived, derived.inputs(counters)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_there_when_its_inputs_are() {
+        let found =
+            |counters: &[&str]| -> Vec<&str> { of(counters).into_iter().map(|(derived, _)| derived.title).collect() };
+        assert_eq!(found(&["page-faults"]), Vec::<&str>::new());
+        assert_eq!(found(&["task-clock"]), ["CPUs used"]);
+        assert_eq!(found(&["cycles", "instructions", "task-clock"]), ["CPUs used", "IPC", "GHz"]);
+        assert_eq!(found(&["cycles:u", "instructions"]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn formulas_give_what_their_titles_say() {
+        let value = |title, inputs| DERIVED.iter().find(|derived| derived.title == title)?.value(inputs);
+        assert_eq!(value("IPC", [30, 10]), Some(3.0));
+        assert_eq!(value("GHz", [30, 10]), Some(3.0));
+        assert_eq!(value("misses/1000", [5, 1000]), Some(5.0));
+        assert_eq!(value("missed B/s", [1, 64]), Some(1e9));
+        assert_eq!(value("CPUs used", [1, 0]), None);
+    }
+}

@@ -1,0 +1,319 @@
+//! Calls summed up by function, library, thread or process.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use rtrace_model::{Call, Estimate, LocationId, Loss, PathProfile, RegionId};
+
+use super::grouping::{Grouping, Key};
+use super::histogram;
+use super::stats::{FIGURES, Stats, TIMED};
+use super::table::{Column, Table, Value};
+use super::walk::{Caller, Visitor};
+use super::{Min, Sort};
+
+pub(super) struct Groups<'a> {
+    grouping: Grouping<'a>,
+    groups: BTreeMap<Key, Stats>,
+    /// Calls on record of each location.
+    recorded: HashMap<LocationId, u64>,
+}
+
+impl Visitor for Groups<'_> {
+    type Mark = Key;
+
+    fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
+        let (key, stats, outermost) = self.row(call.region, call.location, 1, &caller);
+        stats.add(call, outermost);
+        key
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Key>) -> Key {
+        let (key, stats, outermost) = self.row(path.region, path.location, path.calls, &caller);
+        stats.add_path(path, outermost);
+        key
+    }
+}
+
+impl<'a> Groups<'a> {
+    pub(super) fn new(grouping: Grouping<'a>) -> Groups<'a> {
+        Groups { grouping, groups: BTreeMap::new(), recorded: HashMap::new() }
+    }
+
+    /// The row to which so many calls belong, and whether they are not nested in calls of it.
+    fn row(
+        &mut self,
+        region: RegionId,
+        location: LocationId,
+        calls: u64,
+        caller: &Caller<'_, Key>,
+    ) -> (Key, &mut Stats, bool) {
+        let key = self.grouping.key(region, location, caller);
+        let outermost = !caller.is_within(key);
+        *self.recorded.entry(location).or_default() += calls;
+        (key, self.groups.entry(key).or_default(), outermost)
+    }
+
+    /// Adds calls without a record, of which the callers are not known.
+    pub(super) fn add_estimates(&mut self, estimates: impl Iterator<Item = Estimate>) {
+        for estimate in estimates {
+            let key = self.grouping.key(estimate.region, estimate.location, &Caller::Lost(&[]));
+            self.groups.entry(key).or_default().add_estimate(&estimate);
+        }
+    }
+
+    /// The rows, sorted.
+    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
+        for (key, lost) in self.grouping.lost(losses, &self.recorded) {
+            self.groups.entry(key).or_default().lost += lost;
+        }
+        let total = self.total();
+        let rows = self.sorted(sort).into_iter();
+        let rows = rows.map(|(labels, stats)| stats.values(total).into_iter().chain(labels).collect());
+        let mut table = Table {
+            columns: FIGURES.iter().chain(self.grouping.columns()).copied().collect(),
+            rows: rows.collect(),
+            left_out: 0,
+        };
+        if self.groups.values().any(|stats| stats.untimed() > 0) {
+            table.show(TIMED.key);
+        }
+        table
+    }
+
+    /// The distributions of the first rows of [`table`](Groups::table).
+    pub(super) fn histograms(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
+        let total = self.total();
+        let mut rows = self.sorted(sort);
+        let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
+        rows.retain(|(_, stats)| min.is_none_or(|min| is_shown(min, stats)) && stats.is_timed());
+        let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
+        rows.truncate(rows.len() - left_out);
+        Table { left_out, ..histogram::table(self.grouping.columns(), rows.into_iter()) }
+    }
+
+    /// The rows, each with its labelled values.
+    pub(super) fn into_rows(self) -> Vec<(Vec<(Column, Value)>, Stats)> {
+        let columns = self.grouping.columns();
+        let labels = |key| columns.iter().copied().zip(self.grouping.labels(key)).collect();
+        self.groups.into_iter().map(|(key, stats)| (labels(key), stats)).collect()
+    }
+
+    /// The rows' labels and figures in their order.
+    fn sorted(&self, sort: Sort) -> Vec<(Vec<Value>, &Stats)> {
+        let label = |(&key, stats)| (self.grouping.labels(key), stats);
+        let mut rows: Vec<(Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
+        rows.sort_by_cached_key(|(labels, stats)| {
+            (Reverse(stats.figure(sort)), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
+        });
+        rows
+    }
+
+    /// Time of all rows in nanoseconds.
+    pub(super) fn total(&self) -> u64 {
+        self.groups.values().filter_map(Stats::exclusive).fold(0, u64::saturating_add)
+    }
+
+    /// How many times the mean of the rows' inclusive times the largest is; rows whose time is not
+    /// known are left out.
+    pub(super) fn imbalance(&self) -> Option<f64> {
+        let times: Vec<u64> = self.groups.values().filter_map(Stats::inclusive).collect();
+        let mean = times.iter().map(|&time| time as f64).sum::<f64>() / times.len() as f64;
+        times.iter().max().filter(|_| times.len() > 1 && mean > 0.0).map(|&max| max as f64 / mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{Ending, LossReason, RegionId};
+
+    use super::*;
+    use crate::By;
+    use crate::testing::{definitions, script, text};
+    use crate::walk::Walk;
+
+    fn table(by: By, calls: &[Call], sort: Sort, losses: &[Loss]) -> String {
+        let trace = definitions();
+        let mut walk = Walk::new(Groups::new(Grouping::new(by, &trace).unwrap()));
+        walk.chunk(&mut calls.to_vec());
+        walk.finish();
+        text(walk.visitor.table(sort, losses))
+    }
+
+    #[test]
+    fn recursive_time_is_counted_once() {
+        let calls = script(
+            "thread 1
+             a 0 100
+              b 10 60
+               a 20 50
+                b 30 40
+              b 70 80",
+        );
+        assert_eq!(
+            table(By::Function, &calls, Sort::Exclusive, &[]),
+            "\
+calls  inclusive  exclusive   mean    p50     p99     max  library    function
+    2     100 ns      60 ns  65 ns  30 ns  100 ns  100 ns  libone.so  a
+    3      60 ns      40 ns  23 ns  10 ns   50 ns   50 ns  libone.so  b
+"
+        );
+    }
+
+    #[test]
+    fn open_calls_count_until_the_end_and_untimed_ones_have_no_time() {
+        let mut calls = script("thread 1\n a 0 10\n a 20 40\n a 50 90\n a 100 ?\n b 100 ?");
+        calls[1].ending = Ending::Unwound;
+        calls[2].ending = Ending::Open;
+        assert_eq!(
+            table(By::Function, &calls, Sort::Calls, &[]),
+            "\
+calls  timed  inclusive  exclusive   mean    p50    p99    max  unwound  open  library    function
+    4      2      70 ns      70 ns  15 ns  10 ns  20 ns  20 ns        1     1  libone.so  a
+    1      0          -          -      -      -      -      -        0     0  libone.so  b
+"
+        );
+    }
+
+    #[test]
+    fn figures_are_of_the_timed_calls_whatever_else_there_is() {
+        let calls = script("thread 1\n a 0 ?\n a 1 ?\n a 2 ?\n a 10 20\n a 30 60\n b 70 ?\n c 80 85");
+        let table = table(By::Function, &calls, Sort::P50, &[]);
+        assert_eq!(
+            table,
+            "\
+calls  timed  inclusive  exclusive   mean    p50    p99    max  library    function
+    5      2      40 ns      40 ns  20 ns  10 ns  30 ns  30 ns  libone.so  a
+    1      1       5 ns       5 ns   5 ns   5 ns   5 ns   5 ns  libone.so  c
+    1      0          -          -      -      -      -      -  libone.so  b
+"
+        );
+    }
+
+    #[test]
+    fn time_within_an_untimed_call_of_the_same_row_is_the_rows() {
+        let calls = script("thread 1\n a 0 ?\n  b 10 60\n   a 20 50\n    a 30 40");
+        assert_eq!(
+            table(By::Function, &calls, Sort::Name, &[]),
+            "\
+calls  timed  inclusive  exclusive   mean    p50    p99    max  library    function
+    3      2      30 ns      30 ns  20 ns  10 ns  30 ns  30 ns  libone.so  a
+    1      1      50 ns      20 ns  50 ns  50 ns  50 ns  50 ns  libone.so  b
+"
+        );
+        assert_eq!(
+            table(By::Thread, &calls, Sort::Name, &[]).lines().nth(1),
+            Some("    4      3      50 ns      50 ns  30 ns  30 ns  50 ns  50 ns     0   70   71  main\\x1b")
+        );
+    }
+
+    #[test]
+    fn a_library_a_thread_and_a_process_count_time_inside_them_once() {
+        let calls = script(
+            "thread 1
+             a 0 100
+              d 10 60
+               b 20 50
+             thread 2
+             d 0 10",
+        );
+        assert_eq!(
+            table(By::Library, &calls, Sort::Name, &[]),
+            "\
+calls  inclusive  exclusive   mean    p50     p99     max  library
+    2     100 ns      80 ns  65 ns  30 ns  100 ns  100 ns  /usr/lib/libone.so
+    2      60 ns      30 ns  30 ns  10 ns   50 ns   50 ns  /usr/lib/libtwo.so
+"
+        );
+        // The definitions say that thread 2 entered 3 calls.
+        assert_eq!(
+            table(By::Thread, &calls, Sort::Inclusive, &[]),
+            "\
+calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  tid  thread
+    3     100 ns     100 ns  60 ns  50 ns  100 ns  100 ns     0   70   71  main\\x1b
+    1      10 ns      10 ns  10 ns  10 ns   10 ns   10 ns     2   70   72  worker
+"
+        );
+        assert_eq!(
+            table(By::Process, &calls, Sort::Lost, &[]),
+            "\
+calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  process
+    4     110 ns     110 ns  47 ns  30 ns  100 ns  100 ns     2   70  /usr/bin/prog
+"
+        );
+    }
+
+    #[test]
+    fn a_function_is_told_apart_by_its_caller_or_all_of_them() {
+        let calls = script(
+            "thread 1
+             a 0 100
+              b 10 60
+               c 20 50
+              c 70 80
+             b 100 130
+              c 110 120
+             thread 2
+             a 0 10
+              c 1 5",
+        );
+        assert_eq!(
+            table(By::Caller, &calls, Sort::Calls, &[]),
+            "\
+calls  inclusive  exclusive   mean    p50     p99     max  library    function  called by
+    2     110 ns      46 ns  55 ns  10 ns  100 ns  100 ns  libone.so  a         -
+    2      14 ns      14 ns   7 ns   4 ns   10 ns   10 ns  libone.so  c         a
+    2      40 ns      40 ns  20 ns  10 ns   30 ns   30 ns  libone.so  c         b
+    1      30 ns      20 ns  30 ns  30 ns   30 ns   30 ns  libone.so  b         -
+    1      50 ns      20 ns  50 ns  50 ns   50 ns   50 ns  libone.so  b         a
+"
+        );
+        let paths = table(By::Callpath, &calls, Sort::Calls, &[]);
+        let paths: Vec<(&str, &str)> = paths
+            .lines()
+            .skip(1)
+            .map(|line| (line.split_whitespace().next().unwrap(), line.split_once("libone.so  ").unwrap().1))
+            .collect();
+        let expected = [
+            ("2", "a         -"),
+            ("2", "c         a"),
+            ("1", "b         -"),
+            ("1", "b         a"),
+            ("1", "c         b"),
+        ];
+        assert_eq!(paths[..5], expected);
+        assert_eq!(paths[5], ("1", "c         b < a"));
+    }
+
+    #[test]
+    fn callees_of_lost_calls_have_a_lost_caller() {
+        let mut calls = script("thread 1\n a 0 100\n  b 10 60\n   c 20 50");
+        calls.retain(|call| call.depth != 1);
+        assert!(table(By::Callpath, &calls, Sort::Calls, &[]).contains("c         [lost caller]"));
+        assert!(table(By::Caller, &calls, Sort::Calls, &[]).contains("c         [lost caller]"));
+    }
+
+    #[test]
+    fn losses_appear_with_their_function_even_without_calls() {
+        let loss = |region| Loss { reason: LossReason::RingFull, region, count: 5 };
+        let losses = [loss(Some(RegionId(2))), loss(None), loss(Some(RegionId(2)))];
+        assert_eq!(
+            table(By::Function, &script("thread 1\n a 0 10"), Sort::Lost, &losses),
+            "\
+calls  inclusive  exclusive   mean    p50    p99    max  lost  library    function
+    0          -          -      -      -      -      -    10  libone.so  c
+    1      10 ns      10 ns  10 ns  10 ns  10 ns  10 ns     0  libone.so  a
+"
+        );
+    }
+
+    #[test]
+    fn calls_of_unknown_functions_are_there() {
+        let mut calls = script("thread 1\n a 0 10");
+        calls[0].region = RegionId(99);
+        assert!(table(By::Function, &calls, Sort::Calls, &[]).contains("[unknown]  [unknown]"));
+        assert!(table(By::Library, &calls, Sort::Calls, &[]).contains("[unknown]"));
+    }
+}

@@ -1,0 +1,474 @@
+//! What stored traces say. [`info`] tells what one holds, [`diff()`] compares two, [`replay`] tells one again to a sink,
+//! [`derived`] has figures of counters, and [`run`] is `rtrace report`: a stored trace summed up by function, library,
+//! thread, process or call path.
+//!
+//! The trace is read once, from its end to its begin, in bounded memory whatever its length. What
+//! the figures mean:
+//!
+//! - *calls* counts all, of every ending.
+//! - *inclusive* is time with callees, counted once: a call nested in a call of the same row (same
+//!   function, or library, thread, process) adds nothing, as its time is in the outer one's. Calls
+//!   that were still open at the end count up to then.
+//! - *exclusive* is time without traced callees; it adds up over rows.
+//! - *min, mean, p50, p99, max* are durations of *timed* calls, which are those that returned or were
+//!   unwound, not open ones. Percentiles have three digits.
+//! - *unseen* calls were not timed: they have no duration and are in no time. Where no call of a row
+//!   was timed, its times are absent. What is nested in a call that was not timed is in the time of
+//!   the nearest timed one around it.
+//! - *lost* are calls known to be missing.
+//! - *counted* and *estimated* are calls beside these that a budget left without a record: the ones
+//!   exact, the others between *at least* and *at most*.
+//!
+//! Where calls are folded by call path, all of them are, and the figures are sums of these: the same
+//! as from single calls, save that percentiles are upper bounds, powers of two. Where calls were
+//! counted, `counting` adds the sums of what they counted.
+
+mod chains;
+mod corrected;
+mod counting;
+pub mod derived;
+mod diff;
+mod grouping;
+mod groups;
+mod histogram;
+pub mod info;
+mod notes;
+mod own;
+mod render;
+pub mod replay;
+mod stats;
+mod table;
+#[cfg(test)]
+mod testing;
+mod tree;
+mod untimed;
+mod walk;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use rtrace_exporters::TraceSet;
+
+use self::corrected::Corrected;
+use self::counting::Counting;
+pub use self::diff::{DiffOptions, diff};
+use self::grouping::Grouping;
+use self::groups::Groups;
+use self::table::Table;
+use self::tree::Tree;
+use self::untimed::Tally;
+use self::walk::Walk;
+
+/// Calls that are looked at together: two such chunks are in memory at a time.
+const CHUNK: usize = 128 * 1024;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] rtrace_exporters::Error),
+    /// The report cannot be written.
+    #[error("failed to write the report: {0}")]
+    Write(#[from] io::Error),
+    /// Call paths do not have that figure.
+    #[error("failed to sort the call tree by {}: choose calls, inclusive, exclusive or name", .0.name())]
+    Sort(Sort),
+    /// Corrected times do not have that figure.
+    #[error("failed to sort corrected times by {}: choose calls, inclusive, exclusive or name", .0.name())]
+    SortCorrected(Sort),
+    /// Nothing is known of what tracing cost.
+    #[error("failed to correct times: what tracing costs was not measured when this was recorded")]
+    NotCalibrated,
+    /// These rows do not have that column.
+    #[error("failed to show column `{0}`: rows of this kind do not have it")]
+    Column(String),
+    /// There is nothing to compare in nodes of a tree.
+    #[error("failed to compare call trees: choose functions or call paths")]
+    Diff,
+    /// Call paths have no distributions.
+    #[error("failed to show histograms of a call tree: choose --by callpath")]
+    Histogram,
+}
+
+/// What a row of the report is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// A function.
+    #[default]
+    Function,
+    /// A call path; rows form a tree.
+    Tree,
+    /// A thread.
+    Thread,
+    /// A library.
+    Library,
+    /// A process.
+    Process,
+    /// A function and who called it.
+    Caller,
+    /// A function and the whole chain of its callers.
+    Callpath,
+}
+
+/// What comes first: the largest figure, or the first name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// Number of calls.
+    Calls,
+    /// Time with callees.
+    Inclusive,
+    /// Time without traced callees.
+    #[default]
+    Exclusive,
+    /// Mean duration.
+    Mean,
+    /// Median duration.
+    P50,
+    /// Duration that one call in ten exceeds.
+    P90,
+    /// Duration that one call in a hundred exceeds.
+    P99,
+    /// Duration that one call in a thousand exceeds.
+    P999,
+    /// Longest duration.
+    Max,
+    /// Calls known to be missing.
+    Lost,
+    /// Name, from A to Z.
+    Name,
+}
+
+impl Sort {
+    /// The word used in options and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sort::Calls => "calls",
+            Sort::Inclusive => "inclusive",
+            Sort::Exclusive => "exclusive",
+            Sort::Mean => "mean",
+            Sort::P50 => "p50",
+            Sort::P90 => "p90",
+            Sort::P99 => "p99",
+            Sort::P999 => "p99.9",
+            Sort::Max => "max",
+            Sort::Lost => "lost",
+            Sort::Name => "name",
+        }
+    }
+}
+
+/// How the report is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Columns for people, with units and remarks.
+    #[default]
+    Table,
+    /// Comma-separated values with a line of names, times in nanoseconds; no remarks.
+    Csv,
+    /// One JSON object, times in nanoseconds.
+    Json,
+}
+
+/// The least time with callees of a row that is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Min {
+    /// In nanoseconds.
+    Time(u64),
+    /// As a part, 0 to 1, of the time of all rows.
+    Share(f64),
+}
+
+impl Min {
+    /// Whether a row of so much time is shown, of a total of `total` nanoseconds.
+    fn admits(self, time: u64, total: u64) -> bool {
+        match self {
+            Min::Time(min) => time >= min,
+            Min::Share(min) => time as f64 >= min * total as f64,
+        }
+    }
+}
+
+/// What is reported and how.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// What a row is.
+    pub by: By,
+    /// Order of rows, in a tree of siblings.
+    pub sort: Sort,
+    /// Leave out rows with less time.
+    pub min: Option<Min>,
+    /// The figures to show, by their headings; those that are usual where there are none.
+    pub columns: Vec<String>,
+    /// Show distributions of durations instead of figures.
+    pub histogram: bool,
+    /// Most rows; of a tree those with most inclusive time.
+    pub limit: Option<usize>,
+    /// How it is written.
+    pub format: Format,
+    /// Columns of the terminal, if it is one: names are cut to fit.
+    pub width: Option<u16>,
+    /// Whether times are also given without what tracing itself took; by function alone.
+    pub corrected: bool,
+}
+
+/// A report before it is given a format.
+struct Report {
+    title: String,
+    table: Table,
+    notes: Vec<String>,
+}
+
+/// Reports on the trace in `directory`.
+///
+/// # Errors
+/// The trace cannot be read, `out` not be written, or the order does not suit the rows.
+pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
+    let trace = TraceSet::open(directory)?;
+    let report = sum_up(&trace, options)?;
+    match options.format {
+        Format::Table => render::table(&report, options.width, out)?,
+        Format::Csv => render::csv(&report.table, out)?,
+        Format::Json => render::json(&report, out)?,
+    }
+    Ok(())
+}
+
+fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
+    let losses = trace.losses()?;
+    let mut remark = None;
+    let (mut table, lost_callers, untimed) = match Grouping::new(options.by, trace) {
+        _ if options.corrected => {
+            let (walk, untimed) = walk(trace, Counting::around(Corrected::new(trace)?, trace))?;
+            let mut table = walk.visitor.inside.table(options.sort)?;
+            walk.visitor.add_corrected_to(&mut table);
+            remark = walk.visitor.not_corrected();
+            (table, walk.lost_callers, untimed)
+        }
+        Some(grouping) => {
+            let (mut walk, untimed) = walk(trace, Counting::around(Groups::new(grouping), trace))?;
+            let groups = &mut walk.visitor.inside;
+            groups.add_estimates(trace.estimates());
+            if matches!(options.by, By::Thread | By::Process) {
+                remark = groups.imbalance().map(notes::imbalance);
+            }
+            let table = if options.histogram {
+                groups.histograms(options.sort, options.min, options.limit)
+            } else {
+                let mut table = groups.table(options.sort, &losses);
+                walk.visitor.add_to(&mut table, options.by);
+                table
+            };
+            (table, walk.lost_callers, untimed)
+        }
+        None if options.histogram => return Err(Error::Histogram),
+        None => {
+            let order = tree::Order::new(options.sort)?;
+            let (walk, untimed) = walk(trace, Counting::around(Tree::default(), trace))?;
+            let mut table = walk.visitor.inside.table(trace, order, options.limit);
+            walk.visitor.add_to(&mut table, options.by);
+            (table, walk.lost_callers, untimed)
+        }
+    };
+    let left_out = if options.histogram {
+        table.left_out
+    } else {
+        if let Some(min) = options.min {
+            table.at_least(min);
+        }
+        table.limit(options.limit)
+    };
+    if !options.columns.is_empty() {
+        table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
+    }
+    let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
+    notes.extend(untimed.note(trace)?);
+    notes.extend(remark);
+    Ok(Report { title: notes::title(trace), table, notes })
+}
+
+/// Visits all calls, and counts by function those that were not timed.
+fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<(Walk<V>, Tally), Error> {
+    let (mut walk, mut untimed) = (Walk::new(visitor), Tally::default());
+    walk.paths(trace.profile());
+    trace.profile().iter().for_each(|path| untimed.add_path(path));
+    let mut calls = Vec::new();
+    for batch in trace.unfolded_calls().rev() {
+        let batch = batch?;
+        batch.iter().for_each(|call| untimed.add(call));
+        walk.visitor.readings(&batch);
+        calls.append(&mut batch.into_calls());
+        if calls.len() >= CHUNK {
+            walk.chunk(&mut calls);
+            calls.clear();
+        }
+    }
+    walk.chunk(&mut calls);
+    walk.finish();
+    Ok((walk, untimed))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{ClockAnchor, Event, EventKind, Loss, LossReason, Sink, Summary, Timestamp};
+
+    use super::testing::{script, writer};
+    use super::*;
+
+    fn report(directory: &Path, options: &Options) -> String {
+        let mut out = Vec::new();
+        run(directory, options, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn finished() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let calls = script("thread 1\n a 0 5000\n  b 10 1500\n thread 2\n b 0 100");
+        writer.calls(&calls.into()).unwrap();
+        let end = ClockAnchor { monotonic: Timestamp(2_000_000), realtime_ns: 0 };
+        let losses = vec![Loss { reason: LossReason::RingFull, region: None, count: 2 }];
+        let summary = Summary { calls: 3, locations: 2, regions: 6, refused: 1, losses, end, ..Summary::default() };
+        writer.finish(&summary).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_table_says_what_was_recorded_and_what_is_missing() {
+        let folder = finished();
+        assert_eq!(
+            report(folder.path(), &Options { limit: Some(1), ..Options::default() }),
+            "\
+prog on box (Linux 6.18), recorded for 2.000 ms
+
+calls  inclusive  exclusive      mean       p50       p99       max  library    function
+    1   5.000 us   3.510 us  5.000 us  5.000 us  5.000 us  5.000 us  libone.so  a
+
+rows left out: 1
+3 calls of 6 regions on 2 threads; 2 lost (ring full: 2), 1 refused
+"
+        );
+    }
+
+    #[test]
+    fn rows_can_be_left_out_and_figures_chosen() {
+        let folder = finished();
+        let columns = ["p99.9", "calls"].map(str::to_owned).to_vec();
+        for min in [Min::Share(0.5), Min::Time(2_000)] {
+            let options = Options { min: Some(min), columns: columns.clone(), ..Options::default() };
+            let text = report(folder.path(), &options);
+            let (rows, notes) = text.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
+            assert_eq!(rows, "   p99.9  calls  library    function\n5.000 us      1  libone.so  a");
+            assert!(notes.starts_with("rows left out: 1\n"), "{notes}");
+        }
+        let options = Options { by: By::Tree, min: Some(Min::Time(101)), format: Format::Csv, ..Options::default() };
+        assert_eq!(report(folder.path(), &options).lines().count(), 3);
+    }
+
+    #[test]
+    fn histograms_are_of_the_first_rows() {
+        let folder = finished();
+        let options = Options { histogram: true, limit: Some(1), format: Format::Csv, ..Options::default() };
+        assert_eq!(
+            report(folder.path(), &options),
+            "\
+from_ns,below_ns,calls,share,region,file_offset,library,function
+4096,8192,1,1.000000,0,64,libone.so,a
+"
+        );
+    }
+
+    #[test]
+    fn what_a_tree_lacks_is_said() {
+        let folder = finished();
+        let error = |options: Options| run(folder.path(), &options, &mut Vec::new()).unwrap_err().to_string();
+        let tree = || Options { by: By::Tree, ..Options::default() };
+        let p50 = vec!["p50".to_owned()];
+        assert_eq!(
+            error(Options { columns: p50, ..tree() }),
+            "failed to show column `p50`: rows of this kind do not have it"
+        );
+        assert_eq!(
+            error(Options { histogram: true, ..tree() }),
+            "failed to show histograms of a call tree: choose --by callpath"
+        );
+    }
+
+    #[test]
+    fn csv_has_all_columns_in_nanoseconds() {
+        let folder = finished();
+        assert_eq!(
+            report(folder.path(), &Options { format: Format::Csv, sort: Sort::Calls, ..Options::default() }),
+            "\
+calls,timed,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,counted,estimated,estimated_least,estimated_most,returned,unwound,open,unseen,\
+region,file_offset,library,function
+2,2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,0,2,0,0,0,1,64,libone.so,b
+1,1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,0,1,0,0,0,0,64,libone.so,a
+"
+        );
+        assert_eq!(
+            report(folder.path(), &Options { format: Format::Csv, by: By::Tree, ..Options::default() }),
+            "\
+node,parent,depth,region,calls,timed,share,inclusive_ns,exclusive_ns,library,function
+1,,0,0,1,1,0.980392,5000,3510,libone.so,a
+2,1,1,1,1,1,0.292157,1490,1490,libone.so,b
+3,,0,1,1,1,0.019608,100,100,libone.so,b
+"
+        );
+    }
+
+    #[test]
+    fn json_has_title_rows_and_notes() {
+        let folder = finished();
+        let options = Options { format: Format::Json, by: By::Thread, sort: Sort::Name, ..Options::default() };
+        let value: serde_json::Value = serde_json::from_str(&report(folder.path(), &options)).unwrap();
+        assert_eq!(value["title"], "prog on box (Linux 6.18), recorded for 2.000 ms");
+        assert_eq!(value["rows"].as_array().unwrap().len(), 2);
+        assert_eq!(value["rows"][0]["thread"], "main\\x1b");
+        assert_eq!(value["rows"][1]["thread"], "worker");
+        assert_eq!(value["rows"][1]["inclusive_ns"], 100);
+        assert_eq!(value["rows"][1]["lost"], 2);
+        assert_eq!(value["notes"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn an_unfinished_recording_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let loss = Loss { reason: LossReason::TooDeep, region: None, count: 4 };
+        let since = Timestamp(1_000);
+        let overwritten = EventKind::Overwritten { library: "/l".into(), region: Some("f".into()), sites: 1 };
+        for kind in [EventKind::Loss(loss), EventKind::BlindWindow { library: "/l".into(), since }, overwritten] {
+            writer.event(&Event { time: Timestamp(3_000), pid: None, tid: None, kind }).unwrap();
+        }
+        writer.calls(&script("thread 1\n a 0 5").into()).unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        writer.tick().unwrap();
+        drop(writer);
+        let text = report(folder.path(), &Options { by: By::Library, ..Options::default() });
+        let (_, notes) = text.rsplit_once("\n\n").unwrap();
+        assert_eq!(
+            notes,
+            "\
+the recording did not end cleanly, or still runs: its last second may be missing
+calls lost: 4 (too deep)
+libraries that ran before their probes were placed: 1, for up to 2.000 us; calls may be missing
+probes that the program wrote over: 1; calls may be missing, or their returns
+"
+        );
+    }
+
+    #[test]
+    fn a_tree_has_no_percentiles_to_sort_by() {
+        let folder = finished();
+        let options = Options { by: By::Tree, sort: Sort::P99, ..Options::default() };
+        let error = run(folder.path(), &options, &mut Vec::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "failed to sort the call tree by p99: choose calls, inclusive, exclusive or name"
+        );
+    }
+}

@@ -1,0 +1,414 @@
+//! Calls summed up by call path: all calls that were reached by the same chain of functions, on
+//! whatever thread, are one node.
+//!
+//! A program may reach functions by any number of paths. Above [`MOST_PATHS`] new ones are not
+//! told apart any more: what a known path calls by new ones is summed up in one node below it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Call, Library, PathProfile, RegionId};
+
+use super::table::{Column, Shown, Table, Value};
+use super::walk::{Caller, Visitor};
+use super::{Error, Sort};
+
+/// Paths that are told apart; they take about 150 MB.
+const MOST_PATHS: usize = 1 << 20;
+
+/// The place of a node in [`Tree::nodes`].
+type NodeId = u32;
+
+const ROOT: NodeId = 0;
+
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    ids: HashMap<(NodeId, Label), NodeId>,
+    most_paths: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Label {
+    Root,
+    /// Calls whose caller is not on record.
+    LostCaller,
+    /// Calls by paths that are not told apart.
+    MorePaths,
+    Region(RegionId),
+}
+
+/// What some calls of one path add to their node. Times in nanoseconds.
+struct Sums {
+    calls: u64,
+    /// Of these, those whose time is known.
+    timed: u64,
+    inclusive: u64,
+    exclusive: u64,
+}
+
+struct Node {
+    label: Label,
+    children: Vec<NodeId>,
+    calls: u64,
+    /// Of the calls, those whose time is in the sums below.
+    timed: u64,
+    inclusive: u64,
+    exclusive: u64,
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree::with_most_paths(MOST_PATHS)
+    }
+}
+
+impl Visitor for Tree {
+    type Mark = NodeId;
+
+    fn visit(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
+        let sums = Sums {
+            calls: 1,
+            timed: u64::from(call.is_timed()),
+            inclusive: call.duration.unwrap_or(0),
+            exclusive: call.exclusive().unwrap_or(0),
+        };
+        self.add(call.region, caller, sums)
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, NodeId>) -> NodeId {
+        let PathProfile { calls, unseen, inclusive, exclusive, .. } = *path;
+        self.add(path.region, caller, Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive })
+    }
+}
+
+impl Tree {
+    fn with_most_paths(most_paths: usize) -> Tree {
+        Tree { nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
+    }
+
+    fn add(&mut self, region: RegionId, caller: Caller<'_, NodeId>, sums: Sums) -> NodeId {
+        let outermost = caller.timed().next().is_none();
+        let parent = match caller {
+            Caller::None => ROOT,
+            Caller::Known(enclosing) => enclosing.last().map_or(ROOT, |caller| caller.mark),
+            Caller::Lost(_) => self.child(ROOT, Label::LostCaller),
+        };
+        let id = self.path(parent, region);
+        if id != parent {
+            self.add_inclusive(id, sums.inclusive);
+        }
+        if self.nodes[parent as usize].label == Label::LostCaller {
+            self.add_inclusive(parent, sums.inclusive);
+        }
+        if outermost {
+            self.add_inclusive(ROOT, sums.inclusive);
+        }
+        let node = &mut self.nodes[id as usize];
+        node.calls += sums.calls;
+        node.timed += sums.timed;
+        node.exclusive = node.exclusive.saturating_add(sums.exclusive);
+        id
+    }
+
+    /// The node of calls of `region` from `parent`.
+    fn path(&mut self, parent: NodeId, region: RegionId) -> NodeId {
+        let label = Label::Region(region);
+        if let Some(&id) = self.ids.get(&(parent, label)) {
+            return id;
+        }
+        match self.nodes[parent as usize].label {
+            Label::MorePaths => parent,
+            _ if self.nodes.len() > self.most_paths => self.child(parent, Label::MorePaths),
+            _ => self.child(parent, label),
+        }
+    }
+
+    fn child(&mut self, parent: NodeId, label: Label) -> NodeId {
+        *self.ids.entry((parent, label)).or_insert_with(|| {
+            let id = NodeId::try_from(self.nodes.len()).expect("most_paths and as many remainders fit");
+            self.nodes.push(Node::new(label));
+            self.nodes[parent as usize].children.push(id);
+            id
+        })
+    }
+
+    fn add_inclusive(&mut self, id: NodeId, duration: u64) {
+        let inclusive = &mut self.nodes[id as usize].inclusive;
+        *inclusive = inclusive.saturating_add(duration);
+    }
+
+    /// The tree as rows, callers above their callees; with a limit those that take most time.
+    pub(super) fn table(&self, trace: &TraceSet, order: Order, limit: Option<usize>) -> Table {
+        let weights = self.weights();
+        let shown = self.largest(&weights, limit.unwrap_or(self.nodes.len()));
+        let names: Vec<String> = self.nodes.iter().map(|node| node.label.name(trace)).collect();
+        let mut rows = Vec::new();
+        let mut next = vec![(ROOT, ROOT, 0)];
+        while let Some((id, parent, depth)) = next.pop() {
+            if !shown[id as usize] {
+                continue;
+            }
+            let node = &self.nodes[id as usize];
+            if id != ROOT {
+                rows.push(self.row(trace, id, parent, depth));
+            }
+            let mut children = node.children.clone();
+            // From last to first, as the last pushed is the next row.
+            children.sort_by_key(|&child| {
+                let figure = order.figure(&self.nodes[child as usize], weights[child as usize]);
+                Reverse((Reverse(figure), &names[child as usize]))
+            });
+            let below = if id == ROOT { 0 } else { depth + 1 };
+            next.extend(children.into_iter().map(|child| (child, id, below)));
+        }
+        let left_out = self.nodes.len() - 1 - rows.len();
+        let mut table = Table { columns: COLUMNS.to_vec(), rows, left_out };
+        if self.nodes.iter().any(|node| node.timed < node.calls) {
+            table.show(TIMED.key);
+        }
+        table
+    }
+
+    /// The time of each node, or that of its callees where this is more: they may be timed where
+    /// their caller was not.
+    fn weights(&self) -> Vec<u64> {
+        let mut weights: Vec<u64> = self.nodes.iter().map(|node| node.inclusive).collect();
+        // A node comes after its caller.
+        for (id, node) in self.nodes.iter().enumerate().rev() {
+            let below = node.children.iter().map(|&child| weights[child as usize]).fold(0, u64::saturating_add);
+            weights[id] = weights[id].max(below);
+        }
+        weights
+    }
+
+    /// Marks the root and the `limit` nodes below it with most inclusive time, callers first.
+    fn largest(&self, weights: &[u64], limit: usize) -> Vec<bool> {
+        let mut shown = vec![false; self.nodes.len()];
+        let mut candidates = BinaryHeap::from([(u64::MAX, Reverse(ROOT))]);
+        for _ in 0..=limit {
+            let Some((_, Reverse(id))) = candidates.pop() else { break };
+            shown[id as usize] = true;
+            let children = self.nodes[id as usize].children.iter();
+            candidates.extend(children.map(|&child| (weights[child as usize], Reverse(child))));
+        }
+        shown
+    }
+
+    /// The values of [`COLUMNS`].
+    fn row(&self, trace: &TraceSet, id: NodeId, parent: NodeId, depth: usize) -> Vec<Value> {
+        let node = &self.nodes[id as usize];
+        let total = self.nodes[ROOT as usize].inclusive;
+        let region = match node.label {
+            Label::Region(region) => Some(region),
+            Label::Root | Label::LostCaller | Label::MorePaths => None,
+        };
+        let library = region.and_then(|id| trace.library(trace.region(id)?.library)).map(Library::name);
+        let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Count(number.into()));
+        let known = |value: Value| if node.timed == 0 && node.calls > 0 { Value::Absent } else { value };
+        vec![
+            number(Some(id)),
+            number((parent != ROOT).then_some(parent)),
+            Value::Count(depth as u64),
+            number(region.map(|region| region.0)),
+            Value::Count(node.calls),
+            Value::Count(node.timed),
+            known(Value::Share(node.inclusive as f64 / total.max(1) as f64)),
+            known(Value::Time(node.inclusive)),
+            known(Value::Time(node.exclusive)),
+            library.map_or(Value::Absent, |library| Value::Name(library.to_owned())),
+            Value::Nested(depth, node.label.name(trace)),
+        ]
+    }
+}
+
+impl Node {
+    fn new(label: Label) -> Node {
+        Node { label, children: Vec::new(), calls: 0, timed: 0, inclusive: 0, exclusive: 0 }
+    }
+}
+
+impl Label {
+    fn name(self, trace: &TraceSet) -> String {
+        match self {
+            Label::Root => String::new(),
+            Label::LostCaller => "[lost caller]".to_owned(),
+            Label::MorePaths => "[more paths]".to_owned(),
+            Label::Region(id) => trace.region(id).map_or_else(|| "[unknown]".to_owned(), |region| region.name.clone()),
+        }
+    }
+}
+
+/// How many calls the times are of, open ones included; shown to people where a call was not timed.
+const TIMED: Column = Column::new("timed", "timed").shown(Shown::Never);
+
+const COLUMNS: [Column; 11] = [
+    Column::label("node", "node").shown(Shown::Never),
+    Column::label("parent", "parent").shown(Shown::Never),
+    Column::label("depth", "depth").shown(Shown::Never),
+    Column::label("region", "region").shown(Shown::Never),
+    Column::new("calls", "calls"),
+    TIMED,
+    Column::new("share", "share"),
+    Column::new("inclusive_ns", "inclusive"),
+    Column::new("exclusive_ns", "exclusive"),
+    Column::label("library", "library").shown(Shown::Never),
+    Column::label("function", "function"),
+];
+
+/// The order of siblings.
+#[derive(Clone, Copy)]
+pub(super) struct Order(Sort);
+
+impl Order {
+    pub(super) fn new(sort: Sort) -> Result<Order, Error> {
+        match sort {
+            Sort::Calls | Sort::Inclusive | Sort::Exclusive | Sort::Name => Ok(Order(sort)),
+            Sort::Mean | Sort::P50 | Sort::P90 | Sort::P99 | Sort::P999 | Sort::Max | Sort::Lost => {
+                Err(Error::Sort(sort))
+            }
+        }
+    }
+
+    /// What a node is sorted by, whose weight is the time of it or of its callees.
+    fn figure(self, node: &Node, weight: u64) -> u64 {
+        match self.0 {
+            Sort::Calls => node.calls,
+            Sort::Inclusive => weight,
+            Sort::Exclusive => node.exclusive,
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{definitions, nested, script, text};
+    use crate::walk::Walk;
+
+    fn tree(calls: &[rtrace_model::Call], most_paths: usize) -> Tree {
+        let mut walk = Walk::new(Tree::with_most_paths(most_paths));
+        walk.chunk(&mut calls.to_vec());
+        walk.finish();
+        walk.visitor
+    }
+
+    fn table(tree: &Tree, sort: Sort, limit: Option<usize>) -> String {
+        text(tree.table(&definitions(), Order::new(sort).unwrap(), limit))
+    }
+
+    #[test]
+    fn paths_of_all_threads_merge_and_recursion_nests() {
+        let calls = script(
+            "thread 1
+             a 0 100
+              b 0 30
+               b 5 20
+              c 40 90
+             thread 2
+             a 0 60
+              c 0 20
+             c 70 90",
+        );
+        assert_eq!(
+            table(&tree(&calls, MOST_PATHS), Sort::Inclusive, None),
+            "\
+calls   share  inclusive  exclusive  function
+    2  88.9 %     160 ns      60 ns  a
+    2  38.9 %      70 ns      70 ns    c
+    1  16.7 %      30 ns      15 ns    b
+    1   8.3 %      15 ns      15 ns      b
+    1  11.1 %      20 ns      20 ns  c
+"
+        );
+    }
+
+    #[test]
+    fn a_limit_keeps_the_largest_and_their_callers() {
+        let calls = script("thread 1\n a 0 100\n  b 0 10\n  c 10 90\n   d 20 80\n e 200 240");
+        assert_eq!(
+            table(&tree(&calls, MOST_PATHS), Sort::Name, Some(3)),
+            "\
+calls   share  inclusive  exclusive  function
+    1  71.4 %     100 ns      10 ns  a
+    1  57.1 %      80 ns      20 ns    c
+    1  42.9 %      60 ns      60 ns      d
+"
+        );
+    }
+
+    #[test]
+    fn an_untimed_call_has_no_time_and_keeps_its_callees() {
+        let calls = script("thread 1\n a 0 ?\n  b 10 30\n   c 15 ?\n    d 20 25\n e 100 110\n f 200 ?");
+        let tree = tree(&calls, MOST_PATHS);
+        assert_eq!(
+            table(&tree, Sort::Inclusive, None),
+            "\
+calls  timed   share  inclusive  exclusive  function
+    1      0       -          -          -  a
+    1      1  66.7 %      20 ns      15 ns    b
+    1      0       -          -          -      c
+    1      1  16.7 %       5 ns       5 ns        d
+    1      1  33.3 %      10 ns      10 ns  e
+    1      0       -          -          -  f
+"
+        );
+        let two = table(&tree, Sort::Name, Some(2));
+        let shown: Vec<_> = two.lines().skip(1).map(|line| line.split_whitespace().last().unwrap()).collect();
+        assert_eq!(shown, ["a", "b"], "callees count for what is left out");
+    }
+
+    #[test]
+    fn callees_of_lost_calls_hang_under_a_node_of_their_own() {
+        let mut calls = script("thread 1\n a 0 100\n  b 10 90\n   c 20 50\n    d 30 40\n   c 60 70");
+        calls.retain(|call| call.id != 2);
+        assert_eq!(
+            table(&tree(&calls, MOST_PATHS), Sort::Inclusive, None),
+            "\
+calls    share  inclusive  exclusive  function
+    1  100.0 %     100 ns      20 ns  a
+    0   40.0 %      40 ns       0 ns  [lost caller]
+    2   40.0 %      40 ns      30 ns    c
+    1   10.0 %      10 ns      10 ns      d
+"
+        );
+    }
+
+    #[test]
+    fn paths_beyond_the_limit_are_summed_up_where_they_begin() {
+        let calls = script("thread 1\n a 0 100\n  b 10 90\n   c 20 50\n    d 30 40\n   e 60 70\n f 100 110");
+        assert_eq!(
+            table(&tree(&calls, 2), Sort::Inclusive, None),
+            "\
+calls   share  inclusive  exclusive  function
+    1  90.9 %     100 ns      20 ns  a
+    1  72.7 %      80 ns      40 ns    b
+    3  36.4 %      40 ns      40 ns      [more paths]
+    1   9.1 %      10 ns      10 ns  [more paths]
+"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn exclusive_times_add_up_to_the_inclusive_times_of_roots(
+            shape in prop::collection::vec((1..4_u32, 0..6_usize), 1..200),
+            most_paths in prop_oneof![0..20_usize, Just(MOST_PATHS)],
+        ) {
+            let calls = nested(&shape);
+            let tree = tree(&calls, most_paths);
+            let roots: u64 = calls.iter().filter(|call| call.parent == 0).filter_map(|call| call.duration).sum();
+            prop_assert_eq!(tree.nodes.iter().map(|node| node.exclusive).sum::<u64>(), roots);
+            prop_assert_eq!(tree.nodes[ROOT as usize].inclusive, roots);
+            for node in &tree.nodes[1..] {
+                let below: u64 = node.children.iter().map(|&child| tree.nodes[child as usize].inclusive).sum();
+                prop_assert_eq!(node.inclusive, node.exclusive + below);
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Which functions were not timed, and why: the sums over times leave their calls out, so a report
+//! must say whose time is not in it.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Call, PathProfile, RegionId, Untimed, escape};
+
+use super::Error;
+
+/// Functions that are named.
+const NAMED: usize = 3;
+
+/// The part of a function's calls, from 0 to 1, above which it is worth a word that they were not timed.
+const WORTH_A_WORD: f64 = 0.01;
+
+/// Calls by function.
+#[derive(Default)]
+pub(super) struct Tally(HashMap<RegionId, Calls>);
+
+#[derive(Clone, Copy, Default)]
+struct Calls {
+    all: u64,
+    untimed: u64,
+}
+
+impl Calls {
+    fn share(self) -> f64 {
+        self.untimed as f64 / self.all.max(1) as f64
+    }
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, call: &Call) {
+        self.add_calls(call.region, 1, u64::from(!call.is_timed()));
+    }
+
+    pub(super) fn add_path(&mut self, path: &PathProfile) {
+        self.add_calls(path.region, path.calls, path.unseen);
+    }
+
+    fn add_calls(&mut self, region: RegionId, all: u64, untimed: u64) {
+        let calls = self.0.entry(region).or_default();
+        calls.all += all;
+        calls.untimed += untimed;
+    }
+
+    /// A line that names the functions with most calls that were not timed, and says why these were not;
+    /// nothing where no function is worth a word.
+    pub(super) fn note(&self, trace: &TraceSet) -> Result<Option<String>, Error> {
+        let mut worst: Vec<(RegionId, Calls)> = self.0.iter().map(|(&region, &calls)| (region, calls)).collect();
+        worst.retain(|(_, calls)| calls.share() > WORTH_A_WORD);
+        if worst.is_empty() {
+            return Ok(None);
+        }
+        worst.sort_by_key(|&(region, calls)| (Reverse(calls.untimed), region));
+        let named = worst.iter().take(NAMED).map(|&(region, calls)| {
+            let name = trace.region(region).map_or("[unknown]", |region| region.name.as_str());
+            format!("{} ({:.1} % of its calls)", escape(name), 100.0 * calls.share())
+        });
+        let mut note = format!("not timed, so their time is not here: {}", named.collect::<Vec<_>>().join(", "));
+        if worst.len() > NAMED {
+            note.push_str(&format!(" and {} more", worst.len() - NAMED));
+        }
+        let is_meant =
+            |untimed: &&Untimed| untimed.region.is_none_or(|of| worst.iter().any(|&(region, _)| region == of));
+        let reasons = Untimed::by_reason(trace.untimed()?.iter().filter(is_meant));
+        let reasons: Vec<String> =
+            reasons.iter().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
+        if !reasons.is_empty() {
+            note.push_str(&format!("; {}", reasons.join(", ")));
+        }
+        Ok(Some(note))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{
+        Event, EventKind, HISTOGRAM_BUCKETS, LocationId, PathId, Sink, Summary, Timestamp, UntimedReason,
+    };
+
+    use super::*;
+    use crate::testing::{script, writer};
+    use crate::{By, Format, Options, run};
+
+    /// The notes of a report by thread of a trace with these calls of `a` to `f`: timed and not.
+    fn notes(calls: [(usize, usize); 6], untimed: &[Untimed], is_finished: bool) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let mut lines = vec!["thread 1".to_owned()];
+        for (function, (timed, untimed)) in ('a'..='f').zip(calls) {
+            lines.extend(vec![format!(" {function} 10 20"); timed]);
+            lines.extend(vec![format!(" {function} 10 ?"); untimed]);
+        }
+        writer.calls(&script(&lines.join("\n")).into()).unwrap();
+        for &untimed in untimed {
+            let kind = EventKind::Untimed(untimed);
+            writer.event(&Event { time: Timestamp(1), pid: None, tid: None, kind }).unwrap();
+        }
+        if is_finished {
+            writer.finish(&Summary { untimed: untimed.to_vec(), ..Summary::default() }).unwrap();
+        } else {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            writer.tick().unwrap();
+        }
+        let mut out = Vec::new();
+        let options = Options { by: By::Thread, format: Format::Json, ..Options::default() };
+        run(folder.path(), &options, &mut out).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let notes = value["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap().to_owned());
+        notes.filter(|note| note.starts_with("not timed")).collect()
+    }
+
+    fn untimed(reason: UntimedReason, region: Option<u32>, count: u64) -> Untimed {
+        Untimed { reason, region: region.map(RegionId), count }
+    }
+
+    #[test]
+    fn the_worst_functions_are_named_with_their_reasons() {
+        let told = [
+            untimed(UntimedReason::SiteDropped, Some(2), 5),
+            untimed(UntimedReason::NotYetPlaced, Some(0), 2),
+            untimed(UntimedReason::NotYetPlaced, Some(5), 100),
+            untimed(UntimedReason::OverwrittenByOther, None, 1),
+        ];
+        let calls = [(2, 2), (0, 1), (1, 5), (9, 1), (1, 1), (100, 1)];
+        for is_finished in [true, false] {
+            assert_eq!(
+                notes(calls, &told, is_finished),
+                ["not timed, so their time is not here: c (83.3 % of its calls), a (50.0 % of its calls), \
+                  b (100.0 % of its calls) and 2 more; return site not yet placed: 2, return site dropped: 5, \
+                  frame lost: 1"]
+            );
+        }
+    }
+
+    #[test]
+    fn a_call_in_a_hundred_is_not_worth_a_word() {
+        let one_in_hundred = (99, 1);
+        assert_eq!(notes([one_in_hundred; 6], &[], true), [""; 0]);
+        let more = notes([one_in_hundred, (98, 1), (1, 0), (1, 0), (1, 0), (1, 0)], &[], true);
+        assert_eq!(more, ["not timed, so their time is not here: b (1.0 % of its calls)"]);
+    }
+
+    #[test]
+    fn folded_calls_count_like_others() {
+        let mut tally = Tally::default();
+        let path = PathProfile {
+            path: PathId(1),
+            parent: None,
+            region: RegionId(0),
+            location: LocationId(1),
+            calls: 4,
+            timed: 0,
+            unwound: 0,
+            open: 1,
+            unseen: 3,
+            inclusive: 0,
+            exclusive: 0,
+            open_time: 0,
+            min: None,
+            max: None,
+            histogram: [0; HISTOGRAM_BUCKETS],
+            counts: Vec::new(),
+        };
+        tally.add_path(&path);
+        let note = tally.note(&crate::testing::definitions()).unwrap();
+        assert_eq!(note.as_deref(), Some("not timed, so their time is not here: a (75.0 % of its calls)"));
+    }
+}
