@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Prints the ten functions with most time of their own, once a second, while rtrace records.
+"""Prints the top ten functions by exclusive time, once a second, while rtrace records.
 
-    rtrace run --lib libz.so --sink 'python3 examples/top.py' -- python3 pack.py
+    rtrace run --lib libz.so --sink 'python3 examples/top.py' -- python3 -m gzip file
 
 The calls arrive on standard input as an Arrow stream; SCHEMA.md names the columns.
 """
@@ -27,7 +27,7 @@ shown = time.monotonic()
 for batch in pa.ipc.open_stream(sys.stdin.buffer):
     exclusive = pc.subtract(batch["duration_ns"], batch["child_ns"])
     table = pa.table({"function": batch["function"].cast(pa.string()), "exclusive": exclusive})
-    # Calls that were not timed count, and add no time: theirs is null.
+    # Untimed calls count, and add no time: theirs is null.
     sums = [("exclusive", "sum"), ("exclusive", "count", pc.CountOptions(mode="all"))]
     for row in table.group_by("function").aggregate(sums).to_pylist():
         name = row["function"] or "[unknown]"

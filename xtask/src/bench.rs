@@ -34,8 +34,8 @@ pub const PARTS: [&str; 7] = ["loop", "counters", "libraries", "programs", "many
 /// A line of the table.
 struct Line {
     what: String,
-    /// Against what.
-    against: &'static str,
+    /// Of the value: a unit, or what it is a multiple of.
+    unit: &'static str,
     /// Empty where it could not be measured; the remark says why.
     ratios: Ratios,
     /// None where nothing is asked for.
@@ -97,10 +97,10 @@ fn compile(name: &str, options: &[&str], libraries: &[&str], folder: &Path) -> R
 
 /// Kinds of counters, with some that every machine has.
 const COUNTERS: &[(&str, &str)] = &[
-    ("a counter that the kernel keeps for a thread", "page-faults"),
-    ("the time on a CPU", "task-clock"),
-    ("an event of each CPU", "cpu-clock"),
-    ("two events of each CPU", "cpu-clock,alignment-faults"),
+    ("a per-thread counter", "page-faults"),
+    ("the CPU time", "task-clock"),
+    ("a per-CPU event", "cpu-clock"),
+    ("two per-CPU events", "cpu-clock,alignment-faults"),
     (
         "eight counters",
         "task-clock,page-faults,minor-faults,major-faults,context-switches,cpu-migrations,cpu-clock,alignment-faults",
@@ -167,21 +167,23 @@ impl Bench {
             floor_of_two.push(least[1] / least[0]);
             floor_of_many.push(least[2] / least[0]);
         }
-        let line = |what: &str, against, ratios, most: Option<f64>, remark: String| Line {
+        let line = |what: &str, unit, ratios, most: Option<f64>, remark: String| Line {
             what: what.to_owned(),
-            against,
+            unit,
             ratios: Ratios(ratios),
             goal: most.map(Goal),
             remark,
         };
-        let floor_of = |ratios| format!("programs that do nothing: {:.2}", Ratios(ratios).median());
-        let of_one = format!("{:.0} ns a call against {:.0}", Ratios(of_call).median(), Ratios(of_nothing).median());
-        let of_two = format!("{}; {lost} calls lost in all rounds, by 64 threads too", floor_of(floor_of_two));
+        let floor_of = |ratios| format!("empty programs: {:.2}", Ratios(ratios).median());
+        let of_one =
+            format!("{:.0} ns a call, empty program {:.0}", Ratios(of_call).median(), Ratios(of_nothing).median());
+        let of_two =
+            format!("{}; {lost} calls lost in all rounds, including those of 64 threads", floor_of(floor_of_two));
         Ok(vec![
-            line("function with push, tight loop", "empty session program", floor, Some(1.25), of_one),
-            line("function with push, tight loop", "bpftrace", peer, None, String::new()),
-            line("two threads in a tight loop", "one thread", two, Some(1.15), of_two),
-            line("64 threads in a tight loop", "one thread", many, Some(1.1), floor_of(floor_of_many)),
+            line("function with push, tight loop", "× empty program", floor, Some(1.25), of_one),
+            line("function with push, tight loop", "× bpftrace", peer, None, String::new()),
+            line("two threads in a tight loop", "× one thread", two, Some(1.15), of_two),
+            line("64 threads in a tight loop", "× one thread", many, Some(1.1), floor_of(floor_of_many)),
         ])
     }
 
@@ -209,8 +211,8 @@ impl Bench {
             }
         }
         let line = |(rounds, (what, names)): (Vec<f64>, &(&str, &str))| Line {
-            what: format!("added to a call by {what}"),
-            against: "a nanosecond",
+            what: format!("added per call by {what}"),
+            unit: "ns",
             ratios: Ratios(rounds),
             goal: None,
             remark: format!("`--counters {names}`"),
@@ -225,26 +227,27 @@ fn page(lines: &[Line], rounds: u32) -> Result<String> {
     let cpus = fs::read_to_string("/proc/cpuinfo").context("failed to read `/proc/cpuinfo`")?;
     let cpu = cpus.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
     let mut page = format!(
-        "# Benchmarks\n\nWritten by `cargo xtask bench` on Linux {}, {}, with {}: the median of {rounds} paired rounds, and \
-         the lowest and highest round. Times are CPU time that the tracer adds to the traced process, where it works \
-         {WORKS} times untraced and with each tracer and the quickest counts; bpftrace counts \
-         calls and adds up times per function, and rtrace records each call. Of each library both probe the {FUNCTIONS} \
-         functions that are called most; the floor is what programs that do nothing take at rtrace's sites, in the same \
-         unit as the ratio.\n\n| what | against | ratio | rounds | goal | |\n|---|---|---|---|---|---|\n",
+        "# Benchmarks\n\nWritten by `cargo xtask bench` on Linux {}, {}, with {}. Values are the median of {rounds} paired \
+         rounds; `rounds` has the lowest and the highest. In each round the process works {WORKS} times untraced and \
+         {WORKS} times with each tracer, and the fastest run counts. Times are the CPU time that a tracer adds to the \
+         traced process. bpftrace counts calls and sums up times per function; rtrace records each call. For each \
+         library, both probe the {FUNCTIONS} functions that are called most. The floor is the cost of empty BPF \
+         programs at rtrace's probe sites, in the unit of the value.\n\n\
+         | what | value | unit | rounds | goal | |\n|---|---|---|---|---|---|\n",
         kernel.trim(),
         cpu.map_or("a CPU without a name", |(_, name)| name),
         bpftrace.trim()
     );
-    for Line { what, against, ratios, goal, remark } in lines {
+    for Line { what, unit, ratios, goal, remark } in lines {
         if ratios.0.is_empty() {
             let goal = goal.as_ref().map_or_else(String::new, ToString::to_string);
-            writeln!(page, "| {what} | {against} | not measured | | {goal} | {remark} |")?;
+            writeln!(page, "| {what} | not measured | {unit} | | {goal} | {remark} |")?;
             continue;
         }
         let (lowest, highest) = ratios.range();
         let median = ratios.median();
         let goal = goal.as_ref().map_or_else(String::new, |goal| format!("{goal}: {}", goal.verdict(median)));
-        writeln!(page, "| {what} | {against} | {median:.2} | {lowest:.2} to {highest:.2} | {goal} | {remark} |")?;
+        writeln!(page, "| {what} | {median:.2} | {unit} | {lowest:.2} to {highest:.2} | {goal} | {remark} |")?;
     }
     Ok(page)
 }

@@ -303,7 +303,8 @@ fn one_that_ends_too_early_leaves_the_others_recorded() {
             continue;
         }
         assert!(output.status.success(), "{complaint}");
-        let notice = format!("process {} ended before its probes were in place: nothing of it is recorded", early.id());
+        let notice =
+            format!("process {} ended before its probes were in place: none of its calls are recorded", early.id());
         let trace = Trace::open(&folder.path().join("trace")).unwrap();
         let recorded: Vec<u32> = trace.processes().iter().map(|process| process.pid).collect();
         assert!(complaint.contains(&notice) && recorded == [late.id()], "{recorded:?}: {complaint}");

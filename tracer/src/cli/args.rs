@@ -34,11 +34,11 @@ pub use stubs::Stubs;
 /// Width of help texts in columns.
 const HELP_WIDTH: usize = 100;
 
-/// Trace every call of a library's functions, live, from outside
+/// Trace every call to a library's functions, live, from outside the program
 ///
-/// rtrace puts probes on the exported functions of the libraries named, in running processes or in
-/// a command, and records every call: which function, on which thread, called from which traced
-/// call, when it began and ended. Nothing is recompiled, restarted or left behind.
+/// rtrace places probes on the exported functions of the libraries that you name, in running processes or in a command
+/// that it starts. It records every call: the function, the thread, the traced caller, and when the call started and
+/// ended. The program is not recompiled or restarted, and nothing is left behind in it.
 #[derive(Debug, Parser)]
 #[command(name = "rtrace", version, max_term_width = HELP_WIDTH, after_long_help = EXAMPLES)]
 pub struct Cli {
@@ -46,23 +46,23 @@ pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
 
-    /// Say more: the causes of an error, every function of a plan
+    /// Verbose output: the causes of an error, all functions of a plan
     #[arg(short, long, global = true, action = ArgAction::SetTrue)]
     pub verbose: bool,
 }
 
 const EXAMPLES: &str = "\
 EXAMPLES:
-    # Watch a running program's FFTs
+    # Watch the FFTs of a running program
     rtrace attach -p 4711 --lib libfftw3.so
 
     # Record a command from its first instruction to its exit
-    rtrace run --lib libz.so -o out.rtrace -- gzip -k file
+    rtrace run --lib libz.so -o out.rtrace -- python3 -m gzip file
 
-    # See what would be probed, how, and at what cost
+    # Show what would be probed, and what each call would cost
     rtrace plan -p 4711 --lib libfftw3.so
 
-    # Say where the time went
+    # Show where the time went
     rtrace report out.rtrace --by tree";
 
 /// What rtrace can be asked to do.
@@ -72,25 +72,25 @@ pub enum Verb {
     Attach(Attach),
     /// Run a command and trace it
     Run(Run),
-    /// Show what would be probed, without probing
+    /// Show what would be probed, and at what cost, without probing it
     Plan(Plan),
     /// Summarise a trace
     Report(Report),
-    /// Look at a trace in the live view
+    /// Open a trace in the dashboard
     Tui(Tui),
-    /// Write a trace in the format of another tool
+    /// Convert a trace to the format of another tool
     Export(Export),
     /// Compare two traces
     Diff(Diff),
-    /// Say what a trace holds, and what it lacks
+    /// Show what was recorded, and whether it is complete
     Info(Info),
-    /// List what can be counted on every call here
+    /// List the counters that work on this machine
     Counters(Counters),
-    /// Take out probes that a killed tracer left in programs
+    /// Remove probes left behind by a killed tracer
     Clean(Clean),
-    /// Say whether rtrace can trace on this machine, and what is missing
+    /// Check whether rtrace works on this machine
     Doctor(Doctor),
-    /// Print the completions of a shell
+    /// Print shell completions
     Completions(Completions),
 }
 
@@ -98,7 +98,7 @@ pub enum Verb {
 #[derive(Debug, Args)]
 #[command(after_long_help = ATTACH_EXAMPLES)]
 pub struct Attach {
-    /// Process to trace, with all its threads; may be repeated
+    /// Process to trace, including all its threads; may be repeated
     #[arg(short = 'p', long = "pid", value_name = "PID", required = true, num_args = 1.., value_delimiter = ',')]
     pub pids: Vec<u32>,
 
@@ -113,13 +113,13 @@ pub struct Attach {
 
 const ATTACH_EXAMPLES: &str = "\
 EXAMPLES:
-    # Watch until q or Ctrl-C
+    # Open the dashboard; q or Ctrl-C stops recording
     rtrace attach -p 4711 --lib libfftw3.so
 
-    # Record two seconds of all nginx processes, without the live view
+    # Record all nginx processes for two seconds, without the dashboard
     rtrace attach -p $(pidof nginx) --lib libssl.so --lib libcrypto.so --duration 2s --no-tui
 
-    # Some functions only
+    # Trace only some functions
     rtrace attach -p 4711 --lib libsqlite3.so --func 'sqlite3_*' --exclude '/_(free|malloc)$/'";
 
 /// Options of `rtrace run`.
@@ -134,15 +134,15 @@ pub struct Run {
     #[command(flatten)]
     pub selection: Selection,
 
-    /// Which calls are seen at stubs.
+    /// Which calls go through stubs.
     #[command(flatten)]
     pub stubs: Stubs,
 
-    /// Run the command as this user: for root
+    /// Run the command as this user (needs root)
     ///
-    /// With its groups, and HOME, USER, LOGNAME and SHELL of its own. Without this, the command runs as
-    /// rtrace does: `sudo rtrace run` runs it as root, as perf and strace do.
-    #[arg(long, value_name = "NAME")]
+    /// The command gets the groups of the user, and its HOME, USER, LOGNAME and SHELL. By default it runs as the same
+    /// user as rtrace: `sudo rtrace run` runs it as root, like perf and strace.
+    #[arg(long, value_name = "NAME", help_heading = "Options")]
     pub user: Option<String>,
 
     /// How to record.
@@ -153,37 +153,37 @@ pub struct Run {
 const RUN_EXAMPLES: &str = "\
 EXAMPLES:
     # Record a command and its children into a directory of your choice
-    rtrace run --lib libz.so -o out.rtrace -- gzip -k file
+    rtrace run --lib libz.so -o out.rtrace -- python3 -m gzip file
 
-    # The program's own exported functions
+    # Trace the functions of the program itself
     rtrace run --lib exe -- ./simulation input.dat
 
-    # Functions that begin with `sub` or `mov` at the price of others
-    rtrace run --lib libz.so --stubs -- ./compress file
+    # Avoid single-stepped entry probes, which are expensive
+    rtrace run --lib libz.so --stubs -- python3 -m gzip file
 
-    # As root, trace a program that does not run as root
-    sudo rtrace run --user alice --lib libz.so -- gzip -k file
+    # Trace as root a program that runs as an ordinary user
+    sudo rtrace run --user alice --lib libz.so -- python3 -m gzip file
 
-    # Fail when the record is not complete
+    # Fail if the trace is incomplete
     rtrace run --lib liblzma.so --strict --buffer 64M -- xz -k file
 
 EXIT STATUS:
-    That of the command's first process (128 + signal when killed by one), 1 when tracing
-    failed, 2 on wrong usage, 3 with --strict when calls were lost.";
+    That of the command's first process (128 + signal if a signal ended it); 1 if tracing failed;
+    2 for wrong usage; 3 if --strict was given and calls were lost.";
 
 /// Options of `rtrace plan`.
 #[derive(Debug, Args)]
 #[command(after_long_help = PLAN_EXAMPLES)]
 pub struct Plan {
-    /// What to look at.
+    /// What to examine.
     #[command(flatten)]
     pub target: Target,
 
-    /// How the plan is written
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
     pub format: Format,
 
-    /// Count the calls of the processes so long, and predict what tracing them would cost
+    /// Count calls for TIME, then predict what tracing would cost
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "pids", conflicts_with = "reach")]
     pub sample: Option<Duration>,
 
@@ -191,7 +191,7 @@ pub struct Plan {
     #[command(flatten)]
     pub selection: Selection,
 
-    /// Which calls `run` would see at stubs.
+    /// Which calls of `run` would go through stubs.
     #[command(flatten)]
     pub stubs: Stubs,
 }
@@ -200,117 +200,120 @@ pub struct Plan {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Target {
-    /// Process to look at; may be repeated
+    /// Process to examine; may be repeated
     #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
     pub pids: Vec<u32>,
 
-    /// Command whose libraries to look at; it is not run
+    /// Command whose libraries to examine; rtrace does not run it
     #[arg(value_name = "CMD", last = true)]
     pub command: Vec<OsString>,
 }
 
 const PLAN_EXAMPLES: &str = "\
 EXAMPLES:
-    # What attaching would do
+    # Show what `rtrace attach` would probe
     rtrace plan -p 4711 --lib libfftw3.so
 
-    # Every function of a command's library, not only the first
-    rtrace plan --verbose --lib libz.so -- gzip
+    # Show all functions of a library that a command uses, not only the first 20
+    rtrace plan --verbose --lib libz.so -- python3
 
-    # What it would cost now: calls are counted for a second
+    # Count calls for a second, and predict what tracing would cost
     rtrace plan -p 4711 --lib libfftw3.so --sample 1s
 
-    # For a script
+    # Write the plan for a script
     rtrace plan -p 4711 --lib exe --format csv >plan.csv";
 
 /// Options of `rtrace clean`.
 #[derive(Debug, Args)]
 #[command(after_long_help = CLEAN_EXAMPLES)]
 pub struct Clean {
-    /// Process to look at; may be repeated [default: all]
+    /// Process to examine; may be repeated [default: all]
     #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
     pub pids: Vec<u32>,
-    /// Take out all that no tracer uses, without a question
+    /// Remove all unused probes without asking
     #[arg(short, long)]
     pub yes: bool,
 }
 
 const CLEAN_EXAMPLES: &str = "\
 A tracer that is killed while it attaches or detaches may leave breakpoints in the traced program.
-It runs as it should, but pays for each. Breakpoints that a tracer uses stay. rtrace asks before it
-takes out what may be the program's own or a debugger's, and before it does so in every process.
+The program still runs correctly, but each breakpoint costs time. rtrace keeps breakpoints that a
+tracer uses. It asks before it removes breakpoints that may belong to the program or to a debugger,
+and before it removes breakpoints from all processes.
 
 EXAMPLES:
-    # After rtrace was killed with kill -9
+    # Clean up one process after `kill -9` of rtrace
     rtrace clean -p 4711
 
-    # In every process, after a question
+    # Clean up all processes; asks first
     rtrace clean";
+
 /// Options of `rtrace counters`.
 #[derive(Debug, Args)]
 #[command(after_long_help = COUNTERS_EXAMPLES)]
 pub struct Counters {
-    /// List also what does not work here, with the reason
+    /// Also list the counters that do not work, with the reason
     #[arg(long)]
     pub all: bool,
 }
 
 const COUNTERS_EXAMPLES: &str = "\
 EXAMPLES:
-    # What works here
+    # List the counters that work here
     rtrace counters
 
-    # Why another counter does not
+    # Show why the others do not
     rtrace counters --all
 
-    # Use some
-    rtrace run --lib libz.so --counters task-clock,page-faults -- gzip -k file";
+    # Read two counters on every call
+    rtrace run --lib libz.so --counters task-clock,page-faults -- python3 -m gzip file";
+
 /// Options of `rtrace tui`.
 #[derive(Debug, Args)]
 #[command(after_long_help = TUI_EXAMPLES)]
 pub struct Tui {
-    /// Directory of the trace, finished or still growing
+    /// Trace directory, finished or still being recorded
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }
 
 const TUI_EXAMPLES: &str = "\
 EXAMPLES:
-    # The views of a live recording, on a stored one; < > [ ] choose a part of its time
+    # Open a stored trace; < > [ ] select a part of its time
     rtrace tui out.rtrace";
 
 /// Options of `rtrace doctor`.
 #[derive(Debug, Args)]
 #[command(after_long_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
-    /// Print JSON
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
 }
 
 const DOCTOR_EXAMPLES: &str = "\
 EXAMPLES:
-    # What works here, what does not, and what to do about it
+    # Show what works here, what does not, and how to fix it
     rtrace doctor
 
-    # In a script: status 0 when rtrace can trace here
+    # In a script: status 0 means that rtrace works here
     rtrace doctor --json >doctor.json || echo 'cannot trace'";
 
 /// Options of `rtrace completions`.
 #[derive(Debug, Args)]
 #[command(after_long_help = COMPLETIONS_EXAMPLES)]
 pub struct Completions {
-    /// Shell to complete for
+    /// Shell to generate completions for
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\
 EXAMPLES:
-    # For this bash
+    # For the current bash session
     source <(rtrace completions bash)
 
-    # For every fish
+    # For all fish sessions
     rtrace completions fish >~/.config/fish/completions/rtrace.fish";
 
 #[cfg(test)]
@@ -344,27 +347,27 @@ mod tests {
         assert_eq!(
             help,
             "\
-Trace every call of a library's functions, live, from outside
+Trace every call to a library's functions, live, from outside the program
 
 Usage: rtrace [OPTIONS] <COMMAND>
 
 Commands:
   attach       Trace running processes
   run          Run a command and trace it
-  plan         Show what would be probed, without probing
+  plan         Show what would be probed, and at what cost, without probing it
   report       Summarise a trace
-  tui          Look at a trace in the live view
-  export       Write a trace in the format of another tool
+  tui          Open a trace in the dashboard
+  export       Convert a trace to the format of another tool
   diff         Compare two traces
-  info         Say what a trace holds, and what it lacks
-  counters     List what can be counted on every call here
-  clean        Take out probes that a killed tracer left in programs
-  doctor       Say whether rtrace can trace on this machine, and what is missing
-  completions  Print the completions of a shell
+  info         Show what was recorded, and whether it is complete
+  counters     List the counters that work on this machine
+  clean        Remove probes left behind by a killed tracer
+  doctor       Check whether rtrace works on this machine
+  completions  Print shell completions
   help         Print this message or the help of the given subcommand(s)
 
 Options:
-  -v, --verbose  Say more: the causes of an error, every function of a plan
+  -v, --verbose  Verbose output: the causes of an error, all functions of a plan
   -h, --help     Print help (see more with '--help')
   -V, --version  Print version
 "

@@ -56,10 +56,10 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
                 "failed to trace {}: ended before its probes were in place",
                 describe(&name, &options.pids)
             ))
-            .hint("start it with rtrace, which then has it wait for its probes: rtrace run … -- COMMAND");
+            .hint("let rtrace start it, so that it waits for its probes: rtrace run … -- COMMAND");
         }
         for pid in ended {
-            tell!("process {pid} ended before its probes were in place: nothing of it is recorded");
+            tell!("process {pid} ended before its probes were in place: none of its calls are recorded");
         }
         named = living;
     }
@@ -74,7 +74,7 @@ fn family(options: &Attach, named: &[u32]) -> Vec<u32> {
     for pid in descendants::of(named) {
         match privilege::check_process(pid) {
             Ok(()) => family.push(pid),
-            Err(error @ privilege::Error::Denied { .. }) => tell!("{error}: it is left out"),
+            Err(error @ privilege::Error::Denied { .. }) => tell!("{error}: its calls are not recorded"),
             Err(_) => {}
         }
     }
@@ -89,7 +89,7 @@ fn hint_at_children(pids: &[u32], target: &Target) {
     if let Some((count, source)) = most.filter(|&(count, _)| count > 0) {
         let whose = if let [pid] = pids { format!("process {pid} has") } else { "these processes have".to_owned() };
         let those = if count == 1 { "1 child that maps".to_owned() } else { format!("{count} children that map") };
-        tell!("{whose} {those} {}; --follow records children, too", source.library.path);
+        tell!("{whose} {those} {}; --follow traces children, too", source.library.path);
     }
 }
 

@@ -50,8 +50,10 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
         remove(&programs, &doubtful)?;
     }
     if !allows && !stdin().is_terminal() && (!doubtful.is_empty() || !is_named) {
-        return Err(anyhow::anyhow!("failed to take out breakpoints that may be in use by others: nobody was asked"))
-            .hint("to take them out nevertheless, add --yes; to look at one process alone, name it with --pid");
+        return Err(anyhow::anyhow!(
+            "failed to remove breakpoints that others may use: there is no terminal to ask on"
+        ))
+        .hint("to remove them without being asked, add --yes; to clean a single process, name it with --pid");
     }
     Ok(Outcome::Complete)
 }
@@ -67,7 +69,7 @@ fn asks(certain: &[Breakpoints], doubtful: &[(Breakpoints, Doubt)], is_named: bo
     let doubtful = doubtful.iter().map(|(breakpoints, _)| breakpoints);
     let asked = doubtful.chain(certain.iter().filter(|_| !is_named));
     let count: usize = asked.map(|breakpoints| breakpoints.offsets.len()).sum();
-    tell!("take out those that no tracer uses, of {count} in all? [y/N]");
+    tell!("remove those of the {count} breakpoints that no tracer uses? [y/N]");
     let mut answer = String::new();
     stdin().read_line(&mut answer).context("failed to read the answer")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

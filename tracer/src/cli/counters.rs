@@ -16,7 +16,7 @@ pub fn counters(options: &Counters) -> anyhow::Result<Outcome> {
     print(render(&shown, options.all, terminal_columns()).as_bytes())?;
     if let (false, Some(first)) = (options.all, refused.first()) {
         let reason = first.refusal.as_deref().unwrap_or_default();
-        tell!("{} others do not work here, such as {}: {reason}; see --all", refused.len(), first.name);
+        tell!("{} more do not work here, such as {}: {reason}; see --all", refused.len(), first.name);
     }
     Ok(Outcome::Complete)
 }

@@ -1,4 +1,4 @@
-//! `rtrace doctor`: whether rtrace can trace on this machine, how, and what to do where it cannot.
+//! `rtrace doctor`: checks whether and how rtrace works on this machine, and says how to fix what does not work.
 //!
 //! How probes can be attached is not inferred from a version: each way is tried on rtrace itself.
 
@@ -94,8 +94,8 @@ fn table(diagnosis: &Diagnosis) -> String {
         }
     }
     text.push_str(&match diagnosis.mechanism {
-        Some(mechanism) if diagnosis.can_trace => format!("\nrtrace can trace here, by {mechanism}\n"),
-        _ => "\nrtrace cannot trace here\n".to_owned(),
+        Some(mechanism) if diagnosis.can_trace => format!("\nrtrace works on this machine (using {mechanism})\n"),
+        _ => "\nrtrace does not work on this machine\n".to_owned(),
     });
     text
 }
@@ -115,10 +115,10 @@ mod tests {
             "kernel    ok    6.18.44 x86_64\n\
              lockdown  note  integrity\n\
              \x20               remedy: none\n\
-             \nrtrace can trace here, by uprobe.multi\n"
+             \nrtrace works on this machine (using uprobe.multi)\n"
         );
         let ill = Diagnosis::new(None, vec![Check::no("BTF", "missing")]);
-        assert_eq!(table(&ill), "BTF  no    missing\n\nrtrace cannot trace here\n");
+        assert_eq!(table(&ill), "BTF  no    missing\n\nrtrace does not work on this machine\n");
     }
 
     #[test]

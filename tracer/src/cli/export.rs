@@ -24,7 +24,7 @@ const STEPS: u64 = 1000;
 pub fn export(options: &Export) -> anyhow::Result<Outcome> {
     let trace = TraceSet::open(&options.directory)?;
     if trace.summary().is_none() {
-        tell!("the recording did not end, or still runs: its last calls are missing");
+        tell!("the recording is still running, or was interrupted: the last calls are missing");
     }
     for warning in trace.warnings() {
         tell!("warning: {warning}");
@@ -37,7 +37,7 @@ pub fn export(options: &Export) -> anyhow::Result<Outcome> {
     let exported = result.map_err(|error| hinted(error, options.format.name))?;
     if let Destination::Path { path, .. } = &destination {
         let (path, format) = (path.display().to_string(), options.format);
-        tell!("{} calls in {path}; opens in {}", exported.calls, format.opens_in);
+        tell!("wrote {} calls to {path}; opens in {}", exported.calls, format.opens_in);
     }
     warn(exported, &selection);
     Ok(Outcome::Complete)
@@ -45,16 +45,16 @@ pub fn export(options: &Export) -> anyhow::Result<Outcome> {
 
 fn warn(exported: Exported, selection: &Selection) {
     if exported.lost_callers > 0 && selection.is_all() {
-        tell!("the callers of {} calls were lost: these stand under callers' callers", exported.lost_callers);
+        tell!("the callers of {} calls were lost: these calls appear under the next caller up", exported.lost_callers);
     }
     if exported.moved > 0 {
-        tell!("warning: {} times ran backward and were moved: the trace is damaged", exported.moved);
+        tell!("warning: {} timestamps ran backward and were corrected: the trace is damaged", exported.moved);
     }
 }
 
 fn hinted(error: ExportError, format: &str) -> anyhow::Error {
     let hint = match &error {
-        ExportError::Exists { .. } => "replace it with `--force`, or name another with `-o PATH`".to_owned(),
+        ExportError::Exists { .. } => "overwrite it with `--force`, or choose another file with `-o PATH`".to_owned(),
         ExportError::NotAStream { .. } => format!("rtrace export DIR --format {format} -o PATH"),
         _ => return error.into(),
     };
@@ -88,7 +88,7 @@ fn selection(options: &Export, trace: &TraceSet) -> anyhow::Result<Selection> {
 
 fn ensure_some<T>(chosen: &Option<HashSet<T>>, what: &str, options: &str) -> anyhow::Result<()> {
     let none = chosen.as_ref().is_some_and(HashSet::is_empty);
-    anyhow::ensure!(!none, "failed to choose {what}: none in the trace matches {options}");
+    anyhow::ensure!(!none, "failed to select {what}: none in the trace matches {options}");
     Ok(())
 }
 

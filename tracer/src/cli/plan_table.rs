@@ -70,7 +70,10 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
     }
     expensive(plan, prediction, view, out)?;
     if !view.costs.are_measured {
-        writeln!(out, "\ncosts are those of a virtual machine: to measure them here, rtrace must be allowed to trace")?;
+        writeln!(
+            out,
+            "\ncosts are typical of a virtual machine; rtrace measures them where it may trace (see `rtrace doctor`)"
+        )?;
     }
     if let Some(prediction) = prediction {
         writeln!(out, "\n{}", prediction.summary(plan))?;
@@ -105,7 +108,10 @@ fn expensive(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut
         return Ok(());
     }
     let functions = if count == 1 { "function is" } else { "functions are" };
-    write!(out, "\n{count} {functions} single-stepped: {single_step:.1} us a call instead of {emulated:.1}; ")?;
+    write!(
+        out,
+        "\n{count} {functions} single-stepped: each entry costs {single_step:.1} us instead of {emulated:.1}; "
+    )?;
     if let Some(prediction) = prediction {
         stepped.retain(|planned| prediction.rate(planned) > 0.0);
         stepped.sort_by(|a, b| prediction.slowdown(b).total_cmp(&prediction.slowdown(a)));
@@ -115,9 +121,9 @@ fn expensive(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut
         writeln!(out, "none of them was called")
     } else if stepped.len() <= shown {
         let options: Vec<String> = stepped.iter().filter_map(|planned| exclusion(planned)).collect();
-        writeln!(out, "to leave them out: {}", options.join(" "))
+        writeln!(out, "to exclude: {}", options.join(" "))
     } else {
-        writeln!(out, "`--sample 1s` says which are called, `--verbose` how to leave them out")
+        writeln!(out, "`--sample 1s` shows which of them are called, `--verbose` how to exclude them")
     }
 }
 
@@ -133,11 +139,11 @@ fn bystanders(count: usize, costs: &Costs, out: &mut dyn Write) -> io::Result<()
     if count == 0 {
         return Ok(());
     }
-    let [cheap, dear] = costs.hits().map(|cost| cost as f64 / 1e3);
+    let [cheap, costly] = costs.hits().map(|cost| cost as f64 / 1e3);
     writeln!(
         out,
-        "{count} more processes map it: while children are traced, or with --exit uretprobe, they pay {cheap:.1} to \
-         {dear:.1} us per site that they pass"
+        "{count} other processes use this library: with --everywhere, each probe that they hit costs them {cheap:.1} to \
+         {costly:.1} us"
     )
 }
 
@@ -290,9 +296,9 @@ fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>, costs
 fn stub_remark(planned: &PlannedRegion) -> Option<&str> {
     Some(match planned.stub.as_ref()? {
         Ok(stub) if stub.has_other_callers => {
-            "cheap through the dynamic linker, dear from within its library or through pointers"
+            "calls through the dynamic linker are cheap; those within the library or through pointers stay expensive"
         }
-        Ok(_) => "cheap through the dynamic linker, dear by other ways, of which its library has none",
+        Ok(_) => "cheap, because all calls in its library go through the dynamic linker",
         Err(reason) => reason,
     })
 }
@@ -401,9 +407,9 @@ c                  emulated        about 1.6 us
 Not probed:
      2  no size: d, e
 
-1 function is single-stepped: 11.0 us a call instead of 0.8; to leave them out: --exclude s1
+1 function is single-stepped: each entry costs 11.0 us instead of 0.8; to exclude: --exclude s1
 
-costs are those of a virtual machine: to measure them here, rtrace must be allowed to trace
+costs are typical of a virtual machine; rtrace measures them where it may trace (see `rtrace doctor`)
 ";
         let words = |text: &str| -> Vec<Vec<String>> {
             text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
@@ -432,7 +438,7 @@ costs are those of a virtual machine: to measure them here, rtrace must be allow
         let sampled = |calls| Sampled { time: Duration::from_secs(1), cpu: Duration::from_secs(1), calls };
         let called = sampled(HashMap::from([(RegionId(4), 10), (RegionId(8), 20)]));
         let text = rendered(&plan, View { sampled: Some(&called), ..view() });
-        assert!(text.contains("to leave them out: --exclude s8 --exclude s4\n"), "{text}");
+        assert!(text.contains("to exclude: --exclude s8 --exclude s4\n"), "{text}");
         let called = sampled(HashMap::from([(RegionId(0), 10)]));
         let text = rendered(&plan, View { sampled: Some(&called), ..view() });
         assert!(text.contains("none of them was called"), "{text}");
@@ -472,8 +478,8 @@ costs are those of a virtual machine: to measure them here, rtrace must be allow
     #[test]
     fn bystanders_are_counted() {
         let text = rendered(&sample(3), View { bystanders: &[4], ..view() });
-        assert!(text.contains("they pay 0.8 to 11.0 us per site"), "{text}");
-        assert!(!rendered(&sample(3), view()).contains("more processes"));
+        assert!(text.contains("costs them 0.8 to 11.0 us"), "{text}");
+        assert!(!rendered(&sample(3), view()).contains("other processes"));
     }
 
     #[test]
@@ -483,7 +489,7 @@ costs are those of a virtual machine: to measure them here, rtrace must be allow
         let text = rendered(&sample(3), View { sampled: Some(&sampled), ..view() });
         // 10,000 hits of 0.8 us and 1,000 of 11 us are left out; added are 10,000 times 1.6 us and 1,000 times 11.8 us.
         assert!(
-            text.contains("5500 calls a second, 1.00 s of CPU time; tracing them would add about 3 % to it"),
+            text.contains("5500 calls per second, 1.00 s of CPU time; tracing would add about 3 % CPU time"),
             "{text}"
         );
         let rows: Vec<&str> = text.lines().filter(|line| line.contains(" us ")).collect();

@@ -61,7 +61,7 @@ impl Leftovers {
             return None;
         }
         self.is_said = true;
-        let whose = if self.is_command { "the command has" } else { "the processes named have" };
+        let whose = if self.is_command { "the command has" } else { "the named processes have" };
         let count = self.running.len();
         let run = if count == 1 { "runs" } else { "run" };
         let named = self.running.values().take(NAMED).map(named);
@@ -133,7 +133,7 @@ impl Sink for Progress {
             EventKind::Armed => self.show(),
             EventKind::Withheld { program } if !std::mem::replace(&mut self.is_withheld, true) => {
                 self.bar.suspend(|| {
-                    tell!("program {program} has other rights than you: it is not recorded unless root runs rtrace");
+                    tell!("program {program} has privileges that you do not have: run rtrace as root to record it");
                 })
             }
             EventKind::Slowdown { percent } => self.bar.suspend(|| {
@@ -203,7 +203,7 @@ mod tests {
         leftovers.learn(&process(2, Some(7)));
         let said = leftovers.notice(Timestamp(9 * PATIENCE_NS)).unwrap_or_default();
         assert!(
-            said.starts_with("the processes named have ended; 1 of their children still runs (3 sleep);"),
+            said.starts_with("the named processes have ended; 1 of their children still runs (3 sleep);"),
             "{said}"
         );
         leftovers.is_said = false;

@@ -70,7 +70,7 @@ pub fn plan_options(
 pub fn stub_reach(wanted: Option<Reach>, command: &[OsString]) -> Option<Reach> {
     let reach = wanted?;
     stubs::check(command)
-        .inspect_err(|obstacle| tell!("no stubs, so single-stepped functions stay dear: {obstacle}"))
+        .inspect_err(|obstacle| tell!("stubs unavailable, so some functions stay expensive to trace: {obstacle}"))
         .ok()
         .map(|()| reach)
 }
@@ -207,7 +207,9 @@ impl Session<'_> {
         let regions: usize = self.plan.libraries.iter().map(|library| library.regions.len()).sum();
         let most = attach::most_apart(self.options.subject.pids().len());
         if self.options.budget.is_some() && regions > most {
-            tell!("--budget can lower the {most} smallest of these {regions} functions; choose others with --func");
+            tell!(
+                "--budget can throttle only the {most} smallest of these {regions} functions; select fewer with --func"
+            );
         }
     }
 
@@ -222,7 +224,7 @@ impl Session<'_> {
             let path = &library.library.path;
             translated::check_users(path)?;
             let users = target::users(&library.library);
-            tell!("{users} running processes map {path}: each of its calls costs them 1 us and more");
+            tell!("{users} running processes use {path}: each call to it costs them 1 us or more");
         }
         Ok(())
     }
@@ -234,7 +236,7 @@ impl Session<'_> {
             if let Some(reason) = reasons.next() {
                 let (count, path) = (reasons.count() + 1, escape(&planned.library.path));
                 let functions = if count == 1 { "function" } else { "functions" };
-                tell!("{count} {functions} of {path} counted, not timed: {reason}");
+                tell!("{count} {functions} of {path} are counted, not timed: {reason}");
             }
         }
     }
@@ -243,10 +245,10 @@ impl Session<'_> {
     pub fn record(self, armed: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<Summary> {
         if self.plan.libraries.iter().all(|library| library.regions.is_empty()) {
             return Err(anyhow::anyhow!("failed to find a function to probe in {}", self.target))
-                .hint("rtrace plan says why each function is left out");
+                .hint("`rtrace plan` shows why each function is not probed");
         }
         self.say_what_stays();
-        self.say_who_pays().hint("leave out --everywhere, so that this process has no breakpoints")?;
+        self.say_who_pays().hint("omit --everywhere, so that this process gets no breakpoints")?;
         self.say_what_is_untimed();
         let writer = self.writer().hint("choose another directory with --output DIR")?;
         let consumers = self.consumers()?;
@@ -290,7 +292,8 @@ impl Session<'_> {
 /// A sink that fails has kept what it wrote.
 fn explain(error: anyhow::Error) -> anyhow::Error {
     if error.is::<SinkError>() {
-        let hint = "what was written can be read; free some space, or record elsewhere with --output DIR";
+        let hint =
+            "what was written so far is readable; free some disk space, or choose another directory with --output DIR";
         return Err::<(), _>(error).hint(hint).expect_err("it is an error");
     }
     error
@@ -300,7 +303,7 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
 pub fn conclude(summary: &Summary, directory: &Path) {
     tell!("{summary}");
     let shown = shell_quote(&directory.display().to_string());
-    tell!("trace in {shown}; see `rtrace report {shown}` or `rtrace tui {shown}`");
+    tell!("trace saved in {shown}; open it with `rtrace report {shown}` or `rtrace tui {shown}`");
 }
 
 /// The outcome of a recording under `--strict`.

@@ -118,11 +118,11 @@ fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
     let written = Stubs::write(plan, reach);
     let reason = match &written {
         Ok(Some(_)) => None,
-        Ok(None) => Some("no function needs one, or none can have one".to_owned()),
-        Err(error) => Some(format!("the system gives no file in memory that can be executed: {error}")),
+        Ok(None) => Some("no function needs a stub, or none can have one".to_owned()),
+        Err(error) => Some(format!("failed to create an executable file in memory: {error}")),
     };
     if let Some(reason) = reason {
-        tell!("no stubs: {reason}");
+        tell!("stubs unavailable: {reason}");
     }
     written.ok().flatten()
 }

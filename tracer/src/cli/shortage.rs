@@ -69,10 +69,10 @@ pub fn hint(message: &str) -> Option<&'static str> {
     let refused = |number: i32| message.contains(&format!("(os error {number})"));
     if refused(libc::EMFILE) {
         Some(
-            "rtrace opens about 100 files, and where `rtrace doctor` names uprobe one more for each site: raise `ulimit -n`, or choose fewer functions with --func",
+            "rtrace opens about 100 files, and with the mechanism `uprobe` one more per probe: raise `ulimit -n`, or select fewer functions with --func",
         )
     } else if refused(libc::ENFILE) {
-        Some("raise the system's limit, `sysctl fs.file-max`, or choose fewer functions with --func")
+        Some("raise the system's limit, `sysctl fs.file-max`, or select fewer functions with --func")
     } else if refused(libc::ENOMEM) {
         Some("raise `ulimit -v`, or the memory limit of the cgroup, or use smaller buffers with --buffer")
     } else {

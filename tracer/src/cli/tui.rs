@@ -28,8 +28,8 @@ pub fn tui(options: &Tui) -> anyhow::Result<Outcome> {
     let directory = &options.directory;
     let trace = Trace::open(directory)?;
     if !rtrace_tui::is_possible() {
-        let error = anyhow!("failed to show `{}`: there is no terminal to show it on", directory.display());
-        return Err(error).hint("rtrace report prints tables");
+        let error = anyhow!("failed to show `{}`: there is no terminal", directory.display());
+        return Err(error).hint("`rtrace report` prints tables");
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

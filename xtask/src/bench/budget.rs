@@ -67,7 +67,7 @@ impl Bench {
         }
         let line = |what: &str, ratios, remark| Line {
             what: what.to_owned(),
-            against: "a percent",
+            unit: "%",
             ratios: Ratios(ratios),
             goal: Some(Goal(PERCENT)),
             remark,

@@ -47,7 +47,7 @@ const KINDS: [Kind; 5] = [
     Kind { what: "its return hooked by `--exit uretprobe`", functions: "pushing", recording: 1 },
     Kind { what: "its entry single-stepped", functions: "stepped", recording: 0 },
     Kind { what: "a traced call in it", functions: "calling", recording: 0 },
-    Kind { what: "its calls folded by `--mode profile`", functions: "pushing", recording: 2 },
+    Kind { what: "its calls aggregated by `--mode profile`", functions: "pushing", recording: 2 },
 ];
 
 const BODIES: [(&str, &str); 2] = [("1 us", "short"), ("10 us", "long")];
@@ -137,11 +137,11 @@ fn line(kind: &Kind, length: &str, outcomes: &[Outcome]) -> Line {
     let median = |figure: fn(&Outcome) -> f64| Ratios(outcomes.iter().map(figure).collect()).median();
     Line {
         what: format!("error of the corrected time of {length}, {}", kind.what),
-        against: "a percent",
+        unit: "%",
         ratios: Ratios(outcomes.iter().map(error).collect()),
         goal: Some(Goal(MOST)),
         remark: format!(
-            "{:.0} ns untraced, {:.0} recorded, {:.0} corrected, said to be right to {:.0}",
+            "{:.0} ns untraced, {:.0} recorded, {:.0} corrected, stated uncertainty {:.0}",
             median(|outcome| outcome.truth),
             median(|outcome| outcome.reported.recorded),
             median(|outcome| outcome.reported.corrected),

@@ -32,7 +32,7 @@ struct Library {
 impl Library {
     fn time_added(&self, ratios: Ratios, remark: String) -> Line {
         let what = format!("time added to calls of {}", self.name);
-        Line { what, against: "bpftrace", ratios, goal: Some(Goal(self.goal)), remark }
+        Line { what, unit: "× bpftrace", ratios, goal: Some(Goal(self.goal)), remark }
     }
 }
 
@@ -135,7 +135,7 @@ impl Bench {
         if library.sized {
             lines.push(Line {
                 what: format!("bytes on disk per call of {}", library.name),
-                against: "a byte",
+                unit: "bytes",
                 ratios: Ratios(sizes),
                 goal: Some(Goal(8.0)),
                 remark: String::new(),
@@ -144,7 +144,7 @@ impl Bench {
         if !by_stubs.is_empty() {
             lines.push(Line {
                 what: format!("time added to calls of {} by `run --stubs`", library.name),
-                against: "bpftrace",
+                unit: "× bpftrace",
                 ratios: Ratios(by_stubs),
                 goal: Some(Goal(library.goal)),
                 remark: String::new(),

@@ -72,12 +72,12 @@ impl Bench {
         let median = |rounds| Ratios(rounds).median();
         Ok(Line {
             what: format!("added to a call of {}", whole.functions.first().unwrap_or(&whole.library)),
-            against: "a microsecond",
+            unit: "µs",
             ratios: Ratios(ours),
             goal: Some(Goal(whole.goal)),
             remark: format!(
-                "{calls} calls; {:.2} % not timed; {:.2} hits in vain a call; its {} functions that are called most \
-                 cost {:.2} of what they do with bpftrace",
+                "{calls} calls; {:.2} % not timed; {:.2} hits in vain per call; its {} most-called functions: {:.2} × \
+                 bpftrace",
                 median(untimed),
                 median(in_vain),
                 most_called.functions.len(),

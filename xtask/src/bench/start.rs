@@ -36,7 +36,7 @@ impl Times {
     fn lines(self, goal: Option<f64>) -> [Line; 2] {
         let line = |verb: &str, seconds, remark: &str| Line {
             what: format!("{verb} {} functions of Qt5", self.functions),
-            against: "a second",
+            unit: "s",
             ratios: Ratios(seconds),
             goal: goal.map(Goal),
             remark: remark.to_owned(),
@@ -83,7 +83,7 @@ impl Bench {
         }
         let mut lines = vec![Line {
             what: "a call with all of Qt5 attached".to_owned(),
-            against: "the program's own functions attached",
+            unit: "× only its own functions attached",
             ratios: Ratios(ratios),
             goal: Some(Goal(1.1)),
             remark: String::new(),
@@ -92,7 +92,7 @@ impl Bench {
         lines.extend(of_all.lines(None));
         lines.push(Line {
             what: "longest pause of a program while all of Qt5 is attached and detached".to_owned(),
-            against: "a millisecond",
+            unit: "ms",
             ratios: Ratios(pauses),
             goal: None,
             remark: format!(

@@ -177,9 +177,9 @@ pub fn page(programs: &[Program], rows: &[Row]) -> Result<String> {
     let kernel = crate::process::output(Command::new("uname").arg("-r"))?;
     let mut page = format!(
         "# Zoo\n\nWritten by `cargo xtask zoo` on Linux {}. Each program runs untraced, then with rtrace attached to it, \
-         then under `rtrace run`. It must print the same and end alike, and where it counts calls itself, the trace must \
-         have as many. `refused` and `marked`: rtrace has to say that it will not trace this program, or what of it the \
-         trace does not tell.\n\n| program | way | result | calls | timed | lost | remarks |\n|---|---|---|---|---|---|---|\n",
+         then under `rtrace run`. It must print the same and end in the same way. If it counts its calls itself, the \
+         trace must have the same number. `refused` means that rtrace must refuse to trace the program. `marked` means \
+         that rtrace must report what is missing from the trace.\n\n| program | way | result | calls | timed | lost | remarks |\n|---|---|---|---|---|---|---|\n",
         kernel.trim()
     );
     for row in rows {
@@ -187,7 +187,7 @@ pub fn page(programs: &[Program], rows: &[Row]) -> Result<String> {
         let plain = |cell: String| cell.replace('|', "\\|").replace(&*folder.to_string_lossy(), "$OUT");
         writeln!(page, "| {} |", row.cells().map(plain).join(" | "))?;
     }
-    writeln!(page, "\n| program | what it is there for |\n|---|---|")?;
+    writeln!(page, "\n| program | what it tests |\n|---|---|")?;
     for program in programs {
         writeln!(page, "| {} | {} |", program.name, program.about)?;
     }

@@ -1,4 +1,4 @@
-//! Options whose value is one word of a few, each with what it means.
+//! Options that take one of a few words, and what each word means.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use rtrace_report::Format;
@@ -17,7 +17,7 @@ pub const FORMAT: [Choice<Format>; 3] = [
 
 /// What is recorded of a call.
 pub const MODE: [Choice<Mode>; 2] = [
-    ("trace", "Every call with its begin and end", Mode::Trace),
+    ("trace", "Every call, with its start and end", Mode::Trace),
     ("profile", "Counts, times and a histogram per call path and thread", Mode::Profile),
 ];
 

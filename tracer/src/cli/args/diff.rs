@@ -1,4 +1,4 @@
-//! Which traces are compared, and how.
+//! Which traces to compare, and how.
 
 use std::path::PathBuf;
 
@@ -12,31 +12,31 @@ use super::quantity::parse_min;
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Diff {
-    /// Directory of the trace to compare with
+    /// Baseline trace directory
     #[arg(value_name = "A")]
     pub first: PathBuf,
 
-    /// Directory of the trace that is compared
+    /// Trace directory to compare with the baseline
     #[arg(value_name = "B")]
     pub second: PathBuf,
 
-    /// What a row is
+    /// What each row stands for
     #[arg(long, value_name = "ROWS", default_value = "function", value_parser = one_of(BY))]
     by: By,
 
-    /// Leave out rows with less time in both, such as 10us, 1ms or 0.5%, callees included
+    /// Hide rows with less inclusive time than this in both traces, such as 10us, 1ms or 0.5%
     #[arg(long, value_name = "TIME|SHARE", value_parser = parse_min)]
     min: Option<Min>,
 
-    /// Show at most so many rows
+    /// Show at most this many rows
     #[arg(long, value_name = "ROWS")]
     limit: Option<usize>,
 
-    /// End with status 1 if a row takes more time by PERCENT, its calls being slower or more
+    /// Exit with status 1 if a row takes PERCENT more time, because its calls are slower or more
     #[arg(long, value_name = "PERCENT")]
     fail_on_regression: Option<f64>,
 
-    /// How the comparison is written
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
     format: Format,
 }
@@ -55,21 +55,20 @@ impl Diff {
     }
 }
 
-const BY: [Choice<By>; 2] = [
-    ("function", "A function", By::Function),
-    ("callpath", "A function and the whole chain of its callers", By::Callpath),
-];
+const BY: [Choice<By>; 2] =
+    [("function", "Function", By::Function), ("callpath", "Function and the full chain of its callers", By::Callpath)];
 
 pub(super) const EXAMPLES: &str = "\
 EXAMPLES:
-    # What changed most
+    # Show the largest changes
     rtrace diff before.rtrace after.rtrace --limit 20
 
-    # Which call paths are new, gone, slower
+    # Write all call paths that are new, gone, slower or faster
     rtrace diff before.rtrace after.rtrace --by callpath --format csv >changes.csv
 
-    # In a test: status 1 if a function of weight takes a tenth more time
+    # In a test: fail if a function with at least 1 % of the time takes 10 % more
     rtrace diff before.rtrace after.rtrace --min 1% --fail-on-regression 10
 
 EXIT STATUS:
-    0, also when the traces differ; 1 on failure, and with --fail-on-regression for a regression.";
+    0 on success, also if the traces differ; 1 on failure; with --fail-on-regression, 1 for a
+    regression.";

@@ -1,4 +1,4 @@
-//! What of a trace is exported, in which format, and where to.
+//! What to export of a trace, in which format, and where to.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::quantity::parse_duration;
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Export {
-    /// Directory of the trace
+    /// Trace directory, or directory of a parallel job
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 
@@ -22,31 +22,31 @@ pub struct Export {
     #[arg(short, long, value_name = "FORMAT", value_parser = format())]
     pub format: &'static Format,
 
-    /// File to write, `-` for standard output [default: DIR with the format's extension]
+    /// File to write, `-` for stdout [default: the name of DIR with the extension of the format]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Replace an older export
+    /// Overwrite an existing export
     #[arg(long)]
     force: bool,
 
-    /// Only calls that ran later than this after the recording began, such as 1.5s
+    /// Export only calls that were running later than this after the start of the recording, such as 1.5s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub from: Option<Duration>,
 
-    /// Only calls that began earlier than this after the recording began
+    /// Export only calls that started earlier than this after the start of the recording
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub to: Option<Duration>,
 
-    /// Only these threads, by id or name; may be repeated
+    /// Export only these threads, by id or name; may be repeated
     #[arg(long = "thread", value_name = "THREAD")]
     pub threads: Vec<Pattern>,
 
-    /// Only these processes, by id or name; may be repeated
+    /// Export only these processes, by id or name; may be repeated
     #[arg(long = "process", value_name = "PROCESS")]
     pub processes: Vec<Pattern>,
 
-    /// Only these functions: names, globs or /regular expressions/; may be repeated
+    /// Export only matching functions: a name, a glob or a /regex/; may be repeated
     #[arg(long = "func", value_name = "PATTERN")]
     pub functions: Vec<Pattern>,
 }
@@ -78,13 +78,13 @@ fn format() -> impl TypedValueParser<Value = &'static Format> {
 
 pub(super) const EXAMPLES: &str = "\
 EXAMPLES:
-    # A timeline to open in ui.perfetto.dev
+    # Write a timeline for ui.perfetto.dev
     rtrace export out.rtrace --format perfetto
 
-    # An archive for Vampir
+    # Write an archive for Vampir
     rtrace export out.rtrace --format otf2 -o out.otf2
 
-    # The third second of two threads, for a script
+    # Print the third second of two threads as CSV
     rtrace export out.rtrace --format csv --from 2s --to 3s --thread 4711 --thread 4712 -o - | head";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Of which trace is told what it holds.
+//! Which trace to describe.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Info {
-    /// Directory of the trace, or of the traces of a parallel job
+    /// Trace directory, or directory of a parallel job
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 
-    /// Print JSON
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
 }
 
 pub(super) const EXAMPLES: &str = "\
 EXAMPLES:
-    # What was recorded, when, how, and is it whole
+    # What was recorded; is it complete; is it still recording?
     rtrace info out.rtrace
 
-    # Bytes per call, for a script
+    # Print the bytes per call, for a script
     rtrace info out.rtrace --json | jq .bytes_per_call";

@@ -17,7 +17,7 @@ pub fn parse_counters(list: &str) -> Result<Names, String> {
         }
     }
     if name.matches('/').count() == 1 {
-        return Err(format!("`{name}` lacks its second `/`"));
+        return Err(format!("`{name}` has no second `/`"));
     }
     names.push(name);
     names.retain(|name| !name.is_empty());
@@ -36,6 +36,6 @@ mod tests {
         assert_eq!(names("msr/tsc/,task-clock"), ["msr/tsc/", "task-clock"]);
         assert_eq!(names("cpu/event=1,umask=2/u,cycles:u,"), ["cpu/event=1,umask=2/u", "cycles:u"]);
         assert_eq!(names(""), Vec::<String>::new());
-        assert_eq!(parse_counters("cpu/event=1,cycles").unwrap_err(), "`cpu/event=1,cycles` lacks its second `/`");
+        assert_eq!(parse_counters("cpu/event=1,cycles").unwrap_err(), "`cpu/event=1,cycles` has no second `/`");
     }
 }

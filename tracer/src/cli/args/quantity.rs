@@ -25,7 +25,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let number: f64 = number.parse().map_err(|_| "expected a number and a unit, as in `2s`".to_owned())?;
     let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|error| error.to_string())?;
     if duration.is_zero() {
-        return Err("must be longer than nothing".to_owned());
+        return Err("must be longer than 0".to_owned());
     }
     if duration.as_secs() > LONGEST_HOURS * 3600 {
         return Err(format!("must be at most {LONGEST_HOURS}h"));
@@ -35,7 +35,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Reads a part of the CPU time in `%`.
 pub fn parse_budget(text: &str) -> Result<Percent, String> {
-    let number = text.strip_suffix('%').ok_or("expected a part of the CPU time, as in `5%`")?;
+    let number = text.strip_suffix('%').ok_or("expected a share of the CPU time, as in `5%`")?;
     let percent: f64 = number.parse().map_err(|_| "expected a number and `%`, as in `5%`".to_owned())?;
     if !(0.1..=90.0).contains(&percent) {
         return Err("must be from 0.1% to 90%".to_owned());

@@ -28,11 +28,11 @@ pub enum Mode {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub struct Recording {
-    /// Directory to write the trace to [default: PROGRAM-PID-DATE-TIME.rtrace]
+    /// Directory for the trace [default: PROGRAM-PID-DATE-TIME.rtrace]
     ///
-    /// It is created and must not hold anything yet. Under sudo it belongs to the invoking user.
-    /// Started by mpirun or srun, each rank writes into a directory of its own in it, rank-0000 and
-    /// so on; DIR opens as one trace [default then: PROGRAM-JOB.rtrace].
+    /// rtrace creates it; an existing directory must be empty. Under sudo it belongs to the user who called sudo. Under
+    /// mpirun or srun, each rank writes to a subdirectory (rank-0000, rank-0001, …), and `rtrace report DIR` reads all
+    /// ranks as one trace; the default is then PROGRAM-JOB.rtrace.
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
@@ -40,123 +40,124 @@ pub struct Recording {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
 
-    /// What is recorded of a call
+    /// What to record
     ///
-    /// A profile is as exact as a trace, takes as little space after a day as after a second, and
-    /// loses nothing however many calls there are.
+    /// Counts and times of a profile are as exact as those of a trace. A profile does not grow with time, and loses no
+    /// calls at any call rate.
     #[arg(long, value_name = "MODE", default_value = "trace", value_parser = one_of(MODE))]
     mode: Mode,
 
-    /// Record only calls that took at least this time, and their callers; count the others
+    /// Record only calls that take at least this long, and their callers; aggregate the others
     ///
-    /// The others are folded into a profile, so that counts and times stay exact.
+    /// rtrace aggregates the others in a profile, so counts and times stay exact.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "mode")]
     min_duration: Option<Duration>,
 
-    /// Fold calls of these functions: a name, a glob or a /regex/; may be repeated
+    /// Aggregate calls to matching functions: a name, a glob or a /regex/; may be repeated
     ///
-    /// For functions that are called too often to be looked at one by one. Counts and times stay
-    /// exact. A call that made a recorded one is recorded, too.
+    /// For functions that are called too often to look at single calls. Counts and times stay exact. A call that made a
+    /// recorded call is recorded, too.
     #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
     pub fold: Vec<Pattern>,
 
-    /// Keep what tracing takes below this part of the programs' CPU time, such as 5%
+    /// Limit tracing overhead to this share of the programs' CPU time, such as 5%
     ///
-    /// Functions that cost most then have probes for a thousandth of a second now and then only, from
-    /// which it is told how many calls there were at least, and at most where that is known; the
-    /// others stay exact. Every change is an event of the trace.
+    /// rtrace throttles the functions that cost most: they have probes only for a millisecond at a time. From these
+    /// windows it derives a lower bound of their calls, and an upper bound where that is possible. All other functions
+    /// stay exact. Every change is an event in the trace. Implies --no-follow unless --follow is given.
     #[arg(long, value_name = "PERCENT", value_parser = parse_budget)]
     pub budget: Option<Percent>,
 
-    /// Call paths that a profile tells apart at a time, counted per thread
+    /// Maximum number of call paths in a profile, counted per thread
     ///
-    /// One takes about 500 bytes. Calls by further ones are counted as lost.
+    /// Each takes about 500 bytes. Calls on further call paths are counted as lost.
     #[arg(long, value_name = "NUMBER", default_value_t = 1 << 16, value_parser = value_parser!(u32).range(1..=1 << 24))]
     max_paths: u32,
 
-    /// Show a line of progress instead of the live view
+    /// Show a progress line instead of the dashboard
     ///
-    /// `run` always does, as the command's own output would run through a live view.
+    /// `run` always does, because the output of the command would disturb the dashboard.
     #[arg(long)]
     pub no_tui: bool,
 
-    /// Trace child processes too [default for run]
+    /// Trace child processes, too [default for run]
     ///
-    /// With `attach` also those that there are already. The recording goes on until the last of them has ended.
+    /// With `attach`, this includes existing children. Recording continues until the last process ends.
     #[arg(long, overrides_with = "no_follow")]
     follow: bool,
 
-    /// Stop recording when the command's first process has ended, or with `attach` those named
+    /// Stop recording when the command's first process ends (`attach`: the named processes)
     ///
-    /// For programs that leave a process behind which never ends.
+    /// For programs that leave a background process running.
     #[arg(long)]
     pub first: bool,
 
-    /// Place probes in every process that maps the libraries, so that children miss no call
+    /// Place probes in every process that uses the libraries, so that no call of a child is missed
     ///
-    /// Without this, each process has probes of its own. With `run`, a program that a child executes waits for
-    /// them; a child that executes none, and any child with `attach`, misses the calls that it makes in its
-    /// first tens of milliseconds. With it, all other programs that use the libraries become slower.
+    /// By default rtrace probes only the traced processes, each one separately. With `run`, a program that a child
+    /// executes waits for its probes. A child that executes no program, and any child with `attach`, runs without
+    /// probes for its first tens of milliseconds: rtrace misses those calls. --everywhere avoids this, but slows down all
+    /// other programs that use the libraries.
     #[arg(long, conflicts_with = "budget")]
     pub everywhere: bool,
 
-    /// Trace only the processes named [default for attach]
+    /// Trace only the named processes [default for attach]
     #[arg(long, overrides_with = "follow")]
     no_follow: bool,
 
-    /// Count these on every call, 8 at the most: names of `perf list`, separated by commas
+    /// Counters to read on every call (at most 8), separated by commas
     ///
-    /// Such as task-clock, page-faults, cycles, instructions:u, LLC-load-misses, r01c2, msr/tsc/ or
-    /// sched:sched_switch; `rtrace counters` lists what works here.
+    /// Use the names of `perf list`, such as task-clock, page-faults, cycles, instructions:u, LLC-load-misses, r01c2,
+    /// msr/tsc/ or sched:sched_switch. `rtrace counters` lists those that work here.
     #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
     pub counters: Names,
 
     /// Count accesses to this global variable on every call; up to 4 times
     ///
-    /// [LIB:]SYMBOL[:w|rw][:unsigned|signed|float], of the program or of a traced library: writes, or
-    /// with `rw` reads and writes. Such as `errors`, `libz.so:errors:rw`, `exe:ns::total:w:float`. With
-    /// its type named, its value after each write is recorded, too. The hardware's breakpoints
-    /// tell: an access costs the program some microseconds, and the variable has 1, 2, 4 or 8 bytes.
+    /// [LIB:]SYMBOL[:w|rw][:unsigned|signed|float], such as `errors`, `libz.so:errors:rw` or `exe:ns::total:w:float`.
+    /// SYMBOL is a variable of 1, 2, 4 or 8 bytes in the program or in a traced library. `w` counts writes, `rw` reads
+    /// and writes. With a type, rtrace also records the value after each write. Uses hardware watchpoints; each access
+    /// costs a few microseconds.
     #[arg(long = "watch", value_name = "VARIABLE")]
     pub watches: Vec<watch::Name>,
 
-    /// Measure memory, CPU time and I/O of the processes once a second [default]
+    /// Sample memory, CPU time and I/O of the processes once a second [default]
     ///
-    /// And energy and frequency of the machine, where it shows them.
+    /// Also energy and CPU frequency of the machine, if it reports them.
     #[arg(long, overrides_with = "no_sample_metrics")]
     sample_metrics: bool,
 
-    /// Measure nothing beside the calls
+    /// Do not sample processes and machine
     #[arg(long, overrides_with = "sample_metrics")]
     no_sample_metrics: bool,
 
-    /// Record the values that this command writes on its standard output; may be repeated
+    /// Record the values that this command writes to its stdout; may be repeated
     ///
-    /// `docs/metrics.md` describes its lines. It is started before the recording and ended after it.
+    /// `docs/metrics.md` describes the format of a line. rtrace starts the command before recording and ends it
+    /// afterwards.
     #[arg(long = "metric-plugin", value_name = "CMD")]
     pub metric_plugins: Vec<String>,
 
     /// Size of each CPU's ring buffer, rounded up to a power of two
     ///
-    /// A larger buffer survives longer bursts. Calls that find it full are counted as lost.
+    /// A larger buffer absorbs longer bursts of calls. Calls that find it full are counted as lost.
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_buffer_size)]
     pub buffer: u32,
 
-    /// Feed the calls while they happen to a program, as an Arrow stream on its standard input; may
-    /// be repeated
+    /// Stream calls live to a command's stdin (Arrow IPC); may be repeated
     ///
-    /// CMD is for the shell. A program that is too slow, or ends, misses calls and holds nothing up.
-    /// There is no live view then, as the program may use the terminal.
+    /// A shell runs the command. If it is too slow, or ends, it misses calls; the recording is never delayed. The
+    /// dashboard is off, because the command may use the terminal.
     #[arg(long = "sink", value_name = "CMD")]
     pub sinks: Vec<String>,
 
-    /// Run sinks and metric plug-ins as this user [default under sudo: who called it]
+    /// Run sinks and metric plug-ins as this user [default under sudo: the user who called sudo]
     #[arg(long, value_name = "NAME")]
     helper_user: Option<String>,
 
-    /// Exit with status 3 when calls were lost, or may be missing
+    /// Exit with status 3 if calls were lost or may be missing
     ///
-    /// Calls that --budget leaves without a record are not lost.
+    /// Calls skipped by --budget do not count as lost.
     #[arg(long)]
     pub strict: bool,
 }

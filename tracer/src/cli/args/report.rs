@@ -1,4 +1,4 @@
-//! What is reported of a trace, and how.
+//! What to report of a trace, and how.
 
 use std::path::PathBuf;
 
@@ -12,42 +12,42 @@ use super::quantity::parse_min;
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Report {
-    /// Directory of the trace, or of the traces of a parallel job
+    /// Trace directory, or directory of a parallel job
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 
-    /// What a row is
+    /// What each row stands for
     #[arg(long, value_name = "ROWS", default_value = "function", value_parser = one_of(BY))]
     by: By,
 
-    /// Also show the times of functions without what tracing itself took
+    /// Also show the times of functions without the overhead of tracing
     ///
-    /// What it costs is measured on this machine when recording begins, for each kind of probe.
-    /// Counted CPU time is corrected alike; other counters are shown as recorded.
+    /// rtrace measures its overhead when recording starts, for each kind of probe. Counted CPU time is corrected in the
+    /// same way; other counters are shown as recorded.
     #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min"])]
     corrected: bool,
 
-    /// What comes first: the largest figure, or the first name [default: exclusive, in a tree inclusive]
+    /// Figure to sort by, largest first, or name [default: exclusive; in a tree inclusive]
     #[arg(long, value_name = "FIGURE", value_parser = one_of(SORT))]
     sort: Option<Sort>,
 
-    /// Show at most so many rows
+    /// Show at most this many rows
     #[arg(long, value_name = "ROWS")]
     limit: Option<usize>,
 
-    /// Leave out rows with less time, such as 10us, 1ms or 0.5%, callees included
+    /// Hide rows with less inclusive time than this, such as 10us, 1ms or 0.5%
     #[arg(long, value_name = "TIME|SHARE", value_parser = parse_min)]
     min: Option<Min>,
 
-    /// Figures to show instead of the usual ones, in this order
+    /// Figures to show instead of the default ones, in this order
     #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = COLUMNS)]
     columns: Vec<String>,
 
-    /// Show how durations are distributed, in steps of a power of two
+    /// Show the distribution of durations, in powers of two
     #[arg(long, conflicts_with = "columns")]
     histogram: bool,
 
-    /// How the report is written
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
     format: Format,
 }
@@ -71,26 +71,26 @@ impl Report {
 }
 
 const BY: [Choice<By>; 7] = [
-    ("function", "A function", By::Function),
-    ("tree", "A call path: who called whom", By::Tree),
-    ("thread", "A thread", By::Thread),
-    ("library", "A library", By::Library),
-    ("process", "A process", By::Process),
-    ("caller", "A function and who called it", By::Caller),
-    ("callpath", "A function and the whole chain of its callers", By::Callpath),
+    ("function", "Function", By::Function),
+    ("tree", "Call path, shown as a tree: who called whom", By::Tree),
+    ("thread", "Thread", By::Thread),
+    ("library", "Library", By::Library),
+    ("process", "Process", By::Process),
+    ("caller", "Function and its direct caller", By::Caller),
+    ("callpath", "Function and the full chain of its callers", By::Callpath),
 ];
 
 const SORT: [Choice<Sort>; 11] = [
     (Sort::Calls.name(), "Number of calls", Sort::Calls),
-    (Sort::Inclusive.name(), "Time with callees", Sort::Inclusive),
-    (Sort::Exclusive.name(), "Time without traced callees", Sort::Exclusive),
+    (Sort::Inclusive.name(), "Time including callees", Sort::Inclusive),
+    (Sort::Exclusive.name(), "Time excluding traced callees", Sort::Exclusive),
     (Sort::Mean.name(), "Mean duration", Sort::Mean),
     (Sort::P50.name(), "Median duration", Sort::P50),
     (Sort::P90.name(), "Duration that one call in ten exceeds", Sort::P90),
     (Sort::P99.name(), "Duration that one call in a hundred exceeds", Sort::P99),
     (Sort::P999.name(), "Duration that one call in a thousand exceeds", Sort::P999),
     (Sort::Max.name(), "Longest duration", Sort::Max),
-    (Sort::Lost.name(), "Calls known to be missing", Sort::Lost),
+    (Sort::Lost.name(), "Calls known to be lost", Sort::Lost),
     (Sort::Name.name(), "Name, from A to Z", Sort::Name),
 ];
 
@@ -121,18 +121,18 @@ const COLUMNS: [&str; 21] = [
 
 pub(super) const EXAMPLES: &str = "\
 EXAMPLES:
-    # The functions that took most time
+    # Show the functions that took the most time
     rtrace report out.rtrace --limit 20
 
-    # Who called whom
+    # Show who called whom
     rtrace report out.rtrace --by tree
 
-    # Who calls what takes at least a hundredth of the time
+    # Show callers and callees that took at least 1 % of the time
     rtrace report out.rtrace --by caller --min 1%
 
-    # Is it slow always or sometimes
+    # Is a function always slow, or only sometimes?
     rtrace report out.rtrace --columns calls,p50,p99,p99.9,max
     rtrace report out.rtrace --histogram --limit 3
 
-    # All functions for a script
+    # Write all functions for a script
     rtrace report out.rtrace --format csv >functions.csv";

@@ -1,4 +1,4 @@
-//! Which functions of which libraries, and how their returns are detected.
+//! Which functions of which libraries to trace, and how to detect their returns.
 
 use clap::Args;
 use rtrace_model::ExitPolicy;
@@ -12,23 +12,22 @@ use super::choice::{Choice, one_of};
 pub struct Selection {
     /// Library to trace: a name, a path, a glob, or `exe`; may be repeated
     ///
-    /// `libfftw3.so` means every version of that library, in any folder, `libQt5*` all files whose
-    /// names match, `./libmine.so` this one file, and `exe` the program itself.
+    /// `libfftw3.so` matches every version of that library in any directory, `libQt5*` every file with a matching
+    /// name, `./libmine.so` only this file, and `exe` the program itself.
     #[arg(short = 'l', long = "lib", value_name = "LIB", required = true)]
     pub libraries: Vec<String>,
 
-    /// Trace only these functions: a name, a glob or a /regex/; may be repeated
+    /// Trace only matching functions: a name, a glob or a /regex/; may be repeated
     ///
-    /// The pattern is tried on the symbols and on the demangled name. Without this option, all
-    /// exported functions are traced.
+    /// rtrace matches the pattern against symbols and demangled names. By default it traces all exported functions.
     #[arg(long = "func", value_name = "PATTERN")]
     pub functions: Vec<Pattern>,
 
-    /// Leave out these functions: a name, a glob or a /regex/; may be repeated
+    /// Do not trace matching functions: a name, a glob or a /regex/; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<Pattern>,
 
-    /// How returns are detected
+    /// How to detect that a function returns
     #[arg(long, value_name = "POLICY", default_value = ExitPolicy::ReturnSite.name(), value_parser = one_of(EXIT))]
     pub exit: ExitPolicy,
 }
@@ -36,13 +35,13 @@ pub struct Selection {
 const EXIT: [Choice<ExitPolicy>; 3] = [
     (
         ExitPolicy::ReturnSite.name(),
-        "Probe the callers, where the calls return to: the stack stays as it is",
+        "Probe the callers, at the addresses that calls return to; the stack is not changed",
         ExitPolicy::ReturnSite,
     ),
     (
         ExitPolicy::Uretprobe.name(),
-        "Replace return addresses: ends or falsifies programs that throw, switch stacks or look at return addresses",
+        "Replace return addresses; breaks programs that throw, switch stacks or read return addresses",
         ExitPolicy::Uretprobe,
     ),
-    (ExitPolicy::EntryOnly.name(), "Count calls only; they have no duration", ExitPolicy::EntryOnly),
+    (ExitPolicy::EntryOnly.name(), "Count calls without timing them", ExitPolicy::EntryOnly),
 ];

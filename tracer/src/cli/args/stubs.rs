@@ -1,4 +1,4 @@
-//! Whether, and how far, single-stepped functions are seen at stubs.
+//! Whether calls to single-stepped functions go through stubs, and which calls.
 
 use clap::Args;
 use rtrace::stubs::Reach;
@@ -7,13 +7,12 @@ use rtrace::stubs::Reach;
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Stubs")]
 pub struct Stubs {
-    /// See calls of single-stepped functions at stubs, for a tenth of the cost
+    /// Use stubs for functions that are expensive to probe (about 10x cheaper)
     ///
-    /// The dynamic linker (glibc 2.35 or newer) binds calls to the stubs, by an audit library that
-    /// the command gets. Calls by other ways (within a library, through pointers) cost what they
-    /// always do, and so do those of programs that the command runs; none is missed. With `dlsym`,
-    /// what dlsym finds is a stub, too: not the address that a pointer to the function has, which the
-    /// program may notice.
+    /// rtrace gives the command an audit library, through which the dynamic linker (glibc 2.35 or newer) binds calls to
+    /// stubs. Other calls are traced at full cost: calls within a library, calls through pointers, and calls of programs
+    /// that the command runs. No call is missed. With `--stubs=dlsym`, dlsym finds the stubs, too. The program may notice
+    /// that their addresses differ from those of the functions.
     #[arg(
         long = "stubs",
         value_name = "dlsym",

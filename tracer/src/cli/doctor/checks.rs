@@ -12,8 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit};
 
 use super::{Check, Diagnosis};
 
-const NEWER_KERNEL: &str =
-    "as root, boot Linux 6.1 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
+const NEWER_KERNEL: &str = "boot Linux 6.1 or newer with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_DEBUG_INFO_BTF";
 const MORE_RIGHTS: &str = "run rtrace as root, or with CAP_BPF and CAP_PERFMON in the first user namespace";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -62,15 +61,19 @@ fn is_forbidden(error: &str) -> bool {
 /// Without it, probes on some instructions cost more, and that is all.
 fn registers(may_step: Result<(), String>) -> Check {
     match may_step {
-        Ok(()) => Check::ok("registers", "programs may write them: `ret`, `endbr64` and `sub rsp` need no single step"),
-        Err(reason) => Check::note("registers", format!("{reason}: `ret`, `endbr64` and `sub rsp` are single-stepped")),
+        Ok(()) => {
+            Check::ok("registers", "BPF programs may write them: rtrace emulates `ret`, `endbr64` and `sub rsp` itself")
+        }
+        Err(reason) => {
+            Check::note("registers", format!("{reason}: the kernel single-steps `ret`, `endbr64` and `sub rsp`"))
+        }
     }
 }
 
 fn kernel(release: &str, machine: &str) -> Check {
     match machine {
         "x86_64" => Check::ok("kernel", format!("{release} {machine}")),
-        _ => Check::no("kernel", format!("{release} {machine}: rtrace knows x86_64 only")),
+        _ => Check::no("kernel", format!("{release} {machine}: rtrace supports x86_64 only")),
     }
 }
 
@@ -87,12 +90,17 @@ fn capabilities_of(capabilities: Capabilities) -> Vec<Check> {
     };
     vec![
         tracing,
-        optional("other users", Capability::SysPtrace, "their processes can be traced", "own processes only"),
+        optional(
+            "other users",
+            Capability::SysPtrace,
+            "processes of other users can be traced",
+            "only your own processes can be traced",
+        ),
         optional(
             "containers",
             Capability::CheckpointRestore,
-            "libraries of other mount namespaces, and deleted ones, can be reached",
-            "libraries of other mount namespaces, and deleted ones, are out of reach",
+            "libraries in other mount namespaces and deleted libraries are accessible",
+            "libraries in other mount namespaces and deleted libraries are not accessible",
         ),
     ]
 }
@@ -117,7 +125,7 @@ fn btf(opened: io::Result<()>) -> Check {
 
 fn jit(setting: io::Result<String>) -> Check {
     match setting.as_deref() {
-        Ok("0") => Check::note("BPF compiler", "off: programs are interpreted, and every probe costs more")
+        Ok("0") => Check::note("BPF compiler", "off: the kernel interprets BPF programs, and every probe costs more")
             .remedy("sudo sysctl net.core.bpf_jit_enable=1"),
         Ok(_) => Check::ok("BPF compiler", "on"),
         Err(error) => unreadable("BPF compiler", "net.core.bpf_jit_enable", error),
@@ -126,16 +134,18 @@ fn jit(setting: io::Result<String>) -> Check {
 
 fn unprivileged_bpf(setting: io::Result<String>) -> Check {
     match setting.as_deref() {
-        Ok("0") => Check::ok("BPF for all", "on; rtrace does not need it"),
-        Ok(_) => Check::ok("BPF for all", "off; rtrace does not need it"),
-        Err(error) => unreadable("BPF for all", "kernel.unprivileged_bpf_disabled", error),
+        Ok("0") => Check::ok("unprivileged BPF", "allowed; rtrace does not need it"),
+        Ok(_) => Check::ok("unprivileged BPF", "disabled; rtrace does not need it"),
+        Err(error) => unreadable("unprivileged BPF", "kernel.unprivileged_bpf_disabled", error),
     }
 }
 
 fn perf_paranoia(setting: io::Result<String>) -> Check {
     match setting.as_deref() {
-        Ok(level) => Check::ok("perf for all", format!("perf_event_paranoid is {level}; CAP_PERFMON overrides it")),
-        Err(error) => unreadable("perf for all", "kernel.perf_event_paranoid", error),
+        Ok(level) => {
+            Check::ok("unprivileged perf", format!("perf_event_paranoid is {level}; CAP_PERFMON overrides it"))
+        }
+        Err(error) => unreadable("unprivileged perf", "kernel.perf_event_paranoid", error),
     }
 }
 
@@ -225,11 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn dear_returns_are_no_obstacle() {
+    fn expensive_returns_are_no_obstacle() {
         assert_eq!(registers(Ok(())).state, State::Ok);
         let check = registers(Err("the kernel refuses".to_owned()));
         assert_eq!(check.state, State::Note);
-        assert!(check.detail.starts_with("the kernel refuses: `ret`"));
+        assert!(check.detail.starts_with("the kernel refuses: the kernel single-steps `ret`"));
     }
 
     #[test]

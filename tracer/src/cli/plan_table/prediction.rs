@@ -52,7 +52,7 @@ impl Prediction<'_> {
     pub fn summary(&self, plan: &Plan) -> String {
         let regions = || plan.libraries.iter().flat_map(|library| &library.regions);
         format!(
-            "sampled for {:.1} s: {:.0} calls a second, {:.2} s of CPU time; tracing them would add {} {:.0} % to it",
+            "sampled {:.1} s: {:.0} calls per second, {:.2} s of CPU time; tracing would add {} {:.0} % CPU time",
             self.sampled.time.as_secs_f64(),
             regions().map(|planned| self.rate(planned)).sum::<f64>(),
             self.own / 1e9,
