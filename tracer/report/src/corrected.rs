@@ -10,9 +10,14 @@
 //!
 //! The probes run on the CPU of the thread, so that the same goes for counted CPU time.
 //!
-//! This takes for granted that a call costs now what it did in the measurement, with warm caches
-//! and on the same kind of CPU. The error that is stated is how much the measurement depended on the
-//! call's surroundings, summed as if every call were off to the same side.
+//! A call that ends at the same moment as the call that made it shares that one's probe: its caller only
+//! returns from there. How much of what tracing takes outside of the time stamps belongs to the return
+//! was not measured; half of it is taken off, and the other half is uncertain.
+//!
+//! A call may cost more now than in the measurement: caches are colder, and the machine's speed drifts. The
+//! error that is stated is how much the measurement depended on the call's surroundings, summed as if every call
+//! were off to the same side, and a fifth of what is taken off. Where more than a third of a time would
+//! have to be taken off, nothing is said.
 
 use std::collections::HashMap;
 
@@ -22,6 +27,12 @@ use rtrace_model::{Call, CallCost, Library, Location, LocationId, PathProfile, R
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
 use super::{Error, Sort};
+
+/// The part of what is taken off that is uncertain, for the machine's speed: one of so many.
+const MARGIN: u64 = 5;
+
+/// The most of a recorded time that is taken off: one of so many.
+const MOST: u64 = 3;
 
 /// Sums times and their corrections by function.
 pub(super) struct Corrected<'a> {
@@ -64,9 +75,18 @@ impl Time {
         Time { recorded, ..self }
     }
 
+    /// Whether tracing took too much of it to say what is left.
+    fn is_withheld(self) -> bool {
+        self.tracing > self.recorded / MOST
+    }
+
     /// As recorded, corrected, and the error.
     pub(super) fn values(self) -> [Value; 3] {
-        [self.recorded, self.corrected(), self.error].map(Value::Time)
+        let recorded = Value::Time(self.recorded);
+        if self.is_withheld() {
+            return [recorded, Value::Absent, Value::Absent];
+        }
+        [recorded, Value::Time(self.corrected()), Value::Time(self.error.saturating_add(self.tracing / MARGIN))]
     }
 }
 
@@ -80,6 +100,8 @@ struct Calls {
     /// Of these, calls between two time stamps: not those of which one probe saw both ends, which
     /// take 0 ns.
     stamped: u64,
+    /// Whether they end with the call that made them, at the same probe.
+    share_returns: bool,
     inclusive: u64,
     exclusive: u64,
 }
@@ -88,11 +110,14 @@ impl Visitor for Corrected<'_> {
     type Mark = u32;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        let end = call.end();
+        let of_caller = caller.timed().next_back().map(|open| open.end);
         self.add(
             &Calls {
                 region: call.region,
                 location: call.location,
                 calls: 1,
+                share_returns: end.is_some() && end == of_caller,
                 timed: u64::from(call.is_timed()),
                 stamped: u64::from(call.duration.is_some_and(|duration| duration > 0)),
                 inclusive: call.duration.unwrap_or(0),
@@ -109,6 +134,7 @@ impl Visitor for Corrected<'_> {
                 region: path.region,
                 location: path.location,
                 calls: path.calls,
+                share_returns: false,
                 timed: path.calls.saturating_sub(path.unseen),
                 stamped: path.calls.saturating_sub(instant),
                 inclusive: path.inclusive,
@@ -171,7 +197,14 @@ impl<'a> Corrected<'a> {
             cost.map_or((0, 0, 0), |cost| (cost.inner * count, cost.whole * count, cost.spread * count))
         };
         let (stamped, others) = (times(of(true), calls.stamped), times(of(false), calls.calls - calls.stamped));
-        (stamped.0, stamped.1 + others.1, stamped.2 + others.2)
+        let (inner, whole, spread) = (stamped.0, stamped.1 + others.1, stamped.2 + others.2);
+        match calls.share_returns {
+            true => {
+                let outer = whole.saturating_sub(inner);
+                (inner, inner + outer / 2, spread + outer / 2)
+            }
+            false => (inner, whole, spread),
+        }
     }
 
     /// Inclusive and exclusive time of the function with that mark.
@@ -202,6 +235,18 @@ impl<'a> Corrected<'a> {
             table.show(TIMED.key);
         }
         Ok(table)
+    }
+
+    /// What is not said, if something is not.
+    pub(super) fn withheld(&self) -> Option<String> {
+        let timed = || self.rows.values().filter(|row| row.timed > 0);
+        let count = timed().filter(|row| row.inclusive.is_withheld() || row.exclusive.is_withheld()).count();
+        (count > 0).then(|| {
+            format!(
+                "not corrected: times of {count} of {} functions, of which tracing took a third or more",
+                timed().count()
+            )
+        })
     }
 
     /// The values of [`COLUMNS`].
@@ -271,10 +316,10 @@ mod tests {
         assert_eq!(
             text(walk.visitor.table(Sort::Exclusive).unwrap()),
             "\
-calls  inclusive  corrected    +-  exclusive  corrected    +-  library    function
-    1     400 ns     350 ns  2 ns     400 ns     350 ns  2 ns  libone.so  c
-    2   1.000 us     860 ns  5 ns     400 ns     340 ns  5 ns  libone.so  a
-    1     300 ns     260 ns  2 ns     200 ns     170 ns  2 ns  libone.so  b
+calls  inclusive  corrected     +-  exclusive  corrected     +-  library    function
+    1     400 ns     350 ns  12 ns     400 ns     350 ns  12 ns  libone.so  c
+    2   1.000 us     860 ns  33 ns     400 ns     340 ns  17 ns  libone.so  a
+    1     300 ns     260 ns  10 ns     200 ns     170 ns   8 ns  libone.so  b
 "
         );
     }
@@ -289,12 +334,48 @@ calls  inclusive  corrected    +-  exclusive  corrected    +-  library    functi
         assert_eq!(
             text(walk.visitor.table(Sort::Calls).unwrap()),
             "\
-calls  timed  inclusive  corrected    +-  exclusive  corrected    +-  library    function
-    2      2   1.000 us     930 ns  3 ns     900 ns     840 ns  4 ns  libone.so  a
-    2      2     200 ns     180 ns  2 ns     200 ns     180 ns  2 ns  libtwo.so  d
-    1      0          -          -     -          -          -     -  libone.so  b
+calls  timed  inclusive  corrected     +-  exclusive  corrected     +-  library    function
+    2      2   1.000 us     930 ns  17 ns     900 ns     840 ns  16 ns  libone.so  a
+    2      2     200 ns     180 ns   6 ns     200 ns     180 ns   6 ns  libtwo.so  d
+    1      0          -          -      -          -          -      -  libone.so  b
 "
         );
+    }
+
+    #[test]
+    fn a_call_that_ends_with_its_caller_shares_the_probe_of_its_return() {
+        let trace = trace(vec![cost(false, 10, 30, 1)]);
+        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
+        walk.chunk(&mut script("thread 1\n a 0 1000\n  b 100 1000"));
+        walk.finish();
+        // Of the 20 ns outside of its time stamps, 10 +- 10.
+        assert_eq!(
+            text(walk.visitor.table(Sort::Exclusive).unwrap()),
+            "\
+calls  inclusive  corrected     +-  exclusive  corrected     +-  library    function
+    1     900 ns     890 ns  13 ns     900 ns     890 ns  13 ns  libone.so  b
+    1   1.000 us     970 ns  18 ns     100 ns      80 ns  16 ns  libone.so  a
+"
+        );
+        assert_eq!(walk.visitor.withheld(), None);
+    }
+
+    #[test]
+    fn where_tracing_took_more_than_a_third_nothing_is_said() {
+        let trace = trace(vec![cost(false, 34, 60, 1)]);
+        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
+        walk.chunk(&mut script("thread 1\n a 0 101\n b 200 302"));
+        walk.finish();
+        assert_eq!(
+            text(walk.visitor.table(Sort::Name).unwrap()),
+            "\
+calls  inclusive  corrected    +-  exclusive  corrected    +-  library    function
+    1     101 ns          -     -     101 ns          -     -  libone.so  a
+    1     102 ns      68 ns  7 ns     102 ns      68 ns  7 ns  libone.so  b
+"
+        );
+        let note = "not corrected: times of 1 of 2 functions, of which tracing took a third or more";
+        assert_eq!(walk.visitor.withheld().as_deref(), Some(note));
     }
 
     #[test]

@@ -237,13 +237,14 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
 
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
-    let mut remark = None;
+    let mut remarks = Vec::new();
     let (mut table, lost_callers, untimed) = match Grouping::new(options.by, trace) {
         _ if options.corrected => {
             let (walk, untimed) = walk(trace, Counting::around(Corrected::new(trace)?, trace))?;
             let mut table = walk.visitor.inside.table(options.sort)?;
             walk.visitor.add_corrected_to(&mut table);
-            remark = walk.visitor.not_corrected();
+            remarks.extend(walk.visitor.inside.withheld());
+            remarks.extend(walk.visitor.not_corrected());
             (table, walk.lost_callers, untimed)
         }
         Some(grouping) => {
@@ -251,7 +252,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             let groups = &mut walk.visitor.inside;
             groups.add_estimates(trace.estimates());
             if matches!(options.by, By::Thread | By::Process) {
-                remark = groups.imbalance().map(notes::imbalance);
+                remarks.extend(groups.imbalance().map(notes::imbalance));
             }
             let table = if options.histogram {
                 groups.histograms(options.sort, options.min, options.limit)
@@ -284,7 +285,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     }
     let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
     notes.extend(untimed.note(trace)?);
-    notes.extend(remark);
+    notes.extend(remarks);
     Ok(Report { title: notes::title(trace), table, notes })
 }
 

@@ -74,8 +74,8 @@ pub(super) struct Open<M> {
     id: u64,
     parent: u64,
     start: Timestamp,
-    /// The latest time at which it is known to have run.
-    end: Timestamp,
+    /// The latest time at which it is known to have run: of one that is timed, its end.
+    pub(super) end: Timestamp,
 }
 
 /// The state between chunks.

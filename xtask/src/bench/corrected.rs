@@ -66,8 +66,8 @@ type Times = HashMap<&'static str, f64>;
 #[derive(Clone, Copy, Default)]
 struct Reported {
     recorded: f64,
-    corrected: f64,
-    error: f64,
+    /// Corrected, and its error; none where the report does not correct.
+    corrected: Option<(f64, f64)>,
 }
 
 /// Of one round and function.
@@ -127,33 +127,49 @@ impl Bench {
             let figure =
                 |column: &str| row[column].parse::<f64>().with_context(|| format!("failed to read `{column}`"));
             let calls = figure("timed")?;
-            reported.insert(
-                name,
-                Reported {
-                    recorded: figure("exclusive_ns")? / calls,
-                    corrected: figure("exclusive_corrected_ns")? / calls,
-                    error: figure("exclusive_error_ns")? / calls,
-                },
-            );
+            let corrected = match row["exclusive_corrected_ns"].as_str() {
+                "" => None,
+                _ => Some((figure("exclusive_corrected_ns")? / calls, figure("exclusive_error_ns")? / calls)),
+            };
+            reported.insert(name, Reported { recorded: figure("exclusive_ns")? / calls, corrected });
         }
         Ok((truth, reported))
     }
 }
 
 fn line(kind: &Kind, length: &str, outcomes: &[Outcome]) -> Line {
-    let error = |outcome: &Outcome| (outcome.reported.corrected / outcome.truth - 1.0).abs() * 100.0;
-    let median = |figure: fn(&Outcome) -> f64| Ratios(outcomes.iter().map(figure).collect()).median();
+    let median = |figures: Vec<f64>| Ratios(figures).median();
+    let truth = median(outcomes.iter().map(|outcome| outcome.truth).collect());
+    let recorded = median(outcomes.iter().map(|outcome| outcome.reported.recorded).collect());
+    let corrected: Vec<_> =
+        outcomes.iter().filter_map(|outcome| Some((outcome.truth, outcome.reported.corrected?))).collect();
+    if corrected.len() < outcomes.len() {
+        return Line {
+            what: format!("recorded time of {length}, {}", kind.what),
+            unit: "× untraced",
+            ratios: Ratios(outcomes.iter().map(|outcome| outcome.reported.recorded / outcome.truth).collect()),
+            goal: None,
+            remark: format!(
+                "{truth:.0} ns untraced, {recorded:.0} recorded; not corrected in {} of {} rounds",
+                outcomes.len() - corrected.len(),
+                outcomes.len()
+            ),
+        };
+    }
+    let is_true = |(truth, (corrected, error)): &&(f64, (f64, f64))| (corrected - truth).abs() <= *error;
     Line {
         what: format!("error of the corrected time of {length}, {}", kind.what),
         unit: "%",
-        ratios: Ratios(outcomes.iter().map(error).collect()),
+        ratios: Ratios(
+            corrected.iter().map(|(truth, (corrected, _))| (corrected / truth - 1.0).abs() * 100.0).collect(),
+        ),
         goal: Some(Goal(MOST)),
         remark: format!(
-            "{:.0} ns untraced, {:.0} recorded, {:.0} corrected, stated uncertainty {:.0}",
-            median(|outcome| outcome.truth),
-            median(|outcome| outcome.reported.recorded),
-            median(|outcome| outcome.reported.corrected),
-            median(|outcome| outcome.reported.error),
+            "{truth:.0} ns untraced, {recorded:.0} recorded, {:.0} corrected, stated uncertainty {:.0}; true in {} of {} rounds",
+            median(corrected.iter().map(|(_, (corrected, _))| *corrected).collect()),
+            median(corrected.iter().map(|(_, (_, error))| *error).collect()),
+            corrected.iter().filter(is_true).count(),
+            corrected.len()
         ),
     }
 }

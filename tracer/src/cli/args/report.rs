@@ -22,8 +22,9 @@ pub struct Report {
 
     /// Also show the times of functions without the overhead of tracing
     ///
-    /// rtrace measures its overhead when recording starts, for each kind of probe. Counted CPU time is corrected in the
-    /// same way; other counters are shown as recorded.
+    /// rtrace measures its overhead when recording starts, for each kind of probe. Each corrected time has an error; a time
+    /// of which tracing took more than a third is not corrected. Counted CPU time is corrected in the same way; other
+    /// counters are shown as recorded.
     #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min"])]
     corrected: bool,
 
