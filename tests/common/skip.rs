@@ -51,6 +51,15 @@ pub fn may_step() -> Result<(), &'static str> {
     ANSWER.as_ref().copied().map_err(String::as_str)
 }
 
+/// Whether the shell maps the C library, as it does unless it is linked statically; prints if not.
+pub fn shell_maps_c_library() -> bool {
+    let maps = Command::new("sh").args(["-c", "grep -q /libc.so /proc/$$/maps"]).status().expect("sh starts").success();
+    if !maps {
+        skip("the shell is linked statically");
+    }
+    maps
+}
+
 /// Whether all `programs` can be started; prints which cannot.
 pub fn installed(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {

@@ -3,8 +3,13 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rtrace_symbolizer::Image;
+
+/// A second is promised where the machine is not busy.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Code of `libtruth.so` as a process maps it.
 pub struct Text {
@@ -29,6 +34,16 @@ impl Text {
         let stored = file[offset..file.len().min(offset + length as usize)].to_vec();
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
         Text { memory, start, offset: offset as u64, path: words[5].into(), stored }
+    }
+
+    /// Waits until the code is what the file says, as it is a second after a recorder was killed where the machine is
+    /// not busy.
+    pub fn becomes_the_file(&self) {
+        let begin = Instant::now();
+        while self.changes() > 0 {
+            assert!(begin.elapsed() < PATIENCE, "{} bytes of the code are not the file's", self.changes());
+            sleep(Duration::from_millis(10));
+        }
     }
 
     /// How many bytes are not as in the file.

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rtrace_model::EventKind;
 
@@ -12,9 +12,6 @@ use crate::common::target::{Flavour, Target};
 use crate::common::text::Text;
 use crate::common::tree::Forest;
 use crate::common::truth::{self, Trees};
-
-/// A second is promised where the machine is not busy.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 fn clean(pid: u32) -> String {
     let output = rtrace::command().args(["clean", "-p", &pid.to_string()]).output().unwrap();
@@ -121,11 +118,7 @@ fn recorders_killed_at_any_moment() {
         // Its guard keeps nothing open by which others would wait for a recorder that is gone.
         recorder.wait_with_output().unwrap();
         waiting.feed(&[b'x'; 50]);
-        let killed = Instant::now();
-        while text.changes() > 0 {
-            assert!(killed.elapsed() < PATIENCE, "{} bytes of the code are not the file's", text.changes());
-            sleep(Duration::from_millis(10));
-        }
+        text.becomes_the_file();
     }
     let output = waiting.finish();
     assert!(output.status.success(), "{output:?}");
