@@ -15,9 +15,9 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Base, Batch, Call, Count, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, Metric,
-    MetricId, PathId, PathProfile, Reading, RegionId, ReturnSites, Sample, Scope, Sink, Span, Summary, Timestamp,
-    Untimed, UntimedReason,
+    Batch, Call, Count, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, MetricId,
+    PathId, PathProfile, Reading, RegionId, ReturnSites, Sample, Scope, Sink, Summary, Timestamp, Untimed,
+    UntimedReason,
 };
 
 #[test]
@@ -89,18 +89,6 @@ fn readings_stay_with_their_calls_and_samples_beside_them() {
     assert_eq!(batches, [Batch::measured(vec![call(1, 1), call(1, 2), call(2, 1)], 2, readings)]);
     let samples = trace.samples().collect::<Result<Vec<_>, _>>().unwrap().concat();
     assert_eq!(samples, [sample(1_500, 4096.0), sample(2_000, -0.5)]);
-}
-
-fn metric(id: u32, name: &str, scope: Scope) -> Metric {
-    Metric {
-        id: MetricId(id),
-        name: name.to_owned(),
-        unit: "B".to_owned(),
-        base: Base::Binary,
-        exponent: -3,
-        scope,
-        span: Span::Point,
-    }
 }
 
 #[test]

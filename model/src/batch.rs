@@ -2,10 +2,12 @@
 
 use std::ops::Deref;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Call;
 
 /// What one metric counted during one call, in the metric's unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// From the enter to the exit.
     pub inclusive: u64,
@@ -24,11 +26,31 @@ impl Reading {
 /// none: counters are read where times are.
 ///
 /// Derefs to the calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Parts")]
 pub struct Batch {
     calls: Vec<Call>,
     metrics: usize,
     readings: Vec<Reading>,
+}
+
+/// A batch as it is stored, which may be of anybody.
+#[derive(Deserialize)]
+struct Parts {
+    calls: Vec<Call>,
+    metrics: usize,
+    readings: Vec<Reading>,
+}
+
+impl TryFrom<Parts> for Batch {
+    type Error = &'static str;
+
+    fn try_from(Parts { calls, metrics, readings }: Parts) -> Result<Batch, &'static str> {
+        match calls.len().checked_mul(metrics) == Some(readings.len()) {
+            true => Ok(Batch::measured(calls, metrics, readings)),
+            false => Err("each call must have a reading of each metric"),
+        }
+    }
 }
 
 impl Batch {

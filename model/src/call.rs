@@ -40,7 +40,7 @@ impl Ending {
 }
 
 /// One call of a region on a location.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// The thread lifetime it ran on.
     pub location: LocationId,

@@ -179,7 +179,8 @@ pub struct Location {
 /// Something that calls refer to, told to sinks before the first call that refers to it.
 ///
 /// A definition with the id (for processes: pid and start) of an earlier one replaces it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Definition {
     /// A library.
     Library(Library),

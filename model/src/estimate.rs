@@ -29,7 +29,7 @@ impl Level {
 
 /// The calls of one region on one location that have no record, so far. Calls with a record, or in
 /// the profile, are none of these.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The thread.
     pub location: LocationId,

@@ -17,7 +17,7 @@ pub fn slowdown(percent: u32) -> String {
 }
 
 /// Something that happened at one time, to one process or to the recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// When.
     pub time: Timestamp,

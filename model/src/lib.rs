@@ -21,7 +21,8 @@
 //! | [`Untimed`] | – | calls without a duration, as their return was not observed, with the reason |
 //! | [`Metric`] | Metric | something counted on every call, or sampled beside the calls |
 //! | [`Reading`] | – | what one metric counted during one call |
-//! | [`Sink`] | substrate | a consumer of calls |
+//! | [`Item`] | – | one thing that a recording tells its sinks |
+| [`Sink`] | substrate | a consumer of calls |
 //!
 //! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds. What
 //! was not timed has no duration, which is not a duration of 0.
@@ -33,6 +34,7 @@ pub mod counter;
 mod definition;
 mod estimate;
 mod event;
+mod item;
 mod latency;
 mod loss;
 mod metric;
@@ -53,6 +55,7 @@ pub use definition::{
 };
 pub use estimate::{CallRange, Estimate, Level, estimated};
 pub use event::{Event, EventKind, SLOWDOWN_AT_LEAST, slowdown};
+pub use item::Item;
 pub use latency::Latency;
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span, Tally};

@@ -148,7 +148,7 @@ impl Tally {
 }
 
 /// One value of a metric whose scope is not the call.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// What was measured.
     pub metric: MetricId,

@@ -1,5 +1,7 @@
 //! Calls folded by call path: what is kept where not every call is a record.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::{LocationId, PathId, RegionId};
 
 /// Number of buckets of a [`PathProfile`]'s histogram.
@@ -12,8 +14,19 @@ pub const fn histogram_bucket(duration: u64) -> usize {
     if bucket < HISTOGRAM_BUCKETS { bucket } else { HISTOGRAM_BUCKETS - 1 }
 }
 
+/// Arrays of this length are not known to serde.
+fn write_buckets<S: Serializer>(buckets: &[u64; HISTOGRAM_BUCKETS], serializer: S) -> Result<S::Ok, S::Error> {
+    buckets.as_slice().serialize(serializer)
+}
+
+fn read_buckets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u64; HISTOGRAM_BUCKETS], D::Error> {
+    let buckets = Vec::<u64>::deserialize(deserializer)?;
+    let count = buckets.len();
+    buckets.try_into().map_err(|_| serde::de::Error::invalid_length(count, &"a histogram's number of buckets"))
+}
+
 /// What one metric counted in the timed calls of a call path, and in those that still ran.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// The sum over the calls, in the metric's unit with its base and exponent.
     pub inclusive: u64,
@@ -25,7 +38,7 @@ pub struct Count {
 /// timed are counted, and are in no time.
 ///
 /// A recording that folds has all of its calls here, those with a record of their own, too.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathProfile {
     /// Names the path among those of its location.
     pub path: PathId,
@@ -56,6 +69,7 @@ pub struct PathProfile {
     /// The longest duration of a timed call; `None` if there is none.
     pub max: Option<u64>,
     /// Timed calls by duration, see [`histogram_bucket`].
+    #[serde(serialize_with = "write_buckets", deserialize_with = "read_buckets")]
     pub histogram: [u64; HISTOGRAM_BUCKETS],
     /// What the calls counted, by metric of scope `call`; empty where that is not known.
     pub counts: Vec<Count>,

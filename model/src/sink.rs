@@ -1,6 +1,6 @@
 //! Consumers of calls.
 
-use crate::{Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Summary, Timestamp};
+use crate::{Batch, Call, Definition, Estimate, Event, Header, Item, PathProfile, Sample, Summary, Timestamp};
 
 /// Why a sink could not go on; names the object and the cause.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,22 @@ impl SinkError {
 /// `samples`, `running`, `event` and `tick`, then `finish`. A definition comes before the first call that refers to it. The first
 /// error ends the sink: nothing but drop follows.
 pub trait Sink: Send {
+    /// Hands an item to the method for it.
+    fn take(&mut self, item: &Item) -> Result<(), SinkError> {
+        match item {
+            Item::Begin(header) => self.begin(header),
+            Item::Define(definitions) => definitions.iter().try_for_each(|definition| self.define(definition)),
+            Item::Calls(batch) => self.calls(batch),
+            Item::Profile(paths) => self.profile(paths),
+            Item::Estimates(estimates) => self.estimates(estimates),
+            Item::Samples(samples) => self.samples(samples),
+            Item::Running(time, calls) => self.running(*time, calls),
+            Item::Event(event) => self.event(event),
+            Item::Tick => self.tick(),
+            Item::Finish(summary) => self.finish(summary),
+        }
+    }
+
     /// The recording begins.
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         let _ = header;

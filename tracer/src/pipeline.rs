@@ -9,28 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Sender, bounded};
-use rtrace_model::{
-    Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp,
-};
+use rtrace_model::{Item, Sink, SinkError, Summary};
 
 use crate::host;
 
-/// Messages that may wait in front of a sink.
+/// Items that may wait in front of a sink.
 const WAITING: usize = 16;
-
-#[derive(Clone)]
-enum Message {
-    Begin(Arc<Header>),
-    Define(Arc<[Definition]>),
-    Calls(Arc<Batch>),
-    Profile(Arc<Vec<PathProfile>>),
-    Estimates(Arc<[Estimate]>),
-    Running(Timestamp, Arc<[Call]>),
-    Samples(Arc<[Sample]>),
-    Event(Arc<Event>),
-    Tick,
-    Finish(Arc<Summary>),
-}
 
 /// The sinks of a recording.
 pub struct Pipeline {
@@ -40,7 +24,7 @@ pub struct Pipeline {
 }
 
 struct Stage {
-    sender: Sender<Message>,
+    sender: Sender<Arc<Item>>,
     thread: JoinHandle<Result<(), SinkError>>,
 }
 
@@ -58,62 +42,21 @@ impl Pipeline {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The recording begins.
-    pub fn begin(&self, header: Header) {
-        self.send(Message::Begin(Arc::new(header)));
-    }
-
-    /// What calls refer to.
-    pub fn define(&self, definitions: impl IntoIterator<Item = Definition>) {
-        self.send(Message::Define(definitions.into_iter().collect()));
-    }
-
-    /// Calls that ended.
-    pub fn calls(&self, batch: Batch) {
-        if !batch.is_empty() {
-            self.send(Message::Calls(Arc::new(batch)));
-        }
-    }
-
-    /// Call paths whose calls are more than before.
-    pub fn profile(&self, paths: Vec<PathProfile>) {
-        if !paths.is_empty() {
-            self.send(Message::Profile(Arc::new(paths)));
-        }
-    }
-
-    /// Calls without a record.
-    pub fn estimates(&self, estimates: Vec<Estimate>) {
-        if !estimates.is_empty() {
-            self.send(Message::Estimates(estimates.into()));
-        }
-    }
-
     /// Whether a sink wants to know what runs.
     pub fn wants_running(&self) -> bool {
         self.wants_running
     }
 
-    /// The calls that run at `time`.
-    pub fn running(&self, time: Timestamp, calls: Vec<Call>) {
-        self.send(Message::Running(time, calls.into()));
-    }
-
-    /// Values of metrics beside the calls.
-    pub fn samples(&self, samples: Vec<Sample>) {
-        if !samples.is_empty() {
-            self.send(Message::Samples(samples.into()));
+    /// Tells every sink, unless there is nothing to tell.
+    pub fn send(&self, item: Item) {
+        if item.is_empty() {
+            return;
         }
-    }
-
-    /// Something that happened beside the calls.
-    pub fn event(&self, event: Event) {
-        self.send(Message::Event(Arc::new(event)));
-    }
-
-    /// Time passes.
-    pub fn tick(&self) {
-        self.send(Message::Tick);
+        let item = Arc::new(item);
+        for stage in &self.stages {
+            // A sink that has failed takes nothing more; its error is told at the end.
+            let _ = stage.sender.send(Arc::clone(&item));
+        }
     }
 
     /// The recording has ended: waits for every sink to take in what was sent.
@@ -121,7 +64,7 @@ impl Pipeline {
     /// # Errors
     /// The first error of a sink.
     pub fn finish(mut self, summary: Summary) -> Result<(), SinkError> {
-        self.send(Message::Finish(Arc::new(summary)));
+        self.send(Item::Finish(summary));
         let mut ended = self.join().into_iter();
         ended.try_for_each(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
@@ -134,13 +77,6 @@ impl Pipeline {
         };
         std::mem::take(&mut self.stages).into_iter().map(end).collect()
     }
-
-    fn send(&self, message: Message) {
-        for stage in &self.stages {
-            // A sink that has failed takes nothing more; its error is told at the end.
-            let _ = stage.sender.send(message.clone());
-        }
-    }
 }
 
 /// A recording that does not come to its end: sinks take back what they have made for nothing.
@@ -152,22 +88,11 @@ impl Drop for Pipeline {
 
 impl Stage {
     fn start(mut sink: Box<dyn Sink>, failed: Arc<AtomicBool>) -> Stage {
-        let (sender, receiver) = bounded(WAITING);
+        let (sender, receiver) = bounded::<Arc<Item>>(WAITING);
         let thread = thread::spawn(move || {
             let _ahead = host::run_first();
-            for message in receiver {
-                let taken = match message {
-                    Message::Begin(header) => sink.begin(&header),
-                    Message::Define(definitions) => definitions.iter().try_for_each(|one| sink.define(one)),
-                    Message::Calls(batch) => sink.calls(&batch),
-                    Message::Profile(paths) => sink.profile(&paths),
-                    Message::Estimates(estimates) => sink.estimates(&estimates),
-                    Message::Running(time, calls) => sink.running(time, &calls),
-                    Message::Samples(samples) => sink.samples(&samples),
-                    Message::Event(event) => sink.event(&event),
-                    Message::Tick => sink.tick(),
-                    Message::Finish(summary) => sink.finish(&summary),
-                };
+            for item in receiver {
+                let taken = sink.take(&item);
                 if let Err(error) = taken {
                     failed.store(true, Ordering::Relaxed);
                     return Err(error);
@@ -182,6 +107,8 @@ impl Stage {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::Batch;
 
     use super::*;
 
@@ -212,7 +139,7 @@ mod tests {
         };
         let pipeline = Pipeline::start(vec![Box::new(Full)]);
         for _ in 0..10 * WAITING {
-            pipeline.calls(vec![call].into());
+            pipeline.send(Item::Calls(vec![call].into()));
         }
         assert!(pipeline.has_failed());
         let error = pipeline.finish(Summary::default()).unwrap_err();

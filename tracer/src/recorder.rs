@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, Observer, ProfileOptions, Programs};
 use rtrace_code::instruction::Emulation;
-use rtrace_model::{CallCost, Definition, Event, EventKind, MetricId, Percent, Region, Sink, Summary, Timestamp};
+use rtrace_model::{CallCost, Definition, Event, EventKind, Item, MetricId, Percent, Region, Sink, Summary, Timestamp};
 use rtrace_plan::{Exit, Pattern, Plan};
 use rtrace_symbolizer::modules::{self, Module};
 
@@ -225,8 +225,8 @@ pub fn record(
         let recorded = (|| {
             let lookout = newcomers.look_out(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
-                pipeline.begin(host::header(options.mechanism.name(), options.budget, costs.clone()));
-                pipeline.define(metrics.into_iter().map(Definition::Metric));
+                pipeline.send(Item::Begin(host::header(options.mechanism.name(), options.budget, costs.clone())));
+                pipeline.send(Item::Define(metrics.into_iter().map(Definition::Metric).collect()));
                 recording.announce(&pipeline, plan, attachment);
                 let governor = options.budget.map(|budget| {
                     let (programs, costs, living) = (&programs, &costs, &governing.living);
@@ -418,8 +418,10 @@ impl<'a> Recording<'a> {
 
     /// Tells the sinks what calls will refer to, and what was left out.
     fn announce(&mut self, pipeline: &Pipeline, plan: &Plan, mut attachment: Attachment) {
-        pipeline.define(plan.libraries.iter().map(|planned| Definition::Library(planned.library.clone())));
-        pipeline.define(attachment.regions.iter().cloned().map(Definition::Region));
+        pipeline.send(Item::Define(
+            plan.libraries.iter().map(|planned| Definition::Library(planned.library.clone())).collect(),
+        ));
+        pipeline.send(Item::Define(attachment.regions.iter().cloned().map(Definition::Region).collect()));
         self.regions += attachment.regions.len() as u64;
         for (index, planned) in plan.libraries.iter().enumerate() {
             let library = &planned.library;
@@ -488,7 +490,7 @@ impl<'a> Recording<'a> {
         self.programs.disarm()?;
         drop(ahead);
         let time = left.as_ref().map_or_else(host::now, |left| left.disarmed);
-        pipeline.event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed });
+        pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed }));
         for kind in watching.finish()? {
             happened(pipeline, kind);
         }
@@ -501,7 +503,7 @@ impl<'a> Recording<'a> {
         if let Some(governing) = self.governing {
             governing.hear(pipeline, &mut source)?;
         }
-        pipeline.samples(samplers.sample(&source.living()));
+        pipeline.send(Item::Samples(samplers.sample(&source.living())));
         samplers.stop();
         listen(pipeline, samplers);
         let ids = self.attachments.iter().flat_map(|attachment| &attachment.regions).map(|region| region.id);
@@ -522,7 +524,7 @@ impl<'a> Recording<'a> {
     ) -> anyhow::Result<()> {
         let pids = self.options.subject.pids();
         let begin = Instant::now();
-        pipeline.samples(samplers.sample(pids));
+        pipeline.send(Item::Samples(samplers.sample(pids)));
         let (mut ticks, mut glances) = (0, 0);
         while !is_over() {
             thread::sleep(READ_PERIOD);
@@ -548,7 +550,7 @@ impl<'a> Recording<'a> {
             follow(pipeline, watching, changes, lookout.mapped());
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
-                pipeline.samples(samplers.sample(&source.living()));
+                pipeline.send(Item::Samples(samplers.sample(&source.living())));
                 source.tick()?;
                 if self.governing.is_none()
                     && let Some(percent) = self.notice.look(source.calls_by_region(), &source.living())
@@ -668,7 +670,7 @@ fn follow(
     }
     let tell = |pid: u32, told: Vec<EventKind>| {
         for kind in told {
-            pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
+            pipeline.send(Item::Event(Event { time: host::now(), pid: Some(pid), tid: None, kind }));
         }
     };
     for (pid, time, change) in changes {
@@ -686,16 +688,16 @@ fn follow(
 /// Hands on what the metric plug-ins say.
 fn listen(pipeline: &Pipeline, samplers: &mut Samplers) {
     let (samples, troubles) = samplers.heard();
-    pipeline.samples(samples);
+    pipeline.send(Item::Samples(samples));
     for Trouble { command, problem } in troubles {
         happened(pipeline, EventKind::Plugin { command, problem });
     }
 }
 
 fn happened(pipeline: &Pipeline, kind: EventKind) {
-    pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
+    pipeline.send(Item::Event(Event { time: host::now(), pid: None, tid: None, kind }));
 }
 
 fn happened_in(pipeline: &Pipeline, pid: u32, kind: EventKind) {
-    pipeline.event(Event { time: host::now(), pid: Some(pid), tid: None, kind });
+    pipeline.send(Item::Event(Event { time: host::now(), pid: Some(pid), tid: None, kind }));
 }

@@ -17,8 +17,8 @@ use rtrace_bpf::wire::{
 };
 use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
-    Batch, Call, CallRange, Definition, Ending, Estimate, Event, EventKind, Location, LocationId, Loss, LossReason,
-    Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
+    Batch, Call, CallRange, Definition, Ending, Estimate, Event, EventKind, Item, Location, LocationId, Loss,
+    LossReason, Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 use self::open::OpenCalls;
@@ -147,7 +147,7 @@ impl<'a> Source<'a> {
         for estimate in &estimates {
             self.discover(estimate.location.0)?;
         }
-        self.pipeline.estimates(estimates);
+        self.pipeline.send(Item::Estimates(estimates));
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl<'a> Source<'a> {
         let samples: Vec<Sample> =
             records.accesses.iter().filter_map(|access| sample_of(self.watches, access)).collect();
         if !samples.is_empty() {
-            self.pipeline.samples(samples);
+            self.pipeline.send(Item::Samples(samples));
         }
         self.rings.give_back(records);
         Ok(())
@@ -231,7 +231,7 @@ impl<'a> Source<'a> {
         self.report_losses(&self.losses()?);
         self.report_untimed()?;
         self.report_estimates();
-        self.pipeline.tick();
+        self.pipeline.send(Item::Tick);
         Ok(())
     }
 
@@ -251,7 +251,7 @@ impl<'a> Source<'a> {
                 running.extend(calls);
             }
         }
-        self.pipeline.running(now, running);
+        self.pipeline.send(Item::Running(now, running));
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl<'a> Source<'a> {
             if let Some(location) = self.locations.get_mut(&id) {
                 location.calls_entered = Some(thread.thread.calls);
                 location.name = comm(&thread.thread.comm);
-                self.pipeline.define([Definition::Location(location.clone())]);
+                self.pipeline.send(Item::Define(vec![Definition::Location(location.clone())]));
             }
         }
         self.report_paths()?;
@@ -312,7 +312,7 @@ impl<'a> Source<'a> {
                 Ending::Unseen => self.summary.unseen += 1,
             }
         }
-        self.pipeline.calls(batch);
+        self.pipeline.send(Item::Calls(batch));
     }
 
     /// Tells the sinks which call paths have more calls than before.
@@ -322,7 +322,7 @@ impl<'a> Source<'a> {
         for row in &rows {
             self.discover(row.location.0)?;
         }
-        self.pipeline.profile(rows);
+        self.pipeline.send(Item::Profile(rows));
         self.paths = Some(paths);
         Ok(())
     }
@@ -335,14 +335,14 @@ impl<'a> Source<'a> {
         let record = self.programs.location(id)?.unwrap_or_default();
         self.define_process(record.pid);
         let location = location_of(id, &record);
-        self.pipeline.define([Definition::Location(location.clone())]);
+        self.pipeline.send(Item::Define(vec![Definition::Location(location.clone())]));
         self.locations.insert(id, location);
         Ok(())
     }
 
     fn define_process(&mut self, pid: u32) {
         if let Some(process) = self.processes.discover(pid) {
-            self.pipeline.define([Definition::Process(process)]);
+            self.pipeline.send(Item::Define(vec![Definition::Process(process)]));
         }
     }
 
@@ -354,13 +354,13 @@ impl<'a> Source<'a> {
                 self.other_processes = true;
                 self.begun.push(value);
                 self.changes.push((pid, time, Change::Forked { child: value }));
-                self.pipeline.define([Definition::Process(self.processes.forked(pid, value, time))]);
+                self.pipeline.send(Item::Define(vec![Definition::Process(self.processes.forked(pid, value, time))]));
                 EventKind::Fork { child: value }
             }
             EventKindCode::RT_EVENT_EXEC => {
                 let process = self.processes.executes(pid);
                 let executable = process.executable.clone();
-                self.pipeline.define([Definition::Process(process)]);
+                self.pipeline.send(Item::Define(vec![Definition::Process(process)]));
                 if self.withheld.remove(&pid) {
                     self.withhold(event);
                 } else {
@@ -372,7 +372,7 @@ impl<'a> Source<'a> {
                 self.other_processes = true;
                 let process = self.processes.exited(pid, time, value);
                 let code = process.exit_code.unwrap_or_default();
-                self.pipeline.define([Definition::Process(process)]);
+                self.pipeline.send(Item::Define(vec![Definition::Process(process)]));
                 EventKind::Exit { code }
             }
             EventKindCode::RT_EVENT_WITHHELD if value != 0 => {
@@ -389,7 +389,7 @@ impl<'a> Source<'a> {
                 return Ok(());
             }
         };
-        self.pipeline.event(Event { time, pid: Some(pid), tid: Some(event.tid), kind });
+        self.pipeline.send(Item::Event(Event { time, pid: Some(pid), tid: Some(event.tid), kind }));
         Ok(())
     }
 
@@ -398,14 +398,14 @@ impl<'a> Source<'a> {
         self.changes.push((pid, time, Change::Withheld));
         self.summary.withheld += 1;
         let kind = EventKind::Withheld { program: processes::program(pid) };
-        self.pipeline.event(Event { time, pid: Some(pid), tid: Some(event.tid), kind });
+        self.pipeline.send(Item::Event(Event { time, pid: Some(pid), tid: Some(event.tid), kind }));
     }
 
     fn thread_ended(&mut self, id: u32) -> Result<(), Error> {
         if let Some(record) = self.programs.location(id)? {
             self.define_process(record.pid);
             let location = location_of(id, &record);
-            self.pipeline.define([Definition::Location(location.clone())]);
+            self.pipeline.send(Item::Define(vec![Definition::Location(location.clone())]));
             self.locations.insert(id, location);
             self.programs.forget_location(id)?;
             self.ended.push(Ended { location: LocationId(id), time: Timestamp(record.end) });
@@ -421,7 +421,7 @@ impl<'a> Source<'a> {
             let count = growth(&mut self.reported, (loss.reason, loss.region), loss.count);
             if count > 0 {
                 let kind = EventKind::Loss(Loss { count, ..loss });
-                self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
+                self.pipeline.send(Item::Event(Event { time: host::now(), pid: None, tid: None, kind }));
             }
         }
     }
@@ -445,7 +445,7 @@ impl<'a> Source<'a> {
         for (index, metric) in self.metrics.iter().enumerate() {
             if self.programs.is_estimated(index) && self.estimated.insert(index) {
                 let kind = EventKind::Estimated { metric: metric.name.clone() };
-                self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
+                self.pipeline.send(Item::Event(Event { time: host::now(), pid: None, tid: None, kind }));
             }
         }
     }
@@ -456,7 +456,7 @@ impl<'a> Source<'a> {
             let count = growth(&mut self.reported_untimed, (untimed.reason, untimed.region), untimed.count);
             if count > 0 {
                 let kind = EventKind::Untimed(Untimed { count, ..untimed });
-                self.pipeline.event(Event { time: host::now(), pid: None, tid: None, kind });
+                self.pipeline.send(Item::Event(Event { time: host::now(), pid: None, tid: None, kind }));
             }
         }
         Ok(())

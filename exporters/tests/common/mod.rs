@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{Error, Trace, TraceWriter};
 use rtrace_model::{
-    Call, CallCost, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId,
-    Location, LocationId, Process, Region, RegionId, Sink, Summary, SymbolName, Timestamp,
+    Base, Call, CallCost, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, Header, Library, LibraryId,
+    Location, LocationId, Metric, MetricId, Process, Region, RegionId, Scope, Sink, Span, Summary, SymbolName,
+    Timestamp,
 };
 
 pub fn header() -> Header {
@@ -103,6 +104,18 @@ pub fn call(location: u32, id: u64) -> Call {
 /// A call that was not timed.
 pub fn untimed(location: u32, id: u64) -> Call {
     Call { duration: None, ending: Ending::Unseen, ..call(location, id) }
+}
+
+pub fn metric(id: u32, name: &str, scope: Scope) -> Metric {
+    Metric {
+        id: MetricId(id),
+        name: name.to_owned(),
+        unit: "B".to_owned(),
+        base: Base::Binary,
+        exponent: -3,
+        scope,
+        span: Span::Point,
+    }
 }
 
 pub fn event(time: u64, kind: EventKind) -> Event {

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 use rtrace_bpf::Error;
-use rtrace_model::{Base, Event, EventKind, Metric, MetricId, Sample, Scope, Span};
+use rtrace_model::{Base, Event, EventKind, Item, Metric, MetricId, Sample, Scope, Span};
 
 use crate::attach::Governable;
 use crate::governor::{Ended, Living, Told};
@@ -65,12 +65,17 @@ impl Governing {
             match told {
                 Told::Level { time, region, name, from, to } => {
                     let kind = EventKind::Level { region, name, from, to };
-                    pipeline.event(Event { time, pid: None, tid: None, kind });
+                    pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind }));
                 }
                 Told::Estimates(estimates) => source.estimated(estimates)?,
                 Told::Overhead(share) => {
                     let value = share * 100.0;
-                    pipeline.samples(vec![Sample { metric: self.metric, time: host::now(), instance: 0, value }]);
+                    pipeline.send(Item::Samples(vec![Sample {
+                        metric: self.metric,
+                        time: host::now(),
+                        instance: 0,
+                        value,
+                    }]));
                 }
             }
         }
