@@ -22,7 +22,7 @@
 //! | [`Metric`] | Metric | something counted on every call, or sampled beside the calls |
 //! | [`Reading`] | – | what one metric counted during one call |
 //! | [`Item`] | – | one thing that a recording tells its sinks |
-| [`Sink`] | substrate | a consumer of calls |
+//! | [`Sink`] | substrate | a consumer of calls |
 //!
 //! Times are [`Timestamp`]s of `CLOCK_MONOTONIC` in nanoseconds, durations are `u64` nanoseconds. What
 //! was not timed has no duration, which is not a duration of 0.
