@@ -167,7 +167,7 @@ fn record_beside_one_with_mode(mode: u32) -> Option<Recording> {
     assert_eq!(told.len(), 2);
     // Without a gate, programs run before return sites are in.
     assert_eq!(recording.trees_as(&told), told, "{output:?}");
-    let is_said = String::from_utf8_lossy(&output.stderr).contains("has other rights than you: it is not recorded");
+    let is_said = String::from_utf8_lossy(&output.stderr).contains("has privileges that you do not have");
     let is_blind = |kind: &EventKind| matches!(kind, EventKind::BlindWindow { .. });
     assert!(!recording.events().iter().any(is_blind), "it would be no news that something is missing");
     assert_eq!((output.status.code(), is_said), (Some(3), true), "{output:?}");
@@ -273,7 +273,7 @@ fn programs_under_translators_are_left_alone() {
         assert!(said.contains(&format!("hint: run the program without {name}, and trace that")), "{said}");
         let library = target.library.as_ref().unwrap().display().to_string();
         let said = rtrace::refuses(&["run", "--no-tui", "--everywhere", "--lib", &library, "--", "true"]);
-        assert!(said.contains(&format!("process {pid} ")) && said.contains("leave out --everywhere"), "{said}");
+        assert!(said.contains(&format!("process {pid} ")) && said.contains("omit --everywhere"), "{said}");
         waiting.go();
         assert!(waiting.finish().status.success());
         let said = rtrace::refuses(&["run", "--no-tui", "--lib", &library, "--", translator[0], "true"]);
