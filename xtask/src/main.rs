@@ -4,6 +4,7 @@ mod arrows;
 mod bench;
 mod counts;
 mod demo;
+mod dependencies;
 mod fuzz;
 mod lint;
 mod packages;
@@ -33,8 +34,12 @@ enum Task {
     Demo,
     /// Install what the tests need and run them all, as root with those that trace
     Test,
-    /// Check the sources: fmt, tidy, clippy, doc
-    Lint,
+    /// Check the sources: form, licences, Rust version, warnings, documents, fuzz targets, rebuilds
+    Lint {
+        /// Checks to run; all if none is given
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(lint::names()))]
+        checks: Vec<String>,
+    },
     /// Check the form of all source files, and which package imports which
     Tidy,
     /// Search for inputs that break what reads foreign files, and the shadow stack
@@ -77,7 +82,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
-        Task::Lint => lint::run(),
+        Task::Lint { checks } => lint::run(&checks),
         Task::Tidy => tidy::run(),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Bench { rounds, parts } => bench::run(rounds, &parts),

@@ -19,6 +19,9 @@ pub fn run() -> Result<()> {
         let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
         let name = file.strip_prefix(crate::root()).unwrap_or(file);
         faults.extend(faults_in(name, &text));
+        if has_extension(file, &["md"]) {
+            faults.extend(dead_links(name, &text, |link| file.with_file_name(link).exists()));
+        }
     }
     if !faults.is_empty() {
         bail!("failed to find all {} files tidy:\n{}", files.len(), faults.join("\n"));
@@ -76,6 +79,19 @@ fn faults_in(path: &Path, text: &str) -> Vec<String> {
     faults
 }
 
+/// Links of a Markdown file to files of ours that are not there.
+fn dead_links(path: &Path, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let links = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
+        let files = links.map(|link| link.split('#').next().unwrap_or_default());
+        for file in files.filter(|file| !file.is_empty() && !file.contains("://") && !exists(file)) {
+            faults.push(format!("{}:{}: `{file}` is not there", path.display(), index + 1));
+        }
+    }
+    faults
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +112,12 @@ mod tests {
         assert_eq!(faults("a.rs", "x \ny"), ["a.rs:1: blanks at the end", "a.rs:2: no newline at the end"]);
         assert_eq!(faults("a.h", "int x;\n"), ["a.h:1: no `SPDX-License-Identifier: `"]);
         assert_eq!(faults("a.rs", &"x\n".repeat(801)), ["a.rs: 801 lines, at most 800"]);
+    }
+
+    #[test]
+    fn links_lead_to_files_that_are_there() {
+        let faults = |text: &str| dead_links(Path::new("a.md"), text, |file| file == "b.md");
+        assert!(faults("[b](b.md), [b](b.md#part), [here](#part), [there](https://x.org/c.md)\n").is_empty());
+        assert_eq!(faults("\n![b](b.md) and [c](c.md#part)\n"), ["a.md:2: `c.md` is not there"]);
     }
 }
