@@ -142,7 +142,7 @@ pub struct Run {
     ///
     /// The command gets the groups of the user, and its HOME, USER, LOGNAME and SHELL. By default it runs as the same
     /// user as rtrace: `sudo rtrace run` runs it as root, like perf and strace.
-    #[arg(long, value_name = "NAME", help_heading = "Options")]
+    #[arg(long, value_name = "NAME", help_heading = "Command")]
     pub user: Option<String>,
 
     /// How to record.
