@@ -13,8 +13,8 @@ use crate::process;
 const ALLOWED: [&str; 9] =
     ["0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "MIT", "NCSA", "Unicode-3.0", "Zlib"];
 
-/// The only registry that packages may come from.
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// How cargo begins the name of a registry; anything else is a repository or a folder that may change.
+const REGISTRY: &str = "registry+";
 
 /// The workspaces of this repository.
 const WORKSPACES: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
@@ -70,7 +70,7 @@ fn faults_of(package: &Package) -> Vec<String> {
         Some(license) => faults.push(format!("{name} {version}: licence `{license}`")),
         None => faults.push(format!("{name} {version}: no licence")),
     }
-    if let Some(source) = source.as_deref().filter(|&source| source != REGISTRY) {
+    if let Some(source) = source.as_deref().filter(|source| !source.starts_with(REGISTRY)) {
         faults.push(format!("{name} {version}: from `{source}`"));
     }
     // cargo gives this program the Rust version of its manifest, which is that of the workspace.
