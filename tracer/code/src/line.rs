@@ -5,8 +5,7 @@
 //! the return address might be written: by a store through the stack pointer, or through any register
 //! once the stack pointer was copied. A store through another pointer cannot meet it, since the slot
 //! came into being with the call, and no caller knows its address. It ends early too where it takes
-//! time: what is done before the site belongs to no call. And it ends before a register that a caller
-//! keeps over calls gets another value: the governor looks there for the counter of the caller's loop.
+//! time: what is done before the site belongs to no call.
 
 use std::ops::Range;
 
@@ -66,23 +65,13 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps_accesses: bool) -> Vec
     line
 }
 
-/// Whether the return address and what callers keep in registers are as before after `instruction`, and the
-/// next one follows.
+/// Whether `instruction` leaves the return address alone, and the next one follows.
 fn continues(info: &mut InstructionInfoFactory, instruction: &Instruction, depth: i32, stack_copied: bool) -> bool {
     if instruction.flow_control() != FlowControl::Next || instruction.is_string_instruction() {
         return false;
     }
-    let used = info.info(instruction);
-    let mut stores = used.used_memory().iter().filter(|memory| writes(memory.access()));
-    let mut written = used.used_registers().iter().filter(|register| writes(register.access()));
+    let mut stores = info.info(instruction).used_memory().iter().filter(|memory| writes(memory.access()));
     stores.all(|store| spares_slot(store, i64::from(depth), stack_copied))
-        && !written.any(|register| is_callers(register.register()))
-}
-
-/// Whether a register is the caller's over a call (System V ABI for x86-64, 3.2.1).
-fn is_callers(register: Register) -> bool {
-    let kept = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
-    kept.contains(&register.full_register())
 }
 
 /// Whether a store does not meet the return address, which is so many bytes above the stack pointer.
