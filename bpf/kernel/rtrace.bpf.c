@@ -47,8 +47,11 @@ const volatile bool may_step;
 static __always_inline void enter(struct pt_regs *ctx)
 {
 	struct rt_thread *thread = entering_thread(bpf_get_attach_cookie(ctx));
+	u64 begin = thread && enter_is_timed(thread) ? bpf_ktime_get_ns() : 0;
 	u32 jump = thread ? on_enter(ctx, thread) : RT_JUMP_NONE;
 
+	if (begin)
+		time_hit(begin, true);
 	if (jump)
 		on_jump(ctx, jump);
 }

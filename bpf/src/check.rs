@@ -10,43 +10,39 @@ use libbpf_rs::{MapCore as _, MapFlags};
 use crate::wire::Limit;
 use crate::{Error, Programs};
 
-/// Sums by which entries are counted: that of a region is its id, modulo this number.
-pub const ENTRY_SUMS: usize = Limit::RT_CHECKED.0 as usize;
+/// Sums by which each CPU counts entries, 8 bytes each: that of a region is its id, modulo this number. Where regions
+/// are governed by these counts, hardly two should share one.
+pub(crate) const fn entry_sums(is_governed: bool) -> u32 {
+    if is_governed { 1 << 16 } else { Limit::RT_CHECKED.0 }
+}
 
 impl Programs {
-    /// Calls that were to be recorded so far, whatever became of them, in [`ENTRY_SUMS`] sums of regions. Exact
-    /// after [`disarm`](Programs::disarm).
-    ///
-    /// # Errors
-    /// [`Error::Kernel`].
-    pub fn entries(&self) -> Result<Vec<u64>, Error> {
-        let mut sums = vec![0; ENTRY_SUMS];
-        for (place, count) in self.entries_by_place()? {
-            sums[place as usize % ENTRY_SUMS] += count;
-        }
-        Ok(sums)
+    /// Calls that were to be recorded so far, whatever became of them, in sums of regions: that of a region is its
+    /// id, modulo their number. Exact after [`disarm`](Programs::disarm).
+    pub fn entries(&self) -> Vec<u64> {
+        self.first_entries(usize::MAX)
+    }
+
+    /// The first sums of these.
+    pub fn first_entries(&self, most: usize) -> Vec<u64> {
+        let sums = entry_sums(self.is_governed()) as usize;
+        let of_cpus =
+            |sum| (sum..self.entries_seen.len()).step_by(sums).map(|place| self.entries_at(place)).sum::<u64>();
+        (0..sums.min(most)).map(of_cpus).collect()
+    }
+
+    fn entries_at(&self, place: usize) -> u64 {
+        // SAFETY: the entry is in the mapping, which lives as long as the programs.
+        self.entries_seen.at(place).map_or(0, |count| unsafe { count.read_volatile() })
     }
 
     /// Begins to count entries from 0. None may come meanwhile.
     pub(crate) fn forget_entries(&self) -> Result<(), Error> {
         let map = &self.skel.maps.entries_seen;
-        let mut counted = self.entries_by_place()?.into_iter().filter(|&(_, count)| count > 0);
+        let mut counted = (0..self.entries_seen.len()).filter(|&place| self.entries_at(place) > 0);
         counted
-            .try_for_each(|(place, _)| map.update(&place.to_ne_bytes(), &0_u64.to_ne_bytes(), MapFlags::ANY))
+            .try_for_each(|place| map.update(&(place as u32).to_ne_bytes(), &0_u64.to_ne_bytes(), MapFlags::ANY))
             .map_err(Error::kernel("begin to count entries"))
-    }
-
-    fn entries_by_place(&self) -> Result<Vec<(u32, u64)>, Error> {
-        let entries = self
-            .skel
-            .maps
-            .entries_seen
-            .lookup_batch(Limit::RT_CHECKED.0, MapFlags::ANY, MapFlags::ANY)
-            .map_err(Error::kernel("read how many calls entered"))?;
-        let number = |(place, count): (Vec<u8>, Vec<u8>)| {
-            Some((u32::from_ne_bytes(place.try_into().ok()?), u64::from_ne_bytes(count.try_into().ok()?)))
-        };
-        Ok(entries.filter_map(number).collect())
     }
 
     /// How often the kernel did not run one of the programs though it was its turn, because a program was running on

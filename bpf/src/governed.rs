@@ -9,7 +9,7 @@ use crate::skeleton::rtrace::OpenRtraceSkel;
 use crate::wire::{self, CountedKey, bytes_of};
 use crate::{Error, Programs};
 
-/// Regions that can be lowered. 24 bytes each.
+/// Regions that can be lowered. 8 bytes each.
 const REGIONS: u32 = 1 << 18;
 
 /// Entries of counted calls: by thread and region. 64 bytes each, when in use.
@@ -30,7 +30,6 @@ pub struct Counted {
 pub(crate) fn configure(open: &mut OpenRtraceSkel) -> libbpf_rs::Result<()> {
     open.maps.rodata_data.as_mut().expect("the programs have read-only data").governed = true;
     open.maps.lowered.set_max_entries(REGIONS)?;
-    open.maps.enters.set_max_entries(REGIONS)?;
     open.maps.counted_calls.set_max_entries(COUNTED)
 }
 
@@ -57,26 +56,18 @@ impl Programs {
     }
 
     /// Nanoseconds that the hits of lowered regions cost so far.
-    pub fn lowered_cost(&self) -> u64 {
-        self.shared.lowered_cost.load(Ordering::Relaxed)
+    ///
+    /// # Errors
+    /// [`Error::Kernel`].
+    pub fn lowered_cost(&self) -> Result<u64, Error> {
+        let sums = self.skel.maps.lowered_cost.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let sums = sums.map_err(Error::kernel("read what hits of lowered functions cost"))?;
+        Ok(sums.into_iter().flatten().map(count_of).sum())
     }
 
     /// Opens or closes a window: while it is open, hits of lowered regions are counted.
     pub fn set_window(&self, is_open: bool) {
         self.shared.window_is_open.store(is_open.into(), Ordering::SeqCst);
-    }
-
-    /// Enters recorded so far of the regions from 0 on below `regions`.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`].
-    pub fn enters(&self, regions: u32) -> Result<Vec<u64>, Error> {
-        let map = &self.skel.maps.enters;
-        let entries = map
-            .lookup_batch(BATCH.min(map.max_entries()), MapFlags::ANY, MapFlags::ANY)
-            .map_err(Error::kernel("read how often regions are entered"))?;
-        let counts = entries.take(regions as usize);
-        Ok(counts.map(|(_, count)| count_of(count)).collect())
     }
 
     /// All calls that were counted in windows.

@@ -1,21 +1,13 @@
 //! Hits of return sites, read where the kernel side counts them.
 
-use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::ptr::{self, NonNull};
+use libbpf_rs::{MapCore as _, MapFlags};
 
-use libbpf_rs::ErrorExt as _;
-
-use crate::wire::SiteHitsRecord;
+use crate::mapped::Mapped;
+use crate::wire::{self, HitTimes, SiteHitsRecord};
 use crate::{Error, MAX_SITES, Programs};
 
 /// The hits of all return sites, in memory that is shared with the kernel side.
-pub struct SiteHits {
-    first: NonNull<SiteHitsRecord>,
-}
-
-// SAFETY: the memory is not bound to a thread, and is only read here, each number at once.
-unsafe impl Send for SiteHits {}
+pub struct SiteHits(Mapped<SiteHitsRecord>);
 
 impl Programs {
     /// The hits of return sites.
@@ -23,39 +15,49 @@ impl Programs {
     /// # Errors
     /// [`Error::Kernel`] if their table cannot be mapped.
     pub fn site_hits(&self) -> Result<SiteHits, Error> {
-        let descriptor = self.skel.maps.site_hits.as_fd().as_raw_fd();
-        // SAFETY: a new mapping, which nobody else knows.
-        let start = unsafe { libc::mmap(ptr::null_mut(), LENGTH, libc::PROT_READ, libc::MAP_SHARED, descriptor, 0) };
-        let mapped = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
-        let first = mapped.ok_or_else(|| libbpf_rs::Error::from(io::Error::last_os_error()));
-        let first = first.context("mmap failed").map_err(Error::kernel("map the hits of return sites"))?;
-        Ok(SiteHits { first })
+        let hits = Mapped::of(&self.skel.maps.site_hits, MAX_SITES as usize);
+        hits.map(SiteHits).map_err(Error::kernel("map the hits of return sites"))
+    }
+
+    /// What the programs took so far at some of the hits that were recorded.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn hit_times(&self) -> Result<HitTimes, Error> {
+        let of_cpus = self.skel.maps.hit_times.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let of_cpus = of_cpus.map_err(Error::kernel("read what hits take"))?;
+        let mut sum = HitTimes::default();
+        for of_cpu in of_cpus.into_iter().flatten() {
+            let times: HitTimes = wire::decode(&of_cpu)?;
+            sum.enters += times.enters;
+            sum.enter_time += times.enter_time;
+            sum.returns += times.returns;
+            sum.return_time += times.return_time;
+        }
+        Ok(sum)
+    }
+
+    /// What they took while [the cost of calls was measured](Programs::calibrate) whose returns are detected at sites;
+    /// none before.
+    pub fn calm_hit_times(&self) -> Option<HitTimes> {
+        self.calm.get().copied()
     }
 }
-
-const LENGTH: usize = MAX_SITES as usize * size_of::<SiteHitsRecord>();
 
 impl SiteHits {
     /// Those of the sites with ids from 0 on below `sites`, now.
     pub fn read(&self, sites: u32) -> Vec<SiteHitsRecord> {
-        let of = |site: u32| {
-            // SAFETY: the site is in the mapping. What the kernel side writes meanwhile is one number at a time.
+        let of = |hits: *const SiteHitsRecord| {
+            // SAFETY: the entry is in the mapping. What the kernel side writes meanwhile is one number at a time.
             unsafe {
-                let hits = self.first.as_ptr().add(site as usize);
                 SiteHitsRecord {
                     matched: (&raw const (*hits).matched).read_volatile(),
                     unmatched: (&raw const (*hits).unmatched).read_volatile(),
+                    spent: (&raw const (*hits).spent).read_volatile(),
                     since: (&raw const (*hits).since).read_volatile(),
                 }
             }
         };
-        (0..sites.min(MAX_SITES)).map(of).collect()
-    }
-}
-
-impl Drop for SiteHits {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody refers to it any more.
-        unsafe { libc::munmap(self.first.as_ptr().cast(), LENGTH) };
+        (0..sites as usize).map_while(|site| self.0.at(site)).map(of).collect()
     }
 }

@@ -20,6 +20,7 @@ mod governed;
 mod hits;
 pub mod journal;
 mod load;
+mod mapped;
 mod nops;
 mod options;
 mod profile;
@@ -48,7 +49,6 @@ pub fn set_verbose(verbose: bool) {
 pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::Probes;
 pub use calibration::CallCost;
-pub use check::ENTRY_SUMS;
 pub use cpus::online_cpus;
 pub use error::Error;
 pub use floor::attach_nothing;

@@ -2,11 +2,14 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::sync::OnceLock;
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
+use crate::check::entry_sums;
+use crate::mapped::Mapped;
 use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::wire::{CountCode, Limit};
@@ -50,9 +53,14 @@ impl Programs {
         open.maps.rings.set_max_entries(possible).map_err(load_error)?;
         let events = possible.saturating_mul(Limit::RT_COUNTERS.0);
         open.maps.counter_events.set_max_entries(events).map_err(load_error)?;
-        open.maps.entries_seen.set_max_entries(possible.saturating_mul(Limit::RT_CHECKED.0)).map_err(load_error)?;
+        let entries = possible.saturating_mul(entry_sums(options.is_governed));
+        open.maps.entries_seen.set_max_entries(entries).map_err(load_error)?;
+        open.maps.rodata_data.as_mut().expect("the programs have read-only data").entry_sums =
+            entry_sums(options.is_governed);
         let mut skel = open.load().map_err(load_error)?;
         let shared = Shared::of(&mut skel);
+        let entries_seen =
+            Mapped::of(&skel.maps.entries_seen, entries as usize).map_err(Error::kernel("map the table of entries"))?;
 
         let rings = cpus
             .into_iter()
@@ -75,6 +83,8 @@ impl Programs {
             is_profiled: options.profile.is_some(),
             is_governed: options.is_governed,
             shared,
+            entries_seen,
+            calm: OnceLock::new(),
             journal: None,
             _lifecycle: lifecycle,
         })

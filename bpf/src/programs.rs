@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, MapHandle};
 
 use crate::Error;
 use crate::journal::Journal;
+use crate::mapped::Mapped;
 use crate::options::{MAX_COUNTERS, MAX_WATCHES, Mechanism};
 use crate::skeleton::rtrace::RtraceSkel;
 use crate::wire::{
-    self, ArrivalKey, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord, ReadingRecord,
-    TracedCode,
+    self, ArrivalKey, HitTimes, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord,
+    ReadingRecord, TracedCode,
 };
 
 /// The calls that were running on one thread when recording was switched off.
@@ -38,6 +40,8 @@ pub struct Programs {
     pub(crate) is_profiled: bool,
     pub(crate) is_governed: bool,
     pub(crate) shared: Shared,
+    pub(crate) entries_seen: Mapped<u64>,
+    pub(crate) calm: OnceLock<HitTimes>,
     pub(crate) journal: Option<Journal>,
     pub(crate) _lifecycle: Vec<Link>,
 }
@@ -53,7 +57,6 @@ pub(crate) struct Shared {
     closing: &'static AtomicU32,
     open_is_last: &'static AtomicU32,
     pub(crate) window_is_open: &'static AtomicU32,
-    pub(crate) lowered_cost: &'static AtomicU64,
     open_first: &'static AtomicU32,
     exits_without_enter: &'static AtomicU64,
     pub(crate) stepped_returns: &'static AtomicU64,
@@ -78,7 +81,6 @@ impl Shared {
                 closing: AtomicU32::from_ptr(&raw mut bss.closing),
                 open_is_last: AtomicU32::from_ptr(&raw mut bss.open_is_last),
                 window_is_open: AtomicU32::from_ptr(&raw mut bss.window_is_open),
-                lowered_cost: AtomicU64::from_ptr(&raw mut bss.lowered_cost),
                 open_first: AtomicU32::from_ptr(&raw mut bss.open_first),
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),

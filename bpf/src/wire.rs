@@ -10,13 +10,13 @@ pub use crate::skeleton::rtrace::types::{
     rt_access as AccessRecord, rt_arrival as ArrivalRecord, rt_arrival_key as ArrivalKey,
     rt_arrival_kind as ArrivalCode, rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode,
     rt_counted_key as CountedKey, rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode,
-    rt_jump as JumpCode, rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey,
-    rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord, rt_path as PathRecord,
-    rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode, rt_primed_key as PrimedKey,
-    rt_process as ProcessRecord, rt_question as QuestionRecord, rt_reading as ReadingRecord,
-    rt_return_cookie as ReturnBit, rt_site_hits as SiteHitsRecord, rt_stack_key as StackCode, rt_step as StepCode,
-    rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode, rt_untimed_key as UntimedKey,
-    rt_untimed_reason as UntimedCode,
+    rt_hit_times as HitTimes, rt_jump as JumpCode, rt_limit as Limit, rt_location as LocationRecord,
+    rt_loss as LossCode, rt_loss_key as LossKey, rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord,
+    rt_path as PathRecord, rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode,
+    rt_primed_key as PrimedKey, rt_process as ProcessRecord, rt_question as QuestionRecord,
+    rt_reading as ReadingRecord, rt_return_cookie as ReturnBit, rt_site_hits as SiteHitsRecord,
+    rt_stack_key as StackCode, rt_step as StepCode, rt_tail_key as TailKey, rt_tails as TailsCode,
+    rt_traced as TracedCode, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode,
 };
 
 /// The region of a loss whose region is not known.
@@ -49,6 +49,7 @@ records! {
     CallRecord => "a call",
     CountedKey => "a key of the counted calls",
     EventRecord => "an event",
+    HitTimes => "what hits took",
     LocationRecord => "a location",
     LossKey => "a key of the losses",
     OpenCallRecord => "a call that still runs",

@@ -25,7 +25,7 @@ pub use self::estimate::Ended;
 use self::estimate::{Estimator, Window};
 use crate::attach::{Apart, Closing, Governable};
 use crate::host;
-use crate::overhead::{self, CpuMeter};
+use crate::overhead::{self, CpuMeter, Surcharge};
 use crate::returns::Exchange;
 use crate::returns::warmth::Warmth;
 
@@ -139,6 +139,9 @@ pub struct Governor<'a> {
     regions: BTreeMap<RegionId, Governed>,
     fixed: BTreeMap<RegionId, Fixed>,
     meter: CpuMeter,
+    surcharge: Surcharge,
+    /// Nanoseconds that a call costs more than was measured.
+    extra: f64,
     /// CPU seconds per second, and those that hits take by which nothing is recorded: of lowered regions, and of
     /// return sites in vain. They go on until the probes have gone.
     cpu: f64,
@@ -171,6 +174,8 @@ impl<'a> Governor<'a> {
             regions: BTreeMap::new(),
             fixed: BTreeMap::new(),
             meter: CpuMeter::default(),
+            surcharge: Surcharge::new(given.costs, given.programs.calm_hit_times()),
+            extra: 0.0,
             cpu: 0.0,
             vain: 0.0,
             vain_before: 0.0,
@@ -203,7 +208,7 @@ impl<'a> Governor<'a> {
             self.adopt();
             self.tick()?;
             if self.closing.is_done() {
-                self.pace();
+                self.pace()?;
                 if Instant::now() >= self.window_at {
                     self.look()?;
                 }
@@ -251,23 +256,28 @@ impl<'a> Governor<'a> {
         let cpu = self.meter.since_last(&pids) as f64 / 1e9 / time;
         let weigh = |before: f64, now: f64| if before == 0.0 { now } else { before + WEIGHT * (now - before) };
         self.cpu = weigh(self.cpu, cpu);
-        let vain = self.spent_in_vain();
+        let vain = self.spent_in_vain()?;
         let more = vain - std::mem::replace(&mut self.vain_before, vain);
         self.vain = weigh(self.vain, more / 1e9 / time);
         let last = [self.regions.keys().next_back(), self.fixed.keys().next_back()].into_iter().flatten().max();
-        let enters = self.given.programs.enters(last.map_or(0, |region| region.0 + 1))?;
+        let enters = self.given.programs.first_entries(last.map_or(0, |region| region.index() + 1));
         let changing = self.regions.iter_mut().map(|(id, region)| (id, &mut region.enters, &mut region.rate));
         let fixed = self.fixed.iter_mut().map(|(id, region)| (id, &mut region.enters, &mut region.rate));
+        let mut all = 0;
         for (id, before, rate) in changing.chain(fixed) {
-            let now = enters.get(id.index()).copied().unwrap_or(*before);
+            let now = enters[id.index() % enters.len()];
             let calls = now.saturating_sub(std::mem::replace(before, now));
             *rate = weigh(*rate, calls as f64 / time);
+            all += calls;
         }
+        let Given { programs, exchange, .. } = &self.given;
+        let stepped = programs.stepped_returns().saturating_sub(exchange.stepped_in_vain.load(Ordering::Relaxed));
+        self.extra = weigh(self.extra, self.surcharge.since_last(programs.hit_times()?, stepped, all));
         let fixed = self.fixed.iter().map(|(&region, Fixed { cost, rate, .. })| Observed {
             region,
             level: Level::Full,
             calls: *rate,
-            cost: *cost,
+            cost: *cost + self.extra,
             can_change: false,
         });
         let rates = self.estimator.rates();
@@ -292,23 +302,25 @@ impl<'a> Governor<'a> {
         };
         // Where its old probe is not gone yet, it would have two.
         let can_change = region.level == Level::Full || self.closing.is_done();
-        Observed { region: id, level: region.level, calls, cost: region.full, can_change }
+        Observed { region: id, level: region.level, calls, cost: region.full + self.extra, can_change }
     }
 
     /// What tracing costs now, as a part of the programs' CPU time.
     fn overhead(&self) -> f64 {
-        let cost = |region: &Governed| region.rate * region.full / 1e9;
-        let fixed = self.fixed.values().map(|region| region.rate * region.cost / 1e9);
+        let cost = |region: &Governed| region.rate * (region.full + self.extra) / 1e9;
+        let fixed = self.fixed.values().map(|region| region.rate * (region.cost + self.extra) / 1e9);
         (self.regions.values().map(cost).chain(fixed).sum::<f64>() + self.vain) / self.cpu.max(1e-9)
     }
 
     /// Nanoseconds that hits took so far by which nothing was recorded.
-    fn spent_in_vain(&self) -> f64 {
+    fn spent_in_vain(&self) -> Result<f64, Error> {
         let Given { programs, exchange, costs, .. } = &self.given;
         let stepped = exchange.stepped_in_vain.load(Ordering::Relaxed) as f64;
         let emulated = exchange.in_vain.load(Ordering::Relaxed) as f64 - stepped;
-        let returns = emulated * overhead::of_return(costs, false) + stepped * overhead::of_return(costs, true);
-        programs.lowered_cost() as f64 + returns
+        // What was measured is that of stacks with few calls.
+        let spent = exchange.spent_in_vain.load(Ordering::Relaxed) as f64;
+        let returns = emulated * overhead::of_return(costs, false) + stepped * overhead::of_return(costs, true) + spent;
+        Ok(programs.lowered_cost()? as f64 + returns)
     }
 
     /// What will be left of the CPU time per second once such hits are over.
@@ -384,7 +396,7 @@ impl<'a> Governor<'a> {
         // Else the first would be hit while the others wait for the kernel.
         self.warmth.make_ready();
         let placing = Instant::now();
-        self.looking = Some((placing, programs.lowered_cost()));
+        self.looking = Some((placing, programs.lowered_cost()?));
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
         let placed = placing.elapsed();
         if !probes.is_empty() {
@@ -400,15 +412,16 @@ impl<'a> Governor<'a> {
     }
 
     /// Chooses when the next window is due, once all that the last one cost is known.
-    fn pace(&mut self) {
-        let Some((begin, before)) = self.looking.take() else { return };
-        let spent = self.given.programs.lowered_cost().saturating_sub(before) as f64 / 1e9;
+    fn pace(&mut self) -> Result<(), Error> {
+        let Some((begin, before)) = self.looking.take() else { return Ok(()) };
+        let spent = self.given.programs.lowered_cost()?.saturating_sub(before) as f64 / 1e9;
         let pause = spent / (WINDOWS_SHARE * self.given.budget.share() * self.left_by_vain().max(0.1));
         let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
         // Evenly spread, so that windows do not beat with what the program does.
         self.windows += 1;
         let varied = (f64::from(self.windows) * GOLDEN_RATIO).fract();
         self.window_at = begin + pause.mul_f64(0.7 + varied * 0.6);
+        Ok(())
     }
 
     /// The lowered regions whose turn it is.

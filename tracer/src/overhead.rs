@@ -3,11 +3,15 @@
 
 use std::collections::HashMap;
 
+use rtrace_bpf::wire::HitTimes;
 use rtrace_model::{CallCost, ExitPolicy, Region};
 
 /// Nanoseconds of a call of kinds that were not measured: as on slow machines.
 const UNKNOWN: f64 = 1_500.0;
 const UNKNOWN_SINGLE_STEPPED: f64 = 20_000.0;
+
+/// Hits that have to be timed for a mean.
+const FEWEST_TIMED: u64 = 8;
 
 /// Nanoseconds that a call of the region costs, recorded or, where not `is_recorded`, only counted.
 pub fn of_call(costs: &[CallCost], region: &Region, is_recorded: bool) -> f64 {
@@ -30,6 +34,47 @@ pub fn of_return(costs: &[CallCost], is_stepped: bool) -> f64 {
         true => bare.zip(step).map_or(UNKNOWN_SINGLE_STEPPED, |(bare, step)| bare + step),
         false => bare.unwrap_or(UNKNOWN),
     }
+}
+
+/// What calls cost beyond what was measured: their stacks are deeper, and what hits look at is in no cache; and returns
+/// may be single-stepped.
+#[derive(Debug, Default)]
+pub struct Surcharge {
+    /// Nanoseconds of a hit where the cost was measured, at an enter and at a return.
+    calm: Option<[f64; 2]>,
+    /// Nanoseconds of a single step.
+    step: f64,
+    times: HitTimes,
+    stepped: u64,
+    per_call: f64,
+}
+
+impl Surcharge {
+    /// None so far. `calm`: what hits took while `costs` were measured.
+    pub fn new(costs: &[CallCost], calm: Option<HitTimes>) -> Surcharge {
+        let calm = calm.and_then(|calm| mean_times(&calm, &HitTimes::default()));
+        let step = (of_return(costs, true) - of_return(costs, false)).max(0.0);
+        Surcharge { calm, step, ..Surcharge::default() }
+    }
+
+    /// Nanoseconds that a call cost more since the last time. `times` and `stepped` are what hits took and returns that
+    /// were single-stepped so far, `calls` those since the last time.
+    pub fn since_last(&mut self, times: HitTimes, stepped: u64, calls: u64) -> f64 {
+        let of_late = mean_times(&times, &std::mem::replace(&mut self.times, times));
+        let steps = stepped.saturating_sub(std::mem::replace(&mut self.stepped, stepped));
+        if let Some((calm, now)) = self.calm.zip(of_late).filter(|_| calls > 0) {
+            let longer: f64 = now.into_iter().zip(calm).map(|(now, calm)| now - calm).sum();
+            self.per_call = longer.max(0.0) + steps as f64 * self.step / calls as f64;
+        }
+        self.per_call
+    }
+}
+
+/// Nanoseconds of a hit at an enter and at a return since `before`; none where too few were timed to tell.
+fn mean_times(now: &HitTimes, before: &HitTimes) -> Option<[f64; 2]> {
+    let mean = |count: u64, time: u64| (count >= FEWEST_TIMED).then(|| time as f64 / count as f64);
+    let enter = mean(now.enters - before.enters, now.enter_time - before.enter_time)?;
+    Some([enter, mean(now.returns - before.returns, now.return_time - before.return_time)?])
 }
 
 /// CPU time that processes use.
@@ -76,6 +121,22 @@ mod tests {
         ];
         assert_eq!((of_return(&costs, false), of_return(&costs, true)), (800.0, 10_800.0));
         assert_eq!((of_return(&costs[..1], false), of_return(&costs[..2], true)), (UNKNOWN, UNKNOWN_SINGLE_STEPPED));
+    }
+
+    #[test]
+    fn what_hits_take_longer_than_was_measured_and_single_steps_are_a_surcharge() {
+        let times = |hits: u64, enter, ret| HitTimes {
+            enters: hits,
+            enter_time: hits * enter,
+            returns: hits,
+            return_time: hits * ret,
+        };
+        let mut surcharge = Surcharge { step: 10_000.0, ..Surcharge::new(&[], Some(times(100, 300, 200))) };
+        assert_eq!(surcharge.since_last(times(10, 400, 250), 0, 160), 150.0);
+        let more = HitTimes { enters: 20, enter_time: 4_000 + 2_000, returns: 20, return_time: 2_500 + 3_000 };
+        assert_eq!(surcharge.since_last(more, 16, 160), 1_000.0, "what takes less is no discount");
+        assert_eq!(surcharge.since_last(more, 16, 160), 1_000.0, "where nothing was timed, it is as before");
+        assert_eq!(Surcharge::new(&[], None).since_last(times(10, 400, 250), 0, 160), 0.0);
     }
 
     #[test]

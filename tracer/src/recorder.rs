@@ -436,7 +436,7 @@ impl<'a> Recording<'a> {
         }
         match self.governing {
             Some(governing) => governing.adopt(attachment.hand_over()),
-            None => self.notice.learn(self.costs, &attachment.regions),
+            None => self.notice.learn(self.programs, self.costs, &attachment.regions),
         }
         self.attachments.push(attachment);
     }
@@ -553,7 +553,8 @@ impl<'a> Recording<'a> {
                 pipeline.send(Item::Samples(samplers.sample(&source.living())));
                 source.tick()?;
                 if self.governing.is_none()
-                    && let Some(percent) = self.notice.look(source.calls_by_region(), &source.living())
+                    && let Some(percent) =
+                        self.notice.look(self.programs, source.calls_by_region(), &source.living())?
                 {
                     happened(pipeline, EventKind::Slowdown { percent });
                 }

@@ -64,6 +64,17 @@ const FEW: u64 = 100;
 const MOST_FOR_A_RETURN_WHEN_LOWERED: u64 = 2;
 const FEW_WHEN_LOWERED: u64 = 8;
 
+/// Nanoseconds of the program that cost as much as one more hit: where stacks are deep, or threads have several, a
+/// hit in vain takes some microseconds.
+const HIT_TIME: u64 = 500;
+
+/// How long a site that was taken out stays away where functions were lowered: the first time, and at most. It is
+/// twice as long each time, as many such sites would take as much of the budget as they like by coming and going; one
+/// that stayed in place for this many times as long begins anew.
+const FIRST_HOLD: Duration = Duration::from_secs(2);
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
+const PROVEN: u32 = 4;
+
 /// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
 const MOST_AHEAD: usize = 1 << 17;
@@ -73,9 +84,10 @@ const MOST_AHEAD: usize = 1 << 17;
 pub struct Exchange {
     /// Other functions are recorded than before, so sites are to follow.
     pub levels_changed: AtomicBool,
-    /// Hits in vain so far, and how many of them were single-stepped.
+    /// Hits in vain so far, how many of them were single-stepped, and nanoseconds that the program took at them.
     pub in_vain: AtomicU64,
     pub stepped_in_vain: AtomicU64,
+    pub spent_in_vain: AtomicU64,
 }
 
 /// A file, by device and inode.
@@ -115,8 +127,26 @@ impl Placed {
 struct Seen {
     /// Returns, and calls that came from there while it had no probe.
     returns: u64,
-    /// Hits in vain.
+    /// Hits in vain, or what costs as much.
     unmatched: u64,
+}
+
+/// How long the site of a place has to stay away.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    length: Duration,
+    end: Instant,
+}
+
+impl Hold {
+    /// The next one, from now on.
+    fn after(before: Option<Hold>, now: Instant) -> Hold {
+        let length = match before {
+            Some(Hold { length, end }) if now < end + length * PROVEN => (length * 2).min(LONGEST_HOLD),
+            _ => FIRST_HOLD,
+        };
+        Hold { length, end: now + length }
+    }
 }
 
 /// A site that was taken out.
@@ -155,6 +185,8 @@ pub struct ReturnSites<'a> {
     dropped: Vec<Dropped>,
     /// Those that ever were taken out, with what they have seen since levels last changed.
     gone: HashMap<(u32, FileId, u64), Seen>,
+    /// Those that were taken out since functions were lowered.
+    held: HashMap<(u32, FileId, u64), Hold>,
     /// Hits until levels last changed; none where they never did.
     before: Option<Vec<SiteHitsRecord>>,
 }
@@ -186,6 +218,7 @@ impl<'a> ReturnSites<'a> {
             known: HashMap::new(),
             dropped: Vec::new(),
             gone: HashMap::new(),
+            held: HashMap::new(),
             before: None,
         })
     }
@@ -548,7 +581,11 @@ impl<'a> ReturnSites<'a> {
 
     /// Brings back sites that have turned out to be worth their hits: more calls came from there than before.
     fn revive(&mut self) -> Result<(), Error> {
-        let few = if self.before.is_some() { FEW_WHEN_LOWERED } else { FEW };
+        let (few, most) = match self.before {
+            Some(_) => (FEW_WHEN_LOWERED, MOST_FOR_A_RETURN_WHEN_LOWERED),
+            None => (FEW, MOST_FOR_A_RETURN),
+        };
+        let now = Instant::now();
         let mut dropped = std::mem::take(&mut self.dropped);
         let mut missed = Vec::with_capacity(dropped.len());
         for Dropped { addresses, .. } in &dropped {
@@ -558,8 +595,12 @@ impl<'a> ReturnSites<'a> {
         let mut missed = missed.into_iter().map(u64::from);
         let back = dropped.extract_if(.., |dropped| {
             let missed = missed.next().unwrap_or_default();
-            let Some(seen) = self.gone.get_mut(&self.placed[dropped.id as usize].key()) else { return false };
-            let is_worth = missed >= few && seen.unmatched <= MOST_FOR_A_RETURN * (seen.returns + missed);
+            let key = self.placed[dropped.id as usize].key();
+            if self.held.get(&key).is_some_and(|hold| now < hold.end) {
+                return false;
+            }
+            let Some(seen) = self.gone.get_mut(&key) else { return false };
+            let is_worth = missed >= few && seen.unmatched <= most * (seen.returns + missed);
             if is_worth {
                 seen.returns += missed;
             }
@@ -576,6 +617,7 @@ impl<'a> ReturnSites<'a> {
             let meant = hits.iter().zip(&self.placed).filter(|(_, placed)| is_meant(placed));
             meant.map(|(hits, _)| hits.unmatched).sum()
         };
+        exchange.spent_in_vain.store(hits.iter().map(|hits| hits.spent).sum(), Ordering::Relaxed);
         exchange.in_vain.store(in_vain(|_| true), Ordering::Relaxed);
         exchange.stepped_in_vain.store(in_vain(|placed| placed.is_stepped), Ordering::Relaxed);
     }
@@ -585,8 +627,18 @@ impl<'a> ReturnSites<'a> {
         for (hits, before) in hits.iter_mut().zip(self.before.iter().flatten()) {
             hits.matched = hits.matched.saturating_sub(before.matched);
             hits.unmatched = hits.unmatched.saturating_sub(before.unmatched);
+            hits.spent = hits.spent.saturating_sub(before.spent);
         }
         hits
+    }
+
+    /// What the hits in vain of a site cost, in hits.
+    fn vain_cost(&self, id: u32, hits: &SiteHitsRecord) -> u64 {
+        let of_one = if self.placed[id as usize].is_stepped { 1 + STEP_IN_HITS } else { 1 };
+        match self.before {
+            Some(_) => hits.unmatched * of_one + hits.spent / HIT_TIME,
+            None => hits.unmatched,
+        }
     }
 
     /// Moves or takes out sites that are mostly hit in vain, and makes one link of many small ones.
@@ -645,8 +697,9 @@ impl<'a> ReturnSites<'a> {
                 false if are_too_many => (FEW, MOST_FOR_A_RETURN),
                 false => return false,
             };
-            hits.unmatched >= few
-                && hits.unmatched + seen.unmatched > most * (hits.matched + seen.returns)
+            let cost = self.vain_cost(*id, hits);
+            cost >= few
+                && cost + seen.unmatched > most * (hits.matched + seen.returns)
                 && !self.callers.returns_twice(placed.file, placed.offset).contains(&placed.offset)
         };
         hit.into_iter().filter(is_wasteful).map(|(id, _)| id).collect()
@@ -674,9 +727,14 @@ impl<'a> ReturnSites<'a> {
             self.programs.set_arrivals(space, &[(address, Arrival::Dropped)])?;
         }
         self.dropped.push(Dropped { id, addresses });
+        let cost = self.vain_cost(id, &hits);
         let seen = self.gone.entry((pid, file, offset)).or_default();
         seen.returns += hits.matched;
-        seen.unmatched += hits.unmatched;
+        seen.unmatched += cost;
+        if self.before.is_some() {
+            let before = self.held.get(&(pid, file, offset)).copied();
+            self.held.insert((pid, file, offset), Hold::after(before, Instant::now()));
+        }
         Ok(())
     }
 

@@ -290,7 +290,7 @@ impl<'a> Source<'a> {
         }
         self.summary.locations = self.locations.len() as u64;
         let mut losses = self.losses()?;
-        losses.extend(self.unaccounted(regions, &losses)?);
+        losses.extend(self.unaccounted(regions, &losses));
         self.report_losses(&losses);
         self.summary.losses = losses;
         self.summary.untimed = self.untimed()?;
@@ -427,8 +427,8 @@ impl<'a> Source<'a> {
     }
 
     /// The calls of which nothing else tells that they are missing.
-    fn unaccounted(&self, regions: usize, losses: &[Loss]) -> Result<Vec<Loss>, Error> {
-        let entries = self.programs.entries()?;
+    fn unaccounted(&self, regions: usize, losses: &[Loss]) -> Vec<Loss> {
+        let entries = self.programs.entries();
         let ledger = check::Ledger {
             entries: &entries,
             regions,
@@ -437,7 +437,7 @@ impl<'a> Source<'a> {
             is_folded: self.paths.is_some(),
             is_governed: self.programs.is_governed(),
         };
-        Ok(ledger.unaccounted())
+        ledger.unaccounted()
     }
 
     /// Tells once of each counter that did not count all the time.

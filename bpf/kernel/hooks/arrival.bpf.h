@@ -11,6 +11,7 @@
 
 #include "loss.bpf.h"
 #include "mapping.bpf.h"
+#include "times.bpf.h"
 
 /* Returns whether user space will hear of it. */
 static __always_inline bool ask(u64 address, u32 pid, u32 space, u32 parent, u32 must_be_site)
@@ -132,8 +133,8 @@ static __noinline u32 site_since(u32 site)
 	return hits ? hits->since : 0;
 }
 
-/* A hit of a return site. */
-static __always_inline void count_site(u32 site, bool is_stepped, bool is_matched)
+/* A hit of a return site, which began at that time. */
+static __always_inline void count_site(u32 site, bool is_stepped, bool is_matched, u64 begin)
 {
 	struct rt_site_hits *hits = bpf_map_lookup_elem(&site_hits, &site);
 
@@ -141,10 +142,13 @@ static __always_inline void count_site(u32 site, bool is_stepped, bool is_matche
 		__sync_fetch_and_add(&stepped_returns, 1);
 	if (!hits)
 		return;
-	if (is_matched)
-		hits->matched++;
-	else
-		__sync_fetch_and_add(&hits->unmatched, 1);
+	if (is_matched) {
+		if (hits->matched++ % TIMED_HITS == TIMED_HITS / 2)
+			time_hit(begin, false);
+		return;
+	}
+	__sync_fetch_and_add(&hits->unmatched, 1);
+	__sync_fetch_and_add(&hits->spent, bpf_ktime_get_ns() - begin);
 }
 
 #endif

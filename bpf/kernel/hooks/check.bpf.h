@@ -10,7 +10,7 @@
 
 static __always_inline void count_entry(u32 region)
 {
-	u32 place = bpf_get_smp_processor_id() * RT_CHECKED + region % RT_CHECKED;
+	u32 place = bpf_get_smp_processor_id() * entry_sums + (region & (entry_sums - 1));
 	u64 *entries = bpf_map_lookup_elem(&entries_seen, &place);
 
 	/* Another thread may come to this CPU in between. */

@@ -33,21 +33,20 @@ static __noinline void count_call(u32 region)
 /* Whether the call is to be recorded; one of a lowered region is counted at the most. */
 static __always_inline bool is_recorded(u64 cookie)
 {
-	u32 region = (u32)cookie;
-	u32 *hit_cost = bpf_map_lookup_elem(&lowered, &region), cost;
-	u64 *count;
+	u32 region = (u32)cookie, zero = 0, cost;
+	u32 *hit_cost = bpf_map_lookup_elem(&lowered, &region);
+	u64 *sum;
 
 	cost = hit_cost ? *(volatile u32 *)hit_cost : 0;
-	if (cost) {
-		__sync_fetch_and_add(&lowered_cost, cost);
-		if (window_is_open)
-			count_call(region);
-		return false;
-	}
-	count = bpf_map_lookup_elem(&enters, &region);
-	if (count)
-		__sync_fetch_and_add(count, 1);
-	return true;
+	if (!cost)
+		return true;
+	sum = bpf_map_lookup_elem(&lowered_cost, &zero);
+	/* Another thread may come to this CPU in between. */
+	if (sum)
+		__sync_fetch_and_add(sum, cost);
+	if (window_is_open)
+		count_call(region);
+	return false;
 }
 
 #endif

@@ -345,9 +345,9 @@ static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 /* A hit of a return site: control is behind a call instruction, or a known way behind it. */
 static __always_inline void on_return(struct pt_regs *ctx)
 {
-	struct rt_hit hit = { .now = rt_now() };
+	u64 cookie, begin = rt_now();
+	struct rt_hit hit = { .now = begin };
 	__s64 words;
-	u64 cookie;
 	u32 ended;
 
 	cookie = bpf_get_attach_cookie(ctx);
@@ -359,7 +359,7 @@ static __always_inline void on_return(struct pt_regs *ctx)
 	hit.only_returns = cookie >> RT_RETURN_ONLY & 1;
 	hit.reach = words >= 0 && words < RED_ZONE ? RED_ZONE - words : 0;
 	ended = begin_return(&hit) && rt_return(&hit);
-	count_site((u32)cookie, cookie >> RT_RETURN_STEPPED & 1, ended);
+	count_site((u32)cookie, cookie >> RT_RETURN_STEPPED & 1, ended, begin);
 }
 
 /* The kernel tells that a function has returned whose return it hooked. */

@@ -24,6 +24,9 @@ const volatile u64 written_from;
 /* Whether regions can be lowered. */
 const volatile bool governed;
 
+/* Sums by which each CPU counts entries, a power of two: a region's is its id, modulo this number. */
+const volatile u32 entry_sums = RT_CHECKED;
+
 /* Live switch: nothing is recorded while 0. */
 volatile u32 armed;
 
@@ -47,9 +50,6 @@ volatile u32 open_first;
 
 /* Whether calls of lowered regions are counted now. */
 volatile u32 window_is_open;
-
-/* Nanoseconds that the hits of lowered regions cost so far. */
-u64 lowered_cost;
 
 /* Hooked returns whose enter is not on record: mostly calls that began before the recording. */
 u64 exits_without_enter;
@@ -227,9 +227,10 @@ struct {
 	__type(value, u64);
 } losses SEC(".maps");
 
-/* RT_CHECKED for each CPU; the number of CPUs is set before loading. */
+/* `entry_sums` for each CPU; their number is set before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, RT_CHECKED);
 	__type(key, u32);
 	__type(value, u64);
@@ -243,6 +244,13 @@ struct {
 	__type(value, u64);
 } levels SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_hit_times);
+} hit_times SEC(".maps");
+
 /* By region, where governed: nanoseconds that a hit costs while the region is lowered; 0: it is not. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -251,13 +259,13 @@ struct {
 	__type(value, u32);
 } lowered SEC(".maps");
 
-/* By region, where governed: enters that were recorded so far. */
+/* Nanoseconds that the hits of lowered regions cost so far, on each CPU. */
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, u64);
-} enters SEC(".maps");
+} lowered_cost SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -29,7 +29,7 @@ enum rt_limit {
 	RT_OPEN_CHUNK = 128,
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
 	RT_BUCKETS = 48,
-	/* Sums by which each CPU counts entries: a region's is its id, modulo this power of two. */
+	/* Sums by which each CPU counts entries where no region can be lowered; a power of two. */
 	RT_CHECKED = 4096,
 	RT_COUNTERS = 8, /* counters of a recording, at the most */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
@@ -219,7 +219,16 @@ struct rt_question {
 struct rt_site_hits {
 	u64 matched; /* that ended a call; of several threads at once some may go uncounted */
 	u64 unmatched;
+	u64 spent; /* nanoseconds that the program took at those */
 	u64 since; /* when there was a probe again, as RT_SINCE_SHIFT tells it; 0: there always was one */
+};
+
+/* What the programs took at some of the hits that were recorded, on one CPU. Times in nanoseconds. */
+struct rt_hit_times {
+	u64 enters;
+	u64 enter_time;
+	u64 returns;
+	u64 return_time;
 };
 
 /* Key of the tables of tail calls and of untimed calls. */

@@ -3,12 +3,11 @@
 //! The kernel side counts entries by themselves, before it does anything about a call. So whatever goes wrong between
 //! a probe and the sinks without being noticed shows here, as a difference.
 
-use rtrace_bpf::ENTRY_SUMS;
 use rtrace_model::{Loss, LossReason, RegionId};
 
 /// Both sides of the account, when a recording is over.
 pub struct Ledger<'a> {
-    /// Calls that were to be recorded, in [`ENTRY_SUMS`] sums: that of a region is its id, modulo their number.
+    /// Calls that were to be recorded, in sums: that of a region is its id, modulo their number.
     pub entries: &'a [u64],
     /// Regions that have ids.
     pub regions: usize,
@@ -34,13 +33,13 @@ struct Account {
 impl Ledger<'_> {
     /// The differences.
     pub fn unaccounted(&self) -> Vec<Loss> {
-        let mut accounts = vec![Account::default(); ENTRY_SUMS];
+        let mut accounts = vec![Account::default(); self.entries.len()];
         for (region, calls) in self.calls.iter().enumerate() {
-            accounts[region % ENTRY_SUMS].certain += calls;
+            accounts[region % self.entries.len()].certain += calls;
         }
         for loss in self.losses {
             let Some(region) = loss.region else { continue };
-            let account = &mut accounts[region.index() % ENTRY_SUMS];
+            let account = &mut accounts[region.index() % self.entries.len()];
             match self.is_call(loss.reason) {
                 Some(true) => account.certain += loss.count,
                 Some(false) => {}
@@ -81,7 +80,7 @@ impl Ledger<'_> {
 
     /// The region of a sum, where there is only one.
     fn region_of(&self, sum: usize) -> Option<RegionId> {
-        (sum + ENTRY_SUMS >= self.regions).then_some(RegionId(sum as u32))
+        (sum + self.entries.len() >= self.regions).then_some(RegionId(sum as u32))
     }
 }
 
@@ -159,8 +158,7 @@ mod tests {
 
     #[test]
     fn regions_that_share_a_sum_are_checked_together() {
-        let mut calls = vec![0; ENTRY_SUMS + 2];
-        (calls[1], calls[2], calls[ENTRY_SUMS + 1]) = (3, 1, 4);
+        let calls = [0, 3, 1, 0, 4];
         assert_eq!(unaccounted(&[0, 7, 1], &calls, &[]), []);
         let found = unaccounted(&[0, 8, 2], &calls, &[]);
         assert_eq!(found, [loss(LossReason::Unaccounted, None, 1), loss(LossReason::Unaccounted, Some(2), 1)]);
