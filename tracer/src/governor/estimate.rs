@@ -35,8 +35,8 @@ const NEAR: usize = 4;
 
 /// Weight that a window keeps with each that follows, where the pace at present is asked for, and how many it takes:
 /// programs have phases, in most of which a function is not called.
-const KEPT: f64 = 0.95;
-const ENOUGH_FOR_PACE: u32 = 20;
+const KEPT: f64 = 0.98;
+const ENOUGH_FOR_PACE: u32 = 40;
 
 /// A window, in which calls were counted. Times are in ns of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug)]
