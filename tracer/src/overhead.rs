@@ -37,11 +37,14 @@ pub fn of_return(costs: &[CallCost], is_stepped: bool) -> f64 {
 }
 
 /// What calls cost beyond what was measured: their stacks are deeper, and what hits look at is in no cache; and returns
-/// may be single-stepped.
+/// may be single-stepped. Only the time of the programs is known: what the kernel does around them is taken to be longer
+/// in the same proportion.
 #[derive(Debug, Default)]
 pub struct Surcharge {
     /// Nanoseconds of a hit where the cost was measured, at an enter and at a return.
     calm: Option<[f64; 2]>,
+    /// Nanoseconds of a call for each that the programs take of it.
+    whole: f64,
     /// Nanoseconds of a single step.
     step: f64,
     times: HitTimes,
@@ -54,7 +57,11 @@ impl Surcharge {
     pub fn new(costs: &[CallCost], calm: Option<HitTimes>) -> Surcharge {
         let calm = calm.and_then(|calm| mean_times(&calm, &HitTimes::default()));
         let step = (of_return(costs, true) - of_return(costs, false)).max(0.0);
-        Surcharge { calm, step, ..Surcharge::default() }
+        let is_timed =
+            |of: &&CallCost| (of.single_stepped, of.written, of.exit) == (false, false, ExitPolicy::ReturnSite);
+        let call = costs.iter().find(is_timed).map(|cost| cost.whole as f64);
+        let whole = call.zip(calm).map_or(1.0, |(call, calm)| (call / calm.iter().sum::<f64>()).max(1.0));
+        Surcharge { calm, whole, step, ..Surcharge::default() }
     }
 
     /// Nanoseconds that a call cost more since the last time. `times` and `stepped` are what hits took and returns that
@@ -64,7 +71,7 @@ impl Surcharge {
         let steps = stepped.saturating_sub(std::mem::replace(&mut self.stepped, stepped));
         if let Some((calm, now)) = self.calm.zip(of_late).filter(|_| calls > 0) {
             let longer: f64 = now.into_iter().zip(calm).map(|(now, calm)| now - calm).sum();
-            self.per_call = longer.max(0.0) + steps as f64 * self.step / calls as f64;
+            self.per_call = longer.max(0.0) * self.whole + steps as f64 * self.step / calls as f64;
         }
         self.per_call
     }
@@ -137,6 +144,16 @@ mod tests {
         assert_eq!(surcharge.since_last(more, 16, 160), 1_000.0, "what takes less is no discount");
         assert_eq!(surcharge.since_last(more, 16, 160), 1_000.0, "where nothing was timed, it is as before");
         assert_eq!(Surcharge::new(&[], None).since_last(times(10, 400, 250), 0, 160), 0.0);
+        let cost = CallCost {
+            single_stepped: false,
+            written: false,
+            exit: ExitPolicy::ReturnSite,
+            inner: 0,
+            whole: 1_500,
+            spread: 0,
+        };
+        let mut surcharge = Surcharge::new(&[cost], Some(times(100, 300, 200)));
+        assert_eq!(surcharge.since_last(times(10, 400, 250), 0, 160), 450.0, "the whole call in proportion");
     }
 
     #[test]
