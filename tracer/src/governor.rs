@@ -21,7 +21,7 @@ use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::{CallCost, Estimate, Level, Percent, RegionId, Timestamp};
 
 use self::controller::{Controller, Observed};
-pub use self::estimate::Ended;
+pub use self::estimate::{Ended, NO_LOCATION};
 use self::estimate::{Estimator, Window};
 use crate::attach::{Apart, Closing, Governable};
 use crate::host;

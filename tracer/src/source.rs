@@ -25,7 +25,7 @@ use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
 pub use self::rings::Rings;
-use crate::governor::Ended;
+use crate::governor::{Ended, NO_LOCATION};
 use crate::host;
 use crate::pipeline::Pipeline;
 use crate::watch::Watches;
@@ -138,7 +138,15 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// A map cannot be read.
-    pub fn estimated(&mut self, estimates: Vec<Estimate>) -> Result<(), Error> {
+    pub fn estimated(&mut self, mut estimates: Vec<Estimate>) -> Result<(), Error> {
+        // A function is lowered for its calls, so threads are known, unless all records so far are lost.
+        let any = self.locations.keys().min().copied();
+        estimates.retain_mut(|estimate| {
+            if estimate.location == NO_LOCATION {
+                estimate.location = any.map_or(NO_LOCATION, LocationId);
+            }
+            estimate.location != NO_LOCATION
+        });
         let sum = |of: fn(&Estimate) -> u64| estimates.iter().map(of).sum();
         self.summary.counted = sum(|estimate| estimate.counted);
         self.summary.estimated = sum(|estimate| estimate.estimated);

@@ -38,6 +38,9 @@ const NEAR: usize = 4;
 const KEPT: f64 = 0.98;
 const ENOUGH_FOR_PACE: u32 = 40;
 
+/// Stands for a thread that is not known: no window has met a call of any.
+pub const NO_LOCATION: LocationId = LocationId(0);
+
 /// A window, in which calls were counted. Times are in ns of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
@@ -290,10 +293,10 @@ impl Estimator {
             false => estimate,
         };
         // Any thread stands for all those that may have called them.
-        let thread = self.places().map(|(location, _)| LocationId(location)).min();
-        let unmet = self.unmet.iter().filter_map(|&region| {
+        let location = self.places().map(|(location, _)| LocationId(location)).min().unwrap_or(NO_LOCATION);
+        let unmet = self.unmet.iter().map(|&region| {
             let region = RegionId(region);
-            Some(Estimate { location: thread?, region, counted: 0, estimated: 0, least: 0, most: None })
+            Estimate { location, region, counted: 0, estimated: 0, least: 0, most: None }
         });
         running.chain(self.ended.iter().copied()).map(bounded).chain(unmet).collect()
     }

@@ -148,3 +148,13 @@ fn of_a_function_that_no_window_has_met_there_may_be_any_number_of_calls() {
     assert_eq!(of_unmet, Some((LOCATION, 0, None)));
     assert_eq!(estimates.len(), 2);
 }
+
+#[test]
+fn where_no_window_has_met_any_call_nothing_is_known_either() {
+    let mut estimator = Estimator::default();
+    estimator.lower([REGION].into_iter(), 0);
+    let window = Window { from: 5 * MS, to: 6 * MS };
+    estimator.add(&[], window, |_| Some(1_000.0));
+    let none = Estimate { location: NO_LOCATION, region: REGION, counted: 0, estimated: 0, least: 0, most: None };
+    assert_eq!(estimator.estimates(7 * MS), [none]);
+}
