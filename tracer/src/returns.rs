@@ -7,6 +7,7 @@
 //! lowered.
 
 pub(crate) mod caller;
+mod hold;
 pub mod jumps;
 mod links;
 mod spaces;
@@ -28,6 +29,7 @@ use rtrace_plan::parts::Parts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::Callers;
+use self::hold::Hold;
 use self::jumps::{Candidate, Jumps};
 use self::links::{Links, Placement};
 use self::spaces::Spaces;
@@ -67,13 +69,6 @@ const FEW_WHEN_LOWERED: u64 = 8;
 /// Nanoseconds of the program that cost as much as one more hit: where stacks are deep, or threads have several, a
 /// hit in vain takes some microseconds.
 const HIT_TIME: u64 = 500;
-
-/// How long a site that was taken out stays away where functions were lowered: the first time, and at most. It is
-/// twice as long each time, as many such sites would take as much of the budget as they like by coming and going; one
-/// that stayed in place for this many times as long begins anew.
-const FIRST_HOLD: Duration = Duration::from_secs(2);
-const LONGEST_HOLD: Duration = Duration::from_secs(60);
-const PROVEN: u32 = 4;
 
 /// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
@@ -129,24 +124,6 @@ struct Seen {
     returns: u64,
     /// Hits in vain, or what costs as much.
     unmatched: u64,
-}
-
-/// How long the site of a place has to stay away.
-#[derive(Clone, Copy, Debug)]
-struct Hold {
-    length: Duration,
-    end: Instant,
-}
-
-impl Hold {
-    /// The next one, from now on.
-    fn after(before: Option<Hold>, now: Instant) -> Hold {
-        let length = match before {
-            Some(Hold { length, end }) if now < end + length * PROVEN => (length * 2).min(LONGEST_HOLD),
-            _ => FIRST_HOLD,
-        };
-        Hold { length, end: now + length }
-    }
 }
 
 /// A site that was taken out.
@@ -596,7 +573,7 @@ impl<'a> ReturnSites<'a> {
         let back = dropped.extract_if(.., |dropped| {
             let missed = missed.next().unwrap_or_default();
             let key = self.placed[dropped.id as usize].key();
-            if self.held.get(&key).is_some_and(|hold| now < hold.end) {
+            if self.held.get(&key).is_some_and(|hold| !hold.is_over(now)) {
                 return false;
             }
             let Some(seen) = self.gone.get_mut(&key) else { return false };
@@ -680,7 +657,8 @@ impl<'a> ReturnSites<'a> {
     ///
     /// One that others come to by another way is to be moved, where a single step for each return costs less
     /// than these hits. One that sees the returns of other functions is borne, unless all hits in vain
-    /// together are too many. One to which control may come twice also tells which calls a jump has ended.
+    /// together are too many. One to which control may come twice also tells which calls a jump has ended, so it is
+    /// borne unless functions were lowered: some programs come there tens of thousands of times a second.
     fn wasteful(&self, hits: &[SiteHitsRecord]) -> Vec<u32> {
         let is_placed = |(id, _): &(u32, &SiteHitsRecord)| self.known.get(&self.placed[*id as usize].key()) == Some(id);
         let are_hit = |(_, hits): &(u32, &SiteHitsRecord)| hits.matched + hits.unmatched > 0;
@@ -700,9 +678,14 @@ impl<'a> ReturnSites<'a> {
             let cost = self.vain_cost(*id, hits);
             cost >= few
                 && cost + seen.unmatched > most * (hits.matched + seen.returns)
-                && !self.callers.returns_twice(placed.file, placed.offset).contains(&placed.offset)
+                && (self.before.is_some() || !self.returns_twice(placed))
         };
         hit.into_iter().filter(is_wasteful).map(|(id, _)| id).collect()
+    }
+
+    /// Whether control may come twice to the return address of a site.
+    fn returns_twice(&self, placed: &Placed) -> bool {
+        self.callers.returns_twice(placed.file, placed.offset).contains(&placed.offset)
     }
 
     /// Whether hits in vain at the site can only be of others that come to it by another way. Once levels have
