@@ -7,8 +7,9 @@ use rtrace_model::{CallCost, Region, RegionId, SLOWDOWN_AT_LEAST};
 
 use crate::overhead::{self, CpuMeter, Surcharge};
 
-/// Percent by which the program's time is longer.
-const WORTH_SAYING: f64 = 20.0;
+/// Percent by which the program's time is longer. Of calls that are rare, and find nothing in the caches, the cost is known
+/// to half of it only: less is not said.
+const WORTH_SAYING: f64 = 50.0;
 
 /// The most that is said. What calls cost is known to about a tenth, and the program's own time is what they leave
 /// of all: where they take two thirds of it, the slowdown is right within a third, beyond that it can be anything.
