@@ -1,9 +1,13 @@
 //! rtrace: exact, live, out-of-process tracing of library calls on Linux.
 //!
-//! `target` finds what the user named, [`plan`](rtrace_plan) decides what is probed and how, [`attach`] places
-//! the probes, [`counters`] and [`watch`] make ready what is counted,
-//! [`source`] turns the kernel's records into calls, [`pipeline`] hands them to sinks;
-//! [`recorder`] is the order in which this happens. The binary adds the command line.
+//! A [`session`] records a program, phase by phase. `target` finds what the user named, [`plan`](rtrace_plan) decides
+//! what is probed and how, [`attach`] places the probes, [`counters`] and [`watch`] make ready what is counted,
+//! [`source`] turns the kernel's records into calls, [`pipeline`] hands them to sinks; `recorder` is the order in which
+//! this happens. The binary adds the command line.
+//!
+//! ```no_run
+#![doc = include_str!("../examples/record.rs")]
+//! ```
 
 pub mod altered;
 pub mod attach;
@@ -19,7 +23,8 @@ pub mod guard;
 pub mod host;
 mod inspection;
 pub mod leftovers;
-pub mod newcomers;
+mod newcomers;
+mod options;
 pub mod overhead;
 pub mod perf;
 pub(crate) mod pinned;
@@ -27,10 +32,11 @@ pub mod pipeline;
 pub mod presence;
 pub mod privilege;
 pub mod rank;
-pub mod recorder;
+mod recorder;
 mod returns;
 pub mod samples;
 pub mod sampling;
+pub mod session;
 pub mod source;
 pub mod stubs;
 pub mod target;

@@ -16,10 +16,10 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rtrace_bpf::{LoadOptions, Mechanism, Observer, ProfileOptions, Programs};
+use rtrace_bpf::{LoadOptions, Mechanism, Observer, Programs};
 use rtrace_code::instruction::Emulation;
-use rtrace_model::{CallCost, Definition, Event, EventKind, Item, MetricId, Percent, Region, Sink, Summary, Timestamp};
-use rtrace_plan::{Exit, Pattern, Plan};
+use rtrace_model::{CallCost, Definition, Event, EventKind, Item, MetricId, Region, Sink, Summary, Timestamp};
+use rtrace_plan::{Exit, Plan};
 use rtrace_symbolizer::modules::{self, Module};
 
 use self::governing::Governing;
@@ -37,6 +37,7 @@ use crate::guard::Guard;
 use crate::host;
 use crate::inspection::Inspection;
 use crate::newcomers::{Lookout, Missed, Newcomer, Newcomers};
+use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
 use crate::privilege;
@@ -66,13 +67,6 @@ pub enum Subject<'a> {
     Command(u32),
 }
 
-impl Options<'_> {
-    /// Whether the recording goes on when the processes named have ended, until their children have.
-    pub fn outlasts_first(&self) -> bool {
-        self.follow && !self.ends_with_first
-    }
-}
-
 impl Subject<'_> {
     /// The processes that are named.
     pub fn pids(&self) -> &[u32] {
@@ -83,9 +77,11 @@ impl Subject<'_> {
     }
 }
 
-/// How to record.
+/// How to record, and with what.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub struct Setup<'a> {
+    /// What was asked for.
+    pub how: &'a Options,
     /// Whose calls.
     pub subject: Subject<'a>,
     /// Who may look at the result, unless he may look at every process.
@@ -96,22 +92,6 @@ pub struct Options<'a> {
     pub hooks: bool,
     /// What the kernel and the programs do without a single step, as plans were told.
     pub emulated: Emulation,
-    /// Size of each CPU's ring in bytes.
-    pub ring_bytes: u32,
-    /// Whether children are recorded too, and so are those that the processes named have already.
-    pub follow: bool,
-    /// Whether the recording ends with the processes named, though children of theirs go on.
-    pub ends_with_first: bool,
-    /// Whether probes are placed in every process that maps the libraries, so that children miss no call.
-    pub everywhere: bool,
-    /// Whether calls are folded by call path, and which of them are recorded one by one then.
-    pub profile: Option<ProfileOptions>,
-    /// Functions whose calls have no record of their own, unless they made one that has.
-    pub fold: &'a [Pattern],
-    /// The part of the programs' CPU time that tracing may take.
-    pub budget: Option<Percent>,
-    /// When to stop, from arming on.
-    pub duration: Option<Duration>,
     /// What is counted on every call.
     pub counters: &'a Counters,
     /// The variables that are watched, whose accesses are the last of the counters.
@@ -144,21 +124,21 @@ pub struct Loaded {
 ///
 /// # Errors
 /// The kernel refuses the programs.
-pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
+pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
     let load = LoadOptions {
-        mechanism: options.mechanism,
-        hooks: options.hooks,
-        ring_bytes: options.ring_bytes,
-        follow_children: options.follow,
-        profile: options.profile,
-        counters: &options.counters.sources,
-        is_governed: options.budget.is_some(),
-        steps: options.emulated.steps,
+        mechanism: setup.mechanism,
+        hooks: setup.hooks,
+        ring_bytes: setup.how.ring_bytes,
+        follow_children: setup.how.follow,
+        profile: setup.how.profile,
+        counters: &setup.counters.sources,
+        is_governed: setup.how.budget.is_some(),
+        steps: setup.emulated.steps,
     };
     host::allow_descriptors();
     let programs = Programs::load(&load)?;
-    let costs = calibrate(&programs, options.emulated.steps, options.hooks);
-    options.observer.into_iter().for_each(|observer| programs.guard(observer));
+    let costs = calibrate(&programs, setup.emulated.steps, setup.hooks);
+    setup.observer.into_iter().for_each(|observer| programs.guard(observer));
     Ok(Loaded { programs, costs })
 }
 
@@ -173,25 +153,25 @@ pub fn load(options: &Options<'_>) -> Result<Loaded, rtrace_bpf::Error> {
 pub fn record(
     loaded: Loaded,
     plan: &Plan,
-    options: &Options<'_>,
+    setup: &Setup<'_>,
     beside: Beside,
     sinks: Vec<Box<dyn Sink>>,
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
     let Loaded { mut programs, costs } = loaded;
-    programs.keep_journal(options.guard.journal()?);
+    programs.keep_journal(setup.guard.journal()?);
     let Beside { newcomers, mut samplers } = beside;
-    let of_calls = options.counters.metrics.iter().chain(options.watches.metrics());
+    let of_calls = setup.counters.metrics.iter().chain(setup.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
-    let (governing, inbox, outbox) = Governing::new(next_metric, options.subject.pids());
-    let followed = Followed::new(&programs, options.subject.pids(), options.everywhere);
+    let (governing, inbox, outbox) = Governing::new(next_metric, setup.subject.pids());
+    let followed = Followed::new(&programs, setup.subject.pids(), setup.how.everywhere);
     let mut recording = Recording {
         programs: &programs,
         followed: &followed,
-        options,
-        pids: options.subject.pids().to_vec(),
+        setup,
+        pids: setup.subject.pids().to_vec(),
         attachments: Vec::new(),
         regions: 0,
         refused: 0,
@@ -200,18 +180,18 @@ pub fn record(
         inspection: Inspection::new(),
         costs: &costs,
         notice: Notice::default(),
-        governing: options.budget.map(|_| &governing),
+        governing: setup.how.budget.map(|_| &governing),
     };
     let late = recording.choose_processes()?;
-    let keeps_accesses = !options.watches.watches.is_empty();
-    let mut return_sites = ReturnSites::new(&programs, options.emulated, keeps_accesses, plan, newcomers.patterns())?;
+    let keeps_accesses = !setup.watches.watches.is_empty();
+    let mut return_sites = ReturnSites::new(&programs, setup.emulated, keeps_accesses, plan, newcomers.patterns())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
-    let attachment = recording.attach(plan, options.stubs)?;
+    let attachment = recording.attach(plan, setup.stubs)?;
     attachment.check(recording.named()).context("failed to attach")?;
     attachment.check_unchanged()?;
-    options.subject.pids().iter().try_for_each(|&pid| return_sites.drop_changed(pid))?;
+    setup.subject.pids().iter().try_for_each(|&pid| return_sites.drop_changed(pid))?;
     recording.join_family(late, &mut return_sites)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
@@ -225,15 +205,15 @@ pub fn record(
         let recorded = (|| {
             let lookout = newcomers.look_out(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
-                pipeline.send(Item::Begin(host::header(options.mechanism.name(), options.budget, costs.clone())));
+                pipeline.send(Item::Begin(host::header(setup.mechanism.name(), setup.how.budget, costs.clone())));
                 pipeline.send(Item::Define(metrics.into_iter().map(Definition::Metric).collect()));
                 recording.announce(&pipeline, plan, attachment);
-                let governor = options.budget.map(|budget| {
+                let governor = setup.how.budget.map(|budget| {
                     let (programs, costs, living) = (&programs, &costs, &governing.living);
                     let exchange = &exchange;
                     Governor::new(Given {
                         programs,
-                        pids: options.subject.pids(),
+                        pids: setup.subject.pids(),
                         costs,
                         budget,
                         inbox,
@@ -273,7 +253,7 @@ struct Heard {
 struct Recording<'a> {
     programs: &'a Programs,
     followed: &'a Followed<'a>,
-    options: &'a Options<'a>,
+    setup: &'a Setup<'a>,
     /// The processes that it begins with.
     pids: Vec<u32>,
     attachments: Vec<Attachment>,
@@ -293,7 +273,7 @@ impl<'a> Recording<'a> {
     /// Lets the kernel side know whom to record. Gives the descendants of the processes named that came before it
     /// knew of their parents, and that are none of them.
     fn choose_processes(&self) -> anyhow::Result<Vec<u32>> {
-        match self.options.subject {
+        match self.setup.subject {
             Subject::Processes(pids) => pids.iter().try_for_each(|&pid| self.programs.trace(pid).map(drop))?,
             Subject::Command(pid) => self.programs.trace_from_exec(pid)?,
         }
@@ -309,7 +289,7 @@ impl<'a> Recording<'a> {
 
     fn unknown_descendants(&self) -> Result<Vec<u32>, rtrace_bpf::Error> {
         let mut unknown = Vec::new();
-        if !self.options.follow {
+        if !self.setup.how.follow {
             return Ok(unknown);
         }
         for pid in descendants::of(self.named()) {
@@ -359,7 +339,7 @@ impl<'a> Recording<'a> {
 
     /// The processes that ran before the recording.
     fn named(&self) -> &'a [u32] {
-        match self.options.subject {
+        match self.setup.subject {
             Subject::Processes(pids) => pids,
             Subject::Command(_) => &[],
         }
@@ -371,19 +351,19 @@ impl<'a> Recording<'a> {
             return Ok(());
         }
         let traced = Traced::of(&plan.libraries);
-        let (pids, files): (&[u32], Vec<CallerFile>) = match &self.options.subject {
+        let (pids, files): (&[u32], Vec<CallerFile>) = match &self.setup.subject {
             Subject::Processes(pids) => (pids, callers::of_processes(pids, &traced)),
             Subject::Command(pid) => {
-                (std::slice::from_ref(pid), callers::of_command(self.options.command_files, &traced))
+                (std::slice::from_ref(pid), callers::of_command(self.setup.command_files, &traced))
             }
         };
         let modules: Vec<Module> =
             self.named().iter().flat_map(|&pid| modules::of_process(pid).unwrap_or_default()).collect();
         return_sites.avoid(altered::by_file(&modules));
         for &pid in pids {
-            let jumps = match self.options.subject {
+            let jumps = match self.setup.subject {
                 Subject::Processes(_) => jumps::among_modules(modules.iter().filter(|module| module.pid == pid)),
-                Subject::Command(_) => jumps::among_files(self.options.command_files),
+                Subject::Command(_) => jumps::among_files(self.setup.command_files),
             };
             return_sites.see_jumps(pid, &jumps)?;
             return_sites.prime(pid, &files)?;
@@ -393,8 +373,8 @@ impl<'a> Recording<'a> {
 
     /// The gate for what the command executes, where the system allows one.
     fn gate(&self) -> Option<Gate> {
-        match self.options.subject {
-            Subject::Command(pid) if self.options.follow && !self.options.everywhere => Gate::of(pid).ok(),
+        match self.setup.subject {
+            Subject::Command(pid) if self.setup.how.follow && !self.setup.how.everywhere => Gate::of(pid).ok(),
             _ => None,
         }
     }
@@ -413,7 +393,7 @@ impl<'a> Recording<'a> {
 
     fn is_folded(&self, region: &Region) -> bool {
         let mut names = [&region.name].into_iter().chain(region.symbols.iter().map(|name| &name.symbol));
-        names.any(|name| self.options.fold.iter().any(|pattern| pattern.matches(name)))
+        names.any(|name| self.setup.how.fold.iter().any(|pattern| pattern.matches(name)))
     }
 
     /// Tells the sinks what calls will refer to, and what was left out.
@@ -455,13 +435,13 @@ impl<'a> Recording<'a> {
     where
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
     {
-        let Options { counters, profile, watches, .. } = self.options;
+        let Setup { how, counters, watches, .. } = self.setup;
         let Heard { lookout, rings } = heard;
-        let mut watching = Watching::new(self.programs, watches, self.options.follow);
+        let mut watching = Watching::new(self.programs, watches, self.setup.how.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
-        let is_folded = profile.is_some();
+        let is_folded = how.profile.is_some();
         let mut source = Source::new(self.programs, rings, &counters.metrics, watches, is_folded, pipeline, &self.pids);
         self.programs.arm();
         happened(pipeline, EventKind::Armed);
@@ -522,7 +502,7 @@ impl<'a> Recording<'a> {
         samplers: &mut Samplers,
         is_over: &dyn Fn() -> bool,
     ) -> anyhow::Result<()> {
-        let pids = self.options.subject.pids();
+        let pids = self.setup.subject.pids();
         let begin = Instant::now();
         pipeline.send(Item::Samples(samplers.sample(pids)));
         let (mut ticks, mut glances) = (0, 0);
@@ -568,7 +548,7 @@ impl<'a> Recording<'a> {
                 glances += 1;
                 source.glance()?;
             }
-            let has_ended = self.options.duration.is_some_and(|duration| begin.elapsed() >= duration);
+            let has_ended = self.setup.how.duration.is_some_and(|duration| begin.elapsed() >= duration);
             if has_ended || self.all_have_ended(source) {
                 break;
             }
@@ -579,14 +559,14 @@ impl<'a> Recording<'a> {
     /// Children that have begun of late, if they are recorded.
     fn begun(&self, source: &mut Source<'_>) -> Vec<u32> {
         let begun = source.take_begun();
-        if self.options.follow { begun } else { Vec::new() }
+        if self.setup.how.follow { begun } else { Vec::new() }
     }
 
     /// The kernel side knows which processes are left, though events may be lost.
     fn all_have_ended(&self, source: &Source<'_>) -> bool {
-        match self.options.outlasts_first() {
+        match self.setup.how.outlasts_first() {
             true => !self.programs.traces_any(),
-            false => self.options.subject.pids().iter().all(|&pid| source.has_ended(pid)),
+            false => self.setup.subject.pids().iter().all(|&pid| source.has_ended(pid)),
         }
     }
 
@@ -619,7 +599,7 @@ impl<'a> Recording<'a> {
 
     /// The same for return sites, and for what is found when the recording ends.
     fn tell_overwritten_at_end(&mut self, pipeline: &Pipeline, return_sites: &ReturnSites<'_>) {
-        let overwritten = self.inspection.finish(self.followed, self.options.subject.pids());
+        let overwritten = self.inspection.finish(self.followed, self.setup.subject.pids());
         self.tell_overwritten(pipeline, overwritten);
         for Presence { pid, path, absent, .. } in return_sites.overwritten(|pid| self.followed.has_probes(pid)) {
             let (library, sites) = (path.to_string_lossy().into_owned(), absent.len() as u64);
@@ -630,10 +610,10 @@ impl<'a> Recording<'a> {
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.
     fn begin_watching(&self, watching: &mut Watching<'_>) -> Result<Option<Held>, watch::Error> {
-        match self.options.subject {
+        match self.setup.subject {
             Subject::Processes(_) if watching.is_wanted() => watching.begin(&self.pids).map(|()| None),
             Subject::Command(pid) if watching.is_wanted() => {
-                let audit = self.options.stubs.map(Stubs::identity).transpose();
+                let audit = self.setup.stubs.map(Stubs::identity).transpose();
                 audit.and_then(|audit| Held::take(pid, audit)).map(Some).map_err(watch::Error::Hold)
             }
             _ => Ok(None),

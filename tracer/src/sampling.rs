@@ -22,8 +22,9 @@ use rtrace_plan::{Exit, Plan};
 use crate::counters::Counters;
 use crate::guard::Guard;
 use crate::newcomers::Newcomers;
+use crate::options::Options;
 use crate::privilege;
-use crate::recorder::{self, Beside, Subject};
+use crate::recorder::{self, Beside, Setup, Subject};
 use crate::samples::Samplers;
 use crate::watch::Watches;
 
@@ -60,20 +61,20 @@ pub fn sample(
     let (sender, receiver) = channel();
     let sink = Count { pids: pids.to_vec(), rows: HashMap::new(), armed: None, disarmed: None, result: sender };
     let (counters, watches) = (Counters::default(), Watches::default());
-    let options = recorder::Options {
+    let how = Options {
+        ring_bytes: RING_BYTES,
+        ends_with_first: true,
+        profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),
+        duration: Some(duration),
+        ..Options::default()
+    };
+    let setup = Setup {
+        how: &how,
         subject: Subject::Processes(pids),
         observer: privilege::observer()?,
         mechanism,
         hooks: false,
         emulated,
-        ring_bytes: RING_BYTES,
-        follow: false,
-        ends_with_first: true,
-        everywhere: false,
-        profile: Some(ProfileOptions { max_paths: MAX_ROWS, written_from: None }),
-        fold: &[],
-        duration: Some(duration),
-        budget: None,
         counters: &counters,
         watches: &watches,
         stubs: None,
@@ -83,9 +84,9 @@ pub fn sample(
     let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default(), false);
     let beside = Beside { newcomers, samplers: Samplers::default() };
     recorder::record(
-        recorder::load(&options)?,
+        recorder::load(&setup)?,
         &counting,
-        &options,
+        &setup,
         beside,
         vec![Box::new(sink)],
         &AtomicBool::new(false),

@@ -324,6 +324,7 @@ mod tests {
 
     use clap::CommandFactory;
     use clap::error::ErrorKind;
+    use rtrace::session::Options;
     use rtrace_model::ExitPolicy;
 
     use super::*;
@@ -421,11 +422,12 @@ Options:
             panic!("another verb");
         };
         assert_eq!(attach.pids, [1, 2, 3, 4]);
-        assert_eq!(attach.selection.libraries, ["libz.so", "exe"]);
-        assert_eq!(attach.selection.exit, ExitPolicy::ReturnSite);
-        assert_eq!(attach.recording.duration, Some(Duration::from_secs(2)));
-        assert_eq!(attach.recording.buffer, 8 << 20);
-        assert!(!attach.recording.follow(false));
+        let options = attach.recording.options(&attach.selection, false).unwrap();
+        assert_eq!(options.libraries, ["libz.so", "exe"]);
+        assert_eq!(options.exit, ExitPolicy::ReturnSite);
+        assert_eq!(options.duration, Some(Duration::from_secs(2)));
+        assert_eq!(options.ring_bytes, Options::default().ring_bytes);
+        assert!(options.samples && !options.follow);
     }
 
     #[test]
@@ -433,8 +435,9 @@ Options:
         for line in ["rtrace run -l libz.so -- gzip -9 --lib x", "rtrace run -l libz.so gzip -9 --lib x"] {
             let Verb::Run(run) = parse(line).unwrap() else { panic!("another verb") };
             assert_eq!(run.command, ["gzip", "-9", "--lib", "x"]);
-            assert_eq!(run.selection.libraries, ["libz.so"]);
-            assert!(run.recording.follow(true));
+            let options = run.recording.options(&run.selection, true).unwrap();
+            assert_eq!(options.libraries, ["libz.so"]);
+            assert!(options.follow);
         }
     }
 
@@ -444,7 +447,7 @@ Options:
             let Verb::Run(run) = parse(&format!("rtrace run -l z{options} -- true")).unwrap() else {
                 panic!("another verb")
             };
-            run.recording.follow(default)
+            run.recording.options(&run.selection, default).unwrap().follow
         };
         assert!(!follow(" --no-follow", true));
         assert!(follow(" --follow", false));
@@ -458,7 +461,7 @@ Options:
             let Verb::Plan(plan) = parse(&format!("rtrace plan -p 1 -l z --exit {}", policy.name())).unwrap() else {
                 panic!("another verb");
             };
-            assert_eq!(plan.selection.exit, policy);
+            assert_eq!(plan.selection.options().exit, policy);
         }
     }
 
@@ -468,7 +471,8 @@ Options:
             let Verb::Attach(attach) = parse(&format!("rtrace attach -p 1 -l z{options}")).unwrap() else {
                 panic!("another verb");
             };
-            attach.recording.profile().map(|profile| (profile.written_from, profile.max_paths))
+            let options = attach.recording.options(&attach.selection, false).unwrap();
+            options.profile.map(|profile| (profile.written_from, profile.max_paths))
         };
         assert_eq!(written_from(""), None);
         assert_eq!(written_from(" --mode profile --max-paths 9"), Some((None, 9)));

@@ -1,27 +1,21 @@
 //! `rtrace attach`: traces running processes.
 
 use std::io::{IsTerminal as _, stderr};
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 
 use anyhow::Context as _;
 use rtrace::guard::Guard;
-use rtrace::recorder::Subject;
+use rtrace::session::{self, Found, Program};
 use rtrace::target::Target;
-use rtrace::{descendants, privilege, target, watch};
-use rtrace_plan as planning;
+use rtrace::{descendants, privilege, target};
 use rtrace_plan::LibrarySource;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Attach;
 use super::message::{Hint as _, tell};
-use super::record::{
-    Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan_and_load, plan_options,
-    samplers,
-};
+use super::record::{Show, completeness, conclude, record, say_hazard};
 
 /// Children of the processes named may end while a recording is prepared: after so many times none are prepared for,
 /// and all get their probes as those do that come later.
@@ -32,7 +26,9 @@ const MOST_ATTEMPTS: u32 = 3;
 /// Processes that end before their probes are in place are left out, with a word on each.
 pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     let guard = Guard::start()?;
-    check_processes(&options.pids)?;
+    session::check(&options.pids)?;
+    let how = options.recording.options(&options.selection, false)?;
+    say_hazard(&how);
     let name = program(options.pids.first().copied().unwrap_or_default());
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -43,8 +39,15 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     loop {
         let mut is_armed = false;
         attempts += 1;
-        let pids = if attempts <= MOST_ATTEMPTS { family(options, &named) } else { named.clone() };
-        let recorded = record(options, &guard, &pids, &name, &stop, || is_armed = true);
+        let pids = if how.follow && attempts <= MOST_ATTEMPTS { family(&named) } else { named.clone() };
+        let show = Show {
+            directory: &options.recording.directory(&name, pids.first().copied().unwrap_or_default()),
+            sinks: &options.recording.sinks,
+            target: &describe(&name, &pids),
+            live: !options.recording.no_tui,
+            stop: &stop,
+        };
+        let recorded = record_processes(options, &how, &guard, &pids, &show, || is_armed = true);
         let Err(error) = recorded else { return recorded };
         let runs = |pid: &u32| privilege::check_process(*pid).is_ok();
         let (living, ended): (Vec<u32>, Vec<u32>) = named.iter().partition(|&pid| runs(pid));
@@ -65,11 +68,8 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The processes named, and where children are followed, those that they have already.
-fn family(options: &Attach, named: &[u32]) -> Vec<u32> {
-    if !options.recording.follow(false) {
-        return named.to_vec();
-    }
+/// The processes named, and the children that they have already.
+fn family(named: &[u32]) -> Vec<u32> {
     let mut family = named.to_vec();
     for pid in descendants::of(named) {
         match privilege::check_process(pid) {
@@ -94,60 +94,29 @@ fn hint_at_children(pids: &[u32], target: &Target) {
 }
 
 /// Records the processes; `armed` is called once all of them are.
-fn record(
+fn record_processes(
     options: &Attach,
+    how: &session::Options,
     guard: &Guard,
     pids: &[u32],
-    name: &str,
-    stop: &AtomicBool,
+    show: &Show<'_>,
     armed: impl FnOnce() + Send,
 ) -> anyhow::Result<Outcome> {
-    let recording = &options.recording;
-    let (target, able) = thread::scope(|scope| {
-        let finding = scope.spawn(|| target::of_processes(pids, &options.selection.libraries));
-        let able = mechanism().map(|mechanism| {
-            let follow = recording.follow(false);
-            (mechanism, plan_options(&options.selection, Some(mechanism), pids.len(), follow))
-        });
-        (finding.join().unwrap_or_else(|panic| resume_unwind(panic)), able)
-    });
-    let target = target?;
-    if !recording.follow(false) {
-        hint_at_children(pids, &target);
+    let found = Found::find(guard, how, Program::Running(pids))?;
+    if !how.follow {
+        hint_at_children(pids, found.target());
     }
-    let watches = watch::of_processes(&recording.watches, &options.selection.libraries, pids)?;
-    let (counters, watches) = counters(recording, &options.selection, watches)?;
-    let (mechanism, plan_options) = able?;
-    let plan_options = planning::Options { keeps_accesses: !watches.watches.is_empty(), ..plan_options };
-    let subject = Subject::Processes(pids);
-    let how = how_to_record(recording, guard, subject, mechanism, &plan_options, &counters, &watches)?;
-    let (plan, loaded) = plan_and_load(target, &plan_options, &how);
-    let directory = recording.directory(name, pids.first().copied().unwrap_or_default());
-    let shown = describe(name, pids);
-    let summary = Session {
-        loaded,
-        plan: &plan,
-        libraries: &options.selection.libraries,
-        options: how,
-        plan_options,
-        samplers: samplers(recording, &counters, &watches)?,
-        directory: &directory,
-        sinks: &recording.sinks,
-        helper_user: recording.helper_user()?,
-        target: &shown,
-        live: !recording.no_tui,
-        stop,
-    }
-    .record(|| {
+    let ready = found.plan()?.start()?;
+    let regions: usize = ready.plan().libraries.iter().map(|library| library.regions.len()).sum();
+    let summary = record(ready, show, |_| {
         armed();
         if !stderr().is_terminal() {
-            let regions: usize = plan.libraries.iter().map(|library| library.regions.len()).sum();
-            tell!("recording {regions} functions of {shown}");
+            tell!("recording {regions} functions of {}", show.target);
         }
         Ok(())
     })?;
-    conclude(&summary, &directory);
-    Ok(completeness(&summary, recording))
+    conclude(&summary, show.directory);
+    Ok(completeness(&summary, &options.recording))
 }
 
 fn describe(name: &str, pids: &[u32]) -> String {

@@ -5,14 +5,14 @@ use std::io::{IsTerminal as _, stderr, stdin};
 
 use anyhow::Context as _;
 use rtrace::leftovers::{self, Breakpoints, Doubt, Judge};
-use rtrace::{host, privilege};
+use rtrace::{host, privilege, session};
 use rtrace_bpf::{LoadOptions, Programs};
 use rtrace_code::instruction::Emulation;
 use rtrace_model::escape;
 
 use super::args::Clean;
 use super::message::{Hint as _, tell};
-use super::{Outcome, print, record};
+use super::{Outcome, print};
 
 /// Looks for breakpoints, takes out those that nobody uses, and says what came of it. Those that may be the program's
 /// own, and those of all processes at once, only after a question.
@@ -26,7 +26,7 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
         print(b"no breakpoints found\n")?;
         return Ok(Outcome::Complete);
     }
-    let mechanism = record::mechanism()?;
+    let mechanism = session::mechanism()?;
     let mut judge = Judge::new(Emulation {
         long_nops: rtrace_bpf::nops().is_ok_and(|nops| nops.long_ones_are_emulated),
         steps: rtrace_bpf::may_step().is_ok(),

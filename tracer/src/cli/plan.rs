@@ -7,10 +7,13 @@ use std::thread;
 
 use anyhow::Context as _;
 use rtrace::guard::Guard;
-use rtrace::{sampling, target};
+use rtrace::session::{self, Options, Program};
+use rtrace::{sampling, stubs, target};
+use rtrace_model::RegionId;
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, PlannedLibrary};
 
+use super::message::tell;
 use super::plan_table::{self, Costs, View};
 use super::{Outcome, record, terminal_columns};
 
@@ -23,20 +26,25 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         pids => target::of_processes(pids, patterns)?,
     };
     let pids = options.target.pids.as_slice();
-    let mechanism = record::mechanism();
+    let mechanism = session::mechanism();
     let usable = mechanism.as_ref().ok().copied();
-    let plan_options = plan::Options {
-        stubs: record::stub_reach(options.stubs.reach, &options.target.command).is_some(),
-        ..record::plan_options(&options.selection, usable, pids.len(), pids.is_empty())
+    let (program, how) = match pids {
+        [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options() }),
+        pids => (Program::Running(pids), options.selection.options()),
     };
+    record::say_hazard(&how);
+    let plan_options = plan::Options { stubs: may_have_stubs(options), ..session::plan_options(&how, usable, program) };
     let emulated = plan_options.emulated;
     let (plan, costs) = thread::scope(|scope| {
         let costs = scope.spawn(|| Costs::here(usable, emulated.steps));
-        (record::plan(target, &plan_options), costs.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        (
+            plan::plan(&target.libraries, &plan_options, RegionId(0)),
+            costs.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        )
     });
     let sampled = match sampling {
         Some((guard, duration)) => {
-            record::check_processes(pids)?;
+            session::check(pids)?;
             Some(sampling::sample(&plan, &guard, pids, mechanism?, emulated, duration)?)
         }
         None => None,
@@ -63,4 +71,13 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         .and_then(|()| output.flush())
         .context("failed to write to standard output")?;
     Ok(Outcome::Complete)
+}
+
+/// Whether the command can have the stubs that are asked for; says why not.
+fn may_have_stubs(options: &Plan) -> bool {
+    let checked = options.stubs.reach.map(|_| stubs::check(&options.target.command));
+    if let Some(Err(obstacle)) = &checked {
+        tell!("stubs unavailable, so some functions stay expensive to trace: {obstacle}");
+    }
+    matches!(checked, Some(Ok(())))
 }

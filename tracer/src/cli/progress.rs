@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use rtrace::host;
-use rtrace::recorder::Subject;
 use rtrace_model::{
     Batch, Definition, Event, EventKind, LocationId, PathId, PathProfile, Process, Sink, SinkError, Summary, Timestamp,
     slowdown,
@@ -32,12 +31,8 @@ pub struct Leftovers {
 }
 
 impl Leftovers {
-    /// Those of this subject.
-    pub fn of(subject: Subject<'_>) -> Leftovers {
-        let (first, is_command) = match subject {
-            Subject::Processes(pids) => (pids.to_vec(), false),
-            Subject::Command(pid) => (vec![pid], true),
-        };
+    /// Those of these processes, the first of which may be a command that we have started.
+    pub fn of(first: Vec<u32>, is_command: bool) -> Leftovers {
         Leftovers { first, is_command, running: BTreeMap::new(), since: None, is_said: false }
     }
 
@@ -182,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_is_said_once_when_it_takes_long() {
-        let mut leftovers = Leftovers::of(Subject::Command(1));
+        let mut leftovers = Leftovers::of(vec![1], true);
         for pid in 1..=3 {
             leftovers.learn(&process(pid, None));
         }
@@ -196,7 +191,7 @@ mod tests {
 
     #[test]
     fn one_is_one_and_of_many_some_are_named() {
-        let mut leftovers = Leftovers::of(Subject::Processes(&[1, 2]));
+        let mut leftovers = Leftovers::of(vec![1, 2], false);
         leftovers.learn(&process(1, Some(7)));
         leftovers.learn(&process(3, None));
         assert_eq!(leftovers.notice(Timestamp(9 * PATIENCE_NS)), None, "one of two runs");

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use rtrace::command::{Given, Waiting, shell_status};
+use rtrace::command::shell_status;
 use rtrace::guard::Guard;
-use rtrace::recorder::{self, Options, Subject};
-use rtrace::stubs::{Reach, Stubs};
+use rtrace::session::{self, Found, Program};
 use rtrace::user::User;
-use rtrace::{target, watch};
-use rtrace_plan as plan;
-use rtrace_plan::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -25,11 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::message::{Hint as _, tell};
-use super::record::{
-    Session, check_processes, completeness, conclude, counters, how_to_record, mechanism, plan, plan_options, samplers,
-    stub_reach,
-};
+use super::record::{Show, completeness, conclude, record, say_hazard};
 use super::{Outcome, message};
 
 /// Time between two looks whether the user insists on leaving.
@@ -38,64 +29,31 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// Records the command until it and what it has left running ends, and ends as it did.
 pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let guard = Guard::start()?;
-    check_processes(&[])?;
-    let user = options.user.as_deref().map(User::named).transpose()?;
-    let mut target = target::of_command(&options.command, &options.selection.libraries)?;
-    let command_files = std::mem::take(&mut target.files);
     let recording = &options.recording;
-    if options.stubs.reach.is_some() && recording.budget.is_some() {
-        return Err(anyhow::anyhow!(
-            "failed to combine --stubs and --budget: probes on stubs cannot be taken out alone"
-        ))
-        .hint("leave one of them out");
-    }
-    let watches = watch::of_command(&recording.watches, &options.selection.libraries, &options.command)?;
-    let (counters, watches) = counters(recording, &options.selection, watches)?;
-    let mechanism = mechanism()?;
-    let plan_options = plan::Options {
-        keeps_accesses: !watches.watches.is_empty(),
-        ..plan_options(&options.selection, Some(mechanism), 1, recording.follow(true))
+    let how = session::Options {
+        stubs: options.stubs.reach,
+        user: options.user.as_deref().map(User::named).transpose()?,
+        ..recording.options(&options.selection, true)?
     };
-    let reach = stub_reach(options.stubs.reach, &options.command);
-    let plan = plan(target, &plan::Options { stubs: reach.is_some(), ..plan_options.clone() });
-    let stubs = reach.and_then(|reach| write_stubs(&plan, reach));
-    let samplers = samplers(recording, &counters, &watches)?;
-
-    let name = program(options);
-    let given = stubs.as_ref().map(|stubs| Given { environment: stubs.environment(), descriptor: stubs.descriptor() });
-    let waiting =
-        Waiting::spawn(&options.command, given, recording.follow(true) && !recording.everywhere, user.as_ref())
-            .with_context(|| format!("failed to run `{name}`"))?;
-    let pid = waiting.pid();
+    let found = Found::find(&guard, &how, Program::Command(&options.command))?;
+    say_hazard(&how);
+    let ready = found.plan()?.start()?;
+    let pid = ready.pids().first().copied().context("failed to start the command")?;
     let stop = Arc::new(AtomicBool::new(false));
     let interrupts = Interrupts::handle(pid, Arc::clone(&stop))?;
+    let name = session::name_of(&options.command);
     let directory = recording.directory(&name, pid);
-    let mut ended = None;
-    let how = how_to_record(recording, &guard, Subject::Command(pid), mechanism, &plan_options, &counters, &watches)?;
-    let how = Options {
-        stubs: stubs.as_ref(),
-        command_files: &command_files,
-        observer: user.as_ref().map(User::observer).or(how.observer),
-        ..how
-    };
-    let recorded = Session {
-        loaded: recorder::load(&how),
-        plan: &plan,
-        libraries: &options.selection.libraries,
-        options: how,
-        plan_options,
-        samplers,
+    let show = Show {
         directory: &directory,
         sinks: &recording.sinks,
-        helper_user: recording.helper_user()?,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.
         live: false,
         stop: &stop,
-    }
-    .record(|| {
-        let first = waiting.release().with_context(|| format!("failed to run `{name}`"))?;
-        ended = Some(interrupts.reap(first)?);
+    };
+    let mut ended = None;
+    let recorded = record(ready, &show, |first| {
+        ended = first.map(|first| interrupts.reap(first)).transpose()?;
         Ok(())
     });
     let Some(ended) = ended else { return recorded.map(|_| Outcome::Unable) };
@@ -111,25 +69,6 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         (_, Some(status)) => Outcome::Command(status),
         (_, None) => Outcome::Command(128 + SIGINT as u8),
     })
-}
-
-/// The stubs of a plan in a file; `None`, with a word on why, where there are none.
-fn write_stubs(plan: &Plan, reach: Reach) -> Option<Stubs> {
-    let written = Stubs::write(plan, reach);
-    let reason = match &written {
-        Ok(Some(_)) => None,
-        Ok(None) => Some("no function needs a stub, or none can have one".to_owned()),
-        Err(error) => Some(format!("failed to create an executable file in memory: {error}")),
-    };
-    if let Some(reason) = reason {
-        tell!("stubs unavailable: {reason}");
-    }
-    written.ok().flatten()
-}
-
-fn program(options: &Run) -> String {
-    let word = options.command.first().cloned().unwrap_or_default();
-    Path::new(&word).file_name().unwrap_or(&word).to_string_lossy().into_owned()
 }
 
 /// Waits for the command, unless the user has insisted on leaving; it then goes on untraced.

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, value_parser};
+use rtrace::session::Options;
 use rtrace::user::{self, User};
 use rtrace::{privilege, rank, watch};
 use rtrace_bpf::ProfileOptions;
 use rtrace_model::Percent;
 use rtrace_plan::Pattern;
 
+use super::Selection;
 use super::choice::{MODE, one_of};
 use super::names::{Names, parse_counters};
 use super::quantity::{parse_budget, parse_buffer_size, parse_duration};
@@ -38,7 +40,7 @@ pub struct Recording {
 
     /// Stop recording after this time, such as 500ms, 2s or 1m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub duration: Option<Duration>,
+    duration: Option<Duration>,
 
     /// What to record
     ///
@@ -58,7 +60,7 @@ pub struct Recording {
     /// For functions that are called too often to look at single calls. Counts and times stay exact. A call that made a
     /// recorded call is recorded, too.
     #[arg(long, value_name = "PATTERN", conflicts_with = "mode")]
-    pub fold: Vec<Pattern>,
+    fold: Vec<Pattern>,
 
     /// Limit tracing overhead to this share of the programs' CPU time, such as 5%
     ///
@@ -66,7 +68,7 @@ pub struct Recording {
     /// windows it derives a lower bound of their calls, and an upper bound where that is possible. All other functions
     /// stay exact. Every change is an event in the trace. Implies --no-follow unless --follow is given.
     #[arg(long, value_name = "PERCENT", value_parser = parse_budget)]
-    pub budget: Option<Percent>,
+    budget: Option<Percent>,
 
     /// Maximum number of call paths in a profile, counted per thread
     ///
@@ -90,7 +92,7 @@ pub struct Recording {
     ///
     /// For programs that leave a background process running.
     #[arg(long)]
-    pub first: bool,
+    first: bool,
 
     /// Place probes in every process that uses the libraries, so that no call of a child is missed
     ///
@@ -99,7 +101,7 @@ pub struct Recording {
     /// probes for its first tens of milliseconds: rtrace misses those calls. --everywhere avoids this, but slows down all
     /// other programs that use the libraries.
     #[arg(long, conflicts_with = "budget")]
-    pub everywhere: bool,
+    everywhere: bool,
 
     /// Trace only the named processes [default for attach]
     #[arg(long, overrides_with = "follow")]
@@ -110,7 +112,7 @@ pub struct Recording {
     /// Use the names of `perf list`, such as task-clock, page-faults, cycles, instructions:u, LLC-load-misses, r01c2,
     /// msr/tsc/ or sched:sched_switch. `rtrace counters` lists those that work here.
     #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
-    pub counters: Names,
+    counters: Names,
 
     /// Count accesses to this global variable on every call; up to 4 times
     ///
@@ -119,7 +121,7 @@ pub struct Recording {
     /// and writes. With a type, rtrace also records the value after each write. Uses hardware watchpoints; each access
     /// costs a few microseconds.
     #[arg(long = "watch", value_name = "VARIABLE")]
-    pub watches: Vec<watch::Name>,
+    watches: Vec<watch::Name>,
 
     /// Sample memory, CPU time and I/O of the processes once a second [default]
     ///
@@ -136,13 +138,13 @@ pub struct Recording {
     /// `docs/metrics.md` describes the format of a line. rtrace starts the command before recording and ends it
     /// afterwards.
     #[arg(long = "metric-plugin", value_name = "CMD")]
-    pub metric_plugins: Vec<String>,
+    metric_plugins: Vec<String>,
 
     /// Size of each CPU's ring buffer, rounded up to a power of two
     ///
     /// A larger buffer absorbs longer bursts of calls. Calls that find it full are counted as lost.
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_buffer_size)]
-    pub buffer: u32,
+    buffer: u32,
 
     /// Stream calls live to a command's stdin (Arrow IPC); may be repeated
     ///
@@ -163,9 +165,24 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Whether processes and machine are measured beside the calls.
-    pub fn sample_metrics(&self) -> bool {
-        self.sample_metrics || !self.no_sample_metrics
+    /// What is recorded, and how; `follow`: whether children are traced unasked.
+    pub fn options(&self, selection: &Selection, follow: bool) -> Result<Options, user::Error> {
+        Ok(Options {
+            counters: self.counters.0.clone(),
+            watches: self.watches.clone(),
+            profile: self.profile(),
+            fold: self.fold.clone(),
+            budget: self.budget,
+            duration: self.duration,
+            follow: self.follow(follow),
+            ends_with_first: self.first,
+            everywhere: self.everywhere,
+            samples: self.sample_metrics || !self.no_sample_metrics,
+            plugins: self.metric_plugins.clone(),
+            helper_user: self.helper_user()?,
+            ring_bytes: self.buffer,
+            ..selection.options()
+        })
     }
 
     /// As whom sinks and plug-ins run, if not as rtrace does.
@@ -177,13 +194,13 @@ impl Recording {
     }
 
     /// Whether child processes are traced, where `default` is what the verb does unasked.
-    pub fn follow(&self, default: bool) -> bool {
+    fn follow(&self, default: bool) -> bool {
         // A budget controls the probes of the processes that were there at the beginning.
         self.follow || (default && !self.no_follow && self.budget.is_none())
     }
 
     /// How calls are folded, if they are.
-    pub fn profile(&self) -> Option<ProfileOptions> {
+    fn profile(&self) -> Option<ProfileOptions> {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
         let (is_traced, max_paths) = (self.mode == Mode::Trace, self.max_paths);
         if is_traced && self.min_duration.is_none() && self.fold.is_empty() {

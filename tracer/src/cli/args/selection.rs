@@ -1,6 +1,7 @@
 //! Which functions of which libraries to trace, and how to detect their returns.
 
 use clap::Args;
+use rtrace::session::Options;
 use rtrace_model::ExitPolicy;
 use rtrace_plan::Pattern;
 
@@ -21,15 +22,28 @@ pub struct Selection {
     ///
     /// rtrace matches the pattern against symbols and demangled names. By default it traces all exported functions.
     #[arg(long = "func", value_name = "PATTERN")]
-    pub functions: Vec<Pattern>,
+    functions: Vec<Pattern>,
 
     /// Do not trace matching functions: a name, a glob or a /regex/; may be repeated
     #[arg(long, value_name = "PATTERN")]
-    pub exclude: Vec<Pattern>,
+    exclude: Vec<Pattern>,
 
     /// How to detect that a function returns
     #[arg(long, value_name = "POLICY", default_value = ExitPolicy::ReturnSite.name(), value_parser = one_of(EXIT))]
-    pub exit: ExitPolicy,
+    exit: ExitPolicy,
+}
+
+impl Selection {
+    /// These functions, recorded in no special way.
+    pub fn options(&self) -> Options {
+        Options {
+            libraries: self.libraries.clone(),
+            functions: self.functions.clone(),
+            exclude: self.exclude.clone(),
+            exit: self.exit,
+            ..Options::default()
+        }
+    }
 }
 
 const EXIT: [Choice<ExitPolicy>; 3] = [

@@ -1,0 +1,88 @@
+//! What is recorded, and how.
+
+use std::time::Duration;
+
+use rtrace_bpf::ProfileOptions;
+use rtrace_model::{ExitPolicy, Percent};
+use rtrace_plan::Pattern;
+
+use crate::stubs::Reach;
+use crate::user::User;
+use crate::watch;
+
+/// What is recorded, and how; by default each call of all exported functions, in the processes named and no others,
+/// until they end.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Names, paths or globs of the libraries; `exe` is the program itself. At least one.
+    pub libraries: Vec<String>,
+    /// Functions to trace, by symbol or demangled name; all if there are none.
+    pub functions: Vec<Pattern>,
+    /// Functions not to trace.
+    pub exclude: Vec<Pattern>,
+    /// How returns are detected.
+    pub exit: ExitPolicy,
+    /// What is counted on every call, by the names of `perf list`.
+    pub counters: Vec<String>,
+    /// Variables whose accesses are counted on every call.
+    pub watches: Vec<watch::Name>,
+    /// Whether a command gets stubs for functions that are expensive to probe, and which calls they reach.
+    pub stubs: Option<Reach>,
+    /// Whether calls are folded by call path, and which of them are recorded one by one then.
+    pub profile: Option<ProfileOptions>,
+    /// Functions whose calls have no record of their own, unless they made one that has. Takes a profile.
+    pub fold: Vec<Pattern>,
+    /// The part of the programs' CPU time that tracing may take.
+    pub budget: Option<Percent>,
+    /// When to stop, from arming on.
+    pub duration: Option<Duration>,
+    /// Whether children are recorded too, and so are those that the processes named have already.
+    pub follow: bool,
+    /// Whether the recording ends with the processes named, though children of theirs go on.
+    pub ends_with_first: bool,
+    /// Whether probes are placed in every process that maps the libraries, so that children miss no call.
+    pub everywhere: bool,
+    /// Whether processes and machine are measured once a second.
+    pub samples: bool,
+    /// Commands that write further metrics.
+    pub plugins: Vec<String>,
+    /// As whom a command runs, if not as we do.
+    pub user: Option<User>,
+    /// As whom plug-ins run, if not as we do.
+    pub helper_user: Option<User>,
+    /// Size of each CPU's ring in bytes; rounded up to a power of two of at least a page.
+    pub ring_bytes: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            libraries: Vec::new(),
+            functions: Vec::new(),
+            exclude: Vec::new(),
+            exit: ExitPolicy::ReturnSite,
+            counters: Vec::new(),
+            watches: Vec::new(),
+            stubs: None,
+            profile: None,
+            fold: Vec::new(),
+            budget: None,
+            duration: None,
+            follow: false,
+            ends_with_first: false,
+            everywhere: false,
+            samples: false,
+            plugins: Vec::new(),
+            user: None,
+            helper_user: None,
+            ring_bytes: 8 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// Whether the recording goes on when the processes named have ended, until their children have.
+    pub fn outlasts_first(&self) -> bool {
+        self.follow && !self.ends_with_first
+    }
+}

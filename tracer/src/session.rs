@@ -1,0 +1,396 @@
+//! A recording from its begin to its end, for whoever wants to record from a program of their own.
+//!
+//! Each phase is a type: [`Found`] knows the libraries of a program and what is to be counted; [`Planned`] knows the
+//! probes; [`Ready`] has the process that will execute a command. [`Ready::record`] attaches, arms, reads and detaches.
+//! Nothing here talks to people: what they should know is asked of the phases.
+
+use std::ffi::OsString;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use anyhow::Context as _;
+use rtrace_bpf::Mechanism;
+use rtrace_code::instruction::Emulation;
+use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, Summary};
+use rtrace_plan as plan;
+use rtrace_plan::{Exit, Plan};
+
+use crate::command::{Given, Waiting};
+use crate::counters::{self, Counters};
+use crate::guard::Guard;
+use crate::newcomers::Newcomers;
+pub use crate::options::Options;
+use crate::recorder::{self, Beside, Loaded, Setup, Subject};
+use crate::samples::{Samplers, plugin};
+use crate::stubs::{self, Stubs};
+use crate::target::{self, Target};
+use crate::watch::{self, Watches};
+use crate::{attach, privilege, rank};
+
+/// What is traced.
+#[derive(Clone, Copy, Debug)]
+pub enum Program<'a> {
+    /// Processes that run.
+    Running(&'a [u32]),
+    /// A command with its arguments.
+    Command(&'a [OsString]),
+}
+
+impl<'a> Program<'a> {
+    /// The processes that run.
+    pub fn pids(self) -> &'a [u32] {
+        match self {
+            Program::Running(pids) => pids,
+            Program::Command(_) => &[],
+        }
+    }
+}
+
+/// Why a recording cannot be made ready.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No way to place probes works here.
+    #[error("{0}")]
+    NoMechanism(String),
+    /// A process is the one that would record.
+    #[error("failed to trace process {0}: it is rtrace itself")]
+    Itself(u32),
+    /// Stubs and a budget exclude each other.
+    #[error("failed to combine --stubs and --budget: probes on stubs cannot be taken out alone")]
+    StubsWithBudget,
+    /// No function is probed.
+    #[error("no function of the libraries can be probed")]
+    NothingToProbe,
+    /// A plug-in cannot be used.
+    #[error(transparent)]
+    Plugin(#[from] plugin::Error),
+}
+
+impl Error {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Error::NoMechanism(_) => Some("rtrace doctor"),
+            Error::Itself(_) => None,
+            Error::StubsWithBudget => Some("omit one of them"),
+            Error::NothingToProbe => Some("`rtrace plan` shows why each function is not probed"),
+            Error::Plugin(_) => Some(
+                "the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works",
+            ),
+        }
+    }
+}
+
+/// Refuses early what cannot work.
+///
+/// # Errors
+/// Privileges are missing, or one of the processes cannot be traced.
+pub fn check(pids: &[u32]) -> anyhow::Result<()> {
+    privilege::check_capabilities()?;
+    privilege::check_namespace()?;
+    for &pid in pids {
+        privilege::check_process(pid)?;
+        if pid == std::process::id() {
+            return Err(Error::Itself(pid).into());
+        }
+    }
+    Ok(())
+}
+
+/// The best way to place probes that this kernel has.
+///
+/// # Errors
+/// None works.
+pub fn mechanism() -> Result<Mechanism, Error> {
+    rtrace_bpf::best_mechanism().map_err(|obstacle| Error::NoMechanism(obstacle.to_string()))
+}
+
+/// How the functions selected are planned, to be probed by this mechanism if one works; without stubs.
+pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Program<'_>) -> plan::Options {
+    let emulated = match mechanism.map(|_| rtrace_bpf::nops()) {
+        Some(Ok(nops)) => {
+            // With probes for each of several processes or ranks at a place, none is alone there.
+            let may_be_alone = options.follow || program.pids().len() <= 1;
+            let is_alone = may_be_alone && rank::from_environment().is_none();
+            let steps = is_alone && rtrace_bpf::may_step().is_ok();
+            Emulation { long_nops: nops.long_ones_are_emulated, steps }
+        }
+        _ => Emulation::of_release(&release()),
+    };
+    plan::Options {
+        include: options.functions.clone(),
+        exclude: options.exclude.clone(),
+        exit: Some(options.exit),
+        emulated,
+        keeps_accesses: !options.watches.is_empty(),
+        stubs: false,
+    }
+}
+
+/// What is known to go wrong with replaced return addresses on this kernel, if some are to be replaced.
+pub fn hazard(options: &Options) -> Option<impl std::fmt::Display> {
+    plan::hazards::of_kernel(&release()).filter(|_| options.exit == ExitPolicy::Uretprobe)
+}
+
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// What all phases know.
+struct Basis<'a> {
+    guard: &'a Guard,
+    options: &'a Options,
+    program: Program<'a>,
+    counters: Counters,
+    watches: Watches,
+    mechanism: Mechanism,
+    plan_options: plan::Options,
+    /// What a command will load.
+    command_files: Vec<PathBuf>,
+}
+
+impl Basis<'_> {
+    fn setup<'s>(&'s self, subject: Subject<'s>, stubs: Option<&'s Stubs>) -> Result<Setup<'s>, privilege::Error> {
+        let observer = match &self.options.user {
+            Some(user) => Some(user.observer()),
+            None => privilege::observer()?,
+        };
+        Ok(Setup {
+            how: self.options,
+            subject,
+            observer,
+            mechanism: self.mechanism,
+            hooks: self.plan_options.exit() == Exit::Uretprobe,
+            emulated: self.plan_options.emulated,
+            counters: &self.counters,
+            watches: &self.watches,
+            stubs,
+            guard: self.guard,
+            command_files: &self.command_files,
+        })
+    }
+
+    fn samplers(&self) -> Result<Samplers, Error> {
+        let first = metric_id(self.counters.metrics.len() + self.watches.metrics().count());
+        let Options { samples, plugins, helper_user, .. } = self.options;
+        Ok(Samplers::start(first, *samples, plugins, helper_user.as_ref())?)
+    }
+}
+
+/// A program whose libraries are found, and counters that work.
+pub struct Found<'a> {
+    basis: Basis<'a>,
+    target: Target,
+}
+
+impl<'a> Found<'a> {
+    /// Finds the libraries of a program, and makes ready what is counted.
+    ///
+    /// # Errors
+    /// Privileges are missing, a library or counter is not there, or the program must not be traced.
+    pub fn find(guard: &'a Guard, options: &'a Options, program: Program<'a>) -> anyhow::Result<Found<'a>> {
+        check(program.pids())?;
+        if options.stubs.is_some() && options.budget.is_some() {
+            return Err(Error::StubsWithBudget.into());
+        }
+        let libraries = &options.libraries;
+        let (target, able) = thread::scope(|scope| {
+            let finding = scope.spawn(|| match program {
+                Program::Running(pids) => target::of_processes(pids, libraries),
+                Program::Command(words) => target::of_command(words, libraries),
+            });
+            let able = mechanism().map(|mechanism| (mechanism, plan_options(options, Some(mechanism), program)));
+            (finding.join().unwrap_or_else(|panic| resume_unwind(panic)), able)
+        });
+        let mut target = target?;
+        let watches = match program {
+            Program::Running(pids) => watch::of_processes(&options.watches, libraries, pids)?,
+            Program::Command(words) => watch::of_command(&options.watches, libraries, words)?,
+        };
+        let mut counters = counters::open(&options.counters, &rtrace_bpf::online_cpus()?)?;
+        counters.watch(&watches)?;
+        let watches = Watches::new(watches, libraries.clone(), metric_id(counters.metrics.len()));
+        let (mechanism, plan_options) = able?;
+        let command_files = std::mem::take(&mut target.files);
+        let basis = Basis { guard, options, program, counters, watches, mechanism, plan_options, command_files };
+        Ok(Found { basis, target })
+    }
+
+    /// The libraries.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Plans the probes and starts the plug-ins. What a command needs is written; for running processes the kernel side
+    /// is loaded meanwhile.
+    ///
+    /// # Errors
+    /// A plug-in cannot be used.
+    pub fn plan(self) -> anyhow::Result<Planned<'a>> {
+        let Found { basis, target } = self;
+        let (plan, loaded, stubs) = match basis.program {
+            Program::Running(pids) => {
+                let setup = basis.setup(Subject::Processes(pids), None)?;
+                let planning = || plan::plan(&target.libraries, &basis.plan_options, RegionId(0));
+                let (plan, loaded) = thread::scope(|scope| {
+                    let planning = scope.spawn(planning);
+                    let loaded = recorder::load(&setup);
+                    (planning.join().unwrap_or_else(|panic| resume_unwind(panic)), loaded)
+                });
+                (plan, Some(loaded), Ok(None))
+            }
+            Program::Command(words) => {
+                let reach = basis.options.stubs.map(|reach| stubs::check(words).map(|()| reach)).transpose();
+                let wants = matches!(reach, Ok(Some(_)));
+                let options = plan::Options { stubs: wants, ..basis.plan_options.clone() };
+                let plan = plan::plan(&target.libraries, &options, RegionId(0));
+                let stubs = match reach {
+                    Ok(Some(reach)) => match Stubs::write(&plan, reach) {
+                        Ok(Some(stubs)) => Ok(Some(stubs)),
+                        Ok(None) => Err("no function needs a stub, or none can have one".to_owned()),
+                        Err(error) => Err(format!("failed to create an executable file in memory: {error}")),
+                    },
+                    Ok(None) => Ok(None),
+                    Err(obstacle) => Err(obstacle.to_string()),
+                };
+                (plan, None, stubs)
+            }
+        };
+        let samplers = basis.samplers()?;
+        Ok(Planned { basis, plan, loaded, stubs, samplers })
+    }
+}
+
+/// A program whose probes are planned.
+pub struct Planned<'a> {
+    basis: Basis<'a>,
+    plan: Plan,
+    /// Later for a command: its process inherits no limits that loading raises.
+    loaded: Option<Result<Loaded, rtrace_bpf::Error>>,
+    stubs: Result<Option<Stubs>, String>,
+    samplers: Samplers,
+}
+
+impl<'a> Planned<'a> {
+    /// Makes the process that will execute a command, and waits until it may. Nothing of the kind for running ones.
+    ///
+    /// # Errors
+    /// The system refuses a process.
+    pub fn start(self) -> anyhow::Result<Ready<'a>> {
+        let Options { follow, everywhere, user, .. } = self.basis.options;
+        let waiting = match self.basis.program {
+            Program::Running(_) => None,
+            Program::Command(words) => {
+                let stubs = self.stubs.as_ref().ok().and_then(Option::as_ref);
+                let given =
+                    stubs.map(|stubs| Given { environment: stubs.environment(), descriptor: stubs.descriptor() });
+                Some(
+                    Waiting::spawn(words, given, *follow && !everywhere, user.as_ref())
+                        .with_context(|| failed_to_run(words))?,
+                )
+            }
+        };
+        Ok(Ready { planned: self, waiting })
+    }
+}
+
+/// A program that can be recorded.
+pub struct Ready<'a> {
+    planned: Planned<'a>,
+    waiting: Option<Waiting>,
+}
+
+impl Ready<'_> {
+    /// Whose calls will be recorded; of a command, the process that will execute it.
+    pub fn pids(&self) -> Vec<u32> {
+        self.waiting.as_ref().map_or_else(|| self.planned.basis.program.pids().to_vec(), |waiting| vec![waiting.pid()])
+    }
+
+    /// Whether a command is traced, and not what runs already.
+    pub fn is_command(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Refuses early what would record nothing.
+    ///
+    /// # Errors
+    /// No function is probed.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.plan().libraries.iter().all(|library| library.regions.is_empty()) {
+            true => Err(Error::NothingToProbe),
+            false => Ok(()),
+        }
+    }
+
+    /// The probes.
+    pub fn plan(&self) -> &Plan {
+        &self.planned.plan
+    }
+
+    /// What is recorded, and how.
+    pub fn options(&self) -> &Options {
+        self.planned.basis.options
+    }
+
+    /// Why there are no stubs, though they are wanted.
+    pub fn no_stubs(&self) -> Option<&str> {
+        self.planned.stubs.as_ref().err().map(String::as_str)
+    }
+
+    /// How many functions are probed, and how many of them at the most a budget can throttle.
+    pub fn reach_of_budget(&self) -> (usize, usize) {
+        let regions = self.plan().libraries.iter().map(|library| library.regions.len()).sum();
+        (regions, attach::most_apart(self.planned.basis.program.pids().len().max(1)))
+    }
+
+    /// Attaches, records until one of the reasons to stop, and detaches: `stop` is set, the duration is over, every
+    /// process named and every child that is followed has ended, or a sink fails. `armed` is called once calls are being
+    /// recorded, with the process of the command, which nobody else waits for.
+    ///
+    /// # Errors
+    /// The kernel refuses programs or probes, a process has ended before it was to be recorded, the command cannot be
+    /// executed, or a sink fails; probes are gone in any case.
+    pub fn record(
+        self,
+        sinks: Vec<Box<dyn Sink>>,
+        stop: &AtomicBool,
+        armed: impl FnOnce(Option<Child>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Summary> {
+        self.check()?;
+        let Ready { planned: Planned { basis, plan, loaded, stubs, samplers }, waiting } = self;
+        let subject = match (basis.program, &waiting) {
+            (_, Some(waiting)) => Subject::Command(waiting.pid()),
+            (program, None) => Subject::Processes(program.pids()),
+        };
+        let setup = basis.setup(subject, stubs.as_ref().ok().and_then(Option::as_ref))?;
+        let loaded = loaded.unwrap_or_else(|| recorder::load(&setup))?;
+        let tells_mappings = !basis.watches.watches.is_empty();
+        let newcomers = Newcomers::beyond(&plan, &basis.options.libraries, basis.plan_options.clone(), tells_mappings);
+        recorder::record(loaded, &plan, &setup, Beside { newcomers, samplers }, sinks, stop, || {
+            let released = waiting.map(Waiting::release).transpose();
+            armed(released.with_context(|| match basis.program {
+                Program::Command(words) => failed_to_run(words),
+                Program::Running(_) => unreachable!("what runs does not wait"),
+            })?)
+        })
+    }
+}
+
+/// The command's name without its folder.
+pub fn name_of(words: &[OsString]) -> String {
+    let word = words.first().cloned().unwrap_or_default();
+    let path = PathBuf::from(word);
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn failed_to_run(words: &[OsString]) -> String {
+    format!("failed to run `{}`", name_of(words))
+}
+
+fn metric_id(place: usize) -> MetricId {
+    MetricId(u32::try_from(place).expect("metrics are few"))
+}
