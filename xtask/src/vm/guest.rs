@@ -12,7 +12,7 @@ use super::verdict::Report;
 use crate::process;
 
 /// Emulated, a guest runs some twenty times slower than this machine.
-const TIMEOUT: &str = "30m";
+const TIMEOUT: &str = "60m";
 
 /// Both processors take turns on one thread. With a thread for each, qemu 7.2 goes on with old code
 /// after the kernel put another instruction into the slot where it steps over a probed one.
