@@ -257,22 +257,13 @@ impl Delivery {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{Call, Ending, LocationId, RegionId, Timestamp};
+    use rtrace_model::{Call, LocationId, Timestamp};
 
     use super::*;
 
     fn batch(calls: u64) -> Batch {
-        let call = |id| Call {
-            location: LocationId(1),
-            region: RegionId(0),
-            id,
-            parent: 0,
-            depth: 0,
-            start: Timestamp(id),
-            duration: Some(1),
-            child: 0,
-            ending: Ending::Returned,
-        };
+        let call =
+            |id| Call { location: LocationId(1), id, start: Timestamp(id), duration: Some(1), ..Call::default() };
         (1..=calls).map(call).collect::<Vec<_>>().into()
     }
 

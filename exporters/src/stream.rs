@@ -185,12 +185,9 @@ mod tests {
             location: LocationId(1),
             region: RegionId(region),
             id,
-            parent: 0,
-            depth: 0,
             start: Timestamp(id * 10),
             duration: Some(5),
-            child: 0,
-            ending: Ending::Returned,
+            ..Call::default()
         }
     }
 

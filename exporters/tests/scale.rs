@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
-use rtrace_model::{Call, Definition, Ending, LocationId, RegionId, Sink, Summary, Timestamp};
+use rtrace_model::{Call, Definition, LocationId, RegionId, Sink, Summary, Timestamp};
 
 /// Most memory of an export, in KiB.
 const LIMIT: u64 = 500 << 10;
@@ -58,7 +58,7 @@ fn record(folder: &Path, number: u64) -> std::path::PathBuf {
         start: Timestamp(start),
         duration: Some(duration),
         child,
-        ending: Ending::Returned,
+        ..Call::default()
     };
     let rounds = number / (DEPTH * u64::from(THREADS));
     let mut calls = Vec::new();

@@ -6,7 +6,7 @@ mod common;
 use std::time::Instant;
 
 use common::*;
-use rtrace_model::{Call, Ending, LocationId, RegionId, Sink, Timestamp};
+use rtrace_model::{Call, LocationId, RegionId, Sink, Timestamp};
 
 /// A thread that runs a transform in a loop: a root call, its steps, their parts, times with jitter.
 struct Thread {
@@ -48,7 +48,7 @@ impl Thread {
             start: Timestamp(start),
             duration: Some(duration),
             child,
-            ending: Ending::Returned,
+            ..Call::default()
         });
         duration
     }

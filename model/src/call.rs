@@ -64,6 +64,23 @@ pub struct Call {
     pub ending: Ending,
 }
 
+/// The first call of the first thread, at time 0: it was made by nobody and returned at once.
+impl Default for Call {
+    fn default() -> Call {
+        Call {
+            location: LocationId(0),
+            region: RegionId(0),
+            id: 1,
+            parent: 0,
+            depth: 0,
+            start: Timestamp(0),
+            duration: Some(0),
+            child: 0,
+            ending: Ending::Returned,
+        }
+    }
+}
+
 impl Call {
     /// Whether the call has a duration. One without is in no sum, mean or distribution of times.
     pub fn is_timed(&self) -> bool {

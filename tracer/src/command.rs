@@ -92,6 +92,7 @@ fn hold_before_exec(
     other_end: i32,
     own_mounts: bool,
 ) {
+    let parent = std::process::id().cast_signed();
     let hold = move || {
         // The child's copy of the other end would keep its own read from ending.
         // SAFETY: closes a descriptor that nothing in the child uses.
@@ -102,7 +103,14 @@ fn hold_before_exec(
         }
         told.write_all(&std::process::id().to_ne_bytes())?;
         let mut go = [0];
-        wait.read_exact(&mut go)
+        wait.read_exact(&mut go).inspect_err(|_| {
+            // SAFETY: both take no pointers. The standard library would abort, as nobody is left to tell of the error.
+            unsafe {
+                if libc::getppid() != parent {
+                    libc::_exit(1);
+                }
+            }
+        })
     };
     // SAFETY: between fork and exec the closure only makes system calls on descriptors it owns.
     unsafe { command.pre_exec(hold) };

@@ -128,14 +128,8 @@ mod tests {
     fn a_sink_that_fails_is_noticed_and_holds_nobody_up() {
         let call = rtrace_model::Call {
             location: rtrace_model::LocationId(1),
-            region: rtrace_model::RegionId(0),
-            id: 1,
-            parent: 0,
-            depth: 0,
-            start: rtrace_model::Timestamp(0),
             duration: Some(1),
-            child: 0,
-            ending: rtrace_model::Ending::Returned,
+            ..rtrace_model::Call::default()
         };
         let pipeline = Pipeline::start(vec![Box::new(Full)]);
         for _ in 0..10 * WAITING {

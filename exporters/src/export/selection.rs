@@ -60,13 +60,9 @@ mod tests {
         Call {
             location: LocationId(1),
             region: RegionId(2),
-            id: 1,
-            parent: 0,
-            depth: 0,
             start: Timestamp(start),
             duration: Some(duration),
-            child: 0,
-            ending: Ending::Returned,
+            ..Call::default()
         }
     }
 

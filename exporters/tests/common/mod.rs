@@ -88,17 +88,7 @@ pub fn process(executable: &str) -> Process {
 }
 
 pub fn call(location: u32, id: u64) -> Call {
-    Call {
-        location: LocationId(location),
-        region: RegionId(0),
-        id,
-        parent: 0,
-        depth: 0,
-        start: Timestamp(1_000 + id * 10),
-        duration: Some(5),
-        child: 0,
-        ending: Ending::Returned,
-    }
+    Call { location: LocationId(location), id, start: Timestamp(1_000 + id * 10), duration: Some(5), ..Call::default() }
 }
 
 /// A call that was not timed.

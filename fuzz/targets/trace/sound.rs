@@ -111,7 +111,7 @@ fn call(number: u64) -> Call {
         depth: number.ilog2(),
         start: Timestamp(1_000 + number * 10),
         duration: (ending != Ending::Unseen).then_some(10_000 / number),
-        child: 0,
         ending,
+        ..Call::default()
     }
 }

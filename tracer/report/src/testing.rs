@@ -50,8 +50,8 @@ pub(super) fn script(text: &str) -> Vec<Call> {
                     depth: stack.len() as u32,
                     start: Timestamp(start),
                     duration,
-                    child: 0,
                     ending: if duration.is_some() { Ending::Returned } else { Ending::Unseen },
+                    ..Call::default()
                 });
                 stack.push((indent, calls.len() - 1));
             }
@@ -105,9 +105,7 @@ pub(super) fn nested(shape: &[(u32, usize)]) -> Vec<Call> {
             parent: stack.last().map_or(0, |&caller| calls[caller].id),
             depth: stack.len() as u32,
             start: Timestamp(clock),
-            duration: Some(0),
-            child: 0,
-            ending: Ending::Returned,
+            ..Call::default()
         });
         stack.push(calls.len() - 1);
     }

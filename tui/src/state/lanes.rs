@@ -75,14 +75,9 @@ mod tests {
         let mut lanes = Lanes::default();
         let call = |start, duration| Call {
             location: LocationId(1),
-            region: RegionId(0),
-            id: 1,
-            parent: 0,
-            depth: 0,
             start: Timestamp(start),
             duration: Some(duration),
-            child: 0,
-            ending: Ending::Returned,
+            ..Call::default()
         };
         lanes.add(&call(0, 50_000_000), 3);
         for number in 0..10 {
