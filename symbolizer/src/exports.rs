@@ -48,7 +48,7 @@ pub struct Refused {
 }
 
 /// Why a symbol is not among the functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RefusedReason {
     /// The symbol is not exported and states no length, as those of start-up code.

@@ -16,7 +16,7 @@ use rtrace_code::instruction::SiteCost;
 use rtrace_code::tails::Tails;
 use rtrace_model::{Library, Region, RegionId};
 use rtrace_plan as plan;
-use rtrace_plan::{Exit, Plan, PlannedRegion, Refusal};
+use rtrace_plan::{Exit, Plan, PlannedRegion, Reason, Refusal};
 
 use crate::altered::Spot;
 use crate::host;
@@ -276,7 +276,7 @@ pub fn attach(
                     attachment.regions.push(region);
                     continue;
                 };
-                let reason = format!("refused by the kernel: {cause}");
+                let reason = Reason::Kernel(cause.to_string());
                 attachment.refused.push((index, Refusal { name: planned.region.name.clone(), reason }));
             }
             attachment.keep(placing, &file, &library);

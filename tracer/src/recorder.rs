@@ -411,7 +411,7 @@ impl<'a> Recording<'a> {
             for refusal in planned.refused.iter().chain(by_kernel) {
                 self.refused += 1;
                 let (library, region) = (library.path.clone(), refusal.name.clone());
-                happened(pipeline, EventKind::Refused { library, region, reason: refusal.reason.clone() });
+                happened(pipeline, EventKind::Refused { library, region, reason: refusal.reason.to_string() });
             }
         }
         match self.governing {

@@ -10,6 +10,8 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use rtrace_model::Step;
 
+use crate::obstacle::Obstacle;
+
 /// What a probe on an instruction means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
@@ -20,7 +22,7 @@ pub enum Handling {
     /// The kernel executes a copy of the instruction in a single step.
     SingleStep,
     /// The kernel refuses the probe, or the probe would harm the program.
-    Refused(&'static str),
+    Refused(Obstacle),
 }
 
 /// What a hit of a site costs.
@@ -79,9 +81,7 @@ impl Emulation {
     /// How the kernel handles a probe on the instruction of exactly these bytes.
     pub fn handling(self, bytes: &[u8]) -> Handling {
         if bytes.len() == OPTIMISED && is_nop(bytes) {
-            return Handling::Refused(
-                "the kernel may replace this nop by a call, which overwrites the program's stack",
-            );
+            return Handling::Refused(Obstacle::ReplacedNop);
         }
         if NOPS.contains(&bytes) {
             return if bytes.len() <= 2 || self.long_nops { Handling::Emulated } else { Handling::SingleStep };
@@ -90,23 +90,23 @@ impl Emulation {
             return Handling::Written(step);
         }
         let Ok((prefixes, opcode)) = split_prefixes(bytes) else {
-            return Handling::Refused("the kernel refuses instructions with a lock or segment prefix");
+            return Handling::Refused(Obstacle::Prefix);
         };
         match *opcode {
-            [0xc4 | 0xc5 | 0x62, ..] => Handling::Refused("the kernel refuses AVX instructions"),
-            [0x8f, modrm, ..] if modrm & 0x38 != 0 => Handling::Refused("the kernel refuses XOP instructions"),
-            [0x90, ..] if prefixes.rex & 1 != 0 => Handling::Refused("the kernel would take this exchange for a nop"),
+            [0xc4 | 0xc5 | 0x62, ..] => Handling::Refused(Obstacle::Avx),
+            [0x8f, modrm, ..] if modrm & 0x38 != 0 => Handling::Refused(Obstacle::Xop),
+            [0x90, ..] if prefixes.rex & 1 != 0 => Handling::Refused(Obstacle::Exchange),
             [0x90, ..] => Handling::Emulated,
             [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] if prefixes.operand_size => {
-                Handling::Refused("the kernel refuses branches with an operand size prefix")
+                Handling::Refused(Obstacle::ShortBranch)
             }
             [0xe8 | 0xe9 | 0xeb | 0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..] => Handling::Emulated,
             [0x50..=0x57] if bytes.len() == 1 || bytes[0] == 0x41 && bytes.len() == 2 => Handling::Emulated,
             [0x0f, 0x01 | 0x05..=0x09 | 0x0b | 0x30 | 0x34 | 0x35 | 0x37 | 0xaa | 0xff, ..] => {
-                Handling::Refused("system calls and system instructions do not survive a single step")
+                Handling::Refused(Obstacle::System)
             }
-            [first, ..] if !steps(first) => Handling::Refused("the kernel refuses this instruction"),
-            [] => Handling::Refused("not an instruction"),
+            [first, ..] if !steps(first) => Handling::Refused(Obstacle::Kernel),
+            [] => Handling::Refused(Obstacle::NoInstruction),
             _ => Handling::SingleStep,
         }
     }

@@ -2,7 +2,7 @@
 //! instruction means.
 //!
 //! Nothing here knows what is wanted. [`text`] is all code of a library; [`tails`], [`line`](mod@line), [`restarting`],
-//! [`skipped`] and [`stub`] are asked about one of its functions; [`instruction`], [`arrival`] and [`calls`] are functions
+//! [`skipped`] and [`stub`] are asked about one of its functions; [`obstacle`] names what may stand in the way; [`instruction`], [`arrival`] and [`calls`] are functions
 //! of bytes, and [`catching`] of a file.
 //! No instruction of the processor leaves this package.
 
@@ -11,6 +11,7 @@ pub mod calls;
 pub mod catching;
 pub mod instruction;
 pub mod line;
+pub mod obstacle;
 pub mod parallel;
 pub mod restarting;
 pub mod skipped;

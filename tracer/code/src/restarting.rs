@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
+use crate::obstacle::Obstacle;
 use crate::stack::Stack;
 use crate::text::{FunctionCode, Text, branch_target};
 
@@ -16,21 +17,17 @@ const LONGEST_CHECK: usize = 8;
 /// Instructions that save arguments, have the stack moved, and load arguments, at the most.
 const LONGEST_RESTART: usize = 64;
 
-const UNKNOWN_SIZE: &str = "a Go function whose size is unknown";
-const UNREADABLE: &str = "a Go function whose code cannot be read";
-const REPEATED: &str = "a Go function that comes back to its first instruction";
-
 /// The part of a Go function that each call begins to execute once: all of it, or what follows its check.
 ///
 /// # Errors
 /// Why that is not known.
-pub fn once(text: &Text, function: FunctionCode) -> Result<FunctionCode, &'static str> {
-    let extent = text.extent(function).ok_or(UNKNOWN_SIZE)?;
-    let bytes = text.code(&extent).filter(|bytes| text.spend(bytes.len())).ok_or(UNREADABLE)?;
+pub fn once(text: &Text, function: FunctionCode) -> Result<FunctionCode, Obstacle> {
+    let extent = text.extent(function).ok_or(Obstacle::GoSize)?;
+    let bytes = text.code(&extent).filter(|bytes| text.spend(bytes.len())).ok_or(Obstacle::GoCode)?;
     let (mut restarts, mut entered) = (Vec::new(), u64::MAX);
     for instruction in &mut Decoder::with_ip(64, bytes, extent.start, DecoderOptions::NONE) {
         if instruction.is_invalid() {
-            return Err(UNREADABLE);
+            return Err(Obstacle::GoCode);
         }
         match branch_target(&instruction) {
             Some(target) if target == extent.start => restarts.push(instruction.ip()),
@@ -41,11 +38,11 @@ pub fn once(text: &Text, function: FunctionCode) -> Result<FunctionCode, &'stati
     if restarts.is_empty() {
         return Ok(function);
     }
-    let (start, restart) = check(text, &extent).ok_or(REPEATED)?;
+    let (start, restart) = check(text, &extent).ok_or(Obstacle::GoRepeated)?;
     let another = text.entries_from(extent.start + 1).first().is_some_and(|&entry| entry <= start);
     let is_only_restart = restarts == [restart] && start < entered && !another;
     let code = FunctionCode { entry: start, size: extent.end.saturating_sub(start) };
-    if is_only_restart { Ok(code) } else { Err(REPEATED) }
+    if is_only_restart { Ok(code) } else { Err(Obstacle::GoRepeated) }
 }
 
 /// The instruction behind the check at the beginning of a function, and the jump back to there.
@@ -108,7 +105,7 @@ mod tests {
     use crate::testing::{BASE, image};
 
     /// Where the only execution of this code begins that a call makes, in bytes from its beginning.
-    fn begins(code: &[u8]) -> Result<u64, &'static str> {
+    fn begins(code: &[u8]) -> Result<u64, Obstacle> {
         let image = image(code);
         let function = FunctionCode { entry: BASE, size: code.len() as u64 };
         once(&Text::new(&image, vec![BASE]), function).map(|code| code.entry - BASE)
@@ -160,22 +157,22 @@ mod tests {
 
     #[test]
     fn what_may_begin_again_otherwise_is_refused() {
-        assert_eq!(begins(&[0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3]), Err(REPEATED)); // dec rax; jne; ret
+        assert_eq!(begins(&[0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3]), Err(Obstacle::GoRepeated)); // dec rax; jne; ret
         // No frame is made behind the check: a loop may begin there.
-        assert_eq!(begins(&function(&SMALL, &[6], &[0x90, 0xc3])), Err(REPEATED));
+        assert_eq!(begins(&function(&SMALL, &[6], &[0x90, 0xc3])), Err(Obstacle::GoRepeated));
         // sub rsp,0x60; jmp to it
-        assert_eq!(begins(&function(&SMALL, &[6], &[0x48, 0x83, 0xec, 0x60, 0xeb, 0xfa])), Err(REPEATED));
+        assert_eq!(begins(&function(&SMALL, &[6], &[0x48, 0x83, 0xec, 0x60, 0xeb, 0xfa])), Err(Obstacle::GoRepeated));
         // Another jump to the beginning: sub rsp,8; jmp
-        assert_eq!(begins(&function(&SMALL, &[6], &[0x48, 0x83, 0xec, 8, 0xeb, 0xf4])), Err(REPEATED));
+        assert_eq!(begins(&function(&SMALL, &[6], &[0x48, 0x83, 0xec, 8, 0xeb, 0xf4])), Err(Obstacle::GoRepeated));
         // The jumps lead elsewhere: to a return.
         let mut elsewhere = function(&SMALL, &[6], &BODY);
         elsewhere[5] = 8;
-        assert_eq!(begins(&elsewhere), Err(REPEATED));
-        assert_eq!(begins(&[0x06]), Err(UNREADABLE));
+        assert_eq!(begins(&elsewhere), Err(Obstacle::GoRepeated));
+        assert_eq!(begins(&[0x06]), Err(Obstacle::GoCode));
         // Another function begins behind the check.
         let code = function(&SMALL, &[6], &BODY);
         let image = image(&code);
         let whole = FunctionCode { entry: BASE, size: code.len() as u64 };
-        assert_eq!(once(&Text::new(&image, vec![BASE, BASE + 6]), whole).err(), Some(REPEATED));
+        assert_eq!(once(&Text::new(&image, vec![BASE, BASE + 6]), whole).err(), Some(Obstacle::GoRepeated));
     }
 }

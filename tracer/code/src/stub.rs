@@ -12,6 +12,7 @@
 use foldhash::HashSet;
 use iced_x86::{Code, FlowControl};
 
+use crate::obstacle::Obstacle;
 use crate::stack::Stack;
 use crate::text::Text;
 
@@ -35,19 +36,19 @@ pub struct Stub {
 ///
 /// # Errors
 /// Why there can be none.
-pub fn of(text: &Text, entry: u64, site: u64) -> Result<Stub, &'static str> {
+pub fn of(text: &Text, entry: u64, site: u64) -> Result<Stub, Obstacle> {
     let mut stub =
         Stub { address: entry, code: Vec::new(), depths: Vec::new(), returns: false, has_other_callers: false };
     let mut stack = Stack::ENTRY;
     let mut address = entry;
     while address <= site {
-        let instruction = text.instruction(address).ok_or("its first bytes are no instruction")?;
+        let instruction = text.instruction(address).ok_or(Obstacle::NoInstruction)?;
         if instruction.is_ip_rel_memory_operand() {
-            return Err("an instruction before its site works only where it stands");
+            return Err(Obstacle::Position);
         }
         stub.returns = instruction.code() == Code::Retnq;
         if !stub.returns && instruction.flow_control() != FlowControl::Next {
-            return Err("an instruction before its site goes elsewhere");
+            return Err(Obstacle::Branch);
         }
         stub.code.extend(text.instruction_bytes(address).unwrap_or_default());
         address = instruction.next_ip();
@@ -57,7 +58,7 @@ pub fn of(text: &Text, entry: u64, site: u64) -> Result<Stub, &'static str> {
         let before = stack.pointer;
         stack = stack.after(&instruction);
         let depth = stack.pointer.and_then(|depth| u32::try_from(depth).ok());
-        let depth = depth.ok_or("it moves its stack pointer by an unknown distance")?;
+        let depth = depth.ok_or(Obstacle::StackPointer)?;
         if stack.pointer != before {
             stub.depths.push((stub.code.len() as u32, depth));
         }
@@ -81,7 +82,7 @@ mod tests {
     use crate::testing::{BASE, image};
 
     /// The stub of a function of this code whose enter is seen so many bytes behind its first.
-    fn stub(code: &[u8], site: u64) -> Result<Stub, &'static str> {
+    fn stub(code: &[u8], site: u64) -> Result<Stub, Obstacle> {
         let image = image(code);
         of(&Text::new(&image, vec![BASE]), BASE, BASE + site)
     }
@@ -104,12 +105,12 @@ mod tests {
 
     #[test]
     fn what_depends_on_its_place_is_not_copied() {
-        assert!(stub(&[0x48, 0x8b, 0x05, 0, 0, 0, 0, 0xc3], 0).unwrap_err().contains("where it stands")); // mov rax,[rip]
+        assert_eq!(stub(&[0x48, 0x8b, 0x05, 0, 0, 0, 0, 0xc3], 0), Err(Obstacle::Position)); // mov rax,[rip]
         for code in [&[0xe8, 0, 0, 0, 0][..], &[0xeb, 0], &[0xff, 0xe0], &[0xff, 0xd0], &[0x0f, 0x05], &[0xc2, 8, 0]] {
-            assert!(stub(code, 0).unwrap_err().contains("goes elsewhere"), "{code:x?}");
+            assert_eq!(stub(code, 0), Err(Obstacle::Branch), "{code:x?}");
         }
-        assert!(stub(&[0x48, 0x83, 0xe4, 0xe0, 0xc3], 0).unwrap_err().contains("stack pointer")); // and rsp,-32
-        assert!(stub(&[0x06, 0xc3], 0).unwrap_err().contains("no instruction"));
+        assert_eq!(stub(&[0x48, 0x83, 0xe4, 0xe0, 0xc3], 0), Err(Obstacle::StackPointer)); // and rsp,-32
+        assert_eq!(stub(&[0x06, 0xc3], 0), Err(Obstacle::NoInstruction));
     }
 
     #[test]

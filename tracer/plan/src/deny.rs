@@ -2,29 +2,25 @@
 
 use rtrace_symbolizer::Symbol;
 
+use crate::reason::Reason;
+
 /// Reasons with the names they hold for.
-const GROUPS: [(&str, &[&str]); 2] = [
-    ("unwinders know this code by its bytes", &["__restore_rt", "__kernel_rt_sigreturn", "__kernel_sigreturn"]),
-    (NOT_CALLED, &["_start", "__start_context"]),
+const GROUPS: [(Reason, &[&str]); 2] = [
+    (Reason::KnownByBytes, &["__restore_rt", "__kernel_rt_sigreturn", "__kernel_sigreturn"]),
+    (Reason::NotCalled, &["_start", "__start_context"]),
 ];
 
-/// Why a place is not probed at which threads begin.
-pub const NOT_CALLED: &str = "nothing calls it: it begins without a return address";
-
-/// Its first bytes are not the file's: instructions may begin elsewhere, and a jump may lead past a probe.
-pub const ALTERED: &str = "its code was changed or moved in the process";
-
 /// Why a function of these names is not probed, if there is a reason.
-pub fn reason(symbols: &[Symbol]) -> Option<&'static str> {
+pub fn reason(symbols: &[Symbol]) -> Option<Reason> {
     let holds = |names: &[&str]| symbols.iter().any(|symbol| names.contains(&symbol.name.as_str()));
-    GROUPS.iter().find(|(_, names)| holds(names)).map(|&(reason, _)| reason)
+    GROUPS.iter().find(|(_, names)| holds(names)).map(|(reason, _)| reason.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reason_of(names: &[&str]) -> Option<&'static str> {
+    fn reason_of(names: &[&str]) -> Option<Reason> {
         let symbols: Vec<Symbol> =
             names.iter().map(|name| Symbol { name: (*name).to_owned(), version: None }).collect();
         reason(&symbols)
@@ -32,7 +28,7 @@ mod tests {
 
     #[test]
     fn any_alias_decides() {
-        assert_eq!(reason_of(&["harmless", "_start"]), Some(NOT_CALLED));
+        assert_eq!(reason_of(&["harmless", "_start"]), Some(Reason::NotCalled));
         assert!(reason_of(&["__restore_rt"]).is_some());
         for name in ["setjmp", "vfork", "_Unwind_Resume", "exit", "_started"] {
             assert_eq!(reason_of(&[name]), None, "{name}");

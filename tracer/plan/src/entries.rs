@@ -14,13 +14,14 @@ use std::ops::Range;
 
 use rtrace_code::instruction::{Emulation, Handling, SiteCost};
 use rtrace_code::line::{self, Place};
+use rtrace_code::obstacle::Obstacle;
 use rtrace_code::skipped::{self, Slide};
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_code::{parallel, restarting};
 use rtrace_model::Step;
 
-use crate::Site;
 use crate::jump::Jumps;
+use crate::{Reason, Site};
 
 /// What decides where enters are seen.
 pub struct Entries<'a> {
@@ -41,7 +42,7 @@ pub struct Entries<'a> {
 
 impl Entries<'_> {
     /// The site of each function's enter, or why there is none.
-    pub fn sites(&self, functions: &[FunctionCode]) -> Vec<Result<Site, &'static str>> {
+    pub fn sites(&self, functions: &[FunctionCode]) -> Vec<Result<Site, Reason>> {
         let once = parallel::map(functions, |&function| match (self.is_of_go)(function.entry) {
             true => restarting::once(self.text, function),
             false => Ok(function),
@@ -49,7 +50,7 @@ impl Entries<'_> {
         let slide = |function: &Result<FunctionCode, _>| self.slide(*function.as_ref().ok()?);
         let wanted = parallel::map(&once, slide).into_iter().flatten().collect();
         let sound = skipped::sound(self.text, wanted);
-        let site = |function: Result<FunctionCode, &'static str>| {
+        let site = |function: Result<FunctionCode, Obstacle>| {
             let function = function?;
             let slid = sound.get(&function.entry).and_then(|&place| self.site(place).ok());
             slid.map_or_else(|| self.site(Place::entry(function)), Ok)
@@ -93,20 +94,20 @@ impl Entries<'_> {
         self.text.image().file_offset(place.address).is_some()
     }
 
-    fn site(&self, place: Place) -> Result<Site, &'static str> {
+    fn site(&self, place: Place) -> Result<Site, Reason> {
         let cost = match self.handling(place) {
             Handling::Emulated => SiteCost::Emulated,
             Handling::Written(step) => SiteCost::Written(step),
             Handling::SingleStep => SiteCost::SingleStep,
-            Handling::Refused(reason) => return Err(reason),
+            Handling::Refused(obstacle) => return Err(obstacle.into()),
         };
-        let file_offset = self.text.image().file_offset(place.address).ok_or("its code is not in the file")?;
+        let file_offset = self.text.image().file_offset(place.address).ok_or(Reason::NotInFile)?;
         Ok(Site { file_offset, cost, words: place.words })
     }
 
     fn handling(&self, place: Place) -> Handling {
         match self.text.instruction_bytes(place.address) {
-            None => Handling::Refused("its first bytes are no instruction"),
+            None => Handling::Refused(Obstacle::NoInstruction),
             Some(bytes) => match self.emulated.handling(bytes) {
                 Handling::Written(step) if step != Step::Landing && self.are_hooked => Handling::SingleStep,
                 // A cookie tells of the instruction or of the stack.

@@ -11,6 +11,7 @@ pub mod jump;
 pub mod parts;
 pub mod pattern;
 mod planner;
+mod reason;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use rtrace_symbolizer::{Exports, Image, Stamp, ifunc};
 use self::parts::Parts;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
+pub use self::reason::Reason;
 
 /// What is probed.
 #[derive(Clone, Debug)]
@@ -60,14 +62,14 @@ pub struct PlannedRegion {
     /// How they are seen to end.
     pub exit: Exit,
     /// Why its calls are not timed, whatever was asked for.
-    pub untimed: Option<&'static str>,
+    pub untimed: Option<Reason>,
     /// Which functions they may end in.
     pub tails: Tails,
     /// How control leaves others by it, if it does.
     pub jump: Option<Jump>,
     /// The stub at which calls may be seen instead, or why there can be none; `None` where no stubs
     /// are asked for, and where the entry site is cheap anyway.
-    pub stub: Option<Result<Stub, &'static str>>,
+    pub stub: Option<Result<Stub, Reason>>,
 }
 
 impl PlannedRegion {
@@ -132,7 +134,7 @@ pub struct Refusal {
     /// Its preferred name, not escaped.
     pub name: String,
     /// Why.
-    pub reason: String,
+    pub reason: Reason,
 }
 
 /// What the user wants.

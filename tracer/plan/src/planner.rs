@@ -12,16 +12,11 @@ use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 
 use super::entries::Entries;
 use super::jump::{self, Jumps};
+use super::reason::Reason;
 use super::{Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, deny, parts};
 
 /// Bytes of an instruction, at the most.
 const LONGEST_INSTRUCTION: u64 = 15;
-
-/// Why an exported address is not probed that may be a table of constants.
-const MAY_BE_DATA: &str = "the symbol has no type, and nothing is known to call it: it may be data";
-
-/// Why calls of Go's functions are counted only.
-const MOVING_STACKS: &str = "Go moves its stacks, and runs goroutines on any thread";
 
 /// A function that was asked for: one address of code.
 struct Candidate {
@@ -57,10 +52,9 @@ impl<'a> Planner<'a> {
         let entries = self.entries(&jumps, &|address| self.is_of_go(address)).sites(&codes);
         let mut probed = Vec::with_capacity(candidates.len());
         for (candidate, entry) in candidates.into_iter().zip(entries) {
-            let denied = self.denied(&candidate, entry.ok());
-            match entry {
-                Ok(entry) if denied.is_none() => probed.push((candidate, entry)),
-                entry => self.refuse(candidate.name, denied.or(entry.err()).unwrap_or_default()),
+            match (self.denied(&candidate, entry.as_ref().ok()), entry) {
+                (None, Ok(entry)) => probed.push((candidate, entry)),
+                (Some(reason), _) | (None, Err(reason)) => self.refuse(candidate.name, reason),
             }
         }
         let tails = self.tails(&probed);
@@ -74,17 +68,17 @@ impl<'a> Planner<'a> {
             self.add_stubs(&mut regions);
         }
         if self.source.exports.is_empty() {
-            self.refuse(self.source.library.path.clone(), "it exports no function");
+            self.refuse(self.source.library.path.clone(), Reason::NoExports);
         }
         (regions, self.refused)
     }
 
     /// Why a function is not probed, whatever its code looks like; `entry`: where its enter would be seen.
-    fn denied(&self, candidate: &Candidate, entry: Option<Site>) -> Option<&'static str> {
+    fn denied(&self, candidate: &Candidate, entry: Option<&Site>) -> Option<Reason> {
         let begins_program = self.source.image.entry() == Some(candidate.code.entry);
         let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST_INSTRUCTION;
         let is_altered = parts::overlaps(&self.source.altered, &(candidate.file_offset..end));
-        let by_code = begins_program.then_some(deny::NOT_CALLED).or(is_altered.then_some(deny::ALTERED));
+        let by_code = begins_program.then_some(Reason::NotCalled).or(is_altered.then_some(Reason::Altered));
         deny::reason(&candidate.symbols).or(by_code)
     }
 
@@ -105,8 +99,8 @@ impl<'a> Planner<'a> {
         for planned in stepped {
             let addresses = image.address(planned.region.file_offset).zip(image.address(planned.entry.file_offset));
             planned.stub = addresses.map(|(entry, site)| match image.is_executable() {
-                true => Err("it is the program's own, and not called through the dynamic linker"),
-                false => stub::of(&self.text, entry, site),
+                true => Err(Reason::ProgramsOwn),
+                false => stub::of(&self.text, entry, site).map_err(Reason::from),
             });
         }
         let functions = regions.iter().filter_map(|planned| Some(planned.stub()?.address)).collect();
@@ -116,8 +110,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn refuse(&mut self, name: String, reason: impl Into<String>) {
-        self.refused.push(Refusal { name, reason: reason.into() });
+    fn refuse(&mut self, name: String, reason: Reason) {
+        self.refused.push(Refusal { name, reason });
     }
 
     /// The functions that are asked for, by file offset.
@@ -125,7 +119,7 @@ impl<'a> Planner<'a> {
         let source = self.source;
         for refused in &source.exports.refused {
             if self.wants(|pattern| pattern.matches(&refused.name)) {
-                self.refuse(refused.name.clone(), refused.reason.to_string());
+                self.refuse(refused.name.clone(), Reason::Symbol(refused.reason));
             }
         }
         let mut implementations: HashMap<usize, Vec<&ifunc::Resolved>> = HashMap::default();
@@ -152,7 +146,7 @@ impl<'a> Planner<'a> {
                 }
             }
             if !found {
-                self.refuse(function.name.clone(), "an IFUNC whose implementation is known only in a running process");
+                self.refuse(function.name.clone(), Reason::Ifunc);
             }
         }
         candidates
@@ -175,7 +169,7 @@ impl<'a> Planner<'a> {
                 let code = FunctionCode { entry: function.address, size: function.size };
                 add(&mut candidates, function, function.file_offset, code);
             } else {
-                self.refuse(function.name.clone(), MAY_BE_DATA);
+                self.refuse(function.name.clone(), Reason::MayBeData);
             }
         }
         candidates
@@ -209,7 +203,7 @@ impl<'a> Planner<'a> {
     fn region(&self, id: RegionId, (candidate, entry): (Candidate, Site), tails: Tails) -> PlannedRegion {
         let Candidate { name, symbols, file_offset, code } = candidate;
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
-        let untimed = self.is_of_go(code.entry).then_some(MOVING_STACKS);
+        let untimed = self.is_of_go(code.entry).then_some(Reason::MovingStacks);
         let exit = if untimed.is_some() { Exit::EntryOnly } else { self.options.exit() };
         let region = Region {
             id,

@@ -6,13 +6,14 @@ mod costs;
 mod prediction;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
 use rtrace::sampling::Sampled;
 use rtrace_code::instruction::SiteCost;
 use rtrace_model::{csv_field, escape};
-use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion};
+use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion, Reason};
 use rtrace_report::Format;
 use serde_json::{Value, json};
 
@@ -63,9 +64,12 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
         bystanders(view.bystanders.get(number).copied().unwrap_or(0), view.costs, out)?;
         functions(library, prediction, view, out)?;
         reasons("Single-stepped:", stepped(library), view, out)?;
-        let untimed = library.regions.iter().filter_map(|planned| Some((planned.untimed?, &*planned.region.name)));
+        let untimed = library
+            .regions
+            .iter()
+            .filter_map(|planned| Some((planned.untimed.as_ref()?.to_string(), &*planned.region.name)));
         reasons("Not timed:", untimed, view, out)?;
-        let refused = library.refused.iter().map(|refusal| (refusal.reason.as_str(), refusal.name.as_str()));
+        let refused = library.refused.iter().map(|refusal| (refusal.reason.to_string(), refusal.name.as_str()));
         reasons("Not probed:", refused, view, out)?;
     }
     expensive(plan, prediction, view, out)?;
@@ -200,11 +204,11 @@ fn functions(
 /// Writes each reason once with the functions that it holds for, the most frequent first.
 fn reasons<'a>(
     title: &str,
-    functions: impl Iterator<Item = (&'a str, &'a str)>,
+    functions: impl Iterator<Item = (String, &'a str)>,
     view: View,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (reason, name) in functions {
         by_reason.entry(reason).or_default().push(name);
     }
@@ -217,7 +221,7 @@ fn reasons<'a>(
         let shown = if view.verbose { names.len() } else { EXAMPLES };
         let examples: Vec<_> = names.iter().take(shown).map(|name| escape(name)).collect();
         let more = if names.len() > shown { ", …" } else { "" };
-        writeln!(out, "{:>6}  {}: {}{more}", names.len(), escape(reason), examples.join(", "))?;
+        writeln!(out, "{:>6}  {}: {}{more}", names.len(), escape(&reason), examples.join(", "))?;
     }
     Ok(())
 }
@@ -242,14 +246,19 @@ fn csv(plan: &Plan, prediction: Option<&Prediction>, costs: &Costs, out: &mut dy
                 cost_name(planned.entry.cost),
                 planned.exit.policy().name(),
                 costs.call(planned),
-                csv_field(planned.untimed.unwrap_or_default()),
+                csv_field(&text_of(planned.untimed.as_ref())),
                 prediction.map_or_else(String::new, |prediction| format!("{:.1}", prediction.rate(planned))),
                 prediction.map_or_else(String::new, |prediction| format!("{:.4}", prediction.slowdown(planned))),
-                csv_field(stub_remark(planned).unwrap_or_default()),
+                csv_field(&text_of(stub_remark(planned))),
             )?;
         }
         for refusal in &library.refused {
-            writeln!(out, "{path},{},,,,,,refused,,{},,,", csv_field(&refusal.name), csv_field(&refusal.reason))?;
+            writeln!(
+                out,
+                "{path},{},,,,,,refused,,{},,,",
+                csv_field(&refusal.name),
+                csv_field(&refusal.reason.to_string())
+            )?;
         }
     }
     Ok(())
@@ -269,7 +278,7 @@ fn json_library(library: &PlannedLibrary, prediction: Option<&Prediction>, costs
         "build_id": library.library.build_id,
         "functions": functions.collect::<Vec<_>>(),
         "refused": library.refused.iter()
-            .map(|refusal| json!({ "name": escape(&refusal.name), "reason": refusal.reason }))
+            .map(|refusal| json!({ "name": escape(&refusal.name), "reason": refusal.reason.to_string() }))
             .collect::<Vec<_>>(),
     })
 }
@@ -283,7 +292,7 @@ fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>, costs
         "entry_site": planned.entry.file_offset,
         "entry": cost_name(planned.entry.cost),
         "exit": planned.exit.policy().name(),
-        "untimed": planned.untimed,
+        "untimed": planned.untimed.as_ref().map(Reason::to_string),
         "cost_ns": costs.call(planned),
         "calls_per_s": prediction.map(|prediction| prediction.rate(planned)),
         "slowdown": prediction.map(|prediction| prediction.slowdown(planned)),
@@ -293,18 +302,24 @@ fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>, costs
 }
 
 /// What a stub means for a function that must be single-stepped, or why it has none.
-fn stub_remark(planned: &PlannedRegion) -> Option<&str> {
+fn stub_remark(planned: &PlannedRegion) -> Option<String> {
     Some(match planned.stub.as_ref()? {
         Ok(stub) if stub.has_other_callers => {
             "calls through the dynamic linker are cheap; those within the library or through pointers stay expensive"
+                .to_owned()
         }
-        Ok(_) => "cheap, because all calls in its library go through the dynamic linker",
-        Err(reason) => reason,
+        Ok(_) => "cheap, because all calls in its library go through the dynamic linker".to_owned(),
+        Err(reason) => reason.to_string(),
     })
 }
 
+/// What something says of itself, if there is something.
+fn text_of(told: Option<impl Display>) -> String {
+    told.map(|told| told.to_string()).unwrap_or_default()
+}
+
 /// The functions for which it was asked whether they can have a stub, with the answer.
-fn stepped(library: &PlannedLibrary) -> impl Iterator<Item = (&str, &str)> {
+fn stepped(library: &PlannedLibrary) -> impl Iterator<Item = (String, &str)> {
     let remark = |planned| Some((stub_remark(planned)?, planned.region.name.as_str()));
     library.regions.iter().filter_map(remark)
 }
@@ -341,6 +356,7 @@ mod tests {
     use rtrace_code::tails::Tails;
     use rtrace_model::{Library, LibraryId, Region, RegionId, Step, SymbolName};
     use rtrace_plan::{Exit, Refusal, Site};
+    use rtrace_symbolizer::RefusedReason;
 
     use super::*;
 
@@ -369,7 +385,8 @@ mod tests {
         regions.extend((2..functions).map(|number| planned(number, "c", SiteCost::Emulated)));
         let library =
             Library { id: LibraryId(0), path: "/lib/libx.so".to_owned(), build_id: None, device: 1, inode: 2 };
-        let refused = ["d", "e"].map(|name| Refusal { name: name.to_owned(), reason: "no size".to_owned() });
+        let refused =
+            ["d", "e"].map(|name| Refusal { name: name.to_owned(), reason: Reason::Symbol(RefusedReason::SizeZero) });
         Plan {
             libraries: vec![PlannedLibrary {
                 library,
@@ -405,7 +422,7 @@ b                  single-step    about 11.8 us
 c                  emulated        about 1.6 us
 
 Not probed:
-     2  no size: d, e
+     2  the symbol has no size: d, e
 
 1 function is single-stepped: each entry costs 11.0 us instead of 0.8; to exclude: --exclude s1
 
@@ -458,7 +475,7 @@ costs are typical of a virtual machine; rtrace measures them where it may trace 
         assert_eq!(lines.len(), 6);
         let function = "/lib/libx.so,\"a(int, \\x1b[31m)\",s0,4096,16,4100,emulated,return-site,1600";
         assert_eq!(lines[1], format!("{function},,,,"));
-        assert_eq!(lines[4], "/lib/libx.so,d,,,,,,refused,,no size,,,");
+        assert_eq!(lines[4], "/lib/libx.so,d,,,,,,refused,,the symbol has no size,,,");
         let columns = |line: &str| line.matches(',').count();
         assert_eq!(columns(lines[2]), columns(lines[0]));
         assert_eq!(columns(lines[4]), columns(lines[0]));
@@ -468,11 +485,14 @@ costs are typical of a virtual machine; rtrace measures them where it may trace 
     #[test]
     fn what_is_not_timed_is_named_with_the_reason() {
         let mut plan = sample(3);
-        plan.libraries[0].regions[1].untimed = Some("it moves, often");
+        plan.libraries[0].regions[1].untimed = Some(Reason::MovingStacks);
         let shown = |format| rendered(&plan, View { format, ..view() });
-        assert!(shown(Format::Table).contains("Not timed:\n     1  it moves, often: b\n"));
-        assert!(shown(Format::Csv).contains(",\"it moves, often\","));
-        assert!(shown(Format::Json).contains("\"untimed\": \"it moves, often\""));
+        assert!(
+            shown(Format::Table)
+                .contains("Not timed:\n     1  Go moves its stacks, and runs goroutines on any thread: b\n")
+        );
+        assert!(shown(Format::Csv).contains(",\"Go moves its stacks, and runs goroutines on any thread\","));
+        assert!(shown(Format::Json).contains("\"untimed\": \"Go moves its stacks"));
     }
 
     #[test]

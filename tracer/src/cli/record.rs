@@ -132,7 +132,7 @@ fn say_who_pays(plan: &Plan) -> Result<(), translated::Error> {
 /// Names the libraries whose functions are not timed, though it was asked for.
 fn say_what_is_untimed(plan: &Plan) {
     for planned in &plan.libraries {
-        let mut reasons = planned.regions.iter().filter_map(|region| region.untimed);
+        let mut reasons = planned.regions.iter().filter_map(|region| region.untimed.as_ref());
         if let Some(reason) = reasons.next() {
             let (count, path) = (reasons.count() + 1, escape(&planned.library.path));
             let functions = if count == 1 { "function" } else { "functions" };

@@ -24,11 +24,11 @@ struct Case<'a> {
 
 impl Case<'_> {
     /// The offset of the function's site with its cost.
-    fn site(self) -> Result<(u64, SiteCost), &'static str> {
+    fn site(self) -> Result<(u64, SiteCost), Reason> {
         self.planned().map(|site| (site.file_offset - BASE, site.cost))
     }
 
-    fn planned(self) -> Result<Site, &'static str> {
+    fn planned(self) -> Result<Site, Reason> {
         let image = image(&[self.body, self.behind].concat());
         let others = self.other.into_iter().map(|offset| BASE + offset);
         let text = Text::new(&image, others.chain([BASE]).collect());
@@ -45,7 +45,7 @@ impl Case<'_> {
 }
 
 /// The site of the function that is all of `body`.
-fn site(body: &[u8]) -> Result<(u64, SiteCost), &'static str> {
+fn site(body: &[u8]) -> Result<(u64, SiteCost), Reason> {
     Case { body, ..Case::default() }.site()
 }
 
