@@ -41,8 +41,7 @@ fn frames_leave_the_flags_and_the_stack_of_the_processor() {
             assert_eq!(region(&recording, name).written, written, "{name} {policy}");
             assert_eq!(region(&recording, name).single_stepped, !written, "{name} {policy}");
         }
-        // Where its exit is not seen at the `ret`, that is where its enter is.
-        let written = policy == "entry-only" && may_step().is_ok();
+        // Its frame is too large to be made by a program, but its enter may be seen at the `ret`.
         assert_eq!(region(&recording, "frame_2048").single_stepped, !written, "{policy}");
     }
 }
@@ -141,7 +140,8 @@ fn what_programs_do_costs_less_than_a_single_step() {
     rtrace::record(&target.selection(), &target.command("ends"), &directory);
     let costs = Trace::open(&directory).unwrap().header().calibration.clone();
     eprintln!("{costs:#?}");
-    for exit in ExitPolicy::ALL {
+    // What a hook costs is measured only where there are some.
+    for exit in [ExitPolicy::ReturnSite, ExitPolicy::EntryOnly] {
         let cost = |is_wanted: fn(&CallCost) -> bool| {
             costs.iter().find(|cost| cost.exit == exit && is_wanted(cost)).expect("it was measured").whole
         };
