@@ -80,11 +80,16 @@ impl Surcharge {
     }
 }
 
-/// Nanoseconds of a hit at an enter and at a return since `before`; none where too few were timed to tell.
+/// Nanoseconds of a hit at an enter and at a return since `before`; none where too few were timed to tell. A thread that is
+/// interrupted while it adds to a sum takes it back to where it was, so that it may be less than before.
 fn mean_times(now: &HitTimes, before: &HitTimes) -> Option<[f64; 2]> {
-    let mean = |count: u64, time: u64| (count >= FEWEST_TIMED).then(|| time as f64 / count as f64);
-    let enter = mean(now.enters - before.enters, now.enter_time - before.enter_time)?;
-    Some([enter, mean(now.returns - before.returns, now.return_time - before.return_time)?])
+    let mean = |count: Option<u64>, time: Option<u64>| {
+        let count = count.filter(|&count| count >= FEWEST_TIMED)?;
+        Some(time? as f64 / count as f64)
+    };
+    let enter = mean(now.enters.checked_sub(before.enters), now.enter_time.checked_sub(before.enter_time))?;
+    let ret = mean(now.returns.checked_sub(before.returns), now.return_time.checked_sub(before.return_time))?;
+    Some([enter, ret])
 }
 
 /// CPU time that processes use.
@@ -153,6 +158,7 @@ mod tests {
         let more = HitTimes { enters: 20, enter_time: 4_000 + 2_000, returns: 20, return_time: 2_500 + 3_000 };
         assert_eq!(surcharge.since_last(more, 16, 160), 1_400.0, "what takes less is no discount");
         assert_eq!(surcharge.since_last(more, 16, 160), 1_400.0, "where nothing was timed, it is as before");
+        assert_eq!(surcharge.since_last(times(10, 400, 250), 16, 160), 1_400.0, "nor where a sum was taken back");
         assert_eq!(Surcharge::new(&costs, None).since_last(times(10, 400, 250), 0, 160), 400.0);
     }
 

@@ -1,4 +1,4 @@
-//! How long a site that was taken out stays away where functions were lowered.
+//! How long a site that was taken out stays away where functions are throttled.
 //!
 //! Each time it is twice as long: many sites that come and go would take as much of the budget as they like. One that
 //! stayed in place for long has proved its worth, and begins anew.
