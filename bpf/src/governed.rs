@@ -9,7 +9,7 @@ use crate::skeleton::rtrace::OpenRtraceSkel;
 use crate::wire::{self, CountedKey, bytes_of};
 use crate::{Error, Programs};
 
-/// Regions that can be lowered. 8 bytes each.
+/// Regions that can be throttled. 8 bytes each.
 const REGIONS: u32 = 1 << 18;
 
 /// Entries of counted calls: by thread and region. 64 bytes each, when in use.
@@ -29,7 +29,7 @@ pub struct Counted {
 
 pub(crate) fn configure(open: &mut OpenRtraceSkel) -> libbpf_rs::Result<()> {
     open.maps.rodata_data.as_mut().expect("the programs have read-only data").governed = true;
-    open.maps.lowered.set_max_entries(REGIONS)?;
+    open.maps.throttled.set_max_entries(REGIONS)?;
     open.maps.counted_calls.set_max_entries(COUNTED)
 }
 
@@ -37,35 +37,35 @@ impl Programs {
     /// From now on the region's calls are not recorded; a hit of its probe costs so many nanoseconds.
     ///
     /// # Errors
-    /// [`Error::Kernel`] for a region beyond those that can be lowered.
-    pub fn lower(&self, region: u32, cost: NonZeroU32) -> Result<(), Error> {
-        self.set_lowered(region, cost.get())
+    /// [`Error::Kernel`] for a region beyond those that can be throttled.
+    pub fn throttle(&self, region: u32, cost: NonZeroU32) -> Result<(), Error> {
+        self.set_throttled(region, cost.get())
     }
 
     /// From now on the region's calls are recorded again.
     ///
     /// # Errors
-    /// As for [`lower`](Programs::lower).
-    pub fn raise(&self, region: u32) -> Result<(), Error> {
-        self.set_lowered(region, 0)
+    /// As for [`lower`](Programs::throttle).
+    pub fn restore(&self, region: u32) -> Result<(), Error> {
+        self.set_throttled(region, 0)
     }
 
-    fn set_lowered(&self, region: u32, cost: u32) -> Result<(), Error> {
-        let updated = self.skel.maps.lowered.update(&region.to_ne_bytes(), &cost.to_ne_bytes(), MapFlags::ANY);
+    fn set_throttled(&self, region: u32, cost: u32) -> Result<(), Error> {
+        let updated = self.skel.maps.throttled.update(&region.to_ne_bytes(), &cost.to_ne_bytes(), MapFlags::ANY);
         updated.map_err(Error::kernel("set how a region is recorded"))
     }
 
-    /// Nanoseconds that the hits of lowered regions cost so far.
+    /// Nanoseconds that the hits of throttled regions cost so far.
     ///
     /// # Errors
     /// [`Error::Kernel`].
-    pub fn lowered_cost(&self) -> Result<u64, Error> {
-        let sums = self.skel.maps.lowered_cost.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        let sums = sums.map_err(Error::kernel("read what hits of lowered functions cost"))?;
+    pub fn throttled_cost(&self) -> Result<u64, Error> {
+        let sums = self.skel.maps.throttled_cost.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let sums = sums.map_err(Error::kernel("read what hits of throttled functions cost"))?;
         Ok(sums.into_iter().flatten().map(count_of).sum())
     }
 
-    /// Opens or closes a window: while it is open, hits of lowered regions are counted.
+    /// Opens or closes a window: while it is open, hits of throttled regions are counted.
     pub fn set_window(&self, is_open: bool) {
         self.shared.window_is_open.store(is_open.into(), Ordering::SeqCst);
     }

@@ -74,7 +74,7 @@ pub struct LoadOptions<'a> {
     pub profile: Option<ProfileOptions>,
     /// What is counted on every call, [`MAX_COUNTERS`] at the most.
     pub counters: &'a [Counter],
-    /// Whether regions can be [lowered](crate::Programs::lower) instead of recorded.
+    /// Whether regions can be [throttled](crate::Programs::throttle) instead of recorded.
     pub is_governed: bool,
     /// Whether the programs do the instructions that cookies [name](crate::wire::step_cookie), where they
     /// [may](crate::may_step).

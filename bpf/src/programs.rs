@@ -219,7 +219,7 @@ impl Programs {
         self.is_profiled
     }
 
-    /// Whether regions can be [lowered](Programs::lower) instead of recorded.
+    /// Whether regions can be [throttled](Programs::throttle) instead of recorded.
     pub fn is_governed(&self) -> bool {
         self.is_governed
     }

@@ -83,7 +83,7 @@ pub trait Sink: Send {
     /// until then, the callers of each location before their callees. Told a few times a second to
     /// sinks that [want it](Sink::wants_running).
     ///
-    /// Read while the program runs on, so a glance for people: a call may be missing from it, and
+    /// Read while the program runs on, so a snapshot for people: a call may be missing from it, and
     /// one that has just ended may still be in it.
     fn running(&mut self, time: Timestamp, calls: &[Call]) -> Result<(), SinkError> {
         let _ = (time, calls);

@@ -1,7 +1,7 @@
 //! Keeps the cost of tracing below a budget: watches what calls cost, and takes probes out and places
 //! them again, as `controller` decides. Of what goes unseen, `estimate` says how much it was.
 //!
-//! A region has one probe, and the kernel side knows whether it is lowered. So lowering regions is a word in a map
+//! A region has one probe, and the kernel side knows whether it is throttled. So lowering regions is a word in a map
 //! for each: from then on their hits do next to nothing, and their probes go meanwhile, on threads that nobody
 //! waits for. The returns of calls that ran then are still detected.
 
@@ -32,7 +32,7 @@ use crate::returns::warmth::Warmth;
 /// Time between two decisions.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Length of a window in which lowered regions are counted.
+/// Length of a window in which throttled regions are counted.
 const WINDOW: Duration = Duration::from_millis(1);
 
 /// Regions of a window, at the most, and of the first. Those that are placed are hit while others are, which takes
@@ -114,7 +114,7 @@ pub struct Left {
     pub disarmed: Timestamp,
 }
 
-/// A region that cannot be lowered: its probes go only with those of others.
+/// A region that cannot be throttled: its probes go only with those of others.
 struct Fixed {
     cost: f64,
     enters: u64,
@@ -142,7 +142,7 @@ pub struct Governor<'a> {
     surcharge: Surcharge,
     /// Nanoseconds that a call costs more than was measured.
     extra: f64,
-    /// CPU seconds per second, and those that hits take by which nothing is recorded: of lowered regions, and of
+    /// CPU seconds per second, and those that hits take by which nothing is recorded: of throttled regions, and of
     /// return sites in vain. They go on until the probes have gone.
     cpu: f64,
     vain: f64,
@@ -285,12 +285,12 @@ impl<'a> Governor<'a> {
         let observed: Vec<Observed> = changing.chain(fixed).collect();
         let changes = self.controller.decide(self.begin.elapsed(), self.left_by_vain(), &observed);
         let of_level = |level| changes.iter().filter(move |change| change.1 == level).map(|change| change.0).collect();
-        let (lowered, raised): (Vec<RegionId>, Vec<RegionId>) = (of_level(Level::Off), of_level(Level::Full));
-        if !lowered.is_empty() {
-            self.lower(&lowered)?;
+        let (throttled, restored): (Vec<RegionId>, Vec<RegionId>) = (of_level(Level::Off), of_level(Level::Full));
+        if !throttled.is_empty() {
+            self.throttle(&throttled)?;
         }
-        if !raised.is_empty() {
-            self.raise(&raised)?;
+        if !restored.is_empty() {
+            self.restore(&restored)?;
         }
         Ok(())
     }
@@ -320,7 +320,7 @@ impl<'a> Governor<'a> {
         // What was measured is that of stacks with few calls.
         let spent = exchange.spent_in_vain.load(Ordering::Relaxed) as f64;
         let returns = emulated * overhead::of_return(costs, false) + stepped * overhead::of_return(costs, true) + spent;
-        Ok(programs.lowered_cost()? as f64 + returns)
+        Ok(programs.throttled_cost()? as f64 + returns)
     }
 
     /// What will be left of the CPU time per second once such hits are over.
@@ -329,7 +329,7 @@ impl<'a> Governor<'a> {
     }
 
     /// Their hits do nothing from now on but to be counted in a first window, and their probes go.
-    fn lower(&mut self, ids: &[RegionId]) -> Result<(), Error> {
+    fn throttle(&mut self, ids: &[RegionId]) -> Result<(), Error> {
         let programs = self.given.programs;
         let time = host::now();
         if self.looking.take().is_some() {
@@ -340,34 +340,34 @@ impl<'a> Governor<'a> {
         let mut gone = Vec::new();
         for &id in ids {
             let Some(region) = self.regions.get_mut(&id) else { continue };
-            programs.lower(id.0, NonZeroU32::new(region.count as u32).unwrap_or(NonZeroU32::MIN))?;
+            programs.throttle(id.0, NonZeroU32::new(region.count as u32).unwrap_or(NonZeroU32::MIN))?;
             gone.append(&mut region.apart.probes);
             self.set_level(id, Level::Off, time);
         }
-        self.estimator.lower(ids.iter().copied(), time.0);
+        self.estimator.throttle(ids.iter().copied(), time.0);
         self.given.exchange.levels_changed.store(true, Ordering::Relaxed);
         self.closing.close(gone);
         thread::sleep(WINDOW);
-        let lowered: HashSet<RegionId> = ids.iter().copied().collect();
-        self.end_window(time.0, &lowered)
+        let throttled: HashSet<RegionId> = ids.iter().copied().collect();
+        self.end_window(time.0, &throttled)
     }
 
     /// Their probes are placed, and then they are recorded again.
-    fn raise(&mut self, ids: &[RegionId]) -> Result<(), Error> {
+    fn restore(&mut self, ids: &[RegionId]) -> Result<(), Error> {
         let (programs, pids) = (self.given.programs, self.given.pids);
-        let is_raised = |id: &RegionId| -> bool {
+        let is_restored = |id: &RegionId| -> bool {
             let Some(region) = self.regions.get_mut(id) else { return false };
-            // The program may end meanwhile, and its file with it: then there is nothing to raise.
+            // The program may end meanwhile, and its file with it: then there is nothing to restore.
             let Ok(probes) = region.apart.place(programs, pids) else { return false };
             region.apart.probes = probes;
             true
         };
-        let raised: Vec<RegionId> = ids.iter().copied().filter(is_raised).collect();
+        let restored: Vec<RegionId> = ids.iter().copied().filter(is_restored).collect();
         self.given.exchange.levels_changed.store(true, Ordering::Relaxed);
         let time = host::now();
-        for id in raised {
-            programs.raise(id.0)?;
-            self.estimator.raise(id, time.0);
+        for id in restored {
+            programs.restore(id.0)?;
+            self.estimator.restore(id, time.0);
             self.set_level(id, Level::Full, time);
         }
         Ok(())
@@ -382,12 +382,12 @@ impl<'a> Governor<'a> {
         let _ = self.given.outbox.send(Told::Level { time, region: id, name, from, to });
     }
 
-    /// Counts calls of lowered regions for a moment.
+    /// Counts calls of throttled regions for a moment.
     fn look(&mut self) -> Result<(), Error> {
         let programs = self.given.programs;
-        let lowered = self.next_in_window();
+        let throttled = self.next_in_window();
         let mut sites: BTreeMap<PathBuf, Vec<Site>> = BTreeMap::new();
-        for region in lowered.iter().filter_map(|id| self.regions.get(id)) {
+        for region in throttled.iter().filter_map(|id| self.regions.get(id)) {
             sites.entry(region.apart.path()).or_default().push(region.apart.entry());
         }
         // The program may end meanwhile, and its file with it.
@@ -396,14 +396,14 @@ impl<'a> Governor<'a> {
         // Else the first would be hit while the others wait for the kernel.
         self.warmth.make_ready();
         let placing = Instant::now();
-        self.looking = Some((placing, programs.lowered_cost()?));
+        self.looking = Some((placing, programs.throttled_cost()?));
         let probes: Vec<Probes> = sites.iter().filter_map(place).collect();
         let placed = placing.elapsed();
         if !probes.is_empty() {
             programs.set_window(true);
             let from = host::now().0;
             thread::sleep(WINDOW);
-            self.end_window(from, &lowered)?;
+            self.end_window(from, &throttled)?;
         }
         self.closing.close(probes);
         let wider = if placed > PLACING { self.in_window / 2 } else { self.in_window * 2 };
@@ -414,7 +414,7 @@ impl<'a> Governor<'a> {
     /// Chooses when the next window is due, once all that the last one cost is known.
     fn pace(&mut self) -> Result<(), Error> {
         let Some((begin, before)) = self.looking.take() else { return Ok(()) };
-        let spent = self.given.programs.lowered_cost()?.saturating_sub(before) as f64 / 1e9;
+        let spent = self.given.programs.throttled_cost()?.saturating_sub(before) as f64 / 1e9;
         let pause = spent / (WINDOWS_SHARE * self.given.budget.share() * self.left_by_vain().max(0.1));
         let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
         // Evenly spread, so that windows do not beat with what the program does.
@@ -424,16 +424,16 @@ impl<'a> Governor<'a> {
         Ok(())
     }
 
-    /// The lowered regions whose turn it is.
+    /// The throttled regions whose turn it is.
     fn next_in_window(&mut self) -> HashSet<RegionId> {
         let first = self.first_in_window;
         let of = self.regions.range(first..).chain(self.regions.range(..first));
-        let lowered = of.filter(|(_, region)| region.level == Level::Off).map(|(id, _)| *id);
-        let mut lowered: Vec<RegionId> = lowered.take(self.in_window + 1).collect();
-        if lowered.len() > self.in_window {
-            self.first_in_window = lowered.pop().unwrap_or_default();
+        let throttled = of.filter(|(_, region)| region.level == Level::Off).map(|(id, _)| *id);
+        let mut throttled: Vec<RegionId> = throttled.take(self.in_window + 1).collect();
+        if throttled.len() > self.in_window {
+            self.first_in_window = throttled.pop().unwrap_or_default();
         }
-        lowered.into_iter().collect()
+        throttled.into_iter().collect()
     }
 
     /// Ends a window of these regions, which began then, and takes in what it showed.

@@ -36,7 +36,7 @@ use crate::governor::{Given, Governor, Left};
 use crate::guard::Guard;
 use crate::host;
 use crate::inspection::Inspection;
-use crate::newcomers::{Lookout, Missed, Newcomer, Newcomers};
+use crate::late_loads::{LateLoad, LateLoads, Lookout, Missed};
 use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
@@ -55,8 +55,8 @@ const READ_PERIOD: Duration = Duration::from_millis(5);
 /// Time between two ticks of the sinks.
 const TICK_PERIOD: Duration = Duration::from_secs(1);
 
-/// Time between two glances at the calls that run.
-const GLANCE_PERIOD: Duration = Duration::from_millis(250);
+/// Time between two snapshots at the calls that run.
+const SNAPSHOT_PERIOD: Duration = Duration::from_millis(250);
 
 /// Whose calls are recorded.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,7 @@ pub struct Setup<'a> {
 /// What goes on beside the calls.
 pub struct Beside {
     /// Looks out for libraries that are loaded later.
-    pub newcomers: Newcomers,
+    pub late_loads: LateLoads,
     /// Measures processes and machine; ids of its metrics follow those of the counters.
     pub samplers: Samplers,
 }
@@ -161,7 +161,7 @@ pub fn record(
 ) -> anyhow::Result<Summary> {
     let Loaded { mut programs, costs } = loaded;
     programs.keep_journal(setup.guard.journal()?);
-    let Beside { newcomers, mut samplers } = beside;
+    let Beside { late_loads, mut samplers } = beside;
     let of_calls = setup.counters.metrics.iter().chain(setup.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
@@ -184,7 +184,7 @@ pub fn record(
     };
     let late = recording.choose_processes()?;
     let keeps_accesses = !setup.watches.watches.is_empty();
-    let mut return_sites = ReturnSites::new(&programs, setup.emulated, keeps_accesses, plan, newcomers.patterns())?;
+    let mut return_sites = ReturnSites::new(&programs, setup.emulated, keeps_accesses, plan, late_loads.patterns())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
@@ -203,7 +203,7 @@ pub fn record(
             (answered, return_sites)
         });
         let recorded = (|| {
-            let lookout = newcomers.look_out(scope, &recording.pids).context("failed to watch for new libraries")?;
+            let lookout = late_loads.look_out(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
                 pipeline.send(Item::Begin(host::header(setup.mechanism.name(), setup.how.budget, costs.clone())));
                 pipeline.send(Item::Define(metrics.into_iter().map(Definition::Metric).collect()));
@@ -406,12 +406,12 @@ impl<'a> Recording<'a> {
         for (index, planned) in plan.libraries.iter().enumerate() {
             let library = &planned.library;
             let regions = attachment.regions.iter().filter(|region| region.library == library.id).count() as u64;
-            happened(pipeline, EventKind::Attached { library: library.path.clone(), regions });
+            emit_event(pipeline, EventKind::Attached { library: library.path.clone(), regions });
             let by_kernel = attachment.refused.iter().filter(|(of, _)| *of == index).map(|(_, refusal)| refusal);
             for refusal in planned.refused.iter().chain(by_kernel) {
                 self.refused += 1;
                 let (library, region) = (library.path.clone(), refusal.name.clone());
-                happened(pipeline, EventKind::Refused { library, region, reason: refusal.reason.to_string() });
+                emit_event(pipeline, EventKind::Refused { library, region, reason: refusal.reason.to_string() });
             }
         }
         match self.governing {
@@ -444,7 +444,7 @@ impl<'a> Recording<'a> {
         let is_folded = how.profile.is_some();
         let mut source = Source::new(self.programs, rings, &counters.metrics, watches, is_folded, pipeline, &self.pids);
         self.programs.arm();
-        happened(pipeline, EventKind::Armed);
+        emit_event(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {
             Some(held) => watching.begin_held(held).map_err(anyhow::Error::from),
             None => Ok(()),
@@ -472,12 +472,12 @@ impl<'a> Recording<'a> {
         let time = left.as_ref().map_or_else(host::now, |left| left.disarmed);
         pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed }));
         for kind in watching.finish()? {
-            happened(pipeline, kind);
+            emit_event(pipeline, kind);
         }
         source.pass()?;
         for Missed { library, since } in lookout.finish(source.living(), self.begun(&mut source)) {
             self.blind_windows += 1;
-            happened(pipeline, EventKind::BlindWindow { library, since });
+            emit_event(pipeline, EventKind::BlindWindow { library, since });
         }
         left.into_iter().for_each(|left| detach(left.probes));
         if let Some(governing) = self.governing {
@@ -505,7 +505,7 @@ impl<'a> Recording<'a> {
         let pids = self.setup.subject.pids();
         let begin = Instant::now();
         pipeline.send(Item::Samples(samplers.sample(pids)));
-        let (mut ticks, mut glances) = (0, 0);
+        let (mut ticks, mut snapshots) = (0, 0);
         while !is_over() {
             thread::sleep(READ_PERIOD);
             source.pass()?;
@@ -517,8 +517,8 @@ impl<'a> Recording<'a> {
             self.tell_blind_windows(pipeline);
             let overwritten = self.inspection.go_on(self.followed, pids);
             self.tell_overwritten(pipeline, overwritten);
-            for newcomer in lookout.found() {
-                self.join(pipeline, &newcomer)?;
+            for late_load in lookout.found() {
+                self.join(pipeline, &late_load)?;
             }
             let changes = source.changes();
             for &(pid, time, _) in changes.iter().filter(|(_, _, change)| *change == Change::Executed) {
@@ -536,7 +536,7 @@ impl<'a> Recording<'a> {
                     && let Some(percent) =
                         self.notice.look(self.programs, source.calls_by_region(), &source.living())?
                 {
-                    happened(pipeline, EventKind::Slowdown { percent });
+                    emit_event(pipeline, EventKind::Slowdown { percent });
                 }
             }
             let ended = source.take_ended();
@@ -544,9 +544,9 @@ impl<'a> Recording<'a> {
                 governing.tell(source.living(), ended);
                 governing.hear(pipeline, source)?;
             }
-            if pipeline.wants_running() && begin.elapsed() >= GLANCE_PERIOD * (glances + 1) {
-                glances += 1;
-                source.glance()?;
+            if pipeline.wants_running() && begin.elapsed() >= SNAPSHOT_PERIOD * (snapshots + 1) {
+                snapshots += 1;
+                source.snapshot()?;
             }
             let has_ended = self.setup.how.duration.is_some_and(|duration| begin.elapsed() >= duration);
             if has_ended || self.all_have_ended(source) {
@@ -575,7 +575,7 @@ impl<'a> Recording<'a> {
         for BlindChild { pid, library, since } in self.followed.take_blind() {
             self.blind_windows += 1;
             let kind = EventKind::BlindWindow { library: library.path, since };
-            happened_in(pipeline, pid, kind);
+            emit_event_in(pipeline, pid, kind);
         }
     }
 
@@ -592,7 +592,11 @@ impl<'a> Recording<'a> {
             for offset in offsets {
                 let region = regions.range((library.id, 0)..=(library.id, offset)).next_back();
                 let region = region.map(|(_, name)| (*name).clone());
-                happened_in(pipeline, pid, EventKind::Overwritten { library: library.path.clone(), region, sites: 1 });
+                emit_event_in(
+                    pipeline,
+                    pid,
+                    EventKind::Overwritten { library: library.path.clone(), region, sites: 1 },
+                );
             }
         }
     }
@@ -604,7 +608,7 @@ impl<'a> Recording<'a> {
         for Presence { pid, path, absent, .. } in return_sites.overwritten(|pid| self.followed.has_probes(pid)) {
             let (library, sites) = (path.to_string_lossy().into_owned(), absent.len() as u64);
             self.overwritten += sites;
-            happened_in(pipeline, pid, EventKind::Overwritten { library, region: None, sites });
+            emit_event_in(pipeline, pid, EventKind::Overwritten { library, region: None, sites });
         }
     }
 
@@ -622,14 +626,14 @@ impl<'a> Recording<'a> {
 
     /// Places probes in libraries that were loaded meanwhile. What they were called until now is
     /// not on record.
-    fn join(&mut self, pipeline: &Pipeline, newcomer: &Newcomer) -> anyhow::Result<()> {
-        let attachment = self.attach(&newcomer.plan, None)?;
-        for planned in &newcomer.plan.libraries {
+    fn join(&mut self, pipeline: &Pipeline, late_load: &LateLoad) -> anyhow::Result<()> {
+        let attachment = self.attach(&late_load.plan, None)?;
+        for planned in &late_load.plan.libraries {
             let library = planned.library.path.clone();
             self.blind_windows += 1;
-            happened(pipeline, EventKind::BlindWindow { library, since: newcomer.since });
+            emit_event(pipeline, EventKind::BlindWindow { library, since: late_load.since });
         }
-        self.announce(pipeline, &newcomer.plan, attachment);
+        self.announce(pipeline, &late_load.plan, attachment);
         Ok(())
     }
 }
@@ -671,14 +675,14 @@ fn listen(pipeline: &Pipeline, samplers: &mut Samplers) {
     let (samples, troubles) = samplers.heard();
     pipeline.send(Item::Samples(samples));
     for Trouble { command, problem } in troubles {
-        happened(pipeline, EventKind::Plugin { command, problem });
+        emit_event(pipeline, EventKind::Plugin { command, problem });
     }
 }
 
-fn happened(pipeline: &Pipeline, kind: EventKind) {
+fn emit_event(pipeline: &Pipeline, kind: EventKind) {
     pipeline.send(Item::Event(Event { time: host::now(), pid: None, tid: None, kind }));
 }
 
-fn happened_in(pipeline: &Pipeline, pid: u32, kind: EventKind) {
+fn emit_event_in(pipeline: &Pipeline, pid: u32, kind: EventKind) {
     pipeline.send(Item::Event(Event { time: host::now(), pid: Some(pid), tid: None, kind }));
 }

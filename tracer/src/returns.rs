@@ -4,7 +4,7 @@
 //! first meets a return address and asks about it, within a few milliseconds and in batches: calls from
 //! there that return before have no duration. Sites that mostly see returns of calls that nobody traces
 //! are taken out again, until more traced calls come from there; so are those of functions that a budget has
-//! lowered.
+//! throttled.
 
 pub(crate) mod caller;
 mod hold;
@@ -44,7 +44,7 @@ use crate::translated;
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Time between two looks at what sites cost; once functions have been lowered, as the sites of those may be hit by
+/// Time between two looks at what sites cost; once functions have been throttled, as the sites of those may be hit by
 /// nothing else and slow the program down as much as before; and from then to the first.
 const TIDY_PERIOD: Duration = Duration::from_millis(250);
 const SOON_TIDY: Duration = Duration::from_millis(50);
@@ -62,9 +62,9 @@ const STEP_IN_HITS: u64 = 8;
 /// Hits in vain of a site that are worth no thought, and calls that were missed.
 const FEW: u64 = 100;
 
-/// The same two where functions were lowered: all sites of those are hit in vain, and each hit counts.
-const MOST_FOR_A_RETURN_WHEN_LOWERED: u64 = 2;
-const FEW_WHEN_LOWERED: u64 = 8;
+/// The same two where functions were throttled: all sites of those are hit in vain, and each hit counts.
+const MOST_FOR_A_RETURN_WHEN_THROTTLED: u64 = 2;
+const FEW_WHEN_THROTTLED: u64 = 8;
 
 /// Nanoseconds of the program that cost as much as one more hit: where stacks are deep, or threads have several, a
 /// hit in vain takes some microseconds.
@@ -162,7 +162,7 @@ pub struct ReturnSites<'a> {
     dropped: Vec<Dropped>,
     /// Those that ever were taken out, with what they have seen since levels last changed.
     gone: HashMap<(u32, FileId, u64), Seen>,
-    /// Those that were taken out since functions were lowered.
+    /// Those that were taken out since functions were throttled.
     held: HashMap<(u32, FileId, u64), Hold>,
     /// Hits until levels last changed; none where they never did.
     before: Option<Vec<SiteHitsRecord>>,
@@ -559,7 +559,7 @@ impl<'a> ReturnSites<'a> {
     /// Brings back sites that have turned out to be worth their hits: more calls came from there than before.
     fn revive(&mut self) -> Result<(), Error> {
         let (few, most) = match self.before {
-            Some(_) => (FEW_WHEN_LOWERED, MOST_FOR_A_RETURN_WHEN_LOWERED),
+            Some(_) => (FEW_WHEN_THROTTLED, MOST_FOR_A_RETURN_WHEN_THROTTLED),
             None => (FEW, MOST_FOR_A_RETURN),
         };
         let now = Instant::now();
@@ -658,7 +658,7 @@ impl<'a> ReturnSites<'a> {
     /// One that others come to by another way is to be moved, where a single step for each return costs less
     /// than these hits. One that sees the returns of other functions is borne, unless all hits in vain
     /// together are too many. One to which control may come twice also tells which calls a jump has ended, so it is
-    /// borne unless functions were lowered: some programs come there tens of thousands of times a second.
+    /// borne unless functions were throttled: some programs come there tens of thousands of times a second.
     fn wasteful(&self, hits: &[SiteHitsRecord]) -> Vec<u32> {
         let is_placed = |(id, _): &(u32, &SiteHitsRecord)| self.known.get(&self.placed[*id as usize].key()) == Some(id);
         let are_hit = |(_, hits): &(u32, &SiteHitsRecord)| hits.matched + hits.unmatched > 0;
@@ -671,7 +671,7 @@ impl<'a> ReturnSites<'a> {
             let seen = self.gone.get(&placed.key()).copied().unwrap_or_default();
             let (few, most) = match self.can_move(*id) {
                 true => (FEW, STEP_IN_HITS),
-                false if self.before.is_some() => (FEW_WHEN_LOWERED, MOST_FOR_A_RETURN_WHEN_LOWERED),
+                false if self.before.is_some() => (FEW_WHEN_THROTTLED, MOST_FOR_A_RETURN_WHEN_THROTTLED),
                 false if are_too_many => (FEW, MOST_FOR_A_RETURN),
                 false => return false,
             };

@@ -21,7 +21,7 @@ use rtrace_plan::{Exit, Plan};
 
 use crate::counters::Counters;
 use crate::guard::Guard;
-use crate::newcomers::Newcomers;
+use crate::late_loads::LateLoads;
 use crate::options::Options;
 use crate::privilege;
 use crate::recorder::{self, Beside, Setup, Subject};
@@ -81,8 +81,8 @@ pub fn sample(
         guard,
         command_files: &[],
     };
-    let newcomers = Newcomers::beyond(&counting, &[], plan::Options::default(), false);
-    let beside = Beside { newcomers, samplers: Samplers::default() };
+    let late_loads = LateLoads::beyond(&counting, &[], plan::Options::default(), false);
+    let beside = Beside { late_loads, samplers: Samplers::default() };
     recorder::record(
         recorder::load(&setup)?,
         &counting,

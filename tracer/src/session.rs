@@ -21,7 +21,7 @@ use rtrace_plan::{Exit, Plan};
 use crate::command::{Given, Waiting};
 use crate::counters::{self, Counters};
 use crate::guard::Guard;
-use crate::newcomers::Newcomers;
+use crate::late_loads::LateLoads;
 pub use crate::options::Options;
 use crate::recorder::{self, Beside, Loaded, Setup, Subject};
 use crate::samples::{Samplers, plugin};
@@ -369,8 +369,8 @@ impl Ready<'_> {
         let setup = basis.setup(subject, stubs.as_ref().ok().and_then(Option::as_ref))?;
         let loaded = loaded.unwrap_or_else(|| recorder::load(&setup))?;
         let tells_mappings = !basis.watches.watches.is_empty();
-        let newcomers = Newcomers::beyond(&plan, &basis.options.libraries, basis.plan_options.clone(), tells_mappings);
-        recorder::record(loaded, &plan, &setup, Beside { newcomers, samplers }, sinks, stop, || {
+        let late_loads = LateLoads::beyond(&plan, &basis.options.libraries, basis.plan_options.clone(), tells_mappings);
+        recorder::record(loaded, &plan, &setup, Beside { late_loads, samplers }, sinks, stop, || {
             let released = waiting.map(Waiting::release).transpose();
             armed(released.with_context(|| match basis.program {
                 Program::Command(words) => failed_to_run(words),

@@ -139,7 +139,7 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A map cannot be read.
     pub fn estimated(&mut self, mut estimates: Vec<Estimate>) -> Result<(), Error> {
-        // A function is lowered for its calls, so threads are known, unless all records so far are lost.
+        // A function is throttled for its calls, so threads are known, unless all records so far are lost.
         let any = self.locations.keys().min().copied();
         estimates.retain_mut(|estimate| {
             if estimate.location == NO_LOCATION {
@@ -219,7 +219,7 @@ impl<'a> Source<'a> {
             self.hand_over(Batch::measured(calls.iter().map(call_of).collect(), counters, readings));
         }
         for event in &records.events {
-            self.happened(event)?;
+            self.emit_event(event)?;
         }
         let samples: Vec<Sample> =
             records.accesses.iter().filter_map(|access| sample_of(self.watches, access)).collect();
@@ -248,7 +248,7 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// A map cannot be read.
-    pub fn glance(&mut self) -> Result<(), Error> {
+    pub fn snapshot(&mut self) -> Result<(), Error> {
         let Ok(threads) = self.programs.open_calls() else { return Ok(()) };
         let now = host::now();
         let mut running = Vec::new();
@@ -354,7 +354,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn happened(&mut self, event: &EventRecord) -> Result<(), Error> {
+    fn emit_event(&mut self, event: &EventRecord) -> Result<(), Error> {
         let time = Timestamp(event.time);
         let (pid, value) = (event.pid, event.value);
         let kind = match event.kind {

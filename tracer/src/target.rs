@@ -217,7 +217,7 @@ fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item
 /// are not in `known`, to which they are added. Their ids count up from `first`.
 ///
 /// Processes that have ended, and files that cannot be traced, are passed over.
-pub fn newcomers(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+pub fn late_loads(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
     let modules: Vec<Module> = pids.iter().filter_map(|&pid| modules::of_process(pid).ok()).flatten().collect();
     let is_new =
         |module: &&Module| patterns.iter().any(|pattern| module.is_named(pattern)) && known.insert(module_id(module));
@@ -275,10 +275,10 @@ impl File<'_> {
     }
 }
 
-/// As [`newcomers`], for a mapping that the kernel told of: also if the process has given it up
+/// As [`late_loads`], for a mapping that the kernel told of: also if the process has given it up
 /// again, as the file's path is known.
 pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
-    let target = newcomers(&[mapping.pid], patterns, known, first);
+    let target = late_loads(&[mapping.pid], patterns, known, first);
     if !target.libraries.is_empty() {
         return target;
     }

@@ -327,7 +327,7 @@ impl App {
             View::Functions => self.functions.key(),
             View::Tree => tree::chosen_function(self, state),
             View::Threads | View::Timeline => {
-                state.thread(self.threads.key()?)?.at_glance().last().map(|call| call.region)
+                state.thread(self.threads.key()?)?.at_snapshot().last().map(|call| call.region)
             }
             View::Plan => match self.plan.key()? {
                 plan::Row::Probed(region) => Some(region),

@@ -189,7 +189,7 @@ impl Sink for LiveSink {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SinkError> {
-        lock(&self.state).happened(event);
+        lock(&self.state).add_event(event);
         Ok(())
     }
 

@@ -429,11 +429,11 @@ impl State {
     pub fn running(&mut self, time: Timestamp, calls: &[Call]) {
         self.now = self.now.max(time);
         for thread in self.threads.values_mut() {
-            thread.glance(time, &[]);
+            thread.set_running(time, &[]);
         }
         for of_thread in calls.chunk_by(|a, b| a.location == b.location) {
             if let Some(thread) = self.threads.get_mut(&of_thread[0].location) {
-                thread.glance(time, of_thread);
+                thread.set_running(time, of_thread);
             }
         }
         let before = |length| Timestamp(time.0.saturating_sub(length));
@@ -441,7 +441,7 @@ impl State {
     }
 
     /// Takes in an event.
-    pub fn happened(&mut self, event: &Event) {
+    pub fn add_event(&mut self, event: &Event) {
         self.log.add(event);
         match &event.kind {
             EventKind::Armed => {
@@ -468,7 +468,7 @@ impl State {
         self.summary = Some(summary.clone());
         if self.span == Span::Live {
             let now = self.now;
-            self.threads.values_mut().for_each(|thread| thread.glance(now, &[]));
+            self.threads.values_mut().for_each(|thread| thread.set_running(now, &[]));
         }
     }
 

@@ -8,6 +8,9 @@ use anyhow::{Context as _, Result, bail};
 use crate::arrows;
 
 const LONGEST: usize = 800;
+/// Words that code no longer uses, each with the one that says it.
+const OLD_WORDS: [(&str, &str); 4] =
+    [("newcomer", "late_load"), ("lowered", "throttled"), ("glance", "snapshot"), ("dearest", "costliest")];
 const LICENSE: &str = "SPDX-License-Identifier: ";
 
 /// Checks every source file of the workspace and names all faults.
@@ -72,6 +75,10 @@ fn faults_in(path: &Path, text: &str) -> Vec<String> {
         if line.ends_with([' ', '\t']) {
             faults.push(format!("{}:{}: blanks at the end", path.display(), index + 1));
         }
+        let is_old = |old: &str| is_code(path) && line.contains(old) && !path.ends_with("tidy.rs");
+        for (old, new) in OLD_WORDS.into_iter().filter(|(old, _)| is_old(old)) {
+            faults.push(format!("{}:{}: `{old}`, say `{new}`", path.display(), index + 1));
+        }
     }
     if !text.is_empty() && !text.ends_with('\n') {
         faults.push(format!("{}:{lines}: no newline at the end", path.display()));
@@ -112,6 +119,7 @@ mod tests {
         assert_eq!(faults("a.rs", "x \ny"), ["a.rs:1: blanks at the end", "a.rs:2: no newline at the end"]);
         assert_eq!(faults("a.h", "int x;\n"), ["a.h:1: no `SPDX-License-Identifier: `"]);
         assert_eq!(faults("a.rs", &"x\n".repeat(801)), ["a.rs: 801 lines, at most 800"]);
+        assert_eq!(faults("a.rs", "let is_lowered = x;\n"), ["a.rs:1: `lowered`, say `throttled`"]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Regions whose calls cost too much are lowered: their probes go, and come back for short windows in which calls
+ * Regions whose calls cost too much are throttled: their probes go, and come back for short windows in which calls
  * are counted.
  *
  * A region has one probe at a time, whatever becomes of its hits, so no call is seen twice. A hit of a region that
- * is lowered does as little as it can: until its probe is gone there may be many.
+ * is throttled does as little as it can: until its probe is gone there may be many.
  */
 #ifndef RTRACE_GOVERNED_H
 #define RTRACE_GOVERNED_H
@@ -30,17 +30,17 @@ static __noinline void count_call(u32 region)
 		count_loss(region, RT_LOSS_NO_MEMORY);
 }
 
-/* Whether the call is to be recorded; one of a lowered region is counted at the most. */
+/* Whether the call is to be recorded; one of a throttled region is counted at the most. */
 static __always_inline bool is_recorded(u64 cookie)
 {
 	u32 region = (u32)cookie, zero = 0, cost;
-	u32 *hit_cost = bpf_map_lookup_elem(&lowered, &region);
+	u32 *hit_cost = bpf_map_lookup_elem(&throttled, &region);
 	u64 *sum;
 
 	cost = hit_cost ? *(volatile u32 *)hit_cost : 0;
 	if (!cost)
 		return true;
-	sum = bpf_map_lookup_elem(&lowered_cost, &zero);
+	sum = bpf_map_lookup_elem(&throttled_cost, &zero);
 	/* Another thread may come to this CPU in between. */
 	if (sum)
 		__sync_fetch_and_add(sum, cost);

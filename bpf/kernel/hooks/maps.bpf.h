@@ -21,7 +21,7 @@ const volatile bool profiled;
 /* Where calls are folded, those of at least this duration leave as records, too. */
 const volatile u64 written_from;
 
-/* Whether regions can be lowered. */
+/* Whether regions can be throttled. */
 const volatile bool governed;
 
 /* Sums by which each CPU counts entries, a power of two: a region's is its id, modulo this number. */
@@ -48,7 +48,7 @@ volatile u32 open_is_last;
 /* First frame that the reader of open frames hands over in this pass. */
 volatile u32 open_first;
 
-/* Whether calls of lowered regions are counted now. */
+/* Whether calls of throttled regions are counted now. */
 volatile u32 window_is_open;
 
 /* Hooked returns whose enter is not on record: mostly calls that began before the recording. */
@@ -251,21 +251,21 @@ struct {
 	__type(value, struct rt_hit_times);
 } hit_times SEC(".maps");
 
-/* By region, where governed: nanoseconds that a hit costs while the region is lowered; 0: it is not. */
+/* By region, where governed: nanoseconds that a hit costs while the region is throttled; 0: it is not. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, u32);
-} lowered SEC(".maps");
+} throttled SEC(".maps");
 
-/* Nanoseconds that the hits of lowered regions cost so far, on each CPU. */
+/* Nanoseconds that the hits of throttled regions cost so far, on each CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, u64);
-} lowered_cost SEC(".maps");
+} throttled_cost SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -29,7 +29,7 @@ enum rt_limit {
 	RT_OPEN_CHUNK = 128,
 	/* Buckets of a path's histogram: the first holds 0, the n-th 2^(n-1) to 2^n - 1 ns. */
 	RT_BUCKETS = 48,
-	/* Sums by which each CPU counts entries where no region can be lowered; a power of two. */
+	/* Sums by which each CPU counts entries where no region can be throttled; a power of two. */
 	RT_CHECKED = 4096,
 	RT_COUNTERS = 8, /* counters of a recording, at the most */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */

@@ -1,4 +1,4 @@
-//! A budget: what is hot is lowered, what is rare stays exact, and what is said of both is true.
+//! A budget: what is hot is throttled, what is rare stays exact, and what is said of both is true.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn calls(trace: &Trace) -> BTreeMap<String, Calls> {
         calls.entry(name(call.region)).or_insert_with(none).recorded += 1;
     }
     for estimate in trace.estimates() {
-        let calls = calls.get_mut(&name(estimate.region)).expect("a function is recorded before it is lowered");
+        let calls = calls.get_mut(&name(estimate.region)).expect("a function is recorded before it is throttled");
         calls.counted += estimate.counted;
         calls.least += estimate.least;
         calls.most = calls.most.zip(estimate.most).map(|(a, b)| a + b);
@@ -81,7 +81,7 @@ fn open(folder: &Path) -> Trace {
 }
 
 #[test]
-fn a_hot_function_is_lowered_and_rare_ones_stay_exact() {
+fn a_hot_function_is_throttled_and_rare_ones_stay_exact() {
     for threads in ["1", "2"] {
         let Some((truth, folder)) = record(threads, "5%") else { return };
         let trace = open(folder.path());

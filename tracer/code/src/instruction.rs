@@ -32,7 +32,7 @@ pub enum SiteCost {
     Emulated,
     /// Our program does the instruction: nearly as cheap.
     Written(Step),
-    /// The kernel executes it in a single step: dear.
+    /// The kernel executes it in a single step: costly.
     SingleStep,
 }
 

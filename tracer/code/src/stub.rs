@@ -2,7 +2,7 @@
 //!
 //! A stub is `nop`, with the probe on it, then a copy of the function's instructions up to the one
 //! at which its enter would be seen, that one included, then a jump to the next. So a call that comes
-//! by the stub passes a probe that the kernel emulates and goes round the dear one, which stays where
+//! by the stub passes a probe that the kernel emulates and avoids the costly one, which stays where
 //! it is: a call that comes by another way meets it as ever. Each call meets one of the two, whatever
 //! way it takes, and whether or not a process has stubs.
 //!

@@ -1,10 +1,10 @@
 //! Which regions' calls are recorded, so that tracing costs less than its budget. Pure logic: told what calls cost
 //! now, it says what to change.
 //!
-//! While the cost is above the budget, those regions are lowered that cost most, all that have to be at once; what
+//! While the cost is above the budget, those regions are throttled that cost most, all that have to be at once; what
 //! costs nothing is never touched. The program is quicker afterwards, and calls what is left more often: that is
-//! foreseen. When the load falls, regions are raised, if what they will cost then leaves room to spare. A region
-//! that has to be lowered soon after it was raised has to wait twice as long the next time, and none is raised until
+//! foreseen. When the load falls, regions are restored, if what they will cost then leaves room to spare. A region
+//! that has to be throttled soon after it was restored has to wait twice as long the next time, and none is restored until
 //! a part of the budget has made up for what that cost.
 
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use rtrace_model::{Level, RegionId};
 
-/// Parts of the budget: above the first, regions are lowered until the cost is below the second; regions are raised
+/// Parts of the budget: above the first, regions are throttled until the cost is below the second; regions are restored
 /// while it stays below the last.
 const LOWER_ABOVE: f64 = 0.75;
 const LOWER_TO: f64 = 0.45;
-const RAISE_TO: f64 = 0.4;
+const RESTORE_TO: f64 = 0.4;
 
 /// What is the program's own of the CPU time is at least this part: where calls cost most of it, what they cost is not
 /// known well enough to tell.
@@ -26,27 +26,27 @@ const LEAST_OWN: f64 = 0.1;
 /// tell more.
 const LEAST_LEFT: f64 = 0.2;
 
-/// Time between two times that regions are raised, so that what they cost shows before.
-const RAISE_PERIOD: Duration = Duration::from_millis(500);
+/// Time between two times that regions are restored, so that what they cost shows before.
+const RESTORE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Regions that are raised at a time, at the most: some of them may only have seemed to be quiet.
-const MOST_RAISED: usize = 8;
+/// Regions that are restored at a time, at the most: some of them may only have seemed to be quiet.
+const MOST_RESTORED: usize = 8;
 
-/// The part of the budget that makes up for regions which had to be lowered soon after they were raised.
+/// The part of the budget that makes up for regions which had to be throttled soon after they were restored.
 const TRIED: f64 = 0.2;
 
 /// Programs are taken to use so many CPUs at least: of one that hardly runs even what is called rarely would
 /// be above the budget, and to record that hurts nobody.
 const LEAST_CPU: f64 = 0.04;
 
-/// What a region costs when it is lowered, it has cost for this long at the most: else it would have been lowered.
+/// What a region costs when it is throttled, it has cost for this long at the most: else it would have been throttled.
 const SHOWN: Duration = Duration::from_millis(200);
 
-/// How long a region stays lowered at least, the first time and at most.
+/// How long a region stays throttled at least, the first time and at most.
 const FIRST_HOLD: Duration = Duration::from_secs(2);
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
-/// A region that stays raised for this many times its hold may be raised quickly again.
+/// A region that stays restored for this many times its hold may be restored quickly again.
 const PROVEN: u32 = 4;
 
 /// What is known of a region.
@@ -92,8 +92,8 @@ pub struct Controller {
     /// Part of the CPU time.
     budget: f64,
     memory: HashMap<RegionId, Memory>,
-    raised: Duration,
-    /// CPU seconds that regions cost which were raised too soon, as far as nothing has made up for them.
+    restored: Duration,
+    /// CPU seconds that regions cost which were restored too soon, as far as nothing has made up for them.
     debt: f64,
     decided: Duration,
 }
@@ -101,7 +101,7 @@ pub struct Controller {
 impl Controller {
     /// One that keeps the cost below this part of the programs' CPU time.
     pub fn new(budget: f64) -> Controller {
-        Controller { budget, memory: HashMap::new(), raised: Duration::ZERO, debt: 0.0, decided: Duration::ZERO }
+        Controller { budget, memory: HashMap::new(), restored: Duration::ZERO, debt: 0.0, decided: Duration::ZERO }
     }
 
     /// What to change now. `cpu` are CPU seconds that the programs use per second, tracing included, but what will
@@ -114,30 +114,30 @@ impl Controller {
         self.debt = (self.debt - TRIED * self.budget * cpu.max(LEAST_CPU) * time).max(0.0);
         let cost: f64 = regions.iter().map(Observed::now).sum();
         if cost > self.budget * LOWER_ABOVE * cpu.max(LEAST_CPU) {
-            return self.lower(now, cpu, cost, regions);
+            return self.throttle(now, cpu, cost, regions);
         }
-        self.raise(now, cpu, cost, regions)
+        self.restore(now, cpu, cost, regions)
     }
 
     /// Relative to what is the program's own, which stays, each cost stays what it is when others go.
-    fn lower(&mut self, now: Duration, cpu: f64, mut cost: f64, regions: &[Observed]) -> Vec<(RegionId, Level)> {
+    fn throttle(&mut self, now: Duration, cpu: f64, mut cost: f64, regions: &[Observed]) -> Vec<(RegionId, Level)> {
         let own = (cpu - cost).max(cpu * LEAST_OWN);
-        let can_be_lowered = |region: &&Observed| region.can_change && region.now() > 0.0;
-        let mut dearest: Vec<&Observed> = regions.iter().filter(can_be_lowered).collect();
-        dearest.sort_by(|a, b| b.now().total_cmp(&a.now()));
+        let can_be_throttled = |region: &&Observed| region.can_change && region.now() > 0.0;
+        let mut costliest: Vec<&Observed> = regions.iter().filter(can_be_throttled).collect();
+        costliest.sort_by(|a, b| b.now().total_cmp(&a.now()));
         let mut changes = Vec::new();
-        for region in dearest {
+        for region in costliest {
             if cost <= self.budget * LOWER_TO * (own + cost).max(LEAST_CPU) {
                 break;
             }
             cost -= region.now();
-            self.note_lowered(now, region);
+            self.note_throttled(now, region);
             changes.push((region.region, Level::Off));
         }
         changes
     }
 
-    fn note_lowered(&mut self, now: Duration, region: &Observed) {
+    fn note_throttled(&mut self, now: Duration, region: &Observed) {
         let since = |before: &Memory| now.saturating_sub(before.changed);
         let hold = match self.memory.get(&region.region).filter(|before| since(before) < before.hold * PROVEN) {
             Some(before) => {
@@ -150,8 +150,8 @@ impl Controller {
     }
 
     /// Those regions that cost least among those that have waited, while there is room for them.
-    fn raise(&mut self, now: Duration, cpu: f64, mut cost: f64, regions: &[Observed]) -> Vec<(RegionId, Level)> {
-        if now < self.raised + RAISE_PERIOD || self.debt > 0.0 {
+    fn restore(&mut self, now: Duration, cpu: f64, mut cost: f64, regions: &[Observed]) -> Vec<(RegionId, Level)> {
+        if now < self.restored + RESTORE_PERIOD || self.debt > 0.0 {
             return Vec::new();
         }
         let has_waited = |region: &&Observed| {
@@ -163,13 +163,13 @@ impl Controller {
         let mut cheapest: Vec<&Observed> = regions.iter().filter(has_waited).collect();
         cheapest.sort_by(|a, b| a.full().total_cmp(&b.full()));
         let mut changes = Vec::new();
-        for region in cheapest.into_iter().take(MOST_RAISED) {
+        for region in cheapest.into_iter().take(MOST_RESTORED) {
             let more = cost + region.full();
-            if more > self.budget * RAISE_TO * cpu.max(LEAST_CPU) {
+            if more > self.budget * RESTORE_TO * cpu.max(LEAST_CPU) {
                 break;
             }
             cost = more;
-            self.raised = now;
+            self.restored = now;
             if let Some(memory) = self.memory.get_mut(&region.region) {
                 memory.changed = now;
             }
@@ -281,7 +281,7 @@ mod tests {
         assert!(target.changes - before <= 8, "{} changes in 40 s", target.changes - before);
     }
 
-    /// Windows may miss what a function does in bursts, as long as it is lowered.
+    /// Windows may miss what a function does in bursts, as long as it is throttled.
     #[test]
     fn functions_that_only_seem_to_be_quiet_are_not_tried_one_after_the_other() {
         let mut controller = Controller::new(0.05);
@@ -337,13 +337,13 @@ mod tests {
     }
 
     #[test]
-    fn a_region_of_which_nothing_is_known_is_not_raised() {
+    fn a_region_of_which_nothing_is_known_is_not_restored() {
         let unknown = Observed { level: Level::Off, ..observed(0, f64::INFINITY, true) };
         assert_eq!(Controller::new(0.05).decide(Duration::from_secs(9), 1.0, &[unknown]), []);
     }
 
     #[test]
-    fn a_region_whose_probe_is_on_its_way_out_is_not_raised() {
+    fn a_region_whose_probe_is_on_its_way_out_is_not_restored() {
         let mut controller = Controller::new(0.05);
         let quiet = |can_change| Observed { level: Level::Off, ..observed(0, 10.0, can_change) };
         let now = Duration::from_secs(9);

@@ -108,12 +108,12 @@ struct Seen {
 #[derive(Clone, Debug, Default)]
 struct Calls {
     counted: u64,
-    /// The last windows, since the region was lowered.
+    /// The last windows, since the region was throttled.
     seen: VecDeque<Seen>,
     /// All windows so far, and the greatest rate at which calls may have come in one of them.
     windows: u32,
     fastest: f64,
-    /// Windows since the region was lowered: how many; hits, and nanoseconds that were left to them.
+    /// Windows since the region was throttled: how many; hits, and nanoseconds that were left to them.
     recent: u32,
     hits: f64,
     left: f64,
@@ -190,25 +190,25 @@ impl Calls {
     }
 }
 
-/// Estimates for all regions that are lowered or have been.
+/// Estimates for all regions that are throttled or have been.
 #[derive(Debug, Default)]
 pub struct Estimator {
     calls: HashMap<(u32, u32), Calls>,
     /// Those of threads that have ended.
     ended: Vec<Estimate>,
-    /// By region that is lowered: since when.
-    lowered: HashMap<u32, u64>,
-    /// Regions that were lowered, and of which no call was counted so far.
+    /// By region that is throttled: since when.
+    throttled: HashMap<u32, u64>,
+    /// Regions that were throttled, and of which no call was counted so far.
     unmet: HashSet<u32>,
     /// Regions that threads may have called of which too little is known.
     unbounded: HashSet<u32>,
 }
 
 impl Estimator {
-    /// These regions are lowered from that time on.
-    pub fn lower(&mut self, regions: impl Iterator<Item = RegionId>, since: u64) {
+    /// These regions are throttled from that time on.
+    pub fn throttle(&mut self, regions: impl Iterator<Item = RegionId>, since: u64) {
         for RegionId(region) in regions {
-            self.lowered.insert(region, since);
+            self.throttled.insert(region, since);
             if !self.places().any(|(_, of)| of == region) {
                 self.unmet.insert(region);
             }
@@ -221,8 +221,8 @@ impl Estimator {
     }
 
     /// Calls of the region are seen from that time on.
-    pub fn raise(&mut self, region: RegionId, time: u64) {
-        self.lowered.remove(&region.0);
+    pub fn restore(&mut self, region: RegionId, time: u64) {
+        self.throttled.remove(&region.0);
         self.calls.iter_mut().filter(|((_, of), _)| *of == region.0).for_each(|(_, calls)| calls.close(time));
     }
 
@@ -240,7 +240,7 @@ impl Estimator {
         }
         let length = window.to.saturating_sub(window.from).max(1) as f64;
         for ((location, region), calls) in &mut self.calls {
-            let Some(&since) = self.lowered.get(region) else { continue };
+            let Some(&since) = self.throttled.get(region) else { continue };
             if cost_of(RegionId(*region)).is_none() {
                 continue;
             }
@@ -263,7 +263,7 @@ impl Estimator {
         let location = ended.location.0;
         let mut of_thread = self.calls.iter().filter(|((of, _), _)| *of == location);
         if of_thread.all(|(_, calls)| calls.windows < ENOUGH_WINDOWS) {
-            self.unbounded.extend(self.lowered.keys());
+            self.unbounded.extend(self.throttled.keys());
         }
         for ((_, region), mut calls) in self.calls.extract_if(|&(of, _), _| of == location).collect::<Vec<_>>() {
             calls.close(ended.time.0);
@@ -272,7 +272,7 @@ impl Estimator {
         }
     }
 
-    /// Calls per second of each lowered region, at most, as the last windows tell; none of those that too few have
+    /// Calls per second of each throttled region, at most, as the last windows tell; none of those that too few have
     /// met.
     pub fn rates(&self) -> HashMap<RegionId, f64> {
         let mut rates = HashMap::new();
@@ -285,7 +285,7 @@ impl Estimator {
 
     /// All estimates at that time, by location and region.
     pub fn estimates(&self, now: u64) -> Vec<Estimate> {
-        let until = |region: &u32| if self.lowered.contains_key(region) { now } else { 0 };
+        let until = |region: &u32| if self.throttled.contains_key(region) { now } else { 0 };
         let running =
             self.calls.iter().map(|((location, region), calls)| estimate(*location, *region, calls, until(region)));
         let bounded = |estimate: Estimate| match self.unbounded.contains(&estimate.region.0) {

@@ -20,7 +20,7 @@ const MOST_SMALL: usize = 8;
 /// A link of fewer than this part of the most sites is small.
 const SMALL: usize = 8;
 /// Most sites of a link: where one of them goes, all are placed anew, and are hit twice until the old ones have
-/// gone. Where functions are lowered many go while the program waits for that, some of each thousand.
+/// gone. Where functions are throttled many go while the program waits for that, some of each thousand.
 const MOST: usize = 2048;
 const MOST_WHEN_GOVERNED: usize = 64;
 

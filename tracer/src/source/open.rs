@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_do_not_hang_together_are_left_out_of_a_glance() {
+    fn frames_that_do_not_hang_together_are_left_out_of_a_snapshot() {
         let with_depth = |depth, record| CallRecord { depth, ..record };
         let calls = vec![
             record(3, 0, 100, 0),
@@ -133,7 +133,7 @@ mod tests {
             with_depth(1, record(5, 3, 150, 0)),  // moved while it was read
             with_depth(2, record(7, 4, 160, 0)),  // its caller is not here
             with_depth(3, record(8, 5, 170, 0)),  // half of another call
-            with_depth(2, record(9, 5, 300, 0)),  // began after the glance
+            with_depth(2, record(9, 5, 300, 0)),  // began after the snapshot
             with_depth(2, record(99, 5, 180, 0)), // never given out
         ];
         let thread = OpenThread {

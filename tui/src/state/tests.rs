@@ -165,7 +165,7 @@ fn callees_find_their_callers_when_these_end() {
 }
 
 #[test]
-fn a_glance_at_what_runs_tells_callers_that_have_not_ended() {
+fn a_snapshot_of_what_runs_tells_callers_that_have_not_ended() {
     let mut state = state();
     let open = Call { ending: Ending::Open, ..call(1, 0, 0, (0, 100), 0) };
     state.add(&Batch::from(vec![call(2, 1, 1, (10, 20), 0), call(3, 1, 1, (95, 99), 0)]));
@@ -280,7 +280,7 @@ fn losses_add_up_until_the_summary_says_them_all() {
     let mut state = state();
     let loss = |count| Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count };
     for count in [3, 4] {
-        state.happened(&Event { time: Timestamp(0), pid: None, tid: None, kind: EventKind::Loss(loss(count)) });
+        state.add_event(&Event { time: Timestamp(0), pid: None, tid: None, kind: EventKind::Loss(loss(count)) });
     }
     assert_eq!((state.log.lost(), state.function(RegionId(1)).unwrap().lost), (7, 7));
     let losses = vec![Loss { reason: LossReason::TooDeep, region: None, count: 9 }];

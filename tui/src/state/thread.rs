@@ -27,10 +27,10 @@ pub struct Thread {
     pub calls: u64,
     /// Nanoseconds in traced calls that no traced function made.
     pub traced: u64,
-    /// What ran at the last glance, callers before callees.
+    /// What ran at the last snapshot, callers before callees.
     running: Vec<Call>,
     /// When that was.
-    glance: Timestamp,
+    snapshot: Timestamp,
     /// Calls that began before it and have ended since.
     over: Vec<u64>,
     /// Its call paths.
@@ -90,7 +90,7 @@ impl Thread {
             calls: 0,
             traced: 0,
             running: Vec::new(),
-            glance: Timestamp(0),
+            snapshot: Timestamp(0),
             over: Vec::new(),
             paths: Paths::default(),
             lanes: Lanes::default(),
@@ -110,7 +110,7 @@ impl Thread {
             calls: self.calls,
             traced: self.traced,
             running: self.running.clone(),
-            glance: self.glance,
+            snapshot: self.snapshot,
             over: self.over.clone(),
             paths: self.paths.snapshot(),
             lanes: self.lanes.clone(),
@@ -119,19 +119,19 @@ impl Thread {
     }
 
     /// Takes in what runs at a time.
-    pub fn glance(&mut self, time: Timestamp, running: &[Call]) {
-        self.glance = time;
+    pub fn set_running(&mut self, time: Timestamp, running: &[Call]) {
+        self.snapshot = time;
         self.running.clear();
         self.running.extend_from_slice(running);
         self.over.clear();
     }
 
-    /// What ran at the last glance, with the durations until then, callers before callees.
-    pub fn at_glance(&self) -> &[Call] {
+    /// What ran at the last snapshot, with the durations until then, callers before callees.
+    pub fn at_snapshot(&self) -> &[Call] {
         &self.running
     }
 
-    /// Of what ran at the last glance, what has not ended since.
+    /// Of what ran at the last snapshot, what has not ended since.
     pub fn running(&self) -> impl Iterator<Item = &Call> {
         self.running.iter().filter(|call| !self.over.contains(&call.id))
     }
@@ -178,8 +178,8 @@ impl Thread {
     /// Shows a call that ended on the timeline, without counting it.
     pub fn show(&mut self, call: &Call, most: usize) {
         self.lanes.add(call, most);
-        // It may have run at the last glance.
-        if self.running.first().is_some_and(|outermost| outermost.start <= call.start && call.start <= self.glance) {
+        // It may have run at the last snapshot.
+        if self.running.first().is_some_and(|outermost| outermost.start <= call.start && call.start <= self.snapshot) {
             self.over.push(call.id);
         }
     }

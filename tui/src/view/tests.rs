@@ -22,7 +22,7 @@ use crate::theme::Theme;
 
 const MS: u64 = 1_000_000;
 
-fn happened(time: u64, kind: EventKind) -> Event {
+fn event(time: u64, kind: EventKind) -> Event {
     Event { time: Timestamp(time * MS), pid: None, tid: None, kind }
 }
 
@@ -40,8 +40,8 @@ fn state() -> State {
         region: "fftw_tiny".into(),
         reason: "too short".into(),
     };
-    state.happened(&happened(0, refused));
-    state.happened(&happened(0, EventKind::Armed));
+    state.add_event(&event(0, refused));
+    state.add_event(&event(0, EventKind::Armed));
     let mut calls = Vec::new();
     for number in 0..99 {
         let (start, id) = (number * 100, 2 * number + 1);
@@ -270,7 +270,7 @@ fn an_empty_view_says_why() {
     let mut state = State::new(Span::Live, false);
     for (armed, functions) in [(false, "probes are being placed"), (true, "no call has ended yet; 3 shows")] {
         if armed {
-            state.happened(&happened(0, EventKind::Armed));
+            state.add_event(&event(0, EventKind::Armed));
         }
         let nobody = "no thread has been in a traced function yet";
         for (keys, said) in [("1", functions), ("2", functions), ("3", nobody), ("4", nobody)] {
@@ -349,7 +349,7 @@ fn without_colours_and_glyphs_all_is_said_in_ascii() {
 fn losses_stand_out_and_name_their_reason() {
     let mut state = state();
     let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 12 };
-    state.happened(&happened(5_000, EventKind::Loss(loss)));
+    state.add_event(&event(5_000, EventKind::Loss(loss)));
     let mut app = app(&state);
     let terminal = terminal(&mut app, &state, 80, 9);
     let lines = export::screen(terminal.backend().buffer());
@@ -359,7 +359,7 @@ fn losses_stand_out_and_name_their_reason() {
     press(&mut app, &state, "7");
     assert!(screen(&mut app, &state, 80, 9)[4].contains("12 lost of fftw_execute: ring full"));
     let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count: 3_000 };
-    state.happened(&happened(5_001, EventKind::Loss(loss)));
+    state.add_event(&event(5_001, EventKind::Loss(loss)));
     app.arrange(&state);
     let lines = screen(&mut app, &state, 80, 24);
     assert!(lines[4].contains("3,012 lost: ring full; 3,000 of fftw_dft"), "{lines:?}");
@@ -369,7 +369,7 @@ fn losses_stand_out_and_name_their_reason() {
         " --buffer 64M; fewer records: --func, --mode profile or --budget 5%",
     ];
     assert_eq!(lines[21..23], below);
-    state.happened(&happened(9_000, EventKind::Loss(Loss { reason: LossReason::TooDeep, count: 1, ..loss })));
+    state.add_event(&event(9_000, EventKind::Loss(Loss { reason: LossReason::TooDeep, count: 1, ..loss })));
     app.arrange(&state);
     let lines = screen(&mut app, &state, 80, 24);
     assert!(lines[1].contains("3,013 LOST (3,012 ring full, 1 too deep)"), "{lines:?}");
@@ -382,7 +382,7 @@ fn calls_that_were_not_timed_are_told_with_their_reason() {
     let not_yet = |region, count| {
         EventKind::Untimed(Untimed { reason: UntimedReason::NotYetPlaced, region: Some(RegionId(region)), count })
     };
-    state.happened(&happened(5_000, not_yet(3, 1)));
+    state.add_event(&event(5_000, not_yet(3, 1)));
     let mut app = app(&state);
     press(&mut app, &state, "7");
     let told = &screen(&mut app, &state, 100, 9)[4];
@@ -390,13 +390,13 @@ fn calls_that_were_not_timed_are_told_with_their_reason() {
         told.contains("untimed") && told.ends_with("1 not timed of evil\\x1b[31m: return site not yet placed"),
         "{told}"
     );
-    state.happened(&happened(5_001, not_yet(0, 1_200)));
+    state.add_event(&event(5_001, not_yet(0, 1_200)));
     app.arrange(&state);
     let told = &screen(&mut app, &state, 140, 24)[4];
     let expected = "1,201 not timed: return site not yet placed; 1,200 of fftw_execute, 1 of evil\\x1b[31m";
     assert!(told.ends_with(expected), "told together, so one row: {told}");
     let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 12 };
-    state.happened(&happened(5_002, EventKind::Loss(loss)));
+    state.add_event(&event(5_002, EventKind::Loss(loss)));
     app.arrange(&state);
     assert!(screen(&mut app, &state, 100, 24)[4].contains("12 lost of fftw_execute"), "a loss is another row");
 
@@ -522,7 +522,7 @@ fn folded_calls_show_all_but_single_ones() {
     state.define(&region(0, "solve"));
     state.define(&region(1, "step"));
     state.define(&location(1, "main"));
-    state.happened(&happened(0, EventKind::Armed));
+    state.add_event(&event(0, EventKind::Armed));
     state.running(Timestamp(990 * MS), &[]);
     state.fold(&[path(1, 0, 0, (90, 10), 360), path(2, 1, 1, (180, 3), 540)]);
     let running = Call { ending: Ending::Open, ..call(271, 0, 0, (900, 1_010), 0) };

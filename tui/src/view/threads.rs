@@ -31,7 +31,7 @@ pub const NONE: &str = "no thread has been in a traced function yet";
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
     let passes = |thread: &&Thread| {
-        let running = thread.at_glance().iter().filter_map(|call| state.function(call.region)).map(|of| &*of.name);
+        let running = thread.at_snapshot().iter().filter_map(|call| state.function(call.region)).map(|of| &*of.name);
         let names: Vec<&str> = running.chain([thread.location.name.as_str()]).collect();
         App::passes(&wanted, &names) || thread.location.tid.to_string() == wanted
     };
@@ -47,7 +47,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         let Some(thread) = state.thread(id) else { return Vec::new() };
         let (traced, lived) = busy(thread, state);
         let share = traced as f64 / lived.max(1) as f64;
-        let (since, within, style) = match (thread.at_glance().last(), thread.location.end) {
+        let (since, within, style) = match (thread.at_snapshot().last(), thread.location.end) {
             (_, Some(_)) => (String::new(), "ended".to_owned(), theme.dim()),
             (None, None) => (String::new(), "no traced call".to_owned(), theme.dim()),
             (Some(call), None) => (
@@ -102,7 +102,7 @@ fn busy(thread: &Thread, state: &State) -> (u64, u64) {
 /// The innermost call first: it is what the thread does.
 fn chain(thread: &Thread, state: &State, within: &str) -> String {
     let names = thread
-        .at_glance()
+        .at_snapshot()
         .iter()
         .rev()
         .map(|call| state.function(call.region).map_or("[unknown]", |function| &function.name));

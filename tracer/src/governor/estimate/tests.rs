@@ -18,7 +18,7 @@ struct Simulated {
 impl Simulated {
     fn new(hit: u64, measured: f64) -> Simulated {
         let mut estimator = Estimator::default();
-        estimator.lower([REGION].into_iter(), 0);
+        estimator.throttle([REGION].into_iter(), 0);
         Simulated { estimator, hit, measured, now: 0, counted: 0, truth: 0 }
     }
 
@@ -98,10 +98,10 @@ fn bursts_that_windows_seldom_meet_are_allowed_for() {
 }
 
 #[test]
-fn what_is_raised_goes_unseen_no_more() {
+fn what_is_restored_goes_unseen_no_more() {
     let mut target = Simulated::new(1_000, 1_000.0);
     target.run(20_000, 20);
-    target.estimator.raise(REGION, target.now);
+    target.estimator.restore(REGION, target.now);
     let before = target.estimate();
     target.now += 5_000 * MS;
     assert_eq!(target.estimate(), before);
@@ -139,9 +139,9 @@ fn the_pace_at_present_follows_a_load_that_falls() {
 fn of_a_function_that_no_window_has_met_there_may_be_any_number_of_calls() {
     let mut target = Simulated::new(1_000, 1_000.0);
     let unmet = RegionId(7);
-    target.estimator.lower([unmet].into_iter(), 0);
+    target.estimator.throttle([unmet].into_iter(), 0);
     target.run(20_000, 20);
-    target.estimator.raise(unmet, target.now);
+    target.estimator.restore(unmet, target.now);
     let estimates = target.estimator.estimates(target.now);
     let of_unmet =
         estimates.iter().find(|estimate| estimate.region == unmet).map(|of| (of.location.0, of.least, of.most));
@@ -152,7 +152,7 @@ fn of_a_function_that_no_window_has_met_there_may_be_any_number_of_calls() {
 #[test]
 fn where_no_window_has_met_any_call_nothing_is_known_either() {
     let mut estimator = Estimator::default();
-    estimator.lower([REGION].into_iter(), 0);
+    estimator.throttle([REGION].into_iter(), 0);
     let window = Window { from: 5 * MS, to: 6 * MS };
     estimator.add(&[], window, |_| Some(1_000.0));
     let none = Estimate { location: NO_LOCATION, region: REGION, counted: 0, estimated: 0, least: 0, most: None };

@@ -25,7 +25,7 @@ fn defined(is_folded: bool) -> State {
     ] {
         state.define(&definition);
     }
-    state.happened(&happened(0, EventKind::Armed));
+    state.add_event(&event(0, EventKind::Armed));
     state
 }
 

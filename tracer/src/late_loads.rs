@@ -31,7 +31,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 const UNTIL_KNOWN_NS: u64 = 500_000_000;
 
 /// Libraries that were loaded while recording.
-pub struct Newcomer {
+pub struct LateLoad {
     /// Their probes.
     pub plan: Plan,
     /// When they were loaded, or a time shortly before.
@@ -76,7 +76,7 @@ impl Traced {
 }
 
 /// Knows which libraries are wanted and which are known.
-pub struct Newcomers {
+pub struct LateLoads {
     patterns: Vec<String>,
     /// Whether every mapping of the processes is told.
     tells_mappings: bool,
@@ -86,12 +86,12 @@ pub struct Newcomers {
     next_region: RegionId,
 }
 
-impl Newcomers {
+impl LateLoads {
     /// Whatever the patterns name and `plan` does not have yet; `tells_mappings`: all that is mapped
     /// executable is [told](Lookout::mapped), too.
-    pub fn beyond(plan: &Plan, patterns: &[String], options: plan::Options, tells_mappings: bool) -> Newcomers {
+    pub fn beyond(plan: &Plan, patterns: &[String], options: plan::Options, tells_mappings: bool) -> LateLoads {
         let regions: usize = plan.libraries.iter().map(|library| library.regions.len()).sum();
-        Newcomers {
+        LateLoads {
             patterns: patterns.to_vec(),
             tells_mappings,
             options,
@@ -197,7 +197,7 @@ impl Newcomers {
 
     /// Looks at all that the processes map.
     fn look(&mut self, pids: &[u32], since: Timestamp, told: &Told) {
-        let target = target::newcomers(pids, &self.patterns, &mut self.known, self.next_library);
+        let target = target::late_loads(pids, &self.patterns, &mut self.known, self.next_library);
         self.tell(target, since, told);
     }
 
@@ -228,7 +228,7 @@ impl Newcomers {
     }
 
     fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, told: &Told) {
-        // As with newcomers, nobody may listen any more.
+        // As with late_loads, nobody may listen any more.
         let mut mappings = mappings.into_iter().take_while(|_| self.tells_mappings);
         let _ = mappings.try_for_each(|mapping| told.mapping.send(mapping));
     }
@@ -242,20 +242,20 @@ impl Newcomers {
         self.next_library.0 += plan.libraries.len() as u32;
         self.next_region.0 += plan.libraries.iter().map(|library| library.regions.len() as u32).sum::<u32>();
         // Nobody listens any more once the recording is over.
-        let _ = told.found.send(Newcomer { plan, since, _files: files });
+        let _ = told.found.send(LateLoad { plan, since, _files: files });
     }
 }
 
 /// What the thread that looks tells the recorder.
 struct Told {
-    found: Sender<Newcomer>,
+    found: Sender<LateLoad>,
     mapping: Sender<(u32, Timestamp)>,
     missed: Sender<Missed>,
 }
 
 /// The recorder's end of the thread that looks.
 pub struct Lookout {
-    found: Receiver<Newcomer>,
+    found: Receiver<LateLoad>,
     mapped: Receiver<(u32, Timestamp)>,
     rest: Receiver<Missed>,
     processes: Sender<Known>,
@@ -263,7 +263,7 @@ pub struct Lookout {
 
 impl Lookout {
     /// What was found since the last call.
-    pub fn found(&self) -> impl Iterator<Item = Newcomer> {
+    pub fn found(&self) -> impl Iterator<Item = LateLoad> {
         self.found.try_iter()
     }
 
@@ -283,7 +283,7 @@ impl Lookout {
         let _ = self.processes.send(Known { living, begun, is_last: true });
         // Ends when the thread does.
         let rest: Vec<Missed> = self.rest.iter().collect();
-        let late = self.found.try_iter().flat_map(|Newcomer { plan, since, .. }| {
+        let late = self.found.try_iter().flat_map(|LateLoad { plan, since, .. }| {
             plan.libraries.into_iter().map(move |planned| Missed { library: planned.library.path, since })
         });
         late.chain(rest).collect()
