@@ -45,7 +45,7 @@ impl Programs {
     /// From now on the region's calls are recorded again.
     ///
     /// # Errors
-    /// As for [`lower`](Programs::throttle).
+    /// As for [`throttle`](Programs::throttle).
     pub fn restore(&self, region: u32) -> Result<(), Error> {
         self.set_throttled(region, 0)
     }

@@ -25,7 +25,7 @@ use crate::late_loads::LateLoads;
 pub use crate::options::Options;
 use crate::recorder::{self, Beside, Loaded, Setup, Subject};
 use crate::samples::{Samplers, plugin};
-use crate::stubs::{self, Stubs};
+use crate::stubs::{self, NoStubs, Stubs};
 use crate::target::{self, Target};
 use crate::watch::{self, Watches};
 use crate::{attach, privilege, rank};
@@ -45,6 +45,17 @@ impl<'a> Program<'a> {
         match self {
             Program::Running(pids) => pids,
             Program::Command(_) => &[],
+        }
+    }
+
+    /// Its libraries that these patterns choose.
+    ///
+    /// # Errors
+    /// It must not be traced, cannot be looked at, or has no such library.
+    pub fn target(self, patterns: &[String]) -> Result<Target, target::Error> {
+        match self {
+            Program::Running(pids) => target::of_processes(pids, patterns),
+            Program::Command(words) => target::of_command(words, patterns),
         }
     }
 }
@@ -106,7 +117,7 @@ pub fn check(pids: &[u32]) -> anyhow::Result<()> {
 /// # Errors
 /// None works.
 pub fn mechanism() -> Result<Mechanism, Error> {
-    rtrace_bpf::best_mechanism().map_err(|obstacle| Error::NoMechanism(obstacle.to_string()))
+    rtrace_bpf::best_mechanism().map_err(Error::NoMechanism)
 }
 
 /// How the functions selected are planned, to be probed by this mechanism if one works; without stubs.
@@ -199,10 +210,7 @@ impl<'a> Found<'a> {
         }
         let libraries = &options.libraries;
         let (target, able) = thread::scope(|scope| {
-            let finding = scope.spawn(|| match program {
-                Program::Running(pids) => target::of_processes(pids, libraries),
-                Program::Command(words) => target::of_command(words, libraries),
-            });
+            let finding = scope.spawn(|| program.target(libraries));
             let able = mechanism().map(|mechanism| (mechanism, plan_options(options, Some(mechanism), program)));
             (finding.join().unwrap_or_else(|panic| resume_unwind(panic)), able)
         });
@@ -245,18 +253,10 @@ impl<'a> Found<'a> {
             }
             Program::Command(words) => {
                 let reach = basis.options.stubs.map(|reach| stubs::check(words).map(|()| reach)).transpose();
-                let wants = matches!(reach, Ok(Some(_)));
-                let options = plan::Options { stubs: wants, ..basis.plan_options.clone() };
+                let options = plan::Options { stubs: matches!(reach, Ok(Some(_))), ..basis.plan_options.clone() };
                 let plan = plan::plan(&target.libraries, &options, RegionId(0));
-                let stubs = match reach {
-                    Ok(Some(reach)) => match Stubs::write(&plan, reach) {
-                        Ok(Some(stubs)) => Ok(Some(stubs)),
-                        Ok(None) => Err("no function needs a stub, or none can have one".to_owned()),
-                        Err(error) => Err(format!("failed to create an executable file in memory: {error}")),
-                    },
-                    Ok(None) => Ok(None),
-                    Err(obstacle) => Err(obstacle.to_string()),
-                };
+                let write = |reach| Stubs::write(&plan, reach)?.ok_or(NoStubs::NoFunction);
+                let stubs = reach.map_err(NoStubs::from).and_then(|reach| reach.map(write).transpose());
                 (plan, None, stubs)
             }
         };
@@ -271,7 +271,7 @@ pub struct Planned<'a> {
     plan: Plan,
     /// Later for a command: its process inherits no limits that loading raises.
     loaded: Option<Result<Loaded, rtrace_bpf::Error>>,
-    stubs: Result<Option<Stubs>, String>,
+    stubs: Result<Option<Stubs>, NoStubs>,
     samplers: Samplers,
 }
 
@@ -337,8 +337,8 @@ impl Ready<'_> {
     }
 
     /// Why there are no stubs, though they are wanted.
-    pub fn no_stubs(&self) -> Option<&str> {
-        self.planned.stubs.as_ref().err().map(String::as_str)
+    pub fn no_stubs(&self) -> Option<&NoStubs> {
+        self.planned.stubs.as_ref().err()
     }
 
     /// How many functions are probed, and how many of them at the most a budget can throttle.

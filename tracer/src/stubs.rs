@@ -35,6 +35,20 @@ const VARIABLE: &str = "LD_AUDIT";
 /// What the library is called among the mappings of a process.
 const NAME: &str = "rtrace-stubs.so";
 
+/// Why a command has no stubs, though they are wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum NoStubs {
+    /// It can have none.
+    #[error("stubs unavailable, so some functions stay expensive to trace: {0}")]
+    Obstacle(#[from] Obstacle),
+    /// There is nothing to write.
+    #[error("stubs unavailable: no function needs a stub, or none can have one")]
+    NoFunction,
+    /// They cannot be written.
+    #[error("stubs unavailable: failed to create an executable file in memory: {0}")]
+    File(#[from] io::Error),
+}
+
 /// What stubs reach beyond the calls that the dynamic linker binds. The program can notice it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {

@@ -8,7 +8,8 @@ use std::thread;
 use anyhow::Context as _;
 use rtrace::guard::Guard;
 use rtrace::session::{self, Options, Program};
-use rtrace::{sampling, stubs, target};
+use rtrace::stubs::{self, NoStubs};
+use rtrace::{sampling, target};
 use rtrace_model::RegionId;
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, PlannedLibrary};
@@ -20,18 +21,14 @@ use super::{Outcome, record, terminal_columns};
 /// Prints the plan.
 pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     let sampling = options.sample.map(|duration| Guard::start().map(|guard| (guard, duration))).transpose()?;
-    let patterns = &options.selection.libraries;
-    let target = match options.target.pids.as_slice() {
-        [] => target::of_command(&options.target.command, patterns)?,
-        pids => target::of_processes(pids, patterns)?,
-    };
     let pids = options.target.pids.as_slice();
-    let mechanism = session::mechanism();
-    let usable = mechanism.as_ref().ok().copied();
     let (program, how) = match pids {
         [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options() }),
         pids => (Program::Running(pids), options.selection.options()),
     };
+    let target = program.target(&how.libraries)?;
+    let mechanism = session::mechanism();
+    let usable = mechanism.as_ref().ok().copied();
     record::say_hazard(&how);
     let plan_options = plan::Options { stubs: may_have_stubs(options), ..session::plan_options(&how, usable, program) };
     let emulated = plan_options.emulated;
@@ -75,9 +72,9 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
 
 /// Whether the command can have the stubs that are asked for; says why not.
 fn may_have_stubs(options: &Plan) -> bool {
-    let checked = options.stubs.reach.map(|_| stubs::check(&options.target.command));
-    if let Some(Err(obstacle)) = &checked {
-        tell!("stubs unavailable, so some functions stay expensive to trace: {obstacle}");
+    let checked = options.stubs.reach.map(|_| stubs::check(&options.target.command).map_err(NoStubs::from));
+    if let Some(Err(reason)) = &checked {
+        tell!("{reason}");
     }
     matches!(checked, Some(Ok(())))
 }

@@ -51,7 +51,7 @@ pub fn record(
 ) -> anyhow::Result<Summary> {
     ready.check().with_context(|| format!("failed to trace {}", show.target))?;
     if let Some(reason) = ready.no_stubs() {
-        tell!("stubs unavailable, so some functions stay expensive to trace: {reason}");
+        tell!("{reason}");
     }
     say_what_stays(&ready);
     if ready.options().everywhere {
