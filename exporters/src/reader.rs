@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric,
-    PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed,
+    Batch, Call, CallSite, CallSiteId, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId,
+    Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed,
 };
 
 use crate::file::Decoder;
@@ -28,6 +28,7 @@ pub struct Trace {
     processes: Vec<Process>,
     locations: Vec<Location>,
     metrics: Vec<Metric>,
+    call_sites: Vec<CallSite>,
     calls: Vec<RowGroup>,
     /// The columns of calls that hold readings.
     readings: Vec<String>,
@@ -109,6 +110,7 @@ impl Trace {
             locations: read_table(path)?,
             readings: call_columns(metrics.iter()),
             metrics,
+            call_sites: read_optional_table(path)?,
             calls,
             events,
             profile: read_optional_table(path)?,
@@ -120,6 +122,7 @@ impl Trace {
         trace.regions.sort_by_key(|region| region.id);
         trace.processes.sort_by_key(|process| (process.pid, process.start));
         trace.locations.sort_by_key(|location| location.id);
+        trace.call_sites.sort_by_key(|site| site.id);
         trace.profile.sort_by_key(|path| (path.location, path.path));
         Ok(trace)
     }
@@ -187,6 +190,16 @@ impl Trace {
     /// All metrics, by id; those whose scope is the call are in the order of readings.
     pub fn metrics(&self) -> &[Metric] {
         &self.metrics
+    }
+
+    /// The call sites, by id. Empty in older traces.
+    pub fn call_sites(&self) -> &[CallSite] {
+        &self.call_sites
+    }
+
+    /// The call site of that id.
+    pub fn call_site(&self, id: CallSiteId) -> Option<&CallSite> {
+        find(&self.call_sites, id, |site| site.id)
     }
 
     /// The library of that id.

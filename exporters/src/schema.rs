@@ -4,6 +4,7 @@
 //! nanoseconds in columns that end in `_ns`. `SCHEMA.md` says what each column means.
 
 mod call;
+mod call_site;
 pub(crate) mod column;
 mod definition;
 mod estimate;

@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, ClockAnchor, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId, Loss, Metric,
-    PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary, Timestamp, Untimed,
+    Batch, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, Header, Library, LibraryId, Location,
+    LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary, Timestamp, Untimed,
 };
 
 use crate::reader::find;
@@ -43,6 +43,8 @@ struct Part {
     locations_before: u32,
     /// Its region ids in the set.
     regions: HashMap<RegionId, RegionId>,
+    /// Its call sites in the set.
+    call_sites: HashMap<CallSiteId, CallSiteId>,
 }
 
 impl TraceSet {
@@ -128,6 +130,16 @@ impl TraceSet {
     /// The location of that id.
     pub fn location(&self, id: LocationId) -> Option<&Location> {
         find(self.locations(), id, |location| location.id)
+    }
+
+    /// All call sites, by id. Empty in older traces.
+    pub fn call_sites(&self) -> &[CallSite] {
+        &self.definitions.call_sites
+    }
+
+    /// The call site of that id.
+    pub fn call_site(&self, id: CallSiteId) -> Option<&CallSite> {
+        find(self.call_sites(), id, |site| site.id)
     }
 
     /// The process that a location belongs to.
@@ -262,6 +274,7 @@ impl Part {
         for call in batch.calls_mut() {
             call.location.0 = call.location.0.saturating_add(self.locations_before);
             call.region = self.region(call.region);
+            call.call_site = call.call_site.and_then(|site| self.call_sites.get(&site).copied());
             call.start = self.time(call.start);
         }
         if is_counted { batch } else { Batch::from(batch.into_calls()) }

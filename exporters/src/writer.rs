@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, Definition, Estimate, Event, Header, Library, LibraryId, Location, LocationId, Metric, MetricId,
-    PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
+    Batch, Call, CallSite, CallSiteId, Definition, Estimate, Event, Header, Library, LibraryId, Location, LocationId,
+    Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
 };
 
 use crate::directory::{Directory, Lock};
@@ -35,6 +35,7 @@ pub struct TraceWriter {
     processes: Table<(u32, Timestamp), Process>,
     locations: Table<LocationId, Location>,
     metrics: Table<MetricId, Metric>,
+    call_sites: Table<CallSiteId, CallSite>,
     calls: Segments<Call>,
     events: Segments<Event>,
     /// Present once there is a profile: recordings without have no such file.
@@ -63,6 +64,7 @@ impl TraceWriter {
             processes: Table::new(),
             locations: Table::new(),
             metrics: Table::new(),
+            call_sites: Table::new(),
             calls: Segments::create(&directory)?,
             events: Segments::create(&directory)?,
             profile: None,
@@ -92,6 +94,7 @@ impl TraceWriter {
         self.processes.publish(&self.directory)?;
         self.locations.publish(&self.directory)?;
         self.metrics.publish(&self.directory)?;
+        self.call_sites.publish(&self.directory)?;
         self.events.publish()?;
         self.samples.publish()?;
         self.calls.publish()?;
@@ -150,6 +153,7 @@ impl Sink for TraceWriter {
                 self.metrics.put(metric.id, metric);
                 self.calls.set_further(call_columns(self.metrics.rows()));
             }
+            Definition::CallSite(site) => self.call_sites.put(site.id, site),
         }
         Ok(())
     }

@@ -143,6 +143,7 @@ fn nested(location: u32, number: u64) -> Vec<Call> {
                 0 => Ending::Unwound,
                 _ => Ending::Returned,
             },
+            call_site: None,
         });
         open.push(calls.len() - 1);
         if open.len() > 5 {

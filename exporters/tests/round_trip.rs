@@ -15,9 +15,9 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Batch, Call, Count, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, MetricId,
-    PathId, PathProfile, Reading, RegionId, ReturnSites, Sample, Scope, Sink, Summary, Timestamp, Untimed,
-    UntimedReason,
+    Batch, Call, CallSite, CallSiteId, Count, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, Inlined, LocationId,
+    Loss, LossReason, MetricId, PathId, PathProfile, Reading, RegionId, ReturnSites, Sample, Scope, Sink, SourceLine,
+    Summary, Timestamp, Untimed, UntimedReason,
 };
 
 #[test]
@@ -102,6 +102,41 @@ fn a_trace_without_metrics_and_samples_is_read() {
     let trace = Trace::open(&path).unwrap();
     assert_eq!((trace.metrics().len(), trace.samples().count()), (0, 0));
     assert_eq!(calls(&trace).unwrap(), [call(1, 1)]);
+}
+
+#[test]
+fn call_sites_get_their_names_later_and_older_traces_have_none() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    let at = |line| Some(SourceLine { file: "/src/w.c".to_owned(), line });
+    let place = |id, file: Option<&str>| CallSite {
+        id: CallSiteId(id),
+        file: file.map(str::to_owned),
+        offset: 0x1000 + u64::from(id),
+        ..CallSite::default()
+    };
+    let named = CallSite {
+        function: Some("main".to_owned()),
+        function_offset: Some(7),
+        source: at(12),
+        inlined: vec![
+            Inlined { function: "one".to_owned(), called_at: at(32) },
+            Inlined { function: "two".to_owned(), called_at: None },
+        ],
+        ..place(1, Some("/bin/w"))
+    };
+    for site in [place(0, None), place(1, Some("/bin/w")), named.clone()] {
+        writer.define(&Definition::CallSite(site)).unwrap();
+    }
+    let from = |id, site| Call { call_site: Some(CallSiteId(site)), ..call(1, id) };
+    writer.calls(&vec![from(1, 0), from(2, 1)].into()).unwrap();
+    writer.finish(&summary()).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.call_sites(), [place(0, None), named.clone()]);
+    assert_eq!(trace.call_site(CallSiteId(1)), Some(&named));
+    assert_eq!(calls(&trace).unwrap(), [from(1, 0), from(2, 1)]);
+    std::fs::remove_file(path.join("call_sites.parquet")).unwrap();
+    assert!(Trace::open(&path).unwrap().call_sites().is_empty());
 }
 
 #[test]
@@ -327,6 +362,7 @@ prop_compose! {
         duration in 0..=i64::MAX.cast_unsigned(),
         child in any::<u32>(),
         ending in 0..4_usize,
+        call_site in prop::option::of(0..5_u32),
     ) -> Call {
         Call {
             location: LocationId(location),
@@ -338,6 +374,7 @@ prop_compose! {
             duration: (Ending::ALL[ending] != Ending::Unseen).then_some(duration),
             child: child.into(),
             ending: Ending::ALL[ending],
+            call_site: call_site.map(CallSiteId),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LocationId, RegionId, Timestamp};
+use crate::{CallSiteId, LocationId, RegionId, Timestamp};
 
 /// How a call ended, or why that is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,6 +62,8 @@ pub struct Call {
     pub child: u64,
     /// How it ended.
     pub ending: Ending,
+    /// Where it was called from; `None` where the return address could not be read.
+    pub call_site: Option<CallSiteId>,
 }
 
 /// The first call of the first thread, at time 0: it was made by nobody and returned at once.
@@ -77,6 +79,7 @@ impl Default for Call {
             duration: Some(0),
             child: 0,
             ending: Ending::Returned,
+            call_site: None,
         }
     }
 }

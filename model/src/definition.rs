@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Metric, Timestamp};
+use crate::{CallSite, Metric, Timestamp};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -35,6 +35,10 @@ id!(
 id!(
     /// Names a [`Metric`] within one trace; counts up from 0.
     MetricId
+);
+id!(
+    /// Names a [`CallSite`] within one trace; counts up from 0.
+    CallSiteId
 );
 id!(
     /// Names a call path among those of one location; never 0.
@@ -192,6 +196,8 @@ pub enum Definition {
     Location(Location),
     /// A metric.
     Metric(Metric),
+    /// A call site.
+    CallSite(CallSite),
 }
 
 #[cfg(test)]

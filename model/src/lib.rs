@@ -13,7 +13,8 @@
 //! | [`Call`] | – | one enter with its exit; its id counts up from 1 on its location |
 //! | call path | callpath | the chain of regions from a root call to a call |
 //! | inclusive / exclusive | – | a call's duration with / without that of the traced calls it made |
-//! | site | – | the instruction at which a probe sits |
+//! | probe site | – | the instruction at which a probe sits |
+//! | [`CallSite`] | – | the instruction behind a call, to which it returns |
 //! | [`ExitPolicy`] | – | how a region's exit is seen |
 //! | [`Ending`] | – | how a call ended, or why that is not known |
 //! | [`Level`] | – | how the calls of a region are recorded now, where a budget decides |
@@ -30,6 +31,7 @@
 mod batch;
 mod calibration;
 mod call;
+mod call_site;
 pub mod counter;
 mod definition;
 mod estimate;
@@ -49,9 +51,10 @@ mod untimed;
 pub use batch::{Batch, Reading};
 pub use calibration::CallCost;
 pub use call::{Call, Ending};
+pub use call_site::{CallSite, Inlined, SourceLine};
 pub use definition::{
-    Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region, RegionId,
-    SymbolName,
+    CallSiteId, Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region,
+    RegionId, SymbolName,
 };
 pub use estimate::{CallRange, Estimate, Level, estimated};
 pub use event::{Event, EventKind, SLOWDOWN_AT_LEAST, slowdown};

@@ -164,7 +164,7 @@ impl Image {
 
     /// The virtual address that corresponds to the start of an executable mapping of the file from
     /// this offset; mappings begin at pages, segments need not.
-    pub(crate) fn mapped_address(&self, offset: u64) -> Option<u64> {
+    pub fn mapped_address(&self, offset: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|segment| {
             segment.executable && (segment.offset & !(PAGE_SIZE - 1)..segment.offsets().end).contains(&offset)
         })?;

@@ -22,6 +22,7 @@ mod frames;
 mod go;
 pub mod ifunc;
 mod image;
+pub mod lines;
 pub mod linker;
 mod load_order;
 pub mod modules;

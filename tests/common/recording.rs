@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Ending, EventKind, ExitPolicy, LocationId, Reading, Region, RegionId, Summary, Timestamp};
+use rtrace_model::{
+    Call, CallSite, Ending, EventKind, ExitPolicy, LocationId, Reading, Region, RegionId, Summary, Timestamp,
+};
 
 use super::tree::{Forest, Node};
 use super::truth::{Thread, Trees};
@@ -61,6 +63,11 @@ impl Recording {
     /// The regions.
     pub fn regions(&self) -> &[Region] {
         self.trace.regions()
+    }
+
+    /// The call sites.
+    pub fn call_sites(&self) -> &[CallSite] {
+        self.trace.call_sites()
     }
 
     /// The regions of the libraries whose path contains `library`.

@@ -3,6 +3,7 @@
 
 mod attach;
 mod budget;
+mod call_sites;
 mod changed;
 mod counters;
 mod dashboard;

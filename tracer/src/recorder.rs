@@ -44,7 +44,7 @@ use crate::privilege;
 use crate::returns::{Exchange, ReturnSites, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
-use crate::source::{Change, Rings, Source};
+use crate::source::{CallSites, Change, Rings, Source};
 use crate::stubs::Stubs;
 use crate::translated;
 use crate::watch::{self, Held, Watches, Watching};
@@ -238,7 +238,9 @@ pub fn record(
     let probes = attachments.into_iter().flat_map(Attachment::into_probes);
     detach(probes.chain(return_sites.into_probes()).chain(followed.into_probes()).collect());
 
-    let summary = Summary { regions, refused, blind_windows, overwritten, return_sites: return_summary, ..drained? };
+    let (drained, call_sites) = drained?;
+    let summary = Summary { regions, refused, blind_windows, overwritten, return_sites: return_summary, ..drained };
+    pipeline.send(Item::Define(call_sites.named()));
     pipeline.finish(summary.clone())?;
     Ok(summary)
 }
@@ -431,7 +433,7 @@ impl<'a> Recording<'a> {
         samplers: &mut Samplers,
         stop: &AtomicBool,
         armed: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<Summary>
+    ) -> anyhow::Result<(Summary, CallSites)>
     where
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
     {
@@ -487,9 +489,9 @@ impl<'a> Recording<'a> {
         samplers.stop();
         listen(pipeline, samplers);
         let ids = self.attachments.iter().flat_map(|attachment| &attachment.regions).map(|region| region.id);
-        let summary = source.drain(ids.max().map_or(0, |last| last.index() + 1))?;
+        let drained = source.drain(ids.max().map_or(0, |last| last.index() + 1))?;
         released?;
-        Ok(summary)
+        Ok(drained)
     }
 
     /// Hands on what happens until it `is_over`, or nothing more can happen.

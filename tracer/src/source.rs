@@ -2,6 +2,7 @@
 //!
 //! It keeps no more than a batch and one definition per thread and process.
 
+mod call_sites;
 mod check;
 mod open;
 mod paths;
@@ -21,6 +22,7 @@ use rtrace_model::{
     LossReason, Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
+pub use self::call_sites::CallSites;
 use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
@@ -57,6 +59,7 @@ pub struct Source<'a> {
     watches: &'a Watches,
     locations: HashMap<u32, Location>,
     processes: Processes,
+    call_sites: CallSites,
     bad_records: u64,
     reported: HashMap<(LossReason, Option<RegionId>), u64>,
     reported_untimed: HashMap<(UntimedReason, Option<RegionId>), u64>,
@@ -99,6 +102,7 @@ impl<'a> Source<'a> {
             watches,
             locations: HashMap::new(),
             processes: Processes::default(),
+            call_sites: CallSites::new(),
             bad_records: 0,
             reported: HashMap::new(),
             reported_untimed: HashMap::new(),
@@ -216,7 +220,9 @@ impl<'a> Source<'a> {
             }
             let first = number * BATCH * counters;
             let readings = records.readings[first..first + calls.len() * counters].iter().map(reading_of).collect();
-            self.hand_over(Batch::measured(calls.iter().map(call_of).collect(), counters, readings));
+            let calls = calls.iter().map(|call| self.call_of(call)).collect();
+            self.announce_call_sites();
+            self.hand_over(Batch::measured(calls, counters, readings));
         }
         for event in &records.events {
             self.emit_event(event)?;
@@ -235,6 +241,8 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A map cannot be read.
     pub fn tick(&mut self) -> Result<(), Error> {
+        self.call_sites.tick();
+        self.announce_call_sites();
         self.report_paths()?;
         self.report_losses(&self.losses()?);
         self.report_untimed()?;
@@ -264,18 +272,20 @@ impl<'a> Source<'a> {
     }
 
     /// After disarming: hands over what is left, the calls that still run, and what is missing; `regions`: how many
-    /// have ids.
+    /// have ids. Gives the call sites, too.
     ///
     /// # Errors
     /// A ring or map cannot be read.
-    pub fn drain(mut self, regions: usize) -> Result<Summary, Error> {
+    pub fn drain(mut self, regions: usize) -> Result<(Summary, CallSites), Error> {
         let open = self.programs.take_open_calls()?;
         self.pass_all()?;
         let end = host::clock_anchor();
         for thread in open {
             let id = thread.thread.location;
             self.discover(id)?;
-            let open = OpenCalls::of(&thread, self.metrics.len(), end.monotonic);
+            let calls = thread.calls.iter().map(|open| self.call_of(&open.call)).collect();
+            self.announce_call_sites();
+            let open = OpenCalls::of(&thread, calls, self.metrics.len(), end.monotonic);
             for call in thread.calls.iter().filter(|open| open.doubt > 0) {
                 let reason = reason_of(UntimedCode(u32::from(call.doubt) - 1));
                 *self.open_untimed.entry((reason, call.call.region)).or_default() += 1;
@@ -306,7 +316,8 @@ impl<'a> Source<'a> {
         self.report_estimates();
         self.summary.exits_without_enter = self.programs.exits_without_enter();
         self.summary.end = end;
-        Ok(self.summary)
+        self.call_sites.tick();
+        Ok((self.summary, self.call_sites))
     }
 
     fn hand_over(&mut self, batch: Batch) {
@@ -321,6 +332,16 @@ impl<'a> Source<'a> {
             }
         }
         self.pipeline.send(Item::Calls(batch));
+    }
+
+    /// A call with its call site; its location is known.
+    fn call_of(&mut self, record: &CallRecord) -> Call {
+        let pid = self.locations.get(&record.location).map_or(0, |location| location.pid);
+        Call { call_site: self.call_sites.at(pid, record.space, record.site), ..call_of(record) }
+    }
+
+    fn announce_call_sites(&mut self) {
+        self.pipeline.send(Item::Define(self.call_sites.announce()));
     }
 
     /// Tells the sinks which call paths have more calls than before.
@@ -505,12 +526,13 @@ fn call_of(record: &CallRecord) -> Call {
         region: RegionId(record.region),
         id: record.id,
         parent: record.parent,
-        depth: record.depth,
+        depth: record.depth.into(),
         start: Timestamp(record.start),
         // The kernel side has a 0 there where it observed no return.
         duration: (ending != Ending::Unseen).then_some(record.duration),
         child: record.child,
         ending,
+        call_site: None,
     }
 }
 

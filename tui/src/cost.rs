@@ -43,6 +43,7 @@ fn batch(number: u64, ids: &mut [u64]) -> (Vec<Call>, Vec<Call>) {
             duration: Some(end - start),
             child,
             ending: Ending::Returned,
+            ..Call::default()
         };
         while (calls.len() as u64) < BATCH * (turn + 1) / 4 {
             *id += 1;

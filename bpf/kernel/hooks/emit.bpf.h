@@ -5,18 +5,21 @@
 
 #include "profile.bpf.h"
 
-static __always_inline void fill_call(struct rt_call *call, u32 location, const struct rt_frame *frame,
-				      u64 duration, u32 ending)
+static __always_inline void fill_call(struct rt_call *call, const struct rt_thread *thread,
+				      const struct rt_frame *frame, u64 duration, u32 ending)
 {
 	call->id = frame->id;
 	call->parent = frame->parent;
 	call->start = frame->start;
 	call->duration = duration;
 	call->child = frame->child;
+	call->site = frame->word;
 	call->region = frame->region;
-	call->location = location;
+	call->location = thread->location;
+	call->space = thread->space;
 	call->depth = frame->depth;
 	call->ending = ending;
+	call->reserved = 0;
 }
 
 static __always_inline void write_call(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
@@ -36,7 +39,7 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 		count_loss(frame->region, RT_LOSS_RING_FULL);
 		return;
 	}
-	fill_call(call, hit->thread->location, frame, duration, ending);
+	fill_call(call, hit->thread, frame, duration, ending);
 	readings = (struct rt_reading *)(call + 1);
 	rt_for_counters(i)
 		readings[i] = hit->counted->readings[i];

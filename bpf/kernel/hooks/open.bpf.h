@@ -54,7 +54,7 @@ static __always_inline void write_left_call(struct open_walk *walk, u32 index)
 	struct rt_open_call open = { .path = left->frame.path };
 	u32 i;
 
-	fill_call(&open.call, walk->thread->location, &left->frame, left->left - left->frame.start, RT_UNWOUND);
+	fill_call(&open.call, walk->thread, &left->frame, left->left - left->frame.start, RT_UNWOUND);
 	open.is_written = is_written(&left->frame, open.call.duration, RT_UNWOUND);
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	rt_for_counters(i)
@@ -82,7 +82,7 @@ static long write_open_step(u32 step, void *context)
 		frame = &walk->far->frame[far];
 	}
 	if (frame) {
-		fill_call(&open.call, walk->thread->location, frame, 0, frame->doubt ? RT_UNSEEN : RT_OPEN);
+		fill_call(&open.call, walk->thread, frame, 0, frame->doubt ? RT_UNSEEN : RT_OPEN);
 		open.path = frame->path;
 		open.is_written = is_written(frame, 0, RT_OPEN);
 		open.doubt = frame->doubt;

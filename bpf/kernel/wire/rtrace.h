@@ -123,7 +123,7 @@ enum rt_ending {
 	RT_OPEN = 2,
 	RT_UNSEEN = 3,
 	RT_ENDINGS = 4,
-};
+} __attribute__((packed));
 
 enum rt_loss {
 	RT_LOSS_RING_FULL = 0,
@@ -144,10 +144,13 @@ struct rt_call {
 	u64 start;
 	u64 duration;
 	u64 child; /* part of duration spent in traced callees */
+	u64 site; /* the return address: where in its caller the call was made; 0: it could not be read */
 	u32 region;
 	u32 location;
-	u32 depth; /* number of calls it is nested in */
+	u32 space; /* the address space, see struct rt_process */
+	u16 depth; /* number of calls it is nested in */
 	enum rt_ending ending;
+	u8 reserved;
 };
 
 /* What was last called from somewhere, so that a loop need not look it up again. */
@@ -343,13 +346,13 @@ struct rt_open_call {
 	u16 doubt; /* why it may have returned: 1 + enum rt_untimed_reason; 0: it runs, or was left */
 };
 
-_Static_assert(sizeof(struct rt_call) == 56, "record of a call");
+_Static_assert(sizeof(struct rt_call) == 64, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
 _Static_assert(sizeof(struct rt_access) == 24, "record of an access");
 _Static_assert(sizeof(struct rt_location) == 48, "location");
 _Static_assert(sizeof(struct rt_open_thread) == 32, "open thread");
-_Static_assert(sizeof(struct rt_open_call) == 64, "open call");
+_Static_assert(sizeof(struct rt_open_call) == 72, "open call");
 _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");

@@ -158,7 +158,7 @@ mod tests {
                 duration => (Some(duration), Ending::Returned),
             };
             let start = Timestamp(start);
-            let call = Call { location, region, id, parent, depth, start, duration, child, ending };
+            let call = Call { location, region, id, parent, depth, start, duration, child, ending, call_site: None };
             Ok(Measured { call, readings: Box::default() })
         });
         let mut text = Text::default();

@@ -16,7 +16,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use rtrace_model::{Batch, Call, Ending, LocationId, Reading, RegionId, Timestamp};
+use rtrace_model::{Batch, Call, CallSiteId, Ending, LocationId, Reading, RegionId, Timestamp};
 
 use super::varint;
 
@@ -227,6 +227,7 @@ impl Before {
         varint::put(bytes, call.child);
         varint::put(bytes, call.region.0.into());
         varint::put(bytes, call.depth.into());
+        varint::put(bytes, call.call_site.map_or(0, |site| u64::from(site.0) + 1));
         (self.id, self.start) = (call.id, call.start.0);
     }
 
@@ -246,6 +247,10 @@ impl Before {
             region: RegionId(varint::take(bytes)?.try_into().ok()?),
             depth: varint::take(bytes)?.try_into().ok()?,
             ending,
+            call_site: match varint::take(bytes)? {
+                0 => None,
+                next => Some(CallSiteId((next - 1).try_into().ok()?)),
+            },
         })
     }
 }
@@ -282,6 +287,7 @@ mod tests {
             duration: (ending != Ending::Unseen).then_some(noise.rotate_left(19)),
             child: noise >> 30,
             ending,
+            call_site: noise.is_multiple_of(3).then_some(CallSiteId((noise >> 20) as u32)),
         }
     }
 

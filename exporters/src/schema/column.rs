@@ -187,6 +187,11 @@ impl<'a> Columns<'a> {
         Ok(signed.into_iter().map(i64::cast_unsigned).collect())
     }
 
+    /// A column that the first traces of this version do not have: there it is null.
+    pub(crate) fn added_int32(&self, name: &str) -> Result<Vec<Option<u32>>, ColumnError> {
+        if self.0.column_by_name(name).is_some() { self.optional_int32(name) } else { Ok(vec![None; self.rows()]) }
+    }
+
     /// A column that the first traces of this version do not have: there it is false.
     pub(crate) fn added_boolean(&self, name: &str) -> Result<Vec<bool>, ColumnError> {
         let Some(array) = self.0.column_by_name(name) else { return Ok(vec![false; self.rows()]) };

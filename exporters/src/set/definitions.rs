@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use rtrace_model::{Library, LibraryId, Location, LocationId, PathProfile, Process, Region, RegionId};
+use rtrace_model::{
+    CallSite, CallSiteId, Library, LibraryId, Location, LocationId, PathProfile, Process, Region, RegionId,
+};
 
 use super::Part;
 use crate::Trace;
@@ -15,10 +17,13 @@ pub(super) struct Definitions {
     pub(super) processes: Vec<Process>,
     pub(super) locations: Vec<Location>,
     pub(super) profile: Vec<PathProfile>,
+    pub(super) call_sites: Vec<CallSite>,
     /// Libraries of the set by what makes them one; one trace may have that several times.
     files: HashMap<(File, usize), LibraryId>,
     /// Regions of the set by the place of their code, likewise.
     places: HashMap<(LibraryId, u64, usize), RegionId>,
+    /// Call sites of the set by all that is known of them but the id.
+    known_sites: HashMap<CallSite, CallSiteId>,
 }
 
 /// What makes a library the same in two traces: its build, or on one machine its inode.
@@ -47,7 +52,7 @@ impl Definitions {
     /// trace keeps its ids.
     pub(super) fn take_in(&mut self, trace: Trace, shift: u64) -> Part {
         let locations_before = self.locations.last().map_or(0, |last| last.id.0);
-        let mut part = Part { trace, shift, locations_before, regions: HashMap::new() };
+        let mut part = Part { trace, shift, locations_before, regions: HashMap::new(), call_sites: HashMap::new() };
         let host = &part.trace.header().host;
         let mut libraries = HashMap::new();
         let mut copies: HashMap<File, usize> = HashMap::new();
@@ -63,6 +68,9 @@ impl Definitions {
             let copy = copies.entry((library, region.file_offset)).or_default();
             part.regions.insert(region.id, self.region(region, library, *copy));
             *copy += 1;
+        }
+        for site in part.trace.call_sites() {
+            part.call_sites.insert(site.id, self.call_site(site));
         }
         self.processes.extend(part.trace.processes().iter().map(|process| Process {
             start: part.time(process.start),
@@ -94,6 +102,17 @@ impl Definitions {
                 *new.insert(id)
             }
         }
+    }
+
+    /// An address without a file is another one in each process.
+    fn call_site(&mut self, site: &CallSite) -> CallSiteId {
+        let next = CallSiteId(self.call_sites.last().map_or(0, |last| last.id.0 + 1).max(site.id.0));
+        let what = CallSite { id: CallSiteId::default(), ..site.clone() };
+        let id = if what.file.is_some() { *self.known_sites.entry(what).or_insert(next) } else { next };
+        if id == next {
+            self.call_sites.push(CallSite { id, ..site.clone() });
+        }
+        id
     }
 
     fn region(&mut self, region: &Region, library: LibraryId, copy: usize) -> RegionId {

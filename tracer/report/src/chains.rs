@@ -1,4 +1,4 @@
-//! Rows that tell functions apart by who called them: by their caller, or by the whole call path.
+//! Rows that tell functions apart by who called them: by their caller, by the whole call path, or by the call site.
 //!
 //! A program may have any number of call paths, and each row keeps a distribution of durations.
 //! Above [`MOST_ROWS`] new ones are not told apart any more: they are one row.
@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Library, RegionId};
+use rtrace_model::{CallSite, CallSiteId, Library, RegionId};
 
 use super::grouping::Key;
 use super::table::{Column, Shown, Value};
@@ -23,6 +23,7 @@ const MORE: Key = Key::MAX;
 pub(super) enum Depth {
     Caller,
     Path,
+    Site,
 }
 
 /// The functions and their callers, as they appear.
@@ -32,6 +33,8 @@ pub(super) struct Chains<'a> {
     /// Rows by their key.
     links: Vec<Link>,
     keys: HashMap<Link, Key>,
+    /// By untraced function and file: the first of its call sites, which stands for all.
+    untraced: HashMap<(Option<&'a str>, Option<&'a str>), CallSiteId>,
 }
 
 /// What makes a row.
@@ -44,6 +47,8 @@ struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum From {
     Nobody,
+    /// A call site; unless sites are told apart, the untraced function around it.
+    Site(CallSiteId),
     /// A call that is not on record.
     Lost,
     Region(RegionId),
@@ -53,12 +58,13 @@ enum From {
 
 impl<'a> Chains<'a> {
     pub(super) fn new(depth: Depth, trace: &'a TraceSet) -> Chains<'a> {
-        Chains { trace, depth, links: Vec::new(), keys: HashMap::new() }
+        Chains { trace, depth, links: Vec::new(), keys: HashMap::new(), untraced: HashMap::new() }
     }
 
-    pub(super) fn key(&mut self, region: RegionId, caller: &Caller<'_, Key>) -> Key {
+    pub(super) fn key(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>) -> Key {
         let from = match caller {
-            Caller::None => From::Nobody,
+            _ if self.depth == Depth::Site => site.map_or(From::Nobody, From::Site),
+            Caller::None => site.map_or(From::Nobody, |site| From::Site(self.untraced(site))),
             Caller::Lost(_) => From::Lost,
             Caller::Known(enclosing) => match enclosing.last().map(|caller| caller.mark) {
                 Some(MORE) => return MORE,
@@ -88,9 +94,11 @@ impl<'a> Chains<'a> {
             Column::label("caller", "called by"),
         ];
         const PATH: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::label("callers", "called by")];
+        const SITE: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::label("call_site", "called at")];
         match self.depth {
             Depth::Caller => &CALLER,
             Depth::Path => &PATH,
+            Depth::Site => &SITE,
         }
     }
 
@@ -100,22 +108,26 @@ impl<'a> Chains<'a> {
             return vec![Value::Absent, Value::Absent, Value::Name("[more]".to_owned()), Value::Absent];
         };
         let library = self.trace.region(region).and_then(|region| self.trace.library(region.library));
-        let mut callers = Vec::new();
+        let mut callers: Vec<String> = Vec::new();
         let mut next = from;
         loop {
             next = match next {
                 From::Nobody => break,
+                From::Site(id) => {
+                    callers.extend(self.trace.call_site(id).map(|site| self.site_name(site)));
+                    break;
+                }
                 From::Lost => {
-                    callers.push("[lost caller]");
+                    callers.push("[lost caller]".to_owned());
                     break;
                 }
                 From::Region(region) => {
-                    callers.push(self.name(region));
+                    callers.push(self.name(region).to_owned());
                     break;
                 }
                 From::Path(row) => {
                     let link = self.links[row as usize];
-                    callers.push(self.name(link.region));
+                    callers.push(self.name(link.region).to_owned());
                     link.from
                 }
             };
@@ -126,6 +138,21 @@ impl<'a> Chains<'a> {
             Value::Name(self.name(region).to_owned()),
             if callers.is_empty() { Value::Absent } else { Value::Name(callers.join(" < ")) },
         ]
+    }
+
+    /// The first call site in the same untraced function.
+    fn untraced(&mut self, id: CallSiteId) -> CallSiteId {
+        let Some(site) = self.trace.call_site(id) else { return id };
+        *self.untraced.entry((site.file.as_deref(), site.innermost())).or_insert(id)
+    }
+
+    fn site_name(&self, site: &CallSite) -> String {
+        let file = site.file.as_deref().map_or("no file", |path| path.rsplit('/').next().unwrap_or(path));
+        match site.innermost() {
+            _ if self.depth == Depth::Site => site.to_string(),
+            Some(function) => format!("{function} ({file})"),
+            None => format!("({file})"),
+        }
     }
 
     fn name(&self, region: RegionId) -> &str {

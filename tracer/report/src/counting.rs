@@ -105,7 +105,7 @@ impl<V> Counting<V> {
             By::Function => "region",
             By::Tree => "node",
             By::Thread => "location",
-            By::Library | By::Process | By::Caller | By::Callpath => return,
+            By::Library | By::Process | By::Caller | By::Callpath | By::Callsite => return,
         };
         let derived = self.derived();
         self.insert(table, key, self.columns(&derived), |_, sums| self.values(sums, &derived));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_model::{CallSiteId, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
 use super::By;
 use super::chains::{Chains, Depth};
@@ -35,6 +35,7 @@ impl<'a> Grouping<'a> {
             By::Process => Some(Grouping::process(trace)),
             By::Caller => Some(Grouping::Chain(Chains::new(Depth::Caller, trace))),
             By::Callpath => Some(Grouping::Chain(Chains::new(Depth::Path, trace))),
+            By::Callsite => Some(Grouping::Chain(Chains::new(Depth::Site, trace))),
             By::Tree => None,
         }
     }
@@ -49,10 +50,16 @@ impl<'a> Grouping<'a> {
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
-    /// The row that calls of a region on a location belong to, of that caller.
-    pub(super) fn key(&mut self, region: RegionId, location: LocationId, caller: &Caller<'_, Key>) -> Key {
+    /// The row that calls of a region on a location belong to, from that site, of that caller.
+    pub(super) fn key(
+        &mut self,
+        region: RegionId,
+        location: LocationId,
+        site: Option<CallSiteId>,
+        caller: &Caller<'_, Key>,
+    ) -> Key {
         match self {
-            Grouping::Chain(chains) => chains.key(region, caller),
+            Grouping::Chain(chains) => chains.key(region, site, caller),
             Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
             Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
         }

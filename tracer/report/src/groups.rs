@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, Estimate, LocationId, Loss, PathProfile, RegionId};
+use rtrace_model::{Call, CallSiteId, Estimate, LocationId, Loss, PathProfile, RegionId};
 
 use super::grouping::{Grouping, Key};
 use super::histogram;
@@ -23,13 +23,13 @@ impl Visitor for Groups<'_> {
     type Mark = Key;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
-        let (key, stats, outermost) = self.row(call.region, call.location, 1, &caller);
+        let (key, stats, outermost) = self.row((call.region, call.location, call.call_site), 1, &caller);
         stats.add(call, outermost);
         key
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Key>) -> Key {
-        let (key, stats, outermost) = self.row(path.region, path.location, path.calls, &caller);
+        let (key, stats, outermost) = self.row((path.region, path.location, None), path.calls, &caller);
         stats.add_path(path, outermost);
         key
     }
@@ -43,12 +43,11 @@ impl<'a> Groups<'a> {
     /// The row to which so many calls belong, and whether they are not nested in calls of it.
     fn row(
         &mut self,
-        region: RegionId,
-        location: LocationId,
+        (region, location, site): (RegionId, LocationId, Option<CallSiteId>),
         calls: u64,
         caller: &Caller<'_, Key>,
     ) -> (Key, &mut Stats, bool) {
-        let key = self.grouping.key(region, location, caller);
+        let key = self.grouping.key(region, location, site, caller);
         let outermost = !caller.is_within(key);
         *self.recorded.entry(location).or_default() += calls;
         (key, self.groups.entry(key).or_default(), outermost)
@@ -57,7 +56,7 @@ impl<'a> Groups<'a> {
     /// Adds calls without a record, of which the callers are not known.
     pub(super) fn add_estimates(&mut self, estimates: impl Iterator<Item = Estimate>) {
         for estimate in estimates {
-            let key = self.grouping.key(estimate.region, estimate.location, &Caller::Lost(&[]));
+            let key = self.grouping.key(estimate.region, estimate.location, None, &Caller::Lost(&[]));
             self.groups.entry(key).or_default().add_estimate(&estimate);
         }
     }

@@ -110,6 +110,8 @@ pub enum By {
     Caller,
     /// A function and the whole chain of its callers.
     Callpath,
+    /// A function and the place in the code that called it.
+    Callsite,
 }
 
 /// What comes first: the largest figure, or the first name.

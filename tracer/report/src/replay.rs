@@ -106,6 +106,7 @@ fn define(trace: &Trace, sink: &mut dyn Sink) -> Result<(), SinkError> {
     trace.regions().iter().try_for_each(|region| sink.define(&Definition::Region(region.clone())))?;
     trace.metrics().iter().try_for_each(|metric| sink.define(&Definition::Metric(metric.clone())))?;
     trace.processes().iter().try_for_each(|process| sink.define(&Definition::Process(process.clone())))?;
+    trace.call_sites().iter().try_for_each(|site| sink.define(&Definition::CallSite(site.clone())))?;
     trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))
 }
 
@@ -219,8 +220,7 @@ mod tests {
             depth: u32::from(parent > 0),
             start: Timestamp(start * MS),
             duration: Some((end - start) * MS),
-            child: 0,
-            ending: Ending::Returned,
+            ..Call::default()
         }
     }
 

@@ -16,10 +16,9 @@ pub struct OpenCalls {
 }
 
 impl OpenCalls {
-    /// Gives each call that runs the time up to `end`, which is part of its caller's, as are its counts. Behind
+    /// `calls`: those of the thread. Gives each call that runs the time up to `end`, which is part of its caller's, as are its counts. Behind
     /// these stand calls that were left before; what they took is with their callers already.
-    pub fn of(thread: &OpenThread, counters: usize, end: Timestamp) -> OpenCalls {
-        let mut calls: Vec<Call> = thread.calls.iter().map(|open| call_of(&open.call)).collect();
+    pub fn of(thread: &OpenThread, mut calls: Vec<Call>, counters: usize, end: Timestamp) -> OpenCalls {
         for call in calls.iter_mut().filter(|call| call.ending == Ending::Open) {
             call.duration = Some(end.since(call.start));
         }
@@ -97,13 +96,18 @@ mod tests {
         calls.into_iter().map(|call| OpenCallRecord { call, ..OpenCallRecord::default() }).collect()
     }
 
+    fn of(thread: &OpenThread, counters: usize) -> OpenCalls {
+        let calls = thread.calls.iter().map(|open| call_of(&open.call)).collect();
+        OpenCalls::of(thread, calls, counters, Timestamp(200))
+    }
+
     #[test]
     fn a_callers_child_time_includes_the_call_that_still_runs() {
         let calls = vec![record(1, 0, 100, 30), record(4, 1, 150, 0), record(9, 0, 170, 0)];
         let count = |inclusive, child| ReadingRecord { inclusive, child };
         let readings = vec![count(10, 2), count(3, 0), count(1, 0)];
         let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings };
-        let calls = OpenCalls::of(&thread, 1, Timestamp(200)).calls;
+        let calls = of(&thread, 1).calls;
         let seen: Vec<_> = calls.iter().map(|call| (call.id, call.duration, call.child)).collect();
         assert_eq!(seen, [(9, Some(30), 0), (4, Some(50), 0), (1, Some(100), 80)]);
         let counted: Vec<_> = (0..3).map(|index| calls.readings(index)[0].exclusive()).collect();
@@ -117,7 +121,7 @@ mod tests {
         let count = |inclusive| ReadingRecord { inclusive, child: 0 };
         let readings = vec![count(10), count(5), count(3)];
         let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings };
-        let calls = OpenCalls::of(&thread, 1, Timestamp(200)).calls;
+        let calls = of(&thread, 1).calls;
         let seen: Vec<_> = calls.iter().map(|call| (call.id, call.duration, call.child)).collect();
         assert_eq!(seen, [(9, Some(30), 0), (4, None, 7), (1, Some(100), 60)]);
         let counted: Vec<_> = (0..3).map(|index| calls.readings(index).first().map(|of| of.exclusive())).collect();

@@ -63,6 +63,7 @@ pub fn call(id: u64, parent: u64, region: u32, (start, end): (u64, u64), child: 
         duration: Some((end - start) * MS),
         child: child * MS,
         ending: Ending::Returned,
+        ..Call::default()
     }
 }
 

@@ -71,7 +71,7 @@ impl Report {
     }
 }
 
-const BY: [Choice<By>; 7] = [
+const BY: [Choice<By>; 8] = [
     ("function", "Function", By::Function),
     ("tree", "Call path, shown as a tree: who called whom", By::Tree),
     ("thread", "Thread", By::Thread),
@@ -79,6 +79,7 @@ const BY: [Choice<By>; 7] = [
     ("process", "Process", By::Process),
     ("caller", "Function and its direct caller", By::Caller),
     ("callpath", "Function and the full chain of its callers", By::Callpath),
+    ("callsite", "Function and the source line or address that called it", By::Callsite),
 ];
 
 const SORT: [Choice<Sort>; 11] = [

@@ -1,0 +1,73 @@
+//! Which function and source line code belongs to, by symbol tables and debug information.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use blazesym::symbolize::source::{Elf, Process, Source};
+use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
+use rtrace_model::{Inlined, SourceLine};
+
+use crate::demangle;
+
+/// What is known of a place in code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeLine {
+    /// The function whose code it is, demangled.
+    pub function: String,
+    /// Bytes from the start of that function.
+    pub function_offset: u64,
+    /// Where it is in the sources: in the function, or in the innermost that is inlined there.
+    pub source: Option<SourceLine>,
+    /// The functions that are inlined there, the outermost first.
+    pub inlined: Vec<Inlined>,
+}
+
+/// Looks places in code up, and keeps what it has read of files.
+///
+/// Debug information is taken from the file itself, from the file that its debug link or build id names below
+/// `/usr/lib/debug`, or from a `.dwp` beside it.
+pub struct Lines {
+    symbolizer: Symbolizer,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines { symbolizer: Symbolizer::builder().enable_demangling(false).build() }
+    }
+}
+
+impl Lines {
+    /// The code at this offset of an ELF file; `None` where nothing is known of it.
+    pub fn in_file(&self, path: &Path, offset: u64) -> Option<CodeLine> {
+        let input = || Input::FileOffset(offset);
+        let of = |elf: Elf| self.symbolizer.symbolize_single(&Source::Elf(elf), input());
+        // Debug information that cannot be read must not hide the symbol table.
+        let found = of(Elf::new(path)).or_else(|_| of(Elf { debug_syms: false, ..Elf::new(path) }));
+        found.ok().and_then(line_of)
+    }
+
+    /// The code at this address of a running process, where no file is mapped: that of the kernel's vDSO, and what
+    /// a compiler at run time names in `/tmp/perf-PID.map`.
+    pub fn in_process(&self, pid: u32, address: u64) -> Option<CodeLine> {
+        let source = Source::Process(Process::new(pid.into()));
+        self.symbolizer.symbolize_single(&source, Input::AbsAddr(address)).ok().and_then(line_of)
+    }
+}
+
+fn line_of(found: Symbolized<'_>) -> Option<CodeLine> {
+    let Symbolized::Sym(Sym { name, offset, code_info, inlined, .. }) = found else { return None };
+    // Each function tells the place in it: of all but the innermost that is where the next one is inlined.
+    let mut at = code_info.as_deref().and_then(source_of);
+    let inlined = inlined.iter().map(|function| {
+        let called_at = std::mem::replace(&mut at, function.code_info.as_ref().and_then(source_of));
+        Inlined { function: demangle::demangle(&function.name), called_at }
+    });
+    let inlined = inlined.collect();
+    Some(CodeLine { function: demangle::demangle(&name), function_offset: offset as u64, source: at, inlined })
+}
+
+fn source_of(info: &CodeInfo<'_>) -> Option<SourceLine> {
+    let path = info.to_path();
+    let file = OsStr::to_string_lossy(path.as_os_str()).into_owned();
+    (!file.is_empty()).then(|| SourceLine { file, line: info.line.unwrap_or_default() })
+}

@@ -1,0 +1,186 @@
+//! Where calls come from: return addresses become call sites, and call sites get names.
+//!
+//! While calls are recorded only the file and the offset are looked up, which takes the mappings of the process. Names
+//! and lines follow once the recording is over: reading debug information takes time that the traced program may need.
+
+use std::collections::{HashMap as Map, HashSet};
+use std::path::Path;
+
+use foldhash::{HashMap, HashMapExt as _};
+use rtrace_model::{CallSite, CallSiteId, Definition};
+use rtrace_symbolizer::Stamp;
+use rtrace_symbolizer::lines::{CodeLine, Lines};
+use rtrace_symbolizer::modules::{self, Module};
+
+use crate::pinned::Pinned;
+
+/// Device and inode.
+type FileId = (u64, u64);
+
+/// A return address: number of the address space, and address.
+type Place = (u32, u64);
+
+/// A site whose file is not known yet.
+struct Unknown {
+    id: CallSiteId,
+    pid: u32,
+    place: Place,
+}
+
+/// The call sites of a recording.
+pub struct CallSites {
+    /// Calls come from few places.
+    known: HashMap<Place, CallSiteId>,
+    by_file: HashMap<(FileId, u64), CallSiteId>,
+    sites: Vec<CallSite>,
+    /// The process of a site, and its file.
+    origins: Vec<(u32, Option<FileId>)>,
+    /// The files are reached after their processes have ended, too.
+    files: Map<FileId, Option<Pinned>>,
+    /// What address spaces map.
+    spaces: Map<u32, Vec<Module>>,
+    /// Those that were looked at since the last tick.
+    fresh: HashSet<u32>,
+    unknown: Vec<Unknown>,
+    /// Those that are not announced in their newest state.
+    changed: Vec<CallSiteId>,
+}
+
+impl CallSites {
+    /// None yet.
+    pub fn new() -> CallSites {
+        CallSites {
+            known: HashMap::new(),
+            by_file: HashMap::new(),
+            sites: Vec::new(),
+            origins: Vec::new(),
+            files: Map::new(),
+            spaces: Map::new(),
+            fresh: HashSet::new(),
+            unknown: Vec::new(),
+            changed: Vec::new(),
+        }
+    }
+
+    /// The site of this return address; none where the address could not be read.
+    pub fn at(&mut self, pid: u32, space: u32, address: u64) -> Option<CallSiteId> {
+        if address == 0 {
+            return None;
+        }
+        let place = (space, address);
+        if let Some(&id) = self.known.get(&place) {
+            return Some(id);
+        }
+        let found = self.find(pid, place);
+        let id = match found {
+            Some((file, path, offset)) => self.in_file(pid, file, path, offset),
+            None => {
+                let id = self.define(pid, None, CallSite { offset: address, ..CallSite::default() });
+                self.unknown.push(Unknown { id, pid, place });
+                id
+            }
+        };
+        self.known.insert(place, id);
+        Some(id)
+    }
+
+    /// Time passes: processes may have mapped what they had not.
+    pub fn tick(&mut self) {
+        self.fresh.clear();
+        for unknown in std::mem::take(&mut self.unknown) {
+            match self.find(unknown.pid, unknown.place) {
+                Some((file, path, offset)) => {
+                    self.origins[unknown.id.index()].1 = Some(file);
+                    let site = &mut self.sites[unknown.id.index()];
+                    (site.file, site.offset) = (Some(path), offset);
+                    self.by_file.entry((file, offset)).or_insert(unknown.id);
+                    self.changed.push(unknown.id);
+                }
+                // What is made at run time has no file, and stays unknown as long as its process runs.
+                None if self.spaces.contains_key(&unknown.place.0) => {}
+                None => self.unknown.push(unknown),
+            }
+        }
+    }
+
+    /// What has changed since the last call.
+    pub fn announce(&mut self) -> Vec<Definition> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|id| Definition::CallSite(self.sites[id.index()].clone())).collect()
+    }
+
+    /// The sites with the names and lines that are known of them.
+    pub fn named(mut self) -> Vec<Definition> {
+        let lines = Lines::default();
+        for (site, (pid, file)) in self.sites.iter_mut().zip(self.origins) {
+            let within = within_call(site.offset);
+            let line = match file.and_then(|file| self.files.get(&file)?.as_ref()) {
+                Some(pinned) => lines.in_file(&reachable(pinned, site.file.as_deref()), within),
+                None if site.file.is_none() => lines.in_process(pid, within),
+                None => None,
+            };
+            if let Some(CodeLine { function, function_offset, source, inlined }) = line {
+                site.function = Some(function);
+                site.function_offset = Some(function_offset + (site.offset - within));
+                (site.source, site.inlined) = (source, inlined);
+            }
+        }
+        self.sites.into_iter().map(Definition::CallSite).collect()
+    }
+
+    fn in_file(&mut self, pid: u32, file: FileId, path: String, offset: u64) -> CallSiteId {
+        if let Some(&id) = self.by_file.get(&(file, offset)) {
+            return id;
+        }
+        let id = self.define(pid, Some(file), CallSite { file: Some(path), offset, ..CallSite::default() });
+        self.by_file.insert((file, offset), id);
+        id
+    }
+
+    fn define(&mut self, pid: u32, file: Option<FileId>, site: CallSite) -> CallSiteId {
+        let id = CallSiteId(u32::try_from(self.sites.len()).expect("call sites are in memory"));
+        self.sites.push(CallSite { id, ..site });
+        self.origins.push((pid, file));
+        self.changed.push(id);
+        id
+    }
+
+    /// The file with its path, and the offset in it.
+    fn find(&mut self, pid: u32, (space, address): Place) -> Option<(FileId, String, u64)> {
+        let known = self.spaces.get(&space).and_then(|modules| find(modules, address));
+        if known.is_some() || !self.fresh.insert(space) {
+            return known;
+        }
+        let modules = modules::of_process(pid).ok()?;
+        for module in &modules {
+            let id = (module.device, module.inode);
+            self.files.entry(id).or_insert_with(|| Pinned::open(&module.open_path(), None).ok());
+        }
+        let found = find(&modules, address);
+        self.spaces.insert(space, modules);
+        found
+    }
+}
+
+fn find(modules: &[Module], address: u64) -> Option<(FileId, String, u64)> {
+    modules.iter().find_map(|module| {
+        let mapping = module.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
+        let path = module.path.to_string_lossy().into_owned();
+        Some(((module.device, module.inode), path, mapping.offset + (address - mapping.start)))
+    })
+}
+
+/// A return address may be that of the next line, or of the next function: what is looked up is the call itself.
+fn within_call(offset: u64) -> u64 {
+    offset.saturating_sub(1)
+}
+
+/// The path by which processes know the file, beside which debug information may be, if it still leads there.
+fn reachable(pinned: &Pinned, path: Option<&str>) -> std::path::PathBuf {
+    let stamp = |path: &Path| Stamp::of(&std::fs::File::open(path).ok()?).ok();
+    let here = path.map(Path::new).filter(|path| {
+        let (there, pinned) = (stamp(path), Stamp::of(pinned.file()).ok());
+        there.zip(pinned).is_some_and(|(there, pinned)| there.holds_the_same(&pinned))
+    });
+    here.map_or_else(|| pinned.path(), Path::to_path_buf)
+}
