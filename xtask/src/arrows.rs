@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use toml::{Table, Value};
 
 /// The folder of each package, with the folders of those that it may import.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("model", &[]),
     ("bpf", &["model"]),
     ("symbolizer", &[]),
@@ -16,7 +16,21 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("tracer/code", &["model", "symbolizer"]),
     ("tracer/plan", &["model", "symbolizer", "tracer/code"]),
     ("tracer/report", &["model", "exporters"]),
-    ("tracer", &["model", "bpf", "symbolizer", "exporters", "tui", "tracer/code", "tracer/plan", "tracer/report"]),
+    ("tracer/signatures", &["model", "symbolizer"]),
+    (
+        "tracer",
+        &[
+            "model",
+            "bpf",
+            "symbolizer",
+            "exporters",
+            "tui",
+            "tracer/code",
+            "tracer/plan",
+            "tracer/report",
+            "tracer/signatures",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,315 @@
+//! Columns: values of a call, and the programs that fetch them.
+
+use std::fmt;
+
+use crate::Role;
+
+/// At most this many operations fetch the values of one function.
+pub const MOST_OPS: usize = 16;
+/// At most this many words of 8 bytes are kept of one call.
+pub const MOST_VALUE_WORDS: usize = 16;
+/// At most this many bytes of a text are recorded.
+pub const MOST_TEXT: u8 = 64;
+
+/// A value of each call of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, unique in its function.
+    pub name: String,
+    /// What its words mean.
+    pub ctype: ColumnType,
+    /// The type as C or the debug information says it, for people.
+    pub c_type: String,
+    /// When its last part is fetched.
+    pub at: At,
+    /// Fetches it. Postfix: operations push and pop words; those that remain are the value, the first word first.
+    pub program: Vec<Op>,
+    /// Its unit, such as `B`; `None` for plain numbers and text.
+    pub unit: Option<String>,
+    /// What it means to consumers that do not know the function.
+    pub role: Option<Role>,
+    /// The value is there only where this holds of the same call; null elsewhere. For `errno`.
+    pub condition: Option<Condition>,
+}
+
+impl Column {
+    /// The words of 8 bytes that its value takes.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.ctype.words()
+    }
+}
+
+/// A number that is counted on every call, computed of its values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name, such as `io_bytes`.
+    pub name: String,
+    /// The unit of one.
+    pub unit: MetricUnit,
+    /// As the table says it, such as `max(result, 0)`.
+    pub expression: String,
+    /// When it can be computed.
+    pub at: At,
+    /// Computes one word, a signed number of 64 bits that wraps.
+    pub program: Vec<Op>,
+}
+
+/// The unit of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricUnit {
+    /// Bytes.
+    Bytes,
+    /// Floating point operations.
+    Flops,
+    /// Plain numbers.
+    Count,
+}
+
+impl MetricUnit {
+    /// As columns say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MetricUnit::Bytes => "B",
+            MetricUnit::Flops => "flop",
+            MetricUnit::Count => "#",
+        }
+    }
+}
+
+/// How the words of a column are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// 0 or 1, in a word.
+    Bool,
+    /// A signed integer of so many bytes, extended to a word.
+    Signed(u8),
+    /// An unsigned integer of so many bytes, extended to a word.
+    Unsigned(u8),
+    /// An address, or a handle that a library calls a pointer.
+    Pointer,
+    /// The bits of a `float` in the low half of a word.
+    Float,
+    /// The bits of a `double`.
+    Double,
+    /// The 80 bits of an x87 number in two words.
+    LongDouble,
+    /// Up to so many bytes, a multiple of 8. It ends before the first 0.
+    Text(u8),
+}
+
+impl ColumnType {
+    /// The words of 8 bytes that a value takes.
+    #[must_use]
+    pub fn words(self) -> usize {
+        match self {
+            ColumnType::Text(bytes) => usize::from(bytes).div_ceil(8),
+            ColumnType::LongDouble => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// When something is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum At {
+    /// When the function begins.
+    Enter,
+    /// When it has returned.
+    Exit,
+}
+
+/// How many bytes of a word count, and how they are extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Width {
+    /// 1, 2, 4 or 8.
+    pub bytes: u8,
+    /// Extend by the sign; else by zeros.
+    pub signed: bool,
+}
+
+impl Width {
+    /// A whole word without a sign.
+    pub const WORD: Width = Width { bytes: 8, signed: false };
+
+    /// Extends the low bytes of a word to all of it.
+    #[must_use]
+    pub fn extend(self, word: u64) -> u64 {
+        let unused = 64 - 8 * u32::from(self.bytes.clamp(1, 8));
+        match self.signed {
+            true => ((word << unused) as i64 >> unused) as u64,
+            false => word << unused >> unused,
+        }
+    }
+}
+
+/// One operation of a fetch program.
+///
+/// Whatever reads a value extends it to a word, because the ABI leaves the upper bits of registers and stack words
+/// undefined. Arithmetic is of signed words and wraps. It is done at the exit if one of its operands is read there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Pushes the register of an argument, as it is at the first instruction. Always at the enter.
+    Register {
+        /// Which.
+        register: Register,
+        /// The bytes that count.
+        width: Width,
+    },
+    /// Pushes an argument on the stack. Always at the enter.
+    Stack {
+        /// Bytes from the word that holds the return address.
+        offset: u32,
+        /// The bytes that count.
+        width: Width,
+    },
+    /// Pops an address and pushes what is there.
+    Deref {
+        /// Bytes that are added to the address.
+        offset: i32,
+        /// The bytes that are read.
+        width: Width,
+        /// When it is read.
+        at: At,
+    },
+    /// Pops an address and pushes the text there, as `max / 8` words, padded by zeros.
+    Text {
+        /// Bytes at most: a multiple of 8, at most 64.
+        max: u8,
+        /// When it is read.
+        at: At,
+    },
+    /// Pushes the result, in `rax`. Always at the exit.
+    Result {
+        /// The bytes that count.
+        width: Width,
+    },
+    /// Pushes the thread's `errno`, an `int`. Always at the exit.
+    Errno,
+    /// Pushes a word at a distance from the thread pointer (`fs`).
+    Thread {
+        /// Bytes from the thread pointer.
+        offset: i32,
+        /// The bytes that are read.
+        width: Width,
+        /// When it is read.
+        at: At,
+    },
+    /// Pushes a number.
+    Const(i32),
+    /// Pops two words, and pushes the product.
+    Multiply,
+    /// Pops two words, and pushes the sum.
+    Add,
+    /// Pops two words, and pushes the lower one minus the upper one.
+    Subtract,
+    /// Pops a word, and pushes a part of it: shifted right by so many bits, then cut.
+    Shift {
+        /// Bits: 0 to 63.
+        right: u8,
+        /// The bytes that count of the rest.
+        width: Width,
+    },
+    /// Pops two words, and pushes the greater one.
+    Max,
+    /// Pops two words, and pushes the smaller one.
+    Min,
+}
+
+/// A value is there only where a column of the same call compares so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The name of the column, which has one word.
+    pub column: String,
+    /// How it must compare, as a signed number.
+    pub comparison: Comparison,
+    /// With what.
+    pub value: i64,
+}
+
+/// How two numbers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Comparison {
+    Less,
+    LessOrEqual,
+    Equal,
+    NotEqual,
+    GreaterOrEqual,
+    Greater,
+}
+
+impl Comparison {
+    /// Whether `left` compares so with `right`.
+    #[must_use]
+    pub fn holds(self, left: i64, right: i64) -> bool {
+        match self {
+            Comparison::Less => left < right,
+            Comparison::LessOrEqual => left <= right,
+            Comparison::Equal => left == right,
+            Comparison::NotEqual => left != right,
+            Comparison::GreaterOrEqual => left >= right,
+            Comparison::Greater => left > right,
+        }
+    }
+}
+
+/// A general register of x86-64. Its discriminant is its number in instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Register {
+    Rax = 0,
+    Rcx = 1,
+    Rdx = 2,
+    Rbx = 3,
+    Rsp = 4,
+    Rbp = 5,
+    Rsi = 6,
+    Rdi = 7,
+    R8 = 8,
+    R9 = 9,
+    R10 = 10,
+    R11 = 11,
+    R12 = 12,
+    R13 = 13,
+    R14 = 14,
+    R15 = 15,
+}
+
+impl Register {
+    /// Those of the first six integer arguments, in their order.
+    pub const ARGUMENTS: [Register; 6] =
+        [Register::Rdi, Register::Rsi, Register::Rdx, Register::Rcx, Register::R8, Register::R9];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        const NAMES: [&str; 16] = [
+            "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+            "r15",
+        ];
+        NAMES[self as usize]
+    }
+}
+
+impl fmt::Display for Register {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_cut_and_extended() {
+        let extended = |bytes, signed| Width { bytes, signed }.extend(0xdead_beef_ffff_fffe) as i64;
+        assert_eq!(extended(4, true), -2);
+        assert_eq!(extended(4, false), 0xffff_fffe);
+        assert_eq!(extended(1, false), 0xfe);
+        assert_eq!(extended(2, true), -2);
+        assert_eq!(extended(8, true), 0xdead_beef_ffff_fffe_u64 as i64);
+    }
+}

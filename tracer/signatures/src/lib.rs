@@ -1,0 +1,25 @@
+//! What is known of a function's arguments and results, and how their values are fetched.
+//!
+//! A [`Signature`] says which parameters a function has, where the System V ABI for x86-64 puts each of them, and
+//! which of their values are of interest. Its columns are fetched by programs that are data ([`Op`]), which the kernel
+//! side interprets: no code is generated. What cannot be fetched is never guessed; a [`Reason`] says why.
+//!
+//! Names and types come from files that others wrote and may be hostile: readers bound what they take, and whoever
+//! prints a name escapes it.
+
+mod assemble;
+mod column;
+mod ctype;
+mod location;
+mod role;
+mod signature;
+
+pub use assemble::{Fetch, Operand, Operator, Program, Slots, Step, assemble};
+pub use column::{
+    At, Column, ColumnType, Comparison, Condition, MOST_OPS, MOST_TEXT, MOST_VALUE_WORDS, Metric, MetricUnit, Op,
+    Register, Width,
+};
+pub use ctype::{Class, Field, Structure, Type};
+pub use location::{Location, Reason};
+pub use role::{Event, Role};
+pub use signature::{DropReason, Dropped, Param, Signature, Source};

@@ -1,0 +1,62 @@
+//! Where a value is when a function begins, or when it has returned.
+
+use std::fmt;
+
+use crate::Register;
+
+/// Where the ABI puts a value.
+///
+/// For arguments that is at the function's first instruction; a probe that sits elsewhere must follow the value. For
+/// results it is behind the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// In the low bytes of this register.
+    Register(Register),
+    /// In memory, so many bytes above the stack pointer, which points at the return address: the first is at 8.
+    Stack(u32),
+    /// In the low bytes of a vector register.
+    Xmm(u8),
+    /// A structure in up to two registers, by eightbytes.
+    Split(Vec<Location>),
+    /// It cannot be read.
+    Unobservable(Reason),
+}
+
+/// Why a value cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It is in this vector register, which probes cannot read.
+    Xmm(u8),
+    /// It is a result in an x87 register.
+    X87,
+    /// It is the second half of a result in two registers.
+    SecondRegister,
+    /// It is wider than 64 bits.
+    TooWide,
+    /// Its type is not known: its name.
+    UnknownType(String),
+    /// An argument before it has an unknown type, so its own place is not known: that argument's name.
+    Behind(String),
+    /// It is a structure that the table knows by name only, or a member that is not plain data.
+    NotPlain,
+    /// It is in the variable part of the arguments.
+    Variadic,
+    /// The function returns nothing.
+    Void,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Xmm(number) => write!(formatter, "in xmm{number}, which probes cannot read"),
+            Reason::X87 => formatter.write_str("a result in an x87 register, which probes cannot read"),
+            Reason::SecondRegister => formatter.write_str("the second half of a result, in rdx"),
+            Reason::TooWide => formatter.write_str("wider than 64 bits"),
+            Reason::UnknownType(name) => write!(formatter, "the type `{name}` is not known"),
+            Reason::Behind(name) => write!(formatter, "behind `{name}`, whose type is not known"),
+            Reason::NotPlain => formatter.write_str("not plain data"),
+            Reason::Variadic => formatter.write_str("in the variable part of the arguments"),
+            Reason::Void => formatter.write_str("the function returns nothing"),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What functions and values mean to a consumer that does not know the library.
+
+/// Declares an enumeration whose variants have the names that a table uses.
+macro_rules! named {
+    ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $type { $($(#[$doc])* $variant,)+ }
+
+        impl $type {
+            /// All there are.
+            pub const ALL: &[$type] = &[$($type::$variant,)+];
+
+            /// As tables and columns say it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant => $name,)+ }
+            }
+
+            /// The one with this name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<$type> {
+                $type::ALL.iter().copied().find(|known| known.name() == name)
+            }
+        }
+    };
+}
+
+named! {
+    /// What a function does, for consumers such as OTF2.
+    Event {
+        /// Sends a message, and returns when its buffer may be used again.
+        Send = "send",
+        /// Receives a message.
+        Recv = "recv",
+        /// Sends one and receives another.
+        SendRecv = "sendrecv",
+        /// Begins to send a message.
+        Isend = "isend",
+        /// Begins to receive a message.
+        Irecv = "irecv",
+        /// Waits for the end of a request.
+        Wait = "wait",
+        /// Asks whether a request has ended.
+        Test = "test",
+        /// All ranks of a communicator take part.
+        Collective = "collective",
+        /// Makes a communicator of another.
+        CommunicatorCreate = "communicator_create",
+        /// Frees a communicator.
+        CommunicatorFree = "communicator_free",
+        /// Writes memory of another rank.
+        RmaPut = "rma_put",
+        /// Reads memory of another rank.
+        RmaGet = "rma_get",
+        /// Reads and changes memory of another rank in one step.
+        RmaAtomic = "rma_atomic",
+        /// Waits until accesses to other ranks' memory are done or ordered.
+        RmaSync = "rma_sync",
+        /// Opens a file or a connection.
+        IoOpen = "io_open",
+        /// Closes it.
+        IoClose = "io_close",
+        /// Reads.
+        IoRead = "io_read",
+        /// Writes.
+        IoWrite = "io_write",
+        /// Moves to another place of the file.
+        IoSeek = "io_seek",
+        /// Waits until data is on the device.
+        IoSync = "io_sync",
+        /// Deletes or renames a file.
+        IoDelete = "io_delete",
+        /// Gives memory.
+        Allocate = "allocate",
+        /// Gives memory in the place of other memory.
+        Reallocate = "reallocate",
+        /// Takes memory back.
+        Free = "free",
+        /// Waits for a lock and takes it.
+        Lock = "lock",
+        /// Takes a lock if it is free.
+        TryLock = "trylock",
+        /// Gives a lock back.
+        Unlock = "unlock",
+        /// Waits until others signal.
+        Await = "await",
+        /// Wakes those who wait.
+        Signal = "signal",
+        /// Waits until all have come.
+        Barrier = "barrier",
+        /// Begins a thread.
+        ThreadCreate = "thread_create",
+        /// Waits for the end of a thread.
+        ThreadJoin = "thread_join",
+        /// Begins a parallel region.
+        Fork = "fork",
+        /// Computes.
+        Compute = "compute",
+    }
+}
+
+named! {
+    /// What a value means, for consumers such as OTF2.
+    Role {
+        /// The rank at the other end of a message; of the target of an access to memory.
+        Peer = "peer",
+        /// The rank that the received part of a message comes from.
+        Source = "source",
+        /// The tag of a message.
+        Tag = "tag",
+        /// The tag of the received message.
+        SourceTag = "source_tag",
+        /// A communicator, by the same number on all its ranks.
+        Communicator = "communicator",
+        /// A communicator that the call made.
+        NewCommunicator = "new_communicator",
+        /// The own rank in the communicator.
+        Rank = "rank",
+        /// The root of a collective operation.
+        Root = "root",
+        /// A request that a later call ends.
+        Request = "request",
+        /// Bytes that the call moves, or asks for.
+        Bytes = "bytes",
+        /// Bytes that are received, where a call also sends.
+        Received = "received",
+        /// A file descriptor, a stream, a plan, or another object that calls have in common.
+        Handle = "handle",
+        /// An object that the call made.
+        NewHandle = "new_handle",
+        /// The path of a file.
+        Path = "path",
+        /// A place in a file.
+        Offset = "offset",
+        /// An address of memory.
+        Address = "address",
+        /// An address that memory had before.
+        OldAddress = "old_address",
+        /// A lock, a condition or a barrier.
+        Lock = "lock",
+        /// Floating point operations.
+        Flops = "flops",
+        /// An error that the call reports.
+        Error = "error",
+    }
+}

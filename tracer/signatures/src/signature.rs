@@ -1,0 +1,103 @@
+//! What is known of one function.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::{Column, Event, Location, Metric, Reason, Type};
+
+/// What is known of one function, and what is captured of its calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The symbol that it was found for.
+    pub name: String,
+    /// Its fixed parameters, in the order of the source. A hidden pointer to a result is not among them.
+    pub params: Vec<Param>,
+    /// The type of its result; `None` if it returns nothing.
+    pub result: Option<Type>,
+    /// Where its result is behind the call.
+    pub result_location: Location,
+    /// Whether more arguments may follow the fixed ones.
+    pub variadic: bool,
+    /// Who says so.
+    pub source: Source,
+    /// What is captured of each call.
+    pub columns: Vec<Column>,
+    /// What is counted on each call.
+    pub metrics: Vec<Metric>,
+    /// What the function does, for consumers that do not know it.
+    pub event: Option<Event>,
+    /// What was wanted and is not captured, with the reason.
+    pub dropped: Vec<Dropped>,
+}
+
+/// One parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name; `argN`, counted from 1, where nobody says it.
+    pub name: String,
+    /// Its type.
+    pub ctype: Type,
+    /// Its type as C or the debug information says it, for people.
+    pub c_type: String,
+    /// Where it is at the function's first instruction.
+    pub location: Location,
+}
+
+/// Who says what the parameters of a function are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The user's file, and the line in it.
+    File(PathBuf, usize),
+    /// The built-in table: its file, such as `mpi`, and the line in it.
+    Table(&'static str, usize),
+    /// The debug information of the library, in this file.
+    Library(PathBuf),
+    /// The debug information of a program that calls it.
+    Caller(PathBuf),
+    /// Nobody: these are the registers of the first six integer arguments.
+    Raw,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File(path, line) => write!(formatter, "{}:{line}", path.display()),
+            Source::Table(name, line) => write!(formatter, "built-in table {name}.toml:{line}"),
+            Source::Library(path) => write!(formatter, "debug information in {}", path.display()),
+            Source::Caller(path) => write!(formatter, "debug information of the caller {}", path.display()),
+            Source::Raw => formatter.write_str("raw registers"),
+        }
+    }
+}
+
+/// A value that is wanted and not captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Its name.
+    pub name: String,
+    /// Its type, for people.
+    pub c_type: String,
+    /// Why.
+    pub reason: DropReason,
+}
+
+/// Why a value is not captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// It cannot be read.
+    Unobservable(Reason),
+    /// The values before it take all operations, or all words, that there are for one function.
+    NoRoom,
+    /// It is text, and `--no-strings` is given.
+    NoStrings,
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DropReason::Unobservable(reason) => reason.fmt(formatter),
+            DropReason::NoRoom => formatter.write_str("more values than one function may have"),
+            DropReason::NoStrings => formatter.write_str("text, which --no-strings leaves out"),
+        }
+    }
+}
