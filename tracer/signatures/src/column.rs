@@ -47,6 +47,8 @@ pub struct Metric {
     pub name: String,
     /// The unit of one.
     pub unit: MetricUnit,
+    /// What it means to consumers that do not know the function.
+    pub role: Option<Role>,
     /// As the table says it, such as `max(result, 0)`.
     pub expression: String,
     /// When it can be computed.
@@ -67,6 +69,16 @@ pub enum MetricUnit {
 }
 
 impl MetricUnit {
+    /// The unit of a metric by its name: those that end in `bytes` or `flops` count these.
+    #[must_use]
+    pub fn of(name: &str) -> MetricUnit {
+        match name {
+            name if name.ends_with("bytes") => MetricUnit::Bytes,
+            name if name.ends_with("flops") => MetricUnit::Flops,
+            _ => MetricUnit::Count,
+        }
+    }
+
     /// As columns say it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -108,6 +120,14 @@ impl ColumnType {
             ColumnType::LongDouble => 2,
             _ => 1,
         }
+    }
+}
+
+impl ColumnType {
+    /// Whether it is a number with a fraction.
+    #[must_use]
+    pub fn is_float(self) -> bool {
+        matches!(self, ColumnType::Float | ColumnType::Double | ColumnType::LongDouble)
     }
 }
 

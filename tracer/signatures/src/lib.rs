@@ -7,19 +7,34 @@
 //! Names and types come from files that others wrote and may be hostile: readers bound what they take, and whoever
 //! prints a name escapes it.
 
+mod abi;
 mod assemble;
+mod book;
+mod builtin;
+mod capture;
 mod column;
 mod ctype;
+mod describe;
+mod dwarf;
+mod error;
+mod expression;
+mod lexer;
 mod location;
+mod prototype;
+mod read;
 mod role;
+mod selection;
 mod signature;
+mod table;
 
 pub use assemble::{Fetch, Operand, Operator, Program, Slots, Step, assemble};
+pub use book::{Asked, Book, Known, Request, Subject, Unknown};
 pub use column::{
     At, Column, ColumnType, Comparison, Condition, MOST_OPS, MOST_TEXT, MOST_VALUE_WORDS, Metric, MetricUnit, Op,
     Register, Width,
 };
 pub use ctype::{Class, Field, Structure, Type};
+pub use error::{Error, Origin};
 pub use location::{Location, Reason};
 pub use role::{Event, Role};
 pub use signature::{DropReason, Dropped, Param, Signature, Source};

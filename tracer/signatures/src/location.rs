@@ -16,8 +16,10 @@ pub enum Location {
     Stack(u32),
     /// In the low bytes of a vector register.
     Xmm(u8),
-    /// A structure in up to two registers, by eightbytes.
-    Split(Vec<Location>),
+    /// In two registers, the lower eight bytes first.
+    Split([Box<Location>; 2]),
+    /// In memory, at the address that is here: a large structure that is returned, and one of C++ that is no plain data.
+    Behind(Box<Location>),
     /// It cannot be read.
     Unobservable(Reason),
 }
@@ -37,8 +39,14 @@ pub enum Reason {
     UnknownType(String),
     /// An argument before it has an unknown type, so its own place is not known: that argument's name.
     Behind(String),
-    /// It is a structure that the table knows by name only, or a member that is not plain data.
+    /// It is a structure or something else that has no value of its own; name its members.
     NotPlain,
+    /// It is a bit field.
+    BitField,
+    /// It has no bytes, and is not passed.
+    Empty,
+    /// The pointer leads to something whose size is not known.
+    NoTarget,
     /// It is in the variable part of the arguments.
     Variadic,
     /// The function returns nothing.
@@ -54,7 +62,10 @@ impl fmt::Display for Reason {
             Reason::TooWide => formatter.write_str("wider than 64 bits"),
             Reason::UnknownType(name) => write!(formatter, "the type `{name}` is not known"),
             Reason::Behind(name) => write!(formatter, "behind `{name}`, whose type is not known"),
-            Reason::NotPlain => formatter.write_str("not plain data"),
+            Reason::NotPlain => formatter.write_str("no single value"),
+            Reason::BitField => formatter.write_str("a bit field"),
+            Reason::Empty => formatter.write_str("empty, so it is not passed"),
+            Reason::NoTarget => formatter.write_str("points to something of unknown size"),
             Reason::Variadic => formatter.write_str("in the variable part of the arguments"),
             Reason::Void => formatter.write_str("the function returns nothing"),
         }

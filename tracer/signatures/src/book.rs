@@ -1,0 +1,288 @@
+//! All that is known of functions, and who is asked first.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rtrace_symbolizer::Image;
+
+use crate::capture::Wanted;
+use crate::describe::{self, Description, Wish};
+use crate::dwarf;
+use crate::selection::Selection;
+use crate::table::{Dialect, Entry, Table};
+use crate::{Error, Program, Signature, Source, builtin};
+
+/// Parts that the compiler appends to names of functions that it changed: they no longer have the parameters of the
+/// source.
+const CHANGED: [&str; 3] = [".isra", ".constprop", ".part"];
+
+/// What is wanted of arguments and results.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The selection of `--args`; empty for all functions whose signature is known.
+    pub selection: String,
+    /// The user's table, `--args-from`.
+    pub file: Option<PathBuf>,
+    /// Record no text, whoever names it.
+    pub no_strings: bool,
+}
+
+/// A library whose functions are traced.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The path by which programs know it. Its debug information is looked for by this.
+    pub path: &'a Path,
+    /// The path by which it can be opened here, which may lead through `/proc`.
+    pub open: &'a Path,
+    /// Its content.
+    pub image: &'a Image,
+    /// Programs that may call it, by paths that can be opened here.
+    pub callers: &'a [PathBuf],
+}
+
+/// A function of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Its symbols, the preferred one first.
+    pub symbols: &'a [&'a str],
+    /// Its address, in the file's own terms.
+    pub address: u64,
+}
+
+/// What is known of one function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Its signature, and the program that fetches what is captured.
+    Signature(Box<Signature>, Program),
+    /// Nothing, with the reason.
+    Nothing(Unknown),
+    /// It is not asked for.
+    Unasked,
+}
+
+/// Why nothing is known of a function that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// Neither a table nor debug information speaks of it.
+    Silence,
+    /// The compiler changed its parameters, as its symbol says.
+    Changed,
+    /// Declarations in the program that calls it contradict each other.
+    Contradiction,
+}
+
+impl std::fmt::Display for Unknown {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Unknown::Silence => "no table and no debug information says its parameters",
+            Unknown::Changed => "the compiler changed its parameters, as its symbol says",
+            Unknown::Contradiction => "declarations in the program that calls it contradict each other",
+        })
+    }
+}
+
+/// All that is known of functions: the user's table, the built-in one, and what is asked for.
+#[derive(Debug)]
+pub struct Book {
+    selection: Selection,
+    no_strings: bool,
+    user: Option<Table>,
+    tables: Vec<Table>,
+}
+
+impl Book {
+    /// Reads the tables and what is asked for.
+    ///
+    /// # Errors
+    /// One of them is wrong; the message says where.
+    pub fn open(request: &Request) -> Result<Book, Error> {
+        let selection = Selection::parse(&request.selection)?;
+        let user = request.file.as_ref().map(|path| {
+            let text = fs::read_to_string(path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
+            Table::parse(&text, Some(path), "")
+        });
+        let user = user.transpose()?;
+        Ok(Book { selection, no_strings: request.no_strings, user, tables: builtin::tables()? })
+    }
+
+    /// What is known of functions of a library, one answer for each.
+    ///
+    /// # Errors
+    /// What the user asks for, or the user's table says, makes no sense for one of them.
+    pub fn of_library(&self, subject: &Subject, functions: &[Asked]) -> Result<Vec<Known>, Error> {
+        let tables: Vec<(&Table, Dialect)> = (self.user.iter().chain(&self.tables))
+            .filter(|table| table.is_about(subject.path, subject.image))
+            .map(|table| (table, table.dialect(|symbol| subject.image.defines(symbol))))
+            .collect();
+        let empty = Dialect::default();
+        let pages: Vec<Page> = functions.iter().map(|function| self.page(function, &tables, &empty)).collect();
+        let found = look_up(subject, functions, &pages);
+        functions.iter().zip(&pages).map(|(function, page)| self.answer(function, page, &found)).collect()
+    }
+
+    /// The parts of the selection that name none of these functions.
+    #[must_use]
+    pub fn unmatched<'a>(&'a self, symbols: &[&str]) -> Vec<&'a str> {
+        self.selection.unmatched(symbols)
+    }
+
+    /// What the tables and the selection say of a function.
+    fn page<'a>(&'a self, function: &Asked<'a>, tables: &'a [(&'a Table, Dialect)], empty: &'a Dialect) -> Page<'a> {
+        let mut page = Page { name: "", columns: None, entry: None, dialect: empty, state: State::Unasked };
+        let asked = function.symbols.iter().find_map(|symbol| Some((*symbol, self.selection.columns(symbol)?)));
+        let Some((name, columns)) = asked else { return page };
+        page.name = name;
+        page.columns = columns;
+        page.state = State::Asked;
+        if function.symbols.iter().any(|symbol| CHANGED.iter().any(|part| symbol.contains(part))) {
+            page.state = State::Changed;
+            return page;
+        }
+        let entries = tables.iter().flat_map(|(table, dialect)| {
+            let entry = function.symbols.iter().find_map(|symbol| Some((*symbol, table.entry(symbol)?)));
+            entry.map(|(symbol, entry)| (symbol, *table, entry, dialect))
+        });
+        if let Some((symbol, table, entry, dialect)) = entries.into_iter().next() {
+            page.name = if columns.is_some() { name } else { symbol };
+            page.entry = Some((table, entry));
+            page.dialect = dialect;
+        }
+        page
+    }
+
+    fn answer(&self, function: &Asked, page: &Page, found: &[dwarf::Found]) -> Result<Known, Error> {
+        match page.state {
+            State::Unasked => return Ok(Known::Unasked),
+            State::Changed => return Ok(Known::Nothing(Unknown::Changed)),
+            State::Asked => {}
+        }
+        let definition = found.iter().find_map(|found| found.definitions.get(&function.address));
+        let mut declarations =
+            function.symbols.iter().flat_map(|symbol| found.iter().filter_map(|found| found.declarations.get(*symbol)));
+        let description = match (self.prototype(page)?, definition) {
+            (Some(description), Some(definition)) if page.is_users() => {
+                self.check(page, &description, definition)?;
+                description
+            }
+            (Some(description), _) => description,
+            (None, Some(definition)) => definition.clone(),
+            (None, None) => match declarations.next() {
+                Some(Some(declared)) => declared.clone(),
+                Some(None) => return Ok(Known::Nothing(Unknown::Contradiction)),
+                None if self.selection.raw => {
+                    let (signature, program) = describe::raw(page.name);
+                    return Ok(Known::Signature(Box::new(signature), program));
+                }
+                None => return Ok(Known::Nothing(Unknown::Silence)),
+            },
+        };
+        let wish = Wish {
+            columns: page.columns,
+            entry: page.entry.map(|(_, entry)| entry),
+            dialect: page.dialect,
+            no_strings: self.no_strings,
+        };
+        let source = description.source.clone();
+        let (signature, program) = describe::describe(page.name, description, &wish).map_err(|message| {
+            // What the user's columns make of it is the selection's fault.
+            match (page.columns, page.entry) {
+                (None, Some((table, entry))) => table.fault(entry, message),
+                _ => Error::Selection { selection: page.name.to_owned(), message: format!("{message} ({source})") },
+            }
+        })?;
+        Ok(Known::Signature(Box::new(signature), program))
+    }
+
+    fn prototype(&self, page: &Page) -> Result<Option<Description>, Error> {
+        let Some((table, entry)) = page.entry else { return Ok(None) };
+        let prototype = table.prototype(entry, page.dialect)?;
+        Ok(prototype.map(|prototype| Description {
+            params: prototype.params,
+            result: prototype.result,
+            variadic: prototype.variadic,
+            by_reference: false,
+            source: table.source(entry),
+        }))
+    }
+
+    /// Whether what the user says of a function can be true.
+    fn check(&self, page: &Page, said: &Description, definition: &Description) -> Result<(), Error> {
+        match page.entry {
+            Some((table, entry)) if !said.agrees_with(definition) => {
+                let message =
+                    format!("`{}` is `{}` there, but `{}` by {}", page.name, said, definition, definition.source);
+                Err(table.fault(entry, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is to be said of one function.
+struct Page<'a> {
+    /// The symbol by which it is asked for, or known.
+    name: &'a str,
+    columns: Option<&'a [Wanted]>,
+    entry: Option<(&'a Table, &'a Entry)>,
+    dialect: &'a Dialect,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unasked,
+    Changed,
+    Asked,
+}
+
+impl Page<'_> {
+    fn is_users(&self) -> bool {
+        self.entry.is_some_and(|(table, entry)| matches!(table.source(entry), Source::File(..)))
+    }
+
+    /// Whether debug information is to say something: the parameters, or whether the user is right.
+    fn needs_debug_information(&self) -> bool {
+        let has_prototype = self.entry.is_some_and(|(_, entry)| entry.c.is_some());
+        self.state == State::Asked && (!has_prototype || self.is_users())
+    }
+
+    /// How many pointers its captures follow.
+    fn levels(&self) -> u32 {
+        let listed = self.entry.and_then(|(_, entry)| entry.capture.as_deref()).unwrap_or_default();
+        let wanted = listed.iter().chain(self.columns.unwrap_or_default());
+        wanted.map(Wanted::levels).max().unwrap_or(0)
+    }
+}
+
+/// Asks debug information: that of the library, then that of the programs that call it.
+fn look_up(subject: &Subject, functions: &[Asked], pages: &[Page]) -> Vec<dwarf::Found> {
+    let open: Vec<(&Asked, &Page)> =
+        functions.iter().zip(pages).filter(|(_, page)| page.needs_debug_information()).collect();
+    let levels = open.iter().map(|(_, page)| page.levels()).max().unwrap_or(0);
+    if open.is_empty() {
+        return Vec::new();
+    }
+    let addresses: HashSet<u64> = open.iter().map(|(function, _)| function.address).collect();
+    let wanted = dwarf::Wanted { addresses, names: HashSet::new(), levels };
+    let library =
+        dwarf::read(subject.path, subject.open, subject.image, &wanted, |path| Source::Library(path.to_owned()));
+    let is_silent = |(function, page): &&(&Asked, &Page)| {
+        !library.definitions.contains_key(&function.address) && page.entry.is_none_or(|(_, entry)| entry.c.is_none())
+    };
+    let names: HashSet<String> = open
+        .iter()
+        .filter(is_silent)
+        .flat_map(|(function, _)| function.symbols.iter().map(|symbol| (*symbol).to_owned()))
+        .collect();
+    let wanted = dwarf::Wanted { addresses: HashSet::new(), names, levels };
+    let mut found = vec![library];
+    for caller in subject.callers {
+        if wanted.names.is_empty() {
+            break;
+        }
+        let Ok(image) = Image::open(caller) else { continue };
+        found.push(dwarf::read(caller, caller, &image, &wanted, |path| Source::Caller(path.to_owned())));
+    }
+    found
+}

@@ -1,0 +1,275 @@
+//! Captures: what a table or the user wants of a function's values, such as `count`, `*m`, `>out`, `type->size`.
+//!
+//! | capture | means |
+//! |---|---|
+//! | `count`, `result`, `errno` | an argument, the result, the thread's error number |
+//! | `*m` | what the pointer `m` points to when the function begins |
+//! | `>out` | what the pointer `out` points to when the function has returned |
+//! | `a->b.c[2]` | members and elements, when the function begins; with `>` before it, when it has returned |
+//! | `path:text`, `path:text(16)` | text of at most 64, or 16, bytes |
+//! | `p:u32` | read as another type: `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool`, `pointer` |
+//! | `rows=*m` | under another name; without one it is the last name of the capture |
+
+use std::fmt;
+
+use crate::lexer::{Lexer, Token};
+use crate::read::Place;
+use crate::{At, ColumnType, MOST_TEXT, Op, Reason, Type};
+
+/// More steps than this are a mistake.
+const MOST_STEPS: usize = 8;
+
+/// A capture as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The name of its column.
+    pub name: String,
+    /// The parameter that it begins with, `result` or `errno`.
+    pub root: String,
+    at: At,
+    /// A `*` or `>` in front of a plain name.
+    target: bool,
+    steps: Vec<WantedStep>,
+    cast: Option<Cast>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum WantedStep {
+    /// `->name`
+    Behind(String),
+    /// `.name`
+    Member(String),
+    /// `[number]`
+    Element(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cast {
+    Text(u8),
+    Type(Type),
+}
+
+/// Why a capture gives no column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It makes no sense for this function: a message.
+    Wrong(String),
+    /// It cannot be read.
+    Unobservable(Reason),
+}
+
+impl From<Reason> for Fault {
+    fn from(reason: Reason) -> Fault {
+        Fault::Unobservable(reason)
+    }
+}
+
+impl Wanted {
+    /// A parameter, `result` or `errno`, without more.
+    #[must_use]
+    pub fn plain(name: &str) -> Wanted {
+        let name = name.to_owned();
+        Wanted { root: name.clone(), name, at: At::Enter, target: false, steps: Vec::new(), cast: None }
+    }
+
+    /// What a parameter points to when the function begins.
+    #[must_use]
+    pub fn target(name: &str) -> Wanted {
+        Wanted { target: true, ..Wanted::plain(name) }
+    }
+
+    /// A member of a parameter that is a structure: its column is called after both.
+    #[must_use]
+    pub fn member(name: &str, member: &str) -> Wanted {
+        let steps = vec![WantedStep::Member(member.to_owned())];
+        Wanted { steps, name: format!("{name}_{member}"), ..Wanted::plain(name) }
+    }
+
+    /// Whether it is a parameter, or the result, as it is.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        !self.target && self.steps.is_empty() && self.cast.is_none()
+    }
+
+    /// How many pointers it follows into structures.
+    #[must_use]
+    pub fn levels(&self) -> u32 {
+        let behind = self.steps.iter().filter(|step| !matches!(step, WantedStep::Member(_))).count();
+        (behind + usize::from(self.target)) as u32
+    }
+
+    /// Reads a capture of its own.
+    ///
+    /// # Errors
+    /// A message says what is wrong.
+    pub fn parse(text: &str) -> Result<Wanted, String> {
+        let mut lexer = Lexer::new(text)?;
+        let wanted = Wanted::read(&mut lexer)?;
+        lexer.end()?;
+        Ok(wanted)
+    }
+
+    /// Reads a capture of a line that goes on.
+    ///
+    /// # Errors
+    /// A message says what is wrong.
+    pub fn read(lexer: &mut Lexer) -> Result<Wanted, String> {
+        let mut name = None;
+        if let (Some(Token::Name(own)), Some(Token::Sign("="))) = (lexer.peek(), lexer.ahead(1)) {
+            name = Some(own.to_owned());
+            lexer.next();
+            lexer.next();
+        }
+        let at = if lexer.eat(">") { At::Exit } else { At::Enter };
+        let mut target = at == At::Enter && lexer.eat("*");
+        let root = lexer.name("the name of a parameter, `result` or `errno`")?.to_owned();
+        let mut steps = Vec::new();
+        loop {
+            let step = match () {
+                () if lexer.eat("->") => WantedStep::Behind(lexer.name("the name of a member")?.to_owned()),
+                () if lexer.eat(".") => WantedStep::Member(lexer.name("the name of a member")?.to_owned()),
+                () if lexer.eat("[") => {
+                    let Some(Token::Number(number)) = lexer.next() else { return Err(lexer.wanted("a number")) };
+                    lexer.expect("]")?;
+                    WantedStep::Element(u64::try_from(number).map_err(|_| "an element before the first")?)
+                }
+                () => break,
+            };
+            steps.push(step);
+            if steps.len() > MOST_STEPS {
+                return Err(format!("more than {MOST_STEPS} steps from `{root}`"));
+            }
+        }
+        let cast = if lexer.eat(":") { Some(Cast::read(lexer)?) } else { None };
+        let is_text = matches!(cast, Some(Cast::Text(_)));
+        target |= at == At::Exit && steps.is_empty() && !is_text;
+        let last = steps.iter().rev().find_map(|step| match step {
+            WantedStep::Behind(name) | WantedStep::Member(name) => Some(name),
+            WantedStep::Element(_) => None,
+        });
+        let name = name.unwrap_or_else(|| last.unwrap_or(&root).clone());
+        Ok(Wanted { name, root, at, target, steps, cast })
+    }
+
+    /// Whether it asks for text.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        matches!(self.cast, Some(Cast::Text(_)))
+    }
+
+    /// The operations that fetch it, what their words mean, and when it is complete. `parts` is what the value of a
+    /// handle consists of, where that is no pointer.
+    ///
+    /// # Errors
+    /// It makes no sense, or cannot be read.
+    pub fn fetch(&self, root: &Place, parts: Option<&Type>) -> Result<(ColumnType, Vec<Op>, At), Fault> {
+        let mut place = root.clone();
+        if self.target {
+            place = place.target(self.at)?;
+        }
+        for (number, step) in self.steps.iter().enumerate() {
+            let parts = parts.filter(|_| number == 0 && !matches!(place.ctype, Type::Pointer(_)));
+            place = match (step, parts) {
+                (WantedStep::Behind(name), Some(parts)) => {
+                    place.cast(0, parts.clone()).member(name).ok_or_else(|| self.no_member(name))?
+                }
+                _ => self.step(&place, step)?,
+            };
+        }
+        match &self.cast {
+            Some(Cast::Text(max)) => {
+                let at = self.at.max(place.at());
+                Ok((ColumnType::Text(*max), place.text(*max, self.at)?, at))
+            }
+            Some(Cast::Type(ctype)) => value(&place.cast(0, ctype.clone())),
+            None => value(&place),
+        }
+    }
+
+    fn step(&self, place: &Place, step: &WantedStep) -> Result<Place, Fault> {
+        match step {
+            WantedStep::Behind(name) => {
+                let target = place.target(self.at).map_err(|reason| self.no_pointer(reason))?;
+                target.member(name).ok_or_else(|| self.no_member(name))
+            }
+            WantedStep::Member(name) => place.member(name).ok_or_else(|| self.no_member(name)),
+            WantedStep::Element(number) => {
+                let first = match &place.ctype {
+                    Type::Array(of, _) => place.cast(0, (**of).clone()),
+                    _ => place.target(self.at).map_err(|reason| self.no_pointer(reason))?,
+                };
+                let bytes = first.ctype.bytes().ok_or(Reason::NoTarget)?;
+                let ctype = first.ctype.clone();
+                Ok(first.cast(bytes.saturating_mul(*number), ctype))
+            }
+        }
+    }
+
+    fn no_pointer(&self, reason: Reason) -> Fault {
+        match reason {
+            Reason::NoTarget => Fault::Wrong(format!("`{}` is no pointer, or one to an unknown type", self.root)),
+            other => Fault::Unobservable(other),
+        }
+    }
+
+    fn no_member(&self, name: &str) -> Fault {
+        Fault::Wrong(format!("nothing is known of a member `{name}` behind `{}`", self.root))
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match (self.at, self.target) {
+            (At::Exit, _) => ">",
+            (At::Enter, true) => "*",
+            (At::Enter, false) => "",
+        })?;
+        formatter.write_str(&self.root)?;
+        for step in &self.steps {
+            match step {
+                WantedStep::Behind(name) => write!(formatter, "->{name}")?,
+                WantedStep::Member(name) => write!(formatter, ".{name}")?,
+                WantedStep::Element(number) => write!(formatter, "[{number}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cast {
+    fn read(lexer: &mut Lexer) -> Result<Cast, String> {
+        let name = lexer.name("a type, such as `text` or `u32`")?;
+        let integer = |bytes, signed| Cast::Type(Type::Integer { bytes, signed });
+        Ok(match name {
+            "text" => {
+                let mut max = MOST_TEXT;
+                if lexer.eat("(") {
+                    max = match lexer.next() {
+                        Some(Token::Number(number @ 1..=64)) => (number as u8).next_multiple_of(8),
+                        _ => return Err(format!("text has 1 to {MOST_TEXT} bytes")),
+                    };
+                    lexer.expect(")")?;
+                }
+                Cast::Text(max)
+            }
+            "u8" => integer(1, false),
+            "u16" => integer(2, false),
+            "u32" => integer(4, false),
+            "u64" => integer(8, false),
+            "i8" => integer(1, true),
+            "i16" => integer(2, true),
+            "i32" => integer(4, true),
+            "i64" => integer(8, true),
+            "f32" => Cast::Type(Type::Float),
+            "f64" => Cast::Type(Type::Double),
+            "bool" => Cast::Type(Type::Bool),
+            "pointer" => Cast::Type(Type::Pointer(Box::new(Type::Void))),
+            other => return Err(format!("`{other}` is no type of a value: use text, u8 to u64, i8 to i64, f32, f64")),
+        })
+    }
+}
+
+fn value(place: &Place) -> Result<(ColumnType, Vec<Op>, At), Fault> {
+    let (kind, program) = place.value()?;
+    Ok((kind, program, place.at()))
+}

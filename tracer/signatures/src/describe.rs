@@ -1,0 +1,359 @@
+//! From what somebody says of a function to its signature: places, columns, metrics.
+
+use std::fmt;
+
+use crate::capture::{Fault, Wanted};
+use crate::prototype::Declared;
+use crate::read::Place;
+use crate::table::{Dialect, Entry};
+use crate::{
+    At, Column, ColumnType, Condition, DropReason, Dropped, Location, Metric, MetricUnit, Op, Param, Program, Role,
+    Signature, Source, Type, abi, assemble, expression,
+};
+
+/// Names that other columns of the trace have.
+const TAKEN: [&str; 4] = ["result", "errno", "location", "call"];
+/// Columns of one function that are looked at; no more would have room.
+const MOST_COLUMNS: usize = 64;
+
+/// What somebody says of a function.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Its fixed parameters.
+    pub params: Vec<Declared>,
+    /// What it returns.
+    pub result: Type,
+    /// Whether more arguments may follow.
+    pub variadic: bool,
+    /// It takes numbers by reference, as Fortran does: what pointers to numbers point to is captured.
+    pub by_reference: bool,
+    /// Who says so.
+    pub source: Source,
+}
+
+impl Description {
+    /// Whether two say the same of where values are.
+    #[must_use]
+    pub fn agrees_with(&self, other: &Description) -> bool {
+        let same = |one: &Type, other: &Type| match (one.scalar(), other.scalar()) {
+            (Some((one, _)), Some((other, _))) => one.words() == other.words() && one.is_float() == other.is_float(),
+            (None, None) => one.bytes() == other.bytes(),
+            _ => false,
+        };
+        self.variadic == other.variadic
+            && self.params.len() == other.params.len()
+            && self.params.iter().zip(&other.params).all(|(one, other)| same(&one.ctype, &other.ctype))
+            && same(&self.result, &other.result)
+    }
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let params: Vec<&str> = self.params.iter().map(|param| param.c_type.as_str()).collect();
+        let more = if self.variadic { ", ..." } else { "" };
+        write!(formatter, "{} ({}{more})", self.result, params.join(", "))
+    }
+}
+
+/// What is wanted of one function.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// The columns that the user asks for; `None` for those of the table, or all.
+    pub columns: Option<&'a [Wanted]>,
+    /// What the table says of it.
+    pub entry: Option<&'a Entry>,
+    /// The types of the table.
+    pub dialect: &'a Dialect,
+    /// Record no text.
+    pub no_strings: bool,
+}
+
+/// Makes the signature of a function, with the program that fetches its values.
+///
+/// # Errors
+/// A capture, a metric or a role makes no sense for this function: a message.
+pub fn describe(name: &str, description: Description, wish: &Wish) -> Result<(Signature, Program), String> {
+    let function = Function::new(name, description);
+    let mut captured = Captured::default();
+    for wanted in function.wanted(wish) {
+        captured.add(&function, &wanted, wish)?;
+    }
+    let metrics = function.metrics(wish)?;
+    let Captured { mut columns, mut dropped } = captured;
+    let mut metrics = metrics;
+    for (role, place) in wish.entry.iter().flat_map(|entry| &entry.roles) {
+        let column = columns.iter_mut().find(|column| column.name == *place).map(|column| &mut column.role);
+        let metric = metrics.iter_mut().find(|metric| metric.name == *place).map(|metric| &mut metric.role);
+        match column.or(metric) {
+            Some(target) => *target = Some(*role),
+            // The user's columns may leave it out, and it may be unobservable.
+            None if wish.columns.is_some() || dropped.iter().any(|dropped| dropped.name == *place) => {}
+            None => return Err(format!("the role `{}` is that of `{place}`, which is not captured", role.name())),
+        }
+    }
+    for column in columns.iter_mut().filter(|column| column.role == Some(Role::Bytes)) {
+        column.unit = Some("B".to_owned());
+    }
+    let (program, without_room) = assemble(&mut columns, &mut metrics);
+    dropped.extend(without_room);
+    let signature = Signature {
+        name: function.name,
+        params: function.params,
+        result: function.result,
+        result_location: function.result_location,
+        variadic: function.variadic,
+        source: function.source,
+        columns,
+        metrics,
+        event: wish.entry.and_then(|entry| entry.event),
+        dropped,
+    };
+    Ok((signature, program))
+}
+
+/// A function whose values have places.
+struct Function {
+    name: String,
+    params: Vec<Param>,
+    result: Option<Type>,
+    result_location: Location,
+    variadic: bool,
+    by_reference: bool,
+    source: Source,
+}
+
+impl Function {
+    fn new(name: &str, description: Description) -> Function {
+        let Description { params, result, variadic, by_reference, source } = description;
+        let result = Some(result).filter(|result| *result != Type::Void);
+        let names = names(&params);
+        let typed: Vec<(&str, &Type)> =
+            names.iter().map(String::as_str).zip(params.iter().map(|it| &it.ctype)).collect();
+        let (locations, result_location) = abi::locations(&typed, result.as_ref());
+        let param = |((declared, location), name): ((Declared, Location), String)| Param {
+            name,
+            ctype: declared.ctype,
+            c_type: declared.c_type,
+            location,
+        };
+        let params = params.into_iter().zip(locations).zip(names.clone()).map(param).collect();
+        Function { name: name.to_owned(), params, result, result_location, variadic, by_reference, source }
+    }
+
+    fn wanted(&self, wish: &Wish) -> Vec<Wanted> {
+        if let Some(columns) = wish.columns {
+            let mut wanted = columns.to_vec();
+            // Without what it depends on, nobody could tell whether an error number means something.
+            if let Some((depends_on, ..)) = wish.entry.and_then(|entry| entry.errno.as_ref())
+                && let Some(place) = wanted.iter().position(|wanted| wanted.root == "errno")
+                && !wanted[..place].iter().any(|known| known.name == *depends_on)
+            {
+                wanted.retain(|known| known.name != *depends_on);
+                wanted.insert(place.min(wanted.len()), Wanted::plain(depends_on));
+            }
+            return wanted;
+        }
+        let mut wanted = match wish.entry.and_then(|entry| entry.capture.as_ref()) {
+            Some(listed) => listed.clone(),
+            None => self.params.iter().flat_map(|param| self.defaults(param)).collect(),
+        };
+        let mut add = |name: &str| {
+            if !wanted.iter().any(|known: &Wanted| known.name == name) {
+                wanted.push(Wanted::plain(name));
+            }
+        };
+        if self.result.is_some() {
+            add("result");
+        }
+        if wish.entry.is_some_and(|entry| entry.errno.is_some()) {
+            add("errno");
+        }
+        wanted
+    }
+
+    /// What is captured of a parameter that nobody speaks of.
+    fn defaults(&self, param: &Param) -> Vec<Wanted> {
+        match &param.ctype {
+            Type::Pointer(to) if self.by_reference && to.scalar().is_some() && **to != Type::Char => {
+                vec![Wanted::target(&param.name)]
+            }
+            Type::Struct(structure) if structure.fields.iter().any(|field| field.ctype.scalar().is_some()) => {
+                let fields = structure.fields.iter().filter(|field| !field.name.is_empty());
+                fields.map(|field| Wanted::member(&param.name, &field.name)).collect()
+            }
+            _ => vec![Wanted::plain(&param.name)],
+        }
+    }
+
+    /// Where a capture begins, with the name of its type.
+    fn root(&self, name: &str) -> Result<(Place, &str), String> {
+        if name == "result" {
+            let result = self.result.as_ref().ok_or_else(|| format!("`{}` returns nothing", self.name))?;
+            return Ok((Place::new(&self.result_location, result), ""));
+        }
+        let param = self.params.iter().find(|param| param.name == name).ok_or_else(|| self.no_param(name))?;
+        let c_type = param.c_type.trim_start_matches("const ");
+        Ok((Place::new(&param.location, &param.ctype), c_type))
+    }
+
+    fn no_param(&self, name: &str) -> String {
+        let names: Vec<&str> = self.params.iter().map(|param| param.name.as_str()).collect();
+        let more = if self.variadic { ", and more whose types are not known" } else { "" };
+        match names.as_slice() {
+            [] => format!("`{}` has no parameter `{name}`: it has none{more}", self.name),
+            names => format!("`{}` has no parameter `{name}`: it has {}{more}", self.name, names.join(", ")),
+        }
+    }
+
+    fn fetch(&self, wanted: &Wanted, dialect: &Dialect) -> Result<(ColumnType, Vec<Op>, At), Fault> {
+        let (root, c_type) = self.root(&wanted.root).map_err(Fault::Wrong)?;
+        wanted.fetch(&root, dialect.parts.get(c_type))
+    }
+
+    fn metrics(&self, wish: &Wish) -> Result<Vec<Metric>, String> {
+        let mut metrics = Vec::new();
+        for (name, expression) in wish.entry.iter().flat_map(|entry| &entry.metrics) {
+            let captures = wish.entry.and_then(|entry| entry.capture.as_ref());
+            let unobservable = std::cell::Cell::new(false);
+            let program_of = |name: &str| {
+                let named = captures.and_then(|list| list.iter().find(|wanted| wanted.name == name));
+                let wanted = named.cloned().unwrap_or_else(|| Wanted::plain(name));
+                match self.fetch(&wanted, wish.dialect) {
+                    Ok((kind, program, _)) if is_number(kind) => Ok(program),
+                    Ok(_) => Err(format!("`{name}` is no integer")),
+                    Err(Fault::Wrong(message)) => Err(message),
+                    Err(Fault::Unobservable(_)) => {
+                        unobservable.set(true);
+                        Ok(vec![Op::Const(0)])
+                    }
+                }
+            };
+            let program = expression::parse(expression, &wish.dialect.types, &program_of)?;
+            if unobservable.get() {
+                continue;
+            }
+            metrics.push(Metric {
+                name: name.clone(),
+                unit: MetricUnit::of(name),
+                role: None,
+                expression: expression.clone(),
+                at: program.iter().map(|op| op.at()).max().unwrap_or(At::Enter),
+                program,
+            });
+        }
+        Ok(metrics)
+    }
+}
+
+#[derive(Default)]
+struct Captured {
+    columns: Vec<Column>,
+    dropped: Vec<Dropped>,
+}
+
+impl Captured {
+    fn add(&mut self, function: &Function, wanted: &Wanted, wish: &Wish) -> Result<(), String> {
+        if wanted.root == "errno" {
+            return self.add_errno(wish);
+        }
+        let c_type = match function.params.iter().find(|param| param.name == wanted.root) {
+            Some(param) => param.c_type.clone(),
+            None => function.result.as_ref().map(Type::to_string).unwrap_or_default(),
+        };
+        let is_same = |name: &str| name.eq_ignore_ascii_case(&wanted.name);
+        if self.columns.iter().any(|column| is_same(&column.name)) {
+            return Err(format!("two columns are called `{0}`: write `other_name=…` for one of them", wanted.name));
+        }
+        let mut drop = |reason| {
+            self.dropped.push(Dropped { name: wanted.name.clone(), c_type: c_type.clone(), reason });
+        };
+        if wanted.is_text() && wish.no_strings {
+            drop(DropReason::NoStrings);
+            return Ok(());
+        }
+        match function.fetch(wanted, wish.dialect) {
+            Ok(_) if self.columns.len() >= MOST_COLUMNS => drop(DropReason::NoRoom),
+            Ok((ctype, program, at)) => self.columns.push(Column {
+                name: wanted.name.clone(),
+                ctype,
+                c_type: if wanted.is_plain() { c_type } else { format!("{wanted} ({c_type})") },
+                at,
+                program,
+                unit: None,
+                role: None,
+                condition: None,
+            }),
+            Err(Fault::Unobservable(reason)) => drop(DropReason::Unobservable(reason)),
+            Err(Fault::Wrong(message)) => return Err(message),
+        }
+        Ok(())
+    }
+
+    fn add_errno(&mut self, wish: &Wish) -> Result<(), String> {
+        let condition = wish.entry.and_then(|entry| entry.errno.as_ref());
+        let condition = condition.filter(|(name, ..)| self.columns.iter().any(|column| column.name == *name)).map(
+            |(name, comparison, value)| Condition { column: name.clone(), comparison: *comparison, value: *value },
+        );
+        self.columns.push(Column {
+            name: "errno".to_owned(),
+            ctype: ColumnType::Signed(4),
+            c_type: "int".to_owned(),
+            at: At::Exit,
+            program: vec![Op::Errno],
+            unit: None,
+            role: Some(Role::Error),
+            condition,
+        });
+        Ok(())
+    }
+}
+
+/// The signature of a function of which nothing is known: the registers of the first six integer arguments.
+#[must_use]
+pub fn raw(name: &str) -> (Signature, Program) {
+    let word = || Type::Integer { bytes: 8, signed: false };
+    let param = |_| Declared { name: None, ctype: word(), c_type: "?".to_owned() };
+    let description = Description {
+        params: (0..6).map(param).collect(),
+        result: word(),
+        variadic: true,
+        by_reference: false,
+        source: Source::Raw,
+    };
+    let wish = Wish { columns: None, entry: None, dialect: &Dialect::default(), no_strings: false };
+    // Six registers and a result have a name each, and room.
+    describe(name, description, &wish).unwrap_or_else(|_| unreachable!("six registers make a signature"))
+}
+
+/// The names of parameters, each once: `argN` where nobody says one.
+fn names(params: &[Declared]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (number, param) in params.iter().enumerate() {
+        let mut name = match &param.name {
+            Some(name) if TAKEN.contains(&name.as_str()) => format!("arg_{name}"),
+            Some(name) if !name.is_empty() => name.clone(),
+            _ => format!("arg{}", number + 1),
+        };
+        while names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+            name.push('_');
+        }
+        names.push(name);
+    }
+    names
+}
+
+fn is_number(kind: ColumnType) -> bool {
+    matches!(kind, ColumnType::Bool | ColumnType::Signed(_) | ColumnType::Unsigned(_) | ColumnType::Pointer)
+}
+
+impl Op {
+    /// When it can run at the earliest.
+    #[must_use]
+    pub fn at(self) -> At {
+        match self {
+            Op::Deref { at, .. } | Op::Text { at, .. } | Op::Thread { at, .. } => at,
+            Op::Result { .. } | Op::Errno => At::Exit,
+            _ => At::Enter,
+        }
+    }
+}

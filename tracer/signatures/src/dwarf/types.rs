@@ -1,0 +1,398 @@
+//! Types of debug information, as types of C.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gimli::{
+    AttributeValue, DW_AT_GNU_vector, DW_AT_alignment, DW_AT_bit_offset, DW_AT_bit_size, DW_AT_byte_size,
+    DW_AT_calling_convention, DW_AT_count, DW_AT_data_bit_offset, DW_AT_data_member_location, DW_AT_declaration,
+    DW_AT_encoding, DW_AT_external, DW_AT_linkage_name, DW_AT_lower_bound, DW_AT_name, DW_AT_type, DW_AT_upper_bound,
+    DwAt, Dwarf, UnitOffset, UnitSectionOffset,
+};
+
+use super::{Child, Reader, Unit};
+use crate::{Field, Structure, Type, Width};
+
+/// Types nested deeper than this are taken by their name.
+const DEEPEST: u32 = 24;
+/// Parts of one type; what is more is taken by its name.
+const MOST_PARTS: u32 = 4096;
+/// Units that are kept ready.
+const MOST_UNITS: usize = 32;
+/// Children of one entry that are looked at.
+const MOST_CHILDREN: usize = 8192;
+/// Names are cut here.
+const LONGEST_NAME: usize = 256;
+
+/// An entry, in the file itself or in the one that it shares with others.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub shared: bool,
+    pub unit: usize,
+    pub offset: UnitOffset,
+}
+
+type Value<'a> = AttributeValue<Reader<'a>>;
+
+/// Debug information whose entries refer to each other.
+pub struct Files<'a> {
+    pub dwarf: &'a Dwarf<Reader<'a>>,
+    /// Where the units of both files begin, in their order.
+    headers: [Vec<gimli::UnitHeader<Reader<'a>>>; 2],
+    units: RefCell<HashMap<(bool, usize), Rc<Unit<'a>>>>,
+    /// What is left for the type that is being read.
+    parts: Cell<u32>,
+}
+
+impl<'a> Files<'a> {
+    pub fn new(dwarf: &'a Dwarf<Reader<'a>>) -> Files<'a> {
+        let headers = |dwarf: Option<&Dwarf<Reader<'a>>>| {
+            let mut headers = Vec::new();
+            let mut units = dwarf.map(Dwarf::units);
+            while let Some(Ok(Some(header))) = units.as_mut().map(gimli::DebugInfoUnitHeadersIter::next) {
+                headers.push(header);
+            }
+            headers
+        };
+        let headers = [headers(Some(dwarf)), headers(dwarf.sup())];
+        Files { dwarf, headers, units: RefCell::default(), parts: Cell::new(0) }
+    }
+
+    /// How many units the file has.
+    pub fn units(&self) -> usize {
+        self.headers[0].len()
+    }
+
+    fn of(&self, shared: bool) -> gimli::Result<&Dwarf<Reader<'a>>> {
+        if shared { self.dwarf.sup().ok_or(gimli::Error::ExpectedStringAttributeValue) } else { Ok(self.dwarf) }
+    }
+
+    pub fn unit(&self, shared: bool, number: usize) -> gimli::Result<Rc<Unit<'a>>> {
+        if let Some(unit) = self.units.borrow().get(&(shared, number)) {
+            return Ok(unit.clone());
+        }
+        let header = *self.headers[usize::from(shared)].get(number).ok_or(gimli::Error::MissingUnitDie)?;
+        let unit = Rc::new(self.of(shared)?.unit(header)?);
+        let mut units = self.units.borrow_mut();
+        if units.len() >= MOST_UNITS {
+            units.clear();
+        }
+        units.insert((shared, number), unit.clone());
+        Ok(unit)
+    }
+
+    /// An attribute of an entry.
+    pub fn attribute(&self, place: Place, name: DwAt) -> Option<Value<'a>> {
+        let unit = self.unit(place.shared, place.unit).ok()?;
+        let entry = unit.entry(place.offset).ok()?;
+        entry.attr_value(name).ok().flatten()
+    }
+
+    /// The entry that an attribute refers to.
+    pub fn origin(&self, place: Place, name: DwAt) -> Option<Place> {
+        self.target(place, self.attribute(place, name)?)
+    }
+
+    fn target(&self, place: Place, value: Value<'a>) -> Option<Place> {
+        let (shared, offset) = match value {
+            AttributeValue::UnitRef(offset) => return Some(Place { offset, ..place }),
+            AttributeValue::DebugInfoRef(offset) => (place.shared, offset),
+            AttributeValue::DebugInfoRefSup(offset) => (true, offset),
+            _ => return None,
+        };
+        let headers = &self.headers[usize::from(shared)];
+        let start = |header: &gimli::UnitHeader<Reader<'a>>| header.offset().as_debug_info_offset();
+        let unit =
+            headers.partition_point(|header| start(header).is_some_and(|start| start <= offset)).checked_sub(1)?;
+        let offset = UnitSectionOffset::DebugInfoOffset(offset).to_unit_offset(&*self.unit(shared, unit).ok()?)?;
+        Some(Place { shared, unit, offset })
+    }
+
+    /// The text of an attribute.
+    pub fn text(&self, place: Place, value: Option<Value<'a>>) -> Option<String> {
+        let unit = self.unit(place.shared, place.unit).ok()?;
+        let text = self.of(place.shared).ok()?.attr_string(&unit, value?).ok()?;
+        let text = text.to_string_lossy();
+        Some(text.chars().take(LONGEST_NAME).collect())
+    }
+
+    fn name(&self, place: Place) -> Option<String> {
+        self.text(place, self.attribute(place, DW_AT_name))
+    }
+
+    /// The children of an entry.
+    pub fn children(&self, place: Place) -> gimli::Result<Vec<Child>> {
+        let unit = self.unit(place.shared, place.unit)?;
+        let mut entries = unit.entries_at_offset(place.offset)?;
+        entries.next_dfs()?;
+        let mut children = Vec::new();
+        let mut next = match entries.next_dfs()? {
+            Some((1, child)) => Some(child),
+            _ => None,
+        };
+        while let Some(child) = next {
+            if children.len() >= MOST_CHILDREN {
+                break;
+            }
+            children.push(Child { place: Place { offset: child.offset(), ..place }, tag: child.tag() });
+            next = entries.next_sibling()?;
+        }
+        Ok(children)
+    }
+
+    fn number(&self, place: Place, name: DwAt) -> Option<u64> {
+        self.attribute(place, name)?.udata_value()
+    }
+
+    fn has(&self, place: Place, name: DwAt) -> bool {
+        matches!(self.attribute(place, name), Some(AttributeValue::Flag(true)))
+    }
+
+    /// The type that an attribute of an entry refers to. So many pointers are followed into structures.
+    pub fn ctype(&self, place: Place, value: Value<'a>, levels: u32) -> Type {
+        self.parts.set(MOST_PARTS);
+        self.referred(place, value, levels, 0)
+    }
+
+    fn referred(&self, place: Place, value: Value<'a>, levels: u32, depth: u32) -> Type {
+        let unknown = || Type::Named("?".to_owned());
+        self.target(place, value).map_or_else(unknown, |target| self.entry(target, levels, depth))
+    }
+
+    fn entry(&self, place: Place, levels: u32, depth: u32) -> Type {
+        let named = || Type::Named(self.name(place).unwrap_or_else(|| "?".to_owned()));
+        let left = self.parts.get();
+        if depth > DEEPEST || left == 0 {
+            return named();
+        }
+        self.parts.set(left - 1);
+        let inner = |levels| match self.attribute(place, DW_AT_type) {
+            Some(value) => self.referred(place, value, levels, depth + 1),
+            None => Type::Void,
+        };
+        let tag = self.unit(place.shared, place.unit).and_then(|unit| Ok(unit.entry(place.offset)?.tag()));
+        let Ok(tag) = tag else { return named() };
+        match tag {
+            gimli::DW_TAG_base_type => self.base(place),
+            gimli::DW_TAG_pointer_type | gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => {
+                Type::Pointer(Box::new(self.pointee(place, levels, depth)))
+            }
+            gimli::DW_TAG_typedef
+            | gimli::DW_TAG_const_type
+            | gimli::DW_TAG_volatile_type
+            | gimli::DW_TAG_restrict_type
+            | gimli::DW_TAG_atomic_type => inner(levels),
+            gimli::DW_TAG_enumeration_type => self.enumeration(place, inner(0)),
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+                self.structure(place, tag, levels, depth)
+            }
+            gimli::DW_TAG_array_type => self.array(place, inner(levels)),
+            gimli::DW_TAG_string_type => {
+                Type::Array(Box::new(Type::Char), self.number(place, DW_AT_byte_size).unwrap_or(0))
+            }
+            gimli::DW_TAG_subroutine_type => Type::Function,
+            gimli::DW_TAG_unspecified_type => Type::Pointer(Box::new(Type::Void)),
+            gimli::DW_TAG_ptr_to_member_type => {
+                let word = || Type::Integer { bytes: 8, signed: true };
+                match inner(0) {
+                    Type::Function => Type::Array(Box::new(word()), 2),
+                    _ => word(),
+                }
+            }
+            _ => named(),
+        }
+    }
+
+    /// What a pointer points to: structures only as deep as it is asked for.
+    fn pointee(&self, place: Place, levels: u32, depth: u32) -> Type {
+        let Some(value) = self.attribute(place, DW_AT_type) else { return Type::Void };
+        let Some(target) = self.target(place, value) else { return Type::Named("?".to_owned()) };
+        match self.structure_behind(target) {
+            Some(name) if levels == 0 => Type::Named(name),
+            _ => self.entry(target, levels.saturating_sub(1), depth + 1),
+        }
+    }
+
+    /// The name of the structure that an entry is, behind qualifiers and typedefs.
+    fn structure_behind(&self, mut place: Place) -> Option<String> {
+        for _ in 0..DEEPEST {
+            let unit = self.unit(place.shared, place.unit).ok()?;
+            match unit.entry(place.offset).ok()?.tag() {
+                gimli::DW_TAG_typedef
+                | gimli::DW_TAG_const_type
+                | gimli::DW_TAG_volatile_type
+                | gimli::DW_TAG_restrict_type
+                | gimli::DW_TAG_atomic_type => place = self.origin(place, DW_AT_type)?,
+                gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+                    return Some(self.name(place).unwrap_or_default());
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    fn base(&self, place: Place) -> Type {
+        let name = self.name(place).unwrap_or_default();
+        let bytes = self.number(place, DW_AT_byte_size).unwrap_or(0);
+        let Some(AttributeValue::Encoding(encoding)) = self.attribute(place, DW_AT_encoding) else {
+            return Type::Named(name);
+        };
+        let integer = |signed| match bytes {
+            1 | 2 | 4 | 8 | 16 => Type::Integer { bytes: bytes as u8, signed },
+            _ => Type::Named(name.clone()),
+        };
+        let float = |bytes| match bytes {
+            4 => Type::Float,
+            8 => Type::Double,
+            16 if name.contains("128") || name.contains("kind=16") => Type::Vector(16),
+            16 => Type::LongDouble,
+            2 => Type::Vector(2),
+            _ => Type::Named(name.clone()),
+        };
+        match encoding {
+            gimli::DW_ATE_boolean if bytes == 1 => Type::Bool,
+            gimli::DW_ATE_signed_char | gimli::DW_ATE_unsigned_char if name == "char" => Type::Char,
+            gimli::DW_ATE_signed | gimli::DW_ATE_signed_char => integer(true),
+            gimli::DW_ATE_boolean
+            | gimli::DW_ATE_unsigned
+            | gimli::DW_ATE_unsigned_char
+            | gimli::DW_ATE_UTF
+            | gimli::DW_ATE_address => integer(false),
+            gimli::DW_ATE_float => float(bytes),
+            gimli::DW_ATE_complex_float => match float(bytes / 2) {
+                part @ (Type::Float | Type::Double | Type::LongDouble) => Type::Complex(Box::new(part)),
+                _ => Type::Named(name),
+            },
+            gimli::DW_ATE_decimal_float if matches!(bytes, 4 | 8 | 16) => Type::Vector(bytes as u16),
+            _ => Type::Named(name),
+        }
+    }
+
+    fn enumeration(&self, place: Place, base: Type) -> Type {
+        let name = self.name(place).unwrap_or_default();
+        let signed = match base {
+            Type::Integer { signed, .. } => signed,
+            Type::Char => true,
+            _ => false,
+        };
+        match self.number(place, DW_AT_byte_size).or_else(|| base.bytes()) {
+            Some(bytes @ (1 | 2 | 4 | 8)) => Type::Enum { name, width: Width { bytes: bytes as u8, signed } },
+            _ => Type::Named(name),
+        }
+    }
+
+    fn array(&self, place: Place, of: Type) -> Type {
+        let mut count = 1_u64;
+        for child in self.children(place).unwrap_or_default() {
+            if child.tag == gimli::DW_TAG_subrange_type {
+                let lower = self.number(child.place, DW_AT_lower_bound).unwrap_or(0);
+                let upper = self.number(child.place, DW_AT_upper_bound).map(|upper| upper.wrapping_add(1));
+                let size = self.number(child.place, DW_AT_count).or(upper.map(|upper| upper.saturating_sub(lower)));
+                count = count.saturating_mul(size.unwrap_or(0));
+            }
+        }
+        let bytes = of.bytes().unwrap_or(0).saturating_mul(count);
+        match (self.has(place, DW_AT_GNU_vector), u16::try_from(bytes)) {
+            (true, Ok(bytes)) => Type::Vector(bytes),
+            _ => Type::Array(Box::new(of), count),
+        }
+    }
+
+    fn structure(&self, place: Place, tag: gimli::DwTag, levels: u32, depth: u32) -> Type {
+        let name = self.name(place).unwrap_or_default();
+        let is_declared = self.has(place, DW_AT_declaration);
+        let bytes = self.number(place, DW_AT_byte_size).filter(|_| !is_declared);
+        let mut fields = Vec::new();
+        let mut align = 1;
+        for child in self.children(place).unwrap_or_default() {
+            let is_member = matches!(child.tag, gimli::DW_TAG_member | gimli::DW_TAG_inheritance);
+            let is_static = self.has(child.place, DW_AT_external) || self.has(child.place, DW_AT_declaration);
+            let Some(value) = self.attribute(child.place, DW_AT_type) else { continue };
+            if !is_member || is_static {
+                continue;
+            }
+            if self.parts.get() == 0 {
+                return Type::Named(name);
+            }
+            let ctype = self.referred(child.place, value, levels, depth + 1);
+            align = ctype.align().max(align);
+            let Some((offset, bits)) = self.member_place(child.place, tag, &ctype) else { return Type::Named(name) };
+            fields.push(Field { name: self.name(child.place).unwrap_or_default(), offset, ctype, bits });
+        }
+        let align = self.number(place, DW_AT_alignment).unwrap_or(match bytes {
+            // It is packed.
+            Some(bytes) if !bytes.is_multiple_of(align) => 1,
+            _ => align,
+        });
+        let by_reference = matches!(
+            self.attribute(place, DW_AT_calling_convention),
+            Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_reference))
+        );
+        let align = if align.is_power_of_two() { align.min(1 << 12) } else { 1 };
+        Type::Struct(Box::new(Structure { name, bytes, align, fields, by_reference }))
+    }
+
+    /// The offset of a member, and its bits if it is a bit field.
+    fn member_place(&self, place: Place, tag: gimli::DwTag, ctype: &Type) -> Option<(u64, Option<(u8, u8)>)> {
+        let offset = match self.attribute(place, DW_AT_data_member_location) {
+            Some(value) => value.udata_value(),
+            None if tag == gimli::DW_TAG_union_type || self.number(place, DW_AT_data_bit_offset).is_some() => Some(0),
+            None => Some(0),
+        }?;
+        let Some(size) = self.number(place, DW_AT_bit_size).and_then(|size| u8::try_from(size).ok()) else {
+            return Some((offset, None));
+        };
+        let first = match (self.number(place, DW_AT_data_bit_offset), self.number(place, DW_AT_bit_offset)) {
+            (Some(first), _) => first,
+            // Of older debug information: counted from the most significant bit of the type.
+            (None, Some(from_top)) => {
+                let bytes = self.number(place, DW_AT_byte_size).or_else(|| ctype.bytes())?;
+                (offset * 8 + bytes * 8).checked_sub(from_top + u64::from(size))?
+            }
+            (None, None) => offset.checked_mul(8)?,
+        };
+        Some((first / 8, Some(((first % 8) as u8, size))))
+    }
+
+    /// A type as C says it, for people.
+    pub fn type_text(&self, place: Place, value: Value<'a>) -> String {
+        self.target(place, value).map_or_else(|| "?".to_owned(), |target| self.text_of(target, 0))
+    }
+
+    fn text_of(&self, place: Place, depth: u32) -> String {
+        let inner = || match self.origin(place, DW_AT_type) {
+            Some(target) if depth < DEEPEST => self.text_of(target, depth + 1),
+            Some(_) => "…".to_owned(),
+            None => "void".to_owned(),
+        };
+        let name = || {
+            let linkage = self.attribute(place, DW_AT_linkage_name);
+            self.name(place).or_else(|| self.text(place, linkage)).unwrap_or_default()
+        };
+        let tag = self.unit(place.shared, place.unit).and_then(|unit| Ok(unit.entry(place.offset)?.tag()));
+        let tagged = |word: &str| format!("{word} {}", name()).trim_end().to_owned();
+        match tag {
+            Ok(gimli::DW_TAG_pointer_type) => match inner() {
+                inner if inner.ends_with('*') => format!("{inner}*"),
+                inner => format!("{inner} *"),
+            },
+            Ok(gimli::DW_TAG_reference_type) => format!("{} &", inner()),
+            Ok(gimli::DW_TAG_rvalue_reference_type) => format!("{} &&", inner()),
+            Ok(gimli::DW_TAG_const_type) => match inner() {
+                inner if inner.ends_with('*') => format!("{inner} const"),
+                inner => format!("const {inner}"),
+            },
+            Ok(gimli::DW_TAG_volatile_type) => format!("volatile {}", inner()),
+            Ok(gimli::DW_TAG_restrict_type | gimli::DW_TAG_atomic_type) => inner(),
+            Ok(gimli::DW_TAG_structure_type) => tagged("struct"),
+            Ok(gimli::DW_TAG_union_type) => tagged("union"),
+            Ok(gimli::DW_TAG_enumeration_type) => tagged("enum"),
+            Ok(gimli::DW_TAG_array_type) => format!("{}[]", inner()),
+            Ok(gimli::DW_TAG_subroutine_type) => "function".to_owned(),
+            Ok(_) => Some(name()).filter(|name| !name.is_empty()).unwrap_or_else(|| "?".to_owned()),
+            Err(_) => "?".to_owned(),
+        }
+    }
+}

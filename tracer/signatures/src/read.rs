@@ -1,0 +1,191 @@
+//! Fetch programs of values: from where a value is and what it is, to the operations that read it.
+
+use crate::{At, ColumnType, Location, Op, Reason, Register, Type, Width};
+
+/// A value that can be pointed at: where it is, and what it is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    base: Base,
+    /// Bytes from there.
+    offset: u64,
+    bits: Option<(u8, u8)>,
+    /// Its type.
+    pub ctype: Type,
+}
+
+#[derive(Clone, Debug)]
+enum Base {
+    Location(Location),
+    /// In memory, at the address that these operations push, read then.
+    Memory(Vec<Op>, At),
+}
+
+impl Place {
+    /// An argument or a result.
+    #[must_use]
+    pub fn new(location: &Location, ctype: &Type) -> Place {
+        let base = match location {
+            Location::Behind(address) => match register_of(address) {
+                // The address in rax is that of a result: it is written when the function returns.
+                Some(Register::Rax) => Base::Memory(vec![Op::Result { width: Width::WORD }], At::Exit),
+                _ => match read(address, 0, Width::WORD) {
+                    Ok(program) => Base::Memory(program, At::Enter),
+                    Err(reason) => Base::Location(Location::Unobservable(reason)),
+                },
+            },
+            other => Base::Location(other.clone()),
+        };
+        Place { base, offset: 0, bits: None, ctype: ctype.clone() }
+    }
+
+    /// What its value, a pointer, points to.
+    ///
+    /// # Errors
+    /// It is no pointer, or its value cannot be read.
+    pub fn target(&self, at: At) -> Result<Place, Reason> {
+        let Type::Pointer(to) = &self.ctype else { return Err(Reason::NoTarget) };
+        let (_, program) = self.value()?;
+        let at = at.max(self.at());
+        Ok(Place { base: Base::Memory(program, at), offset: 0, bits: None, ctype: (**to).clone() })
+    }
+
+    /// The same bytes as another type, some bytes further.
+    #[must_use]
+    pub fn cast(&self, offset: u64, ctype: Type) -> Place {
+        Place { offset: self.offset.saturating_add(offset), ctype, ..self.clone() }
+    }
+
+    /// A member of a structure, also one of an unnamed structure in it.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<Place> {
+        self.members().into_iter().find_map(|(known, place)| match known {
+            "" => place.member(name),
+            known => (known == name).then_some(place),
+        })
+    }
+
+    /// The members of a structure.
+    #[must_use]
+    pub fn members(&self) -> Vec<(&str, Place)> {
+        let Type::Struct(structure) = &self.ctype else { return Vec::new() };
+        let place = |field: &crate::Field| {
+            let place = self.cast(field.offset, field.ctype.clone());
+            Place { bits: field.bits, ..place }
+        };
+        structure.fields.iter().map(|field| (field.name.as_str(), place(field))).collect()
+    }
+
+    /// When it is read.
+    #[must_use]
+    pub fn at(&self) -> At {
+        match &self.base {
+            Base::Memory(_, at) => *at,
+            Base::Location(location) => match is_result(location) {
+                true => At::Exit,
+                false => At::Enter,
+            },
+        }
+    }
+
+    /// The operations that read it, and what its words mean.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn value(&self) -> Result<(ColumnType, Vec<Op>), Reason> {
+        if self.bits.is_some() {
+            return Err(Reason::BitField);
+        }
+        if self.ctype == Type::LongDouble {
+            let mut program = self.word(0, Width::WORD)?;
+            program.extend(self.word(8, Width { bytes: 2, signed: false })?);
+            return Ok((ColumnType::LongDouble, program));
+        }
+        let Some((kind, width)) = self.ctype.scalar() else {
+            return Err(match &self.ctype {
+                Type::Integer { .. } | Type::Vector(_) | Type::Complex(_) => Reason::TooWide,
+                Type::Named(name) => Reason::UnknownType(name.clone()),
+                Type::Void | Type::Function => Reason::NoTarget,
+                _ => Reason::NotPlain,
+            });
+        };
+        Ok((kind, self.word(0, width)?))
+    }
+
+    /// The operations that read text of at most so many bytes: what a pointer points to, or an array of bytes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn text(&self, max: u8, at: At) -> Result<Vec<Op>, Reason> {
+        let (mut program, at) = match (&self.ctype, &self.base) {
+            (Type::Pointer(_), _) => (self.value()?.1, at.max(self.at())),
+            (_, Base::Memory(address, own)) => {
+                let mut program = address.clone();
+                if self.offset > 0 {
+                    program.extend([Op::Const(i32::try_from(self.offset).map_err(|_| Reason::TooWide)?), Op::Add]);
+                }
+                (program, at.max(*own))
+            }
+            _ => return Err(Reason::NotPlain),
+        };
+        program.push(Op::Text { max, at });
+        Ok(program)
+    }
+
+    fn word(&self, offset: u64, width: Width) -> Result<Vec<Op>, Reason> {
+        let offset = self.offset.saturating_add(offset);
+        match &self.base {
+            Base::Location(location) => read(location, offset, width),
+            Base::Memory(address, at) => {
+                let offset = i32::try_from(offset).map_err(|_| Reason::TooWide)?;
+                let mut program = address.clone();
+                program.push(Op::Deref { offset, width, at: *at });
+                Ok(program)
+            }
+        }
+    }
+}
+
+/// The operations that read some bytes of what is at a location.
+fn read(location: &Location, offset: u64, width: Width) -> Result<Vec<Op>, Reason> {
+    match location {
+        Location::Register(register) => Ok(match offset {
+            0 => vec![load(*register, width)],
+            1..8 => vec![load(*register, Width::WORD), Op::Shift { right: 8 * offset as u8, width }],
+            _ => return Err(Reason::TooWide),
+        }),
+        Location::Stack(start) => {
+            let offset = u64::from(*start).saturating_add(offset);
+            Ok(vec![Op::Stack { offset: u32::try_from(offset).map_err(|_| Reason::TooWide)?, width }])
+        }
+        Location::Split(parts) => match offset {
+            0..8 => read(&parts[0], offset, width),
+            8..16 => read(&parts[1], offset - 8, width),
+            _ => Err(Reason::TooWide),
+        },
+        Location::Xmm(number) => Err(Reason::Xmm(*number)),
+        Location::Behind(_) => Err(Reason::NotPlain),
+        Location::Unobservable(reason) => Err(reason.clone()),
+    }
+}
+
+fn load(register: Register, width: Width) -> Op {
+    match register {
+        Register::Rax => Op::Result { width },
+        register => Op::Register { register, width },
+    }
+}
+
+fn register_of(location: &Location) -> Option<Register> {
+    match location {
+        Location::Register(register) => Some(*register),
+        _ => None,
+    }
+}
+
+/// Whether a location is that of a result: `rax` takes no argument.
+fn is_result(location: &Location) -> bool {
+    match location {
+        Location::Split(parts) => parts.iter().any(|part| is_result(part)),
+        location => register_of(location) == Some(Register::Rax),
+    }
+}

@@ -1,0 +1,366 @@
+//! Tables of signatures: TOML that a user can read, extend and override.
+//!
+//! Prototypes are C, on one line; their parameters' names are the names of the columns.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::Path;
+
+use rtrace_symbolizer::{Image, select};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::capture::Wanted;
+use crate::prototype::{self, Prototype, Types};
+use crate::{Error, Event, Field, Origin, Role, Source, Structure, Type, expression};
+
+/// Tables are read whole; a longer one is a mistake.
+const LONGEST: usize = 4 << 20;
+/// Functions of one table, with all members of families.
+const MOST_FUNCTIONS: usize = 20_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(default)]
+    library: RawLibrary,
+    #[serde(default)]
+    types: BTreeMap<String, Spanned<String>>,
+    /// By type, then by the symbol that tells an implementation.
+    #[serde(default)]
+    handle: BTreeMap<String, BTreeMap<String, Spanned<BTreeMap<String, String>>>>,
+    /// By name: what `{name}` stands for, with what `{type}` stands for.
+    #[serde(default)]
+    family: BTreeMap<String, BTreeMap<String, String>>,
+    #[serde(default)]
+    function: Vec<Spanned<RawFunction>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLibrary {
+    #[serde(default)]
+    names: Vec<String>,
+    #[serde(default)]
+    symbols: Vec<String>,
+    #[serde(default, rename = "header")]
+    _header: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFunction {
+    c: Option<Spanned<String>>,
+    name: Option<Spanned<String>>,
+    #[serde(default)]
+    aliases: Vec<String>,
+    family: Option<Spanned<String>>,
+    capture: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    metrics: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    roles: BTreeMap<String, Spanned<String>>,
+    errno: Option<Spanned<String>>,
+}
+
+/// One table.
+#[derive(Debug)]
+pub struct Table {
+    origin: Origin,
+    libraries: Vec<String>,
+    symbols: Vec<String>,
+    types: Types,
+    handles: Vec<Handle>,
+    entries: Vec<Entry>,
+    by_name: HashMap<String, usize>,
+}
+
+/// What is said of one function.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The function's name.
+    pub name: String,
+    /// Its prototype; `None` if debug information has to say it.
+    pub c: Option<String>,
+    /// Where it stands.
+    pub line: usize,
+    /// What is captured; `None` for all parameters.
+    pub capture: Option<Vec<Wanted>>,
+    /// Names and expressions of metrics.
+    pub metrics: Vec<(String, String)>,
+    /// What the function does.
+    pub event: Option<Event>,
+    /// Roles, each with the column or metric that has it.
+    pub roles: Vec<(Role, String)>,
+    /// When `errno` means something.
+    pub errno: Option<(String, crate::Comparison, i64)>,
+}
+
+/// A type that differs between implementations of a library.
+#[derive(Debug)]
+struct Handle {
+    name: String,
+    implementations: Vec<Implementation>,
+}
+
+#[derive(Debug)]
+struct Implementation {
+    symbol: String,
+    ctype: Type,
+    /// What its value consists of, where it is no pointer.
+    parts: Type,
+}
+
+/// The types of a table in one library, with its implementation of handles.
+#[derive(Clone, Debug, Default)]
+pub struct Dialect {
+    /// By name.
+    pub types: Types,
+    /// What the values of handles consist of that are no pointers, by the handle's name.
+    pub parts: Types,
+}
+
+impl Table {
+    /// Reads and checks a table. The name is that of a built-in one.
+    ///
+    /// # Errors
+    /// Something in it is wrong.
+    pub fn parse(text: &str, path: Option<&Path>, name: &'static str) -> Result<Table, Error> {
+        let origin = Origin { path: path.map(Path::to_owned), name, line: 1 };
+        let faulty = |at: Range<usize>, message: String| Error::Table {
+            origin: Origin { line: line_of(text, at.start), ..origin.clone() },
+            message,
+        };
+        if text.len() > LONGEST {
+            return Err(faulty(0..0, format!("longer than {LONGEST} bytes")));
+        }
+        let raw: Raw =
+            toml::from_str(text).map_err(|error| faulty(error.span().unwrap_or(0..0), error.message().to_owned()))?;
+        let mut types = prototype::known_types();
+        let mut named: Vec<_> = raw.types.iter().collect();
+        named.sort_by_key(|(_, ctype)| ctype.span().start);
+        for (name, ctype) in named {
+            let known = prototype::parse_type(ctype.get_ref(), &types).map_err(|error| faulty(ctype.span(), error))?;
+            types.insert(name.clone(), tagged(known, name));
+        }
+        let mut handles = Vec::new();
+        for (name, implementations) in &raw.handle {
+            let mut found = Vec::new();
+            for (symbol, fields) in implementations {
+                let implementation = implementation(name, symbol, fields.get_ref(), &types)
+                    .map_err(|error| faulty(fields.span(), error))?;
+                found.push(implementation);
+            }
+            handles.push(Handle { name: name.clone(), implementations: found });
+        }
+        let RawLibrary { names: libraries, symbols, .. } = raw.library;
+        let mut table = Table {
+            origin: origin.clone(),
+            libraries,
+            symbols,
+            types,
+            handles,
+            entries: Vec::new(),
+            by_name: HashMap::new(),
+        };
+        let dialect = table.dialect(|_| true);
+        for function in &raw.function {
+            let line = line_of(text, function.span().start);
+            let entries = entries(function.get_ref(), line, &raw.family)
+                .map_err(|(at, message)| faulty(at.unwrap_or_else(|| function.span()), message))?;
+            for (entry, aliases) in entries {
+                table.add(entry, &aliases, &dialect).map_err(|message| faulty(function.span(), message))?;
+            }
+        }
+        Ok(table)
+    }
+
+    fn add(&mut self, mut entry: Entry, aliases: &[String], dialect: &Dialect) -> Result<(), String> {
+        if let Some(c) = &entry.c {
+            let prototype = prototype::parse(c, &dialect.types)?;
+            let unknown = prototype.params.iter().map(|param| &param.ctype).chain([&prototype.result]);
+            if let Some(Type::Named(name)) = unknown.into_iter().find(|ctype| matches!(ctype, Type::Named(_))) {
+                return Err(format!("the type `{name}` is not known: say under [types] what it is"));
+            }
+            entry.name = prototype.name;
+        }
+        if self.entries.len() >= MOST_FUNCTIONS {
+            return Err(format!("more than {MOST_FUNCTIONS} functions"));
+        }
+        for name in aliases.iter().chain([&entry.name]) {
+            if let Some(other) = self.by_name.insert(name.clone(), self.entries.len()) {
+                let line = self.entries.get(other).map_or(entry.line, |other| other.line);
+                return Err(format!("`{name}` is there already, in line {line}"));
+            }
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Whether it speaks of this library.
+    #[must_use]
+    pub fn is_about(&self, path: &Path, image: &Image) -> bool {
+        let is_any = self.libraries.is_empty() && self.symbols.is_empty();
+        let soname = || image.soname().map(str::to_owned);
+        is_any
+            || self.libraries.iter().any(|pattern| select::names(pattern, path, soname))
+            || self.symbols.iter().any(|symbol| image.defines(symbol))
+    }
+
+    /// Its types in a library that defines the symbols for which `defines` holds.
+    #[must_use]
+    pub fn dialect(&self, defines: impl Fn(&str) -> bool) -> Dialect {
+        let mut dialect = Dialect { types: self.types.clone(), parts: Types::new() };
+        for handle in &self.handles {
+            let known = handle.implementations.iter().find(|implementation| defines(&implementation.symbol));
+            dialect
+                .types
+                .insert(handle.name.clone(), known.map_or_else(|| opaque(&handle.name), |it| it.ctype.clone()));
+            if let Some(known) = known {
+                dialect.parts.insert(handle.name.clone(), known.parts.clone());
+            }
+        }
+        dialect
+    }
+
+    /// What it says of a function.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.by_name.get(name).and_then(|&place| self.entries.get(place))
+    }
+
+    /// The names of all its functions, aliases included.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
+    /// The prototype of one of its entries.
+    ///
+    /// # Errors
+    /// It is wrong in this dialect.
+    pub fn prototype(&self, entry: &Entry, dialect: &Dialect) -> Result<Option<Prototype>, Error> {
+        let parse = |c: &String| prototype::parse(c, &dialect.types);
+        entry.c.as_ref().map(parse).transpose().map_err(|message| self.fault(entry, message))
+    }
+
+    /// That something is wrong with one of its entries.
+    #[must_use]
+    pub fn fault(&self, entry: &Entry, message: String) -> Error {
+        Error::Table { origin: Origin { line: entry.line, ..self.origin.clone() }, message }
+    }
+
+    /// The source of what it says of a function.
+    #[must_use]
+    pub fn source(&self, entry: &Entry) -> Source {
+        match &self.origin.path {
+            Some(path) => Source::File(path.clone(), entry.line),
+            None => Source::Table(self.origin.name, entry.line),
+        }
+    }
+}
+
+/// A structure that is called as its type is; other types stay as they are.
+fn tagged(ctype: Type, name: &str) -> Type {
+    match ctype {
+        Type::Struct(structure) => Type::Struct(Box::new(Structure { name: name.to_owned(), ..*structure })),
+        other => other,
+    }
+}
+
+/// A handle of an implementation that is not known: it takes a register, and its value has no meaning.
+fn opaque(name: &str) -> Type {
+    let word = Type::Array(Box::new(Type::Integer { bytes: 8, signed: false }), 1);
+    let fields = vec![Field { name: String::new(), offset: 0, ctype: word, bits: None }];
+    Type::Struct(Box::new(Structure { name: name.to_owned(), bytes: Some(8), align: 8, fields, by_reference: false }))
+}
+
+/// Reads `{ c = "void *", id = "+224 u32" }`.
+fn implementation(
+    name: &str,
+    symbol: &str,
+    fields: &BTreeMap<String, String>,
+    types: &Types,
+) -> Result<Implementation, String> {
+    let c = fields.get("c").ok_or_else(|| format!("`c` is missing: which type `{name}` is with `{symbol}`"))?;
+    let mut members = Vec::new();
+    for (field, place) in fields.iter().filter(|(field, _)| *field != "c") {
+        let wrong = || format!("`{place}` is not like \"+24 u64\"");
+        let (offset, ctype) = place.strip_prefix('+').and_then(|rest| rest.split_once(' ')).ok_or_else(wrong)?;
+        let offset = offset.parse().map_err(|_| wrong())?;
+        let integer = |signed| ctype[1..].parse().map(|bits: u8| Type::Integer { bytes: bits / 8, signed });
+        let ctype = match ctype {
+            "u8" | "u16" | "u32" | "u64" => integer(false).map_err(|_| wrong())?,
+            "i8" | "i16" | "i32" | "i64" => integer(true).map_err(|_| wrong())?,
+            "text" => Type::Array(Box::new(Type::Char), 64),
+            other => prototype::parse_type(other, types)?,
+        };
+        members.push(Field { name: field.clone(), offset, ctype, bits: None });
+    }
+    let structure = |bytes| {
+        Type::Struct(Box::new(Structure {
+            name: name.to_owned(),
+            bytes,
+            align: 1,
+            fields: members.clone(),
+            by_reference: false,
+        }))
+    };
+    let ctype = match prototype::parse_type(c, types)? {
+        Type::Pointer(_) => Type::Pointer(Box::new(structure(None))),
+        other if other.scalar().is_some() => other,
+        _ => return Err(format!("`{c}` is neither a pointer nor a number")),
+    };
+    Ok(Implementation { symbol: symbol.to_owned(), parts: structure(ctype.bytes()), ctype })
+}
+
+type Fault = (Option<Range<usize>>, String);
+
+/// The functions of an entry: one, or one for each member of a family.
+fn entries(
+    raw: &RawFunction,
+    line: usize,
+    families: &BTreeMap<String, BTreeMap<String, String>>,
+) -> Result<Vec<(Entry, Vec<String>)>, Fault> {
+    let Some(family) = &raw.family else { return Ok(vec![entry(raw, line, &|text| text.to_owned())?]) };
+    let members = families
+        .get(family.get_ref())
+        .ok_or_else(|| (Some(family.span()), format!("there is no [family.{}]", family.get_ref())))?;
+    let member = |(name, ctype): (&String, &String)| {
+        entry(raw, line, &|text| text.replace("{name}", name).replace("{type}", ctype))
+    };
+    members.iter().map(member).collect()
+}
+
+fn entry(raw: &RawFunction, line: usize, fill: &dyn Fn(&str) -> String) -> Result<(Entry, Vec<String>), Fault> {
+    let at = |spanned: &Spanned<String>, message: String| (Some(spanned.span()), message);
+    let name = match (&raw.c, &raw.name) {
+        (Some(_), None) => String::new(),
+        (None, Some(name)) => fill(name.get_ref()),
+        _ => return Err((None, "a function needs either `c`, its prototype, or `name`".to_owned())),
+    };
+    let wanted = |text: &Spanned<String>| Wanted::parse(&fill(text.get_ref())).map_err(|message| at(text, message));
+    let capture = raw.capture.as_ref().map(|list| list.iter().map(wanted).collect()).transpose()?;
+    let mut event = None;
+    let mut roles = Vec::new();
+    for (role, column) in &raw.roles {
+        if role == "event" {
+            let known = Event::named(column.get_ref());
+            event = Some(known.ok_or_else(|| at(column, format!("there is no event `{}`", column.get_ref())))?);
+        } else {
+            let known = Role::named(role).ok_or_else(|| at(column, format!("there is no role `{role}`")))?;
+            roles.push((known, column.get_ref().clone()));
+        }
+    }
+    let condition = |text: &Spanned<String>| expression::condition(text.get_ref()).map_err(|message| at(text, message));
+    let errno = raw.errno.as_ref().map(condition).transpose()?;
+    let metrics = raw.metrics.iter().map(|(name, text)| (name.clone(), fill(text.get_ref()))).collect();
+    let c = raw.c.as_ref().map(|c| fill(c.get_ref()));
+    let aliases = raw.aliases.iter().map(|alias| fill(alias)).collect();
+    Ok((Entry { name, c, line, capture, metrics, event, roles, errno }, aliases))
+}
+
+/// The line of a byte, counted from 1.
+fn line_of(text: &str, byte: usize) -> usize {
+    let before = text.as_bytes().get(..byte).unwrap_or(text.as_bytes());
+    1 + before.iter().filter(|&&letter| letter == b'\n').count()
+}
