@@ -84,17 +84,30 @@ impl Places {
         };
         match classes.is_empty() {
             true => Location::Unobservable(Reason::Empty),
+            false if self.is_uncertain(&classes, ctype) => {
+                self.unknown = Some(name.to_owned());
+                Location::Unobservable(Reason::MaybePacked)
+            }
             false => self.words(&classes, ctype.bytes().unwrap_or(WORD), ctype.align()),
         }
     }
 
+    /// Whether a structure on the stack begins elsewhere if it is packed, which debug information does not tell.
+    fn is_uncertain(&self, classes: &[Class], ctype: &Type) -> bool {
+        let Type::Struct(structure) = ctype else { return false };
+        structure.may_be_packed && !self.stack.is_multiple_of(ctype.align().max(WORD)) && !self.fits(classes)
+    }
+
+    fn fits(&self, classes: &[Class]) -> bool {
+        let needed = |wanted: Class| classes.iter().filter(|&&class| class == wanted).count();
+        !classes.iter().any(|class| matches!(class, Class::Memory | Class::X87 | Class::X87Up))
+            && self.registers + needed(Class::Integer) <= Register::ARGUMENTS.len()
+            && usize::from(self.vectors) + needed(Class::Sse) <= usize::from(VECTORS)
+    }
+
     /// Takes registers for all of a value, or room on the stack for all of it.
     fn words(&mut self, classes: &[Class], bytes: u64, align: u64) -> Location {
-        let needed = |wanted: Class| classes.iter().filter(|&&class| class == wanted).count();
-        let fits = !classes.iter().any(|class| matches!(class, Class::Memory | Class::X87 | Class::X87Up))
-            && self.registers + needed(Class::Integer) <= Register::ARGUMENTS.len()
-            && usize::from(self.vectors) + needed(Class::Sse) <= usize::from(VECTORS);
-        if !fits {
+        if !self.fits(classes) {
             let start = self.stack.next_multiple_of(align.max(WORD));
             self.stack = start.saturating_add(bytes.next_multiple_of(WORD));
             return match u32::try_from(start + WORD) {

@@ -58,6 +58,8 @@ pub struct Structure {
     pub bytes: Option<u64>,
     /// Its alignment in bytes.
     pub align: u64,
+    /// The alignment is inferred from the members: it may be packed, and have none.
+    pub may_be_packed: bool,
     /// Its members; those of a union overlap.
     pub fields: Vec<Field>,
     /// It is no plain data of C++ (it has a destructor or a copy constructor): a pointer to it is passed.

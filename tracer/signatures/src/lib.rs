@@ -38,3 +38,6 @@ pub use error::{Error, Origin};
 pub use location::{Location, Reason};
 pub use role::{Event, Role};
 pub use signature::{DropReason, Dropped, Param, Signature, Source};
+
+#[cfg(test)]
+mod tests;

@@ -47,6 +47,8 @@ pub enum Reason {
     Empty,
     /// The pointer leads to something whose size is not known.
     NoTarget,
+    /// It may be packed, so its place is not certain.
+    MaybePacked,
     /// It is in the variable part of the arguments.
     Variadic,
     /// The function returns nothing.
@@ -66,6 +68,7 @@ impl fmt::Display for Reason {
             Reason::BitField => formatter.write_str("a bit field"),
             Reason::Empty => formatter.write_str("empty, so it is not passed"),
             Reason::NoTarget => formatter.write_str("points to something of unknown size"),
+            Reason::MaybePacked => formatter.write_str("on the stack, in a place that is not certain if it is packed"),
             Reason::Variadic => formatter.write_str("in the variable part of the arguments"),
             Reason::Void => formatter.write_str("the function returns nothing"),
         }

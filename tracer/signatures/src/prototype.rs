@@ -330,7 +330,7 @@ impl Parser<'_> {
         };
         let name = format!("{keyword} {tag}").trim_end().to_owned();
         if keyword == "enum" {
-            return Ok(Type::Enum { name, width: Width { bytes: 4, signed: false } });
+            return Ok(Type::Enum { name, width: Width { bytes: 4, signed: true } });
         }
         if self.lexer.eat("{") {
             let fields = self.deeper(|parser| parser.fields(keyword == "union"))?;
@@ -368,7 +368,7 @@ impl Parser<'_> {
             return Err(format!("a structure of more than {MOST_MEMBERS} members"));
         }
         let bytes = Some(size.next_multiple_of(align));
-        Ok(Structure { name: String::new(), bytes, align, fields, by_reference: false })
+        Ok(Structure { name: String::new(), bytes, align, may_be_packed: false, fields, by_reference: false })
     }
 
     fn declarator(&mut self) -> Result<Declarator, String> {

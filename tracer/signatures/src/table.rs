@@ -271,7 +271,7 @@ fn tagged(ctype: Type, name: &str) -> Type {
 fn opaque(name: &str) -> Type {
     let word = Type::Array(Box::new(Type::Integer { bytes: 8, signed: false }), 1);
     let fields = vec![Field { name: String::new(), offset: 0, ctype: word, bits: None }];
-    Type::Struct(Box::new(Structure { name: name.to_owned(), bytes: Some(8), align: 8, fields, by_reference: false }))
+    Type::Struct(Box::new(Structure { name: name.to_owned(), bytes: Some(8), align: 8, may_be_packed: false, fields, by_reference: false }))
 }
 
 /// Reads `{ c = "void *", id = "+224 u32" }`.
@@ -301,6 +301,7 @@ fn implementation(
             name: name.to_owned(),
             bytes,
             align: 1,
+            may_be_packed: false,
             fields: members.clone(),
             by_reference: false,
         }))

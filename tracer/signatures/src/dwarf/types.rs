@@ -321,7 +321,9 @@ impl<'a> Files<'a> {
             let Some((offset, bits)) = self.member_place(child.place, tag, &ctype) else { return Type::Named(name) };
             fields.push(Field { name: self.name(child.place).unwrap_or_default(), offset, ctype, bits });
         }
-        let align = self.number(place, DW_AT_alignment).unwrap_or(match bytes {
+        let stated = self.number(place, DW_AT_alignment);
+        let may_be_packed = stated.is_none();
+        let align = stated.unwrap_or(match bytes {
             // It is packed.
             Some(bytes) if !bytes.is_multiple_of(align) => 1,
             _ => align,
@@ -331,7 +333,7 @@ impl<'a> Files<'a> {
             Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_reference))
         );
         let align = if align.is_power_of_two() { align.min(1 << 12) } else { 1 };
-        Type::Struct(Box::new(Structure { name, bytes, align, fields, by_reference }))
+        Type::Struct(Box::new(Structure { name, bytes, align, may_be_packed, fields, by_reference }))
     }
 
     /// The offset of a member, and its bits if it is a bit field.

@@ -1,0 +1,4 @@
+//! Tests that need a compiler: what signatures say, compared with what compiled programs do.
+
+mod abi;
+mod machine;
