@@ -157,8 +157,8 @@ impl Wanted {
         matches!(self.cast, Some(Cast::Text(_)))
     }
 
-    /// The operations that fetch it, what their words mean, and when it is complete. `parts` is what the value of a
-    /// handle consists of, where that is no pointer.
+    /// The operations that fetch it, what their words mean, and when it is complete. `parts` are the members of a
+    /// handle.
     ///
     /// # Errors
     /// It makes no sense, or cannot be read.
@@ -168,12 +168,12 @@ impl Wanted {
             place = place.target(self.at)?;
         }
         for (number, step) in self.steps.iter().enumerate() {
-            let parts = parts.filter(|_| number == 0 && !matches!(place.ctype, Type::Pointer(_)));
-            place = match (step, parts) {
-                (WantedStep::Behind(name), Some(parts)) => {
-                    place.cast(0, parts.clone()).member(name).ok_or_else(|| self.no_member(name))?
+            place = match (step, parts.filter(|_| number == 0)) {
+                (WantedStep::Behind(name), Some(parts)) if !matches!(place.ctype, Type::Pointer(_)) => {
+                    let member = place.cast(0, parts.clone()).member(name);
+                    member.ok_or_else(|| Fault::Unobservable(Reason::NoMember(name.clone())))?
                 }
-                _ => self.step(&place, step)?,
+                _ => self.step(&place, step, parts.is_some())?,
             };
         }
         match &self.cast {
@@ -186,13 +186,21 @@ impl Wanted {
         }
     }
 
-    fn step(&self, place: &Place, step: &WantedStep) -> Result<Place, Fault> {
+    fn step(&self, place: &Place, step: &WantedStep, is_handle: bool) -> Result<Place, Fault> {
+        // Which members a handle has depends on the implementation: not to have one is no mistake.
+        let no_member = |name: &String| match is_handle {
+            true => Fault::Unobservable(Reason::NoMember(name.clone())),
+            false => self.no_member(name),
+        };
         match step {
             WantedStep::Behind(name) => {
-                let target = place.target(self.at).map_err(|reason| self.no_pointer(reason))?;
-                target.member(name).ok_or_else(|| self.no_member(name))
+                let target = place.target(self.at).map_err(|reason| match is_handle {
+                    true => Fault::Unobservable(Reason::NoMember(name.clone())),
+                    false => self.no_pointer(reason),
+                })?;
+                target.member(name).ok_or_else(|| no_member(name))
             }
-            WantedStep::Member(name) => place.member(name).ok_or_else(|| self.no_member(name)),
+            WantedStep::Member(name) => place.member(name).ok_or_else(|| no_member(name)),
             WantedStep::Element(number) => {
                 let first = match &place.ctype {
                     Type::Array(of, _) => place.cast(0, (**of).clone()),

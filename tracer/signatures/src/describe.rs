@@ -1,5 +1,6 @@
 //! From what somebody says of a function to its signature: places, columns, metrics.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use crate::capture::{Fault, Wanted};
@@ -78,9 +79,8 @@ pub fn describe(name: &str, description: Description, wish: &Wish) -> Result<(Si
     for wanted in function.wanted(wish) {
         captured.add(&function, &wanted, wish)?;
     }
-    let metrics = function.metrics(wish)?;
     let Captured { mut columns, mut dropped } = captured;
-    let mut metrics = metrics;
+    let mut metrics = function.metrics(wish, &mut dropped)?;
     for (role, place) in wish.entry.iter().flat_map(|entry| &entry.roles) {
         let column = columns.iter_mut().find(|column| column.name == *place).map(|column| &mut column.role);
         let metric = metrics.iter_mut().find(|metric| metric.name == *place).map(|metric| &mut metric.role);
@@ -192,7 +192,7 @@ impl Function {
             return Ok((Place::new(&self.result_location, result), ""));
         }
         let param = self.params.iter().find(|param| param.name == name).ok_or_else(|| self.no_param(name))?;
-        let c_type = param.c_type.trim_start_matches("const ");
+        let c_type = param.c_type.trim_start_matches("const ").trim_end_matches(['*', '[', ']', ' ']);
         Ok((Place::new(&param.location, &param.ctype), c_type))
     }
 
@@ -210,11 +210,11 @@ impl Function {
         wanted.fetch(&root, dialect.parts.get(c_type))
     }
 
-    fn metrics(&self, wish: &Wish) -> Result<Vec<Metric>, String> {
+    fn metrics(&self, wish: &Wish, dropped: &mut Vec<Dropped>) -> Result<Vec<Metric>, String> {
         let mut metrics = Vec::new();
         for (name, expression) in wish.entry.iter().flat_map(|entry| &entry.metrics) {
             let captures = wish.entry.and_then(|entry| entry.capture.as_ref());
-            let unobservable = std::cell::Cell::new(false);
+            let unobservable = RefCell::new(None);
             let program_of = |name: &str| {
                 let named = captures.and_then(|list| list.iter().find(|wanted| wanted.name == name));
                 let wanted = named.cloned().unwrap_or_else(|| Wanted::plain(name));
@@ -222,14 +222,16 @@ impl Function {
                     Ok((kind, program, _)) if is_number(kind) => Ok(program),
                     Ok(_) => Err(format!("`{name}` is no integer")),
                     Err(Fault::Wrong(message)) => Err(message),
-                    Err(Fault::Unobservable(_)) => {
-                        unobservable.set(true);
+                    Err(Fault::Unobservable(reason)) => {
+                        *unobservable.borrow_mut() = Some(reason);
                         Ok(vec![Op::Const(0)])
                     }
                 }
             };
             let program = expression::parse(expression, &wish.dialect.types, &program_of)?;
-            if unobservable.get() {
+            if let Some(reason) = unobservable.into_inner() {
+                let (name, c_type) = (name.clone(), format!("metric: {expression}"));
+                dropped.push(Dropped { name, c_type, reason: DropReason::Unobservable(reason) });
                 continue;
             }
             metrics.push(Metric {

@@ -45,6 +45,8 @@ pub enum Reason {
     BitField,
     /// It has no bytes, and is not passed.
     Empty,
+    /// It is a member that handles do not have in this implementation: its name.
+    NoMember(String),
     /// The pointer leads to something whose size is not known.
     NoTarget,
     /// It may be packed, so its place is not certain.
@@ -67,6 +69,7 @@ impl fmt::Display for Reason {
             Reason::NotPlain => formatter.write_str("no single value"),
             Reason::BitField => formatter.write_str("a bit field"),
             Reason::Empty => formatter.write_str("empty, so it is not passed"),
+            Reason::NoMember(name) => write!(formatter, "`{name}` is not known of this implementation's handles"),
             Reason::NoTarget => formatter.write_str("points to something of unknown size"),
             Reason::MaybePacked => formatter.write_str("on the stack, in a place that is not certain if it is packed"),
             Reason::Variadic => formatter.write_str("in the variable part of the arguments"),

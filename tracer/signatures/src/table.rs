@@ -43,8 +43,12 @@ struct RawLibrary {
     names: Vec<String>,
     #[serde(default)]
     symbols: Vec<String>,
-    #[serde(default, rename = "header")]
-    _header: String,
+    /// The headers that declare its functions, for the tests.
+    #[serde(default, rename = "headers")]
+    _headers: Vec<String>,
+    /// The version of these, for people.
+    #[serde(default, rename = "version")]
+    _version: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -116,7 +120,7 @@ struct Implementation {
 pub struct Dialect {
     /// By name.
     pub types: Types,
-    /// What the values of handles consist of that are no pointers, by the handle's name.
+    /// The members of handles, by the handle's name; none where the implementation is not known.
     pub parts: Types,
 }
 
@@ -216,9 +220,8 @@ impl Table {
             dialect
                 .types
                 .insert(handle.name.clone(), known.map_or_else(|| opaque(&handle.name), |it| it.ctype.clone()));
-            if let Some(known) = known {
-                dialect.parts.insert(handle.name.clone(), known.parts.clone());
-            }
+            let parts = known.map_or_else(|| opaque(&handle.name), |known| known.parts.clone());
+            dialect.parts.insert(handle.name.clone(), parts);
         }
         dialect
     }
@@ -229,9 +232,10 @@ impl Table {
         self.by_name.get(name).and_then(|&place| self.entries.get(place))
     }
 
-    /// The names of all its functions, aliases included.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(String::as_str)
+    /// All its functions, with their names.
+    #[cfg(test)]
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.by_name.iter().map(|(name, &place)| (name.as_str(), &self.entries[place]))
     }
 
     /// The prototype of one of its entries.
@@ -271,7 +275,14 @@ fn tagged(ctype: Type, name: &str) -> Type {
 fn opaque(name: &str) -> Type {
     let word = Type::Array(Box::new(Type::Integer { bytes: 8, signed: false }), 1);
     let fields = vec![Field { name: String::new(), offset: 0, ctype: word, bits: None }];
-    Type::Struct(Box::new(Structure { name: name.to_owned(), bytes: Some(8), align: 8, may_be_packed: false, fields, by_reference: false }))
+    Type::Struct(Box::new(Structure {
+        name: name.to_owned(),
+        bytes: Some(8),
+        align: 8,
+        may_be_packed: false,
+        fields,
+        by_reference: false,
+    }))
 }
 
 /// Reads `{ c = "void *", id = "+224 u32" }`.
@@ -309,7 +320,8 @@ fn implementation(
     let ctype = match prototype::parse_type(c, types)? {
         Type::Pointer(_) => Type::Pointer(Box::new(structure(None))),
         other if other.scalar().is_some() => other,
-        _ => return Err(format!("`{c}` is neither a pointer nor a number")),
+        Type::Struct(own) if members.is_empty() => Type::Struct(Box::new(Structure { name: name.to_owned(), ..*own })),
+        _ => return Err(format!("`{c}` is neither a pointer, nor a number, nor a structure that names its members")),
     };
     Ok(Implementation { symbol: symbol.to_owned(), parts: structure(ctype.bytes()), ctype })
 }

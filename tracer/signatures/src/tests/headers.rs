@@ -1,0 +1,111 @@
+//! The built-in table, compared with the headers that are installed here.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::builtin::FILES;
+use crate::prototype;
+use crate::table::Table;
+use crate::{Field, Type};
+
+/// Folders of headers that compilers do not look into.
+const FOLDERS: [&str; 1] = ["/usr/lib/x86_64-linux-gnu/openmpi/include"];
+/// OpenBLAS declares these to return a number, and the reference implementation to return nothing.
+const SUBROUTINES: [&str; 5] = ["getrf_", "getrs_", "gesv_", "potrf_", "potri_"];
+
+fn compiled(folder: &Path, source: &str) -> Output {
+    fs::write(folder.join("check.c"), source).unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.current_dir(folder).args(["-fsyntax-only", "-fno-builtin", "-Wredundant-decls"]);
+    gcc.env("LC_ALL", "C");
+    FOLDERS.iter().for_each(|folder| drop(gcc.arg("-I").arg(folder)));
+    gcc.arg("check.c").output().unwrap()
+}
+
+/// What holds of a type of the table, as C.
+fn layout(name: &str, ctype: &Type, out: &mut String) {
+    let Type::Struct(structure) = ctype else { return };
+    writeln!(out, "_Static_assert(sizeof({name}) == {}, \"{name}\");", structure.bytes.unwrap()).unwrap();
+    for Field { name: field, offset, .. } in &structure.fields {
+        writeln!(out, "_Static_assert(__builtin_offsetof({name}, {field}) == {offset}, \"{field}\");").unwrap();
+    }
+}
+
+#[test]
+fn prototypes_are_those_of_the_headers() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in FILES {
+        let table = Table::parse(text, None, name).unwrap();
+        let raw: toml::Table = text.parse().unwrap();
+        let Some(headers) = raw["library"].get("headers") else { continue };
+        let mut source = "#define _GNU_SOURCE\n".to_owned();
+        for header in headers.as_array().unwrap() {
+            writeln!(source, "#include <{}>", header.as_str().unwrap()).unwrap();
+        }
+        if !compiled(folder.path(), &source).status.success() {
+            println!("skipped: the headers of {name} are not installed");
+            continue;
+        }
+        let dialect = table.dialect(|_| true);
+        for ctype in raw.get("types").and_then(|types| types.as_table()).into_iter().flatten() {
+            layout(ctype.0, &dialect.types[ctype.0], &mut source);
+        }
+        let mut declared = 0;
+        for (alias, entry) in table.entries() {
+            if SUBROUTINES.iter().any(|name| alias.ends_with(name)) {
+                continue;
+            }
+            let c = entry.c.as_ref().unwrap().replacen(&format!("{}(", entry.name), &format!("{alias}("), 1);
+            writeln!(source, "#undef {alias}\n{c};").unwrap();
+            declared += 1;
+        }
+        let output = compiled(folder.path(), &source);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {talk}");
+        let known = talk.matches("redundant redeclaration").count();
+        println!("{name}: {declared} declarations, {known} of them in the headers");
+        assert!(known * 10 >= declared * 7, "{name}: only {known} of {declared} are in the headers");
+    }
+}
+
+#[test]
+fn handles_have_the_size_of_those_in_the_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, text) = FILES.iter().find(|(name, _)| *name == "mpi").unwrap();
+    let dialect = Table::parse(text, None, "mpi").unwrap().dialect(|symbol| symbol == "ompi_mpi_comm_world");
+    let mut source = "#include <mpi.h>\n".to_owned();
+    if !compiled(folder.path(), &source).status.success() {
+        println!("skipped: mpi.h is not installed");
+        return;
+    }
+    for (name, ctype) in dialect.types.iter().filter(|(name, _)| name.starts_with("MPI_")) {
+        writeln!(source, "_Static_assert(sizeof({name}) == {}, \"{name}\");", ctype.bytes().unwrap()).unwrap();
+    }
+    let places = [("source", "MPI_SOURCE"), ("tag", "MPI_TAG"), ("error", "MPI_ERROR"), ("bytes", "_ucount")];
+    let Type::Struct(status) = &dialect.types["MPI_Status"] else { panic!("{dialect:?}") };
+    for (ours, theirs) in places {
+        let offset = status.fields.iter().find(|field| field.name == ours).unwrap().offset;
+        writeln!(source, "_Static_assert(__builtin_offsetof(MPI_Status, {theirs}) == {offset}, \"{ours}\");").unwrap();
+    }
+    let output = compiled(folder.path(), &source);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn sizes_of_known_types_are_those_of_the_compiler() {
+    let folder = tempfile::tempdir().unwrap();
+    let headers = ["sys/types.h", "stdint.h", "stddef.h", "wchar.h", "time.h", "poll.h", "sys/socket.h"];
+    let mut source = "#define _GNU_SOURCE\n".to_owned();
+    headers.iter().for_each(|header| writeln!(source, "#include <{header}>").unwrap());
+    for (name, ctype) in prototype::known_types() {
+        let Type::Integer { bytes, signed } = ctype else { panic!("{name}") };
+        let sign = if signed { "<" } else { ">" };
+        writeln!(source, "_Static_assert(sizeof({name}) == {bytes} && ({name})-1 {sign} 0, \"{name}\");").unwrap();
+    }
+    let output = compiled(folder.path(), &source);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
