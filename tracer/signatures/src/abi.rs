@@ -152,6 +152,10 @@ fn classes(ctype: &Type) -> Result<Vec<Class>, Reason> {
         Type::Struct(structure) if structure.bytes.is_none() => {
             return Err(Reason::UnknownType(structure.name.clone()));
         }
+        // An empty class of C++ has a size of 1; of what is larger, the debug information leaves out the members.
+        Type::Struct(structure) if structure.fields.is_empty() && structure.bytes > Some(1) => {
+            return Err(Reason::UnknownType(structure.name.clone()));
+        }
         // Whether they are in a register depends on what the caller was compiled for.
         Type::Vector(bytes) if *bytes > 16 => return Err(Reason::UnknownType("a wide vector".to_owned())),
         other => other.bytes().ok_or_else(|| Reason::UnknownType("an incomplete type".to_owned()))?,

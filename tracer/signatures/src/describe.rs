@@ -8,8 +8,8 @@ use crate::prototype::Declared;
 use crate::read::Place;
 use crate::table::{Dialect, Entry};
 use crate::{
-    At, Column, ColumnType, Condition, DropReason, Dropped, Location, Metric, MetricUnit, Op, Param, Program, Role,
-    Signature, Source, Type, abi, assemble, expression,
+    At, Column, ColumnType, Condition, DropReason, Dropped, Location, Metric, MetricUnit, Op, Param, Program, Reason,
+    Role, Signature, Source, Type, abi, assemble, expression,
 };
 
 /// Names that other columns of the trace have.
@@ -36,16 +36,32 @@ impl Description {
     /// Whether two say the same of where values are.
     #[must_use]
     pub fn agrees_with(&self, other: &Description) -> bool {
+        let places = |said: &Description| {
+            let typed: Vec<(&str, &Type)> = said.params.iter().map(|param| ("", &param.ctype)).collect();
+            abi::locations(&typed, Some(&said.result))
+        };
         let same = |one: &Type, other: &Type| match (one.scalar(), other.scalar()) {
-            (Some((one, _)), Some((other, _))) => one.words() == other.words() && one.is_float() == other.is_float(),
-            (None, None) => one.bytes() == other.bytes(),
-            _ => false,
+            (Some((one, width)), Some((other, others))) => {
+                one.is_float() == other.is_float() && width.bytes == others.bytes
+            }
+            _ => true,
         };
         self.variadic == other.variadic
             && self.params.len() == other.params.len()
             && self.params.iter().zip(&other.params).all(|(one, other)| same(&one.ctype, &other.ctype))
-            && same(&self.result, &other.result)
+            && agree(places(self), places(other))
     }
+}
+
+/// Whether two may be true of one function, which takes arguments and returns a result in these places. Places that
+/// one of them does not know may be anywhere.
+fn agree(one: (Vec<Location>, Location), other: (Vec<Location>, Location)) -> bool {
+    let is_unknown = |location: &Location| {
+        matches!(location, Location::Unobservable(Reason::UnknownType(_) | Reason::Behind(_) | Reason::MaybePacked))
+    };
+    let ours = one.0.iter().chain([&one.1]);
+    let mut pairs = ours.zip(other.0.iter().chain([&other.1]));
+    pairs.all(|(one, other)| one == other || is_unknown(one) || is_unknown(other))
 }
 
 impl fmt::Display for Description {

@@ -10,9 +10,9 @@ use std::path::Path;
 
 use gimli::{
     AttributeValue, DW_AT_abstract_origin, DW_AT_artificial, DW_AT_calling_convention, DW_AT_declaration,
-    DW_AT_external, DW_AT_language, DW_AT_linkage_name, DW_AT_low_pc, DW_AT_name, DW_AT_prototyped, DW_AT_ranges,
-    DW_AT_specification, DW_AT_type, DW_TAG_formal_parameter, DW_TAG_module, DW_TAG_namespace, DW_TAG_subprogram,
-    DW_TAG_unspecified_parameters, DwLang, DwTag, EndianSlice, LittleEndian,
+    DW_AT_external, DW_AT_language, DW_AT_linkage_name, DW_AT_location, DW_AT_low_pc, DW_AT_name, DW_AT_prototyped,
+    DW_AT_ranges, DW_AT_specification, DW_AT_type, DW_TAG_formal_parameter, DW_TAG_module, DW_TAG_namespace,
+    DW_TAG_subprogram, DW_TAG_unspecified_parameters, DwLang, DwTag, EndianSlice, LittleEndian,
 };
 use rtrace_symbolizer::Image;
 
@@ -231,15 +231,26 @@ impl<'f, 'a> Scan<'f, 'a> {
         let levels = self.wanted.levels;
         let result = result.map_or(Type::Void, |(place, ctype)| self.files.ctype(place, ctype, levels));
         let description = Description {
-            params: params.params,
+            params: params.params.clone(),
             result,
             variadic: params.variadic,
             by_reference: self.language == Language::Fortran,
             source: self.source.clone(),
         };
+        // Procedures for C may take values, and where optimized code has them says too little.
+        if self.language == Language::Fortran && !self.is_of_fortran(place, declared) && params.is_optimized {
+            return Ok(None);
+        }
         let is_plain = |ctype: &Type| matches!(ctype, Type::Void) || ctype.scalar().is_some();
         let has_plain = description.params.iter().all(|param| is_plain(&param.ctype)) && is_plain(&description.result);
         Ok(Some(description).filter(|_| self.language != Language::Rust || has_plain))
+    }
+
+    /// Whether a procedure has a symbol as compilers of Fortran make them.
+    fn is_of_fortran(&self, place: Place, declared: Option<Place>) -> bool {
+        let symbol = |place| self.files.text(place, self.files.attribute(place, DW_AT_linkage_name));
+        let symbol = symbol(place).or_else(|| declared.and_then(symbol));
+        symbol.is_some_and(|symbol| symbol.ends_with('_') || symbol.contains("_MOD_"))
     }
 
     /// The parameters that an entry lists.
@@ -251,6 +262,8 @@ impl<'f, 'a> Scan<'f, 'a> {
                     let (declared, artificial) = self.param(child.place);
                     let is_hidden = |name: &String| name == "__in_chrg" || name == "__vtt_parm";
                     params.is_constructor |= artificial && declared.name.as_ref().is_some_and(is_hidden);
+                    let location = self.files.attribute(child.place, DW_AT_location);
+                    params.is_optimized |= !matches!(location, Some(AttributeValue::Exprloc(_)));
                     params.params.push(declared);
                 }
                 DW_TAG_unspecified_parameters => params.variadic = true,
@@ -258,6 +271,20 @@ impl<'f, 'a> Scan<'f, 'a> {
             }
         }
         Ok(params)
+    }
+
+    /// The type that is passed for a parameter. Fortran passes references, which its debug information tells only by
+    /// where it says the value is.
+    fn passed(&self, place: Place, ctype: Type, artificial: bool) -> Type {
+        if self.language != Language::Fortran {
+            return ctype.as_parameter();
+        }
+        let is_behind = match self.files.attribute(place, DW_AT_location) {
+            Some(AttributeValue::Exprloc(expression)) => expression.0.slice().last() == Some(&gimli::DW_OP_deref.0),
+            _ if matches!(ctype, Type::Pointer(_)) => false,
+            _ => !artificial,
+        };
+        if is_behind { Type::Pointer(Box::new(ctype)) } else { ctype.as_parameter() }
     }
 
     fn param(&self, place: Place) -> (Declared, bool) {
@@ -269,10 +296,10 @@ impl<'f, 'a> Scan<'f, 'a> {
         let name = of(DW_AT_name).and_then(|(place, name)| self.files.text(place, Some(name)));
         let artificial = matches!(of(DW_AT_artificial), Some((_, AttributeValue::Flag(true))));
         let declared = match of(DW_AT_type) {
-            Some((place, ctype)) => Declared {
+            Some((home, ctype)) => Declared {
                 name,
-                ctype: self.files.ctype(place, ctype, self.wanted.levels).as_parameter(),
-                c_type: self.files.type_text(place, ctype),
+                ctype: self.passed(place, self.files.ctype(home, ctype, self.wanted.levels), artificial),
+                c_type: self.files.type_text(home, ctype),
             },
             None => Declared { name, ctype: Type::Named("?".to_owned()), c_type: "?".to_owned() },
         };
@@ -285,6 +312,8 @@ struct Params {
     params: Vec<Declared>,
     variadic: bool,
     is_constructor: bool,
+    /// Of a parameter, it is not said that it is in one place all the time.
+    is_optimized: bool,
 }
 
 /// A child of an entry.

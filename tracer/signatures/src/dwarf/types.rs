@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use gimli::{
-    AttributeValue, DW_AT_GNU_vector, DW_AT_alignment, DW_AT_bit_offset, DW_AT_bit_size, DW_AT_byte_size,
-    DW_AT_calling_convention, DW_AT_count, DW_AT_data_bit_offset, DW_AT_data_member_location, DW_AT_declaration,
-    DW_AT_encoding, DW_AT_external, DW_AT_linkage_name, DW_AT_lower_bound, DW_AT_name, DW_AT_type, DW_AT_upper_bound,
-    DwAt, Dwarf, UnitOffset, UnitSectionOffset,
+    AttributeValue, DW_AT_GNU_vector, DW_AT_alignment, DW_AT_artificial, DW_AT_bit_offset, DW_AT_bit_size,
+    DW_AT_byte_size, DW_AT_calling_convention, DW_AT_count, DW_AT_data_bit_offset, DW_AT_data_member_location,
+    DW_AT_declaration, DW_AT_defaulted, DW_AT_encoding, DW_AT_external, DW_AT_linkage_name, DW_AT_lower_bound,
+    DW_AT_name, DW_AT_type, DW_AT_upper_bound, DW_AT_virtuality, DwAt, Dwarf, UnitOffset, UnitSectionOffset,
 };
 
 use super::{Child, Reader, Unit};
@@ -31,6 +31,15 @@ pub struct Place {
     pub shared: bool,
     pub unit: usize,
     pub offset: UnitOffset,
+}
+
+/// Whether a member of this type makes an object no plain data.
+fn is_special(ctype: &Type) -> bool {
+    match ctype {
+        Type::Struct(structure) => structure.by_reference,
+        Type::Array(of, _) => is_special(of),
+        _ => false,
+    }
 }
 
 type Value<'a> = AttributeValue<Reader<'a>>;
@@ -304,9 +313,15 @@ impl<'a> Files<'a> {
         let name = self.name(place).unwrap_or_default();
         let is_declared = self.has(place, DW_AT_declaration);
         let bytes = self.number(place, DW_AT_byte_size).filter(|_| !is_declared);
+        // The compiler makes members of these that debug information does not tell apart.
+        if name.starts_with("<lambda") {
+            return Type::Named(name);
+        }
         let mut fields = Vec::new();
         let mut align = 1;
+        let mut is_plain = true;
         for child in self.children(place).unwrap_or_default() {
+            is_plain &= !self.makes_special(child, place, &name);
             let is_member = matches!(child.tag, gimli::DW_TAG_member | gimli::DW_TAG_inheritance);
             let is_static = self.has(child.place, DW_AT_external) || self.has(child.place, DW_AT_declaration);
             let Some(value) = self.attribute(child.place, DW_AT_type) else { continue };
@@ -318,6 +333,7 @@ impl<'a> Files<'a> {
             }
             let ctype = self.referred(child.place, value, levels, depth + 1);
             align = ctype.align().max(align);
+            is_plain &= !is_special(&ctype);
             let Some((offset, bits)) = self.member_place(child.place, tag, &ctype) else { return Type::Named(name) };
             fields.push(Field { name: self.name(child.place).unwrap_or_default(), offset, ctype, bits });
         }
@@ -328,12 +344,59 @@ impl<'a> Files<'a> {
             Some(bytes) if !bytes.is_multiple_of(align) => 1,
             _ => align,
         });
-        let by_reference = matches!(
-            self.attribute(place, DW_AT_calling_convention),
-            Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_reference))
-        );
+        let by_reference = match self.attribute(place, DW_AT_calling_convention) {
+            Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_reference)) => true,
+            Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_value)) => false,
+            _ => !is_plain,
+        };
         let align = if align.is_power_of_two() { align.min(1 << 12) } else { 1 };
         Type::Struct(Box::new(Structure { name, bytes, align, may_be_packed, fields, by_reference }))
+    }
+
+    /// Whether a child of a class says that objects are no plain data, so that pointers to them are passed: it is
+    /// virtual, or destroys or copies them in its own way (section 3.1.2 of the Itanium C++ ABI).
+    fn makes_special(&self, child: Child, class: Place, name: &str) -> bool {
+        let is_virtual = self.number(child.place, DW_AT_virtuality).is_some_and(|kind| kind != 0)
+            || matches!(self.attribute(child.place, DW_AT_virtuality), Some(AttributeValue::Virtuality(kind)) if kind.0 != 0);
+        if child.tag == gimli::DW_TAG_inheritance {
+            return is_virtual;
+        }
+        if child.tag != gimli::DW_TAG_subprogram {
+            return false;
+        }
+        let own = self.name(child.place).unwrap_or_default();
+        let in_class = matches!(self.attribute(child.place, DW_AT_defaulted), Some(AttributeValue::Udata(1)))
+            || self.number(child.place, DW_AT_defaulted) == Some(1);
+        if is_virtual || in_class {
+            return is_virtual;
+        }
+        let constructor = name.split('<').next().unwrap_or_default();
+        own.starts_with('~') || own == constructor && self.copies(child.place, class)
+    }
+
+    /// Whether a constructor's first argument is a reference to an object of its class.
+    fn copies(&self, constructor: Place, class: Place) -> bool {
+        let params = self.children(constructor).unwrap_or_default();
+        let first = params.iter().find(|param| !self.has(param.place, DW_AT_artificial));
+        let mut target = first.and_then(|param| self.origin(param.place, DW_AT_type));
+        for _ in 0..DEEPEST {
+            let Some(place) = target else { return false };
+            if place.offset == class.offset && place.unit == class.unit && place.shared == class.shared {
+                return true;
+            }
+            let tag = self.unit(place.shared, place.unit).and_then(|unit| Ok(unit.entry(place.offset)?.tag()));
+            target = match tag {
+                Ok(
+                    gimli::DW_TAG_reference_type
+                    | gimli::DW_TAG_rvalue_reference_type
+                    | gimli::DW_TAG_const_type
+                    | gimli::DW_TAG_volatile_type
+                    | gimli::DW_TAG_typedef,
+                ) => self.origin(place, DW_AT_type),
+                _ => return false,
+            };
+        }
+        false
     }
 
     /// The offset of a member, and its bits if it is a bit field.

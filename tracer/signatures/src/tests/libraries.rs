@@ -301,6 +301,13 @@ struct Derived : virtual Virtual { Derived(int n); int n; int method(Plain p, st
 Derived::Derived(int n) : n(n) {}
 Virtual::~Virtual() {}
 int Derived::method(Plain p, std::string s, const int &r) { return p.b + s.size() + r; }
+struct Simple { int a; Simple(int a); Simple(const Simple &) = default; int twice() { return 2 * a; } };
+Simple::Simple(int a) : a(a) {}
+struct HasS { std::string s; };
+struct Copies { int a; Copies(const Copies &); };
+Copies::Copies(const Copies &other) : a(other.a + 1) {}
+int f(Simple s, HasS h, Copies &c, Simple t) { return s.twice() + h.s.size() + c.a + t.twice(); }
+int g(Copies c, int n) { return c.a + n; }
 std::string text(int n) { return std::string(n, 'x'); }
 "#;
     let path = build(folder.path(), "g++", "a.cpp", source, &["-g", "-O2", "-shared", "-fPIC"]);
@@ -320,6 +327,12 @@ std::string text(int n) { return std::string(n, 'x'); }
         words[usize::from(program.columns[place].first)]
     };
     assert_eq!([value("p_a"), value("p_b"), value("r")], [7, 9, 4]);
+    // Plain data stays what it is with functions, also defaulted ones; a member that copies in its own way changes it.
+    let (signature, _) = one(&path, "", "_Z1f6Simple4HasSR6CopiesS_");
+    let place = |number: usize| &signature.params[number].location;
+    assert_eq!(place(0), &Location::Register(Register::Rdi));
+    assert_eq!(place(1), &Location::Behind(Box::new(Location::Register(Register::Rsi))));
+    assert_eq!([place(2), place(3)], [&Location::Register(Register::Rdx), &Location::Register(Register::Rcx)]);
     // A result that is no plain data is in memory of the caller, whose address comes first.
     let (signature, _) = one(&path, "", "_Z4textB5cxx11i");
     assert_eq!(signature.params[0].location, Location::Register(Register::Rsi));
