@@ -13,6 +13,7 @@ mod calibration;
 mod check;
 mod cpus;
 mod error;
+mod fetch;
 #[cfg(test)]
 mod flags;
 mod floor;
@@ -55,7 +56,9 @@ pub use floor::attach_nothing;
 pub use governed::Counted;
 pub use hits::SiteHits;
 pub use nops::{Nops, nops};
-pub use options::{Counter, LoadOptions, MAX_COUNTERS, MAX_WATCHES, Mechanism, ProfileOptions};
+pub use options::{
+    Counter, LoadOptions, MAX_COUNTERS, MAX_FETCHES, MAX_SUMS, MAX_WATCHES, MAX_WORDS, Mechanism, ProfileOptions,
+};
 pub use programs::{Observer, OpenThread, Programs};
 pub use reader::{Reader, Records};
 pub use registers::may_step;

@@ -14,7 +14,7 @@ use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::wire::{CountCode, Limit};
 use crate::{Counter, Error, LoadOptions, MAX_COUNTERS, Mechanism, Programs};
-use crate::{arrivals, governed, online_cpus, profile, watch};
+use crate::{arrivals, fetch, governed, online_cpus, profile, watch};
 
 impl Programs {
     /// Loads the programs and begins to follow the processes given to [`trace`](Programs::trace).
@@ -38,10 +38,12 @@ impl Programs {
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
         constants.may_step = options.steps;
+        constants.rt_words = options.words;
         constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");
         for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
             *source = counter.code().0;
         }
+        fetch::configure(&mut open, options.words).map_err(load_error)?;
         watch::configure(&mut open, options.counters).map_err(load_error)?;
         let counts_per_cpu =
             |counter: &Counter| matches!(counter.code(), CountCode::RT_COUNT_EVENT | CountCode::RT_COUNT_CPU_TIME);
@@ -80,6 +82,7 @@ impl Programs {
             rings,
             mechanism: options.mechanism,
             counters: options.counters.len(),
+            words: options.words as usize,
             is_profiled: options.profile.is_some(),
             is_governed: options.is_governed,
             shared,
@@ -145,9 +148,12 @@ mod tests {
         let folding = Some(ProfileOptions { max_paths: 16, written_from: Some(1) });
         let steps = crate::may_step().is_ok();
         for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
-            for (profile, is_governed) in [(None, false), (folding, false), (None, true), (folding, true)] {
+            for (profile, is_governed, words) in
+                [(None, false, 0), (folding, false, 16), (None, true, 3), (folding, true, 0), (None, false, 16)]
+            {
                 let plain = LoadOptions::plain(mechanism);
-                let options = LoadOptions { hooks: true, profile, counters: &counters, is_governed, steps, ..plain };
+                let options =
+                    LoadOptions { hooks: true, profile, counters: &counters, is_governed, words, steps, ..plain };
                 let loaded = Programs::load(&options).map(|programs| programs.counters());
                 assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
             }

@@ -29,6 +29,15 @@ impl Mechanism {
 /// Counters that a recording may have.
 pub const MAX_COUNTERS: usize = Limit::RT_COUNTERS.0 as usize;
 
+/// Words of values that a call may have.
+pub const MAX_WORDS: usize = Limit::RT_WORDS.0 as usize;
+
+/// Operations that may fetch the values of a region's calls.
+pub const MAX_FETCHES: usize = Limit::RT_FETCHES.0 as usize;
+
+/// Counters to which values of a region's calls may be added.
+pub const MAX_SUMS: usize = Limit::RT_SUMS.0 as usize;
+
 /// Variables that a recording may watch.
 pub const MAX_WATCHES: usize = Limit::RT_WATCHES.0 as usize;
 
@@ -39,6 +48,8 @@ pub enum Counter {
     Event(Vec<(u32, OwnedFd)>),
     /// What the kernel knows of a thread without an event.
     Kernel(CountCode),
+    /// A sum over values of calls, as their [programs](crate::Programs::set_program) say.
+    Values,
     /// Accesses to a variable, [`MAX_WATCHES`] at the most, behind all other counters; see
     /// [`Programs::watch`](crate::Programs::watch).
     Accesses {
@@ -54,6 +65,7 @@ impl Counter {
         match self {
             Counter::Event(_) => CountCode::RT_COUNT_EVENT,
             Counter::Kernel(code) => *code,
+            Counter::Values => CountCode::RT_COUNT_VALUES,
             Counter::Accesses { .. } => CountCode::RT_COUNT_ACCESSES,
         }
     }
@@ -76,6 +88,8 @@ pub struct LoadOptions<'a> {
     pub counters: &'a [Counter],
     /// Whether regions can be [throttled](crate::Programs::throttle) instead of recorded.
     pub is_governed: bool,
+    /// Words of values in the record of a call whose region has a program, [`MAX_WORDS`] at the most; 0: none has.
+    pub words: u32,
     /// Whether the programs do the instructions that cookies [name](crate::wire::step_cookie), where they
     /// [may](crate::may_step).
     pub steps: bool,
@@ -92,6 +106,7 @@ impl LoadOptions<'_> {
             profile: None,
             counters: &[],
             is_governed: false,
+            words: 0,
             steps: false,
         }
     }

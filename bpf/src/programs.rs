@@ -15,7 +15,7 @@ use crate::options::{MAX_COUNTERS, MAX_WATCHES, Mechanism};
 use crate::skeleton::rtrace::RtraceSkel;
 use crate::wire::{
     self, ArrivalKey, HitTimes, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord,
-    ReadingRecord, TracedCode,
+    ReadingRecord, TracedCode, ValuesRecord,
 };
 
 /// The calls that were running on one thread when recording was switched off.
@@ -28,6 +28,8 @@ pub struct OpenThread {
     pub calls: Vec<OpenCallRecord>,
     /// What they have counted so far, one reading per counter for each call.
     pub readings: Vec<ReadingRecord>,
+    /// Their values so far, one record for each call; empty where no call has any.
+    pub values: Vec<ValuesRecord>,
 }
 
 /// The loaded programs. Dropping them detaches all and leaves nothing in the kernel.
@@ -37,6 +39,7 @@ pub struct Programs {
     pub(crate) rings: Vec<(u32, MapHandle)>,
     pub(crate) mechanism: Mechanism,
     pub(crate) counters: usize,
+    pub(crate) words: usize,
     pub(crate) is_profiled: bool,
     pub(crate) is_governed: bool,
     pub(crate) shared: Shared,
@@ -340,12 +343,19 @@ impl Programs {
                     thread,
                     calls: Vec::new(),
                     readings: Vec::new(),
+                    values: Vec::new(),
                 });
                 for _ in 0..thread.frames {
                     let (open, after) = wire::take::<OpenCallRecord>(rest)?;
                     rest = wire::take_readings(after, self.counters, &mut entry.readings)?;
+                    if self.words > 0 {
+                        let (values, after) = wire::take(rest)?;
+                        entry.values.push(values);
+                        rest = after;
+                    }
                     if open.call.id == 0 {
                         entry.readings.truncate(entry.readings.len() - self.counters);
+                        entry.values.pop();
                     } else {
                         entry.calls.push(open);
                     }

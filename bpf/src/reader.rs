@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
-use crate::wire::{self, AccessRecord, CallRecord, EventRecord, ReadingRecord, Record};
+use crate::wire::{self, AccessRecord, CallRecord, EventRecord, ReadingRecord, Record, ValuesRecord};
 use crate::{Error, Programs};
 
 /// What the rings held.
@@ -18,6 +18,8 @@ pub struct Records {
     pub calls: Vec<CallRecord>,
     /// What they counted: one reading per counter for each call.
     pub readings: Vec<ReadingRecord>,
+    /// The values that some have, each with the place of its call among `calls`, in their order.
+    pub values: Vec<(usize, ValuesRecord)>,
     /// What happened beside them.
     pub events: Vec<EventRecord>,
     /// What watched variables held after accesses.
@@ -27,12 +29,15 @@ pub struct Records {
 }
 
 impl Records {
-    fn take_call(&mut self, bytes: &[u8], counters: usize) -> Result<(), Error> {
+    fn take_call(&mut self, bytes: &[u8], counters: usize, words: usize) -> Result<(), Error> {
         let (call, rest) = wire::take(bytes)?;
-        if rest.len() != counters * size_of::<ReadingRecord>() {
+        let Some((readings, values)) = rest.split_at_checked(counters * size_of::<ReadingRecord>()) else {
             return Err(Error::Decode { what: "the readings of a call", bytes: rest.len() });
+        };
+        if !values.is_empty() {
+            self.values.push((self.calls.len(), wire::take_values(values, words)?));
         }
-        wire::take_readings(rest, counters, &mut self.readings)?;
+        wire::take_readings(readings, counters, &mut self.readings)?;
         self.calls.push(call);
         Ok(())
     }
@@ -41,6 +46,7 @@ impl Records {
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.calls)
             + size_of_val(&*self.readings)
+            + size_of_val(&*self.values)
             + size_of_val(&*self.events)
             + size_of_val(&*self.accesses)
     }
@@ -48,6 +54,7 @@ impl Records {
     fn clear(&mut self) {
         self.calls.clear();
         self.readings.clear();
+        self.values.clear();
         self.events.clear();
         self.accesses.clear();
         self.bad_records = 0;
@@ -73,10 +80,10 @@ impl Programs {
         let mut calls = RingBufferBuilder::new();
         for (_, ring) in &self.rings {
             let pass = Rc::clone(&pass);
-            let counters = self.counters();
+            let (counters, words) = (self.counters(), self.words());
             let take = move |bytes: &[u8]| {
                 let pass = &mut *pass.borrow_mut();
-                pass.bad_records += u64::from(pass.take_call(bytes, counters).is_err());
+                pass.bad_records += u64::from(pass.take_call(bytes, counters, words).is_err());
                 0
             };
             calls.add(ring, take).map_err(error("map a ring of calls"))?;

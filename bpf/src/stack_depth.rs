@@ -30,6 +30,7 @@ type Place = (usize, u64);
 
 #[derive(Default)]
 struct Function {
+    name: String,
     /// Bytes below its frame pointer.
     used: u64,
     called: Vec<Place>,
@@ -97,27 +98,28 @@ fn functions() -> (HashMap<Place, Function>, Vec<(Place, String)>) {
         for symbol in own.filter(|symbol| symbol.size() > 0) {
             let place = (section.index().0, symbol.address());
             let code = &data[symbol.address() as usize..][..symbol.size() as usize];
-            functions.insert(place, function(place, code, target));
+            let name = symbol.name().expect("it has one").to_owned();
+            functions.insert(place, Function { name: name.clone(), ..function(place, code, target) });
             if section.index() != text {
-                programs.push((place, symbol.name().expect("it has one").to_owned()));
+                programs.push((place, name));
             }
         }
     }
     (functions, programs)
 }
 
-/// Bytes of the deepest chain of calls that begins there.
-fn depth(functions: &HashMap<Place, Function>, place: Place) -> u64 {
-    let Some(function) = functions.get(&place) else { return 0 };
-    let below = function.called.iter().map(|&callee| depth(functions, callee)).max().unwrap_or(0);
-    function.used.max(1).next_multiple_of(GRANULE) + below
+/// Bytes of the deepest chain of calls that begins there, and its functions, each with its bytes.
+fn depth(functions: &HashMap<Place, Function>, place: Place) -> (u64, String) {
+    let Some(function) = functions.get(&place) else { return Default::default() };
+    let (below, chain) = function.called.iter().map(|&callee| depth(functions, callee)).max().unwrap_or_default();
+    let used = function.used.max(1).next_multiple_of(GRANULE);
+    (used + below, format!("{} {used} > {chain}", function.name))
 }
 
 #[test]
 fn no_program_needs_more_stack_than_linux_6_1_allows() {
     let (functions, programs) = functions();
-    let depths: Vec<(u64, &str)> =
-        programs.iter().map(|(place, name)| (depth(&functions, *place), name.as_str())).collect();
-    assert!(depths.iter().any(|(depth, _)| *depth > MOST / 2), "calls and callbacks are seen: {depths:?}");
-    assert!(depths.iter().all(|(depth, _)| *depth <= MOST), "{depths:?}");
+    let depths: Vec<(u64, String)> = programs.iter().map(|(place, _)| depth(&functions, *place)).collect();
+    assert!(depths.iter().any(|(depth, _)| *depth > MOST / 2), "calls and callbacks are seen: {depths:#?}");
+    assert!(depths.iter().all(|(depth, _)| *depth <= MOST), "{depths:#?}");
 }

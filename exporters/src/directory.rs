@@ -144,6 +144,11 @@ impl Directory {
         Directory::made(self.handle.as_fd(), Path::new(name), path, self.owner)
     }
 
+    /// A folder in the directory that was made before.
+    pub(crate) fn existing_folder(&self, name: &str) -> Result<Directory, Error> {
+        Directory::open(self.handle.as_fd(), Path::new(name), self.path.join(name), self.owner)
+    }
+
     /// Begins a file; it takes its name, and the place of an older file of that name, when
     /// committed.
     pub(crate) fn stage(&self, name: &str) -> Result<(File, Staged), Error> {

@@ -83,6 +83,43 @@ impl<T: Row> Encoder<T> {
     }
 }
 
+/// Writes a file of one row group.
+pub(crate) fn write_batch(directory: &Directory, name: &str, batch: &RecordBatch) -> Result<(), Error> {
+    let (file, staged) = directory.stage(name)?;
+    let schema = batch.schema();
+    let properties = properties(&schema);
+    let write = || {
+        let mut writer = ArrowWriter::try_new(file, schema, Some(properties))?;
+        writer.write(batch)?;
+        writer.close()
+    };
+    write().map_err(Error::parquet("write", staged.target()))?;
+    staged.commit()
+}
+
+/// All rows of a file with whatever columns it has.
+pub(crate) fn read_batches(path: &Path) -> Result<Vec<RecordBatch>, Error> {
+    let file = open_file(path).map_err(Error::io("open", path))?;
+    guarded(path, || {
+        let fail = Error::parquet("read", path);
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
+        let batches = reader.and_then(|reader| reader.with_batch_size(BATCH).build()).map_err(fail)?;
+        let mut read = Vec::new();
+        let mut bytes = 0;
+        for batch in batches {
+            let batch = batch.map_err(|error| Error::parquet("read", path)(error.into()))?;
+            bytes += batch.get_array_memory_size();
+            if bytes > MOST_BYTES {
+                let problem = format!("its rows take more than {} MiB of memory", MOST_BYTES >> 20);
+                return Err(Error::Content { path: path.to_owned(), problem });
+            }
+            read.push(batch);
+        }
+        Ok(read)
+    })
+}
+
 fn properties(schema: &Schema) -> WriterProperties {
     let level = ZstdLevel::try_new(1).expect("1 is a level of zstd");
     let mut properties = WriterProperties::builder()

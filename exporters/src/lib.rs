@@ -17,6 +17,7 @@ mod segment;
 mod set;
 mod stream;
 mod table;
+mod values;
 mod writer;
 
 pub use consumer::{Consumer, Delivery};

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::{
     Batch, Call, CallSite, CallSiteId, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId,
-    Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed,
+    Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed, ValueBatch, ValueColumn,
 };
 
 use crate::file::Decoder;
 use crate::manifest::{self, Manifest};
 use crate::schema::{Row, Stream, call_columns};
-use crate::{Error, directory};
+use crate::{Error, directory, values};
 
 /// A stored trace.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub struct Trace {
     locations: Vec<Location>,
     metrics: Vec<Metric>,
     call_sites: Vec<CallSite>,
+    value_columns: Vec<ValueColumn>,
     calls: Vec<RowGroup>,
     /// The columns of calls that hold readings.
     readings: Vec<String>,
@@ -111,6 +112,7 @@ impl Trace {
             readings: call_columns(metrics.iter()),
             metrics,
             call_sites: read_optional_table(path)?,
+            value_columns: read_optional_table(path)?,
             calls,
             events,
             profile: read_optional_table(path)?,
@@ -123,6 +125,7 @@ impl Trace {
         trace.processes.sort_by_key(|process| (process.pid, process.start));
         trace.locations.sort_by_key(|location| location.id);
         trace.call_sites.sort_by_key(|site| site.id);
+        trace.value_columns.sort_by_key(|column| (column.region, column.position));
         trace.profile.sort_by_key(|path| (path.location, path.path));
         Ok(trace)
     }
@@ -200,6 +203,27 @@ impl Trace {
     /// The call site of that id.
     pub fn call_site(&self, id: CallSiteId) -> Option<&CallSite> {
         find(&self.call_sites, id, |site| site.id)
+    }
+
+    /// The values that calls have, by region and position. Empty where none were asked for.
+    pub fn value_columns(&self) -> &[ValueColumn] {
+        &self.value_columns
+    }
+
+    /// The values of the calls of a region, in batches sorted by location and call id.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn values(&self, region: RegionId) -> Result<Vec<ValueBatch>, Error> {
+        let columns: Vec<ValueColumn> =
+            self.value_columns.iter().filter(|column| column.region == region).cloned().collect();
+        let folder = self.region(region).map(|region| values::folder_of(&self.directory, region));
+        let Some(folder) = folder.filter(|folder| folder.exists()) else { return Ok(Vec::new()) };
+        let mut batches = Vec::new();
+        for segment in list(&folder)? {
+            batches.extend(values::read(&segment, region, &columns)?);
+        }
+        Ok(batches)
     }
 
     /// The library of that id.

@@ -12,6 +12,7 @@ mod event;
 mod metric;
 mod profile;
 mod sample;
+mod value;
 
 use arrow_array::RecordBatch;
 

@@ -3,12 +3,14 @@
 //! Once a second everything is published, definitions before the calls that refer to them, so that
 //! at any moment the directory is a readable trace of all but the last second.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
     Batch, Call, CallSite, CallSiteId, Definition, Estimate, Event, Header, Library, LibraryId, Location, LocationId,
     Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
+    ValueBatch, ValueColumn,
 };
 
 use crate::directory::{Directory, Lock};
@@ -16,6 +18,7 @@ use crate::manifest::Manifest;
 use crate::schema::call_columns;
 use crate::segment::Segments;
 use crate::table::Table;
+use crate::values::{self, ValueWriter};
 use crate::{Error, Owner};
 
 /// Time between publications: a little under the second between ticks, so that none of these comes
@@ -36,6 +39,9 @@ pub struct TraceWriter {
     locations: Table<LocationId, Location>,
     metrics: Table<MetricId, Metric>,
     call_sites: Table<CallSiteId, CallSite>,
+    /// Present once a region has values.
+    value_columns: Option<Table<(RegionId, u32), ValueColumn>>,
+    values: HashMap<RegionId, ValueWriter>,
     calls: Segments<Call>,
     events: Segments<Event>,
     /// Present once there is a profile: recordings without have no such file.
@@ -65,6 +71,8 @@ impl TraceWriter {
             locations: Table::new(),
             metrics: Table::new(),
             call_sites: Table::new(),
+            value_columns: None,
+            values: HashMap::new(),
             calls: Segments::create(&directory)?,
             events: Segments::create(&directory)?,
             profile: None,
@@ -88,13 +96,17 @@ impl TraceWriter {
         TraceWriter::create(path, owner)
     }
 
-    fn publish(&mut self) -> Result<(), Error> {
+    fn publish(&mut self, is_last: bool) -> Result<(), Error> {
         self.libraries.publish(&self.directory)?;
         self.regions.publish(&self.directory)?;
         self.processes.publish(&self.directory)?;
         self.locations.publish(&self.directory)?;
         self.metrics.publish(&self.directory)?;
         self.call_sites.publish(&self.directory)?;
+        if let Some(columns) = &mut self.value_columns {
+            columns.publish(&self.directory)?;
+        }
+        self.values.values_mut().try_for_each(|values| values.publish(is_last))?;
         self.events.publish()?;
         self.samples.publish()?;
         self.calls.publish()?;
@@ -121,6 +133,22 @@ impl TraceWriter {
         self.calls.push_further(batch, &values)
     }
 
+    /// Columns are defined before the first values.
+    fn push_values(&mut self, batch: &ValueBatch) -> Result<(), Error> {
+        if !self.values.contains_key(&batch.region) {
+            let columns = self.value_columns.iter().flat_map(Table::rows);
+            let columns = columns.filter(|column| column.region == batch.region).cloned().collect();
+            let name = self.regions.rows().find(|region| region.id == batch.region).map(values::folder_name);
+            let name = name.unwrap_or_else(|| batch.region.0.to_string());
+            let around = match self.values.is_empty() {
+                true => self.directory.folder(values::PLACE)?,
+                false => self.directory.existing_folder(values::PLACE)?,
+            };
+            self.values.insert(batch.region, ValueWriter::create(around.folder(&name)?, columns));
+        }
+        self.values.get_mut(&batch.region).map_or(Ok(()), |values| values.push(batch))
+    }
+
     fn named<T>(&self, result: Result<T, Error>) -> Result<T, SinkError> {
         result.map_err(|error| SinkError::new(format!("record into `{}`", self.directory.path().display()), error))
     }
@@ -139,7 +167,7 @@ impl Sink for TraceWriter {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         self.manifest = Manifest::recording(header.clone());
         self.begun = true;
-        let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
+        let result = self.publish(false).and_then(|()| self.manifest.write(&self.directory));
         self.named(result)
     }
 
@@ -154,6 +182,10 @@ impl Sink for TraceWriter {
                 self.calls.set_further(call_columns(self.metrics.rows()));
             }
             Definition::CallSite(site) => self.call_sites.put(site.id, site),
+            Definition::ValueColumn(column) => {
+                let columns = self.value_columns.get_or_insert_with(Table::new);
+                columns.put((column.region, column.position), column);
+            }
         }
         Ok(())
     }
@@ -161,8 +193,13 @@ impl Sink for TraceWriter {
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
         let mut result = self.push_calls(batch);
         if self.calls.is_full() {
-            result = result.and_then(|()| self.publish());
+            result = result.and_then(|()| self.publish(false));
         }
+        self.named(result)
+    }
+
+    fn values(&mut self, batches: &[ValueBatch]) -> Result<(), SinkError> {
+        let result = batches.iter().try_for_each(|batch| self.push_values(batch));
         self.named(result)
     }
 
@@ -196,13 +233,13 @@ impl Sink for TraceWriter {
         if self.published.elapsed() < PERIOD {
             return Ok(());
         }
-        let result = self.publish();
+        let result = self.publish(false);
         self.named(result)
     }
 
     fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
         self.manifest.finish(summary.clone());
-        let result = self.publish().and_then(|()| self.manifest.write(&self.directory));
+        let result = self.publish(true).and_then(|()| self.manifest.write(&self.directory));
         self.lock = None;
         self.named(result)
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallSite, Metric, Timestamp};
+use crate::{CallSite, Metric, Timestamp, ValueColumn};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -198,6 +198,8 @@ pub enum Definition {
     Metric(Metric),
     /// A call site.
     CallSite(CallSite),
+    /// A value that the calls of a region have.
+    ValueColumn(ValueColumn),
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Summary, Timestamp};
+use crate::{Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Summary, Timestamp, ValueBatch};
 
 /// One thing that a sink is told. A recording is the items in their order: stored as they are, they can be told again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub enum Item {
     Define(Vec<Definition>),
     /// Calls that ended.
     Calls(Batch),
+    /// Values of calls that ended.
+    Values(Vec<ValueBatch>),
     /// Call paths whose calls are more than before.
     Profile(Vec<PathProfile>),
     /// Calls without a record.
@@ -36,6 +38,7 @@ impl Item {
         match self {
             Item::Define(definitions) => definitions.is_empty(),
             Item::Calls(batch) => batch.is_empty(),
+            Item::Values(batches) => batches.is_empty(),
             Item::Profile(paths) => paths.is_empty(),
             Item::Estimates(estimates) => estimates.is_empty(),
             Item::Samples(samples) => samples.is_empty(),

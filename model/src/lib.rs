@@ -21,6 +21,7 @@
 //! | [`Loss`] | – | calls or events known to be missing, with the reason |
 //! | [`Untimed`] | – | calls without a duration, as their return was not observed, with the reason |
 //! | [`Metric`] | Metric | something counted on every call, or sampled beside the calls |
+//! | [`ValueColumn`] | Parameter | an argument or result of a region's calls |
 //! | [`Reading`] | – | what one metric counted during one call |
 //! | [`Item`] | – | one thing that a recording tells its sinks |
 //! | [`Sink`] | substrate | a consumer of calls |
@@ -47,6 +48,7 @@ mod summary;
 mod text;
 mod time;
 mod untimed;
+mod values;
 
 pub use batch::{Batch, Reading};
 pub use calibration::CallCost;
@@ -69,3 +71,4 @@ pub use summary::{Header, Percent, Rank, ReturnSites, Summary};
 pub use text::{csv_field, escape};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use untimed::{Untimed, UntimedReason};
+pub use values::{ValueBatch, ValueColumn, ValueType, Values};

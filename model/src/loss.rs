@@ -26,6 +26,8 @@ pub enum LossReason {
     AccessUncounted,
     /// The value after an access to a watched variable was not recorded.
     ValueLost,
+    /// An argument or result of a call could not be read from memory.
+    ValueUnread,
     /// The kernel did not run a program of rtrace's when it was its turn.
     ProgramNotRun,
     /// A call entered, and was neither recorded nor counted as lost; or it was recorded more than once.
@@ -34,7 +36,7 @@ pub enum LossReason {
 
 impl LossReason {
     /// All reasons, the order is that of reports.
-    pub const ALL: [LossReason; 11] = [
+    pub const ALL: [LossReason; 12] = [
         LossReason::RingFull,
         LossReason::TooDeep,
         LossReason::NoMemory,
@@ -44,6 +46,7 @@ impl LossReason {
         LossReason::TooManyPaths,
         LossReason::AccessUncounted,
         LossReason::ValueLost,
+        LossReason::ValueUnread,
         LossReason::ProgramNotRun,
         LossReason::Unaccounted,
     ];
@@ -60,6 +63,7 @@ impl LossReason {
             LossReason::TooManyPaths => "too many call paths",
             LossReason::AccessUncounted => "access uncounted",
             LossReason::ValueLost => "value lost",
+            LossReason::ValueUnread => "value not readable",
             LossReason::ProgramNotRun => "program not run",
             LossReason::Unaccounted => "unaccounted",
         }

@@ -1,6 +1,8 @@
 //! Consumers of calls.
 
-use crate::{Batch, Call, Definition, Estimate, Event, Header, Item, PathProfile, Sample, Summary, Timestamp};
+use crate::{
+    Batch, Call, Definition, Estimate, Event, Header, Item, PathProfile, Sample, Summary, Timestamp, ValueBatch,
+};
 
 /// Why a sink could not go on; names the object and the cause.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,7 @@ pub trait Sink: Send {
             Item::Begin(header) => self.begin(header),
             Item::Define(definitions) => definitions.iter().try_for_each(|definition| self.define(definition)),
             Item::Calls(batch) => self.calls(batch),
+            Item::Values(batches) => self.values(batches),
             Item::Profile(paths) => self.profile(paths),
             Item::Estimates(estimates) => self.estimates(estimates),
             Item::Samples(samples) => self.samples(samples),
@@ -55,6 +58,12 @@ pub trait Sink: Send {
     /// Calls that ended. Of one location they come in the order of their ends, save that calls of
     /// one instant, and calls around a move to another CPU, may change places.
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError>;
+
+    /// Values of calls, which were handed over before, or are not recorded one by one.
+    fn values(&mut self, batches: &[ValueBatch]) -> Result<(), SinkError> {
+        let _ = batches;
+        Ok(())
+    }
 
     /// The call-path profile so far. Rows replace earlier ones of the same location and path.
     fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {

@@ -121,6 +121,20 @@ pub fn open(names: &[String], cpus: &[u32]) -> Result<Counters, Error> {
 }
 
 impl Counters {
+    /// Counts what values of calls add up to, too.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`].
+    pub fn add_up(&mut self, metrics: Vec<Metric>) -> Result<(), Error> {
+        let count = self.sources.len() + metrics.len();
+        if count > MAX_COUNTERS {
+            return Err(Error::TooMany { count });
+        }
+        self.sources.extend(metrics.iter().map(|_| Counter::Values));
+        self.metrics.extend(metrics);
+        Ok(())
+    }
+
     /// Counts accesses to these variables, too.
     ///
     /// # Errors

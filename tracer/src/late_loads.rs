@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -17,11 +18,12 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use rtrace_model::{LibraryId, RegionId, Timestamp};
 use rtrace_plan as plan;
 use rtrace_plan::Plan;
+use rtrace_signatures::Book;
 
 use crate::host;
 use crate::perf::mappings::{Mapping, Mappings};
-use crate::privilege;
 use crate::target::{self, Target};
+use crate::{privilege, signatures, values};
 
 /// Longest time without a look at what the recorder says.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -84,6 +86,8 @@ pub struct LateLoads {
     known: HashSet<(u64, u64)>,
     next_library: LibraryId,
     next_region: RegionId,
+    /// What is known of functions, and programs that may call them, if values are recorded.
+    book: Option<(Arc<Book>, Vec<PathBuf>)>,
 }
 
 impl LateLoads {
@@ -98,7 +102,14 @@ impl LateLoads {
             known: plan.libraries.iter().map(|library| (library.library.device, library.library.inode)).collect(),
             next_library: LibraryId(plan.libraries.len() as u32),
             next_region: RegionId(regions as u32),
+            book: None,
         }
+    }
+
+    /// With values of calls, as the book says; `pids`: processes that run already.
+    pub fn with_values(mut self, book: Option<Arc<Book>>, pids: &[u32]) -> LateLoads {
+        self.book = book.map(|book| (book, signatures::callers(pids, &[])));
+        self
     }
 
     /// Which libraries are wanted.
@@ -237,6 +248,10 @@ impl LateLoads {
         let files = self.hold(&mut target, since, told);
         if target.libraries.is_empty() {
             return;
+        }
+        if let Some((book, callers)) = &self.book {
+            // What makes no sense for a function of it was not known before: it has no values.
+            let _ = values::capture(book, &mut target.libraries, &self.options, callers);
         }
         let plan = plan::plan(&target.libraries, &self.options, self.next_region);
         self.next_library.0 += plan.libraries.len() as u32;

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use rtrace_bpf::wire::{PolicyCode, TailsCode, entry_cookie};
 use rtrace_bpf::{Error as BpfError, Programs, Role, Site};
-use rtrace_code::arrival::Arrival;
+use rtrace_code::arrival::{Arrival, Keeps};
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
 use rtrace_plan as plan;
-use rtrace_plan::{LibrarySource, jump};
+use rtrace_plan::{Captures, LibrarySource, jump};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Error, Image, ifunc};
 
@@ -119,7 +119,7 @@ struct Places {
     /// Offsets in the file, in bytes, at which enters and jumps are seen.
     entries: BTreeSet<u64>,
     /// Those who tell return sites, with and without variables that are watched.
-    callers: [Callers; 2],
+    callers: [Callers; 4],
 }
 
 impl Places {
@@ -135,7 +135,15 @@ impl Places {
         let path_shown = module.path.display().to_string();
         let library = Library { id: LibraryId(0), path: path_shown, build_id: None, device, inode };
         let ifuncs = ifunc::resolve(module.pid, module, &image, &exports);
-        let source = LibrarySource { library, attach_path: path.clone(), image, exports, ifuncs, altered: Vec::new() };
+        let source = LibrarySource {
+            library,
+            attach_path: path.clone(),
+            image,
+            exports,
+            ifuncs,
+            altered: Vec::new(),
+            captures: Captures::default(),
+        };
         let sources = [source];
         for exit in [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe] {
             for keeps_accesses in [false, true] {
@@ -145,8 +153,9 @@ impl Places {
                 entries.extend(regions.flat_map(|region| [region.entry.file_offset, region.region.file_offset]));
             }
         }
-        let callers = [false, true].map(|keeps_accesses| {
-            let mut callers = Callers::new(emulated, keeps_accesses);
+        let ways = [(false, false), (false, true), (true, false), (true, true)];
+        let callers = ways.map(|(accesses, result)| {
+            let mut callers = Callers::new(emulated, Keeps { accesses, result });
             callers.add(file, &path, None);
             callers
         });

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rtrace_bpf::ProfileOptions;
 use rtrace_model::{ExitPolicy, Percent};
 use rtrace_plan::Pattern;
+use rtrace_signatures::Request;
 
 use crate::stubs::Reach;
 use crate::user::User;
@@ -24,6 +25,8 @@ pub struct Options {
     pub exit: ExitPolicy,
     /// What is counted on every call, by the names of `perf list`.
     pub counters: Vec<String>,
+    /// Which arguments and results are recorded, if some are.
+    pub values: Option<Request>,
     /// Variables whose accesses are counted on every call.
     pub watches: Vec<watch::Name>,
     /// Whether a command gets stubs for functions that are expensive to probe, and which calls they reach.
@@ -62,6 +65,7 @@ impl Default for Options {
             exclude: Vec::new(),
             exit: ExitPolicy::ReturnSite,
             counters: Vec::new(),
+            values: None,
             watches: Vec::new(),
             stubs: None,
             profile: None,

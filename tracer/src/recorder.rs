@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, Observer, Programs};
+use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{CallCost, Definition, Event, EventKind, Item, MetricId, Region, Sink, Summary, Timestamp};
 use rtrace_plan::{Exit, Plan};
@@ -44,9 +45,10 @@ use crate::privilege;
 use crate::returns::{Exchange, ReturnSites, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
-use crate::source::{CallSites, Change, Rings, Source};
+use crate::source::{CallSites, Change, Kinds, Rings, Source};
 use crate::stubs::Stubs;
 use crate::translated;
+use crate::values::Captured;
 use crate::watch::{self, Held, Watches, Watching};
 
 /// Time between two looks at what was read from the rings, and what else has happened.
@@ -96,6 +98,8 @@ pub struct Setup<'a> {
     pub counters: &'a Counters,
     /// The variables that are watched, whose accesses are the last of the counters.
     pub watches: &'a Watches,
+    /// Words of values that a call has at the most; 0 where none has any.
+    pub words: u32,
     /// The stubs that the command gets; their sites are of the plan's regions.
     pub stubs: Option<&'a Stubs>,
     /// Who puts things in order if this process is killed.
@@ -133,6 +137,7 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         profile: setup.how.profile,
         counters: &setup.counters.sources,
         is_governed: setup.how.budget.is_some(),
+        words: setup.words,
         steps: setup.emulated.steps,
     };
     host::allow_descriptors();
@@ -166,6 +171,7 @@ pub fn record(
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
     let (governing, inbox, outbox) = Governing::new(next_metric, setup.subject.pids());
+    let captured = Captured::default();
     let followed = Followed::new(&programs, setup.subject.pids(), setup.how.everywhere);
     let mut recording = Recording {
         programs: &programs,
@@ -180,11 +186,12 @@ pub fn record(
         inspection: Inspection::new(),
         costs: &costs,
         notice: Notice::default(),
+        captured: &captured,
         governing: setup.how.budget.map(|_| &governing),
     };
     let late = recording.choose_processes()?;
-    let keeps_accesses = !setup.watches.watches.is_empty();
-    let mut return_sites = ReturnSites::new(&programs, setup.emulated, keeps_accesses, plan, late_loads.patterns())?;
+    let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), result: setup.words > 0 };
+    let mut return_sites = ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
@@ -267,6 +274,7 @@ struct Recording<'a> {
     /// What a call costs here.
     costs: &'a [CallCost],
     notice: Notice,
+    captured: &'a Captured,
     /// Present where there is a budget.
     governing: Option<&'a Governing>,
 }
@@ -383,6 +391,7 @@ impl<'a> Recording<'a> {
 
     fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
         let is_governed = self.governing.is_some();
+        self.captured.add(self.programs, plan, &self.setup.counters.metrics)?;
         let attachment = self
             .followed
             .attach(|pids| attach::attach(self.programs, plan, pids, stubs, is_governed))
@@ -404,6 +413,7 @@ impl<'a> Recording<'a> {
             plan.libraries.iter().map(|planned| Definition::Library(planned.library.clone())).collect(),
         ));
         pipeline.send(Item::Define(attachment.regions.iter().cloned().map(Definition::Region).collect()));
+        pipeline.send(Item::Define(self.captured.columns(plan)));
         self.regions += attachment.regions.len() as u64;
         for (index, planned) in plan.libraries.iter().enumerate() {
             let library = &planned.library;
@@ -444,7 +454,8 @@ impl<'a> Recording<'a> {
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = how.profile.is_some();
-        let mut source = Source::new(self.programs, rings, &counters.metrics, watches, is_folded, pipeline, &self.pids);
+        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured };
+        let mut source = Source::new(self.programs, rings, kinds, is_folded, pipeline, &self.pids);
         self.programs.arm();
         emit_event(pipeline, EventKind::Armed);
         let released = armed().and_then(|()| match held {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
 use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Since, Site, SiteHits};
-use rtrace_code::arrival::{self, ReturnSite};
+use rtrace_code::arrival::{self, Keeps, ReturnSite};
 use rtrace_code::instruction::{Emulation, SiteCost};
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rtrace_plan::Plan;
@@ -169,21 +169,21 @@ pub struct ReturnSites<'a> {
 }
 
 impl<'a> ReturnSites<'a> {
-    /// None yet. `emulation`: what the kernel does without a single step; `keeps_accesses`: whether accesses
-    /// to memory are counted; `plan` and `patterns`: what is traced, now and once it is loaded.
+    /// None yet. `emulation`: what the kernel does without a single step; `keeps`: what must be as it was when a
+    /// return is seen; `plan` and `patterns`: what is traced, now and once it is loaded.
     ///
     /// # Errors
     /// The hits of the sites cannot be mapped.
     pub fn new(
         programs: &'a Programs,
         emulation: Emulation,
-        keeps_accesses: bool,
+        keeps: Keeps,
         plan: &Plan,
         patterns: &[String],
     ) -> Result<ReturnSites<'a>, Error> {
         Ok(ReturnSites {
             programs,
-            callers: Callers::new(emulation, keeps_accesses),
+            callers: Callers::new(emulation, keeps),
             spaces: Spaces::default(),
             links: Links::new(programs),
             jumps: Jumps::new(programs, plan, patterns),

@@ -77,6 +77,7 @@ pub fn sample(
         emulated,
         counters: &counters,
         watches: &watches,
+        words: 0,
         stubs: None,
         guard,
         command_files: &[],

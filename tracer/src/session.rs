@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -17,6 +18,7 @@ use rtrace_code::instruction::Emulation;
 use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, Summary};
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, Plan};
+use rtrace_signatures::Book;
 
 use crate::command::{Given, Waiting};
 use crate::counters::{self, Counters};
@@ -28,7 +30,7 @@ use crate::samples::{Samplers, plugin};
 use crate::stubs::{self, NoStubs, Stubs};
 use crate::target::{self, Target};
 use crate::watch::{self, Watches};
-use crate::{attach, privilege, rank};
+use crate::{attach, privilege, rank, signatures, values};
 
 /// What is traced.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +162,10 @@ struct Basis<'a> {
     watches: Watches,
     mechanism: Mechanism,
     plan_options: plan::Options,
+    /// What is known of functions, if values are recorded.
+    book: Option<Arc<Book>>,
+    /// Words of values that a call has at the most.
+    words: u32,
     /// What a command will load.
     command_files: Vec<PathBuf>,
 }
@@ -179,6 +185,7 @@ impl Basis<'_> {
             emulated: self.plan_options.emulated,
             counters: &self.counters,
             watches: &self.watches,
+            words: self.words,
             stubs,
             guard: self.guard,
             command_files: &self.command_files,
@@ -219,12 +226,24 @@ impl<'a> Found<'a> {
             Program::Running(pids) => watch::of_processes(&options.watches, libraries, pids)?,
             Program::Command(words) => watch::of_command(&options.watches, libraries, words)?,
         };
+        let (mechanism, plan_options) = able?;
         let mut counters = counters::open(&options.counters, &rtrace_bpf::online_cpus()?)?;
+        let book = options.values.as_ref().map(Book::open).transpose()?.map(Arc::new);
+        if let Some(book) = &book {
+            let callers = signatures::callers(program.pids(), &target.files);
+            values::capture(book, &mut target.libraries, &plan_options, &callers)?;
+            counters.add_up(values::metrics(&target.libraries, metric_id(counters.metrics.len())))?;
+        }
+        // Of a library that is loaded later, nobody knows how many a call has.
+        let words = match values::words(&target.libraries) {
+            0 if book.is_some() => rtrace_bpf::MAX_WORDS as u32,
+            words => words,
+        };
         counters.watch(&watches)?;
         let watches = Watches::new(watches, libraries.clone(), metric_id(counters.metrics.len()));
-        let (mechanism, plan_options) = able?;
         let command_files = std::mem::take(&mut target.files);
-        let basis = Basis { guard, options, program, counters, watches, mechanism, plan_options, command_files };
+        let basis =
+            Basis { guard, options, program, counters, watches, mechanism, plan_options, book, words, command_files };
         Ok(Found { basis, target })
     }
 
@@ -369,7 +388,8 @@ impl Ready<'_> {
         let setup = basis.setup(subject, stubs.as_ref().ok().and_then(Option::as_ref))?;
         let loaded = loaded.unwrap_or_else(|| recorder::load(&setup))?;
         let tells_mappings = !basis.watches.watches.is_empty();
-        let late_loads = LateLoads::beyond(&plan, &basis.options.libraries, basis.plan_options.clone(), tells_mappings);
+        let late_loads = LateLoads::beyond(&plan, &basis.options.libraries, basis.plan_options.clone(), tells_mappings)
+            .with_values(basis.book.clone(), basis.program.pids());
         recorder::record(loaded, &plan, &setup, Beside { late_loads, samplers }, sinks, stop, || {
             let released = waiting.map(Waiting::release).transpose();
             armed(released.with_context(|| match basis.program {

@@ -30,6 +30,7 @@ pub use self::rings::Rings;
 use crate::governor::{Ended, NO_LOCATION};
 use crate::host;
 use crate::pipeline::Pipeline;
+use crate::values::Captured;
 use crate::watch::Watches;
 
 /// Calls handed to the sinks at a time, at the most.
@@ -49,14 +50,23 @@ pub enum Change {
     Withheld,
 }
 
+/// What there is beside times.
+#[derive(Clone, Copy)]
+pub struct Kinds<'a> {
+    /// What is counted on every call.
+    pub metrics: &'a [Metric],
+    /// Variables whose values are recorded.
+    pub watches: &'a Watches,
+    /// Values of calls.
+    pub captured: &'a Captured,
+}
+
 /// A recording as it is read from the kernel.
 pub struct Source<'a> {
     programs: &'a Programs,
     pipeline: &'a Pipeline,
     rings: Rings,
-    /// What is counted on every call.
-    metrics: &'a [Metric],
-    watches: &'a Watches,
+    kinds: Kinds<'a>,
     locations: HashMap<u32, Location>,
     processes: Processes,
     call_sites: CallSites,
@@ -84,12 +94,11 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// A source for the processes that the user named; `metrics` are those of the programs' counters.
+    /// A source for the processes that the user named.
     pub fn new(
         programs: &'a Programs,
         rings: Rings,
-        metrics: &'a [Metric],
-        watches: &'a Watches,
+        kinds: Kinds<'a>,
         is_folded: bool,
         pipeline: &'a Pipeline,
         pids: &[u32],
@@ -98,8 +107,7 @@ impl<'a> Source<'a> {
             programs,
             pipeline,
             rings,
-            metrics,
-            watches,
+            kinds,
             locations: HashMap::new(),
             processes: Processes::default(),
             call_sites: CallSites::new(),
@@ -112,7 +120,7 @@ impl<'a> Source<'a> {
             begun: Vec::new(),
             withheld: HashSet::new(),
             changes: Vec::new(),
-            paths: is_folded.then(|| Paths::new(metrics.len())),
+            paths: is_folded.then(|| Paths::new(kinds.metrics.len())),
             ended: Vec::new(),
             by_region: Vec::new(),
             summary: Summary::default(),
@@ -212,7 +220,7 @@ impl<'a> Source<'a> {
 
     fn pass_records(&mut self, records: Records) -> Result<(), Error> {
         self.bad_records += records.bad_records;
-        let counters = self.metrics.len();
+        let counters = self.kinds.metrics.len();
         // A thread's name is looked up before its end makes the kernel side forget it.
         for (number, calls) in records.calls.chunks(BATCH).enumerate() {
             for call in calls {
@@ -224,11 +232,13 @@ impl<'a> Source<'a> {
             self.announce_call_sites();
             self.hand_over(Batch::measured(calls, counters, readings));
         }
+        let values = records.values.iter().map(|(place, values)| (&records.calls[*place], values));
+        self.pipeline.send(Item::Values(self.kinds.captured.batches(values)));
         for event in &records.events {
             self.emit_event(event)?;
         }
         let samples: Vec<Sample> =
-            records.accesses.iter().filter_map(|access| sample_of(self.watches, access)).collect();
+            records.accesses.iter().filter_map(|access| sample_of(self.kinds.watches, access)).collect();
         if !samples.is_empty() {
             self.pipeline.send(Item::Samples(samples));
         }
@@ -285,7 +295,7 @@ impl<'a> Source<'a> {
             self.discover(id)?;
             let calls = thread.calls.iter().map(|open| self.call_of(&open.call)).collect();
             self.announce_call_sites();
-            let open = OpenCalls::of(&thread, calls, self.metrics.len(), end.monotonic);
+            let open = OpenCalls::of(&thread, calls, self.kinds.metrics.len(), end.monotonic);
             for call in thread.calls.iter().filter(|open| open.doubt > 0) {
                 let reason = reason_of(UntimedCode(u32::from(call.doubt) - 1));
                 *self.open_untimed.entry((reason, call.call.region)).or_default() += 1;
@@ -294,6 +304,9 @@ impl<'a> Source<'a> {
                 open.with_paths().for_each(|(call, readings, path)| known.add_open(path, call, readings));
             }
             self.hand_over(open.recorded());
+            let values = thread.calls.iter().map(|open| &open.call).zip(&thread.values);
+            let values = values.filter(|(_, values)| values.has != 0);
+            self.pipeline.send(Item::Values(self.kinds.captured.batches(values)));
             if let Some(location) = self.locations.get_mut(&id) {
                 location.calls_entered = Some(thread.thread.calls);
                 location.name = comm(&thread.thread.comm);
@@ -471,7 +484,7 @@ impl<'a> Source<'a> {
 
     /// Tells once of each counter that did not count all the time.
     fn report_estimates(&mut self) {
-        for (index, metric) in self.metrics.iter().enumerate() {
+        for (index, metric) in self.kinds.metrics.iter().enumerate() {
             if self.programs.is_estimated(index) && self.estimated.insert(index) {
                 let kind = EventKind::Estimated { metric: metric.name.clone() };
                 self.pipeline.send(Item::Event(Event { time: host::now(), pid: None, tid: None, kind }));
@@ -592,6 +605,7 @@ fn loss_of(key: &LossKey, count: u64) -> Loss {
         LossCode::RT_LOSS_TOO_MANY_PATHS => LossReason::TooManyPaths,
         LossCode::RT_LOSS_ACCESS => LossReason::AccessUncounted,
         LossCode::RT_LOSS_VALUE => LossReason::ValueLost,
+        LossCode::RT_LOSS_UNREAD => LossReason::ValueUnread,
         _ => LossReason::BadRecord,
     };
     Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }

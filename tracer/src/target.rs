@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rtrace_code::parallel;
 use rtrace_model::{Library, LibraryId, escape};
-use rtrace_plan::{LibrarySource, parts};
+use rtrace_plan::{Captures, LibrarySource, parts};
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select, soname};
@@ -464,6 +464,14 @@ impl ImageCache {
             inode,
         };
         let ifuncs = mapped.map(|module| ifunc::resolve(module.pid, module, &image, &exports)).unwrap_or_default();
-        Ok(LibrarySource { library, attach_path: attach_path.to_owned(), image, exports, ifuncs, altered: Vec::new() })
+        Ok(LibrarySource {
+            library,
+            attach_path: attach_path.to_owned(),
+            image,
+            exports,
+            ifuncs,
+            altered: Vec::new(),
+            captures: Captures::default(),
+        })
     }
 }

@@ -70,6 +70,7 @@ static __always_inline u64 count_now(struct task_struct *task, struct rt_counted
 	case RT_COUNT_EVENT:
 		return counted->total[i] + since_it_came(counted, i);
 	case RT_COUNT_ACCESSES:
+	case RT_COUNT_VALUES:
 		return counted->total[i];
 	default:
 		return count_of_task(task, counter_sources[i]);
@@ -156,7 +157,7 @@ static __always_inline bool new_counted(struct task_struct *task)
 {
 	struct rt_counted *counted;
 
-	if (!rt_counters)
+	if (!rt_has_rows)
 		return true;
 	counted = bpf_task_storage_get(&counted_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!counted)
@@ -197,7 +198,7 @@ static __noinline struct rt_counted *read_counters(struct task_struct *task, u64
 	u32 i, try;
 	u64 before;
 
-	if (!rt_counters)
+	if (!rt_has_rows)
 		return 0;
 	counted = bpf_task_storage_get(&counted_threads, task, 0, 0);
 	if (!counted)
@@ -267,7 +268,7 @@ static __always_inline void forget_rows(struct task_struct *task, u32 location)
 	struct chunk_walk walk = { .key.location = location };
 	struct rt_counted *counted;
 
-	if (!rt_counters)
+	if (!rt_has_rows)
 		return;
 	counted = bpf_task_storage_get(&counted_threads, task, 0, 0);
 	if (!counted)

@@ -22,9 +22,24 @@ static __always_inline void fill_call(struct rt_call *call, const struct rt_thre
 	call->reserved = 0;
 }
 
+#define CALL_SIZE (sizeof(struct rt_call) + rt_counters * sizeof(struct rt_reading))
+#define VALUES_SIZE ((1 + rt_words) * sizeof(u64))
+
+/* Which operations failed, and as many words as a program of this recording fills at the most. */
+static __always_inline void write_values(u64 *words, const struct rt_values *values)
+{
+	u32 i;
+
+	words[0] = values->failed;
+	for (i = 0; i < RT_WORDS && i < rt_words; i++)
+		words[1 + i] = values->word[i];
+}
+
 static __always_inline void write_call(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
 {
 	u32 cpu = bpf_get_smp_processor_id(), i;
+	const struct rt_values *values = rt_words && hit->counted ? &hit->counted->values : 0;
+	bool has_values = values && values->has;
 	struct rt_reading *readings;
 	struct rt_call *call;
 	void *ring;
@@ -34,7 +49,11 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 		count_loss(frame->region, RT_LOSS_RING_FULL);
 		return;
 	}
-	call = bpf_ringbuf_reserve(ring, sizeof(*call) + rt_counters * sizeof(*readings), 0);
+	/* Sizes are known when the programs are loaded. */
+	if (has_values)
+		call = bpf_ringbuf_reserve(ring, CALL_SIZE + VALUES_SIZE, 0);
+	else
+		call = bpf_ringbuf_reserve(ring, CALL_SIZE, 0);
 	if (!call) {
 		count_loss(frame->region, RT_LOSS_RING_FULL);
 		return;
@@ -43,6 +62,8 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 	readings = (struct rt_reading *)(call + 1);
 	rt_for_counters(i)
 		readings[i] = hit->counted->readings[i];
+	if (has_values)
+		write_values((u64 *)(readings + rt_counters), values);
 	/* A wake-up per record would cost the target several times the probe; the reader polls. */
 	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
 }

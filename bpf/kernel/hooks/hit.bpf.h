@@ -9,6 +9,7 @@
 #include "arrival.bpf.h"
 #include "check.bpf.h"
 #include "counter.bpf.h"
+#include "fetch.bpf.h"
 #include "governed.bpf.h"
 #include "guard.bpf.h"
 
@@ -122,7 +123,7 @@ static __always_inline bool is_recording(void)
 
 static __always_inline struct rt_counted *rt_counted(void)
 {
-	return rt_counters ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
+	return rt_has_rows ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
 }
 
 /*
@@ -228,7 +229,7 @@ static __always_inline bool begin_return(struct rt_hit *hit)
 	if (!thread || (!thread->frames && !thread->left))
 		return false;
 	hit->counted = read_counters(task, hit->now);
-	if (rt_counters && !hit->counted)
+	if (rt_has_rows && !hit->counted)
 		return false;
 	hit->thread = thread;
 	hit->stack = stack_key(thread, task, hit->slot);
@@ -317,6 +318,14 @@ static __noinline struct rt_thread *entering_thread(u64 cookie)
 	return thread ? thread : new_thread(task, process, (u32)cookie);
 }
 
+/* The values that the call has as it enters, for the frame that it gets. Apart, because stacks are short. */
+static __noinline void fetch_at_entry(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx);
+
+	fetch_entry(ctx, (u32)cookie, slot_at(ctx, cookie));
+}
+
 /* Returns how control leaves others by the function that enters, enum rt_jump. Apart, because stacks are short. */
 static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 {
@@ -330,8 +339,9 @@ static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 	hit.region = (u32)cookie;
 	hit.slot = slot;
 	hit.stack = stack_key(thread, task, slot);
-	if (rt_counters) {
-		hit.now = rt_now();
+	if (rt_has_rows) {
+		if (rt_counters)
+			hit.now = rt_now();
 		hit.counted = read_counters(task, hit.now);
 		if (!hit.counted)
 			return RT_JUMP_NONE;

@@ -8,6 +8,10 @@
 /* Set before loading. */
 const volatile bool follow_children;
 const volatile u32 rt_counters;
+
+/* Words of values in the record of a call whose region has a program; 0: none has. */
+const volatile u32 rt_words;
+
 const volatile u32 counter_sources[RT_COUNTERS]; /* enum rt_count */
 
 /* Counters of this place and after are of watched variables. */

@@ -22,6 +22,14 @@ struct open_walk {
 	u32 frames; /* to write in this pass */
 };
 
+/* Which operations failed, whether there are any, and all words. */
+static __always_inline void write_open_values(struct seq_file *seq, struct rt_values *values)
+{
+	struct rt_values none = {};
+
+	bpf_seq_write(seq, values ? values : &none, sizeof(none));
+}
+
 /*
  * What the call at the index has counted so far. The counters of a CPU cannot be read from another:
  * of a thread that runs, they count until it last left one.
@@ -33,7 +41,7 @@ static __always_inline void write_open_readings(struct open_walk *walk, u32 inde
 	u64 count;
 	u32 i;
 
-	if (rt_counters && hit.counted)
+	if (rt_has_rows && hit.counted)
 		row = rt_row(&hit, index, 0);
 	rt_for_counters(i) {
 		struct rt_reading reading = {};
@@ -45,6 +53,8 @@ static __always_inline void write_open_readings(struct open_walk *walk, u32 inde
 		}
 		bpf_seq_write(walk->seq, &reading, sizeof(reading));
 	}
+	if (rt_words)
+		write_open_values(walk->seq, row ? &row->values : 0);
 }
 
 /* An entry that is not in use has the id 0. */
@@ -59,6 +69,8 @@ static __always_inline void write_left_call(struct open_walk *walk, u32 index)
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	rt_for_counters(i)
 		bpf_seq_write(walk->seq, &left->readings[i], sizeof(left->readings[i]));
+	if (rt_words)
+		write_open_values(walk->seq, &left->row.values);
 }
 
 static long write_open_step(u32 step, void *context)
@@ -125,7 +137,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	open.calls = thread->calls;
 	BPF_CORE_READ_STR_INTO(&open.comm, task, comm);
 	bpf_seq_write(seq, &open, sizeof(open));
-	if (rt_counters) {
+	if (rt_has_rows) {
 		walk.counted = bpf_task_storage_get(&counted_threads, task, 0, 0);
 		walk.now = bpf_ktime_get_ns();
 	}

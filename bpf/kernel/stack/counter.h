@@ -4,7 +4,7 @@
  * thread's counts at its enter, and what the calls that it made have counted.
  *
  * Pure logic like stack.h, which includes it. The includer provides rt_counters (how many counters
- * there are) and rt_row().
+ * there are), rt_words (whether calls have values), rt_row() and rt_fetch_rest().
  */
 #ifndef RTRACE_COUNTER_H
 #define RTRACE_COUNTER_H
@@ -13,6 +13,8 @@
 
 /* Provided by the includer: null if there is no memory for it. */
 static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create);
+/* A call of the region returns: its values that are known only now. */
+static void rt_fetch_rest(struct rt_counted *counted, struct rt_values *values, u32 region);
 
 /*
  * What a counter has counted between two readings of it. Where it did not run all the time that it
@@ -45,11 +47,13 @@ static __always_inline int rt_count_from_here(struct rt_hit *hit, u32 index)
 	struct rt_row *row;
 	u32 i;
 
-	if (!rt_counters)
+	if (!rt_has_rows)
 		return 1;
 	row = rt_row(hit, index, 1);
 	if (!row)
 		return 0;
+	if (rt_words)
+		row->values = hit->counted->entering;
 	rt_for_counters(i) {
 		row->start[i] = hit->counted->now[i];
 		row->child[i] = 0;
@@ -117,7 +121,7 @@ static __always_inline void rt_move_row(struct rt_hit *hit, u32 index)
 {
 	struct rt_row *to, *from;
 
-	if (!rt_counters)
+	if (!rt_has_rows)
 		return;
 	to = rt_row(hit, index, 0);
 	if (!to)

@@ -268,6 +268,8 @@ static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
 	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER);
 	rt_untimed(hit->region, RT_UNTIMED_NOT_ASKED_FOR);
 	rt_measure_nothing(hit);
+	if (rt_words)
+		hit->counted->values = hit->counted->entering;
 	rt_leave(hit, &frame, caller, 0, RT_UNSEEN);
 }
 

@@ -74,6 +74,7 @@ struct rt_far {
 struct rt_row {
 	u64 start[RT_COUNTERS];
 	u64 child[RT_COUNTERS];
+	struct rt_values values;
 };
 
 /* A call that was left without a return, as far as could be told then. */
@@ -101,6 +102,9 @@ struct rt_raw {
 struct rt_counted {
 	u64 now[RT_COUNTERS]; /* its counts at the hit under way */
 	struct rt_reading readings[RT_COUNTERS]; /* of the call that ends in it */
+	struct rt_values entering; /* of the call that enters in it, which others may end in first */
+	struct rt_values values; /* of the call that ends in it */
+	u64 result; /* of the function that returns in it */
 	/* Of counters that belong to a CPU: the counts when the thread last left one, */
 	u64 total[RT_COUNTERS];
 	/* and the counters of the CPU when it last came to one. */
@@ -112,6 +116,8 @@ struct rt_counted {
 	struct rt_row near[RT_ROWS_NEAR];
 };
 
+/* Whether frames have rows. */
+#define rt_has_rows (rt_counters || rt_words)
 #define rt_for_counters(i) for (i = 0; i < RT_COUNTERS && i < rt_counters; i++)
 
 /* A hit: where and when, and the thread it is on. */

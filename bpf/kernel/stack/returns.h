@@ -224,6 +224,10 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 		hit.counted->readings[i].inclusive = count;
 		hit.counted->readings[i].child = call->row.child[i];
 	}
+	if (rt_words) {
+		rt_fetch_rest(hit.counted, &call->row.values, call->frame.region);
+		hit.counted->values = call->row.values;
+	}
 	call->frame.child += call->later;
 	rt_leave(&hit, &call->frame, parent, hit.now - call->frame.start, RT_RETURNED);
 	call->frame.id = 0;
@@ -439,7 +443,7 @@ rt_rare int rt_give_up_left(const struct rt_hit *given)
 	if (!left)
 		return 0;
 	for (i = 0; i < RT_LEFT_MAX; i++)
-		rt_give_up(&hit, &left->call[i]);
+		rt_give_up(given, i);
 	hit.thread->left_places = 0;
 	return 0;
 }

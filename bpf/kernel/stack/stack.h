@@ -169,7 +169,7 @@ static __always_inline int rt_meet(struct rt_hit *hit)
 	hit->thread = rt_thread();
 	hit->far = 0;
 	hit->counted = rt_counted();
-	return hit->thread && (hit->counted || !rt_counters);
+	return hit->thread && (hit->counted || !rt_has_rows);
 }
 
 /*
@@ -293,6 +293,25 @@ static __always_inline void rt_leave(const struct rt_hit *hit, const struct rt_f
 		caller->marked = 1;
 }
 
+/* The frame at the index ends: its values leave with its record. */
+rt_rare int rt_take_values(u32 index, u32 region, u32 ending)
+{
+	struct rt_hit hit = {};
+	struct rt_row *row;
+
+	if (!rt_meet(&hit) || !hit.counted)
+		return 0;
+	row = rt_row(&hit, index, 0);
+	if (!row) {
+		hit.counted->values.has = 0;
+		return 0;
+	}
+	if (ending == RT_RETURNED)
+		rt_fetch_rest(hit.counted, &row->values, region);
+	hit.counted->values = row->values;
+	return 0;
+}
+
 /* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
 static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame, u32 index, u32 ending)
 {
@@ -300,6 +319,8 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	struct rt_frame *parent = rt_older(hit, frame->parent, index, &parent_index);
 	u64 duration = hit->now - frame->start;
 
+	if (rt_words)
+		rt_take_values(index, frame->region, ending);
 	if (ending == RT_UNSEEN) {
 		rt_untimed(frame->region, frame->doubt - 1);
 		duration = 0;
@@ -382,31 +403,49 @@ rt_rare int rt_finish(const struct rt_hit *given, u32 index, u32 ending)
 	return 1;
 }
 
-/* A call that was left is taken to be unwound. */
-static __always_inline void rt_give_up(struct rt_hit *hit, struct rt_left_call *call)
+/* The call at this place that was left is taken to be unwound, if there is one. Apart, because stacks are short. */
+rt_rare int rt_give_up(const struct rt_hit *given, u32 place)
 {
+	struct rt_left_call *call;
+	struct rt_left *left;
+	struct rt_hit hit;
 	u32 i;
 
+	if (!rt_known(&hit, given))
+		return 0;
+	left = rt_left(0);
+	if (!left)
+		return 0;
+	call = &left->call[place % RT_LEFT_MAX];
 	if (!call->frame.id)
-		return;
+		return 0;
 	rt_for_counters(i)
-		hit->counted->readings[i] = call->readings[i];
-	rt_emit(hit, &call->frame, call->left - call->frame.start, RT_UNWOUND);
+		hit.counted->readings[i] = call->readings[i];
+	if (rt_words)
+		hit.counted->values = call->row.values;
+	rt_emit(&hit, &call->frame, call->left - call->frame.start, RT_UNWOUND);
 	call->frame.id = 0;
+	return 0;
 }
 
-static __always_inline void rt_copy_row(struct rt_hit *hit, u32 index, struct rt_left_call *call)
+/* The row of the frame at the index is kept with the call at this place that was left. Apart, because stacks are short. */
+rt_rare int rt_copy_row(u32 index, u32 place)
 {
+	struct rt_left *left = rt_left(0);
+	struct rt_left_call *call;
+	struct rt_hit hit = {};
 	struct rt_row *row;
 	u32 i;
 
-	if (!rt_counters)
-		return;
-	row = rt_row(hit, index, 0);
+	if (!rt_meet(&hit) || !left || !hit.counted)
+		return 0;
+	call = &left->call[place % RT_LEFT_MAX];
+	row = rt_row(&hit, index, 0);
 	if (row)
 		call->row = *row;
 	rt_for_counters(i)
-		call->readings[i] = hit->counted->readings[i];
+		call->readings[i] = hit.counted->readings[i];
+	return 0;
 }
 
 /* The bit of a slot among those that calls which were left may return from. */
@@ -447,7 +486,7 @@ rt_rare int rt_settle_left(const struct rt_hit *given)
 	for (i = 0; i < RT_LEFT_MAX; i++) {
 		call = &left->call[i];
 		if (rt_spans(&call->frame, hit.slot))
-			rt_give_up(&hit, call);
+			rt_give_up(given, i);
 		else if (call->frame.id)
 			places |= rt_left_bits(&call->frame);
 	}
@@ -482,7 +521,7 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 	struct rt_frame *frame, *parent;
 	struct rt_left *left;
 	struct rt_hit hit;
-	u32 parent_index;
+	u32 parent_index, place;
 	int is_over;
 
 	if (!rt_known(&hit, given))
@@ -499,8 +538,9 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 		rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : RT_UNWOUND);
 		return 0;
 	}
-	call = &left->call[rt_make_room(given) % RT_LEFT_MAX];
-	rt_give_up(&hit, call);
+	place = rt_make_room(given) % RT_LEFT_MAX;
+	call = &left->call[place];
+	rt_give_up(given, place);
 	hit.thread->left++;
 	parent = rt_older(&hit, frame->parent, index, &parent_index);
 	if (parent) {
@@ -513,7 +553,8 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 	call->frame = *frame;
 	call->left = hit.now;
 	call->later = 0;
-	rt_copy_row(&hit, index, call);
+	if (rt_has_rows)
+		rt_copy_row(index, place);
 	rt_remove(&hit, frame, index);
 	return 0;
 }

@@ -32,12 +32,15 @@ enum rt_limit {
 	/* Sums by which each CPU counts entries where no region can be throttled; a power of two. */
 	RT_CHECKED = 4096,
 	RT_COUNTERS = 8, /* counters of a recording, at the most */
+	RT_WORDS = 16, /* words of values of a call, at the most */
+	RT_FETCHES = 16, /* operations that fetch them */
+	RT_SUMS = 4, /* counters that a function's values add to */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
 };
 
 /* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
-#define RT_ROWS_NEAR 24
-#define RT_ROWS_CHUNK 16 /* a power of two, so that the verifier understands the remainder */
+#define RT_ROWS_NEAR 11
+#define RT_ROWS_CHUNK 8 /* a power of two, so that the verifier understands the remainder */
 
 #define RT_COMM_LEN 16
 #define RT_NO_REGION 0xffffffffu
@@ -134,7 +137,8 @@ enum rt_loss {
 	RT_LOSS_TOO_MANY_PATHS = 5,
 	RT_LOSS_ACCESS = 6, /* an access to a watched variable was not counted */
 	RT_LOSS_VALUE = 7, /* the value of one was not recorded */
-	RT_LOSSES = 8,
+	RT_LOSS_UNREAD = 8, /* not all values of a call could be read */
+	RT_LOSSES = 9,
 };
 
 /* One finished call: complete by itself. Times in ns of CLOCK_MONOTONIC. */
@@ -267,6 +271,64 @@ struct rt_path_counts {
 	struct rt_count_sum sum[RT_COUNTERS];
 };
 
+/* What an operation does that fetches a value. It fills the word `target` of the call's values. */
+enum rt_fetch_op {
+	RT_FETCH_REGISTER = 0, /* `source`: its number in instructions */
+	RT_FETCH_STACK = 1, /* `number` bytes above the slot of the return address */
+	RT_FETCH_MEMORY = 2, /* `number` bytes behind the address in the word `source` */
+	RT_FETCH_TEXT = 3, /* at the address in the word `source`, `number` bytes: 16, 32 or 64 */
+	RT_FETCH_RESULT = 4,
+	RT_FETCH_THREAD = 5, /* `number` bytes behind the thread pointer */
+	RT_FETCH_NUMBER = 6, /* `number` itself */
+	RT_FETCH_SHIFT = 7, /* the word `source`, right by `number` bits */
+	RT_FETCH_MULTIPLY = 8, /* this and the following: of the word `source` and `number` */
+	RT_FETCH_ADD = 9,
+	RT_FETCH_SUBTRACT = 10,
+	RT_FETCH_MAX = 11,
+	RT_FETCH_MIN = 12,
+	RT_FETCH_OPS = 13,
+};
+
+/* How a fetch treats what it has got: bits of `flags`. */
+enum rt_fetch_flag {
+	RT_FETCH_BITS = 63, /* the low bits that count, less one */
+	RT_FETCH_SIGNED = 64, /* extend them by the sign */
+	RT_FETCH_WORDS = 128, /* `number` is a word, whose value is meant */
+};
+
+struct rt_fetch {
+	u8 op; /* enum rt_fetch_op */
+	u8 target;
+	u8 source;
+	u8 flags; /* enum rt_fetch_flag */
+	int number;
+};
+
+/* A counter to which a word is added when the call returns, if these operations have succeeded: a bit for each. */
+struct rt_sum {
+	u8 counter;
+	u8 word;
+	u16 needs;
+};
+
+/* What is fetched of a region's calls: `enters` operations at the entry, the others up to `count` at the return. */
+struct rt_program {
+	u8 enters;
+	u8 count;
+	u8 sums;
+	u8 reserved;
+	u32 region;
+	struct rt_fetch fetch[RT_FETCHES];
+	struct rt_sum sum[RT_SUMS];
+};
+
+/* The values of a call. */
+struct rt_values {
+	u32 has; /* whether its region has a program */
+	u32 failed; /* operations that failed, a bit for each; those that did not run are among them */
+	u64 word[RT_WORDS];
+};
+
 /* Where a counter is read. */
 enum rt_count {
 	RT_COUNT_EVENT = 0, /* a performance event of each CPU */
@@ -277,6 +339,7 @@ enum rt_count {
 	RT_COUNT_CONTEXT_SWITCHES = 5,
 	RT_COUNT_MIGRATIONS = 6,
 	RT_COUNT_ACCESSES = 7, /* accesses to a variable, as a breakpoint in the hardware tells */
+	RT_COUNT_VALUES = 8, /* a sum of values that calls have */
 };
 
 enum rt_traced {
@@ -348,6 +411,8 @@ struct rt_open_call {
 
 _Static_assert(sizeof(struct rt_call) == 64, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
+_Static_assert(sizeof(struct rt_program) == 8 + 8 * RT_FETCHES + 4 * RT_SUMS, "program");
+_Static_assert(sizeof(struct rt_values) == 8 + 8 * RT_WORDS, "values");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
 _Static_assert(sizeof(struct rt_access) == 24, "record of an access");
 _Static_assert(sizeof(struct rt_location) == 48, "location");

@@ -7,7 +7,9 @@
 //!
 //! Nothing here reads a file or a process: these are functions of bytes.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+};
 
 use crate::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack};
 use crate::stack::Stack;
@@ -18,6 +20,15 @@ const MOST_INSTRUCTIONS: usize = 20;
 const CALL_LENGTHS: std::ops::RangeInclusive<usize> = 2..=7;
 /// Bytes of a word of the stack.
 const WORD: i32 = 8;
+
+/// What must still be as it was where a return is seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keeps {
+    /// No memory beside the stack has been accessed, as accesses are counted.
+    pub accesses: bool,
+    /// `rax` holds what the function returned.
+    pub result: bool,
+}
 
 /// Where a call that returns to an address is seen to have returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +62,8 @@ pub struct ReturnSite {
 
 /// Where calls that return to an address are seen to have returned.
 ///
-/// `code`: the code from the return address on, about 128 bytes or up to the end of the caller's. `keeps_accesses`: whether accesses to other
-/// memory than the stack must stay outside the call, as they are counted.
-pub fn arrival(code: &[u8], emulation: &Emulation, keeps_accesses: bool) -> Arrival {
+/// `code`: the code from the return address on, about 128 bytes or up to the end of the caller's.
+pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
     if code.is_empty() {
         return Arrival::Never;
     }
@@ -92,7 +102,10 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps_accesses: bool) -> Arri
         only_rises &= stack.pointer <= before;
         // It may have written to the slot, which tells a return from a call that was left.
         let may_write_slot = stack.pointer.is_none_or(|depth| depth > 0) && writes_memory(&mut info, &instruction);
-        if may_write_slot || (keeps_accesses && accesses_beside_stack(&mut info, &instruction)) {
+        if may_write_slot
+            || (keeps.accesses && accesses_beside_stack(&mut info, &instruction))
+            || (keeps.result && writes_result(&mut info, &instruction))
+        {
             break;
         }
     }
@@ -140,6 +153,13 @@ fn writes_memory(info: &mut InstructionInfoFactory, instruction: &Instruction) -
     info.info(instruction).used_memory().iter().any(|memory| !reads.contains(&memory.access()))
 }
 
+/// Whether an instruction may write to `rax`.
+fn writes_result(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    let reads = [OpAccess::Read, OpAccess::CondRead, OpAccess::NoMemAccess, OpAccess::None];
+    let mut used = info.info(instruction).used_registers().iter();
+    used.any(|used| used.register().full_register() == Register::RAX && !reads.contains(&used.access()))
+}
+
 /// Whether the instruction behind this one follows at once.
 fn is_passed(instruction: &Instruction) -> bool {
     let takes_long =
@@ -163,7 +183,7 @@ mod tests {
 
     /// Behind a direct call.
     fn behind(code: &[u8]) -> Arrival {
-        arrival(code, &KERNEL, false)
+        arrival(code, &KERNEL, Keeps::default())
     }
 
     #[test]
@@ -195,7 +215,7 @@ mod tests {
         assert_eq!(behind(&[0xc5, 0xf8, 0x77, 0x31, 0xc0, 0xff, 0xd3]), site(3, 0, STEPPED)); // vzeroupper; xor; call rbx
         assert_eq!(behind(&[0x31, 0xc0]), site(0, 0, STEPPED)); // xor, and no more is known
         assert_eq!(behind(&[0x31, 0xc0].repeat(30)), site(0, 0, STEPPED));
-        let other = arrival(&[0x0f, 0x1f, 0x00, 0xff, 0xe0], &Emulation::default(), false);
+        let other = arrival(&[0x0f, 0x1f, 0x00, 0xff, 0xe0], &Emulation::default(), Keeps::default());
         assert_eq!(other, site(0, 0, STEPPED)); // nop3; jmp rax
     }
 
@@ -221,10 +241,23 @@ mod tests {
 
     #[test]
     fn a_site_never_moves_past_an_access_that_is_counted() {
-        let arrival = |code: &[u8]| arrival(code, &KERNEL, true);
+        let arrival = |code: &[u8]| arrival(code, &KERNEL, Keeps { accesses: true, result: false });
         // mov dword [rip+…],-1; call: the store is the caller's
         assert_eq!(arrival(&[0xc7, 0x05, 0, 0, 0, 0, 255, 255, 255, 255, 0xe8, 0, 0, 0, 0]), site(0, 0, STEPPED));
         assert_eq!(arrival(&[0x89, 0x44, 0x24, 0x08, 0xe8, 0, 0, 0, 0]), site(4, 0, EMULATED)); // mov [rsp+8],eax; call
+    }
+
+    #[test]
+    fn a_site_never_moves_past_what_overwrites_the_result() {
+        let arrival = |code: &[u8]| arrival(code, &KERNEL, Keeps { accesses: false, result: true });
+        assert_eq!(arrival(&[0x85, 0xc0, 0x74, 0x10]), site(2, 0, EMULATED)); // test eax,eax; je
+        assert_eq!(arrival(&[0x48, 0x89, 0xc7, 0xe8, 0, 0, 0, 0]), site(3, 0, EMULATED)); // mov rdi,rax; call
+        assert_eq!(arrival(&[0x31, 0xc0, 0x53]), site(0, 0, STEPPED)); // xor eax,eax; push rbx
+        assert_eq!(arrival(&[0x89, 0xc3, 0xb0, 1, 0x53]), site(0, 0, STEPPED)); // mov ebx,eax; mov al,1; push rbx
+        assert_eq!(arrival(&[0x58, 0xc3]), site(0, 0, EMULATED)); // pop rax; ret
+        assert_eq!(arrival(&[0x48, 0x83, 0xc4, 0x08, 0xc3]), Arrival::Skip { words: 2 }); // add rsp,8; ret
+        assert_eq!(arrival(&[0xb8, 1, 0, 0, 0, 0xc3]), site(0, 0, STEPPED)); // mov eax,1; ret
+        assert_eq!(arrival(&[0x48, 0x98, 0xc3]), site(0, 0, STEPPED)); // cdqe; ret
     }
 
     #[test]
@@ -232,7 +265,7 @@ mod tests {
         for nop in [&NOP5[..], &[0x66, 0x66, 0x66, 0x66, 0x90], &[0x0f, 0x1f, 0x44, 0x20, 0x00]] {
             for kernel in [KERNEL, Emulation::default()] {
                 let code = [nop, &[0x53]].concat();
-                assert_eq!(arrival(&code, &kernel, false), site(5, 0, EMULATED), "{nop:x?}");
+                assert_eq!(arrival(&code, &kernel, Keeps::default()), site(5, 0, EMULATED), "{nop:x?}");
             }
         }
     }

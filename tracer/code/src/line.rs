@@ -20,6 +20,39 @@ const LONGEST: usize = 32;
 /// Bytes of the return address.
 const SLOT: i64 = 8;
 
+/// What must still be as it was where a probe sits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keeps {
+    /// No memory beside the stack has been accessed, as accesses are counted.
+    pub accesses: bool,
+    /// These general registers hold what the caller put there: a bit for each, by its number in instructions.
+    pub registers: u16,
+    /// So does memory, but for the function's own part of the stack.
+    pub memory: bool,
+}
+
+impl Keeps {
+    /// Whether all of that is as it was after this instruction, in front of which the stack pointer is so many bytes
+    /// below the return address, if it was before.
+    fn holds_after(self, info: &mut InstructionInfoFactory, instruction: &Instruction, depth: i32) -> bool {
+        if self.accesses && accesses_beside_stack(info, instruction) {
+            return false;
+        }
+        let used = info.info(instruction);
+        let is_kept = |register: Register| {
+            let number = (register.full_register() as u32).wrapping_sub(Register::RAX as u32);
+            number < 16 && self.registers >> number & 1 == 1
+        };
+        let is_own = |store: &UsedMemory| {
+            let end = (store.displacement() as i64).saturating_add(store.memory_size().size() as i64);
+            store.base().full_register() == Register::RSP && store.index() == Register::None && end <= i64::from(depth)
+        };
+        let mut registers = used.used_registers().iter();
+        let mut stores = used.used_memory().iter().filter(|memory| writes(memory.access()));
+        !registers.any(|used| writes(used.access()) && is_kept(used.register())) && (!self.memory || stores.all(is_own))
+    }
+}
+
 /// An instruction of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -36,9 +69,8 @@ impl Place {
     }
 }
 
-/// The instructions of the line after the first one; with `keeps_accesses` it ends at an access to
-/// memory beside the stack.
-pub fn from_entry(text: &Text, extent: &Range<u64>, keeps_accesses: bool) -> Vec<Place> {
+/// The instructions of the line after the first one, as long as what is to be kept is as it was.
+pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<Place> {
     let mut info = InstructionInfoFactory::new();
     let mut line = Vec::new();
     let mut address = extent.start;
@@ -55,9 +87,9 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps_accesses: bool) -> Vec
         let words = stack.pointer.and_then(words);
         // Code may begin in the middle of an instruction, too.
         let is_entered = behind.into_iter().any(|address| text.is_start(address));
-        let is_kept = keeps_accesses && accesses_beside_stack(&mut info, &instruction);
+        let is_kept = keeps.holds_after(&mut info, &instruction, depth);
         let continues = continues(&mut info, &instruction, depth, stack_copied);
-        let Some(words) = words.filter(|_| continues && !is_kept && !is_entered && extent.contains(&address)) else {
+        let Some(words) = words.filter(|_| continues && is_kept && !is_entered && extent.contains(&address)) else {
             break;
         };
         line.push(Place { address, words });

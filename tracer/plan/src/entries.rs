@@ -13,7 +13,7 @@ mod tests;
 use std::ops::Range;
 
 use rtrace_code::instruction::{Emulation, Handling, SiteCost};
-use rtrace_code::line::{self, Place};
+use rtrace_code::line::{self, Keeps, Place};
 use rtrace_code::obstacle::Obstacle;
 use rtrace_code::skipped::{self, Slide};
 use rtrace_code::text::{FunctionCode, Text};
@@ -32,8 +32,8 @@ pub struct Entries<'a> {
     /// Returns are hooked: the kernel looks for the return address after our program, where the stack pointer
     /// is.
     pub are_hooked: bool,
-    /// No instruction before a site may access a variable.
-    pub keeps_accesses: bool,
+    /// What must be as it was where the entry of the function at an address is seen.
+    pub keeps: &'a (dyn Fn(u64) -> Keeps + Sync),
     /// Functions whose arguments are read at the site, which must be the first instruction then.
     pub jumps: &'a Jumps,
     /// Whether the function that begins at an address is Go's.
@@ -84,8 +84,9 @@ impl Entries<'_> {
     /// Where the site of a function may slide.
     fn line(&self, extent: &Range<u64>) -> Vec<Place> {
         // A program in Go goes on after an access that failed.
-        let keeps_accesses = self.keeps_accesses || (self.is_of_go)(extent.start);
-        let mut line = line::from_entry(self.text, extent, keeps_accesses);
+        let keeps = (self.keeps)(extent.start);
+        let keeps = Keeps { accesses: keeps.accesses || (self.is_of_go)(extent.start), ..keeps };
+        let mut line = line::from_entry(self.text, extent, keeps);
         line.retain(|place| !self.are_hooked || place.words == 0);
         line
     }

@@ -4,6 +4,7 @@
 //! executes once, and the kernel takes a probe on it. What cannot be probed soundly is refused with a
 //! reason. Returns are seen where they arrive: [`rtrace_code::arrival`] says where, for each return address that is met.
 
+mod capture;
 mod deny;
 mod entries;
 pub mod hazards;
@@ -23,8 +24,9 @@ use rtrace_code::parallel;
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
-use rtrace_symbolizer::{Exports, Image, Stamp, ifunc};
+use rtrace_symbolizer::{Exports, Function, Image, Stamp, ifunc};
 
+pub use self::capture::{Capture, Captures};
 use self::parts::Parts;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
@@ -67,6 +69,8 @@ pub struct PlannedRegion {
     pub tails: Tails,
     /// How control leaves others by it, if it does.
     pub jump: Option<Jump>,
+    /// The values of its calls that are fetched.
+    pub capture: Option<Arc<Capture>>,
     /// The stub at which calls may be seen instead, or why there can be none; `None` where no stubs
     /// are asked for, and where the entry site is cheap anyway.
     pub stub: Option<Result<Stub, Reason>>,
@@ -155,6 +159,17 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether a function is asked for.
+    pub fn selects(&self, function: &Function) -> bool {
+        self.wants(|pattern| pattern.selects(function))
+    }
+
+    /// Whether what these patterns match is asked for.
+    pub(crate) fn wants(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
+        let included = self.include.is_empty() || self.include.iter().any(&matches);
+        included && !self.exclude.iter().any(matches)
+    }
+
     /// How calls are seen to end.
     pub fn exit(&self) -> Exit {
         self.exit.map(Exit::from).unwrap_or_default()
@@ -176,6 +191,8 @@ pub struct LibrarySource {
     pub ifuncs: Vec<ifunc::Resolved>,
     /// Where its code is not the file's any more in a process that is to be traced.
     pub altered: Parts,
+    /// What is fetched of calls of its functions.
+    pub captures: Captures,
 }
 
 /// Plans all probes. Region ids count up from `first_region`.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashSet};
 use rtrace_code::instruction::SiteCost;
+use rtrace_code::line::Keeps;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_code::{parallel, stub, tails};
@@ -49,7 +50,8 @@ impl<'a> Planner<'a> {
         let candidates: Vec<Candidate> = self.candidates().into_values().collect();
         let codes: Vec<FunctionCode> = candidates.iter().map(|candidate| candidate.code).collect();
         let jumps = jump::of(&self.source.image);
-        let entries = self.entries(&jumps, &|address| self.is_of_go(address)).sites(&codes);
+        let keeps = |address: u64| self.keeps(address);
+        let entries = self.entries(&jumps, &keeps, &|address| self.is_of_go(address)).sites(&codes);
         let mut probed = Vec::with_capacity(candidates.len());
         for (candidate, entry) in candidates.into_iter().zip(entries) {
             match (self.denied(&candidate, entry.as_ref().ok()), entry) {
@@ -176,20 +178,30 @@ impl<'a> Planner<'a> {
     }
 
     fn wants(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
-        let included = self.options.include.is_empty() || self.options.include.iter().any(&matches);
-        included && !self.options.exclude.iter().any(matches)
+        self.options.wants(matches)
     }
 
     /// Where enters are seen.
-    fn entries<'s>(&'s self, jumps: &'s Jumps, is_of_go: &'s (dyn Fn(u64) -> bool + Sync)) -> Entries<'s> {
+    fn entries<'s>(
+        &'s self,
+        jumps: &'s Jumps,
+        keeps: &'s (dyn Fn(u64) -> Keeps + Sync),
+        is_of_go: &'s (dyn Fn(u64) -> bool + Sync),
+    ) -> Entries<'s> {
         Entries {
             text: &self.text,
             emulated: self.options.emulated,
             are_hooked: self.options.exit() == Exit::Uretprobe,
-            keeps_accesses: self.options.keeps_accesses,
+            keeps,
             jumps,
             is_of_go,
         }
+    }
+
+    /// What must be as it was where the entry of the function at this address is seen.
+    fn keeps(&self, address: u64) -> Keeps {
+        let keeps = self.source.captures.get(&address).map(|capture| capture.keeps()).unwrap_or_default();
+        Keeps { accesses: self.options.keeps_accesses, ..keeps }
     }
 
     /// Whether the function that begins at this address is Go's.
@@ -217,7 +229,8 @@ impl<'a> Planner<'a> {
             written: matches!(entry.cost, SiteCost::Written(_)),
             stub: false,
         };
-        PlannedRegion { region, entry, exit, untimed, tails, jump: None, stub: None }
+        let capture = self.source.captures.get(&code.entry).cloned();
+        PlannedRegion { region, entry, exit, untimed, tails, jump: None, capture, stub: None }
     }
 }
 

@@ -9,6 +9,7 @@ fn source(image: Image) -> LibrarySource {
     let exports = image.exports().unwrap();
     let library = Library { id: LibraryId(3), path: "/lib/x.so".to_owned(), build_id: None, device: 0, inode: 0 };
     LibrarySource {
+        captures: Captures::default(),
         library,
         attach_path: "/lib/x.so".into(),
         image: Arc::new(image),

@@ -13,6 +13,7 @@ mod recording;
 mod report;
 mod selection;
 mod stubs;
+mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub use recording::Recording;
 pub use report::Report;
 pub use selection::Selection;
 pub use stubs::Stubs;
+pub use values::Values;
 
 /// Width of help texts in columns.
 const HELP_WIDTH: usize = 100;

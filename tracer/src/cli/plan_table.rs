@@ -375,7 +375,7 @@ mod tests {
             stub: false,
         };
         let entry = Site { file_offset: region.file_offset, cost, words: 0 };
-        PlannedRegion { region, entry, exit, untimed: None, tails: Tails::Never, jump: None, stub: None }
+        PlannedRegion { region, entry, exit, untimed: None, tails: Tails::Never, jump: None, capture: None, stub: None }
     }
 
     fn sample(functions: u32) -> Plan {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _};
-use rtrace_code::arrival::{self, Arrival, ReturnSite};
+use rtrace_code::arrival::{self, Arrival, Keeps, ReturnSite};
 use rtrace_code::catching::Catching;
 use rtrace_code::instruction::Emulation;
 use rtrace_code::parallel;
@@ -48,7 +48,7 @@ impl Part {
 /// Files with callers.
 pub(crate) struct Callers {
     emulation: Emulation,
-    keeps_accesses: bool,
+    keeps: Keeps,
     /// None for one that cannot be opened.
     files: HashMap<FileId, Option<Caller>>,
     /// Where code is not the file's any more in a process.
@@ -56,10 +56,9 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// None yet. `emulation`: what the kernel does without a single step; `keeps_accesses`: whether accesses
-    /// to memory are counted.
-    pub fn new(emulation: Emulation, keeps_accesses: bool) -> Callers {
-        Callers { emulation, keeps_accesses, files: HashMap::new(), altered: HashMap::new() }
+    /// None yet. `emulation`: what the kernel does without a single step.
+    pub fn new(emulation: Emulation, keeps: Keeps) -> Callers {
+        Callers { emulation, keeps, files: HashMap::new(), altered: HashMap::new() }
     }
 
     /// Makes a file known, which can be reached by this path now; `looked_at`: what it held when calls were found in
@@ -100,7 +99,7 @@ impl Callers {
 
     fn arrival_in(&self, id: FileId, part: &Part, offset: u64) -> Arrival {
         let Some(code) = self.code(id, part, offset) else { return Arrival::Impossible };
-        match arrival::arrival(code, &self.emulation, self.keeps_accesses) {
+        match arrival::arrival(code, &self.emulation, self.keeps) {
             Arrival::Skip { .. } if self.catches(id, offset) => {
                 arrival::at_return_address(code, &self.emulation).map_or(Arrival::Impossible, Arrival::Site)
             }
@@ -174,7 +173,7 @@ mod tests {
         let image = Image::open(&path).unwrap();
         let entry = image.definitions().find(|definition| definition.name == "ends").unwrap().address;
         let frame = image.frame_ranges().into_iter().find(|frame| frame.start <= entry && entry < frame.end).unwrap();
-        let (mut callers, id) = (Callers::new(Emulation::default(), false), (0, 0));
+        let (mut callers, id) = (Callers::new(Emulation::default(), Keeps::default()), (0, 0));
         callers.add(id, &path, image.stamp());
         let behind = image.file_offset(frame.end - 1).unwrap() + 1;
         assert_eq!(callers.arrival(id, behind), Arrival::Never);

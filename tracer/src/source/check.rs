@@ -73,6 +73,7 @@ impl Ledger<'_> {
             | LossReason::EventLost
             | LossReason::AccessUncounted
             | LossReason::ValueLost
+            | LossReason::ValueUnread
             | LossReason::ProgramNotRun
             | LossReason::Unaccounted => Some(false),
         }

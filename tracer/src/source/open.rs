@@ -106,7 +106,8 @@ mod tests {
         let calls = vec![record(1, 0, 100, 30), record(4, 1, 150, 0), record(9, 0, 170, 0)];
         let count = |inclusive, child| ReadingRecord { inclusive, child };
         let readings = vec![count(10, 2), count(3, 0), count(1, 0)];
-        let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings };
+        let thread =
+            OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings, values: Vec::new() };
         let calls = of(&thread, 1).calls;
         let seen: Vec<_> = calls.iter().map(|call| (call.id, call.duration, call.child)).collect();
         assert_eq!(seen, [(9, Some(30), 0), (4, Some(50), 0), (1, Some(100), 80)]);
@@ -120,7 +121,8 @@ mod tests {
         let calls = vec![record(1, 0, 100, 30), untimed, record(9, 4, 170, 0)];
         let count = |inclusive| ReadingRecord { inclusive, child: 0 };
         let readings = vec![count(10), count(5), count(3)];
-        let thread = OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings };
+        let thread =
+            OpenThread { thread: OpenThreadRecord::default(), calls: open(calls), readings, values: Vec::new() };
         let calls = of(&thread, 1).calls;
         let seen: Vec<_> = calls.iter().map(|call| (call.id, call.duration, call.child)).collect();
         assert_eq!(seen, [(9, Some(30), 0), (4, None, 7), (1, Some(100), 60)]);
@@ -144,6 +146,7 @@ mod tests {
             thread: OpenThreadRecord { calls: 20, ..OpenThreadRecord::default() },
             calls: open(calls),
             readings: Vec::new(),
+            values: Vec::new(),
         };
         let running = running_of(&thread, Timestamp(200));
         let seen: Vec<_> = running.iter().map(|call| (call.id, call.duration)).collect();

@@ -131,6 +131,7 @@ fn remedy(reason: LossReason) -> &'static str {
         | LossReason::EventLost
         | LossReason::AccessUncounted
         | LossReason::ValueLost
+        | LossReason::ValueUnread
         | LossReason::ProgramNotRun => "",
         LossReason::Unaccounted => ". This is a defect of rtrace: please report it",
     }

@@ -16,7 +16,7 @@ struct Case<'a> {
     behind: &'a [u8],
     /// Offset of another function.
     other: Option<u64>,
-    keeps_accesses: bool,
+    keeps: Keeps,
     /// Our programs do instructions themselves.
     steps: bool,
     are_hooked: bool,
@@ -35,7 +35,7 @@ impl Case<'_> {
         let entries = Entries {
             text: &text,
             emulated: Emulation { long_nops: true, steps: self.steps },
-            keeps_accesses: self.keeps_accesses,
+            keeps: &|_| self.keeps,
             are_hooked: self.are_hooked,
             jumps: &Jumps::default(),
             is_of_go: &|_| false,
@@ -264,10 +264,35 @@ fn no_access_comes_before_a_site_where_they_count() {
     // mov rax,[rdi]; push rbx; ret, and mov rax,[rsp+16]; push rbx; ret
     let body = |load: &[u8]| [load, &[0x53, 0xc3]].concat();
     let (beside, stack) = (body(&[0x48, 0x8b, 0x07]), body(&[0x48, 0x8b, 0x44, 0x24, 0x10]));
-    let site = |body, keeps_accesses| Case { body, keeps_accesses, ..Case::default() }.site();
+    let site = |body, accesses| {
+        let keeps = Keeps { accesses, ..Keeps::default() };
+        Case { body, keeps, ..Case::default() }.site()
+    };
     assert_eq!(site(&beside, false), Ok((3, EMULATED)));
     assert_eq!(site(&beside, true), Ok((0, STEPPED)));
     assert_eq!(site(&stack, true), Ok((5, EMULATED)));
+}
+
+#[test]
+fn a_site_never_slides_over_what_overwrites_a_value() {
+    let site = |before: &[u8], registers, memory| {
+        let keeps = Keeps { registers, memory, ..Keeps::default() };
+        let body = [before, &[0x53, 0xc3]].concat(); // ...; push rbx; ret
+        Case { body: &body, keeps, ..Case::default() }.site()
+    };
+    let (rdi, rsi) = (1 << 7, 1 << 6);
+    let (slid, stays) = (Ok((3, EMULATED)), Ok((0, STEPPED)));
+    let copied = [0x48, 0x89, 0xf7]; // mov rdi,rsi
+    assert_eq!(site(&copied, rsi, true), slid);
+    assert_eq!(site(&copied, rdi, false), stays);
+    assert_eq!(site(&[0x40, 0xb7, 0x01], rdi, false), stays); // mov dil,1
+    assert_eq!(site(&[0x0f, 0x45, 0xfe], rdi, false), stays); // cmovne edi,esi
+    let stored = [0x48, 0x89, 0x37]; // mov [rdi],rsi
+    assert_eq!(site(&stored, rdi | rsi, false), slid);
+    assert_eq!(site(&stored, rdi, true), stays);
+    assert_eq!(site(&[0x89, 0x74, 0x24, 0xf8], rdi, true), Ok((4, EMULATED))); // mov [rsp-8],esi
+    assert_eq!(site(&[0x89, 0x74, 0x24, 0x08], rdi, true), stays); // mov [rsp+8],esi: an argument on the stack
+    assert_eq!(site(&[0x89, 0x74, 0x24, 0x08], rdi, false), Ok((4, EMULATED)));
 }
 
 #[test]

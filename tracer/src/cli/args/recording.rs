@@ -11,10 +11,10 @@ use rtrace_bpf::ProfileOptions;
 use rtrace_model::Percent;
 use rtrace_plan::Pattern;
 
-use super::Selection;
 use super::choice::{MODE, one_of};
 use super::names::{Names, parse_counters};
 use super::quantity::{parse_budget, parse_buffer_size, parse_duration};
+use super::{Selection, Values};
 
 /// What is recorded of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +114,10 @@ pub struct Recording {
     #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
     counters: Names,
 
+    /// Which values of calls.
+    #[command(flatten)]
+    values: Values,
+
     /// Count accesses to this global variable on every call; up to 4 times
     ///
     /// [LIB:]SYMBOL[:w|rw][:unsigned|signed|float], such as `errors`, `libz.so:errors:rw` or `exe:ns::total:w:float`.
@@ -170,6 +174,7 @@ impl Recording {
         Ok(Options {
             counters: self.counters.0.clone(),
             watches: self.watches.clone(),
+            values: self.values.request(),
             profile: self.profile(),
             fold: self.fold.clone(),
             budget: self.budget,

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Values of calls: arguments, results, what they point to. Each region has a program, which is data: a list of
+ * operations, each of which fills a word. What cannot be read is missing from the call, and counted.
+ */
+#ifndef RTRACE_FETCH_H
+#define RTRACE_FETCH_H
+
+#include "counter.bpf.h"
+
+/* By region; its size is set before loading where values are fetched. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rt_program);
+} fetch_programs SEC(".maps");
+
+/* Apart for each register: clang would merge the loads into one at a variable offset, which the verifier refuses. */
+#define RT_LOAD(number, field)                                                                            \
+	case number:                                                                                      \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                                     \
+			     : "=r"(value)                                                                \
+			     : "r"(ctx), "i"(__builtin_offsetof(struct pt_regs, field)));                 \
+		break
+
+static __always_inline u64 register_of(struct pt_regs *ctx, u8 number)
+{
+	u64 value = 0;
+
+	switch (number) {
+		RT_LOAD(0, ax);
+		RT_LOAD(1, cx);
+		RT_LOAD(2, dx);
+		RT_LOAD(3, bx);
+		RT_LOAD(4, sp);
+		RT_LOAD(5, bp);
+		RT_LOAD(6, si);
+		RT_LOAD(7, di);
+		RT_LOAD(8, r8);
+		RT_LOAD(9, r9);
+		RT_LOAD(10, r10);
+		RT_LOAD(11, r11);
+		RT_LOAD(12, r12);
+		RT_LOAD(13, r13);
+		RT_LOAD(14, r14);
+		RT_LOAD(15, r15);
+	}
+	return value;
+}
+
+static __always_inline u64 computed(u8 op, u64 left, u64 right)
+{
+	switch (op) {
+	case RT_FETCH_MULTIPLY:
+		return left * right;
+	case RT_FETCH_ADD:
+		return left + right;
+	case RT_FETCH_SUBTRACT:
+		return left - right;
+	case RT_FETCH_MAX:
+		return (__s64)left > (__s64)right ? left : right;
+	default:
+		return (__s64)left < (__s64)right ? left : right;
+	}
+}
+
+/* A text that is longer is cut. What is behind its end is whatever was there. */
+static __always_inline long fetch_text(struct rt_values *values, u8 target, int size, const void *address)
+{
+	long length = -1;
+
+	if (size == 16 && target <= RT_WORDS - 2)
+		length = bpf_probe_read_user_str(&values->word[target], 16, address);
+	if (size == 32 && target <= RT_WORDS - 4)
+		length = bpf_probe_read_user_str(&values->word[target], 32, address);
+	if (size == 64 && target <= RT_WORDS - 8)
+		length = bpf_probe_read_user_str(&values->word[target], 64, address);
+	return length > 0 ? 0 : -1;
+}
+
+/* No more than counts is read: what is behind may be in no mapping. */
+static __always_inline long fetch_memory(u64 *value, u8 flags, const void *address)
+{
+	switch (flags & RT_FETCH_BITS) {
+	case 7:
+		return bpf_probe_read_user(value, 1, address);
+	case 15:
+		return bpf_probe_read_user(value, 2, address);
+	case 31:
+		return bpf_probe_read_user(value, 4, address);
+	default:
+		return bpf_probe_read_user(value, 8, address);
+	}
+}
+
+static __always_inline void *thread_pointer(void)
+{
+	return (void *)bpf_get_current_task_btf()->thread.fsbase;
+}
+
+/*
+ * Runs a part of a region's program: that of an entry, whose return address is in the slot at `given`, or that of a
+ * return, whose result is `given`. A loop without a function apart, because stacks are short.
+ */
+static __noinline int fetch(struct pt_regs *ctx, struct rt_values *values, const struct rt_program *program, u64 given)
+{
+	u32 i, end;
+
+	if (!values || !program)
+		return 0;
+	end = ctx ? program->enters : program->count;
+	for (i = 0; i < RT_FETCHES; i++) {
+		const struct rt_fetch *fetch = &program->fetch[i];
+		u64 value = 0, word;
+		long error = 0;
+		u8 unused;
+
+		if (i >= end || (!ctx && i < program->enters))
+			continue;
+		word = values->word[fetch->source % RT_WORDS];
+		switch (fetch->op) {
+		case RT_FETCH_REGISTER:
+			if (ctx)
+				value = register_of(ctx, fetch->source);
+			break;
+		case RT_FETCH_STACK:
+			error = bpf_probe_read_user(&value, sizeof(value), (void *)(given + fetch->number));
+			break;
+		case RT_FETCH_MEMORY:
+			error = fetch_memory(&value, fetch->flags, (void *)(word + fetch->number));
+			break;
+		case RT_FETCH_TEXT:
+			error = fetch_text(values, fetch->target, fetch->number, (void *)word);
+			break;
+		case RT_FETCH_RESULT:
+			value = given;
+			break;
+		case RT_FETCH_THREAD:
+			error = bpf_probe_read_user(&value, sizeof(value), thread_pointer() + fetch->number);
+			break;
+		case RT_FETCH_NUMBER:
+			value = fetch->number;
+			break;
+		case RT_FETCH_SHIFT:
+			value = word >> (fetch->number & 63);
+			break;
+		default:
+			value = fetch->number;
+			if (fetch->flags & RT_FETCH_WORDS)
+				value = values->word[(u32)fetch->number % RT_WORDS];
+			value = computed(fetch->op, word, value);
+		}
+		if (error) {
+			count_loss(program->region, RT_LOSS_UNREAD);
+			continue;
+		}
+		values->failed &= ~(1u << i);
+		if (fetch->op == RT_FETCH_TEXT)
+			continue;
+		unused = 63 - (fetch->flags & RT_FETCH_BITS);
+		value <<= unused;
+		values->word[fetch->target % RT_WORDS] = fetch->flags & RT_FETCH_SIGNED ?
+							 (u64)((__s64)value >> unused) :
+							 value >> unused;
+	}
+	return 0;
+}
+
+static __always_inline const struct rt_program *program_of(u32 region)
+{
+	const struct rt_program *program = bpf_map_lookup_elem(&fetch_programs, &region);
+
+	return program && program->count ? program : 0;
+}
+
+/* What can be fetched of a call as it enters, for the frame that it gets. */
+static __always_inline void fetch_entry(struct pt_regs *ctx, u32 region, u64 slot)
+{
+	struct rt_counted *counted = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
+	const struct rt_program *program = program_of(region);
+
+	if (!counted)
+		return;
+	counted->entering.has = program != 0;
+	counted->entering.failed = ~0u;
+	fetch(ctx, &counted->entering, program, slot);
+}
+
+/* What the functions return that are about to end: the probe is where the result still is. */
+static __noinline void keep_result(struct pt_regs *ctx)
+{
+	struct rt_counted *counted = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
+
+	if (counted)
+		counted->result = ctx->ax;
+}
+
+/* The call returns: fetches the rest of its values, and adds up what is to be added up. */
+static __noinline int fetch_at_return(struct rt_counted *counted, struct rt_values *values, u32 region)
+{
+	const struct rt_program *program;
+	u32 i;
+
+	if (!counted || !values || !values->has)
+		return 0;
+	program = program_of(region);
+	if (!program)
+		return 0;
+	fetch(0, values, program, counted->result);
+	for (i = 0; i < RT_SUMS; i++) {
+		const struct rt_sum *sum = &program->sum[i];
+
+		if (i >= program->sums || values->failed & sum->needs)
+			continue;
+		counted->total[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
+		counted->now[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
+	}
+	return 0;
+}
+
+static __always_inline void rt_fetch_rest(struct rt_counted *counted, struct rt_values *values, u32 region)
+{
+	fetch_at_return(counted, values, region);
+}
+
+#endif

@@ -1,0 +1,145 @@
+//! `values/`: a folder per region with the values of its calls, whose columns are those of the function.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use rtrace_model::{LocationId, Region, RegionId, ValueBatch, ValueColumn, ValueType, Values};
+
+use crate::Error;
+use crate::directory::Directory;
+use crate::file::{self, ROW_GROUP};
+use crate::schema::{column, with_columns};
+
+/// The folder of the regions' folders.
+pub(crate) const PLACE: &str = "values";
+
+/// Time between two segments of few rows: each is a file.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Bytes of a folder's name, at the most.
+const LONGEST_NAME: usize = 120;
+
+/// The columns that every region has in front of its own.
+const KEYS: [&str; 2] = ["location", "call"];
+
+/// The name of a region's folder: its symbol as far as file systems take it, and its id, as two may have one symbol.
+pub(crate) fn folder_name(region: &Region) -> String {
+    let symbol = region.symbols.first().map_or(region.name.as_str(), |symbol| symbol.symbol.as_str());
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_-.@$".contains(c) { c } else { '_' };
+    let name: String = symbol.trim_start_matches('.').chars().map(plain).take(LONGEST_NAME).collect();
+    format!("{name}.{}", region.id.0)
+}
+
+/// The values of the calls of a region that are being written.
+#[derive(Debug)]
+pub(crate) struct ValueWriter {
+    folder: Directory,
+    columns: Vec<ValueColumn>,
+    number: u32,
+    rows: Rows,
+    written: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    calls: Vec<(LocationId, u64)>,
+    values: Vec<Values>,
+}
+
+impl ValueWriter {
+    /// Makes the folder of a region with these columns.
+    pub(crate) fn create(folder: Directory, columns: Vec<ValueColumn>) -> ValueWriter {
+        ValueWriter { folder, columns, number: 1, rows: Rows::default(), written: Instant::now() }
+    }
+
+    /// Adds the values of calls of the region.
+    pub(crate) fn push(&mut self, batch: &ValueBatch) -> Result<(), Error> {
+        if self.rows.values.is_empty() {
+            self.rows.values = self.columns.iter().map(|column| Values::new(column.value_type)).collect();
+        }
+        self.rows.calls.extend_from_slice(&batch.calls);
+        for (values, more) in self.rows.values.iter_mut().zip(&batch.columns) {
+            values.extend(more);
+        }
+        if self.rows.calls.len() >= ROW_GROUP { self.write() } else { Ok(()) }
+    }
+
+    /// Makes rows visible to readers, if there are some for long enough, or it is the last time.
+    pub(crate) fn publish(&mut self, is_last: bool) -> Result<(), Error> {
+        let is_due = is_last || self.written.elapsed() >= PERIOD;
+        if is_due && !self.rows.calls.is_empty() { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        let Rows { calls, values } = std::mem::take(&mut self.rows);
+        let mut order: Vec<usize> = (0..calls.len()).collect();
+        order.sort_by_key(|&row| calls[row]);
+        let calls = || order.iter().map(|&row| calls[row]);
+        let keys = column::batch([
+            (KEYS[0], column::int32(calls().map(|(location, _)| location.0)), false),
+            (KEYS[1], column::int64(calls().map(|(_, call)| call)), false),
+        ]);
+        let named = names(&self.columns);
+        let further = named.iter().zip(&values).map(|(name, values)| (name.as_str(), array(values, &order), true));
+        let batch = with_columns(&keys, further);
+        file::write_batch(&self.folder, &format!("{:06}.parquet", self.number), &batch)?;
+        self.number += 1;
+        self.written = Instant::now();
+        Ok(())
+    }
+}
+
+/// The names of the columns in the file: those of the values, but where one is `location` or `call`.
+fn names(columns: &[ValueColumn]) -> Vec<String> {
+    let name = |column: &ValueColumn| match KEYS.contains(&column.name.as_str()) {
+        true => format!("{}_", column.name),
+        false => column.name.clone(),
+    };
+    columns.iter().map(name).collect()
+}
+
+fn array(values: &Values, order: &[usize]) -> ArrayRef {
+    match values {
+        Values::Integer(values) => Arc::new(Int64Array::from_iter(order.iter().map(|&row| values[row]))),
+        Values::Float(values) => Arc::new(Float64Array::from_iter(order.iter().map(|&row| values[row]))),
+        Values::Text(values) => Arc::new(StringArray::from_iter(order.iter().map(|&row| values[row].as_deref()))),
+    }
+}
+
+/// The values in one segment.
+///
+/// # Errors
+/// It cannot be read, or has other columns.
+pub(crate) fn read(path: &Path, region: RegionId, columns: &[ValueColumn]) -> Result<Vec<ValueBatch>, Error> {
+    let named = names(columns);
+    let values_of = |batch: &RecordBatch| -> Option<ValueBatch> {
+        let locations = batch.column_by_name(KEYS[0])?.as_primitive_opt::<Int32Type>()?;
+        let ids = batch.column_by_name(KEYS[1])?.as_primitive_opt::<Int64Type>()?;
+        let calls = locations.values().iter().zip(ids.values());
+        let calls = calls.map(|(&location, &id)| (LocationId(location.cast_unsigned()), id.cast_unsigned()));
+        let values = columns.iter().zip(&named).map(|(column, name)| {
+            let array = batch.column_by_name(name)?;
+            Some(match column.value_type {
+                ValueType::Integer => Values::Integer(array.as_primitive_opt::<Int64Type>()?.iter().collect()),
+                ValueType::Float => Values::Float(array.as_primitive_opt::<Float64Type>()?.iter().collect()),
+                ValueType::Text => {
+                    let texts = array.as_string_opt::<i32>()?;
+                    Values::Text(texts.iter().map(|text| text.map(str::to_owned)).collect())
+                }
+            })
+        });
+        Some(ValueBatch { region, calls: calls.collect(), columns: values.collect::<Option<_>>()? })
+    };
+    let other =
+        || Error::Content { path: path.to_owned(), problem: "its columns are not those of values.parquet".to_owned() };
+    file::read_batches(path)?.iter().map(|batch| values_of(batch).ok_or_else(other)).collect()
+}
+
+/// The folder of a region's values in a trace.
+pub(crate) fn folder_of(directory: &Path, region: &Region) -> PathBuf {
+    directory.join(PLACE).join(folder_name(region))
+}

@@ -1,0 +1,40 @@
+//! Which arguments and results are of interest.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rtrace_signatures::Request;
+
+/// The options that choose values.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Arguments and results")]
+pub struct Values {
+    /// Arguments and results: of all functions whose signature is known, or of those that SPEC names
+    ///
+    /// SPEC names functions and their columns: `read(count) -> result, errno; open(path:text)`. Functions may be globs;
+    /// without columns, a function has those of the table, or all. `*m` is what a pointer points to when the function
+    /// begins, `>out` when it has returned, `type->size` a member behind a pointer, `:text` makes text of a pointer.
+    /// `raw` adds the registers of functions of which nothing is known. Signatures come from `--args-from`, from the
+    /// built-in table, and from the debug information of the library or of the program that calls it.
+    #[arg(long = "args", value_name = "SPEC", num_args = 0..=1, default_missing_value = "")]
+    selection: Option<String>,
+
+    /// Table of signatures to ask first (TOML); implies `--args`
+    #[arg(long = "args-from", value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Leave out text, whoever names it
+    #[arg(long)]
+    no_strings: bool,
+}
+
+impl Values {
+    /// What is wanted of arguments and results, if anything is.
+    pub fn request(&self) -> Option<Request> {
+        (self.selection.is_some() || self.file.is_some()).then(|| Request {
+            selection: self.selection.clone().unwrap_or_default(),
+            file: self.file.clone(),
+            no_strings: self.no_strings,
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! What is known of the arguments and results of the functions of a plan.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use rtrace_model::Region;
+use rtrace_plan::{LibrarySource, Plan};
+use rtrace_signatures::{Asked, Book, Error, Known, Subject};
+
+/// Programs that may call what is traced: those of processes, or files that a command will load.
+#[must_use]
+pub fn callers(pids: &[u32], files: &[PathBuf]) -> Vec<PathBuf> {
+    let program = |pid: &u32| {
+        let executable = PathBuf::from(format!("/proc/{pid}/exe"));
+        let identity = |path: &PathBuf| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+        // People know it by its path, if that still leads to it.
+        let named = fs::read_link(&executable).ok().filter(|path| identity(path) == identity(&executable));
+        named.unwrap_or(executable)
+    };
+    match pids {
+        [] => files.to_vec(),
+        pids => pids.iter().map(program).collect(),
+    }
+}
+
+/// What is known of each function of a plan: by library, then in the order of its regions.
+///
+/// # Errors
+/// What the user asks for, or says, makes no sense for one of them.
+pub fn of_plan(
+    book: &Book,
+    libraries: &[LibrarySource],
+    plan: &Plan,
+    callers: &[PathBuf],
+) -> Result<Vec<Vec<Known>>, Error> {
+    let of_library = |(source, planned): (&LibrarySource, &rtrace_plan::PlannedLibrary)| {
+        let path = PathBuf::from(&source.library.path);
+        let subject = Subject { path: &path, open: &source.attach_path, image: &source.image, callers };
+        let symbols: Vec<Vec<&str>> = planned.regions.iter().map(|planned| symbols(&planned.region)).collect();
+        let asked = planned.regions.iter().zip(&symbols).map(|(planned, symbols)| Asked {
+            symbols,
+            address: source.image.address(planned.region.file_offset).unwrap_or(0),
+        });
+        book.of_library(&subject, &asked.collect::<Vec<_>>())
+    };
+    libraries.iter().zip(&plan.libraries).map(of_library).collect()
+}
+
+/// Parts of the selection that name no function of a plan.
+#[must_use]
+pub fn unmatched(book: &Book, plan: &Plan) -> Vec<String> {
+    let regions = plan.libraries.iter().flat_map(|library| &library.regions);
+    let names: Vec<&str> = regions.flat_map(|planned| symbols(&planned.region)).collect();
+    book.unmatched(&names).into_iter().map(str::to_owned).collect()
+}
+
+fn symbols(region: &Region) -> Vec<&str> {
+    region.symbols.iter().map(|symbol| symbol.symbol.as_str()).collect()
+}

@@ -1,0 +1,321 @@
+//! Values of calls: which are fetched, how the kernel side is told, and what its words mean.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rtrace_bpf::wire::{CallRecord, FetchCode, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord};
+use rtrace_bpf::{MAX_SUMS, Programs};
+use rtrace_model::{
+    Base, Definition, LocationId, Metric, MetricId, RegionId, Scope, Span, ValueBatch, ValueColumn, ValueType, Values,
+};
+use rtrace_plan::{Capture, Captures, LibrarySource, Options, Plan};
+use rtrace_signatures::{
+    Asked, At, Book, ColumnType, Error, Fetch, Known, MetricUnit, Operand, Operator, Program, Step, Subject, Width,
+};
+
+/// Looks up what is known of the functions that are selected, and which of their values are fetched. `callers`:
+/// programs that may call them.
+///
+/// # Errors
+/// What is asked for, or the user's table, makes no sense.
+pub fn capture(
+    book: &Book,
+    sources: &mut [LibrarySource],
+    options: &Options,
+    callers: &[PathBuf],
+) -> Result<(), Error> {
+    for source in sources {
+        source.captures = captures(book, source, options, callers)?;
+    }
+    Ok(())
+}
+
+fn captures(book: &Book, source: &LibrarySource, options: &Options, callers: &[PathBuf]) -> Result<Captures, Error> {
+    let path = PathBuf::from(&source.library.path);
+    let subject = Subject { path: &path, open: &source.attach_path, image: &source.image, callers };
+    let functions = &source.exports.functions;
+    let selected = functions.iter().map(|function| options.selects(function)).collect::<Vec<_>>();
+    let symbols: Vec<Vec<&str>> =
+        functions.iter().map(|function| function.symbols.iter().map(|symbol| symbol.name.as_str()).collect()).collect();
+    let own =
+        (0..functions.len()).filter(|&index| !functions[index].ifunc).map(|index| (index, functions[index].address));
+    let chosen = source.ifuncs.iter().map(|resolved| (resolved.function, resolved.address));
+    let asked: Vec<Asked<'_>> = own
+        .chain(chosen)
+        .filter(|&(index, _)| selected[index])
+        .map(|(index, address)| Asked { symbols: &symbols[index], address })
+        .collect();
+    let known = book.of_library(&subject, &asked)?;
+    let captures = asked.iter().zip(known).filter_map(|(asked, known)| match known {
+        Known::Signature(signature, program) => {
+            let capture = without_errno(Capture { signature: *signature, program });
+            let has_any = !capture.signature.columns.is_empty() || !capture.signature.metrics.is_empty();
+            has_any.then(|| (asked.address, Arc::new(capture)))
+        }
+        Known::Nothing(_) | Known::Unasked => None,
+    });
+    Ok(captures.collect())
+}
+
+/// Where `errno` is in a thread's memory differs between programs, and nobody here knows it.
+fn without_errno(mut capture: Capture) -> Capture {
+    let of_errno = (0..).zip(&capture.program.fetches).filter(|(_, fetch)| fetch.step == Step::Errno);
+    let errno = of_errno.fold(0_u16, |all, (place, _)| all | 1 << place);
+    let Capture { signature, program } = &mut capture;
+    let keep = |slots: &[rtrace_signatures::Slots]| slots.iter().map(|slots| slots.fetches & errno == 0).collect();
+    let (columns, metrics): (Vec<bool>, Vec<bool>) = (keep(&program.columns), keep(&program.metrics));
+    retain(&mut signature.columns, &columns);
+    retain(&mut program.columns, &columns);
+    retain(&mut signature.metrics, &metrics);
+    retain(&mut program.metrics, &metrics);
+    capture
+}
+
+fn retain<T>(items: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    items.retain(|_| kept.next().copied().unwrap_or_default());
+}
+
+/// The words of values that a call of these libraries has at the most.
+pub fn words(sources: &[LibrarySource]) -> u32 {
+    let captures = sources.iter().flat_map(|source| source.captures.values());
+    captures.map(|capture| u32::from(capture.program.words.max(1))).max().unwrap_or_default()
+}
+
+/// What is counted by values of calls, by name; ids count up from `first`.
+pub fn metrics(sources: &[LibrarySource], first: MetricId) -> Vec<Metric> {
+    let captures = sources.iter().flat_map(|source| source.captures.values());
+    let metrics = captures.flat_map(|capture| &capture.signature.metrics);
+    let named: BTreeMap<&str, MetricUnit> = metrics.map(|metric| (metric.name.as_str(), metric.unit)).collect();
+    (first.0..)
+        .zip(named)
+        .map(|(id, (name, unit))| Metric {
+            id: MetricId(id),
+            name: name.to_owned(),
+            unit: unit.name().to_owned(),
+            base: Base::Decimal,
+            exponent: 0,
+            scope: Scope::Call,
+            span: Span::SinceStart,
+        })
+        .collect()
+}
+
+/// What is fetched of the calls of which region.
+#[derive(Debug, Default)]
+pub struct Captured(Mutex<HashMap<u32, Arc<Capture>>>);
+
+impl Captured {
+    /// Tells the kernel side what to fetch of the calls of a plan's regions. `metrics`: what is counted on every call,
+    /// in the order of the counters.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add(&self, programs: &Programs, plan: &Plan, metrics: &[Metric]) -> Result<(), rtrace_bpf::Error> {
+        let mut captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for planned in plan.libraries.iter().flat_map(|library| &library.regions) {
+            let Some(capture) = planned.capture.as_ref().filter(|capture| fits(capture, programs)) else { continue };
+            programs.set_program(planned.region.id.0, &record_of(capture, metrics))?;
+            captured.insert(planned.region.id.0, Arc::clone(capture));
+        }
+        Ok(())
+    }
+
+    /// The columns of a plan's regions.
+    pub fn columns(&self, plan: &Plan) -> Vec<Definition> {
+        let captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let regions = plan.libraries.iter().flat_map(|library| &library.regions).map(|planned| planned.region.id);
+        let captures = regions.filter_map(|id| Some((id, captured.get(&id.0)?)));
+        captures.flat_map(|(id, capture)| columns(id, capture)).map(Definition::ValueColumn).collect()
+    }
+
+    /// The values of these calls, by region.
+    pub fn batches<'r>(&self, values: impl Iterator<Item = (&'r CallRecord, &'r ValuesRecord)>) -> Vec<ValueBatch> {
+        let captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batches: BTreeMap<u32, ValueBatch> = BTreeMap::new();
+        for (call, values) in values {
+            let Some(capture) = captured.get(&call.region) else { continue };
+            let batch = batches.entry(call.region).or_insert_with(|| ValueBatch {
+                region: RegionId(call.region),
+                calls: Vec::new(),
+                columns: capture.signature.columns.iter().map(|column| Values::new(type_of(column.ctype))).collect(),
+            });
+            batch.calls.push((LocationId(call.location), call.id));
+            push(capture, values, &mut batch.columns);
+        }
+        batches.into_values().collect()
+    }
+}
+
+/// A library that is loaded later may have more values than the programs have room for.
+fn fits(capture: &Capture, programs: &Programs) -> bool {
+    usize::from(capture.program.words) <= programs.words()
+}
+
+fn columns(region: RegionId, capture: &Capture) -> impl Iterator<Item = ValueColumn> {
+    let source = capture.signature.source.to_string();
+    (0..).zip(&capture.signature.columns).map(move |(position, column)| ValueColumn {
+        region,
+        position,
+        name: column.name.clone(),
+        value_type: type_of(column.ctype),
+        c_type: column.c_type.clone(),
+        unit: column.unit.clone(),
+        role: column.role.map(|role| role.name().to_owned()),
+        at_exit: column.at == At::Exit,
+        source: source.clone(),
+    })
+}
+
+fn type_of(kind: ColumnType) -> ValueType {
+    match kind {
+        ColumnType::Text(_) => ValueType::Text,
+        kind if kind.is_float() => ValueType::Float,
+        _ => ValueType::Integer,
+    }
+}
+
+/// Adds the values of one call.
+fn push(capture: &Capture, values: &ValuesRecord, columns: &mut [Values]) {
+    let words = |place: usize| {
+        let slots = capture.program.columns[place];
+        let words = values.word.get(usize::from(slots.first)..usize::from(slots.first + slots.words));
+        words.filter(|_| values.failed & u32::from(slots.fetches) == 0)
+    };
+    let holds = |place: usize| {
+        capture.signature.columns[place].condition.as_ref().is_none_or(|condition| {
+            let of = capture.signature.columns.iter().position(|column| column.name == condition.column);
+            let value = of.and_then(words).and_then(|words| words.first());
+            value.is_some_and(|&value| condition.comparison.holds(value.cast_signed(), condition.value))
+        })
+    };
+    for (place, values) in columns.iter_mut().enumerate() {
+        let words = words(place).filter(|_| holds(place));
+        let kind = capture.signature.columns[place].ctype;
+        match values {
+            Values::Integer(values) => {
+                values.push(words.and_then(|words| words.first()).map(|word| word.cast_signed()))
+            }
+            Values::Float(values) => values.push(words.and_then(|words| float(kind, words))),
+            Values::Text(values) => values.push(words.map(text)),
+        }
+    }
+}
+
+fn float(kind: ColumnType, words: &[u64]) -> Option<f64> {
+    match (kind, words) {
+        (ColumnType::Float, [word, ..]) => Some(f32::from_bits(*word as u32).into()),
+        (ColumnType::Double, [word, ..]) => Some(f64::from_bits(*word)),
+        (ColumnType::LongDouble, [mantissa, top, ..]) => Some(extended(*mantissa, *top as u16)),
+        _ => None,
+    }
+}
+
+/// The nearest `f64` of an x87 number: a mantissa with its leading one, and an exponent with the sign. Intel's manual,
+/// volume 1, section 4.2.2.
+fn extended(mantissa: u64, top: u16) -> f64 {
+    let sign = if top >> 15 == 1 { -1.0 } else { 1.0 };
+    match i32::from(top & 0x7fff) {
+        0x7fff if mantissa << 1 == 0 => sign * f64::INFINITY,
+        0x7fff => f64::NAN,
+        // In two steps: one factor alone may be beyond what there is.
+        exponent => sign * (mantissa as f64 * 2_f64.powi(-63)) * 2_f64.powi((exponent - 16383).clamp(-1200, 1100)),
+    }
+}
+
+fn text(words: &[u64]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The program as the kernel side takes it.
+fn record_of(capture: &Capture, metrics: &[Metric]) -> ProgramRecord {
+    let Program { fetches, metrics: slots, .. } = &capture.program;
+    let mut record = ProgramRecord {
+        enters: capture.program.at_enter() as u8,
+        count: fetches.len() as u8,
+        ..ProgramRecord::default()
+    };
+    for (place, fetch) in record.fetch.iter_mut().zip(fetches) {
+        *place = fetch_of(fetch);
+    }
+    let sums = capture.signature.metrics.iter().zip(slots).filter_map(|(metric, slots)| {
+        let counter = metrics.iter().position(|counter| counter.name == metric.name)?;
+        Some(SumRecord { counter: counter as u8, word: slots.first, needs: slots.fetches })
+    });
+    let sums: Vec<SumRecord> = sums.take(MAX_SUMS).collect();
+    record.sums = sums.len() as u8;
+    record.sum[..sums.len()].copy_from_slice(&sums);
+    record
+}
+
+fn fetch_of(fetch: &Fetch) -> FetchRecord {
+    let (op, source, number, width) = match fetch.step {
+        Step::Register(register, width) => (FetchCode::RT_FETCH_REGISTER, register as u8, 0, width),
+        Step::Stack(offset, width) => (FetchCode::RT_FETCH_STACK, 0, offset.cast_signed(), width),
+        Step::Deref(base, offset, width) => (FetchCode::RT_FETCH_MEMORY, base, offset, width),
+        Step::Text(base, most) => (FetchCode::RT_FETCH_TEXT, base, text_size(most), Width::WORD),
+        Step::Result(width) => (FetchCode::RT_FETCH_RESULT, 0, 0, width),
+        Step::Thread(offset, width) => (FetchCode::RT_FETCH_THREAD, 0, offset, width),
+        Step::Const(number) => (FetchCode::RT_FETCH_NUMBER, 0, number, Width::WORD),
+        // Nothing depends on it any more.
+        Step::Errno => (FetchCode::RT_FETCH_NUMBER, 0, 0, Width::WORD),
+        Step::Shift(word, right, width) => (FetchCode::RT_FETCH_SHIFT, word, right.into(), width),
+        Step::Binary(operator, left, right) => {
+            let number = match right {
+                Operand::Word(word) => word.into(),
+                Operand::Number(number) => number,
+            };
+            (operator_of(operator), left, number, Width::WORD)
+        }
+    };
+    let mut flags = u32::from(width.bytes) * 8 - 1;
+    if width.signed {
+        flags |= FetchFlag::RT_FETCH_SIGNED.0;
+    }
+    if matches!(fetch.step, Step::Binary(.., Operand::Word(_))) {
+        flags |= FetchFlag::RT_FETCH_WORDS.0;
+    }
+    FetchRecord { op: op.0 as u8, target: fetch.target, source, flags: flags as u8, number }
+}
+
+fn operator_of(operator: Operator) -> FetchCode {
+    match operator {
+        Operator::Multiply => FetchCode::RT_FETCH_MULTIPLY,
+        Operator::Add => FetchCode::RT_FETCH_ADD,
+        Operator::Subtract => FetchCode::RT_FETCH_SUBTRACT,
+        Operator::Max => FetchCode::RT_FETCH_MAX,
+        Operator::Min => FetchCode::RT_FETCH_MIN,
+    }
+}
+
+/// The sizes of text that the kernel side reads.
+fn text_size(most: u8) -> i32 {
+    [64, 32, 16].into_iter().find(|&size| size <= i32::from(most)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_x87_are_the_nearest_doubles() {
+        // 1.0, -2.5, 0.0, the largest and the smallest finite one, infinity.
+        assert_eq!(extended(1 << 63, 16383), 1.0);
+        assert_eq!(extended(0xa << 60, 0x8000 | 16384), -2.5);
+        assert_eq!(extended(0, 0), 0.0);
+        assert_eq!(extended(u64::MAX, 0x7ffe), f64::INFINITY);
+        assert_eq!(extended(1, 0), 0.0);
+        assert_eq!(extended(1 << 63, 0xffff), f64::NEG_INFINITY);
+        assert!(extended(u64::MAX, 0x7fff).is_nan());
+    }
+
+    #[test]
+    fn texts_end_before_the_first_zero() {
+        let word = |text: &[u8; 8]| u64::from_ne_bytes(*text);
+        assert_eq!(text(&[word(b"/etc/pas"), word(b"swd\0????")]), "/etc/passwd");
+        assert_eq!(text(&[word(b"\xff\xfeab\0\0\0\0")]), "\u{fffd}\u{fffd}ab");
+        assert_eq!(text(&[0]), "");
+    }
+}
