@@ -6,6 +6,7 @@ use std::path::Path;
 use rtrace_exporters::Trace;
 use rtrace_model::{
     Call, CallSite, Ending, EventKind, ExitPolicy, LocationId, Reading, Region, RegionId, Summary, Timestamp,
+    ValueBatch,
 };
 
 use super::tree::{Forest, Node};
@@ -18,6 +19,7 @@ pub struct Recording {
     names: HashMap<RegionId, String>,
     readings: HashMap<(LocationId, u64), Vec<Reading>>,
     events: Vec<EventKind>,
+    values: Vec<ValueBatch>,
 }
 
 impl Recording {
@@ -36,7 +38,10 @@ impl Recording {
         let names = names(trace.regions());
         let events = trace.events().flat_map(|batch| batch.unwrap_or_else(|error| panic!("{error}")));
         let events = events.map(|event| event.kind).collect();
-        let mut recording = Recording { trace, calls, names, readings, events };
+        let values =
+            trace.regions().iter().flat_map(|region| trace.values(region.id).unwrap_or_else(|error| panic!("{error}")));
+        let values = values.collect();
+        let mut recording = Recording { trace, calls, names, readings, events, values };
         recording.calls.values_mut().for_each(|calls| calls.sort_unstable_by_key(|call| call.id));
         recording.check_totals();
         recording.calls.values().for_each(|calls| check_thread(calls));
@@ -68,6 +73,17 @@ impl Recording {
     /// The call sites.
     pub fn call_sites(&self) -> &[CallSite] {
         self.trace.call_sites()
+    }
+
+    /// The names of the values that a region's calls have.
+    pub fn value_columns(&self, region: RegionId) -> Vec<String> {
+        let columns = self.trace.value_columns().iter().filter(|column| column.region == region);
+        columns.map(|column| column.name.clone()).collect()
+    }
+
+    /// The values of a region's calls.
+    pub fn values(&self, region: RegionId) -> impl Iterator<Item = &ValueBatch> {
+        self.values.iter().filter(move |batch| batch.region == region)
     }
 
     /// The regions of the libraries whose path contains `library`.

@@ -28,5 +28,6 @@ mod sinks;
 mod stubs;
 mod surroundings;
 mod threads;
+mod values;
 mod watch;
 mod ways;

@@ -1,0 +1,182 @@
+//! Arguments and results, compared with what programs print of themselves.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use rtrace_model::{RegionId, Values};
+use tempfile::TempDir;
+
+use crate::common::recording::Recording;
+use crate::common::rtrace;
+use crate::common::skip::{Turn, installed};
+use crate::common::target::compile_text;
+
+/// Functions of the library, and calls of each.
+const FUNCTIONS: u64 = 60;
+const CALLS: u64 = 20;
+
+/// Types of parameters and results. The last ones are in registers that nobody can read.
+const TYPES: [&str; 13] = [
+    "signed char",
+    "unsigned char",
+    "short",
+    "unsigned short",
+    "int",
+    "unsigned",
+    "long",
+    "unsigned long long",
+    "_Bool",
+    "enum kind",
+    "const char *",
+    "double",
+    "float",
+];
+/// How many of them are in registers that can be read.
+const READABLE: u64 = 11;
+
+/// Numbers that look random, and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// A function: its result and its parameters, as places among the types.
+struct Function {
+    result: u64,
+    params: Vec<u64>,
+}
+
+impl Function {
+    fn declaration(&self, number: usize) -> String {
+        let params = self.params.iter().enumerate().map(|(place, &kind)| format!("{} a{place}", TYPES[kind as usize]));
+        let params = params.collect::<Vec<_>>().join(", ");
+        format!("{} function{number}({params})", TYPES[self.result as usize])
+    }
+}
+
+fn functions() -> Vec<Function> {
+    let mut dice = Dice(7);
+    let function = |_| {
+        let count = dice.roll(10);
+        let params = (0..count).map(|_| dice.roll(TYPES.len() as u64)).collect();
+        Function { result: dice.roll(READABLE), params }
+    };
+    (0..FUNCTIONS).map(function).collect()
+}
+
+/// A library whose functions use their arguments late, behind calls and loops, so that compilers move them elsewhere.
+fn library(functions: &[Function]) -> String {
+    let mut text = "enum kind { ONE, TWO, MANY = 100000 };\nvolatile long sink;\n\
+                    __attribute__((noinline)) static long mix(long n) { return sink = sink * 31 + n; }\n"
+        .to_owned();
+    for (number, function) in functions.iter().enumerate() {
+        writeln!(text, "{}\n{{\n    long sum = {number};", function.declaration(number)).unwrap();
+        for place in 0..function.params.len() {
+            match (place + number) % 3 {
+                0 => writeln!(text, "    sum += mix((long)a{place});").unwrap(),
+                1 => writeln!(text, "    for (long i = 0; i < 3; i++) sum = sum * 7 + (long)a{place};").unwrap(),
+                _ => writeln!(text, "    sum ^= (long)a{place};").unwrap(),
+            }
+        }
+        writeln!(text, "    return ({})sum;\n}}", TYPES[function.result as usize]).unwrap();
+    }
+    text
+}
+
+/// A program that calls them, and prints their arguments and results as integers of 64 bits.
+fn program(functions: &[Function]) -> String {
+    let mut text = "#include <stdio.h>\nenum kind { ONE, TWO, MANY = 100000 };\n".to_owned();
+    for (number, function) in functions.iter().enumerate() {
+        writeln!(text, "{};", function.declaration(number)).unwrap();
+    }
+    text.push_str("static unsigned long state = 1;\nstatic long next(void) { return (long)(state = state * 6364136223846793005ul + 1442695040888963407ul) >> 7; }\nint main(void)\n{\n");
+    for (number, function) in functions.iter().enumerate() {
+        writeln!(text, "    for (int i = 0; i < {CALLS}; i++) {{").unwrap();
+        let params = function.params.iter().enumerate();
+        for (place, &kind) in params.clone() {
+            writeln!(text, "        {0} a{place} = ({0})next();", TYPES[kind as usize]).unwrap();
+        }
+        let arguments = params.clone().map(|(place, _)| format!("a{place}")).collect::<Vec<_>>().join(", ");
+        let kind = TYPES[function.result as usize];
+        writeln!(text, "        {kind} result = function{number}({arguments});\n        printf(\"{number}\");")
+            .unwrap();
+        for (place, _) in params.filter(|(_, kind)| **kind < READABLE) {
+            writeln!(text, "        printf(\" a{place}=%lld\", (long long)a{place});").unwrap();
+        }
+        text.push_str("        printf(\" result=%lld\\n\", (long long)result);\n    }\n");
+    }
+    text + "    return 0;\n}\n"
+}
+
+/// The values of each call of a region, each with its name, in the order of the calls.
+fn rows(recording: &Recording, region: RegionId) -> Vec<Vec<(String, Option<i64>)>> {
+    let names = recording.value_columns(region);
+    let mut rows = BTreeMap::new();
+    for batch in recording.values(region) {
+        for (row, call) in batch.calls.iter().enumerate() {
+            let values = names.iter().zip(&batch.columns).map(|(name, values)| match values {
+                Values::Integer(values) => (name.clone(), values[row]),
+                other => panic!("{name}: {other:?}"),
+            });
+            rows.insert(*call, values.collect());
+        }
+    }
+    rows.into_values().collect()
+}
+
+fn record(folder: &Path, library_flags: &[&str]) -> (String, Recording) {
+    let functions = functions();
+    compile_text(folder, &library(&functions), "libvalues.so", &[&["-shared", "-fPIC"], library_flags].concat());
+    let (place, path) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
+    compile_text(folder, &program(&functions), "program", &["-O1", &place, &path, "-lvalues"]);
+    let options = ["--lib", "libvalues.so", "--func", "function*", "--args"].map(str::to_owned);
+    let (output, recording) = rtrace::run(&options, &Command::new(folder.join("program")));
+    (String::from_utf8(output.stdout).unwrap(), recording)
+}
+
+#[test]
+fn arguments_and_results_are_those_that_the_program_prints() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    for flags in [["-O2", "-g"], ["-O0", "-g"], ["-O3", "-g"]] {
+        let folder = TempDir::new().unwrap();
+        let (printed, recording) = record(folder.path(), &flags);
+        let mut told: BTreeMap<usize, Vec<Vec<(String, i64)>>> = BTreeMap::new();
+        for line in printed.lines() {
+            let mut words = line.split(' ');
+            let number = words.next().unwrap().parse().unwrap();
+            let value = |word: &str| {
+                let (name, value) = word.split_once('=').unwrap();
+                (name.to_owned(), value.parse().unwrap())
+            };
+            told.entry(number).or_default().push(words.map(value).collect());
+        }
+        assert_eq!(told.len() as u64, FUNCTIONS);
+        let (mut compared, mut untimed) = (0, 0);
+        for (number, told) in told {
+            let name = format!("function{number}");
+            let region = recording.regions().iter().find(|region| region.name == name).expect("it is traced").id;
+            let rows = rows(&recording, region);
+            assert_eq!(rows.len() as u64, CALLS, "{name} {flags:?}");
+            for (row, told) in rows.iter().zip(&told) {
+                assert_eq!(row.len(), told.len(), "{name} {flags:?}: {row:?} {told:?}");
+                for ((column, value), (said, truth)) in row.iter().zip(told) {
+                    assert_eq!(column, said);
+                    match value {
+                        // The first calls from a place may return unseen.
+                        None if column == "result" => untimed += 1,
+                        value => assert_eq!(*value, Some(*truth), "{column} of {name} {flags:?}: {row:?} {told:?}"),
+                    }
+                    compared += 1;
+                }
+            }
+        }
+        let unseen = recording.calls().filter(|call| !call.is_timed()).count();
+        assert_eq!(untimed, unseen, "{flags:?}: {compared} values");
+    }
+}
