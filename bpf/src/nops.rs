@@ -70,7 +70,7 @@ fn tried(told: &Sender<Nops>) -> Result<(), Error> {
     let skel = open.load().map_err(Error::kernel(action))?;
     let codes = functions.map(|function| own_code(function as usize));
     let [Some((path, _)), ..] = &codes else {
-        return Err(Error::Read { path: "/proc/self/maps".into(), source: io::ErrorKind::NotFound.into() });
+        return Err(Error::Read { path: "/proc/self/exe".into(), source: io::ErrorKind::NotFound.into() });
     };
     let sites: Vec<Site> = codes.iter().flatten().map(|&(_, file_offset)| Site { file_offset, cookie: 0 }).collect();
     let target = AttachTarget { path, pid: std::process::id() };

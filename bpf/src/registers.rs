@@ -40,7 +40,7 @@ enum Obstacle {
     Refused(#[source] libbpf_rs::Error),
     #[error("failed to probe rtrace itself: {0}")]
     Attach(#[source] libbpf_rs::Error),
-    #[error("failed to find rtrace's own code in `/proc/self/maps`")]
+    #[error("failed to find rtrace's own code among its segments")]
     NotMapped,
     #[error("the kernel executes the probed instruction all the same, or another rtrace tries this just now")]
     Executed,

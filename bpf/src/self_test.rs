@@ -1,8 +1,10 @@
 //! Which of the kernel's abilities work here: tried, not inferred from a version.
 
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::slice;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
@@ -60,7 +62,7 @@ extern "C" fn probed(argument: u64) -> u64 {
 enum Failure {
     #[error("failed to use {mechanism}: {source:#}")]
     Kernel { mechanism: &'static str, source: libbpf_rs::Error },
-    #[error("failed to find rtrace's own code in `/proc/self/maps`")]
+    #[error("failed to find rtrace's own code among its segments")]
     NotMapped,
     #[error("failed to see a call by {mechanism}: {enters} enters and {returns} returns of 1")]
     Calls { mechanism: &'static str, enters: u64, returns: u64 },
@@ -127,15 +129,32 @@ fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), Failure> {
     }
 }
 
-/// The file that holds the code at an address of this process, and the offset in it.
+/// The file that holds the code at an address of this program, and the offset in it. The dynamic linker knows.
 pub(crate) fn own_code(address: usize) -> Option<(PathBuf, u64)> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let (start, end) = fields.next()?.split_once('-')?;
-        let (from, to) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
-        let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
-        // By the mapping it would take CAP_CHECKPOINT_RESTORE.
-        (from..to).contains(&address).then(|| ("/proc/self/exe".into(), offset + (address - from) as u64))
-    })
+    let mut search = Search { address: address as u64, offset: None };
+    // SAFETY: `find_in_program` is called before this returns, with the pointer that it expects.
+    unsafe { libc::dl_iterate_phdr(Some(find_in_program), (&raw mut search).cast()) };
+    // By the mapping it would take CAP_CHECKPOINT_RESTORE.
+    search.offset.map(|offset| ("/proc/self/exe".into(), offset))
+}
+
+struct Search {
+    address: u64,
+    offset: Option<u64>,
+}
+
+/// Looks among the segments of the first object, which is the program.
+unsafe extern "C" fn find_in_program(object: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+    // SAFETY: `own_code` passes nothing else, and has it borrowed meanwhile; the linker passes an object that stays
+    // loaded, with as many program headers as it says.
+    let (search, object, headers) = unsafe {
+        let object = &*object;
+        (&mut *search.cast::<Search>(), object, slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
+    };
+    search.offset = headers.iter().filter(|header| header.p_type == libc::PT_LOAD).find_map(|header| {
+        let within = search.address.checked_sub(object.dlpi_addr.wrapping_add(header.p_vaddr))?;
+        (within < header.p_filesz).then(|| header.p_offset + within)
+    });
+    const ENOUGH: c_int = 1;
+    ENOUGH
 }

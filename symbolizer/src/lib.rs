@@ -6,11 +6,13 @@
 //! them escapes them.
 //!
 //! - [`Image`]: one x86-64 ELF file: its exported functions, variables, unwind ranges and linkage
-//! - [`modules`]: what a live process maps
+//! - [`address_space`]: what a live process maps
+//! - [`modules`]: the ELF files that it executes of that
 //! - [`linker`]: what a program that does not run yet will load
 //! - [`select`]: library names as people type them
 //! - [`ifunc`]: which implementation of an IFUNC a process chose
 
+pub mod address_space;
 mod code;
 mod demangle;
 mod dynamic;

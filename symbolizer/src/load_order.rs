@@ -68,9 +68,8 @@ mod tests {
         let order = load_order(&memory, &image, program.load_bias(&image).unwrap());
 
         let modules = modules::of_process(pid).unwrap();
-        let holds = |module: &&modules::Module, address: u64| {
-            module.mappings.iter().any(|mapping| (mapping.start..mapping.end).contains(&address))
-        };
+        let holds =
+            |module: &&modules::Module, address: u64| module.mappings.iter().any(|mapping| mapping.contains(address));
         let files = order.iter().filter_map(|&address| modules.iter().find(|module| holds(module, address)));
         let loaded: Vec<_> = files.map(|module| module.path.canonicalize().unwrap()).collect();
         let mut expected = linker::closure(&program.path, &Environment::default()).unwrap();

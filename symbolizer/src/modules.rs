@@ -7,12 +7,10 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
-
+use crate::address_space::{AddressSpace, MappedFile, Mapping, process_error};
 use crate::image::is_elf;
 use crate::{Error, Image, outline, select};
 
@@ -21,29 +19,14 @@ use crate::{Error, Image, outline, select};
 pub struct Module {
     /// The process.
     pub pid: u32,
-    /// The path as the process sees it, without the kernel's ` (deleted)`.
+    /// The path as the process sees it, or saw it before the file was removed.
     pub path: PathBuf,
-    /// The file at this path has been removed or replaced since it was mapped.
-    pub deleted: bool,
     /// Device number of the file, as `stat` reports it.
     pub device: u64,
     /// Inode number of the file.
     pub inode: u64,
     /// All mappings of the file, in address order.
     pub mappings: Vec<Mapping>,
-}
-
-/// One mapping of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mapping {
-    /// First address.
-    pub start: u64,
-    /// Address after the last byte.
-    pub end: u64,
-    /// Where in the file it begins, in bytes.
-    pub offset: u64,
-    /// The process may execute it.
-    pub executable: bool,
 }
 
 impl Module {
@@ -55,10 +38,7 @@ impl Module {
         let by_mapping = self.first_executable().map(|mapping| {
             PathBuf::from(format!("/proc/{}/map_files/{:x}-{:x}", self.pid, mapping.start, mapping.end))
         });
-        by_mapping.filter(|path| fs::metadata(path).is_ok()).unwrap_or_else(|| {
-            let inside = self.path.strip_prefix("/").unwrap_or(&self.path);
-            Path::new("/proc").join(self.pid.to_string()).join("root").join(inside)
-        })
+        by_mapping.filter(|path| fs::metadata(path).is_ok()).unwrap_or_else(|| in_root(self.pid, &self.path))
     }
 
     /// The last component of the path; empty where it is not UTF-8.
@@ -95,20 +75,24 @@ impl Module {
 /// The ELF files that the process maps executable, in address order.
 ///
 /// # Errors
-/// [`Error::NoSuchProcess`], [`Error::PermissionDenied`] or [`Error::Read`].
+/// As [`AddressSpace::of`].
 pub fn of_process(pid: u32) -> Result<Vec<Module>, Error> {
-    let path = PathBuf::from(format!("/proc/{pid}/maps"));
-    let maps = fs::read(&path).map_err(|error| process_error(pid, path, error))?;
-    let mut modules = group(pid, &maps);
-    modules.retain(|module| is_elf(&module.open_path()));
-    for module in &mut modules {
+    let space = AddressSpace::of(pid)?;
+    let mut modules = group(pid, &space);
+    modules.retain(|(module, _)| is_elf(&module.open_path()));
+    for (module, file) in &mut modules {
         // Some file systems show other numbers in the list of mappings than `stat` does.
         if let Ok(metadata) = fs::metadata(module.open_path()) {
             module.device = metadata.dev();
             module.inode = metadata.ino();
         }
+        let is_it = |path: &PathBuf| {
+            fs::metadata(in_root(pid, path))
+                .is_ok_and(|found| (found.dev(), found.ino()) == (module.device, module.inode))
+        };
+        module.path = file.other_paths().find(is_it).unwrap_or(file.path());
     }
-    Ok(modules)
+    Ok(modules.into_iter().map(|(module, _)| module).collect())
 }
 
 /// The program that the process runs.
@@ -123,60 +107,26 @@ pub fn executable(pid: u32) -> Result<Module, Error> {
     of_process(pid)?.into_iter().find(is_executable).ok_or_else(not_mapped)
 }
 
-fn process_error(pid: u32, path: PathBuf, error: io::Error) -> Error {
-    let owner = fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid());
-    match (owner, Errno::from_io_error(&error)) {
-        (Err(_), _) | (_, Some(Errno::SRCH)) => Error::NoSuchProcess { pid },
-        (Ok(uid), Some(Errno::ACCESS | Errno::PERM)) => Error::PermissionDenied { pid, owner: format!("uid {uid}") },
-        _ => Error::Read { path, source: error },
-    }
+/// A path of a process, from outside of its root folder.
+fn in_root(pid: u32, path: &Path) -> PathBuf {
+    Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Puts the mappings of each file together; files without executable mappings are left out.
-fn group(pid: u32, maps: &[u8]) -> Vec<Module> {
-    let mut modules: Vec<Module> = Vec::new();
+fn group(pid: u32, space: &AddressSpace) -> Vec<(Module, MappedFile<'_>)> {
+    let mut modules: Vec<(Module, MappedFile<'_>)> = Vec::new();
     let mut by_file = HashMap::new();
-    for (device, inode, path, mapping) in maps.split(|&byte| byte == b'\n').filter_map(parse_line) {
+    for area in space.areas() {
+        let Some(file) = area.file else { continue };
+        let (device, inode) = (file.device, file.inode);
         let index = *by_file.entry((device, inode)).or_insert_with(|| {
-            let (path, deleted) = match path.strip_suffix(b" (deleted)") {
-                Some(path) => (path, true),
-                None => (path, false),
-            };
-            let path = PathBuf::from(OsStr::from_bytes(&unescape_newlines(path)));
-            modules.push(Module { pid, path, deleted, device, inode, mappings: Vec::new() });
+            modules.push((Module { pid, path: file.path(), device, inode, mappings: Vec::new() }, file));
             modules.len() - 1
         });
-        modules[index].mappings.push(mapping);
+        modules[index].0.mappings.push(area.mapping);
     }
-    modules.retain(|module| module.first_executable().is_some());
+    modules.retain(|(module, _)| module.first_executable().is_some());
     modules
-}
-
-/// Takes a line of `/proc/PID/maps` apart: device, inode, path, mapping; `None` where no file is mapped.
-fn parse_line(line: &[u8]) -> Option<(u64, u64, &[u8], Mapping)> {
-    let path = &line[line.iter().position(|&byte| byte == b'/')?..];
-    let mut fields = str::from_utf8(&line[..line.len() - path.len()]).ok()?.split_ascii_whitespace();
-    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let permissions = fields.next()?;
-    let offset = hexadecimal(fields.next()?)?;
-    let (major, minor) = fields.next()?.split_once(':')?;
-    let device = rustix::fs::makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
-    let inode = fields.next()?.parse().ok().filter(|&inode| inode != 0)?;
-    let executable = permissions.as_bytes().get(2) == Some(&b'x');
-    Some((device, inode, path, Mapping { start: hexadecimal(start)?, end: hexadecimal(end)?, offset, executable }))
-}
-
-/// The kernel writes a newline in a path as `\012`.
-fn unescape_newlines(path: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((&first, after)) = rest.split_first() {
-        let (byte, after) = rest.strip_prefix(br"\012").map_or((first, after), |after| (b'\n', after));
-        plain.push(byte);
-        rest = after;
-    }
-    plain
 }
 
 #[cfg(test)]
@@ -188,20 +138,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_with_strange_paths() {
+    fn mappings_are_put_together_by_file() {
         let maps = b"7f0000000000-7f0000001000 r--p 00000000 08:01 12                 /tmp/a b\\012c.so (deleted)\n\
             7f0000001000-7f0000003000 r-xp 00001000 08:01 12                 /tmp/a b\\012c.so (deleted)\n\
             7f0000003000-7f0000004000 r--p 00000000 08:01 13                 /tmp/data\n\
             7ffd00000000-7ffd00001000 r-xp 00000000 00:00 0                  [vdso]\n\
             nonsense\n\
             7f00000-zz r-xp 0 8:1 14 /x\n";
-        let modules = group(1, maps);
+        let space = AddressSpace::from(&maps[..]);
+        let modules: Vec<Module> = group(1, &space).into_iter().map(|(module, _)| module).collect();
         assert_eq!(
             modules,
             [Module {
                 pid: 1,
                 path: PathBuf::from("/tmp/a b\nc.so"),
-                deleted: true,
                 device: rustix::fs::makedev(8, 1),
                 inode: 12,
                 mappings: vec![
@@ -245,11 +195,33 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let modules = of_process(pid).unwrap();
         let module = modules.iter().find(|module| module.mappings[0].start == address as u64).unwrap();
-        assert!(module.deleted);
         assert_eq!(module.path, path);
         match File::open(module.open_path()) {
             Ok(_) => drop(Image::open(&module.open_path()).unwrap()),
             Err(error) => eprintln!("skipped: opening files of mappings takes a privilege: {error}"),
+        }
+    }
+
+    /// Nobody can make us take a file for another by its name.
+    #[test]
+    fn a_file_whose_name_looks_deleted_or_escaped() {
+        let pid = std::process::id();
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["libz.so (deleted)", r"lib\012z.so", "lib\nz.so", "lib\nz.so (deleted)", r"lib\012z.so (deleted)"]
+        {
+            let path = folder.path().join(name);
+            fs::copy("/proc/self/exe", &path).unwrap();
+            let file = File::open(&path).unwrap();
+            // SAFETY: a fresh mapping that nothing else refers to and that stays for the test's life.
+            let address = unsafe {
+                use rustix::mm::{MapFlags, ProtFlags, mmap};
+                let protection = ProtFlags::READ | ProtFlags::EXEC;
+                mmap(std::ptr::null_mut(), 4096, protection, MapFlags::PRIVATE, &file, 0).unwrap()
+            };
+            let modules = of_process(pid).unwrap();
+            let module = modules.iter().find(|module| module.mappings[0].start == address as u64).unwrap();
+            assert_eq!(module.path, path);
+            assert!(!module.is_named("libz.so") && !module.is_named("lib\nz.so (del"));
         }
     }
 

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rtrace_symbolizer::Image;
+use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 
 /// A second is promised where the machine is not busy.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,16 +25,16 @@ pub struct Text {
 impl Text {
     /// That of the process.
     pub fn of(pid: u32) -> Text {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-        let line = maps.lines().find(|line| line.contains("r-xp") && line.ends_with("/libtruth.so")).unwrap();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let number = |word: &str| u64::from_str_radix(word, 16).unwrap();
-        let (start, end) = words[0].split_once('-').unwrap();
-        let (start, length, offset) = (number(start), number(end) - number(start), number(words[2]) as usize);
-        let file = std::fs::read(words[5]).unwrap();
-        let stored = file[offset..file.len().min(offset + length as usize)].to_vec();
+        let space = AddressSpace::of(pid).unwrap();
+        let mut code = space.areas().filter(|area| area.mapping.executable);
+        let is_it = |area: &Area<'_>| area.file.is_some_and(|file| file.path().ends_with("libtruth.so"));
+        let Area { mapping: Mapping { start, offset, end, .. }, file } = code.find(is_it).unwrap();
+        let path = file.unwrap().path();
+        let stored = std::fs::read(&path).unwrap();
+        let from = offset as usize;
+        let stored = stored[from..stored.len().min(from + (end - start) as usize)].to_vec();
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
-        Text { memory, start, offset: offset as u64, path: words[5].into(), stored }
+        Text { memory, start, offset, path, stored }
     }
 
     /// Waits until the code is what the file says, as it is a second after a recorder was killed where the machine is

@@ -2,13 +2,13 @@
 
 use std::cell::LazyCell;
 use std::fs::File;
-use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
 use rtrace_plan::parts::{Parts, union};
-use rtrace_symbolizer::modules::{Mapping, Module};
+use rtrace_symbolizer::address_space::{AddressSpace, Mapping};
+use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Error, Image};
 
 use crate::privilege;
@@ -53,10 +53,10 @@ pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u6
 /// Where a process executes something else in the place of this file's code: a copy in huge pages, for instance,
 /// where the kernel takes no probes.
 pub fn moved(module: &Module, image: &Image) -> Parts {
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", module.pid)).unwrap_or_default();
-    let is_of_file = |range: &Range<u64>| module.mappings.iter().any(|mapping| mapping.start == range.start);
-    let others: Vec<Range<u64>> =
-        maps.lines().filter_map(executable_range).filter(|range| !is_of_file(range)).collect();
+    let Ok(space) = AddressSpace::of(module.pid) else { return Parts::new() };
+    let is_of_file = |other: &Mapping| module.mappings.iter().any(|mapping| mapping.start == other.start);
+    let executable = space.areas().map(|area| area.mapping).filter(|mapping| mapping.executable);
+    let others: Vec<Mapping> = executable.filter(|mapping| !is_of_file(mapping)).collect();
     let mut moved = Parts::new();
     for bias in module.load_biases(image) {
         for code in image.executable_ranges() {
@@ -69,15 +69,6 @@ pub fn moved(module: &Module, image: &Image) -> Parts {
         }
     }
     union(moved)
-}
-
-/// The addresses of a line of `/proc/PID/maps`, if the process may execute what is there.
-fn executable_range(line: &str) -> Option<Range<u64>> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let address = |word| u64::from_str_radix(word, 16).ok();
-    let range = address(start)?..address(end)?;
-    words.next()?.contains('x').then_some(range)
 }
 
 /// A byte of code that is not what the file holds.
@@ -175,7 +166,7 @@ impl Code {
     /// not come to: there is no breakpoint, nor what the kernel makes of one, or the code in front of it is not the
     /// file's. What is not in the mapping or cannot be read is neither.
     pub fn reached(&self, mapping: &Mapping, file: &File, spots: &[Spot]) -> (usize, Vec<u64>) {
-        let end = mapping.offset + (mapping.end - mapping.start);
+        let end = mapping.offset + mapping.length();
         let mapped =
             spots.partition_point(|spot| spot.site < mapping.offset)..spots.partition_point(|spot| spot.site < end);
         let (mut reached, mut missed) = (0, Vec::new());
@@ -202,7 +193,7 @@ impl Code {
     /// Documentation/admin-guide/mm/pagemap.rst has them). All, where that is not known.
     fn are_own(&self, mapping: &Mapping) -> Vec<bool> {
         let page = PAGE as u64;
-        let pages = (mapping.end - mapping.start).div_ceil(page);
+        let pages = mapping.length().div_ceil(page);
         let mut entries = vec![0; pages as usize * ENTRY];
         if self.pages.read_exact_at(&mut entries, mapping.start / page * ENTRY as u64).is_err() {
             return vec![true; pages as usize];
@@ -241,11 +232,5 @@ mod tests {
         assert!(!leads(&[(4, 1)], 100), "a part of an instruction");
         assert!(leads(&[(0, 0xe9)], 101), "in front of the function");
         assert!(!leads(&[(7, 1)], 99), "what is not in the part is not looked at");
-    }
-
-    #[test]
-    fn executable_lines() {
-        assert_eq!(executable_range("00c00000-02400000 r-xp 00000000 00:00 0 "), Some(0xc0_0000..0x240_0000));
-        assert_eq!(executable_range("00c00000-02400000 rw-p 00000000 00:00 0 [heap]"), None);
     }
 }

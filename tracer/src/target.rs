@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rtrace_code::parallel;
 use rtrace_model::{Library, LibraryId, escape};
 use rtrace_plan::{Captures, LibrarySource, parts};
+use rtrace_symbolizer::address_space::AddressSpace;
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, ifunc, select, soname};
@@ -173,9 +174,8 @@ fn program_of(pid: u32) -> PathBuf {
 fn not_executed(pids: &[u32], pattern: &str) -> Option<(u32, PathBuf)> {
     pids.iter().find_map(|&pid| {
         let program = std::fs::read_link(program_of(pid)).unwrap_or_default();
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let paths = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..])));
-        let mut named = paths.filter(|path| match pattern {
+        let space = AddressSpace::of(pid).ok()?;
+        let mut named = space.files().map(|file| file.path()).filter(|path| match pattern {
             EXECUTABLE => *path == program,
             _ => select::matches(pattern, path),
         });
@@ -473,5 +473,34 @@ impl ImageCache {
             altered: Vec::new(),
             captures: Captures::default(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+    use super::*;
+
+    /// A process may map files with any names.
+    #[test]
+    fn a_file_that_is_not_executed_is_found_among_names_that_are_no_text() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [&b"\xff\xfe"[..], b"new\nline", b"libunused.so.1"] {
+            let path = folder.path().join(OsStr::from_bytes(name));
+            std::fs::write(&path, [0; 4096]).unwrap();
+            let file = std::fs::File::open(&path).unwrap();
+            // SAFETY: a fresh mapping that nothing else refers to.
+            unsafe { mmap(std::ptr::null_mut(), 4096, ProtFlags::READ, MapFlags::PRIVATE, &file, 0).unwrap() };
+        }
+        let pid = std::process::id();
+        let found = not_executed(&[pid], "libunused");
+        assert_eq!(found, Some((pid, folder.path().join("libunused.so.1"))));
+        assert_eq!(not_executed(&[pid], "libused"), None);
     }
 }

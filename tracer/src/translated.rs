@@ -7,7 +7,8 @@
 
 use std::path::{Path, PathBuf};
 
-use rtrace_model::escape;
+use rtrace_model::{Library, escape};
+use rtrace_symbolizer::address_space::{AddressSpace, MappedFile};
 use rtrace_symbolizer::modules;
 
 use crate::{host, privilege};
@@ -96,12 +97,16 @@ pub fn check_process(pid: u32) -> Result<(), Error> {
     Err(Error::Process { pid, name, translator })
 }
 
-/// Refuses a file that a process under a translator maps, wherever it has the file.
+/// Refuses a library that a process under a translator maps, wherever and with whatever rights. A path must do where a
+/// file system has other numbers in the list of mappings.
 ///
 /// # Errors
 /// [`Error::Process`].
-pub fn check_users(path: &str) -> Result<(), Error> {
-    let maps_it = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains(path));
+pub fn check_users(library: &Library) -> Result<(), Error> {
+    let is_it = |file: MappedFile<'_>| {
+        (file.device, file.inode) == (library.device, library.inode) || file.path() == Path::new(&library.path)
+    };
+    let maps_it = |pid: u32| AddressSpace::of(pid).is_ok_and(|space| space.files().any(is_it));
     host::processes().into_iter().try_for_each(|pid| if maps_it(pid) { check_process(pid) } else { Ok(()) })
 }
 

@@ -11,6 +11,8 @@ const LONGEST: usize = 800;
 /// Words that code no longer uses, each with the one that says it.
 const OLD_WORDS: [(&str, &str); 4] =
     [("newcomer", "late_load"), ("lowered", "throttled"), ("glance", "snapshot"), ("dearest", "costliest")];
+/// What a process maps is read in one file, since names in it are hostile. Tests may look for themselves.
+const READER_OF_MAPS: &str = "symbolizer/src/address_space.rs";
 const LICENSE: &str = "SPDX-License-Identifier: ";
 
 /// Checks every source file of the workspace and names all faults.
@@ -75,6 +77,9 @@ fn faults_in(path: &Path, text: &str) -> Vec<String> {
         if line.ends_with([' ', '\t']) {
             faults.push(format!("{}:{}: blanks at the end", path.display(), index + 1));
         }
+        if line.contains("/maps\"") && reads_for_itself(path) {
+            faults.push(format!("{}:{}: reads mappings, use `{READER_OF_MAPS}`", path.display(), index + 1));
+        }
         let is_old = |old: &str| is_code(path) && line.contains(old) && !path.ends_with("tidy.rs");
         for (old, new) in OLD_WORDS.into_iter().filter(|(old, _)| is_old(old)) {
             faults.push(format!("{}:{}: `{old}`, say `{new}`", path.display(), index + 1));
@@ -84,6 +89,11 @@ fn faults_in(path: &Path, text: &str) -> Vec<String> {
         faults.push(format!("{}:{lines}: no newline at the end", path.display()));
     }
     faults
+}
+
+/// Whether a file is Rust of the product, and not the one that reads what processes map.
+fn reads_for_itself(path: &Path) -> bool {
+    has_extension(path, &["rs"]) && !path.starts_with("tests") && path != Path::new(READER_OF_MAPS)
 }
 
 /// Links of a Markdown file to files of ours that are not there.
@@ -119,6 +129,9 @@ mod tests {
         assert_eq!(faults("a.rs", "x \ny"), ["a.rs:1: blanks at the end", "a.rs:2: no newline at the end"]);
         assert_eq!(faults("a.h", "int x;\n"), ["a.h:1: no `SPDX-License-Identifier: `"]);
         assert_eq!(faults("a.rs", &"x\n".repeat(801)), ["a.rs: 801 lines, at most 800"]);
+        let maps = "read(\"/proc/self/maps\")\n";
+        assert_eq!(faults("a.rs", maps), [format!("a.rs:1: reads mappings, use `{READER_OF_MAPS}`")]);
+        assert!(faults(READER_OF_MAPS, maps).is_empty() && faults("tests/a.rs", maps).is_empty());
         assert_eq!(faults("a.rs", "let is_lowered = x;\n"), ["a.rs:1: `lowered`, say `throttled`"]);
     }
 

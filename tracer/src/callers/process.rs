@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use foldhash::{HashMap, HashSet};
+use rtrace_symbolizer::address_space::Mapping;
 use rtrace_symbolizer::load_order;
 use rtrace_symbolizer::modules::{self, Module};
 
@@ -22,8 +23,8 @@ pub struct Process {
     memory: Option<File>,
     /// The program that it runs.
     program: Option<FileId>,
-    /// Where its code stands: first address, address after the last byte, file, file offset; sorted.
-    code: Vec<(u64, u64, FileId, u64)>,
+    /// Where its code stands, in address order, with the files.
+    code: Vec<(Mapping, FileId)>,
 }
 
 impl Process {
@@ -33,10 +34,10 @@ impl Process {
         let executable = |module: &Module| {
             let file = (module.device, module.inode);
             let mappings = module.mappings.clone().into_iter().filter(|mapping| mapping.executable);
-            mappings.map(move |mapping| (mapping.start, mapping.end, file, mapping.offset))
+            mappings.map(move |mapping| (mapping, file))
         };
         let mut code: Vec<_> = modules.iter().flat_map(executable).collect();
-        code.sort_unstable();
+        code.sort_unstable_by_key(|(mapping, _)| mapping.start);
         let program = fs::metadata(format!("/proc/{pid}/exe"));
         Some(Process {
             code,
@@ -55,9 +56,7 @@ impl Process {
             Some(load_order(memory, image, program.load_bias(image)?))
         });
         let module_at = |address: u64| {
-            let holds = |module: &&Module| {
-                module.mappings.iter().any(|mapping| (mapping.start..mapping.end).contains(&address))
-            };
+            let holds = |module: &&Module| module.mappings.iter().any(|mapping| mapping.contains(address));
             self.modules.iter().find(holds)
         };
         let loaded = loaded.unwrap_or_default().into_iter().filter_map(module_at);
@@ -118,8 +117,8 @@ impl Process {
 
     /// The file and the file offset of the code at an address.
     fn place(&self, address: u64) -> Option<(FileId, u64)> {
-        let following = self.code.partition_point(|&(start, ..)| start <= address);
-        let &(start, end, file, offset) = self.code[..following].last()?;
-        (address < end).then(|| (file, offset + (address - start)))
+        let following = self.code.partition_point(|(mapping, _)| mapping.start <= address);
+        let (mapping, file) = self.code[..following].last()?;
+        Some((*file, mapping.offset_of(address)?))
     }
 }

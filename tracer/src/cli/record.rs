@@ -122,7 +122,7 @@ fn say_what_stays(ready: &Ready<'_>) {
 fn say_who_pays(plan: &Plan) -> Result<(), translated::Error> {
     for library in &plan.libraries {
         let path = &library.library.path;
-        translated::check_users(path)?;
+        translated::check_users(&library.library)?;
         let users = target::users(&library.library);
         tell!("{users} running processes use {path}: each call to it costs them 1 us or more");
     }

@@ -57,19 +57,13 @@ impl Spaces {
         let (Some(space), Ok(modules)) = (space, modules::of_process(pid)) else { return Vec::new() };
         let of_file = modules.iter().filter(|module| (module.device, module.inode) == file);
         let mappings = of_file.flat_map(|module| &module.mappings).filter(|mapping| mapping.executable);
-        let within = mappings
-            .filter(|mapping| (mapping.offset..mapping.offset + (mapping.end - mapping.start)).contains(&offset));
-        within.map(|mapping| (space, mapping.start + (offset - mapping.offset))).collect()
+        mappings.filter_map(|mapping| Some((space, mapping.address_of(offset)?))).collect()
     }
 }
 
 fn find(modules: &[Module], address: u64) -> Option<Place> {
     modules.iter().find_map(|module| {
-        let mapping = module.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
-        Some(Place {
-            file: (module.device, module.inode),
-            path: module.open_path(),
-            offset: mapping.offset + (address - mapping.start),
-        })
+        let offset = module.mappings.iter().find_map(|mapping| mapping.offset_of(address))?;
+        Some(Place { file: (module.device, module.inode), path: module.open_path(), offset })
     })
 }

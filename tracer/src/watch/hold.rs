@@ -9,7 +9,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use rtrace_symbolizer::modules::{self, Mapping};
+use rtrace_symbolizer::modules::{self, Module};
 
 /// A process that will stop when it executes a program. If rtrace goes away it runs on.
 pub struct Held {
@@ -94,8 +94,8 @@ impl Held {
     fn is_audit(&self, address: u64) -> bool {
         let Some(audit) = self.audit else { return false };
         let modules = modules::of_process(self.pid()).unwrap_or_default();
-        let is_there = |mapping: &Mapping| (mapping.start..mapping.end).contains(&address);
-        modules.iter().any(|module| (module.device, module.inode) == audit && module.mappings.iter().any(is_there))
+        let is_there = |module: &Module| module.mappings.iter().any(|mapping| mapping.contains(address));
+        modules.iter().any(|module| (module.device, module.inode) == audit && is_there(module))
     }
 
     fn next_stop(&self) -> io::Result<Stop> {

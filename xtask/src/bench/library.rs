@@ -178,17 +178,8 @@ impl Bench {
         if functions.is_empty() {
             bail!("failed to see a call of `{library}`");
         }
-        Ok(Selection { file: mapped(subject.pid(), library)?, functions, ..all })
+        Ok(Selection { file: self.tools.file(subject.pid(), &all)?, functions, ..all })
     }
-}
-
-/// The file that a process maps under this name.
-fn mapped(pid: u32, library: &str) -> Result<PathBuf> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("failed to read what the program maps")?;
-    let stem = library.split(".so").next().unwrap_or(library);
-    let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).map(PathBuf::from);
-    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(stem));
-    paths.into_iter().find(is_it).with_context(|| format!("failed to find `{library}` in process {pid}"))
 }
 
 /// A file of SQL that fills a table and asks about it.

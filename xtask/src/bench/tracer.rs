@@ -137,8 +137,8 @@ impl Tools {
         Ok(lines.map(row).collect())
     }
 
-    /// The sites of rtrace's probes, as [`Tools::nothing`] takes them.
-    pub fn sites(&self, pid: u32, selection: &Selection) -> Result<Vec<String>> {
+    /// What rtrace plans for the library of a selection.
+    fn plan(&self, pid: u32, selection: &Selection) -> Result<serde_json::Value> {
         let mut plan = Command::new(&self.rtrace);
         plan.args(["plan", "-p", &pid.to_string(), "--format", "json"]);
         for library in &selection.libraries {
@@ -147,8 +147,20 @@ impl Tools {
         for function in &selection.functions {
             plan.args(["--func", function]);
         }
-        let plan: serde_json::Value = serde_json::from_str(&process::output(&mut plan)?)?;
-        let functions = plan["libraries"][0]["functions"].as_array().context("failed to read the plan")?;
+        let mut plan: serde_json::Value = serde_json::from_str(&process::output(&mut plan)?)?;
+        Ok(plan["libraries"][0].take())
+    }
+
+    /// The file of the library of a selection, as the process sees it.
+    pub fn file(&self, pid: u32, selection: &Selection) -> Result<PathBuf> {
+        let library = self.plan(pid, selection)?;
+        Ok(library["path"].as_str().context("failed to read the plan")?.into())
+    }
+
+    /// The sites of rtrace's probes, as [`Tools::nothing`] takes them.
+    pub fn sites(&self, pid: u32, selection: &Selection) -> Result<Vec<String>> {
+        let library = self.plan(pid, selection)?;
+        let functions = library["functions"].as_array().context("failed to read the plan")?;
         let mut sites = BTreeSet::new();
         for function in functions {
             sites.extend(function["entry_site"].as_u64().map(|entry| entry.to_string()));
