@@ -10,13 +10,12 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use rtrace_model::{Batch, Call, Ending, LocationId, PathProfile, Reading, RegionId, Sink as _, Timestamp};
 
-use crate::app::App;
+use crate::dashboard::Dashboard;
 use crate::live::{Handle, LiveSink, live};
 use crate::run::cpu_time;
 use crate::state::State;
 use crate::state::tests::{location, path, region};
 use crate::theme::Theme;
-use crate::view;
 
 const FUNCTIONS: u32 = 13_000;
 const THREADS: u32 = 1_000;
@@ -121,19 +120,20 @@ fn fold(sink: &mut LiveSink) {
 /// Draws each view, and stands still once.
 fn draw(handle: &Handle) {
     let theme = Theme::of_environment(|_| Some("C.UTF-8".to_owned()));
-    let mut app = App::new("bench", theme);
+    let mut dashboard = Dashboard::new("bench", theme);
     let mut terminal = Terminal::new(TestBackend::new(200, 60)).unwrap();
     for key in ['1', '2', '3', '4', '5', '6', '7'] {
-        handle.look(|state| app.press(KeyEvent::from(KeyCode::Char(key)), state));
+        handle.look(|state| dashboard.press(KeyEvent::from(KeyCode::Char(key)), state));
         let begun = cpu_time();
         const TICKS: u32 = 20;
         for _ in 0..TICKS {
-            handle.look(|state| app.arrange(state));
-            terminal.draw(|frame| handle.look(|state| view::draw(frame, &mut app, state))).unwrap();
+            handle.look(|state| dashboard.arrange(state));
+            terminal.draw(|frame| handle.look(|state| dashboard.draw(frame, state))).unwrap();
         }
         let tick = (cpu_time() - begun) / TICKS;
         // Four ticks a second.
-        println!("{:?}: {tick:?} per tick, {:.2} % of a core", app.view, tick.as_secs_f64() * 400.0);
+        let title = dashboard.panels[dashboard.app.view].title();
+        println!("{title}: {tick:?} per tick, {:.2} % of a core", tick.as_secs_f64() * 400.0);
     }
     let begun = cpu_time();
     let state = handle.look(State::snapshot);

@@ -3,17 +3,19 @@
 //! [`live()`] gives two ends of one state: a [`LiveSink`] that the recording feeds, and a [`Handle`]
 //! that [`run()`] draws from; [`stored()`] gives a handle into which a stored trace is replayed. The
 //! recording never waits for the terminal, and only drawing knows what a screen is: `state` is what
-//! is known, `app` what the user has done to the view of it, `key` the table of keys, `view` what
-//! that looks like on a `canvas`, `term` the terminal.
+//! is known, `app` what the user has done that all views share, `panel` what a view is, `view` the views
+//! on a `canvas`, `dashboard` all of them with their keys, `term` the terminal.
 
 mod app;
 mod canvas;
 #[cfg(test)]
 mod cost;
+mod dashboard;
 mod export;
 mod key;
 mod list;
 mod live;
+mod panel;
 mod run;
 mod state;
 mod term;

@@ -83,6 +83,42 @@ impl<K: Copy + PartialEq> List<K> {
     }
 }
 
+/// What all lists can do, whatever their keys are.
+pub trait Rows {
+    /// See [`List::step`].
+    fn step(&mut self, rows: isize);
+    /// See [`List::choose`].
+    fn choose(&mut self, place: usize);
+    /// See [`List::place`].
+    fn place(&self) -> usize;
+    /// See [`List::page`].
+    fn page(&self) -> isize;
+    /// See [`List::at_line`].
+    fn at_line(&self, line: usize) -> Option<usize>;
+}
+
+impl<K: Copy + PartialEq> Rows for List<K> {
+    fn step(&mut self, rows: isize) {
+        List::step(self, rows);
+    }
+
+    fn choose(&mut self, place: usize) {
+        List::choose(self, place);
+    }
+
+    fn place(&self) -> usize {
+        List::place(self)
+    }
+
+    fn page(&self) -> isize {
+        List::page(self)
+    }
+
+    fn at_line(&self, line: usize) -> Option<usize> {
+        List::at_line(self, line)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

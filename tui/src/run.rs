@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use crossterm::event::{self, Event};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::app::{App, Flow};
+use crate::app::Flow;
+use crate::dashboard::Dashboard;
 use crate::export;
-use crate::key::View;
 use crate::live::Handle;
 use crate::state::State;
 use crate::term::{self, Screen};
 use crate::theme::Theme;
-use crate::view;
+use crate::view::functions;
 
 /// Time from one look at the recording to the next.
 const TICK: Duration = Duration::from_millis(250);
@@ -54,8 +54,14 @@ pub fn is_possible() -> bool {
 pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()> {
     let mut screen = Screen::take()?;
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
-    let mut show =
-        Show { handle, host, app: App::new(handle.target(), theme), frozen: None, sized: None, answered: None };
+    let mut show = Show {
+        handle,
+        host,
+        dashboard: Dashboard::new(handle.target(), theme),
+        frozen: None,
+        sized: None,
+        answered: None,
+    };
     let mut looked: Option<Instant> = None;
     let mut tick = TICK;
     while !stop.load(Ordering::Relaxed) {
@@ -68,7 +74,7 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
             show.tick();
             looked = Some(Instant::now());
         }
-        screen.draw(|frame| show.look(|app, state| view::draw(frame, app, state)))?;
+        screen.draw(|frame| show.look(|dashboard, state| dashboard.draw(frame, state)))?;
         if is_due {
             tick = (cpu_time().saturating_sub(begun) * PART).clamp(TICK, LONGEST_TICK);
         }
@@ -90,7 +96,7 @@ pub fn cpu_time() -> Duration {
 struct Show<'a> {
     handle: &'a Handle,
     host: &'a dyn Host,
-    app: App,
+    dashboard: Dashboard,
     /// The state when the user paused; its copy is made, and given up, after the key was answered.
     frozen: Option<Box<State>>,
     sized: Option<Instant>,
@@ -99,21 +105,21 @@ struct Show<'a> {
 }
 
 impl Show<'_> {
-    fn look<T>(&mut self, at: impl FnOnce(&mut App, &State) -> T) -> T {
+    fn look<T>(&mut self, at: impl FnOnce(&mut Dashboard, &State) -> T) -> T {
         match &self.frozen {
-            Some(state) if self.app.paused => at(&mut self.app, state),
-            _ => self.handle.look(|state| at(&mut self.app, state)),
+            Some(state) if self.dashboard.app.paused => at(&mut self.dashboard, state),
+            _ => self.handle.look(|state| at(&mut self.dashboard, state)),
         }
     }
 
     fn tick(&mut self) {
         if self.sized.is_none_or(|then| then.elapsed() >= SIZE_PERIOD) {
-            self.app.size = self.host.size();
+            self.dashboard.app.size = self.host.size();
             self.sized = Some(Instant::now());
         }
-        self.app.set_stored(self.handle.stored());
-        if !self.app.paused {
-            self.look(App::arrange);
+        self.dashboard.app.set_stored(self.handle.stored());
+        if !self.dashboard.app.paused {
+            self.look(Dashboard::arrange);
         }
     }
 
@@ -127,18 +133,18 @@ impl Show<'_> {
             is_asked = true;
             until = self.answered.map_or(drawn, |then| then + FRAME);
             let event = event::read()?;
-            let flow = self.look(|app, state| match event {
-                Event::Key(key) => app.press(key, state),
-                Event::Mouse(mouse) => app.point(mouse, state),
+            let flow = self.look(|dashboard, state| match event {
+                Event::Key(key) => dashboard.press(key, state),
+                Event::Mouse(mouse) => dashboard.point(mouse, state),
                 _ => Flow::Continue,
             });
             match flow {
                 Flow::Quit => return Ok(Flow::Quit),
-                Flow::Pause => self.app.paused = !self.app.paused,
+                Flow::Pause => self.dashboard.app.paused = !self.dashboard.app.paused,
                 Flow::Export => self.export(screen),
                 Flow::Look(range) => {
                     self.handle.want(range);
-                    self.app.set_stored(self.handle.stored());
+                    self.dashboard.app.set_stored(self.handle.stored());
                 }
                 Flow::Mute | Flow::Continue => {}
             }
@@ -154,8 +160,8 @@ impl Show<'_> {
 
     fn freeze(&mut self) {
         match &self.frozen {
-            None if self.app.paused => self.frozen = Some(Box::new(self.handle.look(State::snapshot))),
-            Some(_) if !self.app.paused => self.frozen = None,
+            None if self.dashboard.app.paused => self.frozen = Some(Box::new(self.handle.look(State::snapshot))),
+            Some(_) if !self.dashboard.app.paused => self.frozen = None,
             _ => {}
         }
     }
@@ -164,20 +170,18 @@ impl Show<'_> {
     fn export(&mut self, screen: &mut Screen) {
         let mut text = String::new();
         let drawn = screen.draw(|frame| {
-            self.look(|app, state| view::draw(frame, app, state));
+            self.look(|dashboard, state| dashboard.draw(frame, state));
             text = export::screen(frame.buffer_mut());
         });
-        let csv = self.look(|app, state| {
-            let shown = std::mem::replace(&mut app.view, View::Functions);
-            app.arrange(state);
-            app.view = shown;
-            export::functions(app, state)
+        let csv = self.look(|dashboard, state| {
+            functions::arrange(&mut dashboard.app, state);
+            export::functions(&dashboard.app, state)
         });
         let saved = drawn
             .map(|_| ())
             .and_then(|()| self.host.save("screen", "txt", &text))
             .and_then(|screen| Ok((screen, self.host.save("functions", "csv", &csv)?)));
-        self.app.message = Some(match saved {
+        self.dashboard.app.message = Some(match saved {
             Ok((screen, functions)) => format!("wrote {screen} and {functions}"),
             Err(error) => format!("failed to write this moment: {error}"),
         });

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
-use rtrace_model::format_ns;
+use rtrace_model::{RegionId, format_ns};
 
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
+use crate::list;
+use crate::panel::{Panel, Subject};
 use crate::state::counters::Figure;
 use crate::state::function::Function;
 use crate::state::history::{CLASSES, SLOTS, Slot};
@@ -36,8 +38,43 @@ const NONE: &str = "none is traced";
 /// Values, each with what it is the value of.
 type Rows = Vec<(String, String)>;
 
+/// The view. It goes through the list of functions in its order.
+#[derive(Debug)]
+pub struct Detail;
+
+impl Panel for Detail {
+    fn title(&self) -> &'static str {
+        "detail"
+    }
+
+    fn arrange(&mut self, _app: &mut App, _state: &State) {}
+
+    fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+        draw(canvas, area, app, state);
+    }
+
+    fn rows<'a>(&'a mut self, app: &'a mut App) -> &'a mut dyn list::Rows {
+        &mut app.functions
+    }
+
+    fn shows(&self) -> Option<Subject> {
+        Some(Subject::Function)
+    }
+
+    fn enter(&mut self, app: &mut App, chosen: Option<RegionId>) {
+        app.focus = chosen.or(app.focus).or(app.functions.key());
+        if let Some(region) = app.focus {
+            app.functions.choose_key(region);
+        }
+    }
+
+    fn moved(&mut self, app: &mut App) {
+        app.focus = app.functions.key();
+    }
+}
+
 /// Draws what is known of the function in focus.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
+fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
     let Some(function) = app.focus.and_then(|region| state.function(region)) else {
         canvas.put(area.x, area.y, area.width, "no function is chosen: Enter opens one", canvas.theme.dim());
         return;

@@ -9,6 +9,8 @@ use rtrace_model::{Event, EventKind, Loss, LossReason, RegionId, Untimed, format
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::list::{List, Rows};
+use crate::panel::Panel;
 use crate::state::State;
 use crate::text::{counted, grouped, short_ns};
 
@@ -22,19 +24,66 @@ const TOLD_WITHIN: u64 = 500_000_000;
 /// Functions of which it is said how many calls were lost together, or not timed.
 const MOST_NAMED: usize = 3;
 
-/// Lists the events.
-pub fn arrange(app: &mut App, state: &State) {
-    let wanted = app.filter.to_lowercase();
-    let mut rows = Vec::new();
-    let mut next = state.log.events.len();
-    while let Some(place) = next.checked_sub(1) {
-        let told = together(state, place);
-        next = place + 1 - told.len();
-        if wanted.is_empty() || App::passes(&wanted, &[told[0].kind.name(), &text(&told, state)]) {
-            rows.push(place);
+/// The view.
+#[derive(Debug, Default)]
+pub struct Events {
+    /// By their places in the log.
+    rows: List<usize>,
+}
+
+impl Panel for Events {
+    fn title(&self) -> &'static str {
+        "events"
+    }
+
+    /// Lists the events.
+    fn arrange(&mut self, app: &mut App, state: &State) {
+        let wanted = app.filter.to_lowercase();
+        let mut rows = Vec::new();
+        let mut next = state.log.events.len();
+        while let Some(place) = next.checked_sub(1) {
+            let told = together(state, place);
+            next = place + 1 - told.len();
+            if wanted.is_empty() || App::passes(&wanted, &[told[0].kind.name(), &text(&told, state)]) {
+                rows.push(place);
+            }
+        }
+        self.rows.set(rows);
+    }
+
+    /// Draws the table.
+    fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+        let (theme, origin) = (app.theme, app.origin(state));
+        let row = |place: usize| {
+            let told = together(state, place);
+            let Some(event) = told.first() else { return Vec::new() };
+            let style = match event.kind {
+                EventKind::Loss(_)
+                | EventKind::BlindWindow { .. }
+                | EventKind::Overwritten { .. }
+                | EventKind::Withheld { .. }
+                | EventKind::Slowdown { .. } => theme.bad(),
+                EventKind::Attached { .. } | EventKind::Armed | EventKind::Disarmed => theme.good(),
+                _ => Style::new(),
+            };
+            vec![
+                after(event, origin).into(),
+                event.pid.map(|pid| pid.to_string()).unwrap_or_default().into(),
+                Cell::from(event.kind.name()).styled(style),
+                Cell::from(text(&told, state)).styled(style),
+            ]
+        };
+        let chosen = self.rows.key().map(|place| together(state, place)).unwrap_or_default();
+        let area = canvas.put_below(area, &in_full(&chosen, state));
+        canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut self.rows, row);
+        if self.rows.rows().is_empty() {
+            canvas.put_empty(area, app.why_empty("nothing has happened yet"));
         }
     }
-    app.events.set(rows);
+
+    fn rows<'a>(&'a mut self, _app: &'a mut App) -> &'a mut dyn Rows {
+        &mut self.rows
+    }
 }
 
 /// Calls of one function that are lost or have no time.
@@ -70,36 +119,6 @@ fn together(state: &State, place: usize) -> Vec<&Event> {
         reason(newest).is_some() && reason(event) == reason(newest) && newest.time.since(event.time) < TOLD_WITHIN
     });
     [newest].into_iter().chain(same).collect()
-}
-
-/// Draws the table.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    let (theme, origin) = (app.theme, app.origin(state));
-    let row = |place: usize| {
-        let told = together(state, place);
-        let Some(event) = told.first() else { return Vec::new() };
-        let style = match event.kind {
-            EventKind::Loss(_)
-            | EventKind::BlindWindow { .. }
-            | EventKind::Overwritten { .. }
-            | EventKind::Withheld { .. }
-            | EventKind::Slowdown { .. } => theme.bad(),
-            EventKind::Attached { .. } | EventKind::Armed | EventKind::Disarmed => theme.good(),
-            _ => Style::new(),
-        };
-        vec![
-            after(event, origin).into(),
-            event.pid.map(|pid| pid.to_string()).unwrap_or_default().into(),
-            Cell::from(event.kind.name()).styled(style),
-            Cell::from(text(&told, state)).styled(style),
-        ]
-    };
-    let chosen = app.events.key().map(|place| together(state, place)).unwrap_or_default();
-    let area = canvas.put_below(area, &in_full(&chosen, state));
-    canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.events, row);
-    if app.events.rows().is_empty() {
-        canvas.put_empty(area, app.why_empty("nothing has happened yet"));
-    }
 }
 
 /// Time from the begin; before it are the events of attaching.

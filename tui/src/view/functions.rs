@@ -3,17 +3,84 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use crossterm::event::KeyCode::{self, Char};
 use ratatui::layout::Rect;
 use rtrace_model::{RegionId, format_ns};
 
-use crate::app::App;
+use crate::app::{App, Flow};
 use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::key::{Binding, Keys, also, find, key};
+use crate::list::Rows;
+use crate::panel::{self, Act, Panel, Subject};
 use crate::state::State;
 use crate::state::function::Function;
 use crate::state::history::SLOTS;
 use crate::text::{count, percent};
 use crate::theme::Theme;
 use crate::view::counters;
+
+/// The view. Its list is shared with the view of one function, which goes through it.
+#[derive(Debug)]
+pub struct Functions;
+
+const KEYS: &[Binding<Act<Functions>>] = &[
+    key(&[Char('s')], "s r", "sort by the next column; turn the order around", "sort", |_, app, state| {
+        app.order = next_order(app, state);
+        app.reversed = false;
+        arrange(app, state);
+        Flow::Continue
+    }),
+    also(&[Char('r')], |_, app, state| {
+        app.reversed = !app.reversed;
+        arrange(app, state);
+        Flow::Continue
+    }),
+    key(&[Char('m')], "m u", "hide the function; show hidden ones again", "mute", |_, app, state| {
+        let Some(region) = app.functions.key() else { return Flow::Continue };
+        app.muted.insert(region);
+        arrange(app, state);
+        Flow::Mute
+    }),
+    also(&[Char('u')], |_, app, state| {
+        app.muted.clear();
+        arrange(app, state);
+        Flow::Mute
+    }),
+];
+
+impl Panel for Functions {
+    fn title(&self) -> &'static str {
+        "functions"
+    }
+
+    fn keys(&self) -> Vec<&'static Keys> {
+        panel::keys(KEYS)
+    }
+
+    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Flow> {
+        find(KEYS, code).map(|act| act(self, app, state))
+    }
+
+    fn arrange(&mut self, app: &mut App, state: &State) {
+        arrange(app, state);
+    }
+
+    fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+        draw(canvas, area, app, state);
+    }
+
+    fn rows<'a>(&'a mut self, app: &'a mut App) -> &'a mut dyn Rows {
+        &mut app.functions
+    }
+
+    fn chosen_function(&self, app: &App, _state: &State) -> Option<RegionId> {
+        app.functions.key()
+    }
+
+    fn opens(&self) -> Option<Subject> {
+        Some(Subject::Function)
+    }
+}
 
 /// What a column says of a function.
 #[derive(Debug)]
@@ -119,9 +186,15 @@ pub const FIRST_ORDER: usize = 4;
 /// Before this column stand those for counters.
 const NAME: usize = 11;
 
-/// Orders to choose among: one for each column, and one for each figure of the counters.
-pub fn orders(state: &State) -> usize {
-    COLUMNS.len() + state.counters.figures().len()
+/// The order by the next of the columns on the screen, or of all where nothing is drawn yet.
+fn next_order(app: &App, state: &State) -> usize {
+    let drawn: Vec<usize> = app.targets.titles.iter().map(|&(order, _)| order).collect();
+    match (drawn.iter().position(|&order| order == app.order), drawn.first()) {
+        (Some(place), _) => drawn[(place + 1) % drawn.len()],
+        (None, Some(&first)) => first,
+        // One for each column, and one for each figure of the counters.
+        (None, None) => (app.order + 1) % (COLUMNS.len() + state.counters.figures().len()),
+    }
 }
 
 /// Filters and sorts anew; of rows of equal rank those with most calls come first.
@@ -146,8 +219,7 @@ pub fn arrange(app: &mut App, state: &State) {
     app.functions.set(rows.into_iter().map(|function| function.region).collect());
 }
 
-/// Draws the table.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let exclusive = state.functions().map(|function| function.exclusive).fold(0, u64::saturating_add);
     let facts = Facts { state, theme: app.theme, exclusive };
     let (counted, left) = counters::fitting(state, area.width);

@@ -7,7 +7,7 @@ use ratatui::style::{Modifier, Style};
 
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
-use crate::key::{BINDINGS, Binding, View};
+use crate::key::Help;
 use crate::state::function::WithoutRecord;
 use crate::state::{Span, State};
 use crate::text::{bytes, clock, counted, grouped, short_ns};
@@ -90,13 +90,13 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
 }
 
 /// The views.
-pub fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, app: &mut App) {
+pub fn draw_tabs(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, titles: impl Iterator<Item = &'static str>) {
     if area.is_empty() {
         return;
     }
     let mut x = area.x;
-    for (index, view) in View::ALL.into_iter().enumerate() {
-        let label = format!(" {} {} ", index + 1, view.title());
+    for (view, title) in titles.enumerate() {
+        let label = format!(" {} {title} ", view + 1);
         let style = if view == app.view { app.theme.chosen() } else { Style::new() };
         let taken = canvas.put(x, area.y, area.right().saturating_sub(x), &label, style);
         if taken > 0 {
@@ -128,7 +128,7 @@ pub fn draw_slider(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
 }
 
 /// The filter while it is typed, what was done last, or the keys of the view.
-pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
+pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App, keys: &[Help]) {
     let theme = app.theme;
     if app.typing {
         canvas.put_all(
@@ -146,7 +146,7 @@ pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
         canvas.put(area.x, area.y, area.width, message, theme.accent());
         return;
     }
-    let serves = |binding: &&Binding| !binding.hint.is_empty() && binding.serves(app.view, app.stored.is_some());
+    let serves = |help: &&Help| help.serves && !help.keys.hint.is_empty();
     let mut notes = String::new();
     if !app.filter.is_empty() {
         notes.push_str(&format!("filter: {}  ", app.filter));
@@ -155,13 +155,13 @@ pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
         notes.push_str(&format!("{} hidden  ", app.muted.len()));
     }
     let mut x = area.x + canvas.put(area.x, area.y, area.width, &notes, theme.accent());
-    let mut bindings: Vec<&Binding> = BINDINGS.iter().filter(serves).collect();
+    let mut hints: Vec<&Help> = keys.iter().filter(serves).collect();
     // The way out, the way to all others, then what only this view has.
-    bindings[2..].sort_by_key(|binding| !binding.is_special());
-    for binding in bindings {
-        let key = binding.keys.split(' ').next().unwrap_or_default();
-        let hint = [(Cow::from(key), theme.title()), (Cow::from(format!(" {}", binding.hint)), theme.dim())];
-        let needed = u16::try_from(key.len() + 1 + binding.hint.len()).unwrap_or(u16::MAX);
+    hints[2..].sort_by_key(|help| help.place.is_empty());
+    for Help { keys, .. } in hints {
+        let key = keys.names.split(' ').next().unwrap_or_default();
+        let hint = [(Cow::from(key), theme.title()), (Cow::from(format!(" {}", keys.hint)), theme.dim())];
+        let needed = u16::try_from(key.len() + 1 + keys.hint.len()).unwrap_or(u16::MAX);
         if needed > area.right().saturating_sub(x) {
             break;
         }

@@ -5,12 +5,20 @@ use rtrace_model::{ExitPolicy, RegionId};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::list::{List, Rows};
+use crate::panel::{Panel, Subject};
 use crate::state::State;
 use crate::text::{count, counted};
 
+/// The view.
+#[derive(Debug, Default)]
+pub struct Plan {
+    rows: List<Row>,
+}
+
 /// A row of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Row {
+enum Row {
     /// A function that was left out: its place in the log.
     Refused(usize),
     /// A function with probes.
@@ -25,62 +33,84 @@ const COLUMNS: [Column; 5] = [
     Column::words("library, or why it is left out", 44, 120),
 ];
 
-/// Lists what was left out, then what is probed.
-pub fn arrange(app: &mut App, state: &State) {
-    let wanted = app.filter.to_lowercase();
-    let refusals = state.log.refusals.iter().enumerate().filter(|(_, refusal)| {
-        App::passes(&wanted, &[&refusal.function, &refusal.library, &refusal.reason, "refused"])
-    });
-    let mut rows: Vec<Row> = refusals.map(|(place, _)| Row::Refused(place)).collect();
-    let passes = |names: &[&str]| App::passes(&wanted, names);
-    rows.extend(
-        state
-            .functions()
-            .filter(|function| passes(&[&function.name, state.library(function.library), function.exit.name()]))
-            .map(|function| Row::Probed(function.region)),
-    );
-    app.plan.set(rows);
-}
+impl Panel for Plan {
+    fn title(&self) -> &'static str {
+        "plan"
+    }
 
-/// Draws how many, and the table.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    let theme = app.theme;
-    let with = |exit: ExitPolicy| state.functions().filter(|function| function.exit == exit).count();
-    let policies = ExitPolicy::ALL.into_iter().map(|exit| (with(exit), exit.name())).filter(|&(count, _)| count > 0);
-    let policies: Vec<String> = policies.map(|(count, name)| format!("{count} {name}")).collect();
-    let probed = [format!("{} probed", state.functions().count()), policies.join(", ")];
-    let probed = probed.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(": ");
-    let summary = format!("{probed}; {} refused", state.log.refused);
-    canvas.put(area.x, area.y, area.width, &summary, theme.accent());
-    let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    app.targets.rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    let area = canvas.put_below(area, &app.plan.key().map_or_else(String::new, |row| in_full(row, state)));
-    let row = |row: Row| match row {
-        Row::Refused(place) => {
-            let Some(refusal) = state.log.refusals.get(place) else { return Vec::new() };
-            vec![
-                Cell::from("refused").styled(theme.bad()),
-                Cell::default(),
-                Cell::default(),
-                refusal.function.as_str().into(),
-                refusal.reason.as_str().into(),
-            ]
+    /// Lists what was left out, then what is probed.
+    fn arrange(&mut self, app: &mut App, state: &State) {
+        let wanted = app.filter.to_lowercase();
+        let refusals = state.log.refusals.iter().enumerate().filter(|(_, refusal)| {
+            App::passes(&wanted, &[&refusal.function, &refusal.library, &refusal.reason, "refused"])
+        });
+        let mut rows: Vec<Row> = refusals.map(|(place, _)| Row::Refused(place)).collect();
+        let passes = |names: &[&str]| App::passes(&wanted, names);
+        rows.extend(
+            state
+                .functions()
+                .filter(|function| passes(&[&function.name, state.library(function.library), function.exit.name()]))
+                .map(|function| Row::Probed(function.region)),
+        );
+        self.rows.set(rows);
+    }
+
+    /// Draws how many, and the table.
+    fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+        let theme = app.theme;
+        let with = |exit: ExitPolicy| state.functions().filter(|function| function.exit == exit).count();
+        let policies =
+            ExitPolicy::ALL.into_iter().map(|exit| (with(exit), exit.name())).filter(|&(count, _)| count > 0);
+        let policies: Vec<String> = policies.map(|(count, name)| format!("{count} {name}")).collect();
+        let probed = [format!("{} probed", state.functions().count()), policies.join(", ")];
+        let probed = probed.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(": ");
+        let summary = format!("{probed}; {} refused", state.log.refused);
+        canvas.put(area.x, area.y, area.width, &summary, theme.accent());
+        let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        app.targets.rows = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        let area = canvas.put_below(area, &self.rows.key().map_or_else(String::new, |row| in_full(row, state)));
+        let row = |row: Row| match row {
+            Row::Refused(place) => {
+                let Some(refusal) = state.log.refusals.get(place) else { return Vec::new() };
+                vec![
+                    Cell::from("refused").styled(theme.bad()),
+                    Cell::default(),
+                    Cell::default(),
+                    refusal.function.as_str().into(),
+                    refusal.reason.as_str().into(),
+                ]
+            }
+            Row::Probed(region) => {
+                let Some(function) = state.function(region) else { return Vec::new() };
+                let exit = Cell::from(function.exit.name());
+                vec![
+                    if function.exit == ExitPolicy::EntryOnly { exit.styled(theme.accent()) } else { exit },
+                    count(function.size).into(),
+                    count(function.calls).into(),
+                    (&*function.name).into(),
+                    state.library(function.library).into(),
+                ]
+            }
+        };
+        canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut self.rows, row);
+        if self.rows.rows().is_empty() {
+            canvas.put_empty(area, app.why_empty("no function is probed yet"));
         }
-        Row::Probed(region) => {
-            let Some(function) = state.function(region) else { return Vec::new() };
-            let exit = Cell::from(function.exit.name());
-            vec![
-                if function.exit == ExitPolicy::EntryOnly { exit.styled(theme.accent()) } else { exit },
-                count(function.size).into(),
-                count(function.calls).into(),
-                (&*function.name).into(),
-                state.library(function.library).into(),
-            ]
+    }
+
+    fn rows<'a>(&'a mut self, _app: &'a mut App) -> &'a mut dyn Rows {
+        &mut self.rows
+    }
+
+    fn chosen_function(&self, _app: &App, _state: &State) -> Option<RegionId> {
+        match self.rows.key()? {
+            Row::Probed(region) => Some(region),
+            Row::Refused(_) => None,
         }
-    };
-    canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.plan, row);
-    if app.plan.rows().is_empty() {
-        canvas.put_empty(area, app.why_empty("no function is probed yet"));
+    }
+
+    fn opens(&self) -> Option<Subject> {
+        Some(Subject::Function)
     }
 }
 

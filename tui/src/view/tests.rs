@@ -14,10 +14,11 @@ mod counters;
 
 use super::*;
 use crate::app::Flow;
+use crate::dashboard::Dashboard;
 use crate::export;
 use crate::live::{Range, Stored};
-use crate::state::Span;
 use crate::state::tests::{call, cost, library, location, path, region, untimed};
+use crate::state::{Span, State};
 use crate::theme::Theme;
 
 const MS: u64 = 1_000_000;
@@ -60,45 +61,45 @@ fn theme(variables: &'static [(&str, &str)]) -> Theme {
     Theme::of_environment(|name| variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned()))
 }
 
-fn app(state: &State) -> App {
-    let mut app = App::new("fft_demo (4711)", theme(&[("LANG", "C.UTF-8")]));
-    app.arrange(state);
-    app
+fn dashboard(state: &State) -> Dashboard {
+    let mut dashboard = Dashboard::new("fft_demo (4711)", theme(&[("LANG", "C.UTF-8")]));
+    dashboard.arrange(state);
+    dashboard
 }
 
-fn press(app: &mut App, state: &State, keys: &str) {
+fn press(dashboard: &mut Dashboard, state: &State, keys: &str) {
     for key in keys.chars() {
         let code = match key {
             '\n' => KeyCode::Enter,
             key => KeyCode::Char(key),
         };
-        assert_eq!(app.press(KeyEvent::from(code), state), Flow::Continue, "{key:?}");
+        assert_eq!(dashboard.press(KeyEvent::from(code), state), Flow::Continue, "{key:?}");
     }
 }
 
-fn terminal(app: &mut App, state: &State, width: u16, height: u16) -> Terminal<TestBackend> {
+fn terminal(dashboard: &mut Dashboard, state: &State, width: u16, height: u16) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, app, state)).unwrap();
+    terminal.draw(|frame| dashboard.draw(frame, state)).unwrap();
     terminal
 }
 
-fn screen(app: &mut App, state: &State, width: u16, height: u16) -> Vec<String> {
-    let terminal = terminal(app, state, width, height);
+fn screen(dashboard: &mut Dashboard, state: &State, width: u16, height: u16) -> Vec<String> {
+    let terminal = terminal(dashboard, state, width, height);
     export::screen(terminal.backend().buffer()).lines().map(str::to_owned).collect()
 }
 
 /// The screen of a view in 80 columns, without what is around it.
 fn view(keys: &str, height: u16) -> Vec<String> {
     let state = state();
-    let mut app = app(&state);
-    press(&mut app, &state, keys);
-    let lines = screen(&mut app, &state, 80, height);
+    let mut dashboard = dashboard(&state);
+    press(&mut dashboard, &state, keys);
+    let lines = screen(&mut dashboard, &state, 80, height);
     lines[3..lines.len() - 1].to_vec()
 }
 #[test]
 fn the_functions() {
     let state = state();
-    let mut app = app(&state);
+    let mut dashboard = dashboard(&state);
     let expected = [
         " rtrace  fft_demo (4711)                                    recording  00:00:10",
         " 199 calls  19/s  0 lost  1 not timed  2 threads  overhead ~0.00 CPU",
@@ -110,7 +111,7 @@ fn the_functions() {
         "",
         " q quit  ? help  s sort  m mute  Tab view  Enter open  / filter  Space pause",
     ];
-    assert_eq!(screen(&mut app, &state, 80, 9), expected);
+    assert_eq!(screen(&mut dashboard, &state, 80, 9), expected);
     let expected = [
         "    calls   calls/s   inclusive  exclusive▼    share        mean           p50           p99         max  function",
         "       99         9  987.000 ms  987.000 ms   76.9 %    9.970 ms     10.000 ms     13.000 ms   13.000 ms  fftw_dft_solve",
@@ -118,7 +119,7 @@ fn the_functions() {
         "        1         1           -           -        -           -             -             -           -  evil\\x1b[31m",
         "",
     ];
-    assert_eq!(screen(&mut app, &state, 150, 8)[2..7], expected);
+    assert_eq!(screen(&mut dashboard, &state, 150, 8)[2..7], expected);
 }
 
 #[test]
@@ -242,16 +243,21 @@ fn the_events() {
 }
 
 #[test]
-fn the_help_is_made_of_the_table_of_keys() {
-    let named = || crate::key::BINDINGS.iter().filter(|binding| !binding.keys.is_empty());
+fn the_help_is_made_of_the_tables_of_keys() {
+    let dashboard = dashboard(&state());
+    let does =
+        |view: usize| dashboard.panels[view].keys().into_iter().map(|keys| keys.does).filter(|does| !does.is_empty());
+    let common = || crate::key::BINDINGS.iter().map(|binding| binding.keys.does).filter(|does| !does.is_empty());
+    let all = || 0..dashboard.panels.len();
     let lines = view("?", 40).join("\n");
-    for binding in named() {
-        assert!(lines.contains(binding.does), "{}", binding.does);
+    for does in common().chain(all().flat_map(does)) {
+        assert!(lines.contains(does), "{does}");
     }
-    for (keys, view_of) in [("?", View::Functions), ("2?", View::Tree), ("4?", View::Timeline), ("7?", View::Events)] {
+    for (keys, shown) in [("?", 0), ("2?", 1), ("4?", 3), ("7?", 6)] {
         let lines = view(keys, 24).join("\n");
-        for binding in named() {
-            assert_eq!(lines.contains(binding.does), binding.serves(view_of, false), "{view_of:?} {}", binding.does);
+        assert!(common().all(|does| lines.contains(does)), "{lines}");
+        for view in all() {
+            assert!(does(view).all(|does| lines.contains(does) == (view == shown)), "{view} {lines}");
         }
     }
 }
@@ -274,12 +280,12 @@ fn an_empty_view_says_why() {
         }
         let nobody = "no thread has been in a traced function yet";
         for (keys, said) in [("1", functions), ("2", functions), ("3", nobody), ("4", nobody)] {
-            let mut app = app(&state);
-            press(&mut app, &state, keys);
-            let lines = screen(&mut app, &state, 80, 24).join("\n");
+            let mut dashboard = dashboard(&state);
+            press(&mut dashboard, &state, keys);
+            let lines = screen(&mut dashboard, &state, 80, 24).join("\n");
             assert!(lines.contains(said), "{keys}: {lines}");
-            press(&mut app, &state, "/x");
-            let lines = screen(&mut app, &state, 80, 24).join("\n");
+            press(&mut dashboard, &state, "/x");
+            let lines = screen(&mut dashboard, &state, 80, 24).join("\n");
             assert!(lines.contains("nothing passes the filter; Esc clears it"), "{keys}: {lines}");
         }
     }
@@ -289,21 +295,21 @@ fn an_empty_view_says_why() {
 fn standing_still_changes_nothing_on_the_screen() {
     let state = state();
     let frozen = state.snapshot();
-    let mut app = app(&state);
-    for view in View::ALL {
-        press(&mut app, &state, &(view as usize + 1).to_string());
-        let live = screen(&mut app, &state, 200, 40);
-        app.arrange(&frozen);
-        assert_eq!(screen(&mut app, &frozen, 200, 40), live, "{view:?}");
+    let mut dashboard = dashboard(&state);
+    for view in 0..dashboard.panels.len() {
+        press(&mut dashboard, &state, &(view + 1).to_string());
+        let live = screen(&mut dashboard, &state, 200, 40);
+        dashboard.arrange(&frozen);
+        assert_eq!(screen(&mut dashboard, &frozen, 200, 40), live, "{}", dashboard.panels[view].title());
     }
 }
 
 #[test]
 fn a_terminal_of_twenty_by_five_shows_what_it_can() {
     let state = state();
-    let mut app = app(&state);
+    let mut dashboard = dashboard(&state);
     assert_eq!(
-        screen(&mut app, &state, 20, 5),
+        screen(&mut dashboard, &state, 20, 5),
         [
             " recording  00:00:10",
             "   calls  function",
@@ -312,16 +318,16 @@ fn a_terminal_of_twenty_by_five_shows_what_it_can() {
             "q quit  ? help",
         ]
     );
-    press(&mut app, &state, "j\n");
+    press(&mut dashboard, &state, "j\n");
     assert_eq!(
-        screen(&mut app, &state, 20, 5),
+        screen(&mut dashboard, &state, 20, 5),
         [" recording  00:00:10", "fftw_execute  libff…", "calls 99", "calls/s 9", "q quit  ? help"]
     );
     for (width, height) in [(1, 1), (3, 2), (10, 3), (20, 6), (30, 9), (300, 80)] {
-        for view in View::ALL {
-            app.view = view;
-            app.arrange(&state);
-            screen(&mut app, &state, width, height);
+        for view in 0..dashboard.panels.len() {
+            dashboard.app.view = view;
+            dashboard.arrange(&state);
+            screen(&mut dashboard, &state, width, height);
         }
     }
 }
@@ -329,18 +335,22 @@ fn a_terminal_of_twenty_by_five_shows_what_it_can() {
 #[test]
 fn without_colours_and_glyphs_all_is_said_in_ascii() {
     let state = state();
-    let mut app = App::new("fft_demo (4711)", theme(&[("NO_COLOR", "1"), ("LANG", "C")]));
-    for view in View::ALL {
-        app.view = view;
-        app.arrange(&state);
-        let terminal = terminal(&mut app, &state, 120, 30);
+    let mut dashboard = Dashboard::new("fft_demo (4711)", theme(&[("NO_COLOR", "1"), ("LANG", "C")]));
+    for view in 0..dashboard.panels.len() {
+        dashboard.app.view = view;
+        dashboard.arrange(&state);
+        let terminal = terminal(&mut dashboard, &state, 120, 30);
         let cells = terminal.backend().buffer().content();
-        assert!(cells.iter().all(|cell| cell.symbol().is_ascii()), "{view:?}");
-        assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset), "{view:?}");
+        assert!(cells.iter().all(|cell| cell.symbol().is_ascii()), "{}", dashboard.panels[view].title());
+        assert!(
+            cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset),
+            "{}",
+            dashboard.panels[view].title()
+        );
     }
-    press(&mut app, &state, "4");
+    press(&mut dashboard, &state, "4");
     assert_eq!(
-        screen(&mut app, &state, 80, 9)[6],
+        screen(&mut dashboard, &state, 80, 9)[6],
         " 4712 main         [fftw_plan_dft---------------------------------------------]"
     );
 }
@@ -350,18 +360,18 @@ fn losses_stand_out_and_name_their_reason() {
     let mut state = state();
     let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 12 };
     state.add_event(&event(5_000, EventKind::Loss(loss)));
-    let mut app = app(&state);
-    let terminal = terminal(&mut app, &state, 80, 9);
+    let mut dashboard = dashboard(&state);
+    let terminal = terminal(&mut dashboard, &state, 80, 9);
     let lines = export::screen(terminal.backend().buffer());
     assert!(lines.contains("12 LOST (ring full)"), "{lines}");
     let red = terminal.backend().buffer().content().iter().filter(|cell| cell.fg == Color::LightRed).count();
     assert_eq!(red, "12 LOST (ring full)".len());
-    press(&mut app, &state, "7");
-    assert!(screen(&mut app, &state, 80, 9)[4].contains("12 lost of fftw_execute: ring full"));
+    press(&mut dashboard, &state, "7");
+    assert!(screen(&mut dashboard, &state, 80, 9)[4].contains("12 lost of fftw_execute: ring full"));
     let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count: 3_000 };
     state.add_event(&event(5_001, EventKind::Loss(loss)));
-    app.arrange(&state);
-    let lines = screen(&mut app, &state, 80, 24);
+    dashboard.arrange(&state);
+    let lines = screen(&mut dashboard, &state, 80, 24);
     assert!(lines[4].contains("3,012 lost: ring full; 3,000 of fftw_dft"), "{lines:?}");
     assert!(lines[5].contains("recording begins"), "told together, so one row: {lines:?}");
     let below = [
@@ -370,8 +380,8 @@ fn losses_stand_out_and_name_their_reason() {
     ];
     assert_eq!(lines[21..23], below);
     state.add_event(&event(9_000, EventKind::Loss(Loss { reason: LossReason::TooDeep, count: 1, ..loss })));
-    app.arrange(&state);
-    let lines = screen(&mut app, &state, 80, 24);
+    dashboard.arrange(&state);
+    let lines = screen(&mut dashboard, &state, 80, 24);
     assert!(lines[1].contains("3,013 LOST (3,012 ring full, 1 too deep)"), "{lines:?}");
     assert!(lines[4].contains("1 lost of fftw_dft_solve: too deep"), "another reason is another row: {lines:?}");
 }
@@ -383,26 +393,26 @@ fn calls_that_were_not_timed_are_told_with_their_reason() {
         EventKind::Untimed(Untimed { reason: UntimedReason::NotYetPlaced, region: Some(RegionId(region)), count })
     };
     state.add_event(&event(5_000, not_yet(3, 1)));
-    let mut app = app(&state);
-    press(&mut app, &state, "7");
-    let told = &screen(&mut app, &state, 100, 9)[4];
+    let mut dashboard = dashboard(&state);
+    press(&mut dashboard, &state, "7");
+    let told = &screen(&mut dashboard, &state, 100, 9)[4];
     assert!(
         told.contains("untimed") && told.ends_with("1 not timed of evil\\x1b[31m: return site not yet placed"),
         "{told}"
     );
     state.add_event(&event(5_001, not_yet(0, 1_200)));
-    app.arrange(&state);
-    let told = &screen(&mut app, &state, 140, 24)[4];
+    dashboard.arrange(&state);
+    let told = &screen(&mut dashboard, &state, 140, 24)[4];
     let expected = "1,201 not timed: return site not yet placed; 1,200 of fftw_execute, 1 of evil\\x1b[31m";
     assert!(told.ends_with(expected), "told together, so one row: {told}");
     let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 12 };
     state.add_event(&event(5_002, EventKind::Loss(loss)));
-    app.arrange(&state);
-    assert!(screen(&mut app, &state, 100, 24)[4].contains("12 lost of fftw_execute"), "a loss is another row");
+    dashboard.arrange(&state);
+    assert!(screen(&mut dashboard, &state, 100, 24)[4].contains("12 lost of fftw_execute"), "a loss is another row");
 
-    app.focus = Some(RegionId(3));
-    press(&mut app, &state, "5");
-    let lines = screen(&mut app, &state, 100, 20);
+    dashboard.app.focus = Some(RegionId(3));
+    press(&mut dashboard, &state, "5");
+    let lines = screen(&mut dashboard, &state, 100, 20);
     assert!(lines[3].ends_with("1 call not timed"), "{lines:?}");
     assert!(lines[4].contains("inclusive -") && lines[4].contains("exclusive -"), "{lines:?}");
 }
@@ -410,35 +420,41 @@ fn calls_that_were_not_timed_are_told_with_their_reason() {
 #[test]
 fn typing_filters_at_once_and_escape_clears() {
     let state = state();
-    let mut app = app(&state);
-    press(&mut app, &state, "/SOLVE");
-    let lines = screen(&mut app, &state, 80, 9);
+    let mut dashboard = dashboard(&state);
+    press(&mut dashboard, &state, "/SOLVE");
+    let lines = screen(&mut dashboard, &state, 80, 9);
     assert!(lines[4].ends_with("fftw_dft_solve") && lines[5].is_empty(), "{lines:?}");
     assert_eq!(lines[8], " filter: SOLVE   Enter keep  Esc clear");
-    press(&mut app, &state, "\n2");
-    let lines = screen(&mut app, &state, 80, 9);
+    press(&mut dashboard, &state, "\n2");
+    let lines = screen(&mut dashboard, &state, 80, 9);
     assert!(lines[8].starts_with(" filter: SOLVE  q quit"), "{lines:?}");
     assert!(lines[5].contains("fftw_dft_solve") && lines[6].is_empty(), "a caller stays above it: {lines:?}");
-    app.press(KeyEvent::from(KeyCode::Esc), &state);
-    assert_eq!(app.tree.rows().len(), 4);
+    dashboard.press(KeyEvent::from(KeyCode::Esc), &state);
+    assert_eq!(
+        screen(&mut dashboard, &state, 80, 24)
+            .iter()
+            .filter(|line| line.contains(" fftw_") || line.contains("evil"))
+            .count(),
+        4
+    );
 }
 
 #[test]
 fn sorting_and_hiding() {
     let state = state();
-    let mut app = app(&state);
-    let first = |app: &App| state.function(app.functions.rows()[0]).unwrap().name.to_string();
-    assert_eq!(first(&app), "fftw_dft_solve");
-    press(&mut app, &state, "r");
-    assert_eq!(first(&app), "evil\u{1b}[31m");
-    press(&mut app, &state, "rss");
-    assert_eq!((first(&app).as_str(), functions::orders(&state)), ("fftw_execute", 13));
-    assert_eq!(app.press(KeyEvent::from(KeyCode::Char('m')), &state), Flow::Mute);
-    assert_eq!(first(&app), "fftw_dft_solve");
-    assert!(app.muted.contains(&RegionId(0)));
-    assert!(screen(&mut app, &state, 90, 9)[8].starts_with(" 1 hidden  q quit"));
-    assert_eq!(app.press(KeyEvent::from(KeyCode::Char('u')), &state), Flow::Mute);
-    assert_eq!(first(&app), "fftw_execute");
+    let mut dashboard = dashboard(&state);
+    let first = |dashboard: &Dashboard| state.function(dashboard.app.functions.rows()[0]).unwrap().name.to_string();
+    assert_eq!(first(&dashboard), "fftw_dft_solve");
+    press(&mut dashboard, &state, "r");
+    assert_eq!(first(&dashboard), "evil\u{1b}[31m");
+    press(&mut dashboard, &state, "rss");
+    assert_eq!(first(&dashboard), "fftw_execute");
+    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('m')), &state), Flow::Mute);
+    assert_eq!(first(&dashboard), "fftw_dft_solve");
+    assert!(dashboard.app.muted.contains(&RegionId(0)));
+    assert!(screen(&mut dashboard, &state, 90, 9)[8].starts_with(" 1 hidden  q quit"));
+    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('u')), &state), Flow::Mute);
+    assert_eq!(first(&dashboard), "fftw_execute");
 }
 
 #[test]
@@ -447,55 +463,56 @@ fn of_functions_of_equal_rank_those_with_most_calls_come_first() {
     (0..3).for_each(|id| state.define(&region(id, &format!("f{id}"))));
     let unseen = |id, region| untimed(id, 0, region, 1);
     state.add(&Batch::from(vec![unseen(1, 0), unseen(2, 2), unseen(3, 1), unseen(4, 2), unseen(5, 1), unseen(6, 2)]));
-    let app = app(&state);
-    assert_eq!(app.functions.rows(), [RegionId(2), RegionId(1), RegionId(0)]);
+    let dashboard = dashboard(&state);
+    assert_eq!(dashboard.app.functions.rows(), [RegionId(2), RegionId(1), RegionId(0)]);
 }
 
 #[test]
 fn the_mouse_chooses_tabs_rows_and_columns() {
     let state = state();
-    let mut app = app(&state);
-    let click = |app: &mut App, column, row| {
-        terminal(app, &state, 80, 12);
+    let mut dashboard = dashboard(&state);
+    let click = |dashboard: &mut Dashboard, column, row| {
+        terminal(dashboard, &state, 80, 12);
         let kind = MouseEventKind::Down(MouseButton::Left);
-        app.point(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }, &state)
+        dashboard.point(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }, &state)
     };
-    click(&mut app, 4, 5);
-    assert_eq!((app.functions.place(), app.view), (1, View::Functions));
-    click(&mut app, 4, 5);
-    assert_eq!((app.focus, app.view), (Some(RegionId(0)), View::Detail));
-    click(&mut app, 3, 2);
-    assert_eq!(app.view, View::Functions);
-    click(&mut app, 6, 3);
-    assert_eq!((app.order, app.reversed), (0, false));
-    click(&mut app, 6, 3);
-    assert_eq!((app.order, app.reversed), (0, true));
+    click(&mut dashboard, 4, 5);
+    assert_eq!((dashboard.app.functions.place(), dashboard.app.view), (1, 0));
+    click(&mut dashboard, 4, 5);
+    assert_eq!((dashboard.app.focus, dashboard.app.view), (Some(RegionId(0)), 4));
+    click(&mut dashboard, 3, 2);
+    assert_eq!(dashboard.app.view, 0);
+    click(&mut dashboard, 6, 3);
+    assert_eq!((dashboard.app.order, dashboard.app.reversed), (0, false));
+    click(&mut dashboard, 6, 3);
+    assert_eq!((dashboard.app.order, dashboard.app.reversed), (0, true));
 }
 
 #[test]
 fn a_stored_trace_has_a_slider() {
     let mut state = state();
     state.finish(&Summary::default());
-    let mut app = app(&state);
+    let mut dashboard = dashboard(&state);
     let at = |ms: u64| Timestamp(ms * MS);
     let whole = Range { from: at(0), to: at(10_000) };
-    app.stored = Some(Stored { whole, wanted: Range { from: at(2_500), to: at(7_500) }, status: "stored".into() });
-    let lines = screen(&mut app, &state, 80, 12);
+    dashboard.app.stored =
+        Some(Stored { whole, wanted: Range { from: at(2_500), to: at(7_500) }, status: "stored".into() });
+    let lines = screen(&mut dashboard, &state, 80, 12);
     assert_eq!(lines[10], " ─────────────███████████████████████████──────────────  2.5 s to 7.5 s of 10 s");
     let part = |from, to| Flow::Look(Range { from: at(from), to: at(to) });
-    let press = |app: &mut App, key| app.press(KeyEvent::from(KeyCode::Char(key)), &state);
-    assert_eq!(press(&mut app, '<'), part(0, 5_000));
-    assert_eq!(press(&mut app, '>'), part(5_000, 10_000));
-    assert_eq!(press(&mut app, ']'), part(3_750, 6_250));
-    assert_eq!(press(&mut app, '['), part(0, 10_000));
-    assert_eq!(press(&mut app, '0'), part(0, 10_000));
+    let press = |dashboard: &mut Dashboard, key| dashboard.press(KeyEvent::from(KeyCode::Char(key)), &state);
+    assert_eq!(press(&mut dashboard, '<'), part(0, 5_000));
+    assert_eq!(press(&mut dashboard, '>'), part(5_000, 10_000));
+    assert_eq!(press(&mut dashboard, ']'), part(3_750, 6_250));
+    assert_eq!(press(&mut dashboard, '['), part(0, 10_000));
+    assert_eq!(press(&mut dashboard, '0'), part(0, 10_000));
 }
 
 #[test]
 fn this_moment_as_a_table() {
     let state = state();
-    let app = app(&state);
-    let csv = export::functions(&app, &state);
+    let dashboard = dashboard(&state);
+    let csv = export::functions(&dashboard.app, &state);
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(
         lines[1],
@@ -507,12 +524,12 @@ fn this_moment_as_a_table() {
 #[test]
 fn leaving_takes_q_or_control_c() {
     let state = state();
-    let mut app = app(&state);
-    assert_eq!(app.press(KeyEvent::from(KeyCode::Char('q')), &state), Flow::Quit);
-    press(&mut app, &state, "/q");
-    assert_eq!(app.filter, "q");
+    let mut dashboard = dashboard(&state);
+    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('q')), &state), Flow::Quit);
+    press(&mut dashboard, &state, "/q");
+    assert_eq!(dashboard.app.filter, "q");
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(app.press(control, &state), Flow::Quit);
+    assert_eq!(dashboard.press(control, &state), Flow::Quit);
 }
 
 #[test]
@@ -527,8 +544,8 @@ fn folded_calls_show_all_but_single_ones() {
     state.fold(&[path(1, 0, 0, (90, 10), 360), path(2, 1, 1, (180, 3), 540)]);
     let running = Call { ending: Ending::Open, ..call(271, 0, 0, (900, 1_010), 0) };
     state.running(Timestamp(1_010 * MS), &[running]);
-    let mut app = app(&state);
-    let lines = screen(&mut app, &state, 150, 8);
+    let mut dashboard = dashboard(&state);
+    let lines = screen(&mut dashboard, &state, 150, 8);
     assert_eq!(lines[1], " 270 calls   270/s   0 lost   1 thread");
     assert_eq!(
         lines[2..5],
@@ -544,8 +561,8 @@ fn folded_calls_show_all_but_single_ones() {
         ("4", "calls are folded: only those that run"),
         ("5", "calls are folded: none has a record"),
     ] {
-        press(&mut app, &state, key);
-        let lines = screen(&mut app, &state, 120, 20).join("\n");
+        press(&mut dashboard, &state, key);
+        let lines = screen(&mut dashboard, &state, 120, 20).join("\n");
         assert!(lines.contains(said), "{lines}");
     }
 }

@@ -2,10 +2,12 @@
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rtrace_model::{Location, LocationId};
+use rtrace_model::{Location, LocationId, RegionId};
 
 use crate::app::App;
 use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::list::Rows;
+use crate::panel::{Panel, Subject};
 use crate::state::State;
 use crate::state::thread::Thread;
 use crate::text::{count, counted, percent, short_ns};
@@ -27,6 +29,41 @@ const GAUGE: u16 = 10;
 /// What is said where there is no thread.
 pub const NONE: &str = "no thread has been in a traced function yet";
 
+/// The view. Its list is shared with the timeline.
+#[derive(Debug)]
+pub struct Threads;
+
+impl Panel for Threads {
+    fn title(&self) -> &'static str {
+        "threads"
+    }
+
+    fn arrange(&mut self, app: &mut App, state: &State) {
+        arrange(app, state);
+    }
+
+    fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+        draw(canvas, area, app, state);
+    }
+
+    fn rows<'a>(&'a mut self, app: &'a mut App) -> &'a mut dyn Rows {
+        &mut app.threads
+    }
+
+    fn chosen_function(&self, app: &App, state: &State) -> Option<RegionId> {
+        chosen_function(app, state)
+    }
+
+    fn opens(&self) -> Option<Subject> {
+        Some(Subject::Thread)
+    }
+}
+
+/// The innermost function that the thread chosen is in.
+pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
+    state.thread(app.threads.key()?)?.at_snapshot().last().map(|call| call.region)
+}
+
 /// Lists the threads by process and thread id.
 pub fn arrange(app: &mut App, state: &State) {
     let wanted = app.filter.to_lowercase();
@@ -40,8 +77,7 @@ pub fn arrange(app: &mut App, state: &State) {
     app.threads.set(rows.into_iter().map(|thread| thread.location.id).collect());
 }
 
-/// Draws the table.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let theme = app.theme;
     let row = |id: LocationId| {
         let Some(thread) = state.thread(id) else { return Vec::new() };

@@ -4,12 +4,16 @@
 //! that takes most of it; what is less than half covered is drawn as high as it is covered. A call
 //! over several cells bears its function's name.
 
+use crossterm::event::KeyCode::{self, Char, Left, Right};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rtrace_model::{LocationId, RegionId, format_ns};
 
-use crate::app::App;
+use crate::app::{App, Flow};
 use crate::canvas::{Align, Canvas};
+use crate::key::{Binding, Keys, also, find, key};
+use crate::list::Rows;
+use crate::panel::{self, Act, Panel};
 use crate::state::lanes::Bar;
 use crate::state::thread::Thread;
 use crate::state::{Span, State};
@@ -28,6 +32,63 @@ const MARKS: u16 = 16;
 
 /// Lines of a lane, at the most.
 const DEEPEST: usize = 16;
+
+/// The view. Its list is that of the threads.
+#[derive(Debug)]
+pub struct Timeline;
+
+const KEYS: &[Binding<Act<Timeline>>] = &[
+    key(&[Left, Char('h')], "Left/Right", "earlier, later; also h and l", "pan", |_, app, state| {
+        app.window.pan(-1, state.now.0);
+        Flow::Continue
+    }),
+    also(&[Right, Char('l')], |_, app, state| {
+        app.window.pan(1, state.now.0);
+        Flow::Continue
+    }),
+    key(&[Char('+'), Char('=')], "+/-", "closer, further away", "zoom", |_, app, _| {
+        app.window.zoom(app.window.length / 2);
+        Flow::Continue
+    }),
+    also(&[Char('-')], |_, app, _| {
+        app.window.zoom(app.window.length.saturating_mul(2));
+        Flow::Continue
+    }),
+    key(&[Char('f')], "f", "keep up with the present", "follow", |_, app, _| {
+        app.window.end = None;
+        Flow::Continue
+    }),
+];
+
+impl Panel for Timeline {
+    fn title(&self) -> &'static str {
+        "timeline"
+    }
+
+    fn keys(&self) -> Vec<&'static Keys> {
+        panel::keys(KEYS)
+    }
+
+    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Flow> {
+        find(KEYS, code).map(|act| act(self, app, state))
+    }
+
+    fn arrange(&mut self, app: &mut App, state: &State) {
+        threads::arrange(app, state);
+    }
+
+    fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+        draw(canvas, area, app, state);
+    }
+
+    fn rows<'a>(&'a mut self, app: &'a mut App) -> &'a mut dyn Rows {
+        &mut app.threads
+    }
+
+    fn chosen_function(&self, app: &App, state: &State) -> Option<RegionId> {
+        threads::chosen_function(app, state)
+    }
+}
 
 /// Of a cell that is not filled: what it shows, and how much of it is covered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +125,7 @@ impl Scale {
 }
 
 /// Draws the axis and as many lanes as fit from the chosen thread on.
-pub fn draw(canvas: &mut Canvas<'_>, mut area: Rect, app: &mut App, state: &State) {
+fn draw(canvas: &mut Canvas<'_>, mut area: Rect, app: &mut App, state: &State) {
     let to = app.window.end(state.now.0);
     let from = to.saturating_sub(app.window.length);
     let names = if area.width >= 4 * NAMES { NAMES } else { FEW_NAMES.min(area.width) };

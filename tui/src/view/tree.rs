@@ -1,12 +1,17 @@
 //! The call tree: who called whom, of all threads or of one.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
+use crossterm::event::KeyCode::{self, Char, Left, Right};
 use ratatui::layout::Rect;
 use rtrace_model::{Count, RegionId, format_ns};
 
-use crate::app::App;
+use crate::app::{App, Flow};
 use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::key::{Binding, Keys, also, find, key};
+use crate::list::{List, Rows};
+use crate::panel::{self, Act, Panel, Subject};
 use crate::state::State;
 use crate::state::paths::{Figures, Label, PathIndex, Paths, ROOT};
 use crate::text::{count, percent};
@@ -28,6 +33,194 @@ const COLUMNS: [Column<'static>; 5] = [
 ];
 
 const GAUGE: u16 = 10;
+
+/// The view.
+#[derive(Debug, Default)]
+pub struct CallTree {
+    rows: List<PathIndex>,
+    /// As last arranged.
+    sums: Sums,
+    /// Nodes that the user has folded or unfolded.
+    unfolded: HashMap<PathIndex, bool>,
+}
+
+const KEYS: &[Binding<Act<CallTree>>] = &[
+    key(&[Right, Char('l')], "Right/Left", "unfold, fold; also l and h", "unfold", |tree, app, state| {
+        tree.unfold(app, state);
+        Flow::Continue
+    }),
+    also(&[Left, Char('h')], |tree, app, state| {
+        tree.fold(app, state);
+        Flow::Continue
+    }),
+    key(&[Char('t')], "t", "of all threads, or of the one chosen there", "thread", |tree, app, state| {
+        tree.switch_thread(app, state);
+        Flow::Continue
+    }),
+];
+
+impl CallTree {
+    /// Folds the node chosen, or else chooses its caller.
+    fn fold(&mut self, app: &mut App, state: &State) {
+        let Some(node) = self.rows.key() else { return };
+        let tree = Tree::of(app, state, &self.sums);
+        let (depth, parent) = (tree.depth(node) - 1, tree.paths.node(node).parent);
+        if !tree.is_leaf(node) && tree.is_unfolded(app, &self.unfolded, node, depth) {
+            self.unfolded.insert(node, false);
+        } else {
+            self.rows.choose_key(parent);
+        }
+        self.arrange(app, state);
+    }
+
+    /// Unfolds the node chosen.
+    fn unfold(&mut self, app: &mut App, state: &State) {
+        if let Some(node) = self.rows.key() {
+            self.unfolded.insert(node, true);
+            self.arrange(app, state);
+        }
+    }
+
+    /// Changes between the tree of all threads and that of the thread chosen.
+    fn switch_thread(&mut self, app: &mut App, state: &State) {
+        app.tree_of = match app.tree_of {
+            Some(_) => None,
+            None => app.threads.key().or_else(|| state.threads().next().map(|thread| thread.location.id)),
+        };
+        self.unfolded.clear();
+        self.arrange(app, state);
+    }
+}
+
+impl Panel for CallTree {
+    fn title(&self) -> &'static str {
+        "tree"
+    }
+
+    fn keys(&self) -> Vec<&'static Keys> {
+        panel::keys(KEYS)
+    }
+
+    fn press(&mut self, code: KeyCode, app: &mut App, state: &State) -> Option<Flow> {
+        find(KEYS, code).map(|act| act(self, app, state))
+    }
+
+    /// Lists the nodes that are unfolded; under a filter those that pass it, with their callers.
+    fn arrange(&mut self, app: &mut App, state: &State) {
+        let sums = Sums::of(app, state);
+        let tree = Tree::of(app, state, &sums);
+        let passing = passing(app, state, &tree);
+        let mut rows = Vec::new();
+        let mut next: Vec<(PathIndex, usize)> = tree.children(ROOT).into_iter().rev().map(|root| (root, 0)).collect();
+        while let Some((node, depth)) = next.pop() {
+            if passing.as_ref().is_some_and(|passing| !passing[node as usize]) {
+                continue;
+            }
+            rows.push(node);
+            if tree.is_unfolded(app, &self.unfolded, node, depth) {
+                next.extend(tree.children(node).into_iter().rev().map(|child| (child, depth + 1)));
+            }
+        }
+        self.rows.set(rows);
+        self.sums = sums;
+    }
+
+    fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
+        let CallTree { rows, sums, unfolded } = self;
+        let tree = Tree::of(app, state, sums);
+        let glyphs = app.theme.glyphs;
+        let (counted, left) = counters::fitting(state, area.width);
+        let thread = app.tree_of.and_then(|location| state.thread(location));
+        let counts: Cow<'_, [Vec<Count>]> = match thread {
+            _ if counted.is_empty() => Cow::Borrowed(&[]),
+            Some(thread) => thread.paths.counts().into(),
+            None => state.merged_counts().into(),
+        };
+        let row = |node: PathIndex| -> Vec<Cell<'_>> {
+            let Some(figures) = tree.figures.get(node as usize) else { return Vec::new() };
+            let depth = tree.depth(node).saturating_sub(1);
+            let mark = match (tree.is_leaf(node), tree.is_unfolded(app, unfolded, node, depth)) {
+                (true, _) => " ",
+                (_, true) => glyphs.expanded,
+                (_, false) => glyphs.collapsed,
+            };
+            let is_hot = tree.is_hot(node);
+            let hot = if is_hot { format!(" {}", glyphs.hot) } else { String::new() };
+            let name = name(state, tree.paths.node(node).label);
+            let path = format!("{:indent$}{mark} {name}{hot}", "", indent = (2 * depth).min(MOST_INDENT));
+            let style = if is_hot { app.theme.title() } else { ratatui::style::Style::new() };
+            let inclusive = figures.time(figures.inclusive);
+            let share = inclusive.unwrap_or(0) as f64 / tree.whole.max(1) as f64;
+            let known = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), format_ns);
+            let part = inclusive.map_or_else(|| "-".to_owned(), |time| percent(time, tree.whole));
+            let mut cells = vec![
+                Cell::from(known(inclusive)).styled(style),
+                Cell::from(part).styled(style),
+                Cell::from(app.theme.gauge(share, usize::from(GAUGE))).styled(app.theme.heat(share)),
+                known(figures.time(figures.exclusive)).into(),
+                count(figures.calls).into(),
+            ];
+            cells.retain({
+                let mut columns = COLUMNS.iter();
+                move |_| columns.next().is_some_and(|column| column.from <= left)
+            });
+            let counts = counts.get(node as usize).map_or(&[][..], Vec::as_slice);
+            cells.extend(counted.iter().map(|figure| counters::text(figure, figures.exclusive, counts)));
+            cells.push(Cell::from(path).styled(style));
+            cells
+        };
+        let figures = COLUMNS.iter().copied().filter(|column| column.from <= left);
+        let columns: Vec<Column<'_>> =
+            figures.chain(counted.iter().map(counters::column)).chain([Column::rest("")]).collect();
+        let title;
+        if let Some(thread) = thread {
+            title = format!("call path on thread {} {}", thread.location.tid, thread.location.name);
+        } else {
+            title = format!("call path, all threads ({} hot)", glyphs.hot);
+        }
+        let last = columns.len() - 1;
+        let places = canvas.table(Table { area, columns: &columns, order: None }, rows, row);
+        if let Some((_, place)) = places.into_iter().find(|(index, _)| *index == last) {
+            canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());
+        }
+        if rows.rows().is_empty() {
+            canvas.put_empty(area, app.why_empty(functions::no_calls(app, state)));
+        }
+    }
+
+    fn rows<'a>(&'a mut self, _app: &'a mut App) -> &'a mut dyn Rows {
+        &mut self.rows
+    }
+
+    fn chosen_function(&self, app: &App, state: &State) -> Option<RegionId> {
+        let tree = Tree::of(app, state, &self.sums);
+        match tree.paths.nodes().get(self.rows.key()? as usize)?.label {
+            Label::Region(region) => Some(region),
+            _ => None,
+        }
+    }
+
+    fn opens(&self) -> Option<Subject> {
+        Some(Subject::Function)
+    }
+
+    fn shows(&self) -> Option<Subject> {
+        Some(Subject::Thread)
+    }
+
+    fn open(&mut self, app: &mut App) {
+        app.tree_of = app.threads.key();
+        self.unfolded.clear();
+    }
+
+    fn close(&mut self, app: &mut App, state: &State) -> bool {
+        let has_opened = app.tree_of.is_some();
+        if has_opened {
+            self.switch_thread(app, state);
+        }
+        has_opened
+    }
+}
 
 /// A tree with its sums; nodes that are newer than these have none.
 struct Tree<'a> {
@@ -83,9 +276,10 @@ impl<'a> Tree<'a> {
         self.paths.children(node).next().is_none()
     }
 
-    fn is_unfolded(&self, app: &App, node: PathIndex, depth: usize) -> bool {
+    /// `unfolded`: nodes that the user has folded or unfolded.
+    fn is_unfolded(&self, app: &App, unfolded: &HashMap<PathIndex, bool>, node: PathIndex, depth: usize) -> bool {
         !app.filter.is_empty()
-            || app.unfolded.get(&node).copied().unwrap_or_else(|| {
+            || unfolded.get(&node).copied().unwrap_or_else(|| {
                 let is_large = self.weight(node) >= self.whole / UNFOLDED_PART;
                 depth < UNFOLDED_DEPTH && is_large || self.is_hot(node)
             })
@@ -94,7 +288,7 @@ impl<'a> Tree<'a> {
 
 /// The sums of a tree's nodes when it was arranged.
 #[derive(Debug, Default)]
-pub struct Sums {
+struct Sums {
     figures: Vec<Figures>,
     /// Of each node, its time, or that of its callees where this is more: they may be timed where their
     /// caller was not.
@@ -125,26 +319,6 @@ fn paths<'a>(app: &App, state: &'a State) -> &'a Paths {
     thread.map_or(state.merged_paths(), |thread| &thread.paths)
 }
 
-/// Lists the nodes that are unfolded; under a filter those that pass it, with their callers.
-pub fn arrange(app: &mut App, state: &State) {
-    let sums = Sums::of(app, state);
-    let tree = Tree::of(app, state, &sums);
-    let passing = passing(app, state, &tree);
-    let mut rows = Vec::new();
-    let mut next: Vec<(PathIndex, usize)> = tree.children(ROOT).into_iter().rev().map(|root| (root, 0)).collect();
-    while let Some((node, depth)) = next.pop() {
-        if passing.as_ref().is_some_and(|passing| !passing[node as usize]) {
-            continue;
-        }
-        rows.push(node);
-        if tree.is_unfolded(app, node, depth) {
-            next.extend(tree.children(node).into_iter().rev().map(|child| (child, depth + 1)));
-        }
-    }
-    app.tree.set(rows);
-    app.sums = sums;
-}
-
 /// Whether each node, or one below it, passes the filter; absent without one.
 fn passing(app: &App, state: &State, tree: &Tree<'_>) -> Option<Vec<bool>> {
     if app.filter.is_empty() {
@@ -169,111 +343,4 @@ pub fn name(state: &State, label: Label) -> &str {
         Label::MorePaths => "[more paths]",
         Label::Region(region) => state.function(region).map_or("[unknown]", |function| &function.name),
     }
-}
-
-/// Folds the node chosen, or else chooses its caller.
-pub fn fold(app: &mut App, state: &State) {
-    let Some(node) = app.tree.key() else { return };
-    let tree = Tree::of(app, state, &app.sums);
-    let (depth, parent) = (tree.depth(node) - 1, tree.paths.node(node).parent);
-    if !tree.is_leaf(node) && tree.is_unfolded(app, node, depth) {
-        app.unfolded.insert(node, false);
-    } else {
-        app.tree.choose_key(parent);
-    }
-    arrange(app, state);
-}
-
-/// Unfolds the node chosen.
-pub fn unfold(app: &mut App, state: &State) {
-    if let Some(node) = app.tree.key() {
-        app.unfolded.insert(node, true);
-        arrange(app, state);
-    }
-}
-
-/// Changes between the tree of all threads and that of the thread chosen.
-pub fn switch_thread(app: &mut App, state: &State) {
-    app.tree_of = match app.tree_of {
-        Some(_) => None,
-        None => app.threads.key().or_else(|| state.threads().next().map(|thread| thread.location.id)),
-    };
-    app.unfolded.clear();
-    arrange(app, state);
-}
-
-/// The function of the node chosen.
-pub fn chosen_function(app: &App, state: &State) -> Option<RegionId> {
-    let tree = Tree::of(app, state, &app.sums);
-    match tree.paths.nodes().get(app.tree.key()? as usize)?.label {
-        Label::Region(region) => Some(region),
-        _ => None,
-    }
-}
-
-/// Draws the tree.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-    let known = std::mem::take(&mut app.sums);
-    let tree = Tree::of(app, state, &known);
-    let glyphs = app.theme.glyphs;
-    let (counted, left) = counters::fitting(state, area.width);
-    let thread = app.tree_of.and_then(|location| state.thread(location));
-    let counts: Cow<'_, [Vec<Count>]> = match thread {
-        _ if counted.is_empty() => Cow::Borrowed(&[]),
-        Some(thread) => thread.paths.counts().into(),
-        None => state.merged_counts().into(),
-    };
-    let mut list = std::mem::take(&mut app.tree);
-    let row = |node: PathIndex| -> Vec<Cell<'_>> {
-        let Some(figures) = tree.figures.get(node as usize) else { return Vec::new() };
-        let depth = tree.depth(node).saturating_sub(1);
-        let mark = match (tree.is_leaf(node), tree.is_unfolded(app, node, depth)) {
-            (true, _) => " ",
-            (_, true) => glyphs.expanded,
-            (_, false) => glyphs.collapsed,
-        };
-        let is_hot = tree.is_hot(node);
-        let hot = if is_hot { format!(" {}", glyphs.hot) } else { String::new() };
-        let name = name(state, tree.paths.node(node).label);
-        let path = format!("{:indent$}{mark} {name}{hot}", "", indent = (2 * depth).min(MOST_INDENT));
-        let style = if is_hot { app.theme.title() } else { ratatui::style::Style::new() };
-        let inclusive = figures.time(figures.inclusive);
-        let share = inclusive.unwrap_or(0) as f64 / tree.whole.max(1) as f64;
-        let known = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), format_ns);
-        let part = inclusive.map_or_else(|| "-".to_owned(), |time| percent(time, tree.whole));
-        let mut cells = vec![
-            Cell::from(known(inclusive)).styled(style),
-            Cell::from(part).styled(style),
-            Cell::from(app.theme.gauge(share, usize::from(GAUGE))).styled(app.theme.heat(share)),
-            known(figures.time(figures.exclusive)).into(),
-            count(figures.calls).into(),
-        ];
-        cells.retain({
-            let mut columns = COLUMNS.iter();
-            move |_| columns.next().is_some_and(|column| column.from <= left)
-        });
-        let counts = counts.get(node as usize).map_or(&[][..], Vec::as_slice);
-        cells.extend(counted.iter().map(|figure| counters::text(figure, figures.exclusive, counts)));
-        cells.push(Cell::from(path).styled(style));
-        cells
-    };
-    let figures = COLUMNS.iter().copied().filter(|column| column.from <= left);
-    let columns: Vec<Column<'_>> =
-        figures.chain(counted.iter().map(counters::column)).chain([Column::rest("")]).collect();
-    let title;
-    if let Some(thread) = thread {
-        title = format!("call path on thread {} {}", thread.location.tid, thread.location.name);
-    } else {
-        title = format!("call path, all threads ({} hot)", glyphs.hot);
-    }
-    let last = columns.len() - 1;
-    let places = canvas.table(Table { area, columns: &columns, order: None }, &mut list, row);
-    if let Some((_, place)) = places.into_iter().find(|(index, _)| *index == last) {
-        canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());
-    }
-    if list.rows().is_empty() {
-        canvas.put_empty(area, app.why_empty(functions::no_calls(app, state)));
-    }
-    app.tree = list;
-    app.sums = known;
 }

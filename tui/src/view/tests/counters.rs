@@ -57,9 +57,9 @@ fn folded() -> State {
 }
 
 fn lines(state: &State, keys: &str, width: u16) -> Vec<String> {
-    let mut app = app(state);
-    press(&mut app, state, keys);
-    screen(&mut app, state, width, 24)[3..].to_vec()
+    let mut dashboard = dashboard(state);
+    press(&mut dashboard, state, keys);
+    screen(&mut dashboard, state, width, 24)[3..].to_vec()
 }
 
 /// The columns of a line, which two cells or more set apart.
@@ -94,28 +94,29 @@ fn functions_have_as_many_columns_as_there_is_room_for() {
 #[test]
 fn a_counter_gives_the_order_like_any_column() {
     let state = traced();
-    let mut app = app(&state);
-    terminal(&mut app, &state, 120, 12);
-    let title = app.targets.titles.iter().find(|(order, _)| *order == functions::COLUMNS.len()).unwrap().1;
+    let mut dashboard = dashboard(&state);
+    terminal(&mut dashboard, &state, 120, 12);
+    let title = dashboard.app.targets.titles.iter().find(|(order, _)| *order == functions::COLUMNS.len()).unwrap().1;
     let kind = MouseEventKind::Down(MouseButton::Left);
     let click = MouseEvent { kind, column: title.x, row: title.y, modifiers: KeyModifiers::NONE };
-    let names = |app: &App| app.functions.rows().iter().map(|region| region.0).collect::<Vec<_>>();
-    app.point(click, &state);
-    assert_eq!(names(&app), [0, 1]);
-    assert!(screen(&mut app, &state, 120, 12)[3].contains("page-faults▼"));
-    app.point(click, &state);
-    assert_eq!(names(&app), [1, 0]);
-    let shown: Vec<usize> = app.targets.titles.iter().map(|&(order, _)| order).collect();
+    let names =
+        |dashboard: &Dashboard| dashboard.app.functions.rows().iter().map(|region| region.0).collect::<Vec<_>>();
+    dashboard.point(click, &state);
+    assert_eq!(names(&dashboard), [0, 1]);
+    assert!(screen(&mut dashboard, &state, 120, 12)[3].contains("page-faults▼"));
+    dashboard.point(click, &state);
+    assert_eq!(names(&dashboard), [1, 0]);
+    let shown: Vec<usize> = dashboard.app.targets.titles.iter().map(|&(order, _)| order).collect();
     let went: Vec<usize> = shown
         .iter()
         .map(|_| {
-            press(&mut app, &state, "s");
-            app.order
+            press(&mut dashboard, &state, "s");
+            dashboard.app.order
         })
         .collect();
     let place = shown.iter().position(|&order| order == functions::COLUMNS.len()).unwrap();
     assert_eq!(went, [&shown[place + 1..], &shown[..=place]].concat(), "column by column over the screen, and round");
-    assert!(shown.len() < functions::orders(&state), "{shown:?}");
+    assert!(shown.len() < functions::COLUMNS.len() + state.counters.figures().len(), "{shown:?}");
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn one_function_has_a_line_of_them() {
 #[test]
 fn this_moment_as_a_table_has_the_columns_of_a_report() {
     for state in [traced(), folded()] {
-        let csv = export::functions(&app(&state), &state);
+        let csv = export::functions(&dashboard(&state).app, &state);
         let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
         let keys = [
             "page-faults_inclusive",
