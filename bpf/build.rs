@@ -9,6 +9,8 @@ use libbpf_cargo::SkeletonBuilder;
 const FOLDERS: [&str; 3] = ["-Ikernel/wire", "-Ikernel/stack", "-Ikernel/hooks"];
 /// Where their pure parts find theirs.
 const PURE_FOLDERS: [&str; 2] = ["kernel/wire", "kernel/stack"];
+/// What `cargo xtask lint sanitizers` adds to these parts.
+const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -22,12 +24,18 @@ fn main() {
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .expect("the BPF programs compile (needs clang, 14 or newer)");
     }
-    cc::Build::new()
+    let mut user_space = cc::Build::new();
+    user_space
         .files(["kernel/stack/stack_test.c", "kernel/stack/flags_test.c"])
         .includes(PURE_FOLDERS)
         .warnings(true)
         .extra_warnings(true)
-        .flag("-Wno-unused-parameter")
-        .compile("user_space");
+        .flag("-Wno-unused-parameter");
+    if env::var_os("CARGO_FEATURE_SANITIZERS").is_some() {
+        user_space.compiler("gcc").flags(SANITIZERS);
+        // In front of the C library, whose allocator they replace.
+        println!("cargo::rustc-link-lib=asan\ncargo::rustc-link-lib=ubsan");
+    }
+    user_space.compile("user_space");
     println!("cargo::rerun-if-changed=kernel");
 }

@@ -12,7 +12,7 @@ use crate::{dependencies, packages, process, tidy};
 type Check = (&'static str, fn() -> Result<()>);
 
 /// The checks in their order, the quickest first.
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     ("fmt", fmt),
     ("tidy", tidy::run),
     ("packages", build_packages),
@@ -20,6 +20,7 @@ const CHECKS: [Check; 9] = [
     ("clippy", clippy),
     ("doc", doc),
     ("fuzz", fuzz),
+    ("sanitizers", sanitizers),
     ("rebuild", rebuild),
     ("oldest-rust", oldest_rust),
 ];
@@ -65,6 +66,13 @@ fn fuzz() -> Result<()> {
     cargo.arg(process::target_directory());
     // Nothing is linked, so libFuzzer need not be compiled: its package takes any file for one that is.
     process::run(cargo.env("CUSTOM_LIBFUZZER_PATH", crate::root().join("fuzz/Cargo.toml")))
+}
+
+/// The shadow stack of the kernel side under random programs and hits, in user space: no byte beside its memory is read
+/// or written, and no operation is one that C leaves undefined.
+fn sanitizers() -> Result<()> {
+    let test = ["test", "--quiet", "--package", "rtrace-bpf", "--lib", "--features", "sanitizers", "--"];
+    process::run(process::cargo(&test).args(["stack_model", "flags"]))
 }
 
 /// A build script that always runs again makes every build compile most of rtrace.
