@@ -208,7 +208,8 @@ impl Dashboard {
 
     fn other_range(&mut self, action: Action, state: &State) -> Flow {
         if state.is_folded {
-            self.app.message = Some("calls are folded, so not known by time: this is the whole recording".to_owned());
+            self.app.message =
+                Some("calls are aggregated, without their times: this is the whole recording".to_owned());
             return Flow::Continue;
         }
         let Some(Stored { whole, wanted, .. }) = self.app.stored else { return Flow::Continue };

@@ -108,29 +108,35 @@ const DIGITS: &[KeyCode] =
 
 /// The keys of all views.
 pub const BINDINGS: &[Binding<Action>] = &[
-    key(&[Char('q')], "q", "end the view, and the recording with it", "quit", Action::Quit),
-    key(&[Char('?')], "?", "show or hide this help", "help", Action::Help),
-    key(&[Tab], "Tab", "next view; Shift-Tab: the one before", "view", Action::Next),
+    key(&[Char('q')], "q", "quit; this also ends the recording", "quit", Action::Quit),
+    key(&[Char('?')], "?", "show or hide this list", "help", Action::Help),
+    key(&[Tab], "Tab", "next view; Shift-Tab: previous view", "view", Action::Next),
     also(&[BackTab], Action::Previous),
-    key(DIGITS, "1, 2, ...", "a view by its number", "", Action::Show(0)),
-    key(&[Up, Char('k')], "Up/Down", "row above, row below; also k and j", "", Action::Step(-1)),
+    key(DIGITS, "1, 2, ...", "view by number", "", Action::Show(0)),
+    key(&[Up, Char('k')], "Up/Down", "previous row, next row; also k and j", "", Action::Step(-1)),
     also(&[Down, Char('j')], Action::Step(1)),
-    key(&[PageUp], "PgUp/PgDn", "page above, page below", "", Action::Page(-1)),
+    key(&[PageUp], "PgUp/PgDn", "previous page, next page", "", Action::Page(-1)),
     also(&[PageDown], Action::Page(1)),
-    key(&[Home, Char('g')], "Home/End", "first row, and stay there; last row; also g and G", "", Action::First),
+    key(
+        &[Home, Char('g')],
+        "Home/End",
+        "first row (the selection stays there), last row; also g and G",
+        "",
+        Action::First,
+    ),
     also(&[End, Char('G')], Action::Last),
-    key(&[Enter], "Enter", "open what is chosen", "open", Action::Enter),
+    key(&[Enter], "Enter", "open the selected row", "open", Action::Enter),
     key(&[Esc], "Esc", "back; clear the filter", "", Action::Back),
-    key(&[Char('/')], "/", "filter by name while typing", "filter", Action::Filter),
-    key(&[Char(' ')], "Space", "stand still, or go on; recording goes on", "pause", Action::Pause),
-    key(&[Char('e')], "e", "write this moment to files beside the trace", "export", Action::Export),
+    key(&[Char('/')], "/", "filter by name while you type", "filter", Action::Filter),
+    key(&[Char(' ')], "Space", "freeze or resume the display (recording continues)", "pause", Action::Pause),
+    key(&[Char('e')], "e", "save the screen and the functions next to the trace", "export", Action::Export),
 ];
 
 /// The keys of stored traces.
 pub const STORED: &[Binding<Action>] = &[
-    key(&[Char('<'), Char(',')], "</>", "earlier, later part of the trace", "part", Action::Earlier),
+    key(&[Char('<'), Char(',')], "</>", "earlier part, later part of the trace", "part", Action::Earlier),
     also(&[Char('>'), Char('.')], Action::Later),
-    key(&[Char(']')], "]/[", "half, twice the part of the trace", "length", Action::Narrower),
+    key(&[Char(']')], "]/[", "show half as much, twice as much of the trace", "length", Action::Narrower),
     also(&[Char('[')], Action::Wider),
     key(&[Char('0')], "0", "the whole trace", "whole", Action::Whole),
 ];

@@ -183,7 +183,7 @@ impl Show<'_> {
             .and_then(|screen| Ok((screen, self.host.save("functions", "csv", &csv)?)));
         self.dashboard.app.message = Some(match saved {
             Ok((screen, functions)) => format!("wrote {screen} and {functions}"),
-            Err(error) => format!("failed to write this moment: {error}"),
+            Err(error) => format!("failed to save the screen: {error}"),
         });
     }
 }

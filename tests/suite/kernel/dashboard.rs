@@ -137,7 +137,7 @@ fn a_program_that_ends_leaves_its_last_figures_and_a_clean_terminal() {
     terminal.press("4");
     terminal.wait_for("last 1.0 s");
     assert!(waiting.finish().status.success());
-    terminal.wait_for("recording ended, q leaves");
+    terminal.wait_for("recording ended, q quits");
     terminal.press("1");
     terminal.wait_for("600 calls");
     terminal.press("q");

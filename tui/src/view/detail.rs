@@ -76,7 +76,7 @@ impl Panel for Detail {
 /// Draws what is known of the function in focus.
 fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State) {
     let Some(function) = app.focus.and_then(|region| state.function(region)) else {
-        canvas.put(area.x, area.y, area.width, "no function is chosen: Enter opens one", canvas.theme.dim());
+        canvas.put(area.x, area.y, area.width, "no function is selected: Enter opens one", canvas.theme.dim());
         return;
     };
     let lists = if area.height < 9 { 0 } else { (area.height.saturating_sub(5) / 3).clamp(3, 12) };
@@ -171,7 +171,7 @@ fn draw_durations(canvas: &mut Canvas<'_>, area: Rect, function: &Function, stat
         (Span::Live, false) => "durations in the last minute",
         (Span::Live, true) => "durations in the last minute, known to a power of two",
         (Span::Range { .. }, false) => "durations over the range",
-        (Span::Range { .. }, true) => "durations, known to a power of two; calls are folded, so not when",
+        (Span::Range { .. }, true) => "durations, known to a power of two; aggregated calls have no start times",
     };
     canvas.put(area.x, area.y, area.width, title, canvas.theme.title());
     let lines = usize::from(picture.height);
@@ -274,7 +274,7 @@ fn draw_lists(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
         let at = short_ns(slow.start.0.saturating_sub(origin));
         (format_ns(slow.duration), format!("at {at}, thread {tid}, {own} own"))
     });
-    let no_slowest = if state.is_folded { "calls are folded: none has a record of its own" } else { NONE };
+    let no_slowest = if state.is_folded { "aggregated: no single calls recorded" } else { NONE };
     let lists: [(&str, Rows, &str); 3] =
         [("callers", callers, NONE), ("callees", callees, NONE), ("slowest calls", slowest.collect(), no_slowest)];
     // Where there is not room for all, those that say something.

@@ -160,9 +160,9 @@ fn remedy(reason: LossReason) -> &'static str {
 fn text(told: &[&Event], state: &State) -> String {
     let Some(event) = told.first() else { return String::new() };
     match &event.kind {
-        EventKind::Fork { child } => format!("made process {child}"),
-        EventKind::Exec { executable } => format!("runs {executable} from here on"),
-        EventKind::Withheld { program } => format!("{program} has privileges, and is not recorded"),
+        EventKind::Fork { child } => format!("forked process {child}"),
+        EventKind::Exec { executable } => format!("executes {executable}"),
+        EventKind::Withheld { program } => format!("{program} runs with privileges and is not recorded"),
         EventKind::Exit { code } => format!("ended with {code}"),
         EventKind::Attached { library, regions } => format!("{} of {library}", counted(*regions, "function")),
         EventKind::BlindWindow { library, since } => {
@@ -177,9 +177,11 @@ fn text(told: &[&Event], state: &State) -> String {
         EventKind::Refused { region, reason, .. } => format!("{region}: {reason}"),
         EventKind::Armed => "recording begins".to_owned(),
         EventKind::Disarmed => "recording ends".to_owned(),
-        EventKind::Estimated { metric } => format!("{metric} is an estimate from here on"),
+        EventKind::Estimated { metric } => format!("{metric} is estimated from now on"),
         EventKind::Plugin { command, problem } => format!("{command}: {problem}"),
-        EventKind::Level { name, from, to, .. } => format!("{name}: {} to {}, for the budget", from.name(), to.name()),
+        EventKind::Level { name, from, to, .. } => {
+            format!("{name}: {} to {}, because of the budget", from.name(), to.name())
+        }
         EventKind::Slowdown { percent } => slowdown(*percent),
         EventKind::Watched { variable, since } => {
             format!("{variable} is watched after {}", short_ns(event.time.since(*since)))

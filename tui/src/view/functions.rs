@@ -24,7 +24,7 @@ use crate::view::counters;
 pub struct Functions;
 
 const KEYS: &[Binding<Act<Functions>>] = &[
-    key(&[Char('s')], "s r", "sort by the next column; turn the order around", "sort", |_, app, state| {
+    key(&[Char('s')], "s r", "sort by the next column; reverse the order", "sort", |_, app, state| {
         app.order = next_order(app, state);
         app.reversed = false;
         arrange(app, state);
@@ -35,7 +35,7 @@ const KEYS: &[Binding<Act<Functions>>] = &[
         arrange(app, state);
         Flow::Continue
     }),
-    key(&[Char('m')], "m u", "hide the function; show hidden ones again", "mute", |_, app, state| {
+    key(&[Char('m')], "m u", "hide the function; show hidden functions again", "mute", |_, app, state| {
         let Some(region) = app.functions.key() else { return Flow::Continue };
         app.muted.insert(region);
         arrange(app, state);
@@ -257,7 +257,7 @@ pub fn no_calls<'a>(app: &'a App, state: &State) -> &'a str {
     match &app.stored {
         Some(stored) if state.summary.is_none() => stored.status.as_str(),
         Some(_) => "no call ended in this part of the trace",
-        None if state.is_armed => "no call has ended yet; 3 shows what runs right now",
+        None if state.is_armed => "no call has ended yet; press 3 to see running calls",
         None => "probes are being placed",
     }
 }

@@ -22,7 +22,7 @@ pub fn draw_title(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         (_, Span::Range { .. }, _) => app.stored.as_ref().map_or("", |stored| stored.status.as_str()),
         (_, Span::Live, None) if !state.is_armed => "attaching",
         (_, Span::Live, None) => "recording",
-        (_, Span::Live, Some(_)) => "recording ended, q leaves",
+        (_, Span::Live, Some(_)) => "recording ended, q quits",
     };
     let time = match state.span {
         Span::Live => clock(state.elapsed()),

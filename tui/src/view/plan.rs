@@ -30,7 +30,7 @@ const COLUMNS: [Column; 5] = [
     Column::number("bytes", 7, 70),
     Column::number("calls", 8, 50),
     Column::rest("function"),
-    Column::words("library, or why it is left out", 44, 120),
+    Column::words("library, or why it is not probed", 44, 120),
 ];
 
 impl Panel for Plan {
@@ -118,7 +118,7 @@ impl Panel for Plan {
 fn in_full(row: Row, state: &State) -> String {
     match row {
         Row::Refused(place) => state.log.refusals.get(place).map_or_else(String::new, |refusal| {
-            format!("{} of {} is left out: {}", refusal.function, refusal.library, refusal.reason)
+            format!("{} of {} is not probed: {}", refusal.function, refusal.library, refusal.reason)
         }),
         Row::Probed(region) => state.function(region).map_or_else(String::new, |function| {
             let library = state.library(function.library);
@@ -130,8 +130,8 @@ fn in_full(row: Row, state: &State) -> String {
 /// How exits are seen, in words.
 fn seen(exit: ExitPolicy) -> &'static str {
     match exit {
-        ExitPolicy::Uretprobe => "its return is hooked",
-        ExitPolicy::ReturnSite => "its callers are probed where it returns to",
-        ExitPolicy::EntryOnly => "only its enter is seen",
+        ExitPolicy::Uretprobe => "its return address is replaced",
+        ExitPolicy::ReturnSite => "its calls are probed where they return to",
+        ExitPolicy::EntryOnly => "its calls are counted, not timed",
     }
 }

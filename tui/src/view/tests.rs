@@ -266,19 +266,19 @@ fn the_help_is_made_of_the_tables_of_keys() {
 fn what_is_chosen_is_told_in_full_below() {
     let below = |keys| view(keys, 24)[18..].to_vec();
     assert_eq!(below("3j"), [" thread 4712 main of process 4711, 0 calls: in fftw_plan_dft", ""]);
-    assert_eq!(below("6"), [" fftw_tiny of /usr/lib/libfftw3.so.3 is left out: too short", ""]);
-    assert_eq!(below("6jjjj"), [" evil\\x1b[31m of libfftw3.so.3, 64 bytes: its return is hooked", ""]);
+    assert_eq!(below("6"), [" fftw_tiny of /usr/lib/libfftw3.so.3 is not probed: too short", ""]);
+    assert_eq!(below("6jjjj"), [" evil\\x1b[31m of libfftw3.so.3, 64 bytes: its return address is replaced", ""]);
     assert_eq!(below("7"), [" recording begins", ""]);
 }
 
 #[test]
 fn an_empty_view_says_why() {
     let mut state = State::new(Span::Live, false);
-    for (armed, functions) in [(false, "probes are being placed"), (true, "no call has ended yet; 3 shows")] {
+    for (armed, functions) in [(false, "probes are being placed"), (true, "no call has ended yet; press 3")] {
         if armed {
             state.add_event(&event(0, EventKind::Armed));
         }
-        let nobody = "no thread has been in a traced function yet";
+        let nobody = "no thread has called a traced function yet";
         for (keys, said) in [("1", functions), ("2", functions), ("3", nobody), ("4", nobody)] {
             let mut dashboard = dashboard(&state);
             press(&mut dashboard, &state, keys);
@@ -558,8 +558,8 @@ fn folded_calls_show_all_but_single_ones() {
     for (key, said) in [
         ("2", "▾ solve ●"),
         ("3", "solve"),
-        ("4", "calls are folded: only those that run"),
-        ("5", "calls are folded: none has a record"),
+        ("4", "calls are aggregated: shown are those"),
+        ("5", "aggregated: no single calls recorded"),
     ] {
         press(&mut dashboard, &state, key);
         let lines = screen(&mut dashboard, &state, 120, 20).join("\n");

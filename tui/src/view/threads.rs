@@ -27,7 +27,7 @@ const COLUMNS: [Column; 8] = [
 const GAUGE: u16 = 10;
 
 /// What is said where there is no thread.
-pub const NONE: &str = "no thread has been in a traced function yet";
+pub const NONE: &str = "no thread has called a traced function yet";
 
 /// The view. Its list is shared with the timeline.
 #[derive(Debug)]

@@ -46,7 +46,7 @@ const KEYS: &[Binding<Act<Timeline>>] = &[
         app.window.pan(1, state.now.0);
         Flow::Continue
     }),
-    key(&[Char('+'), Char('=')], "+/-", "closer, further away", "zoom", |_, app, _| {
+    key(&[Char('+'), Char('=')], "+/-", "zoom in, zoom out", "zoom", |_, app, _| {
         app.window.zoom(app.window.length / 2);
         Flow::Continue
     }),
@@ -54,7 +54,7 @@ const KEYS: &[Binding<Act<Timeline>>] = &[
         app.window.zoom(app.window.length.saturating_mul(2));
         Flow::Continue
     }),
-    key(&[Char('f')], "f", "keep up with the present", "follow", |_, app, _| {
+    key(&[Char('f')], "f", "follow the present", "follow", |_, app, _| {
         app.window.end = None;
         Flow::Continue
     }),
@@ -143,7 +143,7 @@ fn draw(canvas: &mut Canvas<'_>, mut area: Rect, app: &mut App, state: &State) {
 
     if state.is_folded && area.height > 2 {
         area.height -= 1;
-        let why = "calls are folded: only those that run, and those with a record of their own, are here";
+        let why = "calls are aggregated: shown are those that are running or were recorded individually";
         canvas.put(area.x, area.bottom(), area.width, why, canvas.theme.dim());
     }
     if app.threads.rows().is_empty() {

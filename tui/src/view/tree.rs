@@ -53,7 +53,7 @@ const KEYS: &[Binding<Act<CallTree>>] = &[
         tree.fold(app, state);
         Flow::Continue
     }),
-    key(&[Char('t')], "t", "of all threads, or of the one chosen there", "thread", |tree, app, state| {
+    key(&[Char('t')], "t", "all threads, or the one selected in view 3", "thread", |tree, app, state| {
         tree.switch_thread(app, state);
         Flow::Continue
     }),
