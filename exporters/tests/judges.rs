@@ -143,7 +143,7 @@ fn nested(location: u32, number: u64) -> Vec<Call> {
                 0 => Ending::Unwound,
                 _ => Ending::Returned,
             },
-            call_site: None,
+            ..Call::default()
         });
         open.push(calls.len() - 1);
         if open.len() > 5 {

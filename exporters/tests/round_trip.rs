@@ -365,9 +365,7 @@ prop_compose! {
         call_site in prop::option::of(0..5_u32),
     ) -> Call {
         Call {
-            location: LocationId(location),
             region: RegionId(region.into()),
-            id,
             parent,
             depth,
             start: Timestamp(start),
@@ -375,6 +373,7 @@ prop_compose! {
             child: child.into(),
             ending: Ending::ALL[ending],
             call_site: call_site.map(CallSiteId),
+            ..call(location, id)
         }
     }
 }

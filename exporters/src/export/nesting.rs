@@ -126,7 +126,7 @@ impl<V: Visitor + ?Sized> Stack<'_, V> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{Ending, LocationId, RegionId};
+    use rtrace_model::{Ending, LocationId};
 
     use super::*;
 
@@ -152,13 +152,13 @@ mod tests {
     /// id, parent, depth, start, duration: [`UNTIMED`] where there is none
     fn walk(calls: &[(u64, u64, u32, u64, u64)], splits_trees: bool) -> (String, Findings) {
         let calls = calls.iter().map(|&(id, parent, depth, start, duration)| {
-            let (location, region, child) = (LocationId(1), RegionId(0), 77);
+            let (location, child) = (LocationId(1), 77);
             let (duration, ending) = match duration {
                 UNTIMED => (None, Ending::Unseen),
                 duration => (Some(duration), Ending::Returned),
             };
             let start = Timestamp(start);
-            let call = Call { location, region, id, parent, depth, start, duration, child, ending, call_site: None };
+            let call = Call { location, id, parent, depth, start, duration, child, ending, ..Call::default() };
             Ok(Measured { call, readings: Box::default() })
         });
         let mut text = Text::default();

@@ -167,7 +167,7 @@ fn calls() -> Vec<Call> {
         duration: (ending != Unseen).then_some(end - start),
         child,
         ending,
-        call_site: None,
+        ..Call::default()
     };
     let mut calls = vec![
         // A loop, a call without exit, and an exception through two calls.

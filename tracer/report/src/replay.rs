@@ -169,7 +169,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_exporters::TraceWriter;
-    use rtrace_model::{Base, Batch, Header, Location, LocationId, Metric, MetricId, Reading, RegionId, Scope, Span};
+    use rtrace_model::{Base, Batch, Header, Location, LocationId, Metric, MetricId, Reading, Scope, Span};
     use tempfile::TempDir;
 
     use super::*;
@@ -214,7 +214,6 @@ mod tests {
     fn call(id: u64, parent: u64, start: u64, end: u64) -> Call {
         Call {
             location: LocationId(1),
-            region: RegionId(0),
             id,
             parent,
             depth: u32::from(parent > 0),
