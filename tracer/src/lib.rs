@@ -9,6 +9,7 @@
 #![doc = include_str!("../examples/record.rs")]
 //! ```
 
+mod address_spaces;
 pub mod altered;
 pub mod attach;
 pub mod calibration;

@@ -110,7 +110,7 @@ impl<'a> Source<'a> {
             kinds,
             locations: HashMap::new(),
             processes: Processes::default(),
-            call_sites: CallSites::new(),
+            call_sites: CallSites::default(),
             bad_records: 0,
             reported: HashMap::new(),
             reported_untimed: HashMap::new(),

@@ -1,9 +1,10 @@
 //! Which file a process maps at an address.
 
-use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use rtrace_symbolizer::modules::{self, Module};
+use rtrace_symbolizer::modules;
+
+use crate::address_spaces::AddressSpaces;
 
 use super::FileId;
 use super::jumps::{self, Candidate};
@@ -20,31 +21,23 @@ pub(super) struct Place {
 /// What processes map.
 #[derive(Default)]
 pub(super) struct Spaces {
-    /// By address space: an exec makes another one.
-    known: HashMap<u32, Vec<Module>>,
-    /// Those that were looked at since they may have changed.
-    fresh: HashSet<u32>,
+    known: AddressSpaces,
     /// Files by which control may leave functions, in the processes that were looked at.
     met: Vec<(u32, Vec<Candidate>)>,
 }
 
 impl Spaces {
-    /// What is not found is to be looked for once more.
+    /// See [`AddressSpaces::may_have_changed`].
     pub fn may_have_changed(&mut self) {
-        self.fresh.clear();
+        self.known.may_have_changed();
     }
 
     /// The file at an address; none where there is none, or the process has ended.
     pub fn find(&mut self, pid: u32, space: u32, address: u64) -> Option<Place> {
-        let known = self.known.get(&space).and_then(|modules| find(modules, address));
-        if known.is_some() || !self.fresh.insert(space) {
-            return known;
-        }
-        let modules = modules::of_process(pid).ok()?;
-        let place = find(&modules, address);
-        self.met.push((pid, jumps::among_modules(&modules)));
-        self.known.insert(space, modules);
-        place
+        let met = &mut self.met;
+        let (module, offset) =
+            self.known.find(pid, space, address, |modules| met.push((pid, jumps::among_modules(modules))))?;
+        Some(Place { file: (module.device, module.inode), path: module.open_path(), offset })
     }
 
     /// The files by which control may leave functions, in each process that was looked at since the last call.
@@ -59,11 +52,4 @@ impl Spaces {
         let mappings = of_file.flat_map(|module| &module.mappings).filter(|mapping| mapping.executable);
         mappings.filter_map(|mapping| Some((space, mapping.address_of(offset)?))).collect()
     }
-}
-
-fn find(modules: &[Module], address: u64) -> Option<Place> {
-    modules.iter().find_map(|module| {
-        let offset = module.mappings.iter().find_map(|mapping| mapping.offset_of(address))?;
-        Some(Place { file: (module.device, module.inode), path: module.open_path(), offset })
-    })
 }

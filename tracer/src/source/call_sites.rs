@@ -3,15 +3,16 @@
 //! While calls are recorded only the file and the offset are looked up, which takes the mappings of the process. Names
 //! and lines follow once the recording is over: reading debug information takes time that the traced program may need.
 
-use std::collections::{HashMap as Map, HashSet};
+use std::collections::HashMap as Map;
 use std::path::Path;
 
-use foldhash::{HashMap, HashMapExt as _};
+use foldhash::HashMap;
 use rtrace_model::{CallSite, CallSiteId, Definition};
 use rtrace_symbolizer::Stamp;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
-use rtrace_symbolizer::modules::{self, Module};
+use rtrace_symbolizer::modules::Module;
 
+use crate::address_spaces::AddressSpaces;
 use crate::pinned::Pinned;
 
 /// Device and inode.
@@ -28,6 +29,7 @@ struct Unknown {
 }
 
 /// The call sites of a recording.
+#[derive(Default)]
 pub struct CallSites {
     /// Calls come from few places.
     known: HashMap<Place, CallSiteId>,
@@ -37,31 +39,13 @@ pub struct CallSites {
     origins: Vec<(u32, Option<FileId>)>,
     /// The files are reached after their processes have ended, too.
     files: Map<FileId, Option<Pinned>>,
-    /// What address spaces map.
-    spaces: Map<u32, Vec<Module>>,
-    /// Those that were looked at since the last tick.
-    fresh: HashSet<u32>,
+    spaces: AddressSpaces,
     unknown: Vec<Unknown>,
     /// Those that are not announced in their newest state.
     changed: Vec<CallSiteId>,
 }
 
 impl CallSites {
-    /// None yet.
-    pub fn new() -> CallSites {
-        CallSites {
-            known: HashMap::new(),
-            by_file: HashMap::new(),
-            sites: Vec::new(),
-            origins: Vec::new(),
-            files: Map::new(),
-            spaces: Map::new(),
-            fresh: HashSet::new(),
-            unknown: Vec::new(),
-            changed: Vec::new(),
-        }
-    }
-
     /// The site of this return address; none where the address could not be read.
     pub fn at(&mut self, pid: u32, space: u32, address: u64) -> Option<CallSiteId> {
         if address == 0 {
@@ -86,7 +70,7 @@ impl CallSites {
 
     /// Time passes: processes may have mapped what they had not.
     pub fn tick(&mut self) {
-        self.fresh.clear();
+        self.spaces.may_have_changed();
         for unknown in std::mem::take(&mut self.unknown) {
             match self.find(unknown.pid, unknown.place) {
                 Some((file, path, offset)) => {
@@ -97,7 +81,7 @@ impl CallSites {
                     self.changed.push(unknown.id);
                 }
                 // What is made at run time has no file, and stays unknown as long as its process runs.
-                None if self.spaces.contains_key(&unknown.place.0) => {}
+                None if self.spaces.is_known(unknown.place.0) => {}
                 None => self.unknown.push(unknown),
             }
         }
@@ -147,27 +131,16 @@ impl CallSites {
 
     /// The file with its path, and the offset in it.
     fn find(&mut self, pid: u32, (space, address): Place) -> Option<(FileId, String, u64)> {
-        let known = self.spaces.get(&space).and_then(|modules| find(modules, address));
-        if known.is_some() || !self.fresh.insert(space) {
-            return known;
-        }
-        let modules = modules::of_process(pid).ok()?;
-        for module in &modules {
-            let id = (module.device, module.inode);
-            self.files.entry(id).or_insert_with(|| Pinned::open(&module.open_path(), None).ok());
-        }
-        let found = find(&modules, address);
-        self.spaces.insert(space, modules);
-        found
+        let CallSites { spaces, files, .. } = self;
+        let keep = |modules: &[Module]| {
+            for module in modules {
+                let id = (module.device, module.inode);
+                files.entry(id).or_insert_with(|| Pinned::open(&module.open_path(), None).ok());
+            }
+        };
+        let (module, offset) = spaces.find(pid, space, address, keep)?;
+        Some(((module.device, module.inode), module.path.to_string_lossy().into_owned(), offset))
     }
-}
-
-fn find(modules: &[Module], address: u64) -> Option<(FileId, String, u64)> {
-    modules.iter().find_map(|module| {
-        let mapping = module.mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
-        let path = module.path.to_string_lossy().into_owned();
-        Some(((module.device, module.inode), path, mapping.offset + (address - mapping.start)))
-    })
 }
 
 /// A return address may be that of the next line, or of the next function: what is looked up is the call itself.
