@@ -10,11 +10,11 @@ use toml::{Table, Value};
 const ARROWS: [(&str, &[&str]); 11] = [
     ("model", &[]),
     ("bpf", &["model"]),
-    ("symbolizer", &[]),
+    ("symbolizer", &["model"]),
     ("exporters", &["model"]),
     ("tui", &["model"]),
     ("tracer/code", &["model", "symbolizer"]),
-    ("tracer/plan", &["model", "symbolizer", "tracer/code"]),
+    ("tracer/plan", &["model", "symbolizer", "tracer/code", "tracer/signatures"]),
     ("tracer/report", &["model", "exporters"]),
     ("tracer/signatures", &["model", "symbolizer"]),
     (
