@@ -16,6 +16,7 @@ mod info;
 mod message;
 mod plan;
 mod plan_table;
+mod plan_values;
 mod progress;
 mod record;
 mod report;

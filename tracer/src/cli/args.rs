@@ -193,6 +193,10 @@ pub struct Plan {
     #[command(flatten)]
     pub selection: Selection,
 
+    /// Which values of calls; they are listed instead of costs.
+    #[command(flatten)]
+    pub values: Values,
+
     /// Which calls of `run` would go through stubs.
     #[command(flatten)]
     pub stubs: Stubs,

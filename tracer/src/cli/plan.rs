@@ -1,4 +1,5 @@
-//! `rtrace plan`: what would be probed, without probing; with `--sample`, what it would cost.
+//! `rtrace plan`: what would be probed, without probing; with `--sample`, what it would cost; with `--args`, which
+//! values of calls are known.
 
 use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
@@ -13,10 +14,11 @@ use rtrace::{sampling, target};
 use rtrace_model::RegionId;
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, PlannedLibrary};
+use rtrace_signatures::Book;
 
 use super::message::tell;
 use super::plan_table::{self, Costs, View};
-use super::{Outcome, record, terminal_columns};
+use super::{Outcome, plan_values, record, terminal_columns};
 
 /// Prints the plan.
 pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
@@ -26,6 +28,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options() }),
         pids => (Program::Running(pids), options.selection.options()),
     };
+    let book = options.values.request().map(|request| Book::open(&request)).transpose()?;
     let target = program.target(&how.libraries)?;
     let mechanism = session::mechanism();
     let usable = mechanism.as_ref().ok().copied();
@@ -39,6 +42,9 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
             costs.join().unwrap_or_else(|panic| resume_unwind(panic)),
         )
     });
+    if let Some(book) = book {
+        return plan_values::print(&book, &target, &plan, pids, options.format, verbose);
+    }
     let sampled = match sampling {
         Some((guard, duration)) => {
             session::check(pids)?;

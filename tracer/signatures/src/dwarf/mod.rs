@@ -11,8 +11,7 @@ use std::path::Path;
 use gimli::{
     AttributeValue, DW_AT_abstract_origin, DW_AT_artificial, DW_AT_calling_convention, DW_AT_declaration,
     DW_AT_external, DW_AT_language, DW_AT_linkage_name, DW_AT_location, DW_AT_low_pc, DW_AT_name, DW_AT_prototyped,
-    DW_AT_ranges, DW_AT_specification, DW_AT_type, DW_TAG_formal_parameter, DW_TAG_module, DW_TAG_namespace,
-    DW_TAG_subprogram, DW_TAG_unspecified_parameters, DwLang, DwTag, EndianSlice, LittleEndian,
+    DW_AT_ranges, DW_AT_specification, DW_AT_type, DwLang, DwTag, EndianSlice, LittleEndian,
 };
 use rtrace_symbolizer::Image;
 
@@ -59,8 +58,8 @@ pub fn read(path: &Path, open: &Path, image: &Image, wanted: &Wanted, source: fn
     let mut found = Found::default();
     let Some(file) = DebugFile::find(path, open, image) else { return found };
     let dwarf = match &file.shared {
-        Some(shared) => file.sections.borrow_with_sup(shared, slice),
-        None => file.sections.borrow(slice),
+        Some(shared) => file.sections.borrow_with_sup(shared, |bytes| slice(bytes)),
+        None => file.sections.borrow(|bytes| slice(bytes)),
     };
     let files = Files::new(&dwarf);
     let source = source(&file.path);
@@ -71,7 +70,7 @@ pub fn read(path: &Path, open: &Path, image: &Image, wanted: &Wanted, source: fn
     found
 }
 
-fn slice(bytes: &Vec<u8>) -> Reader<'_> {
+fn slice(bytes: &[u8]) -> Reader<'_> {
     EndianSlice::new(bytes, LittleEndian)
 }
 
@@ -147,8 +146,10 @@ impl<'f, 'a> Scan<'f, 'a> {
         };
         while let Some(child) = next {
             match child.tag() {
-                DW_TAG_subprogram => self.function(&child)?,
-                DW_TAG_namespace | DW_TAG_module if depth < DEEPEST => self.children(child.offset(), depth + 1)?,
+                gimli::DW_TAG_subprogram => self.function(&child)?,
+                gimli::DW_TAG_namespace | gimli::DW_TAG_module if depth < DEEPEST => {
+                    self.children(child.offset(), depth + 1)?
+                }
                 _ => {}
             }
             next = entries.next_sibling()?.cloned();
@@ -258,7 +259,7 @@ impl<'f, 'a> Scan<'f, 'a> {
         let mut params = Params::default();
         for child in self.files.children(place)? {
             match child.tag {
-                DW_TAG_formal_parameter if params.params.len() < MOST_PARAMS => {
+                gimli::DW_TAG_formal_parameter if params.params.len() < MOST_PARAMS => {
                     let (declared, artificial) = self.param(child.place);
                     let is_hidden = |name: &String| name == "__in_chrg" || name == "__vtt_parm";
                     params.is_constructor |= artificial && declared.name.as_ref().is_some_and(is_hidden);
@@ -266,7 +267,7 @@ impl<'f, 'a> Scan<'f, 'a> {
                     params.is_optimized |= !matches!(location, Some(AttributeValue::Exprloc(_)));
                     params.params.push(declared);
                 }
-                DW_TAG_unspecified_parameters => params.variadic = true,
+                gimli::DW_TAG_unspecified_parameters => params.variadic = true,
                 _ => {}
             }
         }

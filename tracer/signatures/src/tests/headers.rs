@@ -22,7 +22,7 @@ fn compiled(folder: &Path, source: &str) -> Output {
     let mut gcc = Command::new("gcc");
     gcc.current_dir(folder).args(["-fsyntax-only", "-fno-builtin", "-Wredundant-decls"]);
     gcc.env("LC_ALL", "C");
-    FOLDERS.iter().for_each(|folder| drop(gcc.arg("-I").arg(folder)));
+    gcc.args(FOLDERS.map(|folder| format!("-I{folder}")));
     gcc.arg("check.c").output().unwrap()
 }
 
