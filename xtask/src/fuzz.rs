@@ -13,14 +13,15 @@ use anyhow::{Context as _, Result, bail};
 use crate::{packages, process};
 
 /// The programs of the package in `fuzz/`.
-pub const TARGETS: [&str; 5] = ["elf", "plan", "stack", "trace", "wire"];
+pub const TARGETS: [&str; 6] = ["elf", "plan", "signatures", "stack", "trace", "wire"];
 
 /// The targets whose input is an ELF file.
-const OF_ELF: [&str; 2] = ["elf", "plan"];
+const OF_ELF: [&str; 3] = ["elf", "plan", "signatures"];
 
 /// Sources of the first ELF files, with flags of their own.
-const SEEDS: [(&str, &[&str]); 5] = [
+const SEEDS: [(&str, &[&str]); 6] = [
     ("fuzz/seeds/switch.c", &[]),
+    ("fuzz/seeds/types.cpp", &["-g"]),
     ("tests/targets/exceptions.cpp", &[]),
     ("tests/targets/jumps.c", &["-s"]),
     ("tests/targets/libnames.c", &["-Wl,--version-script=tests/targets/libnames.map"]),
@@ -96,6 +97,9 @@ fn search(name: &str, seconds: u64) -> Result<()> {
     fuzzer.arg(folder(&format!("corpus/{name}"))?);
     if OF_ELF.contains(&name) {
         fuzzer.arg(folder("seeds")?);
+    }
+    if name == "signatures" {
+        fuzzer.arg(crate::root().join("tracer/signatures/table"));
     }
     let result = process::run(fuzzer.env("TMPDIR", &temporary).env("RUST_BACKTRACE", "1"));
     // The fuzzer ends without tidying up.

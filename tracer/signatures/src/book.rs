@@ -97,12 +97,18 @@ impl Book {
     /// # Errors
     /// One of them is wrong; the message says where.
     pub fn open(request: &Request) -> Result<Book, Error> {
+        let Some(path) = &request.file else { return Book::read(request, None) };
+        let text = fs::read_to_string(path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
+        Book::read(request, Some((path, &text)))
+    }
+
+    /// Takes the user's table as text, with the path that messages name.
+    ///
+    /// # Errors
+    /// As [`open`](Book::open).
+    pub fn read(request: &Request, table: Option<(&Path, &str)>) -> Result<Book, Error> {
         let selection = Selection::parse(&request.selection)?;
-        let user = request.file.as_ref().map(|path| {
-            let text = fs::read_to_string(path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
-            Table::parse(&text, Some(path), "")
-        });
-        let user = user.transpose()?;
+        let user = table.map(|(path, text)| Table::parse(text, Some(path), "")).transpose()?;
         Ok(Book { selection, no_strings: request.no_strings, user, tables: builtin::tables()? })
     }
 

@@ -2,6 +2,7 @@
 
 mod abi;
 mod headers;
+mod hostile;
 mod libraries;
 mod machine;
 mod text;
