@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use rtrace_code::arrival::{Arrival, arrival};
+use rtrace_code::arrival::{Arrival, Keeps, arrival};
 use rtrace_code::instruction::Emulation;
-use rtrace_plan::{LibrarySource, Options, Plan, plan};
+use rtrace_plan::{Captures, LibrarySource, Options, Plan, plan};
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
 use rtrace_symbolizer::Image;
 
@@ -30,8 +30,8 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// A return site lies within the code.
 fn arrives(code: &[u8], emulated: Emulation) {
-    for keeps_accesses in [false, true] {
-        if let Arrival::Site(site) = arrival(code, &emulated, keeps_accesses) {
+    for keeps in [Keeps::default(), Keeps { accesses: true, result: true }] {
+        if let Arrival::Site(site) = arrival(code, &emulated, keeps) {
             assert!(usize::from(site.distance) < code.len(), "{site:?}");
         }
     }
@@ -61,5 +61,5 @@ fn source(bytes: &[u8]) -> Option<LibrarySource> {
     let path = "/lib/input.so";
     let library = Library { id: LibraryId(0), path: path.into(), build_id: None, device: 0, inode: 0 };
     let image = Arc::new(image);
-    Some(LibrarySource { library, attach_path: path.into(), image, exports, ifuncs: Vec::new(), altered: Vec::new() })
+    Some(LibrarySource { library, attach_path: path.into(), image, exports, ifuncs: Vec::new(), altered: Vec::new(), captures: Captures::default() })
 }
