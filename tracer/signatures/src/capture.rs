@@ -240,7 +240,11 @@ impl fmt::Display for Wanted {
                 WantedStep::Element(number) => write!(formatter, "[{number}]")?,
             }
         }
-        Ok(())
+        match &self.cast {
+            Some(Cast::Text(max)) => write!(formatter, ":text({max})"),
+            Some(Cast::Type(ctype)) => write!(formatter, ":{ctype}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -334,7 +334,7 @@ pub fn raw(name: &str) -> (Signature, Program) {
     let description = Description {
         params: (0..6).map(param).collect(),
         result: word(),
-        variadic: true,
+        variadic: false,
         by_reference: false,
         source: Source::Raw,
     };

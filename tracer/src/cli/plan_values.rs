@@ -11,7 +11,7 @@ use rtrace::target::Target;
 use rtrace_model::{csv_field, escape};
 use rtrace_plan::{Plan, PlannedRegion};
 use rtrace_report::Format;
-use rtrace_signatures::{At, Book, Column, ColumnType, Dropped, Known, Location, Signature};
+use rtrace_signatures::{At, Book, Column, Dropped, Known, Location, Signature};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -100,11 +100,7 @@ fn remark(signature: &Signature, column: &Column) -> String {
     };
     let role = column.role.map(|role| format!(", {}", role.name())).unwrap_or_default();
     let condition = column.condition.as_ref().map(|condition| format!(", as `{}` tells", condition.column));
-    let text = match column.ctype {
-        ColumnType::Text(bytes) => format!(", text of {bytes} bytes"),
-        _ => String::new(),
-    };
-    format!("{}{text}{place}{role}{}", column.c_type, condition.unwrap_or_default())
+    format!("{}{place}{role}{}", column.c_type, condition.unwrap_or_default())
 }
 
 /// Where an argument is at the first instruction, if a column is one.
