@@ -16,12 +16,14 @@ use rtrace_symbolizer::Image;
 
 /// A library that defines nothing: of it, tables alone speak.
 static EMPTY: LazyLock<Image> = LazyLock::new(|| {
-    let mut header = vec![0; 64];
+    let mut header = vec![0; 64 + 56];
     header[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-    header[16..20].copy_from_slice(&[3, 0, 62, 0]);
-    header[20] = 1;
-    header[52] = 64;
-    header[54] = 56;
+    // A shared object for x86-64 with one segment, which is the file.
+    for (place, value) in
+        [(16, 3), (18, 62), (20, 1), (32, 64), (52, 64), (54, 56), (56, 1), (64, 1), (68, 5), (96, 120), (104, 120)]
+    {
+        header[place] = value;
+    }
     Image::parse(header).expect("it is an ELF file")
 });
 
