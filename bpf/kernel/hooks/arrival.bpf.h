@@ -148,7 +148,9 @@ static __always_inline void count_site(u32 site, bool is_stepped, bool is_matche
 		return;
 	}
 	__sync_fetch_and_add(&hits->unmatched, 1);
-	__sync_fetch_and_add(&hits->spent, bpf_ktime_get_ns() - begin);
+	/* Only a budget asks. */
+	if (governed)
+		__sync_fetch_and_add(&hits->spent, bpf_ktime_get_ns() - begin);
 }
 
 #endif

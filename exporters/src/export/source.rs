@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use rtrace_model::{Batch, LocationId, Metric, Region, RegionId, Scope, Timestamp};
+use rtrace_model::{Batch, Call, LocationId, Metric, Region, RegionId, Scope, Timestamp};
 
 use super::nesting::{self, Findings, Visitor};
 use super::spool::{Measured, Spool, Spooler};
@@ -111,6 +111,11 @@ impl<'a> Source<'a> {
     pub(super) fn library_of(&self, id: RegionId) -> &str {
         let library = self.region(id).and_then(|region| self.library(region.library));
         library.map_or("not defined", |library| library.name())
+    }
+
+    /// The place that a call comes from, as people read it.
+    pub(super) fn call_site_of(&self, call: &Call) -> Option<String> {
+        Some(self.call_site(call.call_site?)?.to_string())
     }
 
     /// What a step of a call path is called.

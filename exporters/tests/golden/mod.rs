@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{FORMATS, TraceSet};
 use rtrace_model::{
-    Base, Batch, Call, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location, LocationId, Loss,
-    LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink, Span, Summary, SymbolName,
-    Timestamp, Untimed, UntimedReason,
+    Base, Batch, Call, CallSite, CallSiteId, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location,
+    LocationId, Loss, LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink,
+    SourceLine, Span, Summary, SymbolName, Timestamp, Untimed, UntimedReason,
 };
 
 use super::common;
@@ -105,7 +105,23 @@ fn definitions() -> Vec<Definition> {
         let (id, start, name) = (LocationId(id), Timestamp(start), name.into());
         Definition::Location(Location { id, pid, tid, start, end: None, name, calls_entered: Some(9) })
     };
+    let site = |id, function: Option<&str>, line: Option<u32>| {
+        let source = line.map(|line| SourceLine { file: "/src/a \"b\".c".to_owned(), line });
+        let (file, function) = (Some("/usr/bin/prog".to_owned()), function.map(str::to_owned));
+        let (id, function_offset) = (CallSiteId(id), function.as_ref().map(|_| 7));
+        Definition::CallSite(CallSite {
+            id,
+            file,
+            offset: 0x1234,
+            function,
+            function_offset,
+            source,
+            ..CallSite::default()
+        })
+    };
     vec![
+        site(0, Some("main"), Some(12)),
+        site(1, None, None),
         library(0, "/usr/lib/libone.so.1"),
         library(1, "/opt/lib \"two\", <b>.so"),
         region(0, 0, "one::outer(int)", "_ZN3one5outerEi"),
@@ -167,7 +183,7 @@ fn calls() -> Vec<Call> {
         duration: (ending != Unseen).then_some(end - start),
         child,
         ending,
-        ..Call::default()
+        call_site: [None, Some(CallSiteId(0)), Some(CallSiteId(1))][region as usize % 3],
     };
     let mut calls = vec![
         // A loop, a call without exit, and an exception through two calls.

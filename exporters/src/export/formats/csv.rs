@@ -20,7 +20,7 @@ pub(super) const FORMAT: Format = Format {
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let header = "pid,process,tid,thread,location,call,parent,depth,library,function,symbol,\
-                  start_ns,duration_ns,child_ns,ending";
+                  start_ns,duration_ns,child_ns,ending,call_site";
     write!(output, "{header}")?;
     for metric in source.call_metrics() {
         write!(output, ",{},{}", field(&metric.name), field(&format!("{} child", metric.name)))?;
@@ -33,7 +33,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
             let program = source.threads.program(thread);
             write!(
                 output,
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
                 program.pid,
                 field(&program.name),
                 thread.tid,
@@ -49,6 +49,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
                 call.duration.map_or_else(String::new, |duration| duration.to_string()),
                 call.child,
                 call.ending.name(),
+                field(&source.call_site_of(call).unwrap_or_default()),
             )?;
             let readings = batch.readings(index);
             for metric in 0..source.call_metrics().len() {

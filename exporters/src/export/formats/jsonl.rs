@@ -46,6 +46,7 @@ enum Line<'a> {
         duration_ns: Option<u64>,
         child_ns: u64,
         ending: &'static str,
+        call_site: Option<String>,
         #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
         counters: serde_json::Map<String, Value>,
     },
@@ -105,6 +106,7 @@ fn line<'a>(source: &'a Source<'_>, call: &Call, readings: &[Reading]) -> Line<'
         duration_ns: call.duration,
         child_ns: call.child,
         ending: call.ending.name(),
+        call_site: source.call_site_of(call),
         counters: counters.collect(),
     }
 }
