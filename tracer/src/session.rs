@@ -75,6 +75,9 @@ pub enum Error {
     /// Stubs and a budget exclude each other.
     #[error("failed to combine --stubs and --budget: probes on stubs cannot be taken out alone")]
     StubsWithBudget,
+    /// Parts of what was asked of arguments and results name no function that is traced.
+    #[error("failed to find a traced function for `--args {0}`")]
+    NoSuchValues(String),
     /// No function is probed.
     #[error("no function of the libraries can be probed")]
     NothingToProbe,
@@ -90,6 +93,7 @@ impl Error {
             Error::NoMechanism(_) => Some("rtrace doctor"),
             Error::Itself(_) => None,
             Error::StubsWithBudget => Some("omit one of them"),
+            Error::NoSuchValues(_) => Some("`rtrace plan --args` lists the functions whose signature is known"),
             Error::NothingToProbe => Some("`rtrace plan` shows why each function is not probed"),
             Error::Plugin(_) => Some(
                 "the first line must read `metrics NAME:SCOPE:UNIT …`; examples/metric_plugin.py is one that works",
@@ -341,7 +345,16 @@ impl Ready<'_> {
     pub fn check(&self) -> Result<(), Error> {
         match self.plan().libraries.iter().all(|library| library.regions.is_empty()) {
             true => Err(Error::NothingToProbe),
-            false => Ok(()),
+            false => self.check_values(),
+        }
+    }
+
+    fn check_values(&self) -> Result<(), Error> {
+        let book = self.planned.basis.book.as_ref();
+        let unmatched = book.map(|book| signatures::unmatched(book, self.plan())).unwrap_or_default();
+        match unmatched.is_empty() {
+            true => Ok(()),
+            false => Err(Error::NoSuchValues(unmatched.join("; "))),
         }
     }
 
