@@ -70,6 +70,11 @@ impl Recording {
         self.trace.regions()
     }
 
+    /// What was counted in a call that was timed.
+    pub fn readings(&self, call: &Call) -> &[Reading] {
+        &self.readings[&(call.location, call.id)]
+    }
+
     /// The call sites.
     pub fn call_sites(&self) -> &[CallSite] {
         self.trace.call_sites()

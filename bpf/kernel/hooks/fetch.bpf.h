@@ -8,6 +8,9 @@
 
 #include "counter.bpf.h"
 
+/* Programs have nothing in their first page. */
+#define LOWEST_ADDRESS 4096
+
 /* By region; its size is set before loading where values are fetched. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -119,6 +122,9 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_values *values, const
 		if (i >= end || (!ctx && i < program->enters))
 			continue;
 		word = values->word[fetch->source % RT_WORDS];
+		/* Nothing is missing behind a null pointer. */
+		if ((fetch->op == RT_FETCH_MEMORY || fetch->op == RT_FETCH_TEXT) && word < LOWEST_ADDRESS)
+			continue;
 		switch (fetch->op) {
 		case RT_FETCH_REGISTER:
 			if (ctx)

@@ -180,3 +180,81 @@ fn arguments_and_results_are_those_that_the_program_prints() {
         assert_eq!(untimed, unseen, "{flags:?}: {compared} values");
     }
 }
+
+const MEMORY_LIBRARY: &str = r"
+#include <stddef.h>
+struct pair { int a; long b; };
+int fill(const char *name, long *out, const struct pair *pair, size_t n)
+{
+    if (out)
+        *out = (long)n * 3 - 7;
+    return (name ? name[0] : -1) + (pair ? pair->a : -1);
+}
+";
+
+/// Prints what is behind the pointers as it is when the function begins, or has returned; `-` where there is none.
+const MEMORY_PROGRAM: &str = r#"
+#include <stddef.h>
+#include <stdio.h>
+struct pair { int a; long b; };
+int fill(const char *name, long *out, const struct pair *pair, size_t n);
+int main(void)
+{
+    char name[100] = "";
+    for (long i = 0; i < 40; i++) {
+        struct pair pair = { -i, i << 40 };
+        long out = 5;
+        int with_name = i % 4 != 1, with_out = i % 4 != 2, with_pair = i % 4 != 3;
+        snprintf(name, sizeof(name), "call %ld of those that have a name which is too long: %050ld", i, i);
+        int result = fill(with_name ? name : NULL, with_out ? &out : NULL, with_pair ? &pair : NULL, i);
+        if (with_name) printf("%.63s;", name); else printf("-;");
+        if (with_out) printf("%ld;", out); else printf("-;");
+        if (with_pair) printf("%d;%ld;%d\n", pair.a, pair.b, result); else printf("-;-;%d\n", result);
+    }
+}
+"#;
+
+const MEMORY_TABLE: &str = r#"
+[types]
+pair = "struct { int a; long b; }"
+
+[[function]]
+c = "int fill(const char *name, long *out, const pair *pair, size_t n)"
+capture = ["name:text(64)", ">out", "pair->a", "pair->b"]
+metrics = { filled_bytes = "n * 8" }
+"#;
+
+#[test]
+fn what_pointers_point_to_is_read_when_it_is_there() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let (place, path) = (format!("-L{}", folder.path().display()), format!("-Wl,-rpath,{}", folder.path().display()));
+    compile_text(folder.path(), MEMORY_LIBRARY, "libfill.so", &["-O2", "-shared", "-fPIC"]);
+    compile_text(folder.path(), MEMORY_PROGRAM, "program", &["-O2", &place, &path, "-lfill"]);
+    let table = folder.path().join("table.toml");
+    std::fs::write(&table, MEMORY_TABLE).unwrap();
+    let options = ["--lib", "libfill.so", "--args-from", table.to_str().unwrap()].map(str::to_owned);
+    let (output, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let region = recording.regions().iter().find(|region| region.name == "fill").expect("it is traced").id;
+    assert_eq!(recording.value_columns(region).len(), 5);
+    let mut rows = BTreeMap::new();
+    for batch in recording.values(region) {
+        for (row, call) in batch.calls.iter().enumerate() {
+            let texts = batch.columns.iter().map(|values| values.text(row).unwrap_or_else(|| "-".to_owned()));
+            rows.insert(*call, texts.collect::<Vec<_>>());
+        }
+    }
+    let timed: Vec<bool> = recording.calls().map(|call| call.is_timed()).collect();
+    for ((told, row), is_timed) in printed.lines().zip(rows.values()).zip(&timed) {
+        let mut told: Vec<&str> = told.split(';').collect();
+        if !is_timed {
+            (told[1], told[4]) = ("-", "-");
+        }
+        assert_eq!(*row, told);
+    }
+    assert_eq!((rows.len(), timed.len()), (40, 40));
+    let counted = recording.calls().filter(|call| call.is_timed()).map(|call| recording.readings(call)[0].inclusive);
+    let expected = (0..40_u64).zip(&timed).filter(|(_, timed)| **timed).map(|(n, _)| n * 8);
+    assert!(counted.eq(expected));
+}
