@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod export;
 mod info;
+mod interrupt;
 mod message;
 mod plan;
 mod plan_table;

@@ -4,16 +4,15 @@ use std::io::{IsTerminal as _, stderr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context as _;
 use rtrace::guard::Guard;
 use rtrace::session::{self, Found, Program};
 use rtrace::target::Target;
 use rtrace::{descendants, privilege, target};
 use rtrace_plan::LibrarySource;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Outcome;
 use super::args::Attach;
+use super::interrupt;
 use super::message::{Hint as _, tell};
 use super::record::{Show, completeness, conclude, record, say_hazard};
 
@@ -31,9 +30,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     say_hazard(&how);
     let name = program(options.pids.first().copied().unwrap_or_default());
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("failed to handle signals")?;
-    }
+    interrupt::handle(&stop)?;
     let mut named = options.pids.clone();
     let mut attempts = 0;
     loop {
