@@ -27,6 +27,11 @@ impl Probes {
         Probes { links: self.links.extract_if(.., |(of, _)| *of == pid).collect() }
     }
 
+    /// The same, each link by itself.
+    pub fn into_links(self) -> impl Iterator<Item = Probes> {
+        self.links.into_iter().map(|link| Probes { links: vec![link] })
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()

@@ -189,11 +189,16 @@ impl Attachment {
     }
 }
 
-/// Takes out [`Probes`] or bare links, some at a time: the kernel takes out the sites of each one by one, for which it
-/// lets only one thread in, and then waits, which several can do together.
-pub fn detach<T: Send>(probes: Vec<T>) {
-    let are_many = probes.len() > CLOSED_SOON;
-    close(probes, if are_many { CLOSED_SOON } else { CLOSED_TOGETHER });
+/// Takes probes out.
+pub fn detach(probes: Vec<Probes>) {
+    detach_links(probes.into_iter().flat_map(Probes::into_links).collect());
+}
+
+/// Takes out links, some at a time: the kernel takes out the sites of each one by one, for which it lets only one thread
+/// in, and then waits, which several can do together.
+pub fn detach_links<T: Send>(links: Vec<T>) {
+    let are_many = links.len() > CLOSED_SOON;
+    close(links, if are_many { CLOSED_SOON } else { CLOSED_TOGETHER });
 }
 
 /// Takes probes out, so many links at a time.
@@ -217,7 +222,8 @@ impl Closing {
     pub fn close(&mut self, probes: Vec<Probes>) {
         self.0.retain(|closing| !closing.is_finished());
         if !probes.is_empty() {
-            self.0.push(thread::spawn(move || close(probes, CLOSED_SOON)));
+            let links = probes.into_iter().flat_map(Probes::into_links).collect();
+            self.0.push(thread::spawn(move || close(links, CLOSED_SOON)));
         }
     }
 

@@ -7,7 +7,7 @@
 //! closes them many at a time, and takes out what is left at places that the tracer's [journal] names, and nowhere
 //! else. A tracer that ends as it should ends its guard itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use rtrace_bpf::journal::{self, Journal, Probed};
 use rtrace_bpf::{EVERYWHERE, LoadOptions, Programs, best_mechanism};
+use rtrace_symbolizer::modules::Module;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, setpgid, waitpid};
@@ -112,13 +113,21 @@ fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
         if look > 0 {
             sleep(PAUSE);
         }
-        for found in noted.iter().flat_map(|(probed, offsets)| left(*probed, offsets)) {
+        let pids: BTreeSet<u32> = noted.keys().map(|probed| probed.pid).collect();
+        let everywhere = if pids.contains(&EVERYWHERE) { host::processes() } else { Vec::new() };
+        for pid in pids.into_iter().chain(everywhere) {
+            // In a family what was put back in one process is so in the others: the kernel looks at all of them.
+            let found = left(pid, &noted);
+            if found.is_empty() {
+                continue;
+            }
             if programs.is_none() {
                 let mechanism = best_mechanism().map_err(anyhow::Error::msg)?;
                 programs = Some(Programs::load(&LoadOptions::plain(mechanism))?);
             }
             if let Some(programs) = &programs {
-                leftovers::remove(programs, &found)?;
+                // What fails for one, which may have ended, is wanted for the others all the same.
+                let _ = leftovers::remove(programs, &found);
             }
         }
     }
@@ -154,6 +163,8 @@ fn close_all_but(journal: RawFd) -> io::Result<()> {
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
+    // Or it would be closed twice: it is among those that follow.
+    drop(nothing);
     let numbers = fs::read_dir("/proc/self/fd")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut probes = Vec::new();
     for number in numbers.collect::<Vec<RawFd>>() {
@@ -169,17 +180,18 @@ fn close_all_but(journal: RawFd) -> io::Result<()> {
             probes.push(descriptor);
         }
     }
-    attach::detach(probes);
+    attach::detach_links(probes);
     Ok(())
 }
 
-/// What differs from the file at these places; nothing where the process has ended.
-fn left(probed: Probed, offsets: &BTreeSet<u64>) -> Vec<Breakpoints> {
-    let pids = if probed.pid == EVERYWHERE { host::processes() } else { vec![probed.pid] };
-    let mut found: Vec<_> = pids.into_iter().filter_map(|pid| leftovers::find(pid).ok()).flatten().collect();
+/// What differs from the files of a process at places that were noted; nothing where it has ended.
+fn left(pid: u32, noted: &BTreeMap<Probed, BTreeSet<u64>>) -> Vec<Breakpoints> {
+    let mut found = leftovers::find(pid).unwrap_or_default();
     found.retain_mut(|found| {
-        found.offsets.retain(|offset| offsets.contains(offset));
-        (found.module.device, found.module.inode) == (probed.device, probed.inode) && !found.offsets.is_empty()
+        let Module { device, inode, .. } = found.module;
+        let of_file = [pid, EVERYWHERE].map(|pid| noted.get(&Probed { pid, device, inode }));
+        found.offsets.retain(|offset| of_file.iter().flatten().any(|noted| noted.contains(offset)));
+        !found.offsets.is_empty()
     });
     found
 }

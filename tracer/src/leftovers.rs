@@ -24,6 +24,7 @@ use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Error, Image, ifunc};
 
 use crate::altered::{BREAKPOINT, Code, Difference};
+use crate::attach;
 use crate::privilege;
 use crate::returns::caller::Callers;
 
@@ -183,22 +184,21 @@ impl Places {
     }
 }
 
-/// Makes the kernel put the instructions back in the process.
+/// Makes the kernel put the instructions back in a process: all at once, as it takes its time for each link.
 ///
 /// # Errors
 /// The kernel refuses probes for a reason that has nothing to do with a single place.
-pub fn remove(programs: &Programs, breakpoints: &Breakpoints) -> Result<(), BpfError> {
-    let path = breakpoints.module.open_path();
+pub fn remove(programs: &Programs, breakpoints: &[Breakpoints]) -> Result<(), BpfError> {
     let cookie = entry_cookie(0, PolicyCode::RT_POLICY_ENTRY_ONLY, TailsCode::RT_TAILS_NEVER);
-    let sites: Vec<Site> = breakpoints.offsets.iter().map(|&file_offset| Site { file_offset, cookie }).collect();
-    let place = |sites: &[Site]| match programs.attach(Role::Enter, &path, &[breakpoints.module.pid], sites) {
-        Err(error) if !error.is_about_a_site() => Err(error),
-        placed => Ok(placed.is_ok()),
-    };
-    if !place(&sites)? {
-        for site in &sites {
-            place(std::slice::from_ref(site))?;
-        }
+    let mut placed = Vec::new();
+    for Breakpoints { module, offsets } in breakpoints {
+        let path = module.open_path();
+        let sites: Vec<Site> = offsets.iter().map(|&file_offset| Site { file_offset, cookie }).collect();
+        let attach = |sites: &[Site]| programs.attach(Role::Enter, &path, &[module.pid], sites);
+        // Where the kernel refuses a site, that breakpoint is none of its own.
+        let links = attach::place(&sites, &attach, &mut |_, _| {})?;
+        placed.extend(links.into_iter().map(|(_, probes)| probes));
     }
+    attach::detach(placed);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stderr, stdin};
+use std::slice;
 
 use anyhow::Context as _;
 use rtrace::leftovers::{self, Breakpoints, Doubt, Judge};
@@ -79,7 +80,7 @@ fn asks(certain: &[Breakpoints], doubtful: &[(Breakpoints, Doubt)], is_named: bo
 fn remove(programs: &Programs, all: &[Breakpoints]) -> anyhow::Result<()> {
     let mut text = String::new();
     for found in all {
-        leftovers::remove(programs, found)?;
+        leftovers::remove(programs, slice::from_ref(found))?;
         let after = leftovers::find(found.module.pid).unwrap_or_default();
         let is_same_file = |later: &&Breakpoints| {
             (later.module.device, later.module.inode) == (found.module.device, found.module.inode)
