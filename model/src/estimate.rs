@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LocationId, RegionId};
+use crate::{LocationId, RegionId, grouped};
 
 /// How calls of a region are recorded, where a budget decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,9 +58,9 @@ impl Default for CallRange {
 /// What is known of a number of calls, as people are told it: about so many, in that range or from there on.
 pub fn estimated(about: u64, CallRange(least, most): CallRange) -> String {
     match most {
-        Some(most) => format!("about {about} more estimated ({least} to {most})"),
+        Some(most) => format!("about {} more estimated ({} to {})", grouped(about), grouped(least), grouped(most)),
         None if least == 0 => "an unknown number more unseen".to_owned(),
-        None => format!("at least {least} more unseen"),
+        None => format!("at least {} more unseen", grouped(least)),
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_no_zero() {
-        assert_eq!(estimated(5, CallRange(2, Some(9))), "about 5 more estimated (2 to 9)");
+        assert_eq!(estimated(5, CallRange(2, Some(9_000))), "about 5 more estimated (2 to 9,000)");
         assert_eq!(estimated(3, CallRange(3, None)), "at least 3 more unseen");
         assert_eq!(estimated(0, CallRange(0, None)), "an unknown number more unseen");
     }

@@ -68,7 +68,7 @@ pub use probe::{Jump, MOST_WORDS, Step};
 pub use profile::{Count, HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
 pub use summary::{Header, Percent, Rank, ReturnSites, Summary};
-pub use text::{csv_field, escape};
+pub use text::{counted, csv_field, escape, grouped};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use untimed::{Untimed, UntimedReason};
 pub use values::{ValueBatch, ValueColumn, ValueType, Values};

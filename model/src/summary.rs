@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallCost, CallRange, ClockAnchor, Loss, LossReason, Untimed, estimated};
+use crate::{CallCost, CallRange, ClockAnchor, Loss, LossReason, Untimed, counted, estimated, grouped};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,61 +155,75 @@ impl Summary {
     }
 }
 
-/// The line that ends every run: what was recorded, and of what went wrong only what did.
+/// The line that ends every run: what was recorded, whether it is complete, and of what is special only what there is.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (calls, regions) = (counted(self.calls, "call"), counted(self.regions, "region"));
-        write!(f, "{calls}")?;
+        let (functions, threads) = (counted(self.regions, "function"), counted(self.locations, "thread"));
+        write!(f, "{} to {functions} on {threads}.", counted(self.calls, "call"))?;
         if self.folded > 0 {
-            write!(f, " ({} only in the profile)", self.folded)?;
+            let how_many = if self.folded == self.calls { "All".to_owned() } else { grouped(self.folded) };
+            write!(f, " {how_many} only in the profile.")?;
         }
-        write!(f, " of {regions} on {}", counted(self.locations, "thread"))?;
         if self.counted > 0 {
-            write!(f, "; {} more counted", self.counted)?;
+            write!(f, " {} more counted.", grouped(self.counted))?;
         }
         if self.estimated_range != CallRange::default() {
-            write!(f, "; {}", estimated(self.estimated, self.estimated_range))?;
+            write!(f, " {}.", capitalised(&estimated(self.estimated, self.estimated_range)))?;
         }
-        let remarks: Vec<String> = self.remarks().collect();
-        write!(f, "; {}", remarks.join(", "))
+        match self.is_complete() {
+            true => write!(f, " Complete: no calls lost.")?,
+            false => write!(f, " Incomplete: {}.", self.missing().join(", "))?,
+        }
+        let remarks = self.remarks();
+        if remarks.is_empty() { Ok(()) } else { write!(f, " {}.", remarks.join(", ")) }
     }
 }
 
 impl Summary {
-    /// Whether the recording is complete, and else what is missing; then what is special.
-    fn remarks(&self) -> impl Iterator<Item = String> {
-        let some = |count: u64, word: &str| (count > 0).then(|| format!("{count} {word}"));
-        let with_reasons = |count: u64, word: &str, reasons: Vec<String>| match reasons.as_slice() {
-            [] => some(count, word),
-            reasons => some(count, &format!("{word} ({})", reasons.join(", "))),
-        };
-        let of_reason = |(reason, count): (LossReason, u64)| format!("{}: {count}", reason.name());
-        let lost = self.lost_by_reason().into_iter().map(of_reason).collect();
-        let share = 100.0 * self.unseen as f64 / self.calls.max(1) as f64;
-        let untimed = Untimed::by_reason(&self.untimed);
-        let untimed = untimed.into_iter().map(|(reason, count)| format!("{}: {count}", reason.name()));
-        let untimed = std::iter::once(format!("{share:.1} %")).chain(untimed).collect();
-        let windows = (self.blind_windows > 0).then(|| counted(self.blind_windows, "blind window"));
-        let withheld =
-            (self.withheld > 0).then(|| format!("{} not recorded", counted(self.withheld, "privileged program")));
+    /// What makes the recording incomplete.
+    fn missing(&self) -> Vec<String> {
+        let reasons = told(self.lost_by_reason().into_iter().map(|(reason, count)| (reason.name(), count)));
+        let lost = || format!("{} lost ({})", counted(self.lost(), "call"), reasons.join(", "));
+        let of = |count: u64, thing: &str, what: &str| (count > 0).then(|| format!("{}{what}", counted(count, thing)));
         [
-            self.is_complete().then(|| "complete".to_owned()),
-            with_reasons(self.lost(), "lost", lost),
-            windows,
-            (self.overwritten > 0).then(|| format!("{} overwritten", counted(self.overwritten, "probe"))),
-            withheld,
-            some(self.refused, "refused"),
-            some(self.open, "unfinished"),
-            some(self.unwound, "unwound"),
-            with_reasons(self.unseen, "not timed", untimed),
+            (self.lost() > 0).then(lost),
+            of(self.blind_windows, "blind window", ""),
+            of(self.overwritten, "probe", " overwritten"),
+            of(self.withheld, "privileged program", " not recorded"),
         ]
         .into_iter()
         .flatten()
+        .collect()
+    }
+
+    /// What is special about a recording, whether it is complete or not.
+    fn remarks(&self) -> Vec<String> {
+        let untimed = || {
+            let share = 100.0 * self.unseen as f64 / self.calls.max(1) as f64;
+            let reasons = Untimed::by_reason(&self.untimed).into_iter().map(|(reason, count)| (reason.name(), count));
+            let details: Vec<String> = std::iter::once(format!("{share:.1} %")).chain(told(reasons)).collect();
+            format!("{} not timed ({})", grouped(self.unseen), details.join(", "))
+        };
+        [
+            (self.refused > 0).then(|| format!("{} skipped", counted(self.refused, "function"))),
+            (self.open > 0).then(|| format!("{} still running at the end", grouped(self.open))),
+            (self.unwound > 0).then(|| format!("{} unwound", grouped(self.unwound))),
+            (self.unseen > 0).then(untimed),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
-fn counted(count: u64, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+/// Reasons with their counts.
+fn told<'a>(reasons: impl Iterator<Item = (&'a str, u64)>) -> Vec<String> {
+    reasons.map(|(reason, count)| format!("{reason}: {}", grouped(count))).collect()
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 #[cfg(test)]
@@ -219,24 +233,47 @@ mod tests {
 
     #[test]
     fn an_untroubled_run_is_one_line_without_zeros() {
-        let summary = Summary { calls: 1, regions: 2, locations: 1, ..Summary::default() };
-        assert_eq!(summary.to_string(), "1 call of 2 regions on 1 thread; complete");
+        let summary = Summary { calls: 278_126, regions: 994, locations: 3, ..Summary::default() };
+        assert_eq!(summary.to_string(), "278,126 calls to 994 functions on 3 threads. Complete: no calls lost.");
+        let summary = Summary { calls: 1, regions: 1, locations: 1, open: 1, ..Summary::default() };
+        let said = "1 call to 1 function on 1 thread. Complete: no calls lost. 1 still running at the end.";
+        assert_eq!(summary.to_string(), said);
     }
 
     #[test]
-    fn what_was_overwritten_is_incomplete() {
-        let summary = Summary { regions: 2, overwritten: 1, ..Summary::default() };
+    fn what_is_missing_is_told_with_its_reasons() {
+        let losses = vec![Loss { reason: LossReason::RingFull, region: None, count: 2_000 }];
+        let summary = Summary { regions: 2, overwritten: 1, refused: 3, losses, ..Summary::default() };
         assert!(!summary.is_complete());
-        assert_eq!(summary.to_string(), "0 calls of 2 regions on 0 threads; 1 probe overwritten");
+        let said = "0 calls to 2 functions on 0 threads. Incomplete: 2,000 calls lost (ring full: 2,000), \
+                    1 probe overwritten. 3 functions skipped.";
+        assert_eq!(summary.to_string(), said);
+    }
+
+    #[test]
+    fn calls_without_a_record_are_told_apart() {
+        let estimated_range = CallRange(2, Some(9));
+        let summary = Summary {
+            calls: 5_000,
+            folded: 4_000,
+            counted: 1_000,
+            estimated: 5,
+            estimated_range,
+            ..Summary::default()
+        };
+        let said = "5,000 calls to 0 functions on 0 threads. 4,000 only in the profile. 1,000 more counted. \
+                    About 5 more estimated (2 to 9). Complete: no calls lost.";
+        assert_eq!(summary.to_string(), said);
     }
 
     #[test]
     fn calls_that_were_not_timed_are_told_with_their_share_and_reasons() {
         let untimed = |reason, count| Untimed { reason, region: None, count };
         let mut summary = Summary { calls: 800, unseen: 20, regions: 2, locations: 1, ..Summary::default() };
-        assert_eq!(summary.to_string(), "800 calls of 2 regions on 1 thread; complete, 20 not timed (2.5 %)");
+        let said = "800 calls to 2 functions on 1 thread. Complete: no calls lost. 20 not timed (2.5 %).";
+        assert_eq!(summary.to_string(), said);
         summary.untimed = vec![untimed(UntimedReason::SiteDropped, 8), untimed(UntimedReason::NotYetPlaced, 12)];
         let reasons = "return site not yet placed: 12, return site dropped: 8";
-        assert!(summary.to_string().ends_with(&format!("; complete, 20 not timed (2.5 %, {reasons})")), "{summary}");
+        assert!(summary.to_string().ends_with(&format!(" 20 not timed (2.5 %, {reasons}).")), "{summary}");
     }
 }

@@ -1,4 +1,4 @@
-//! Names from traced programs are hostile: they may hold terminal escapes.
+//! Names and numbers as text. Names from traced programs are hostile: they may hold terminal escapes.
 
 use std::borrow::Cow;
 
@@ -41,6 +41,38 @@ pub fn csv_field(text: &str) -> String {
         true => format!("\"{mark}{}\"", text.replace('"', "\"\"")),
         false => format!("{mark}{text}"),
     }
+}
+
+/// A number for people, its digits in groups of three.
+///
+/// ```
+/// assert_eq!(rtrace_model::grouped(278_126), "278,126");
+/// ```
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A number of things, for people.
+///
+/// ```
+/// assert_eq!(rtrace_model::counted(1, "call"), "1 call");
+/// assert_eq!(rtrace_model::counted(2_000, "process"), "2,000 processes");
+/// ```
+pub fn counted(number: u64, thing: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if thing.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{} {thing}{ending}", grouped(number))
 }
 
 fn is_hostile(c: char) -> bool {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use rtrace_model::escape;
+pub use rtrace_model::{counted, grouped};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::theme::Glyphs;
@@ -14,24 +15,6 @@ pub fn count(number: u64) -> String {
         100_000_000..100_000_000_000 => format!("{:.1}M", number as f64 / 1e6),
         _ => format!("{:.1}G", number as f64 / 1e9),
     }
-}
-
-/// A number with its digits in groups.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// A number of things.
-pub fn counted(number: u64, thing: &str) -> String {
-    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// A part of a whole, in percent.
@@ -123,7 +106,6 @@ mod tests {
     fn numbers_are_exact_while_they_fit() {
         assert_eq!([0, 99_999_999, 100_000_000].map(count), ["0", "99999999", "100.0M"]);
         assert_eq!(count(1_234_567_890_123), "1234.6G");
-        assert_eq!([0, 999, 1_000, 278_126, 1_000_000].map(grouped), ["0", "999", "1,000", "278,126", "1,000,000"]);
         assert_eq!(
             [999, 1_234, 12_345, 9_960_000, 2_000_000_000].map(short_ns),
             ["999 ns", "1.2 us", "12 us", "10 ms", "2.0 s"]

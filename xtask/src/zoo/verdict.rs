@@ -167,9 +167,9 @@ fn untruths(truths: &Truths, figures: &Figures, is_blind: bool) -> Vec<String> {
 /// The last line of a recording, without the figures that the table has.
 fn remark(said: &[String]) -> String {
     let summary =
-        said.iter().find(|line| line.starts_with("rtrace: ") && line.contains(" of ") && line.contains(" region"));
+        said.iter().find(|line| line.starts_with("rtrace: ") && line.contains(" to ") && line.contains(" function"));
     let refusal = || said.iter().find(|line| line.starts_with("rtrace: failed")).map(|line| line[8..].to_owned());
-    summary.and_then(|line| Some(line.split_once("; ")?.1.to_owned())).or_else(refusal).unwrap_or_default()
+    summary.and_then(|line| Some(line.split_once(". ")?.1.to_owned())).or_else(refusal).unwrap_or_default()
 }
 
 /// The page of all programs.
@@ -256,8 +256,9 @@ mod tests {
         assert!(of(&nothing).differs());
         let beside = Traced { disturbed: Some("it died".to_owned()), ..traced(ran("x", 3), "") };
         assert!(of(&beside).differs());
-        let said = "rtrace: recording 2 functions\nrtrace: 9 calls of 2 regions on 1 thread; complete, 1 refused";
-        assert_eq!(of(&traced(ran("x", 3), said)).remark, "complete, 1 refused");
+        let summary = "rtrace: 9 calls to 2 functions on 1 thread. Complete: no calls lost. 1 function skipped.";
+        let said = format!("rtrace: recording 2 functions\n{summary}");
+        assert_eq!(of(&traced(ran("x", 3), &said)).remark, "Complete: no calls lost. 1 function skipped.");
     }
 
     #[test]
@@ -268,7 +269,7 @@ mod tests {
             |way, said: &str, text: &str| of(&program, way, &ran("x", 0), &traced(ran(text, 0), said)).differs();
         assert!(!differs(Way::Attach, "rtrace: failed to trace 1: it is emulated", "x"));
         assert!(differs(Way::Attach, "rtrace: failed to trace 1", "x"));
-        assert!(differs(Way::Attach, "rtrace: 1 call of 1 region; emulated", "x"));
+        assert!(differs(Way::Attach, "rtrace: 1 call to 1 function. emulated", "x"));
         assert!(differs(Way::Attach, "rtrace: failed to trace 1: it is emulated", "y"));
     }
 }
