@@ -241,12 +241,14 @@ impl Trace {
         find(&self.locations, id, |location| location.id)
     }
 
-    /// The process that a location belongs to: the last of its pid that began before it.
+    /// The process that a location belongs to: the last of its pid that began before it, or else the first of its pid.
+    /// The start of a process may be known a little less exactly than that of its threads.
     pub fn process_of(&self, location: &Location) -> Option<&Process> {
         let after =
             self.processes.partition_point(|process| (process.pid, process.start) <= (location.pid, location.start));
-        let process = self.processes.get(after.checked_sub(1)?)?;
-        (process.pid == location.pid).then_some(process)
+        let is_meant = |process: &&Process| process.pid == location.pid;
+        let before = after.checked_sub(1).and_then(|place| self.processes.get(place)).filter(is_meant);
+        before.or_else(|| self.processes.get(after).filter(is_meant))
     }
 
     /// The calls in batches of at most some 100,000, batches roughly in the order in which calls
