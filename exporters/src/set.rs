@@ -346,6 +346,7 @@ fn header(parts: &[Part]) -> Header {
         kernel: distinct(headers().map(|header| &header.kernel)),
         cpus: machines.iter().fold(0, |sum, &(_, cpus)| cpus.saturating_add(sum)),
         command_line: headers().next().map(|header| header.command_line.clone()).unwrap_or_default(),
+        command: headers().next().map(|header| header.command.clone()).unwrap_or_default(),
         mechanism: distinct(headers().map(|header| &header.mechanism)),
         begin: begins.min_by_key(|begin| begin.monotonic).unwrap_or_default(),
         ..Header::default()

@@ -19,6 +19,9 @@ pub struct Header {
     pub cpus: u32,
     /// rtrace's command line.
     pub command_line: Vec<String>,
+    /// The command that is recorded with its arguments, as it was asked for; empty where running processes are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// How probes are attached: `uprobe.session`, `uprobe.multi` or `uprobe`.
     pub mechanism: String,
     /// Clocks at the begin.

@@ -1,5 +1,7 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
+use std::ffi::{OsStr, OsString};
+
 use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -22,16 +24,18 @@ pub fn clock_anchor() -> ClockAnchor {
     readings.min_by_key(|&(took, _)| took).map(|(_, anchor)| anchor).unwrap_or_default()
 }
 
-/// The header of a recording that begins now.
-pub fn header(mechanism: &str, budget: Option<Percent>, calibration: Vec<CallCost>) -> Header {
+/// The header of a recording that begins now; `command`: the words of the command, if one is recorded.
+pub fn header(mechanism: &str, budget: Option<Percent>, command: &[OsString], calibration: Vec<CallCost>) -> Header {
     let system = rustix::system::uname();
+    let text = |word: &OsStr| word.to_string_lossy().into_owned();
     Header {
         budget,
         rtrace_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: system.nodename().to_string_lossy().into_owned(),
         kernel: system.release().to_string_lossy().into_owned(),
         cpus: cpus_on_line(),
-        command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command_line: std::env::args_os().map(|word| text(&word)).collect(),
+        command: command.iter().map(|word| text(word)).collect(),
         mechanism: mechanism.to_owned(),
         begin: clock_anchor(),
         boot_id: boot_id(),

@@ -9,6 +9,7 @@ mod governing;
 mod notice;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,6 +105,8 @@ pub struct Setup<'a> {
     pub stubs: Option<&'a Stubs>,
     /// Who puts things in order if this process is killed.
     pub guard: &'a Guard,
+    /// The words of the command, as they were asked for.
+    pub command: &'a [OsString],
     /// The files that the command will load, in the order of the dynamic linker.
     pub command_files: &'a [PathBuf],
 }
@@ -212,7 +215,8 @@ pub fn record(
         let recorded = (|| {
             let lookout = late_loads.look_out(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
-                pipeline.send(Item::Begin(host::header(setup.mechanism.name(), setup.how.budget, costs.clone())));
+                let (mechanism, budget) = (setup.mechanism.name(), setup.how.budget);
+                pipeline.send(Item::Begin(host::header(mechanism, budget, setup.command, costs.clone())));
                 pipeline.send(Item::Define(metrics.into_iter().map(Definition::Metric).collect()));
                 recording.announce(&pipeline, plan, attachment);
                 let governor = setup.how.budget.map(|budget| {

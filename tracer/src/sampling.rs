@@ -80,6 +80,7 @@ pub fn sample(
         words: 0,
         stubs: None,
         guard,
+        command: &[],
         command_files: &[],
     };
     let late_loads = LateLoads::beyond(&counting, &[], plan::Options::default(), false);

@@ -50,6 +50,14 @@ impl<'a> Program<'a> {
         }
     }
 
+    /// The words of a command.
+    fn words(self) -> &'a [OsString] {
+        match self {
+            Program::Running(_) => &[],
+            Program::Command(words) => words,
+        }
+    }
+
     /// Its libraries that these patterns choose.
     ///
     /// # Errors
@@ -192,6 +200,7 @@ impl Basis<'_> {
             words: self.words,
             stubs,
             guard: self.guard,
+            command: self.program.words(),
             command_files: &self.command_files,
         })
     }
