@@ -22,6 +22,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod screen;
 mod shortage;
 mod trace_host;
 mod tui;

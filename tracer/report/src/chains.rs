@@ -89,12 +89,12 @@ impl<'a> Chains<'a> {
     pub(super) fn columns(&self) -> &'static [Column] {
         const CALLER: [Column; 4] = [
             Column::label("region", "region").shown(Shown::Never),
-            Column::label("library", "library"),
-            Column::label("function", "function"),
-            Column::label("caller", "called by"),
+            Column::label("library", "library").rank(4),
+            Column::name("function", "function"),
+            Column::name("caller", "called by"),
         ];
-        const PATH: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::label("callers", "called by")];
-        const SITE: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::label("call_site", "called at")];
+        const PATH: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::name("callers", "called by")];
+        const SITE: [Column; 4] = [CALLER[0], CALLER[1], CALLER[2], Column::name("call_site", "called at")];
         match self.depth {
             Depth::Caller => &CALLER,
             Depth::Path => &PATH,
@@ -133,7 +133,7 @@ impl<'a> Chains<'a> {
             };
         }
         vec![
-            Value::Count(region.0.into()),
+            Value::Id(region.0.into()),
             Value::Name(library.map_or("[unknown]", Library::name).to_owned()),
             Value::Name(self.name(region).to_owned()),
             if callers.is_empty() { Value::Absent } else { Value::Name(callers.join(" < ")) },

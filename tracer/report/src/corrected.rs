@@ -19,12 +19,15 @@
 //! were off to the same side, and a fifth of what is taken off. Where more than a third of a time would
 //! have to be taken off, nothing is said.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, CallCost, Library, Location, LocationId, PathProfile, Region, RegionId, histogram_bucket};
+use rtrace_model::{
+    Batch, Call, CallCost, Location, LocationId, Loss, PathProfile, RegionId, counted, histogram_bucket,
+};
 
-use super::table::{Column, Shown, Table, Value};
+use super::groups::Groups;
+use super::people::Note;
+use super::table::{Column, Kind, SUM, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
 use super::{Error, Sort};
 
@@ -34,17 +37,33 @@ const MARGIN: u64 = 5;
 /// The most of a recorded time that is taken off: one of so many.
 const MOST: u64 = 3;
 
-/// Sums times and their corrections by function.
-pub(super) struct Corrected<'a> {
+/// The part of a time from which on it is marked that tracing took so much of it, in percent.
+const MARKED: u64 = 30;
+
+/// How soon corrected times go where there is no room.
+const RANK: u8 = 2;
+
+/// Sums times and their corrections by the mark that the visitor inside gives calls.
+pub(super) struct Corrected<'a, V> {
+    pub(super) inside: V,
     trace: &'a TraceSet,
-    rows: HashMap<RegionId, Row>,
+    /// Whether it is known what tracing cost.
+    is_calibrated: bool,
+    costs: HashMap<(RegionId, LocationId), Costs>,
+    rows: HashMap<u32, Row>,
     visits: u64,
+}
+
+/// What a call costs whose time is known, and one of which one probe saw both ends or only the entry.
+#[derive(Clone, Copy, Default)]
+struct Costs {
+    stamped: Option<CallCost>,
+    other: Option<CallCost>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Row {
-    calls: u64,
-    /// Of these, calls whose time is known.
+    /// Calls whose time is known.
     timed: u64,
     inclusive: Time,
     exclusive: Time,
@@ -68,6 +87,16 @@ impl Time {
 
     fn corrected(self) -> u64 {
         self.recorded.saturating_sub(self.tracing)
+    }
+
+    /// Whether tracing took so much of it that it says little of the program.
+    fn is_marked(self) -> bool {
+        u128::from(self.tracing) * 100 > u128::from(self.recorded) * u128::from(MARKED)
+    }
+
+    /// The part of it that tracing took, 0 to 1.
+    fn share(self) -> Option<f64> {
+        (self.recorded > 0).then(|| (self.tracing as f64 / self.recorded as f64).min(1.0))
     }
 
     /// Another time of the same calls, such as on a CPU, of which tracing took the same.
@@ -106,13 +135,22 @@ struct Calls {
     exclusive: u64,
 }
 
-impl Visitor for Corrected<'_> {
+impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
     type Mark = u32;
 
+    fn readings(&mut self, batch: &Batch) {
+        self.inside.readings(batch);
+    }
+
     fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        let mark = self.inside.visit(call, caller);
+        if !self.is_calibrated {
+            return mark;
+        }
         let end = call.end();
         let of_caller = caller.timed().next_back().map(|open| open.end);
         self.add(
+            mark,
             &Calls {
                 region: call.region,
                 location: call.location,
@@ -124,12 +162,18 @@ impl Visitor for Corrected<'_> {
                 exclusive: call.exclusive().unwrap_or(0),
             },
             caller,
-        )
+        );
+        mark
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
+        let mark = self.inside.visit_path(path, caller);
+        if !self.is_calibrated {
+            return mark;
+        }
         let instant = if path.inclusive == 0 { path.calls } else { path.unseen + path.histogram[histogram_bucket(0)] };
         self.add(
+            mark,
             &Calls {
                 region: path.region,
                 location: path.location,
@@ -141,62 +185,65 @@ impl Visitor for Corrected<'_> {
                 exclusive: path.exclusive,
             },
             caller,
-        )
+        );
+        mark
     }
 }
 
-impl<'a> Corrected<'a> {
-    /// # Errors
-    /// The recording was made without a measurement.
-    pub(super) fn new(trace: &'a TraceSet) -> Result<Corrected<'a>, Error> {
-        let is_known = |location: &Location| !costs(trace, location.id).is_empty();
-        if !trace.locations().iter().all(is_known) {
-            return Err(Error::NotCalibrated);
-        }
-        Ok(Corrected { trace, rows: HashMap::new(), visits: 0 })
+impl<'a, V> Corrected<'a, V> {
+    pub(super) fn around(inside: V, trace: &'a TraceSet) -> Corrected<'a, V> {
+        let is_known = |location: &Location| !calibration(trace, location.id).is_empty();
+        let is_calibrated = trace.locations().iter().all(is_known);
+        Corrected { inside, trace, is_calibrated, costs: HashMap::default(), rows: HashMap::default(), visits: 0 }
     }
 
-    fn add(&mut self, calls: &Calls, caller: Caller<'_, u32>) -> u32 {
+    /// # Errors
+    /// The recording was made without a measurement.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.is_calibrated { Ok(()) } else { Err(Error::NotCalibrated) }
+    }
+
+    fn add(&mut self, mark: u32, calls: &Calls, caller: Caller<'_, u32>) {
         self.visits += 1;
+        let visit = self.visits;
         let (inner, whole, spread) = self.cost(calls);
-        let own = self.row(calls.region);
-        own.calls += calls.calls;
-        own.timed += calls.timed;
-        own.exclusive.recorded = own.exclusive.recorded.saturating_add(calls.exclusive);
-        own.exclusive.subtract(inner, spread);
         // Where a caller was not timed, the call is in the exclusive time of that one's caller.
         if let (Caller::Known(_), Some(direct)) = (caller, caller.timed().next_back()) {
-            self.row(RegionId(direct.mark)).exclusive.subtract(whole.saturating_sub(inner), spread);
+            self.row(direct.mark).exclusive.subtract(whole.saturating_sub(inner), spread);
         }
         for open in caller.timed() {
-            let visit = self.visits;
-            let above = self.row(RegionId(open.mark));
+            let above = self.row(open.mark);
             if std::mem::replace(&mut above.visit, visit) != visit {
                 above.inclusive.subtract(whole, spread);
             }
         }
-        let visit = self.visits;
-        let own = self.row(calls.region);
+        let own = self.row(mark);
+        own.timed += calls.timed;
+        own.exclusive.recorded = own.exclusive.recorded.saturating_add(calls.exclusive);
+        own.exclusive.subtract(inner, spread);
         if own.visit != visit {
             own.inclusive.recorded = own.inclusive.recorded.saturating_add(calls.inclusive);
             own.inclusive.subtract(inner, spread);
         }
-        calls.region.0
     }
 
-    fn row(&mut self, region: RegionId) -> &mut Row {
-        self.rows.entry(region).or_default()
+    fn row(&mut self, mark: u32) -> &mut Row {
+        self.rows.entry(mark).or_default()
     }
 
     /// Inner and whole cost of the calls, and their spread.
-    fn cost(&self, calls: &Calls) -> (u64, u64, u64) {
-        let Some(region) = self.trace.region(calls.region) else { return (0, 0, 0) };
-        let costs = costs(self.trace, calls.location);
-        let of = |is_timed| CallCost::of(costs, region, is_timed);
+    fn cost(&mut self, calls: &Calls) -> (u64, u64, u64) {
+        let trace = self.trace;
+        let costs = *self.costs.entry((calls.region, calls.location)).or_insert_with(|| {
+            let Some(region) = trace.region(calls.region) else { return Costs::default() };
+            let of = |is_timed| CallCost::of(calibration(trace, calls.location), region, is_timed);
+            Costs { stamped: of(true), other: of(false) }
+        });
         let times = |cost: Option<CallCost>, count: u64| {
             cost.map_or((0, 0, 0), |cost| (cost.inner * count, cost.whole * count, cost.spread * count))
         };
-        let (stamped, others) = (times(of(true), calls.stamped), times(of(false), calls.calls - calls.stamped));
+        let stamped = times(costs.stamped, calls.stamped);
+        let others = times(costs.other, calls.calls - calls.stamped);
         let (inner, whole, spread) = (stamped.0, stamped.1 + others.1, stamped.2 + others.2);
         match calls.share_returns {
             true => {
@@ -207,81 +254,128 @@ impl<'a> Corrected<'a> {
         }
     }
 
-    /// Inclusive and exclusive time of the function with that mark.
-    pub(super) fn times(&self, mark: Option<u32>) -> [Time; 2] {
-        let row = mark.and_then(|mark| self.rows.get(&RegionId(mark)));
-        row.map_or_else(Default::default, |row| [row.inclusive, row.exclusive])
+    /// Inclusive and exclusive time of the row with that mark.
+    pub(super) fn times(&self, mark: u32) -> [Time; 2] {
+        self.rows.get(&mark).map_or_else(Default::default, |row| [row.inclusive, row.exclusive])
     }
 
-    /// The rows, sorted.
-    pub(super) fn table(&self, sort: Sort) -> Result<Table, Error> {
-        let figure = |row: &Row| match sort {
-            Sort::Calls => Ok(row.calls),
-            Sort::Inclusive => Ok(row.inclusive.corrected()),
-            Sort::Exclusive => Ok(row.exclusive.corrected()),
-            Sort::Name => Ok(0),
-            _ => Err(Error::SortCorrected(sort)),
-        };
-        let mut rows = Vec::new();
-        for (&id, row) in &self.rows {
-            let region = self.trace.region(id);
-            let name = region.map_or("[unknown]", |region| region.name.as_str());
-            rows.push((std::cmp::Reverse(figure(row)?), name, self.values(id, row, region)));
+    /// What a row is sorted by where its times are corrected.
+    fn figure(&self, mark: u32, sort: Sort) -> Option<u64> {
+        let [inclusive, exclusive] = self.times(mark);
+        match sort {
+            Sort::Inclusive => Some(inclusive.corrected()),
+            Sort::Exclusive => Some(exclusive.corrected()),
+            _ => None,
         }
-        rows.sort_by_key(|(figure, name, _)| (*figure, *name));
-        let rows = rows.into_iter().map(|(_, _, values)| values).collect();
-        let mut table = Table { columns: COLUMNS.to_vec(), rows, left_out: 0 };
-        if self.rows.values().any(|row| row.timed < row.calls) {
-            table.show(TIMED.key);
+    }
+
+    /// Puts corrected times into a table of the rows, beside those that were recorded, and marks these where tracing
+    /// took much of them.
+    pub(super) fn add_to(&self, table: &mut Table) {
+        if !self.is_calibrated {
+            return;
         }
-        Ok(table)
+        let places = SUMS.map(|(key, _)| table.columns.iter().position(|column| column.key == key));
+        for (row, &mark) in table.rows.iter_mut().zip(&table.marks) {
+            for (place, time) in places.into_iter().zip(self.times(mark)) {
+                let Some(value) = place.and_then(|place| row.get_mut(place)) else { continue };
+                if let (Value::Time(recorded), true) = (&value, time.is_marked()) {
+                    *value = Value::Traced(*recorded);
+                }
+            }
+        }
+        let seats = places.map(|place| place.map_or(0, |place| table.columns[place].seat));
+        let columns = SUMS
+            .iter()
+            .zip(seats)
+            .flat_map(|((_, columns), seat)| columns.map(|column| column.seat(seat).rank(RANK).shown(Shown::Never)));
+        let columns: Vec<Column> = columns.collect();
+        table.insert(&columns, |mark| {
+            let row = self.rows.get(&mark).filter(|row| row.timed > 0);
+            let of = |time: Time| {
+                let [_, corrected, error] = time.values();
+                [corrected, error, time.share().map_or(Value::Absent, Value::Share)]
+            };
+            let times = row.map(|row| [of(row.inclusive), of(row.exclusive)].concat());
+            times.unwrap_or_else(|| vec![Value::Absent; columns.len()])
+        });
     }
 
     /// What is not said, if something is not.
-    pub(super) fn withheld(&self) -> Option<String> {
+    pub(super) fn withheld(&self) -> Option<Note> {
         let timed = || self.rows.values().filter(|row| row.timed > 0);
         let count = timed().filter(|row| row.inclusive.is_withheld() || row.exclusive.is_withheld()).count();
         (count > 0).then(|| {
-            format!(
+            Note::plain(format!(
                 "not corrected: times of {count} of {} functions, of which tracing took a third or more",
                 timed().count()
-            )
+            ))
         })
-    }
-
-    /// The values of [`COLUMNS`].
-    fn values(&self, id: RegionId, row: &Row, region: Option<&Region>) -> Vec<Value> {
-        let library = region.and_then(|region| self.trace.library(region.library)).map_or("[unknown]", Library::name);
-        let mut values = vec![Value::Count(row.calls), Value::Count(row.timed)];
-        for time in [row.inclusive, row.exclusive] {
-            values.extend(if row.timed > 0 { time.values() } else { [const { Value::Absent }; 3] });
-        }
-        values.push(Value::Count(id.0.into()));
-        values
-            .extend([library, region.map_or("[unknown]", |region| &region.name)].map(|name| Value::Name(name.into())));
-        values
     }
 }
 
-fn costs(trace: &TraceSet, location: LocationId) -> &[CallCost] {
+/// Shows people the corrected times and their errors, and no other figures but calls.
+pub(super) fn choose(table: &mut Table) {
+    let of_sums = SUMS.iter().flat_map(|(key, columns)| [*key, columns[0].key, columns[1].key]);
+    let chosen: Vec<&str> = std::iter::once("calls").chain(of_sums).collect();
+    for column in table.columns.iter_mut().filter(|column| column.kind == Kind::Figure && column.key != "timed") {
+        column.shown = if chosen.contains(&column.key) { Shown::Always } else { Shown::Never };
+    }
+}
+
+/// Shows people the corrected time beside the one by which rows are sorted, if a row is marked, and says what the marks
+/// mean.
+pub(super) fn explain(table: &mut Table, sort: Sort) -> Option<Note> {
+    let is_marked = |value: &Value| matches!(value, Value::Traced(_));
+    let marked = table.rows.iter().filter(|row| row.iter().any(is_marked)).count();
+    if marked == 0 {
+        return None;
+    }
+    let sum = usize::from(sort != Sort::Inclusive);
+    let (key, columns) = SUMS[sum];
+    let name = ["inclusive", "exclusive"][sum];
+    let place = table.columns.iter().position(|column| column.key == key)?;
+    if table.rows.iter().any(|row| is_marked(&row[place])) {
+        table.show(columns[0].key, Shown::Always);
+    }
+    Some(Note::warning(format!(
+        "! more than {MARKED} % of this time is the cost of tracing ({}); `corrected` is the {name} time without that cost, \
+         `-` if too little would be left to be sure",
+        counted(marked as u64, "row"),
+    )))
+}
+
+impl Corrected<'_, Groups<'_>> {
+    /// The rows, sorted by their corrected times.
+    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
+        let figures: HashMap<u32, u64> =
+            self.rows.keys().filter_map(|&mark| Some((mark, self.figure(mark, sort)?))).collect();
+        self.inside.table(sort, losses, |mark| figures.get(&mark).copied())
+    }
+}
+
+fn calibration(trace: &TraceSet, location: LocationId) -> &[CallCost] {
     trace.header_of(location).map_or(&[], |header| header.calibration.as_slice())
 }
 
-/// How many calls the times are of; shown to people where a call was not timed.
-const TIMED: Column = Column::new("timed", "timed").shown(Shown::Never);
-
-const COLUMNS: [Column; 11] = [
-    Column::new("calls", "calls"),
-    TIMED,
-    Column::new("inclusive_ns", "inclusive"),
-    Column::new("inclusive_corrected_ns", "corrected"),
-    Column::new("inclusive_error_ns", "+-"),
-    Column::new("exclusive_ns", "exclusive"),
-    Column::new("exclusive_corrected_ns", "corrected"),
-    Column::new("exclusive_error_ns", "+-"),
-    Column::label("region", "region").shown(Shown::Never),
-    Column::label("library", "library"),
-    Column::label("function", "function"),
+/// The sums of times, each with the columns that come from it.
+const SUMS: [(&str, [Column; 3]); 2] = [
+    (
+        "inclusive_ns",
+        [
+            Column::new("inclusive_corrected_ns", "inclusive corrected").heading("corrected").unit(SUM),
+            Column::new("inclusive_error_ns", "inclusive +-").heading("+-").unit(SUM),
+            Column::new("inclusive_tracing", "inclusive tracing").heading("tracing"),
+        ],
+    ),
+    (
+        "exclusive_ns",
+        [
+            Column::new("exclusive_corrected_ns", "exclusive corrected").heading("corrected").unit(SUM),
+            Column::new("exclusive_error_ns", "exclusive +-").heading("+-").unit(SUM),
+            Column::new("exclusive_tracing", "exclusive tracing").heading("tracing"),
+        ],
+    ),
 ];
 
 #[cfg(test)]
@@ -291,8 +385,22 @@ mod tests {
     use rtrace_model::{ExitPolicy, Header, Sink};
 
     use super::*;
+    use crate::By;
+    use crate::grouping::Grouping;
     use crate::testing::{script, text, writer};
     use crate::walk::Walk;
+
+    /// The table of corrected times of these calls, and what it withholds.
+    fn corrected(trace: &TraceSet, calls: &str, sort: Sort) -> (String, Option<String>) {
+        let groups = Groups::new(Grouping::new(By::Function, trace).unwrap());
+        let mut walk = Walk::new(Corrected::around(groups, trace));
+        walk.chunk(&mut script(calls));
+        walk.finish();
+        let mut table = walk.visitor.table(sort, &[]);
+        walk.visitor.add_to(&mut table);
+        choose(&mut table);
+        (text(table), walk.visitor.withheld().map(|note| note.text))
+    }
 
     fn cost(single_stepped: bool, inner: u64, whole: u64, spread: u64) -> CallCost {
         CallCost { single_stepped, written: false, exit: ExitPolicy::Uretprobe, inner, whole, spread }
@@ -309,17 +417,15 @@ mod tests {
     #[test]
     fn a_call_loses_its_inner_cost_and_the_whole_cost_of_all_below_it() {
         let trace = trace(vec![cost(false, 10, 30, 1), cost(true, 50, 70, 2)]);
-        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
         // The definitions say that the entry of c is single-stepped.
-        walk.chunk(&mut script("thread 1\n a 0 1000\n  b 100 400\n   a 200 300\n  c 500 900"));
-        walk.finish();
+        let calls = "thread 1\n a 0 1000\n  b 100 400\n   a 200 300\n  c 500 900";
         assert_eq!(
-            text(walk.visitor.table(Sort::Exclusive).unwrap()),
+            corrected(&trace, calls, Sort::Exclusive).0,
             "\
-calls  inclusive  corrected     +-  exclusive  corrected     +-  library    function
-    1     400 ns     350 ns  12 ns     400 ns     350 ns  12 ns  libone.so  c
-    2   1.000 us     860 ns  33 ns     400 ns     340 ns  17 ns  libone.so  a
-    1     300 ns     260 ns  10 ns     200 ns     170 ns   8 ns  libone.so  b
+calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
+    1           400           350     12           400           350     12  libone.so  c
+    2           400           340     17          1000           860     33  libone.so  a
+    1           200           170      8           300           260     10  libone.so  b
 "
         );
     }
@@ -327,17 +433,15 @@ calls  inclusive  corrected     +-  exclusive  corrected     +-  library    func
     #[test]
     fn an_untimed_call_has_no_time_to_correct_and_costs_its_callers() {
         let trace = trace(vec![cost(false, 10, 30, 1), cost(true, 50, 70, 2)]);
-        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
-        walk.chunk(&mut script("thread 1\n a 0 1000\n  b 100 ?\n   a 200 300\n   d 400 500\n d 2000 2100"));
-        walk.finish();
+        let calls = "thread 1\n a 0 1000\n  b 100 ?\n   a 200 300\n   d 400 500\n d 2000 2100";
         // What a call costs whose return has no probe was not measured here.
         assert_eq!(
-            text(walk.visitor.table(Sort::Calls).unwrap()),
+            corrected(&trace, calls, Sort::Calls).0,
             "\
-calls  timed  inclusive  corrected     +-  exclusive  corrected     +-  library    function
-    2      2   1.000 us     930 ns  17 ns     900 ns     840 ns  16 ns  libone.so  a
-    2      2     200 ns     180 ns   6 ns     200 ns     180 ns   6 ns  libtwo.so  d
-    1      0          -          -      -          -          -      -  libone.so  b
+calls  timed  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
+    2      2           900           840     16          1000           930     17  libone.so  a
+    2      2           200           180      6           200           180      6  libtwo.so  d
+    1      0             -             -      -             -             -      -  libone.so  b
 "
         );
     }
@@ -345,42 +449,40 @@ calls  timed  inclusive  corrected     +-  exclusive  corrected     +-  library 
     #[test]
     fn a_call_that_ends_with_its_caller_shares_the_probe_of_its_return() {
         let trace = trace(vec![cost(false, 10, 30, 1)]);
-        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
-        walk.chunk(&mut script("thread 1\n a 0 1000\n  b 100 1000"));
-        walk.finish();
+        let calls = "thread 1\n a 0 1000\n  b 100 1000";
         // Of the 20 ns outside of its time stamps, 10 +- 10.
         assert_eq!(
-            text(walk.visitor.table(Sort::Exclusive).unwrap()),
+            corrected(&trace, calls, Sort::Exclusive).0,
             "\
-calls  inclusive  corrected     +-  exclusive  corrected     +-  library    function
-    1     900 ns     890 ns  13 ns     900 ns     890 ns  13 ns  libone.so  b
-    1   1.000 us     970 ns  18 ns     100 ns      80 ns  16 ns  libone.so  a
+calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
+    1           900           890     13           900           890     13  libone.so  b
+    1           100            80     16          1000           970     18  libone.so  a
 "
         );
-        assert_eq!(walk.visitor.withheld(), None);
+        assert_eq!(corrected(&trace, calls, Sort::Name).1, None);
     }
 
     #[test]
     fn where_tracing_took_more_than_a_third_nothing_is_said() {
         let trace = trace(vec![cost(false, 34, 60, 1)]);
-        let mut walk = Walk::new(Corrected::new(&trace).unwrap());
-        walk.chunk(&mut script("thread 1\n a 0 101\n b 200 302"));
-        walk.finish();
+        let calls = "thread 1\n a 0 101\n b 200 302";
         assert_eq!(
-            text(walk.visitor.table(Sort::Name).unwrap()),
+            corrected(&trace, calls, Sort::Name).0,
             "\
-calls  inclusive  corrected    +-  exclusive  corrected    +-  library    function
-    1     101 ns          -     -     101 ns          -     -  libone.so  a
-    1     102 ns      68 ns  7 ns     102 ns      68 ns  7 ns  libone.so  b
+calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  library    function
+    1          101!             -      -          101!             -      -  libone.so  a
+    1          102!            68      7          102!            68      7  libone.so  b
 "
         );
         let note = "not corrected: times of 1 of 2 functions, of which tracing took a third or more";
-        assert_eq!(walk.visitor.withheld().as_deref(), Some(note));
+        assert_eq!(corrected(&trace, calls, Sort::Name).1.as_deref(), Some(note));
     }
 
     #[test]
     fn without_a_measurement_nothing_is_corrected() {
-        let error = Corrected::new(&trace(Vec::new())).err().unwrap();
+        let trace = trace(Vec::new());
+        let groups = Groups::new(Grouping::new(By::Function, &trace).unwrap());
+        let error = Corrected::around(groups, &trace).check().unwrap_err();
         assert!(error.to_string().starts_with("failed to correct times: "), "{error}");
     }
 }

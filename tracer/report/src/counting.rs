@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Batch, Call, Count, LocationId, Metric, PathProfile, Reading, Scope, Tally, escape};
 
-use super::By;
 use super::corrected::Corrected;
+use super::people::Note;
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
 use crate::derived::{self, Derived, Input};
@@ -99,44 +99,20 @@ impl<V> Counting<V> {
         Counting { inside, metrics, waiting: HashMap::new(), sums: HashMap::new() }
     }
 
-    /// Puts the counts into a table of the rows, in front of their names.
-    pub(super) fn add_to(&self, table: &mut Table, by: By) {
-        let key = match by {
-            By::Function => "region",
-            By::Tree => "node",
-            By::Thread => "location",
-            By::Library | By::Process | By::Caller | By::Callpath | By::Callsite => return,
-        };
+    /// Adds the counts to a table of the rows.
+    pub(super) fn add_to(&self, table: &mut Table) {
         let derived = self.derived();
-        self.insert(table, key, self.columns(&derived), |_, sums| self.values(sums, &derived));
+        self.insert(table, &self.columns(&derived), |_, sums| self.values(sums, &derived));
     }
 
-    /// Puts columns in front of the names of a table's rows; `values` are those of a row by its mark,
-    /// which is in the column `key`.
-    fn insert(
-        &self,
-        table: &mut Table,
-        key: &str,
-        columns: Vec<Column>,
-        values: impl Fn(Option<u32>, &Sums) -> Vec<Value>,
-    ) {
-        let Some(key) = table.columns.iter().position(|column| column.key == key) else { return };
+    /// Adds columns to a table of the rows; `values` are those of a row.
+    fn insert(&self, table: &mut Table, columns: &[Column], values: impl Fn(u32, &Sums) -> Vec<Value>) {
         if self.metrics.is_empty() {
             return;
         }
-        let names = table.columns.iter().position(|column| column.key == "library");
-        let place = names.unwrap_or(table.columns.len() - 1);
-        for row in &mut table.rows {
-            let mark = match row[key] {
-                Value::Count(mark) => u32::try_from(mark).ok(),
-                _ => None,
-            };
-            let sums = mark.and_then(|mark| self.sums.get(&mark));
-            // Where no call was timed, nothing was counted, which is not a count of 0.
-            let counts = sums.map_or_else(|| vec![Value::Absent; columns.len()], |sums| values(mark, sums));
-            row.splice(place..place, counts);
-        }
-        table.columns.splice(place..place, columns);
+        // Where no call was timed, nothing was counted, which is not a count of 0.
+        let absent = || vec![Value::Absent; columns.len()];
+        table.insert(columns, |mark| self.sums.get(&mark).map_or_else(absent, |sums| values(mark, sums)));
     }
 
     fn derived(&self) -> Vec<(Derived, [Input; 2])> {
@@ -149,10 +125,10 @@ impl<V> Counting<V> {
         for metric in &self.metrics {
             columns.extend(Tally::ALL.map(|tally| {
                 let shown = if tally == Tally::PerCall { Shown::Never } else { Shown::Always };
-                Column::named(tally.key(metric), tally.title(metric)).shown(shown)
+                Column::named(tally.key(metric), tally.title(metric)).rank(rank(tally)).shown(shown)
             }));
         }
-        columns.extend(derived.iter().map(|(derived, _)| Column::new(derived.key, derived.title)));
+        columns.extend(derived.iter().map(|(derived, _)| Column::new(derived.key, derived.title).rank(3)));
         columns
     }
 
@@ -172,7 +148,7 @@ impl<V> Counting<V> {
     }
 }
 
-impl Counting<Corrected<'_>> {
+impl<V> Counting<Corrected<'_, V>> {
     /// Puts the counts into the table of corrected times: CPU time is corrected as these are, other
     /// counts are as recorded. Derived figures would mix both and are left out.
     pub(super) fn add_corrected_to(&self, table: &mut Table) {
@@ -182,17 +158,20 @@ impl Counting<Corrected<'_>> {
         for (metric, part) in &parts {
             for tally in [Tally::Inclusive, Tally::Exclusive] {
                 let key = tally.key(metric);
-                columns.push(Column::named(key.clone(), tally.title(metric)));
+                let title = tally.title(metric);
+                columns.push(Column::named(key.clone(), title.clone()).rank(rank(tally)));
                 if *part == OwnPart::Time {
-                    columns.push(Column::named(format!("{key}_corrected"), "corrected".to_owned()));
-                    columns.push(Column::named(format!("{key}_error"), "+-".to_owned()));
+                    let of_title = |what: &str| format!("{title} {what}");
+                    let corrected = Column::named(format!("{key}_corrected"), of_title("corrected"));
+                    columns.push(corrected.heading("corrected").rank(rank(tally)));
+                    columns.push(Column::named(format!("{key}_error"), of_title("+-")).heading("+-").rank(rank(tally)));
                 }
             }
         }
-        self.insert(table, "region", columns, |region, sums| {
+        self.insert(table, &columns, |mark, sums| {
             let mut values = Vec::new();
             for (index, (metric, part)) in parts.iter().enumerate() {
-                for (count, time) in sums.counts(index).into_iter().zip(self.inside.times(region)) {
+                for (count, time) in sums.counts(index).into_iter().zip(self.inside.times(mark)) {
                     match part {
                         OwnPart::Time => values.extend(time.of(count).values()),
                         OwnPart::Nothing | OwnPart::Unknown => values.push(value(metric, count)),
@@ -204,12 +183,17 @@ impl Counting<Corrected<'_>> {
     }
 
     /// Which counts hold an own part of tracing that is not known.
-    pub(super) fn not_corrected(&self) -> Option<String> {
+    pub(super) fn not_corrected(&self) -> Option<Note> {
         let unknown = |metric: &&Metric| OwnPart::of(&metric.name) == OwnPart::Unknown;
         let names: Vec<_> = self.metrics.iter().filter(unknown).map(|metric| escape(&metric.name)).collect();
         (!names.is_empty())
-            .then(|| format!("not corrected, as tracing's own part is not measured: {}", names.join(", ")))
+            .then(|| Note::plain(format!("not corrected, as tracing's own part is not measured: {}", names.join(", "))))
     }
+}
+
+/// Counts without callees are what a row is about, and stay longer.
+fn rank(tally: Tally) -> u8 {
+    if tally == Tally::Exclusive { 3 } else { 5 }
 }
 
 /// A sum in its metric's unit.
@@ -227,7 +211,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{script, writer};
-    use crate::{Format, Options, run};
+    use crate::{By, Format, Options, run};
 
     fn metric(id: u32, name: &str, unit: &str, exponent: i32) -> Metric {
         Metric {
@@ -372,7 +356,7 @@ mod tests {
         assert_eq!(column(&csv, "page-faults_per_call"), ["5.333333", "9.000000"]);
         assert_eq!(column(&csv, "cpus_used"), ["0.500000", "0.500000"]);
         let table = report(By::Function, Format::Table);
-        assert!(table.contains("  2.500 us         1.600 us           25                16      0.500"), "{table}");
+        assert!(table.contains("  2.50               1.600           25                16      0.500"), "{table}");
     }
 
     #[test]
@@ -382,6 +366,6 @@ mod tests {
         assert_eq!(column(&csv, "page-faults_exclusive"), ["15", "9", "1"]);
         let csv = report(By::Thread, Format::Csv);
         assert_eq!(column(&csv, "task-clock_inclusive"), ["2500", ""], "the other thread's calls are lost");
-        assert!(!report(By::Library, Format::Csv).contains("task-clock"));
+        assert_eq!(column(&report(By::Library, Format::Csv), "task-clock_inclusive"), ["2500"]);
     }
 }

@@ -3,21 +3,32 @@
 //! Rows are matched by the name of the library's file and the function's name, as ids, addresses
 //! and builds differ between runs. A row whose durations differ is told by the whole distribution,
 //! not by a mean that one outlier moves; see [`Shift`].
+//!
+//! Recordings of different length are compared per second of recording. Two commands that were recorded from start to
+//! end are compared as they are, however long they took: both did all their work.
+//!
+//! The change is that of exclusive time, and the verdict says where it comes from: calls take longer, or there are more
+//! of them. A row is `same` only if neither its calls nor its time have changed.
 
 mod shift;
+mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
 use rtrace_exporters::TraceSet;
+use rtrace_model::{RegionId, counted, format_ns};
 
 use self::shift::Shift;
+use self::verdict::{Sizes, Verdict};
+use super::about::About;
 use super::grouping::Grouping;
 use super::groups::Groups;
+use super::people::Note;
 use super::stats::Stats;
 use super::table::{Column, Shown, Table, Value};
-use super::{By, Error, Format, Min, Report, notes, render, walk};
+use super::{By, Error, Format, Look, Min, Report, notes, walk};
 
 /// What is compared and how.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,8 +41,10 @@ pub struct DiffOptions {
     pub limit: Option<usize>,
     /// How the comparison is written.
     pub format: Format,
-    /// Columns of the terminal, if it is one: names are cut to fit.
-    pub width: Option<u16>,
+    /// The figures to show, by their headings; those that are usual where there are none.
+    pub columns: Vec<String>,
+    /// How a table looks.
+    pub look: Look,
     /// Growth of time, as a part of what it was, from which a row is a regression.
     pub regression: Option<f64>,
 }
@@ -44,42 +57,68 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     let before = Side::read(first, options)?;
     let after = Side::read(second, options)?;
     let totals = (before.total, after.total);
+    let per_second = per_second(&before.about, &after.about);
     let mut rows = pair(before.rows, after.rows);
     let known = rows.len();
     rows.retain(|row| options.min.is_none_or(|min| row.is_shown(min, totals)));
     // Each row is a test of its own: the more of them, the stronger one must speak.
     let tests = rows.iter().filter(|row| row.before.is_timed() && row.after.is_timed()).count();
-    let mut compared: Vec<Compared> = rows.into_iter().map(|row| Compared::new(row, tests)).collect();
-    let size = |row: &Compared| row.difference().map(i128::abs);
-    compared.sort_by(|a, b| size(b).cmp(&size(a)).then_with(|| a.row.key.cmp(&b.row.key)));
+    let mut compared: Vec<Compared> = rows.into_iter().map(|row| Compared::new(row, tests, per_second)).collect();
+    compared.sort_by(|a, b| b.size().total_cmp(&a.size()).then_with(|| a.row.key.cmp(&b.row.key)));
 
     let regressions = options.regression.map(|limit| compared.iter().filter(|row| row.has_grown(limit)).count());
     let left_out = known - compared.len() + compared.len().saturating_sub(options.limit.unwrap_or(usize::MAX));
+    let otherwise = compared.iter().filter(|row| row.verdict == Verdict::TimedDifferently).count();
     compared.truncate(options.limit.unwrap_or(usize::MAX));
-    let mut notes = notes_of(left_out, &before.notes, &after.notes);
+    let mut notes = Vec::new();
+    notes.extend((left_out > 0).then(|| notes::more_rows(left_out)));
+    notes.extend(per_second.is_some().then(|| rates(&before.about, &after.about)));
+    notes.extend((otherwise > 0).then(|| {
+        let rows = counted(otherwise as u64, "row");
+        Note::plain(format!("not compared by time, because A and B detect their returns differently: {rows}"))
+    }));
+    for (side, of) in [("A", before.notes), ("B", after.notes)] {
+        notes.extend(of.into_iter().map(|note| Note { text: format!("{side}: {}", note.text), ..note }));
+    }
     notes.extend(
         options
             .regression
             .zip(regressions)
-            .map(|(limit, rows)| format!("rows whose time grew by more than {} %: {rows}", limit * 100.0)),
+            .map(|(limit, rows)| Note::plain(format!("rows whose time grew by more than {} %: {rows}", limit * 100.0))),
     );
-    let report = Report {
-        title: format!("A: {}\nB: {}", before.title, after.title),
-        table: Table { columns: COLUMNS.to_vec(), rows: compared.iter().map(Compared::values).collect(), left_out },
-        notes,
-    };
-    match options.format {
-        Format::Table => render::table(&report, options.width, out)?,
-        Format::Csv => render::csv(&report.table, out)?,
-        Format::Json => render::json(&report, out)?,
+    let rows = compared.iter().map(Compared::values).collect();
+    let mut table = Table { columns: COLUMNS.to_vec(), rows, left_out, ..Table::default() };
+    for (sum, rate) in RATES.iter().filter(|_| per_second.is_some()) {
+        table.show(sum, Shown::Never);
+        table.show(rate, Shown::Always);
     }
+    if !options.columns.is_empty() {
+        table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
+    }
+    let about = vec![("a", before.about), ("b", after.about)];
+    let report = Report { about, is_per_second: Some(per_second.is_some()), table, notes, legend: None };
+    report.write(options.format, &options.look, out)?;
     Ok(regressions.is_some_and(|rows| rows > 0))
 }
 
-fn notes_of(left_out: usize, before: &[String], after: &[String]) -> Vec<String> {
-    let left_out = (left_out > 0).then(|| format!("rows left out: {left_out}"));
-    let of = |side: &'static str| move |note: &String| format!("{side}: {note}");
-    left_out.into_iter().chain(before.iter().map(of("A"))).chain(after.iter().map(of("B"))).collect()
+/// Recordings whose lengths differ by more than this part are compared per second.
+const SAME_LENGTH: f64 = 0.01;
+
+/// Seconds of both recordings, where sums are to be compared per second.
+fn per_second(before: &About, after: &About) -> Option<[f64; 2]> {
+    let seconds = [before, after].map(|about| about.duration_ns.unwrap_or(0) as f64 / 1e9);
+    let [shorter, longer] = [seconds[0].min(seconds[1]), seconds[0].max(seconds[1])];
+    let are_whole = before.is_whole && after.is_whole;
+    (!are_whole && shorter > 0.0 && longer > shorter * (1.0 + SAME_LENGTH)).then_some(seconds)
+}
+
+fn rates(before: &About, after: &About) -> Note {
+    let length = |about: &About| format_ns(about.duration_ns.unwrap_or(0));
+    Note::plain(format!(
+        "A was recorded for {}, B for {}: calls and exclusive times are per second of recording",
+        length(before),
+        length(after)
+    ))
 }
 
 /// What a row is, in both traces: library, function, callers.
@@ -87,11 +126,18 @@ type RowKey = [String; 3];
 
 /// One of the two traces.
 struct Side {
-    title: String,
-    rows: BTreeMap<RowKey, Stats>,
+    about: About,
+    rows: BTreeMap<RowKey, Sums>,
     /// Time of all rows in nanoseconds.
     total: u64,
-    notes: Vec<String>,
+    notes: Vec<Note>,
+}
+
+/// The calls of a row, and how their returns were detected.
+#[derive(Default)]
+struct Sums {
+    stats: Stats,
+    exits: BTreeSet<&'static str>,
 }
 
 impl Side {
@@ -102,17 +148,20 @@ impl Side {
         let (walk, untimed) = walk(&trace, Groups::new(grouping))?;
         let lost_callers = walk.lost_callers;
         let total = walk.visitor.total();
-        let mut rows: BTreeMap<RowKey, Stats> = BTreeMap::new();
+        let mut rows: BTreeMap<RowKey, Sums> = BTreeMap::new();
         for (labels, stats) in walk.visitor.into_rows() {
-            let name = |key: &str| {
+            let label = |key: &str| {
                 let label = labels.iter().find(|(column, _)| column.key == key);
-                label.map_or_else(String::new, |(_, value)| value.sortable().0)
+                label.map_or_else(Default::default, |(_, value)| value.sortable())
             };
-            rows.entry([name("library"), name("function"), name("callers")]).or_default().merge(&stats);
+            let sums = rows.entry([label("library").0, label("function").0, label("callers").0]).or_default();
+            sums.stats.merge(&stats);
+            let region = u32::try_from(label("region").1).ok().and_then(|id| trace.region(RegionId(id)));
+            sums.exits.extend(region.map(|region| region.exit.name()));
         }
         let mut notes = notes::notes(&trace, &losses, lost_callers, 0)?;
         notes.extend(untimed.note(&trace)?);
-        Ok(Side { title: notes::title(&trace), rows, total, notes })
+        Ok(Side { about: About::new(&trace), rows, total, notes })
     }
 }
 
@@ -121,17 +170,22 @@ struct Row {
     key: RowKey,
     before: Stats,
     after: Stats,
+    /// Whether returns were detected in the same way, so that times can be compared.
+    is_timed_alike: bool,
 }
 
-fn pair(before: BTreeMap<RowKey, Stats>, mut after: BTreeMap<RowKey, Stats>) -> Vec<Row> {
+fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Vec<Row> {
     let mut rows: Vec<Row> = before
         .into_iter()
         .map(|(key, before)| {
-            let after = after.remove(&key).unwrap_or_default();
-            Row { key, before, after }
+            let after = after.remove(&key);
+            let is_timed_alike = after.as_ref().is_none_or(|after| after.exits == before.exits);
+            Row { key, before: before.stats, after: after.unwrap_or_default().stats, is_timed_alike }
         })
         .collect();
-    rows.extend(after.into_iter().map(|(key, after)| Row { key, before: Stats::default(), after }));
+    let new =
+        |(key, after): (RowKey, Sums)| Row { key, before: Stats::default(), after: after.stats, is_timed_alike: true };
+    rows.extend(after.into_iter().map(new));
     rows
 }
 
@@ -146,41 +200,57 @@ impl Row {
 struct Compared {
     row: Row,
     shift: Option<Shift>,
-    verdict: &'static str,
+    verdict: Verdict,
+    sizes: Sizes,
 }
 
 impl Compared {
-    fn new(row: Row, tests: usize) -> Compared {
-        let shift = Shift::of(row.before.latency(), row.after.latency());
-        let verdict = match (row.before.calls(), row.after.calls()) {
-            (0, _) => "new",
-            (_, 0) => "gone",
-            _ => shift.as_ref().map_or("", |shift| shift.verdict(tests)),
+    fn new(row: Row, tests: usize, seconds: Option<[f64; 2]>) -> Compared {
+        let shift = Shift::of(row.before.latency(), row.after.latency()).filter(|_| row.is_timed_alike);
+        let [before, after] = seconds.unwrap_or([1.0; 2]);
+        let times = row.before.exclusive().zip(row.after.exclusive()).filter(|_| row.is_timed_alike);
+        let times = times.map(|(a, b)| [a as f64 / before, b as f64 / after]);
+        let sizes = Sizes { numbers: [row.before.calls(), row.after.calls()], seconds, times };
+        let verdict = match sizes.numbers {
+            [0, _] => Verdict::New,
+            [_, 0] => Verdict::Gone,
+            _ if !row.is_timed_alike => Verdict::TimedDifferently,
+            _ => Verdict::of(shift.as_ref(), tests, &sizes),
         };
-        Compared { row, shift, verdict }
+        Compared { row, shift, verdict, sizes }
     }
 
-    /// Nanoseconds that the row takes more than before, without callees; absent where one of the
-    /// times is not known.
-    fn difference(&self) -> Option<i128> {
-        Some(i128::from(self.row.after.exclusive()?) - i128::from(self.row.before.exclusive()?))
+    /// How much exclusive time was won or lost, in nanoseconds; less than nothing where one is not known.
+    fn size(&self) -> f64 {
+        self.sizes.times.map_or(-1.0, |[before, after]| (after - before).abs())
     }
 
     /// Whether it takes more time by that part, and not by chance: its calls are slower by their
-    /// distribution, or there are more of them.
+    /// distribution, or there are more of them. Per second of recording, calls that take longer may be fewer.
     fn has_grown(&self, limit: f64) -> bool {
-        let grown = |before: u64, after: u64| after as f64 > before as f64 * (1.0 + limit);
-        let (before, after) = (&self.row.before, &self.row.after);
-        let for_a_reason = self.verdict == "slower" || grown(before.calls(), after.calls());
-        let times = before.exclusive().zip(after.exclusive());
-        for_a_reason && times.is_some_and(|(before, after)| grown(before, after))
+        let has_grown = |[before, after]: [f64; 2]| after > before * (1.0 + limit);
+        let mean = |stats: &Stats| stats.exclusive().unwrap_or(0) as f64 / stats.calls().max(1) as f64;
+        let is_slower = self.verdict.is_slower();
+        let of_each_call = || has_grown([mean(&self.row.before), mean(&self.row.after)]);
+        let for_a_reason = is_slower || has_grown(self.sizes.calls());
+        let in_all = for_a_reason && self.sizes.times.is_some_and(has_grown);
+        in_all || self.sizes.seconds.is_some() && is_slower && of_each_call()
     }
 
     /// The values of [`COLUMNS`].
     fn values(&self) -> Vec<Value> {
-        let Row { key: [library, function, callers], before, after } = &self.row;
-        let change = self.difference().zip(before.exclusive()).map(|(more, before)| more as f64 / before as f64);
+        let Row { key: [library, function, callers], before, after, .. } = &self.row;
         let time = |stats: &Stats, percent| stats.percentile(percent).into();
+        let share =
+            |part: fn(&Shift) -> f64| self.shift.as_ref().map_or(Value::Absent, |shift| Value::Share(part(shift)));
+        let [calls_a, calls_b] = self.sizes.calls().map(|calls| match self.sizes.seconds {
+            Some(_) => Value::Rate(calls),
+            None => Value::Absent,
+        });
+        let per_second = |place: usize| match (self.sizes.seconds, self.sizes.times) {
+            (Some(_), Some(times)) => Value::Time(times[place].round() as u64),
+            _ => Value::Absent,
+        };
         vec![
             Value::Count(before.calls()),
             Value::Count(after.calls()),
@@ -188,15 +258,19 @@ impl Compared {
             after.inclusive().into(),
             before.exclusive().into(),
             after.exclusive().into(),
-            change.filter(|change| change.is_finite()).map_or(Value::Absent, Value::Change),
+            self.sizes.change().map_or(Value::Absent, Value::Change),
             time(before, 50.0),
             time(after, 50.0),
             time(before, 99.0),
             time(after, 99.0),
-            self.shift.as_ref().map_or(Value::Absent, |shift| Value::Share(shift.distance)),
-            self.shift.as_ref().map_or(Value::Absent, |shift| Value::Share(shift.p)),
-            self.shift.as_ref().map_or(Value::Absent, |shift| Value::Share(shift.slower)),
-            Value::Name(self.verdict.to_owned()),
+            share(|shift| shift.distance),
+            share(|shift| shift.p),
+            share(|shift| shift.slower),
+            calls_a,
+            calls_b,
+            per_second(0),
+            per_second(1),
+            self.verdict.value(),
             Value::Name(library.clone()),
             Value::Name(function.clone()),
             if callers.is_empty() { Value::Absent } else { Value::Name(callers.clone()) },
@@ -204,25 +278,53 @@ impl Compared {
     }
 }
 
-const COLUMNS: [Column; 18] = [
-    Column::new("calls_a", "calls A"),
-    Column::new("calls_b", "calls B"),
-    Column::new("inclusive_a_ns", "inclusive A").shown(Shown::Never),
-    Column::new("inclusive_b_ns", "inclusive B").shown(Shown::Never),
-    Column::new("exclusive_a_ns", "exclusive A"),
-    Column::new("exclusive_b_ns", "exclusive B"),
+const COLUMNS: [Column; 22] = [
+    Column::new("calls_a", "calls A").rank(2).paired(),
+    Column::new("calls_b", "calls B").rank(2).paired(),
+    Column::new("inclusive_a_ns", "inclusive A").unit("inclusive").rank(3).paired().shown(Shown::Never),
+    Column::new("inclusive_b_ns", "inclusive B").unit("inclusive").rank(3).paired().shown(Shown::Never),
+    Column::new("exclusive_a_ns", "exclusive A").unit("exclusive").heading("excl. A").rank(1).paired(),
+    Column::new("exclusive_b_ns", "exclusive B").unit("exclusive").heading("excl. B").rank(1).paired(),
     Column::new("change", "change"),
-    Column::new("p50_a_ns", "p50 A"),
-    Column::new("p50_b_ns", "p50 B"),
-    Column::new("p99_a_ns", "p99 A"),
-    Column::new("p99_b_ns", "p99 B"),
-    Column::new("distance", "distance").shown(Shown::Never),
-    Column::new("p", "p").shown(Shown::Never),
-    Column::new("slower", "B slower"),
+    Column::new("p50_a_ns", "p50 A").unit("p50").rank(3).paired(),
+    Column::new("p50_b_ns", "p50 B").unit("p50").rank(3).paired(),
+    Column::new("p99_a_ns", "p99 A").unit("p99").rank(6).paired(),
+    Column::new("p99_b_ns", "p99 B").unit("p99").rank(6).paired(),
+    Column::new("distance", "distance").rank(5).shown(Shown::Never),
+    Column::new("p", "p").rank(5).shown(Shown::Never),
+    Column::new("p_b_greater", "P(B > A)").rank(5),
+    Column::new("calls_a_per_s", "calls/s A").seat(CALLS_SEAT).rank(2).paired().shown(Shown::Never),
+    Column::new("calls_b_per_s", "calls/s B").seat(CALLS_SEAT).rank(2).paired().shown(Shown::Never),
+    Column::new("exclusive_a_ns_per_s", "exclusive/s A")
+        .unit("exclusive")
+        .seat(TIMES_SEAT)
+        .heading("excl./s A")
+        .rank(1)
+        .paired()
+        .shown(Shown::Never),
+    Column::new("exclusive_b_ns_per_s", "exclusive/s B")
+        .unit("exclusive")
+        .seat(TIMES_SEAT)
+        .heading("excl./s B")
+        .rank(1)
+        .paired()
+        .shown(Shown::Never),
     Column::label("verdict", "verdict"),
-    Column::label("library", "library"),
-    Column::label("function", "function"),
-    Column::label("callers", "called by").shown(Shown::IfNotZero),
+    Column::label("library", "library").rank(4),
+    Column::name("function", "function"),
+    Column::name("callers", "called by").shown(Shown::IfNotZero),
+];
+
+/// Where people see calls and times per second: in front of what they see otherwise.
+const CALLS_SEAT: u8 = 1;
+const TIMES_SEAT: u8 = 2;
+
+/// Pairs of columns, of which people see the second where traces are compared per second.
+const RATES: [(&str, &str); 4] = [
+    ("calls_a", "calls_a_per_s"),
+    ("calls_b", "calls_b_per_s"),
+    ("exclusive_a_ns", "exclusive_a_ns_per_s"),
+    ("exclusive_b_ns", "exclusive_b_ns_per_s"),
 ];
 
 #[cfg(test)]

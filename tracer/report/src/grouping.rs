@@ -104,11 +104,11 @@ impl<'a> Grouping<'a> {
         const FUNCTION: [Column; 4] = [
             Column::label("region", "region").shown(Shown::Never),
             Column::label("file_offset", "file offset").shown(Shown::Never),
-            Column::label("library", "library"),
-            Column::label("function", "function"),
+            Column::label("library", "library").rank(4),
+            Column::name("function", "function"),
         ];
-        const LIBRARY: [Column; 1] = [Column::label("library", "library")];
-        const HOST: Column = Column::label("host", "host").shown(Shown::IfNotZero);
+        const LIBRARY: [Column; 1] = [Column::name("library", "library")];
+        const HOST: Column = Column::label("host", "host").rank(1).shown(Shown::IfNotZero);
         const RANK: Column = Column::label("rank", "rank").shown(Shown::IfNotZero);
         const THREAD: [Column; 6] = [
             Column::label("location", "location").shown(Shown::Never),
@@ -116,9 +116,9 @@ impl<'a> Grouping<'a> {
             RANK,
             Column::label("pid", "pid"),
             Column::label("tid", "tid"),
-            Column::label("thread", "thread"),
+            Column::name("thread", "thread"),
         ];
-        const PROCESS: [Column; 4] = [HOST, RANK, Column::label("pid", "pid"), Column::label("process", "process")];
+        const PROCESS: [Column; 4] = [HOST, RANK, Column::label("pid", "pid"), Column::name("process", "process")];
         match self {
             Grouping::Function(_) => &FUNCTION,
             Grouping::Library(_) => &LIBRARY,
@@ -131,7 +131,7 @@ impl<'a> Grouping<'a> {
     /// The values of [`columns`](Grouping::columns).
     pub(super) fn labels(&self, key: Key) -> Vec<Value> {
         let name = |name: Option<&str>| Value::Name(name.unwrap_or("[unknown]").to_owned());
-        let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Count(number.into()));
+        let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Id(number.into()));
         match self {
             Grouping::Chain(chains) => chains.labels(key),
             Grouping::Function(trace) => {
@@ -139,7 +139,7 @@ impl<'a> Grouping<'a> {
                 let library = region.and_then(|region| trace.library(region.library));
                 vec![
                     number(Some(key)),
-                    region.map_or(Value::Absent, |region| Value::Count(region.file_offset)),
+                    region.map_or(Value::Absent, |region| Value::Id(region.file_offset)),
                     name(library.map(Library::name)),
                     name(region.map(|region| region.name.as_str())),
                 ]
@@ -183,6 +183,6 @@ fn origin(trace: &TraceSet, location: LocationId) -> [Value; 2] {
     let is_elsewhere = header.host != trace.header().host;
     [
         if is_elsewhere { Value::Name(header.host.clone()) } else { Value::Absent },
-        header.rank.as_ref().map_or(Value::Absent, |rank| Value::Count(rank.rank.into())),
+        header.rank.as_ref().map_or(Value::Absent, |rank| Value::Id(rank.rank.into())),
     ]
 }

@@ -8,7 +8,7 @@ use rtrace_model::{Call, CallSiteId, Estimate, LocationId, Loss, PathProfile, Re
 use super::grouping::{Grouping, Key};
 use super::histogram;
 use super::stats::{FIGURES, Stats, TIMED};
-use super::table::{Column, Table, Value};
+use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
 use super::{Min, Sort};
 
@@ -61,21 +61,25 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// The rows, sorted.
-    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss]) -> Table {
+    /// The rows, sorted by that figure, or by what `figure` says instead.
+    pub(super) fn table(&mut self, sort: Sort, losses: &[Loss], figure: impl Fn(Key) -> Option<u64>) -> Table {
         for (key, lost) in self.grouping.lost(losses, &self.recorded) {
             self.groups.entry(key).or_default().lost += lost;
         }
         let total = self.total();
-        let rows = self.sorted(sort).into_iter();
-        let rows = rows.map(|(labels, stats)| stats.values(total).into_iter().chain(labels).collect());
-        let mut table = Table {
-            columns: FIGURES.iter().chain(self.grouping.columns()).copied().collect(),
-            rows: rows.collect(),
-            left_out: 0,
-        };
+        let mut table =
+            Table { columns: FIGURES.iter().chain(self.grouping.columns()).copied().collect(), ..Table::default() };
+        for (key, labels, stats) in self.sorted(sort, figure) {
+            table.marks.push(key);
+            table.rows.push(stats.values(total).into_iter().chain(labels).collect());
+        }
         if self.groups.values().any(|stats| stats.untimed() > 0) {
-            table.show(TIMED.key);
+            table.show(TIMED.key, Shown::Always);
+        }
+        if sort == Sort::Inclusive {
+            table.show("share", Shown::Always);
+            table.show("exclusive_share", Shown::Never);
+            table.seat("inclusive_ns", 2);
         }
         table
     }
@@ -83,12 +87,13 @@ impl<'a> Groups<'a> {
     /// The distributions of the first rows of [`table`](Groups::table).
     pub(super) fn histograms(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
         let total = self.total();
-        let mut rows = self.sorted(sort);
+        let mut rows = self.sorted(sort, |_| None);
         let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
-        rows.retain(|(_, stats)| min.is_none_or(|min| is_shown(min, stats)) && stats.is_timed());
+        rows.retain(|(_, _, stats)| min.is_none_or(|min| is_shown(min, stats)) && stats.is_timed());
         let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
         rows.truncate(rows.len() - left_out);
-        Table { left_out, ..histogram::table(self.grouping.columns(), rows.into_iter()) }
+        let rows = rows.into_iter().map(|(_, labels, stats)| (labels, stats.latency()));
+        Table { left_out, ..histogram::table(self.grouping.columns(), rows) }
     }
 
     /// The rows, each with its labelled values.
@@ -98,12 +103,13 @@ impl<'a> Groups<'a> {
         self.groups.into_iter().map(|(key, stats)| (labels(key), stats)).collect()
     }
 
-    /// The rows' labels and figures in their order.
-    fn sorted(&self, sort: Sort) -> Vec<(Vec<Value>, &Stats)> {
-        let label = |(&key, stats)| (self.grouping.labels(key), stats);
-        let mut rows: Vec<(Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
-        rows.sort_by_cached_key(|(labels, stats)| {
-            (Reverse(stats.figure(sort)), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
+    /// The rows with their labels and figures in their order.
+    fn sorted(&self, sort: Sort, figure: impl Fn(Key) -> Option<u64>) -> Vec<(Key, Vec<Value>, &Stats)> {
+        let label = |(&key, stats)| (key, self.grouping.labels(key), stats);
+        let mut rows: Vec<(Key, Vec<Value>, &Stats)> = self.groups.iter().map(label).collect();
+        rows.sort_by_cached_key(|(key, labels, stats)| {
+            let figure = figure(*key).or_else(|| stats.figure(sort));
+            (Reverse(figure), labels.iter().rev().map(Value::sortable).collect::<Vec<_>>())
         });
         rows
     }
@@ -138,7 +144,7 @@ mod tests {
         let mut walk = Walk::new(Groups::new(Grouping::new(by, &trace).unwrap()));
         walk.chunk(&mut calls.to_vec());
         walk.finish();
-        text(walk.visitor.table(sort, losses))
+        text(walk.visitor.table(sort, losses, |_| None))
     }
 
     #[test]
@@ -154,9 +160,9 @@ mod tests {
         assert_eq!(
             table(By::Function, &calls, Sort::Exclusive, &[]),
             "\
-calls  inclusive  exclusive   mean    p50     p99     max  library    function
-    2     100 ns      60 ns  65 ns  30 ns  100 ns  100 ns  libone.so  a
-    3      60 ns      40 ns  23 ns  10 ns   50 ns   50 ns  libone.so  b
+calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  library    function
+    2         60.0            60           100       65      30     100     100  libone.so  a
+    3         40.0            40            60       23      10      50      50  libone.so  b
 "
         );
     }
@@ -169,9 +175,9 @@ calls  inclusive  exclusive   mean    p50     p99     max  library    function
         assert_eq!(
             table(By::Function, &calls, Sort::Calls, &[]),
             "\
-calls  timed  inclusive  exclusive   mean    p50    p99    max  unwound  open  library    function
-    4      2      70 ns      70 ns  15 ns  10 ns  20 ns  20 ns        1     1  libone.so  a
-    1      0          -          -      -      -      -      -        0     0  libone.so  b
+calls  timed  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  unwound  open  library    function
+    4      2        100.0            70            70       15      10      20      20        1     1  libone.so  a
+    1      0            -             -             -        -       -       -       -        0     0  libone.so  b
 "
         );
     }
@@ -183,10 +189,10 @@ calls  timed  inclusive  exclusive   mean    p50    p99    max  unwound  open  l
         assert_eq!(
             table,
             "\
-calls  timed  inclusive  exclusive   mean    p50    p99    max  library    function
-    5      2      40 ns      40 ns  20 ns  10 ns  30 ns  30 ns  libone.so  a
-    1      1       5 ns       5 ns   5 ns   5 ns   5 ns   5 ns  libone.so  c
-    1      0          -          -      -      -      -      -  libone.so  b
+calls  timed  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  library    function
+    5      2         88.9            40            40       20      10      30      30  libone.so  a
+    1      1         11.1             5             5        5       5       5       5  libone.so  c
+    1      0            -             -             -        -       -       -       -  libone.so  b
 "
         );
     }
@@ -197,14 +203,16 @@ calls  timed  inclusive  exclusive   mean    p50    p99    max  library    funct
         assert_eq!(
             table(By::Function, &calls, Sort::Name, &[]),
             "\
-calls  timed  inclusive  exclusive   mean    p50    p99    max  library    function
-    3      2      30 ns      30 ns  20 ns  10 ns  30 ns  30 ns  libone.so  a
-    1      1      50 ns      20 ns  50 ns  50 ns  50 ns  50 ns  libone.so  b
+calls  timed  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  library    function
+    3      2         60.0            30            30       20      10      30      30  libone.so  a
+    1      1         40.0            20            50       50      50      50      50  libone.so  b
 "
         );
         assert_eq!(
             table(By::Thread, &calls, Sort::Name, &[]).lines().nth(1),
-            Some("    4      3      50 ns      50 ns  30 ns  30 ns  50 ns  50 ns     0   70   71  main\\x1b")
+            Some(
+                "    4      3        100.0            50            50       30      30      50      50     0   70   71  main\\x1b"
+            )
         );
     }
 
@@ -221,25 +229,25 @@ calls  timed  inclusive  exclusive   mean    p50    p99    max  library    funct
         assert_eq!(
             table(By::Library, &calls, Sort::Name, &[]),
             "\
-calls  inclusive  exclusive   mean    p50     p99     max  library
-    2     100 ns      80 ns  65 ns  30 ns  100 ns  100 ns  /usr/lib/libone.so
-    2      60 ns      30 ns  30 ns  10 ns   50 ns   50 ns  /usr/lib/libtwo.so
+calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  library
+    2         72.7            80           100       65      30     100     100  /usr/lib/libone.so
+    2         27.3            30            60       30      10      50      50  /usr/lib/libtwo.so
 "
         );
         // The definitions say that thread 2 entered 3 calls.
         assert_eq!(
             table(By::Thread, &calls, Sort::Inclusive, &[]),
             "\
-calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  tid  thread
-    3     100 ns     100 ns  60 ns  50 ns  100 ns  100 ns     0   70   71  main\\x1b
-    1      10 ns      10 ns  10 ns  10 ns   10 ns   10 ns     2   70   72  worker
+calls  inclusive %  inclusive ns  exclusive ns  mean ns  p50 ns  p99 ns  max ns  lost  pid  tid  thread
+    3         90.9           100           100       60      50     100     100     0   70   71  main\\x1b
+    1          9.1            10            10       10      10      10      10     2   70   72  worker
 "
         );
         assert_eq!(
             table(By::Process, &calls, Sort::Lost, &[]),
             "\
-calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  process
-    4     110 ns     110 ns  47 ns  30 ns  100 ns  100 ns     2   70  /usr/bin/prog
+calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  lost  pid  process
+    4        100.0           110           110       47      30     100     100     2   70  /usr/bin/prog
 "
         );
     }
@@ -261,12 +269,12 @@ calls  inclusive  exclusive   mean    p50     p99     max  lost  pid  process
         assert_eq!(
             table(By::Caller, &calls, Sort::Calls, &[]),
             "\
-calls  inclusive  exclusive   mean    p50     p99     max  library    function  called by
-    2     110 ns      46 ns  55 ns  10 ns  100 ns  100 ns  libone.so  a         -
-    2      14 ns      14 ns   7 ns   4 ns   10 ns   10 ns  libone.so  c         a
-    2      40 ns      40 ns  20 ns  10 ns   30 ns   30 ns  libone.so  c         b
-    1      30 ns      20 ns  30 ns  30 ns   30 ns   30 ns  libone.so  b         -
-    1      50 ns      20 ns  50 ns  50 ns   50 ns   50 ns  libone.so  b         a
+calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  library    function  called by
+    2         32.9            46           110       55      10     100     100  libone.so  a         -
+    2         10.0            14            14        7       4      10      10  libone.so  c         a
+    2         28.6            40            40       20      10      30      30  libone.so  c         b
+    1         14.3            20            30       30      30      30      30  libone.so  b         -
+    1         14.3            20            50       50      50      50      50  libone.so  b         a
 "
         );
         let paths = table(By::Callpath, &calls, Sort::Calls, &[]);
@@ -301,9 +309,9 @@ calls  inclusive  exclusive   mean    p50     p99     max  library    function  
         assert_eq!(
             table(By::Function, &script("thread 1\n a 0 10"), Sort::Lost, &losses),
             "\
-calls  inclusive  exclusive   mean    p50    p99    max  lost  library    function
-    0          -          -      -      -      -      -    10  libone.so  c
-    1      10 ns      10 ns  10 ns  10 ns  10 ns  10 ns     0  libone.so  a
+calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  lost  library    function
+    0            -             -             -        -       -       -       -    10  libone.so  c
+    1        100.0            10            10       10      10      10      10     0  libone.so  a
 "
         );
     }

@@ -1,12 +1,17 @@
 //! `rtrace info`: what was recorded, when, where and how, and what is missing from it.
 
-use std::fmt;
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
-use rtrace_model::{CallRange, Estimate, EventKind, Loss, Untimed, escape, estimated, format_ns};
+use rtrace_model::{CallRange, Estimate, EventKind, Loss, Untimed, counted, escape, estimated, format_ns, grouped};
 use serde::Serialize;
+
+use super::Look;
+use super::about::duration;
+use super::people::paint::{Tone, paint};
+use super::people::wrapped;
 
 /// What there is to know about a trace, or several as one.
 #[derive(Debug, Serialize)]
@@ -152,7 +157,7 @@ impl Info {
                 sum(|estimate| estimate.least),
                 trace.estimates().map(|estimate| estimate.most).sum(),
             ),
-            duration_ns: trace.summary().map(|summary| summary.end.monotonic.since(trace.header().begin.monotonic)),
+            duration_ns: duration(&trace),
             processes: processes(&trace),
             threads: trace.locations().len(),
             libraries: libraries(&trace),
@@ -231,99 +236,131 @@ fn size_of(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Lines for people, names escaped.
-impl fmt::Display for Info {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for recording in &self.recordings {
-            recording.fmt(f)?;
-        }
-        if let Some(duration) = self.duration_ns {
-            line(f, "duration", &format_ns(duration))?;
-        }
-        for process in self.processes.iter().filter(|process| process.threads > 0) {
-            let command = process.command_line.join(" ");
-            let mut text = format!("{} {command}, {}", process.pid, counted(process.threads, "thread"));
-            if let Some(code) = process.exit_code {
-                text.push_str(&format!(", ended with {code}"));
+/// Cells of the names of lines.
+const NAMES: usize = 13;
+
+/// A line for people: what it is about, and what is to be said.
+type Line = (&'static str, String, Tone);
+
+fn plain(name: &'static str, text: impl Into<String>) -> Line {
+    (name, text.into(), Tone::Plain)
+}
+
+fn warning(name: &'static str, text: impl Into<String>) -> Line {
+    (name, text.into(), Tone::Warning)
+}
+
+impl Info {
+    /// Writes lines for people, names escaped.
+    ///
+    /// # Errors
+    /// `out` cannot be written.
+    pub fn write(&self, look: &Look, out: &mut dyn Write) -> io::Result<()> {
+        for (name, text, tone) in self.lines() {
+            let room = look.width.map(|width| width.saturating_sub(NAMES));
+            for (number, part) in wrapped(&escape(&text), room, 0).into_iter().enumerate() {
+                let name = format!("{:<NAMES$}", if number == 0 { name } else { "" });
+                writeln!(out, "{}{}", paint(&name, Tone::Dim, look.colours), paint(&part, tone, look.colours))?;
             }
-            line(f, "process", &text)?;
         }
+        Ok(())
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let mut lines: Vec<Line> = self.recordings.iter().flat_map(Recording::lines).collect();
+        lines.extend(self.duration_ns.map(|duration| plain("duration", format_ns(duration))));
+        lines.extend(self.processes.iter().filter(|process| process.threads > 0).map(Process::line));
         match self.processes.iter().filter(|process| process.threads == 0).count() {
             0 => {}
-            others => line(f, "", &format!("and {} without a traced call", counted(others, "process")))?,
+            others => lines.push(plain("", format!("and {} without a traced call", number(others, "process")))),
         }
-        for library in &self.libraries {
-            let build_id = library.build_id.as_deref().unwrap_or("none");
-            let mut functions = counted(library.regions, "function");
-            if library.stubs > 0 {
-                functions.push_str(&format!(", {} of them with a stub", library.stubs));
-            }
-            line(f, "library", &format!("{}, build id {build_id}, {functions}", library.path))?;
-        }
-        line(f, "calls", &format!("{} on {}", self.calls, counted(self.threads, "thread")))?;
+        lines.extend(self.libraries.iter().map(Library::line));
+        lines.push(plain("calls", format!("{} on {}", grouped(self.calls), number(self.threads, "thread"))));
         if self.counted > 0 {
-            line(f, "counted", &format!("{} more, exactly, without a record", self.counted))?;
+            lines.push(plain("counted", format!("{} more, exactly, without a record", grouped(self.counted))));
         }
         if self.estimated_range != CallRange::default() {
-            line(f, "estimated", &estimated(self.estimated, self.estimated_range))?;
+            lines.push(plain("estimated", estimated(self.estimated, self.estimated_range)));
         }
         if let Some(unseen) = self.unseen.filter(|&unseen| unseen > 0) {
             let share = 100.0 * unseen as f64 / self.calls.max(1) as f64;
-            line(f, "not timed", &format!("{unseen} of the calls ({share:.1} %)"))?;
+            lines.push(plain("not timed", format!("{} of the calls ({share:.1} %)", grouped(unseen))));
         }
-        for (reason, count) in Untimed::by_reason(&self.untimed) {
-            line(f, "not timed", &format!("{count} ({})", reason.name()))?;
-        }
+        let untimed = Untimed::by_reason(&self.untimed).into_iter();
+        lines.extend(
+            untimed.map(|(reason, count)| plain("not timed", format!("{} ({})", grouped(count), reason.name()))),
+        );
         let per_call = self.bytes_per_call.map_or_else(String::new, |bytes| format!(", {bytes:.1} per call"));
-        line(f, "size", &format!("{} bytes{per_call}", self.bytes))?;
-        let lost: u64 = self.losses.iter().map(|loss| loss.count).sum();
-        let refused = counted(self.refused, "function");
-        let windows = counted(self.blind_windows.len(), "blind window");
-        line(f, "missing", &format!("{lost} lost, {refused} refused, {windows}"))?;
-        for loss in &self.losses {
-            line(f, "loss", &format!("{} ({})", loss.count, loss.reason.name()))?;
+        lines.push(plain("size", format!("{} bytes{per_call}", grouped(self.bytes))));
+        if self.refused > 0 {
+            lines.push(plain("skipped", number(self.refused, "function")));
         }
-        for window in &self.blind_windows {
-            line(f, "blind window", &format!("{} in {}", format_ns(window.duration_ns), window.library))?;
-        }
+        lines.extend(self.missing());
+        lines.extend(self.warnings.iter().map(|text| warning("warning", text.as_str())));
+        lines
+    }
+
+    /// What is missing, or that nothing is.
+    fn missing(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let losses = self.losses.iter().filter(|loss| loss.count > 0);
+        lines.extend(losses.map(|loss| warning("lost", format!("{} ({})", grouped(loss.count), loss.reason.name()))));
+        lines.extend(self.blind_windows.iter().map(|window| {
+            let text = format!("{} in {}", format_ns(window.duration_ns), window.library);
+            warning("blind window", text)
+        }));
         if self.overwritten > 0 {
-            line(f, "overwritten", &format!("{} probes", self.overwritten))?;
+            lines.push(warning("overwritten", counted(self.overwritten, "probe")));
         }
-        for program in &self.withheld {
-            line(f, "not recorded", &format!("{program}, which has other rights"))?;
+        let withheld = |program: &String| warning("not recorded", format!("{program}, which has other rights"));
+        lines.extend(self.withheld.iter().map(withheld));
+        match self.duration_ns {
+            Some(_) if lines.is_empty() => vec![("complete", "no calls lost".to_owned(), Tone::Good)],
+            _ => lines,
         }
-        self.warnings.iter().try_for_each(|warning| line(f, "warning", warning))
     }
 }
 
-impl fmt::Display for Recording {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        line(f, "trace", &self.directory)?;
-        line(f, "status", self.status)?;
-        line(f, "begin", &utc(self.begin_realtime_ns))?;
-        line(f, "host", &format!("{}, Linux {}, {} CPUs", self.host, self.kernel, self.cpus))?;
-        if let Some(rank) = self.rank {
-            line(f, "rank", &rank.to_string())?;
-        }
-        line(f, "recorded by", &format!("rtrace {}, {}", self.rtrace_version, self.mechanism))?;
-        if let Some(budget) = self.budget {
-            line(f, "budget", &format!("{budget} % of the programs' CPU time"))?;
-        }
-        line(f, "command", &self.command_line.join(" "))
+impl Recording {
+    fn lines(&self) -> Vec<Line> {
+        let status = if self.status == "finished" { Tone::Good } else { Tone::Warning };
+        let mut lines = vec![
+            plain("trace", self.directory.as_str()),
+            ("status", self.status.to_owned(), status),
+            plain("begin", utc(self.begin_realtime_ns)),
+            plain("host", format!("{}, Linux {}, {} CPUs", self.host, self.kernel, self.cpus)),
+        ];
+        lines.extend(self.rank.map(|rank| plain("rank", rank.to_string())));
+        lines.push(plain("recorded by", format!("rtrace {}, {}", self.rtrace_version, self.mechanism)));
+        lines.extend(self.budget.map(|budget| plain("budget", format!("{budget} % of the programs' CPU time"))));
+        lines.push(plain("command", self.command_line.join(" ")));
+        lines
     }
 }
 
-fn counted(count: usize, word: &str) -> String {
-    let ending = match count {
-        1 => "",
-        _ if word.ends_with('s') => "es",
-        _ => "s",
-    };
-    format!("{count} {word}{ending}")
+impl Process {
+    fn line(&self) -> Line {
+        let mut text = format!("{} {}, {}", self.pid, self.command_line.join(" "), number(self.threads, "thread"));
+        if let Some(code) = self.exit_code {
+            text.push_str(&format!(", ended with {code}"));
+        }
+        plain("process", text)
+    }
 }
 
-fn line(f: &mut fmt::Formatter<'_>, name: &str, text: &str) -> fmt::Result {
-    writeln!(f, "{name:<13}{}", escape(text))
+impl Library {
+    fn line(&self) -> Line {
+        let build_id = self.build_id.as_deref().unwrap_or("none");
+        let mut text = format!("{}, build id {build_id}, {}", self.path, number(self.regions, "function"));
+        if self.stubs > 0 {
+            text.push_str(&format!(", {} of them with a stub", grouped(self.stubs as u64)));
+        }
+        plain("library", text)
+    }
+}
+
+fn number(count: usize, thing: &str) -> String {
+    counted(count as u64, thing)
 }
 
 /// An instant in the form of RFC 3339, by the algorithm of Howard Hinnant, "chrono-Compatible

@@ -23,6 +23,7 @@
 //! as from single calls, save that percentiles are upper bounds, powers of two. Where calls were
 //! counted, `counting` adds the sums of what they counted.
 
+mod about;
 mod chains;
 mod corrected;
 mod counting;
@@ -34,6 +35,7 @@ mod histogram;
 pub mod info;
 mod notes;
 mod own;
+mod people;
 mod render;
 pub mod replay;
 mod stats;
@@ -49,11 +51,13 @@ use std::path::Path;
 
 use rtrace_exporters::TraceSet;
 
+use self::about::About;
 use self::corrected::Corrected;
 use self::counting::Counting;
 pub use self::diff::{DiffOptions, diff};
 use self::grouping::Grouping;
 use self::groups::Groups;
+use self::people::Note;
 use self::table::Table;
 use self::tree::Tree;
 use self::untimed::Tally;
@@ -75,9 +79,6 @@ pub enum Error {
     /// Call paths do not have that figure.
     #[error("failed to sort the call tree by {}: choose calls, inclusive, exclusive or name", .0.name())]
     Sort(Sort),
-    /// Corrected times do not have that figure.
-    #[error("failed to sort corrected times by {}: choose calls, inclusive, exclusive or name", .0.name())]
-    SortCorrected(Sort),
     /// Nothing is known of what tracing cost.
     #[error("failed to correct times: what tracing costs was not measured when this was recorded")]
     NotCalibrated,
@@ -209,17 +210,46 @@ pub struct Options {
     pub limit: Option<usize>,
     /// How it is written.
     pub format: Format,
-    /// Columns of the terminal, if it is one: names are cut to fit.
-    pub width: Option<u16>,
-    /// Whether times are also given without what tracing itself took; by function alone.
+    /// How a table looks.
+    pub look: Look,
+    /// Whether times are also shown without what tracing itself took.
     pub corrected: bool,
 }
 
+/// How a table for people looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Columns of the terminal, if it is one; elsewhere nothing is cut or left out.
+    pub width: Option<usize>,
+    /// Whether to use colours.
+    pub colours: bool,
+    /// Whether names are shown with all arguments, however long they are.
+    pub full_names: bool,
+    /// Whether the terminal has no characters for bars.
+    pub is_ascii: bool,
+}
+
 /// A report before it is given a format.
+#[derive(Default)]
 struct Report {
-    title: String,
+    /// Which recording it is about, or which two, by their names in JSON.
+    about: Vec<(&'static str, About)>,
+    /// Whether two recordings are compared per second; absent where only one is reported.
+    is_per_second: Option<bool>,
     table: Table,
-    notes: Vec<String>,
+    notes: Vec<Note>,
+    /// What marks say to people, if any are shown.
+    legend: Option<Note>,
+}
+
+impl Report {
+    fn write(&self, format: Format, look: &Look, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Table => people::table(self, look, out),
+            Format::Csv => render::csv(&self.table, out),
+            Format::Json => render::json(self, out),
+        }
+    }
 }
 
 /// Reports on the trace in `directory`.
@@ -228,12 +258,7 @@ struct Report {
 /// The trace cannot be read, `out` not be written, or the order does not suit the rows.
 pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
-    let report = sum_up(&trace, options)?;
-    match options.format {
-        Format::Table => render::table(&report, options.width, out)?,
-        Format::Csv => render::csv(&report.table, out)?,
-        Format::Json => render::json(&report, out)?,
-    }
+    sum_up(&trace, options)?.write(options.format, &options.look, out)?;
     Ok(())
 }
 
@@ -241,39 +266,48 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let mut remarks = Vec::new();
     let (mut table, lost_callers, untimed) = match Grouping::new(options.by, trace) {
-        _ if options.corrected => {
-            let (walk, untimed) = walk(trace, Counting::around(Corrected::new(trace)?, trace))?;
-            let mut table = walk.visitor.inside.table(options.sort)?;
-            walk.visitor.add_corrected_to(&mut table);
-            remarks.extend(walk.visitor.inside.withheld());
-            remarks.extend(walk.visitor.not_corrected());
+        Some(grouping) if options.histogram => {
+            let (walk, untimed) = walk(trace, Groups::new(grouping))?;
+            let table = walk.visitor.histograms(options.sort, options.min, options.limit);
             (table, walk.lost_callers, untimed)
         }
         Some(grouping) => {
-            let (mut walk, untimed) = walk(trace, Counting::around(Groups::new(grouping), trace))?;
-            let groups = &mut walk.visitor.inside;
-            groups.add_estimates(trace.estimates());
+            let inside = Corrected::around(Groups::new(grouping), trace);
+            let (mut walk, untimed) = walk(trace, Counting::around(inside, trace))?;
+            let corrected = &mut walk.visitor.inside;
+            corrected.inside.add_estimates(trace.estimates());
             if matches!(options.by, By::Thread | By::Process) {
-                remarks.extend(groups.imbalance().map(notes::imbalance));
+                remarks.extend(corrected.inside.imbalance().map(notes::imbalance));
             }
-            let table = if options.histogram {
-                groups.histograms(options.sort, options.min, options.limit)
+            let mut table = if options.corrected {
+                corrected.check()?;
+                corrected.table(options.sort, &losses)
             } else {
-                let mut table = groups.table(options.sort, &losses);
-                walk.visitor.add_to(&mut table, options.by);
-                table
+                corrected.inside.table(options.sort, &losses, |_| None)
             };
+            walk.visitor.inside.add_to(&mut table);
+            if options.corrected {
+                walk.visitor.add_corrected_to(&mut table);
+                remarks.extend(walk.visitor.inside.withheld());
+                remarks.extend(walk.visitor.not_corrected());
+            } else {
+                walk.visitor.add_to(&mut table);
+            }
             (table, walk.lost_callers, untimed)
         }
         None if options.histogram => return Err(Error::Histogram),
         None => {
             let order = tree::Order::new(options.sort)?;
-            let (walk, untimed) = walk(trace, Counting::around(Tree::default(), trace))?;
-            let mut table = walk.visitor.inside.table(trace, order, options.limit);
-            walk.visitor.add_to(&mut table, options.by);
+            let inside = Corrected::around(Tree::default(), trace);
+            let (walk, untimed) = walk(trace, Counting::around(inside, trace))?;
+            let corrected = &walk.visitor.inside;
+            let mut table = corrected.inside.table(trace, order, options.limit);
+            corrected.add_to(&mut table);
+            walk.visitor.add_to(&mut table);
             (table, walk.lost_callers, untimed)
         }
     };
+    table.keep(options.sort.name());
     let left_out = if options.histogram {
         table.left_out
     } else {
@@ -282,13 +316,18 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
         table.limit(options.limit)
     };
+    let mut legend = corrected::explain(&mut table, options.sort);
+    if options.corrected {
+        corrected::choose(&mut table);
+        legend = None;
+    }
     if !options.columns.is_empty() {
         table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
     }
     let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
     notes.extend(untimed.note(trace)?);
     notes.extend(remarks);
-    Ok(Report { title: notes::title(trace), table, notes })
+    Ok(Report { about: vec![("trace", About::new(trace))], is_per_second: None, table, notes, legend })
 }
 
 /// Visits all calls, and counts by function those that were not timed.
@@ -316,7 +355,9 @@ fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<(Walk<V>, Tall
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{ClockAnchor, Event, EventKind, Loss, LossReason, Sink, Summary, Timestamp};
+    use rtrace_model::{
+        CallCost, ClockAnchor, Event, EventKind, ExitPolicy, Header, Loss, LossReason, Sink, Summary, Timestamp,
+    };
 
     use super::testing::{script, writer};
     use super::*;
@@ -347,11 +388,11 @@ mod tests {
             "\
 prog on box (Linux 6.18), recorded for 2.000 ms
 
-calls  inclusive  exclusive      mean       p50       p99       max  library    function
-    1   5.000 us   3.510 us  5.000 us  5.000 us  5.000 us  5.000 us  libone.so  a
+calls  exclusive %  exclusive us  inclusive us  mean us  p50 us  p99 us  max us  library    function
+    1         68.8          3.51          5.00     5.00    5.00    5.00    5.00  libone.so  a
 
-rows left out: 1
-3 calls of 6 regions on 2 threads; 2 lost (ring full: 2), 1 refused
+1 more row
+3 calls to 6 functions on 2 threads. Incomplete: 2 calls lost (ring full: 2). 1 function skipped.
 "
         );
     }
@@ -364,8 +405,8 @@ rows left out: 1
             let options = Options { min: Some(min), columns: columns.clone(), ..Options::default() };
             let text = report(folder.path(), &options);
             let (rows, notes) = text.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
-            assert_eq!(rows, "   p99.9  calls  library    function\n5.000 us      1  libone.so  a");
-            assert!(notes.starts_with("rows left out: 1\n"), "{notes}");
+            assert_eq!(rows, "p99.9 us  calls  library    function\n    5.00      1  libone.so  a");
+            assert!(notes.starts_with("1 more row\n"), "{notes}");
         }
         let options = Options { by: By::Tree, min: Some(Min::Time(101)), format: Format::Csv, ..Options::default() };
         assert_eq!(report(folder.path(), &options).lines().count(), 3);
@@ -379,7 +420,7 @@ rows left out: 1
             report(folder.path(), &options),
             "\
 from_ns,below_ns,calls,share,region,file_offset,library,function
-4096,8192,1,1.000000,0,64,libone.so,a
+5000,10000,1,1.000000,0,64,libone.so,a
 "
         );
     }
@@ -407,9 +448,9 @@ from_ns,below_ns,calls,share,region,file_offset,library,function
             report(folder.path(), &Options { format: Format::Csv, sort: Sort::Calls, ..Options::default() }),
             "\
 calls,timed,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,counted,estimated,estimated_least,estimated_most,returned,unwound,open,unseen,\
-region,file_offset,library,function
-2,2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,0,2,0,0,0,1,64,libone.so,b
-1,1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,0,1,0,0,0,0,64,libone.so,a
+exclusive_share,region,file_offset,library,function
+2,2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,0,2,0,0,0,0.311765,1,64,libone.so,b
+1,1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,0,1,0,0,0,0.688235,0,64,libone.so,a
 "
         );
         assert_eq!(
@@ -424,17 +465,59 @@ node,parent,depth,region,calls,timed,share,inclusive_ns,exclusive_ns,library,fun
     }
 
     #[test]
-    fn json_has_title_rows_and_notes() {
+    fn json_has_fields_rows_and_notes() {
         let folder = finished();
         let options = Options { format: Format::Json, by: By::Thread, sort: Sort::Name, ..Options::default() };
         let value: serde_json::Value = serde_json::from_str(&report(folder.path(), &options)).unwrap();
-        assert_eq!(value["title"], "prog on box (Linux 6.18), recorded for 2.000 ms");
+        let expected = serde_json::json!({
+            "command": [], "programs": ["prog"], "host": "box", "kernel": "6.18", "begin_realtime_ns": 0,
+            "duration_ns": 2_000_000, "complete": false, "calls": 3, "functions": 6, "threads": 2, "lost": 2,
+        });
+        assert_eq!(value["trace"], expected);
+        assert_eq!(value["rows_left_out"], 0);
         assert_eq!(value["rows"].as_array().unwrap().len(), 2);
         assert_eq!(value["rows"][0]["thread"], "main\\x1b");
         assert_eq!(value["rows"][1]["thread"], "worker");
         assert_eq!(value["rows"][1]["inclusive_ns"], 100);
         assert_eq!(value["rows"][1]["lost"], 2);
-        assert_eq!(value["notes"].as_array().unwrap().len(), 2);
+        let notes: Vec<&str> = value["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].starts_with("3 calls to 6 functions on 2 threads. Incomplete: "), "{notes:?}");
+    }
+
+    #[test]
+    fn what_tracing_took_much_of_is_marked_and_corrected_where_that_is_certain() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let exit = ExitPolicy::Uretprobe;
+        let cost = CallCost { single_stepped: false, written: false, exit, inner: 31, whole: 40, spread: 1 };
+        writer.begin(&Header { calibration: vec![cost], ..Header::default() }).unwrap();
+        writer.calls(&script("thread 1\n a 0 1000\n b 2000 2100\n d 3000 3060").into()).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let table = report(folder.path(), &Options::default());
+        let rows: Vec<&str> = table.split("\n\n").nth(1).unwrap().lines().collect();
+        assert_eq!(
+            rows.iter().map(|row| row.split_whitespace().take(9).collect::<Vec<_>>()).collect::<Vec<_>>()[1..],
+            [
+                ["1", "86.2", "1000", "969", "1000", "1000", "1000", "1000", "1000"],
+                ["1", "8.6", "100!", "69", "100!", "100", "100", "100", "100"],
+                ["1", "5.2", "60!", "-", "60!", "60", "60", "60", "60"],
+            ]
+        );
+        assert!(table.contains("\n! more than 30 % of this time is the cost of tracing (2 rows); "), "{table}");
+        let one = report(folder.path(), &Options { limit: Some(1), ..Options::default() });
+        assert!(!one.contains('!') && !one.contains("corrected"), "no row that is shown is marked:\n{one}");
+        let json = report(folder.path(), &Options { format: Format::Json, ..Options::default() });
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let figures =
+            |row: usize| ["exclusive_tracing", "exclusive_corrected_ns"].map(|key| value["rows"][row][key].clone());
+        assert_eq!(figures(0), [serde_json::json!(0.031), serde_json::json!(969)]);
+        assert_eq!(figures(1), [serde_json::json!(0.31), serde_json::json!(69)]);
+        assert_eq!(figures(2)[1], serde_json::Value::Null);
+        for by in [By::Tree, By::Thread, By::Library, By::Caller] {
+            let csv = report(folder.path(), &Options { by, format: Format::Csv, ..Options::default() });
+            assert!(csv.lines().next().unwrap().contains("inclusive_corrected_ns"), "{by:?}");
+        }
     }
 
     #[test]

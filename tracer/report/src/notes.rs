@@ -1,65 +1,43 @@
-//! What is said around a report's rows: of which recording it is, and what is missing from it.
+//! What is said below a report's rows: whether the recording is complete, and what is missing from it.
 
 use std::collections::BTreeSet;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{EventKind, Loss, LossReason, Process, escape, format_ns};
+use rtrace_model::{EventKind, Loss, LossReason, counted, escape, format_ns, grouped};
 
 use super::Error;
-
-/// Programs that the title names.
-const NAMED: usize = 3;
-
-/// One line: programs, host, length.
-pub(super) fn title(trace: &TraceSet) -> String {
-    let mut programs: Vec<&str> = trace.processes().iter().map(program).collect();
-    programs.sort_unstable();
-    programs.dedup();
-    let header = trace.header();
-    let mut title = escape(&programs[..programs.len().min(NAMED)].join(", ")).into_owned();
-    if programs.len() > NAMED {
-        title.push_str(&format!(" and {} more programs", programs.len() - NAMED));
-    }
-    title.push_str(&format!(" on {} (Linux {})", escape(&header.host), escape(&header.kernel)));
-    if let Some(summary) = trace.summary() {
-        let length = summary.end.monotonic.since(header.begin.monotonic);
-        title.push_str(&format!(", recorded for {}", format_ns(length)));
-    }
-    title
-}
-
-fn program(process: &Process) -> &str {
-    process.executable.rsplit('/').next().unwrap_or(&process.executable)
-}
+use super::people::Note;
 
 /// Lines below the rows.
-pub(super) fn notes(
-    trace: &TraceSet,
-    losses: &[Loss],
-    lost_callers: u64,
-    left_out: usize,
-) -> Result<Vec<String>, Error> {
+pub(super) fn notes(trace: &TraceSet, losses: &[Loss], lost_callers: u64, left_out: usize) -> Result<Vec<Note>, Error> {
     let mut notes = Vec::new();
     if left_out > 0 {
-        notes.push(format!("rows left out: {left_out}"));
+        notes.push(more_rows(left_out));
     }
     match trace.summary() {
-        Some(summary) => notes.push(summary.to_string()),
+        Some(summary) if summary.is_complete() => notes.push(Note::plain(summary.to_string())),
+        Some(summary) => notes.push(Note::warning(summary.to_string())),
         None => {
-            notes.push("the recording did not end cleanly, or still runs: its last second may be missing".to_owned());
-            notes.extend(lost(losses));
+            let unfinished = "the recording did not end cleanly, or still runs: its last second may be missing";
+            notes.push(Note::warning(unfinished));
+            notes.extend(lost(losses).map(Note::warning));
         }
     }
     if !trace.profile().is_empty() {
-        notes.push("calls were folded by call path: percentiles are upper bounds, all else is exact".to_owned());
+        notes.push(Note::plain("aggregated profile: percentiles are upper bounds, everything else is exact"));
     }
-    notes.extend(without_record(trace));
+    notes.extend(without_record(trace).map(Note::plain));
     if lost_callers > 0 {
-        notes.push(format!("calls whose caller is not on record: {lost_callers}"));
+        notes.push(Note::plain(format!("calls whose caller is not on record: {}", grouped(lost_callers))));
     }
-    notes.extend(gaps(trace)?);
-    notes.extend(trace.warnings().iter().map(ToString::to_string));
+    notes.extend(gaps(trace)?.into_iter().map(Note::warning));
+    notes.extend(trace.warnings().iter().map(|warning| Note::warning(warning.to_string())));
     Ok(notes)
+}
+
+/// Rows that there are beside those that are shown.
+pub(super) fn more_rows(count: usize) -> Note {
+    Note::plain(counted(count as u64, "more row"))
 }
 
 /// Which counts are exact and which are not, where a budget left calls without a record.
@@ -67,23 +45,23 @@ fn without_record(trace: &TraceSet) -> Option<String> {
     let regions: BTreeSet<_> = trace.estimates().map(|estimate| estimate.region).collect();
     (!regions.is_empty()).then(|| {
         format!(
-            "functions that the budget left without probes or times for a while: {}; calls and counted are exact, \
-             estimated is not, and their time is in that of their callers",
-            regions.len()
+            "{} throttled to stay within the budget: calls and counted are exact, estimated is not, and their time is part \
+             of their callers' time",
+            counted(regions.len() as u64, "function")
         )
     })
 }
 
 /// How well the rows share the time: the largest over the mean, which 1 says is even.
-pub(super) fn imbalance(ratio: f64) -> String {
-    format!("balance: the busiest has {ratio:.2} times the mean time")
+pub(super) fn imbalance(ratio: f64) -> Note {
+    Note::plain(format!("balance: the busiest has {ratio:.2} times the mean time"))
 }
 
 fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
     LossReason::ALL.into_iter().filter_map(|reason| {
         let of_reason = losses.iter().filter(|loss| loss.reason == reason);
         let count = of_reason.fold(0_u64, |sum, loss| sum.saturating_add(loss.count));
-        (count > 0).then(|| format!("calls lost: {count} ({})", reason.name()))
+        (count > 0).then(|| format!("calls lost: {} ({})", grouped(count), reason.name()))
     })
 }
 

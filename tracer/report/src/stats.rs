@@ -3,7 +3,7 @@
 use rtrace_model::{Call, Ending, Estimate, Latency, PathProfile};
 
 use super::Sort;
-use super::table::{Column, Shown, Value};
+use super::table::{Column, SUM, Shown, Value};
 
 #[derive(Default)]
 pub(super) struct Stats {
@@ -162,22 +162,19 @@ impl Stats {
         self.endings[Ending::Unseen as usize]
     }
 
-    /// Calls by the bucket of their duration, without empty buckets.
-    pub(super) fn buckets(&self) -> Vec<(usize, u64)> {
-        self.latency.buckets()
-    }
-
     fn bounded(&self, calls: u64) -> Value {
         if self.is_unbounded { Value::Absent } else { Value::Count(calls) }
     }
 
     /// The values of [`FIGURES`]; `total` is the time of all rows.
     pub(super) fn values(&self, total: u64) -> Vec<Value> {
+        let share =
+            |time: Option<u64>| time.map_or(Value::Absent, |time| Value::Share(time as f64 / total.max(1) as f64));
         let [returned, unwound, open, unseen] = self.endings.map(Value::Count);
         vec![
             Value::Count(self.calls),
             Value::Count(self.timed),
-            self.inclusive().map_or(Value::Absent, |time| Value::Share(time as f64 / total.max(1) as f64)),
+            share(self.inclusive()),
             self.inclusive().into(),
             self.exclusive().into(),
             self.min.into(),
@@ -196,34 +193,36 @@ impl Stats {
             unwound,
             open,
             unseen,
+            share(self.exclusive()),
         ]
     }
 }
 
 /// How many calls the mean, the percentiles, min and max are of; shown to people where a call was not timed.
-pub(super) const TIMED: Column = Column::new("timed", "timed").shown(Shown::Never);
+pub(super) const TIMED: Column = Column::new("timed", "timed").seat(1).rank(6).shown(Shown::Never);
 
 /// The columns of figures.
-pub(super) const FIGURES: [Column; 21] = [
-    Column::new("calls", "calls"),
+pub(super) const FIGURES: [Column; 22] = [
+    Column::new("calls", "calls").seat(0),
     TIMED,
-    Column::new("share", "share").shown(Shown::Never),
-    Column::new("inclusive_ns", "inclusive"),
-    Column::new("exclusive_ns", "exclusive"),
-    Column::new("min_ns", "min").shown(Shown::Never),
-    Column::new("mean_ns", "mean"),
-    Column::new("p50_ns", "p50"),
-    Column::new("p90_ns", "p90").shown(Shown::Never),
-    Column::new("p99_ns", "p99"),
-    Column::new("p999_ns", "p99.9").shown(Shown::Never),
-    Column::new("max_ns", "max"),
-    Column::new("lost", "lost").shown(Shown::IfNotZero),
-    Column::new("counted", "counted").shown(Shown::IfNotZero),
-    Column::new("estimated", "estimated").shown(Shown::IfNotZero),
-    Column::new("estimated_least", "at least").shown(Shown::IfNotZero),
-    Column::new("estimated_most", "at most").shown(Shown::IfNotZero),
-    Column::new("returned", "returned").shown(Shown::Never),
-    Column::new("unwound", "unwound").shown(Shown::IfNotZero),
-    Column::new("open", "open").shown(Shown::IfNotZero),
-    Column::new("unseen", "unseen").shown(Shown::Never),
+    Column::new("share", "share").heading("inclusive").seat(2).rank(2).with_bar().shown(Shown::Never),
+    Column::new("inclusive_ns", "inclusive").seat(6).rank(2).unit(SUM),
+    Column::new("exclusive_ns", "exclusive").seat(3).rank(1).unit(SUM),
+    Column::new("min_ns", "min").rank(5).shown(Shown::Never),
+    Column::new("mean_ns", "mean").rank(4),
+    Column::new("p50_ns", "p50").rank(4),
+    Column::new("p90_ns", "p90").rank(5).shown(Shown::Never),
+    Column::new("p99_ns", "p99").rank(5),
+    Column::new("p999_ns", "p99.9").rank(5).shown(Shown::Never),
+    Column::new("max_ns", "max").rank(5),
+    Column::new("lost", "lost").rank(1).shown(Shown::IfNotZero),
+    Column::new("counted", "counted").rank(2).shown(Shown::IfNotZero),
+    Column::new("estimated", "estimated").rank(2).shown(Shown::IfNotZero),
+    Column::new("estimated_least", "at least").rank(3).shown(Shown::IfNotZero),
+    Column::new("estimated_most", "at most").rank(3).shown(Shown::IfNotZero),
+    Column::new("returned", "returned").rank(5).shown(Shown::Never),
+    Column::new("unwound", "unwound").rank(5).shown(Shown::IfNotZero),
+    Column::new("open", "open").rank(5).shown(Shown::IfNotZero),
+    Column::new("unseen", "unseen").rank(5).shown(Shown::Never),
+    Column::new("exclusive_share", "exclusive share").heading("exclusive").seat(2).rank(1).with_bar(),
 ];

@@ -1,29 +1,76 @@
 //! A report's rows before they are given a format.
 
 use super::Min;
+use super::people::paint::Tone;
 
 /// A column of a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     /// Its name in CSV and JSON; times end in `_ns`.
     pub(super) key: &'static str,
-    /// Its heading in the table for people.
+    /// What people choose it by.
     pub(super) title: &'static str,
+    /// Its heading in the table for people, without the unit.
+    pub(super) heading: &'static str,
+    /// People see columns in the order of their seats, and those of one seat in that of CSV.
+    pub(super) seat: u8,
     pub(super) shown: Shown,
-    /// Whether it says what a row is; the others are figures, among which people choose.
-    is_label: bool,
+    pub(super) kind: Kind,
+    /// Where there is no room for all columns, those of the highest rank go first.
+    pub(super) rank: u8,
+    /// Columns of the same word have one unit.
+    pub(super) unit: Option<&'static str>,
+    /// Whether it goes together with the other of its rank.
+    pub(super) is_paired: bool,
+    /// Whether a bar stands beside its shares.
+    pub(super) has_bar: bool,
     /// Whether CSV and JSON have it.
     pub(super) is_data: bool,
 }
 
+/// The seat of a figure that has no better one, and that of what a row is.
+const SEAT: u8 = 50;
+const LAST_SEAT: u8 = u8::MAX;
+
+/// The unit of sums of times.
+pub(super) const SUM: &str = "sum";
+
+/// What a column is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A figure, among which people choose.
+    Figure,
+    /// Something that belongs to what a row is.
+    Label,
+    /// What a row is: it stays, however narrow the terminal, and takes the room that is left.
+    Name,
+}
+
 impl Column {
     pub(super) const fn new(key: &'static str, title: &'static str) -> Column {
-        Column { key, title, shown: Shown::Always, is_label: false, is_data: true }
+        Column {
+            key,
+            title,
+            heading: title,
+            seat: SEAT,
+            shown: Shown::Always,
+            kind: Kind::Figure,
+            rank: 0,
+            unit: None,
+            is_paired: false,
+            has_bar: false,
+            is_data: true,
+        }
+    }
+
+    /// A column that says more of what a row is.
+    pub(super) const fn label(key: &'static str, title: &'static str) -> Column {
+        Column { kind: Kind::Label, seat: LAST_SEAT, ..Column::new(key, title) }
     }
 
     /// A column that says what a row is.
-    pub(super) const fn label(key: &'static str, title: &'static str) -> Column {
-        Column { is_label: true, ..Column::new(key, title) }
+    pub(super) const fn name(key: &'static str, title: &'static str) -> Column {
+        Column { kind: Kind::Name, seat: LAST_SEAT, ..Column::new(key, title) }
     }
 
     pub(super) const fn only_for_people(self) -> Column {
@@ -37,6 +84,31 @@ impl Column {
 
     pub(super) const fn shown(self, shown: Shown) -> Column {
         Column { shown, ..self }
+    }
+
+    pub(super) const fn heading(self, heading: &'static str) -> Column {
+        Column { heading, ..self }
+    }
+
+    pub(super) const fn seat(self, seat: u8) -> Column {
+        Column { seat, ..self }
+    }
+
+    pub(super) const fn rank(self, rank: u8) -> Column {
+        Column { rank, ..self }
+    }
+
+    /// A column of times that are compared with those of others.
+    pub(super) const fn unit(self, unit: &'static str) -> Column {
+        Column { unit: Some(unit), ..self }
+    }
+
+    pub(super) const fn paired(self) -> Column {
+        Column { is_paired: true, ..self }
+    }
+
+    pub(super) const fn with_bar(self) -> Column {
+        Column { has_bar: true, ..self }
     }
 }
 
@@ -57,6 +129,10 @@ pub(super) enum Value {
     Count(u64),
     /// Nanoseconds.
     Time(u64),
+    /// Nanoseconds, much of which tracing itself took.
+    Traced(u64),
+    /// A bound of a step of a histogram, in nanoseconds.
+    Bound(u64),
     /// An upper bound, in nanoseconds, of a time that is not known better.
     AtMost(u64),
     /// A part of a whole, 0 to 1.
@@ -67,20 +143,30 @@ pub(super) enum Value {
     Change(f64),
     /// Some other number.
     Ratio(f64),
+    /// So many per second.
+    Rate(f64),
+    /// The number of a process, thread or rank.
+    Id(u64),
+    /// What rtrace thinks of the row.
+    Verdict {
+        text: String,
+        tone: Tone,
+    },
     Absent,
 }
 
 impl Value {
     pub(super) fn is_zero(&self) -> bool {
         matches!(self, Value::Count(0) | Value::Time(0) | Value::AtMost(0) | Value::Absent)
+            || matches!(self, Value::Verdict { text, .. } if text.is_empty())
     }
 
     /// What puts labels in order: the name, then the number.
     pub(super) fn sortable(&self) -> (String, u64) {
         match self {
             Value::Name(name) | Value::Nested(_, name) => (name.clone(), 0),
-            Value::Count(number) | Value::Time(number) | Value::AtMost(number) => (String::new(), *number),
-            Value::Share(_) | Value::Bar(_) | Value::Change(_) | Value::Ratio(_) | Value::Absent => (String::new(), 0),
+            Value::Count(number) | Value::Id(number) => (String::new(), *number),
+            _ => (String::new(), 0),
         }
     }
 }
@@ -92,15 +178,39 @@ impl From<Option<u64>> for Value {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Value>>,
+    /// What each row is to those who count: as many as rows, until some are left out.
+    pub(super) marks: Vec<u32>,
+    /// Whether rows of one name stand together, below that name.
+    pub(super) has_sections: bool,
     /// Rows that were left out before they came here.
     pub(super) left_out: usize,
 }
 
 impl Table {
+    /// Adds figures behind the others; `values` are those of a row by its mark.
+    pub(super) fn insert(&mut self, columns: &[Column], values: impl Fn(u32) -> Vec<Value>) {
+        let last = self.columns.iter().rposition(|column| column.kind == Kind::Figure);
+        let place = last.map_or(self.columns.len(), |place| place + 1);
+        for (row, &mark) in self.rows.iter_mut().zip(&self.marks) {
+            row.splice(place..place, values(mark));
+        }
+        self.columns.splice(place..place, columns.iter().copied());
+    }
+
+    /// Puts a column where people see it beside those of that seat.
+    pub(super) fn seat(&mut self, key: &str, seat: u8) {
+        self.columns.iter_mut().filter(|column| column.key == key).for_each(|column| column.seat = seat);
+    }
+
+    /// Keeps a figure of that title however little room there is: the rows are in its order.
+    pub(super) fn keep(&mut self, title: &str) {
+        self.columns.iter_mut().filter(|column| column.title == title).for_each(|column| column.rank = 0);
+    }
+
     /// Keeps of the figures those of these titles, in this order.
     ///
     /// # Errors
@@ -108,13 +218,13 @@ impl Table {
     pub(super) fn choose<'a>(&mut self, titles: &'a [String]) -> Result<(), &'a str> {
         let mut kept: Vec<usize> = Vec::new();
         for title in titles {
-            let is_meant = |column: &Column| !column.is_label && column.title == title;
+            let is_meant = |column: &Column| column.kind == Kind::Figure && column.title == title;
             kept.push(self.columns.iter().position(is_meant).ok_or(title.as_str())?);
         }
-        kept.extend((0..self.columns.len()).filter(|&place| self.columns[place].is_label));
+        kept.extend((0..self.columns.len()).filter(|&place| self.columns[place].kind != Kind::Figure));
         let chosen = |place: &usize| {
             let column = self.columns[*place];
-            if column.is_label { column } else { column.shown(Shown::Always) }
+            if column.kind == Kind::Figure { column.shown(Shown::Always).seat(SEAT) } else { column }
         };
         let columns = kept.iter().map(chosen).collect();
         for row in &mut self.rows {
@@ -124,9 +234,9 @@ impl Table {
         Ok(())
     }
 
-    /// Shows people a column that is in CSV and JSON alone.
-    pub(super) fn show(&mut self, key: &str) {
-        self.columns.iter_mut().filter(|column| column.key == key).for_each(|column| column.shown = Shown::Always);
+    /// Shows people a column, or does not.
+    pub(super) fn show(&mut self, key: &str, shown: Shown) {
+        self.columns.iter_mut().filter(|column| column.key == key).for_each(|column| column.shown = shown);
     }
 
     /// Leaves out the rows whose time with callees is less, or not known.
@@ -138,7 +248,7 @@ impl Table {
         let Some(place) = self.columns.iter().position(|column| column.key == key) else { return };
         let before = self.rows.len();
         self.rows.retain(|row| match (&row[place], min) {
-            (Value::Time(time), Min::Time(min)) => *time >= min,
+            (Value::Time(time) | Value::Traced(time), Min::Time(min)) => *time >= min,
             (Value::Share(share), Min::Share(min)) => *share >= min,
             (Value::Absent, _) => false,
             _ => true,

@@ -11,7 +11,7 @@ use rtrace_model::{
 };
 
 use super::table::Table;
-use super::{Report, render};
+use super::{Look, Report, people};
 
 /// Calls in the order of their ends from lines of `function start end`, nested by indentation, and
 /// lines of `thread location`. The functions are `a` to `f`. A call that was not timed has `?` for its
@@ -179,8 +179,7 @@ pub(super) fn definitions() -> TraceSet {
 
 /// A table as people see it, without title and notes.
 pub(super) fn text(table: Table) -> String {
-    let report = Report { title: "title".into(), table, notes: Vec::new() };
     let mut out = Vec::new();
-    render::table(&report, None, &mut out).unwrap();
-    String::from_utf8(out).unwrap().strip_prefix("title\n\n").unwrap().to_owned()
+    people::table(&Report { table, ..Report::default() }, &Look::default(), &mut out).unwrap();
+    String::from_utf8(out).unwrap().strip_prefix('\n').unwrap().to_owned()
 }

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, HashMap};
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Call, Library, PathProfile, RegionId};
 
-use super::table::{Column, Shown, Table, Value};
+use super::table::{Column, SUM, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
 use super::{Error, Sort};
 
@@ -143,7 +143,7 @@ impl Tree {
         let weights = self.weights();
         let shown = self.largest(&weights, limit.unwrap_or(self.nodes.len()));
         let names: Vec<String> = self.nodes.iter().map(|node| node.label.name(trace)).collect();
-        let mut rows = Vec::new();
+        let (mut rows, mut marks) = (Vec::new(), Vec::new());
         let mut next = vec![(ROOT, ROOT, 0)];
         while let Some((id, parent, depth)) = next.pop() {
             if !shown[id as usize] {
@@ -152,6 +152,7 @@ impl Tree {
             let node = &self.nodes[id as usize];
             if id != ROOT {
                 rows.push(self.row(trace, id, parent, depth));
+                marks.push(id);
             }
             let mut children = node.children.clone();
             // From last to first, as the last pushed is the next row.
@@ -163,9 +164,9 @@ impl Tree {
             next.extend(children.into_iter().map(|child| (child, id, below)));
         }
         let left_out = self.nodes.len() - 1 - rows.len();
-        let mut table = Table { columns: COLUMNS.to_vec(), rows, left_out };
+        let mut table = Table { columns: COLUMNS.to_vec(), rows, marks, left_out, ..Table::default() };
         if self.nodes.iter().any(|node| node.timed < node.calls) {
-            table.show(TIMED.key);
+            table.show(TIMED.key, Shown::Always);
         }
         table
     }
@@ -204,12 +205,12 @@ impl Tree {
             Label::Root | Label::LostCaller | Label::MorePaths => None,
         };
         let library = region.and_then(|id| trace.library(trace.region(id)?.library)).map(Library::name);
-        let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Count(number.into()));
+        let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Id(number.into()));
         let known = |value: Value| if node.timed == 0 && node.calls > 0 { Value::Absent } else { value };
         vec![
             number(Some(id)),
             number((parent != ROOT).then_some(parent)),
-            Value::Count(depth as u64),
+            Value::Id(depth as u64),
             number(region.map(|region| region.0)),
             Value::Count(node.calls),
             Value::Count(node.timed),
@@ -240,20 +241,20 @@ impl Label {
 }
 
 /// How many calls the times are of, open ones included; shown to people where a call was not timed.
-const TIMED: Column = Column::new("timed", "timed").shown(Shown::Never);
+const TIMED: Column = Column::new("timed", "timed").seat(1).rank(6).shown(Shown::Never);
 
 const COLUMNS: [Column; 11] = [
     Column::label("node", "node").shown(Shown::Never),
     Column::label("parent", "parent").shown(Shown::Never),
     Column::label("depth", "depth").shown(Shown::Never),
     Column::label("region", "region").shown(Shown::Never),
-    Column::new("calls", "calls"),
+    Column::new("calls", "calls").seat(0),
     TIMED,
-    Column::new("share", "share"),
-    Column::new("inclusive_ns", "inclusive"),
-    Column::new("exclusive_ns", "exclusive"),
+    Column::new("share", "share").heading("inclusive").seat(2).rank(1).with_bar(),
+    Column::new("inclusive_ns", "inclusive").seat(3).rank(1).unit(SUM),
+    Column::new("exclusive_ns", "exclusive").seat(6).rank(2).unit(SUM),
     Column::label("library", "library").shown(Shown::Never),
-    Column::label("function", "function"),
+    Column::name("function", "function"),
 ];
 
 /// The order of siblings.
@@ -318,12 +319,12 @@ mod tests {
         assert_eq!(
             table(&tree(&calls, MOST_PATHS), Sort::Inclusive, None),
             "\
-calls   share  inclusive  exclusive  function
-    2  88.9 %     160 ns      60 ns  a
-    2  38.9 %      70 ns      70 ns    c
-    1  16.7 %      30 ns      15 ns    b
-    1   8.3 %      15 ns      15 ns      b
-    1  11.1 %      20 ns      20 ns  c
+calls  inclusive %  inclusive ns  exclusive ns  function
+    2         88.9           160            60  a
+    2         38.9            70            70    c
+    1         16.7            30            15    b
+    1          8.3            15            15      b
+    1         11.1            20            20  c
 "
         );
     }
@@ -334,10 +335,10 @@ calls   share  inclusive  exclusive  function
         assert_eq!(
             table(&tree(&calls, MOST_PATHS), Sort::Name, Some(3)),
             "\
-calls   share  inclusive  exclusive  function
-    1  71.4 %     100 ns      10 ns  a
-    1  57.1 %      80 ns      20 ns    c
-    1  42.9 %      60 ns      60 ns      d
+calls  inclusive %  inclusive ns  exclusive ns  function
+    1         71.4           100            10  a
+    1         57.1            80            20    c
+    1         42.9            60            60      d
 "
         );
     }
@@ -349,13 +350,13 @@ calls   share  inclusive  exclusive  function
         assert_eq!(
             table(&tree, Sort::Inclusive, None),
             "\
-calls  timed   share  inclusive  exclusive  function
-    1      0       -          -          -  a
-    1      1  66.7 %      20 ns      15 ns    b
-    1      0       -          -          -      c
-    1      1  16.7 %       5 ns       5 ns        d
-    1      1  33.3 %      10 ns      10 ns  e
-    1      0       -          -          -  f
+calls  timed  inclusive %  inclusive ns  exclusive ns  function
+    1      0            -             -             -  a
+    1      1         66.7            20            15    b
+    1      0            -             -             -      c
+    1      1         16.7             5             5        d
+    1      1         33.3            10            10  e
+    1      0            -             -             -  f
 "
         );
         let two = table(&tree, Sort::Name, Some(2));
@@ -370,11 +371,11 @@ calls  timed   share  inclusive  exclusive  function
         assert_eq!(
             table(&tree(&calls, MOST_PATHS), Sort::Inclusive, None),
             "\
-calls    share  inclusive  exclusive  function
-    1  100.0 %     100 ns      20 ns  a
-    0   40.0 %      40 ns       0 ns  [lost caller]
-    2   40.0 %      40 ns      30 ns    c
-    1   10.0 %      10 ns      10 ns      d
+calls  inclusive %  inclusive ns  exclusive ns  function
+    1        100.0           100            20  a
+    0         40.0            40             0  [lost caller]
+    2         40.0            40            30    c
+    1         10.0            10            10      d
 "
         );
     }
@@ -385,11 +386,11 @@ calls    share  inclusive  exclusive  function
         assert_eq!(
             table(&tree(&calls, 2), Sort::Inclusive, None),
             "\
-calls   share  inclusive  exclusive  function
-    1  90.9 %     100 ns      20 ns  a
-    1  72.7 %      80 ns      40 ns    b
-    3  36.4 %      40 ns      40 ns      [more paths]
-    1   9.1 %      10 ns      10 ns  [more paths]
+calls  inclusive %  inclusive ns  exclusive ns  function
+    1         90.9           100            20  a
+    1         72.7            80            40    b
+    3         36.4            40            40      [more paths]
+    1          9.1            10            10  [more paths]
 "
         );
     }

@@ -5,12 +5,14 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, PathProfile, RegionId, Untimed, escape};
+use rtrace_model::{Call, PathProfile, RegionId, Untimed, escape, grouped};
 
 use super::Error;
+use super::people::{Note, names};
 
-/// Functions that are named.
+/// Functions that are named, and cells of each name.
 const NAMED: usize = 3;
+const NAME: usize = 60;
 
 /// The part of a function's calls, from 0 to 1, above which it is worth a word that they were not timed.
 const WORTH_A_WORD: f64 = 0.01;
@@ -48,7 +50,7 @@ impl Tally {
 
     /// A line that names the functions with most calls that were not timed, and says why these were not;
     /// nothing where no function is worth a word.
-    pub(super) fn note(&self, trace: &TraceSet) -> Result<Option<String>, Error> {
+    pub(super) fn note(&self, trace: &TraceSet) -> Result<Option<Note>, Error> {
         let mut worst: Vec<(RegionId, Calls)> = self.0.iter().map(|(&region, &calls)| (region, calls)).collect();
         worst.retain(|(_, calls)| calls.share() > WORTH_A_WORD);
         if worst.is_empty() {
@@ -57,7 +59,7 @@ impl Tally {
         worst.sort_by_key(|&(region, calls)| (Reverse(calls.untimed), region));
         let named = worst.iter().take(NAMED).map(|&(region, calls)| {
             let name = trace.region(region).map_or("[unknown]", |region| region.name.as_str());
-            format!("{} ({:.1} % of its calls)", escape(name), 100.0 * calls.share())
+            format!("{} ({:.1} % of its calls)", names::short(&escape(name), NAME), 100.0 * calls.share())
         });
         let mut note = format!("not timed, so their time is not here: {}", named.collect::<Vec<_>>().join(", "));
         if worst.len() > NAMED {
@@ -67,11 +69,11 @@ impl Tally {
             |untimed: &&Untimed| untimed.region.is_none_or(|of| worst.iter().any(|&(region, _)| region == of));
         let reasons = Untimed::by_reason(trace.untimed()?.iter().filter(is_meant));
         let reasons: Vec<String> =
-            reasons.iter().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
+            reasons.iter().map(|&(reason, count)| format!("{}: {}", reason.name(), grouped(count))).collect();
         if !reasons.is_empty() {
             note.push_str(&format!("; {}", reasons.join(", ")));
         }
-        Ok(Some(note))
+        Ok(Some(Note::plain(note)))
     }
 }
 
@@ -169,6 +171,9 @@ mod tests {
         };
         tally.add_path(&path);
         let note = tally.note(&crate::testing::definitions()).unwrap();
-        assert_eq!(note.as_deref(), Some("not timed, so their time is not here: a (75.0 % of its calls)"));
+        assert_eq!(
+            note.map(|note| note.text).as_deref(),
+            Some("not timed, so their time is not here: a (75.0 % of its calls)")
+        );
     }
 }

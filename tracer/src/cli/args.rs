@@ -5,6 +5,7 @@
 
 mod choice;
 mod diff;
+mod display;
 mod export;
 mod info;
 mod names;
@@ -22,8 +23,9 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use rtrace_report::Format;
 
-use choice::{FORMAT, one_of};
+use choice::{FORMAT, TextOrJson, one_of};
 pub use diff::Diff;
+pub use display::{Colour, Display};
 pub use export::Export;
 pub use info::Info;
 use quantity::parse_duration;
@@ -292,9 +294,9 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(after_long_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
-    /// Write JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Output format
+    #[command(flatten)]
+    pub format: TextOrJson,
 }
 
 const DOCTOR_EXAMPLES: &str = "\
@@ -491,10 +493,10 @@ Options:
 
     #[test]
     fn report_shows_functions_by_exclusive_time_unless_told() {
-        use rtrace_report::{By, Format, Options, Sort};
+        use rtrace_report::{By, Format, Look, Options, Sort};
         let options = |line: &str| {
             let Verb::Report(report) = parse(line).unwrap() else { panic!("another verb") };
-            report.options(None)
+            report.options(Look::default())
         };
         assert_eq!(options("rtrace report out.rtrace"), Options::default());
         assert_eq!(

@@ -79,7 +79,8 @@ impl Diagnosis {
 /// Prints the checks and the verdict.
 pub fn doctor(options: &Doctor) -> anyhow::Result<Outcome> {
     let diagnosis = checks::diagnose();
-    let text = if options.json { serde_json::to_string_pretty(&diagnosis)? + "\n" } else { table(&diagnosis) };
+    let text =
+        if options.format.is_json() { serde_json::to_string_pretty(&diagnosis)? + "\n" } else { table(&diagnosis) };
     print(text.as_bytes())?;
     Ok(if diagnosis.can_trace { Outcome::Complete } else { Outcome::Unable })
 }

@@ -1,20 +1,18 @@
 //! `rtrace info`: what a trace holds, on standard output.
 
-use std::io::Write as _;
-
 use super::args::Info;
-use super::{Outcome, print};
+use super::{Outcome, screen};
 
 /// Prints what there is to know.
 pub fn info(options: &Info) -> anyhow::Result<Outcome> {
     let info = rtrace_report::info::Info::of(&options.directory)?;
     let mut text = Vec::new();
-    if options.json {
+    if options.format.is_json() {
         serde_json::to_writer_pretty(&mut text, &info)?;
         text.push(b'\n');
     } else {
-        write!(text, "{info}")?;
+        info.write(&screen::look(options.display, true), &mut text)?;
     }
-    print(&text)?;
+    screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
 }

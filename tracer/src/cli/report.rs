@@ -1,16 +1,13 @@
 //! `rtrace report`: a stored trace summed up on standard output.
 
-use std::io::{BufWriter, Write, stdout};
-
-use anyhow::Context;
-
 use super::args::Report;
-use super::{Outcome, terminal_columns};
+use super::{Outcome, screen};
 
 /// Prints the report.
 pub fn report(options: &Report) -> anyhow::Result<Outcome> {
-    let mut output = BufWriter::new(stdout().lock());
-    rtrace_report::run(&options.directory, &options.options(terminal_columns()), &mut output)?;
-    output.flush().context("failed to write to standard output")?;
+    let mut text = Vec::new();
+    let look = screen::look(options.display, options.full_names);
+    rtrace_report::run(&options.directory, &options.options(look), &mut text)?;
+    screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
 }

@@ -34,6 +34,8 @@ pub(super) struct Shift {
     pub(super) p: f64,
     /// Probability that a call of B takes longer than one of A.
     pub(super) slower: f64,
+    /// Root of the size of one sample that tells as much as both.
+    effective: f64,
 }
 
 impl Shift {
@@ -67,21 +69,51 @@ impl Shift {
             distance = distance.max((below_a - below_b).abs());
         }
         let effective = (all_a * all_b / (all_a + all_b)).sqrt();
-        let p = kolmogorov((effective + 0.12 + 0.11 / effective) * distance);
-        Some(Shift { distance, p, slower })
+        Some(Shift { distance, p: probability(distance, effective), slower, effective })
     }
 
-    /// The word for it, as one of so many comparisons.
-    pub(super) fn verdict(&self, comparisons: usize) -> &'static str {
+    /// What it is, as one of so many comparisons.
+    pub(super) fn direction(&self, comparisons: usize) -> Direction {
         if self.p * comparisons as f64 >= ERROR || self.distance < LEAST_DISTANCE {
-            return "same";
+            return Direction::Same;
         }
         match self.slower - 0.5 {
-            direction if direction >= LEAST_DIRECTION => "slower",
-            direction if direction <= -LEAST_DIRECTION => "faster",
-            _ => "changed",
+            direction if direction >= LEAST_DIRECTION => Direction::Slower,
+            direction if direction <= -LEAST_DIRECTION => Direction::Faster,
+            _ => Direction::Changed,
         }
     }
+
+    /// Whether there are enough calls to tell distributions apart that have nothing in common.
+    pub(super) fn can_tell(&self, comparisons: usize) -> bool {
+        probability(1.0, self.effective) * (comparisons as f64) < ERROR
+    }
+}
+
+/// How durations changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Same,
+    Slower,
+    Faster,
+    /// Both ends moved.
+    Changed,
+}
+
+impl Direction {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Direction::Same => "same",
+            Direction::Slower => "slower",
+            Direction::Faster => "faster",
+            Direction::Changed => "changed",
+        }
+    }
+}
+
+/// Probability of such a distance by chance, with samples of that effective size.
+fn probability(distance: f64, effective: f64) -> f64 {
+    kolmogorov((effective + 0.12 + 0.11 / effective) * distance)
 }
 
 /// Probability that the statistic of Kolmogorov's distribution exceeds `x`:
@@ -123,7 +155,7 @@ mod tests {
         assert_eq!((same.distance, same.slower), (0.0, 0.5));
         let mut slow = Latency::default();
         (0..2_000).for_each(|_| slow.record(5_000));
-        assert_eq!(Shift::of(&single.folded(), &slow).unwrap().verdict(1), "slower");
+        assert_eq!(Shift::of(&single.folded(), &slow).unwrap().direction(1), Direction::Slower);
     }
 
     #[test]
@@ -132,7 +164,7 @@ mod tests {
         let shift = Shift::between(&a, &a).unwrap();
         assert_eq!((shift.distance, shift.p), (0.0, 1.0));
         assert!(close(shift.slower, 0.5));
-        assert_eq!(shift.verdict(1), "same");
+        assert_eq!(shift.direction(1), Direction::Same);
         assert_eq!(Shift::between(&a, &[]), None);
     }
 
@@ -140,22 +172,22 @@ mod tests {
     fn a_few_calls_prove_nothing_and_many_do() {
         let few = Shift::between(&[(10, 3)], &[(20, 3)]).unwrap();
         assert_eq!((few.distance, few.slower), (1.0, 1.0));
-        assert_eq!(few.verdict(1), "same");
+        assert_eq!(few.direction(1), Direction::Same);
         let many = Shift::between(&[(10, 3_000)], &[(20, 3_000)]).unwrap();
-        assert_eq!(many.verdict(10_000), "slower");
-        assert_eq!(Shift::between(&[(20, 3_000)], &[(10, 3_000)]).unwrap().verdict(10_000), "faster");
+        assert_eq!(many.direction(10_000), Direction::Slower);
+        assert_eq!(Shift::between(&[(20, 3_000)], &[(10, 3_000)]).unwrap().direction(10_000), Direction::Faster);
     }
 
     #[test]
     fn one_outlier_moves_a_mean_but_no_distribution() {
         let shift = Shift::between(&[(10, 1_000)], &[(10, 999), (10_000_000, 1)]).unwrap();
-        assert_eq!(shift.verdict(1), "same");
+        assert_eq!(shift.direction(1), Direction::Same);
     }
 
     #[test]
     fn both_ends_moved_is_a_change_without_direction() {
         let shift = Shift::between(&[(50, 1_000)], &[(10, 500), (90, 500)]).unwrap();
         assert!(close(shift.slower, 0.5));
-        assert_eq!(shift.verdict(1), "changed");
+        assert_eq!(shift.direction(1), Direction::Changed);
     }
 }

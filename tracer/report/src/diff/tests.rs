@@ -1,7 +1,7 @@
 //! Two made-up traces compared.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use rtrace_model::{Call, Sink, Summary, Timestamp};
+use rtrace_model::{Call, ClockAnchor, Definition, ExitPolicy, Header, Process, RegionId, Sink, Summary, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
@@ -9,10 +9,28 @@ use crate::testing::{script, writer};
 
 /// A trace of `calls`.
 fn trace(calls: Vec<Call>) -> TempDir {
+    lasting(calls, 0, &[])
+}
+
+/// A trace of `calls` in so many nanoseconds, of a command that has ended if there are words.
+fn lasting(calls: Vec<Call>, duration: u64, command: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = writer(folder.path());
+    let command: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+    writer.begin(&Header { command, ..Header::default() }).unwrap();
+    let ended = Process {
+        pid: 70,
+        parent: None,
+        start: Timestamp(0),
+        end: Some(Timestamp(duration)),
+        executable: "/usr/bin/prog".into(),
+        command_line: Vec::new(),
+        exit_code: Some(0),
+    };
+    writer.define(&Definition::Process(ended)).unwrap();
     writer.calls(&calls.into()).unwrap();
-    writer.finish(&Summary::default()).unwrap();
+    let end = ClockAnchor { monotonic: Timestamp(duration), realtime_ns: 0 };
+    writer.finish(&Summary { end, ..Summary::default() }).unwrap();
     folder
 }
 
@@ -40,10 +58,10 @@ fn slower_new_and_gone_functions_are_told() {
     assert_eq!(
         rows,
         [
-            "calls A  calls B  exclusive A  exclusive B    change   p50 A   p50 B   p99 A   p99 B  B slower  verdict  library    function",
-            "   1000     1000    99.997 us   149.997 us   +50.0 %  100 ns  150 ns  100 ns  150 ns   100.0 %  slower   libone.so  a",
-            "      1        0         3 ns         0 ns  -100.0 %    3 ns       -    3 ns       -         -  gone     libone.so  b",
-            "      0        1         0 ns         3 ns         -       -    3 ns       -    3 ns         -  new      libone.so  c",
+            "calls A  calls B  excl. A ns  excl. B ns  change %  p50 A ns  p50 B ns  p99 A ns  p99 B ns  P(B > A) %  verdict  library    function",
+            "   1000     1000       99997      149997     +50.0       100       150       100       150       100.0  slower   libone.so  a",
+            "      1        0           3           0    -100.0         3         -         3         -           -  gone     libone.so  b",
+            "      0        1           0           3         -         -         3         -         3           -  new      libone.so  c",
         ]
     );
     assert!(!regression, "nobody asked");
@@ -79,5 +97,66 @@ fn a_regression_is_slower_calls_or_more_of_them() {
 fn small_rows_can_be_left_out() {
     let options = DiffOptions { min: Some(Min::Share(0.5)), ..DiffOptions::default() };
     let (text, _) = compare(calls(100, "b"), calls(150, "c"), &options);
-    assert!(text.contains("rows left out: 2") && !text.contains("gone"), "{text}");
+    assert!(text.contains("2 more rows") && !text.contains("gone"), "{text}");
+}
+
+/// Of the first row: what a column says.
+fn first(before: &TempDir, after: &TempDir, options: DiffOptions) -> (serde_json::Value, bool) {
+    let mut out = Vec::new();
+    let options = DiffOptions { format: Format::Json, ..options };
+    let regression = diff(before.path(), after.path(), &options, &mut out).unwrap();
+    (serde_json::from_slice(&out).unwrap(), regression)
+}
+
+#[test]
+fn recordings_of_different_length_are_compared_per_second() {
+    let half = || calls(100, "b").into_iter().filter(|call| call.id <= 501).collect::<Vec<Call>>();
+    let (long, short) = (lasting(calls(100, "b"), 2_000_000_000, &[]), lasting(half(), 1_000_000_000, &[]));
+    let limit = || DiffOptions { regression: Some(0.1), ..DiffOptions::default() };
+    let (value, regression) = first(&short, &long, limit());
+    assert!(value["per_second"] == true && !regression);
+    let a = value["rows"].as_array().unwrap().iter().find(|row| row["function"] == "a").unwrap();
+    assert_eq!((a["calls_a"].as_u64(), a["calls_b"].as_u64()), (Some(500), Some(1_000)));
+    assert_eq!((a["calls_a_per_s"].as_f64(), a["calls_b_per_s"].as_f64()), (Some(500.0), Some(500.0)));
+    assert_eq!((a["exclusive_a_ns_per_s"].as_u64(), a["verdict"].as_str()), (Some(49_997), Some("same")));
+    assert!(a["change"].as_f64().unwrap().abs() < 0.001);
+    // Calls that take twice as long are a regression, though half as many fit into a second.
+    let slow = lasting(calls(200, "b"), 4_000_000_000, &[]);
+    let (value, regression) = first(&long, &slow, limit());
+    assert!(regression);
+    assert_eq!(value["rows"][0]["verdict"], "slower, fewer calls");
+}
+
+#[test]
+fn commands_are_compared_as_they_are_however_long_they_took() {
+    let (before, after) =
+        (lasting(calls(100, "b"), 1_000_000_000, &["prog"]), lasting(calls(200, "b"), 2_000_000_000, &["prog"]));
+    let (value, _) = first(&before, &after, DiffOptions::default());
+    assert_eq!(value["per_second"], false);
+    assert_eq!(value["a"]["command"], serde_json::json!(["prog"]));
+    assert_eq!(
+        (&value["rows"][0]["verdict"], &value["rows"][0]["calls_b_per_s"]),
+        (&"slower".into(), &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn times_are_not_compared_where_returns_were_detected_differently() {
+    let before = trace(calls(100, "b"));
+    let after = tempfile::tempdir().unwrap();
+    let mut writer = writer(after.path());
+    let trace = crate::testing::definitions();
+    let a = trace.region(RegionId(0)).unwrap();
+    writer.define(&Definition::Region(rtrace_model::Region { exit: ExitPolicy::ReturnSite, ..a.clone() })).unwrap();
+    writer.calls(&calls(200, "b").into()).unwrap();
+    writer.finish(&Summary::default()).unwrap();
+    let (value, regression) = first(&before, &after, DiffOptions { regression: Some(0.1), ..DiffOptions::default() });
+    let a = value["rows"].as_array().unwrap().iter().find(|row| row["function"] == "a").unwrap();
+    assert_eq!(
+        (&a["verdict"], &a["change"], &a["p_b_greater"]),
+        (&"timed differently".into(), &serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    assert!(!regression);
+    let note = "not compared by time, because A and B detect their returns differently: 1 row";
+    assert!(value["notes"].as_array().unwrap().iter().any(|of| of == note), "{value}");
 }

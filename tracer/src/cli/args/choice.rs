@@ -1,5 +1,6 @@
 //! Options that take one of a few words, and what each word means.
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use rtrace_report::Format;
 
@@ -14,6 +15,25 @@ pub const FORMAT: [Choice<Format>; 3] = [
     ("csv", "Comma-separated values", Format::Csv),
     ("json", "One JSON object", Format::Json),
 ];
+
+/// Whether a verb writes for people or for programs.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct TextOrJson {
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of([FORMAT[0], FORMAT[2]]))]
+    format: Format,
+
+    /// Write JSON; the same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl TextOrJson {
+    /// Whether JSON is asked for.
+    pub fn is_json(self) -> bool {
+        self.json || self.format == Format::Json
+    }
+}
 
 /// What is recorded of a call.
 pub const MODE: [Choice<Mode>; 2] = [

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rtrace_report::{By, DiffOptions, Format, Min};
+use rtrace_report::{By, DiffOptions, Format, Look, Min};
 
 use super::choice::{Choice, FORMAT, one_of};
+use super::display::Display;
 use super::quantity::parse_min;
 
 /// Options of `rtrace diff`.
@@ -36,20 +37,33 @@ pub struct Diff {
     #[arg(long, value_name = "PERCENT")]
     fail_on_regression: Option<f64>,
 
+    /// Figures to show instead of the default ones, in this order
+    #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = COLUMNS)]
+    columns: Vec<String>,
+
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
     format: Format,
+
+    /// Show names with all their arguments, however long they are
+    #[arg(long, help_heading = "Display")]
+    pub full_names: bool,
+
+    /// How it is shown.
+    #[command(flatten)]
+    pub display: Display,
 }
 
 impl Diff {
-    /// The options of the comparison itself, for a terminal of so many columns, if it is one.
-    pub fn options(&self, width: Option<u16>) -> DiffOptions {
+    /// The options of the comparison itself.
+    pub fn options(&self, look: Look) -> DiffOptions {
         DiffOptions {
             by: self.by,
             min: self.min,
             limit: self.limit,
             format: self.format,
-            width,
+            columns: self.columns.clone(),
+            look,
             regression: self.fail_on_regression.map(|percent| percent / 100.0),
         }
     }
@@ -57,6 +71,28 @@ impl Diff {
 
 const BY: [Choice<By>; 2] =
     [("function", "Function", By::Function), ("callpath", "Function and the full chain of its callers", By::Callpath)];
+
+/// The headings of figures.
+const COLUMNS: [&str; 18] = [
+    "calls A",
+    "calls B",
+    "calls/s A",
+    "calls/s B",
+    "inclusive A",
+    "inclusive B",
+    "exclusive A",
+    "exclusive B",
+    "exclusive/s A",
+    "exclusive/s B",
+    "change",
+    "p50 A",
+    "p50 B",
+    "p99 A",
+    "p99 B",
+    "distance",
+    "p",
+    "P(B > A)",
+];
 
 pub(super) const EXAMPLES: &str = "\
 EXAMPLES:

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::choice::TextOrJson;
+use super::display::Display;
+
 /// Options of `rtrace info`.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -12,9 +15,13 @@ pub struct Info {
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 
-    /// Write JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Output format
+    #[command(flatten)]
+    pub format: TextOrJson,
+
+    /// How it is shown.
+    #[command(flatten)]
+    pub display: Display,
 }
 
 pub(super) const EXAMPLES: &str = "\
@@ -23,4 +30,4 @@ EXAMPLES:
     rtrace info out.rtrace
 
     # Print the bytes per call, for a script
-    rtrace info out.rtrace --json | jq .bytes_per_call";
+    rtrace info out.rtrace --format json | jq .bytes_per_call";

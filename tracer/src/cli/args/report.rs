@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use rtrace_report::{By, Format, Min, Options, Sort};
+use rtrace_report::{By, Format, Look, Min, Options, Sort};
 
 use super::choice::{Choice, FORMAT, one_of};
+use super::display::Display;
 use super::quantity::parse_min;
 
 /// Options of `rtrace report`.
@@ -51,11 +52,19 @@ pub struct Report {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
     format: Format,
+
+    /// Show names with all their arguments, however long they are
+    #[arg(long, help_heading = "Display")]
+    pub full_names: bool,
+
+    /// How it is shown.
+    #[command(flatten)]
+    pub display: Display,
 }
 
 impl Report {
-    /// The options of the report itself, for a terminal of so many columns, if it is one.
-    pub fn options(&self, width: Option<u16>) -> Options {
+    /// The options of the report itself.
+    pub fn options(&self, look: Look) -> Options {
         let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
         Options {
             by: self.by,
@@ -66,7 +75,7 @@ impl Report {
             corrected: self.corrected,
             limit: self.limit,
             format: self.format,
-            width,
+            look,
         }
     }
 }
@@ -97,12 +106,19 @@ const SORT: [Choice<Sort>; 11] = [
 ];
 
 /// The headings of figures.
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 28] = [
     "calls",
     "timed",
     "share",
     "inclusive",
+    "inclusive corrected",
+    "inclusive +-",
+    "inclusive tracing",
     "exclusive",
+    "exclusive share",
+    "exclusive corrected",
+    "exclusive +-",
+    "exclusive tracing",
     "min",
     "mean",
     "p50",

@@ -1,0 +1,193 @@
+//! Which recording a report is about: of what, where, when, how long, and whether it is complete.
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Process, escape, format_ns};
+use serde::Serialize;
+
+use super::people::names;
+
+/// Programs that a line names.
+const NAMED: usize = 3;
+
+/// A recording, or several as one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct About {
+    /// The command that was recorded with its arguments; none where running processes were.
+    command: Vec<String>,
+    /// The programs that made calls, as they were called.
+    programs: Vec<String>,
+    host: String,
+    kernel: String,
+    /// Nanoseconds since 1970-01-01 UTC.
+    begin_realtime_ns: u64,
+    /// From the first begin to the last end; absent of a recording that has not ended.
+    pub(super) duration_ns: Option<u64>,
+    /// Whether no call is missing; absent of a recording that has not ended, as the following are.
+    complete: Option<bool>,
+    calls: Option<u64>,
+    functions: Option<u64>,
+    threads: Option<u64>,
+    lost: Option<u64>,
+    /// Whether all that a command did was recorded, from its start to its end.
+    #[serde(skip)]
+    pub(super) is_whole: bool,
+}
+
+impl About {
+    pub(super) fn new(trace: &TraceSet) -> About {
+        let (header, summary) = (trace.header(), trace.summary());
+        About {
+            command: header.command.clone(),
+            programs: programs(trace),
+            host: header.host.clone(),
+            kernel: header.kernel.clone(),
+            begin_realtime_ns: header.begin.realtime_ns,
+            duration_ns: duration(trace),
+            complete: summary.map(|summary| summary.is_complete()),
+            calls: summary.map(|summary| summary.calls),
+            functions: summary.map(|summary| summary.regions),
+            threads: summary.map(|summary| summary.locations),
+            lost: summary.map(|summary| summary.lost()),
+            is_whole: !header.command.is_empty() && first(trace).is_some_and(|process| process.exit_code.is_some()),
+        }
+    }
+
+    /// One line, in which a long command is cut so that the line has at most `width` cells.
+    pub(super) fn line(&self, width: Option<usize>) -> String {
+        let mut place = format!(" on {} (Linux {})", escape(&self.host), escape(&self.kernel));
+        if let Some(duration) = self.duration_ns {
+            place.push_str(&format!(", recorded for {}", format_ns(duration)));
+        }
+        let what = self.what();
+        let what = match width {
+            Some(width) => names::beginning(&what, width.saturating_sub(place.len()).max(WHAT)),
+            None => what,
+        };
+        what + &place
+    }
+
+    fn what(&self) -> String {
+        if !self.command.is_empty() {
+            let words = self.command.iter().flat_map(|word| word.split_whitespace());
+            return escape(&words.collect::<Vec<_>>().join(" ")).into_owned();
+        }
+        let mut what = self.programs.iter().take(NAMED).map(|program| escape(program)).collect::<Vec<_>>().join(", ");
+        match self.programs.len().saturating_sub(NAMED) {
+            0 if what.is_empty() => what.push_str("no program with a traced call"),
+            0 => {}
+            1 => what.push_str(" and 1 more program"),
+            more => what.push_str(&format!(" and {more} more programs")),
+        }
+        what
+    }
+}
+
+#[cfg(test)]
+impl About {
+    /// A recording that there never was.
+    pub(super) fn made_up() -> About {
+        About {
+            programs: vec!["fftw_demo".to_owned()],
+            host: "box".to_owned(),
+            kernel: "6.18".to_owned(),
+            duration_ns: Some(3_028_000_000),
+            ..About::default()
+        }
+    }
+}
+
+/// Cells that the command keeps on a narrow terminal.
+const WHAT: usize = 30;
+
+/// Nanoseconds from the first begin of a recording to its last end, once it has ended.
+pub(super) fn duration(trace: &TraceSet) -> Option<u64> {
+    trace.summary().map(|summary| summary.end.monotonic.since(trace.header().begin.monotonic))
+}
+
+/// The process that started first: of a command its own.
+fn first(trace: &TraceSet) -> Option<&Process> {
+    trace.processes().iter().min_by_key(|process| (process.start, process.pid))
+}
+
+/// The programs of all threads with calls, each once.
+fn programs(trace: &TraceSet) -> Vec<String> {
+    let processes = trace.locations().iter().filter_map(|location| trace.process_of(location));
+    let mut programs: Vec<String> = processes.map(|process| name(process).to_owned()).collect();
+    programs.sort_unstable();
+    programs.dedup();
+    programs
+}
+
+/// How a program was called, without its folder: a link has its own name, and what a program says of itself after its
+/// name, as `redis-server *:6379` does, is no part of it.
+pub(super) fn name(process: &Process) -> &str {
+    let word = process.command_line.first().map_or("", String::as_str);
+    if file(word) == file(&process.executable) {
+        return file(word);
+    }
+    let called = word.split_whitespace().next().unwrap_or_default();
+    let called = file(called).trim_start_matches('-').trim_end_matches(':');
+    if called.is_empty() { file(&process.executable) } else { called }
+}
+
+fn file(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use rtrace_model::Timestamp;
+
+    use super::*;
+
+    fn called(words: &[&str]) -> String {
+        let process = Process {
+            pid: 1,
+            parent: None,
+            start: Timestamp(0),
+            end: None,
+            executable: "/usr/bin/redis-check-rdb".to_owned(),
+            command_line: words.iter().map(|&word| word.to_owned()).collect(),
+            exit_code: None,
+        };
+        name(&process).to_owned()
+    }
+
+    #[test]
+    fn programs_have_the_name_by_which_they_were_called() {
+        assert_eq!(called(&["/usr/bin/redis-server *:6379"]), "redis-server");
+        assert_eq!(called(&["nginx: worker process"]), "nginx");
+        assert_eq!(called(&["-bash"]), "bash");
+        assert_eq!(called(&["python3", "x.py"]), "python3");
+        for nothing in [&[][..], &[""], &["/"], &[" "]] {
+            assert_eq!(called(nothing), "redis-check-rdb", "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_command_is_cut_to_the_width() {
+        let command = ["python3", "-c", "import zlib\n for i in range(1000):\n  zlib.crc32(b'')"];
+        let about = About {
+            command: command.map(str::to_owned).into(),
+            host: "box".to_owned(),
+            kernel: "6.18".to_owned(),
+            duration_ns: Some(1_500_000),
+            ..About::default()
+        };
+        let whole =
+            "python3 -c import zlib for i in range(1000): zlib.crc32(b'') on box (Linux 6.18), recorded for 1.500 ms";
+        assert_eq!(about.line(None), whole);
+        assert_eq!(about.line(Some(80)).chars().count(), 80);
+        assert!(about.line(Some(80)).starts_with("python3 -c import zlib "));
+    }
+
+    #[test]
+    fn many_programs_are_counted() {
+        let of =
+            |count: usize| About { programs: (0..count).map(|n| n.to_string()).collect(), ..About::default() }.what();
+        assert_eq!(of(3), "0, 1, 2");
+        assert_eq!(of(4), "0, 1, 2 and 1 more program");
+        assert_eq!(of(9), "0, 1, 2 and 6 more programs");
+        assert_eq!(of(0), "no program with a traced call");
+    }
+}
