@@ -1,10 +1,13 @@
 //! A flame graph as one SVG file that needs nothing else: a box per call path, as wide as its time,
-//! under the box of its caller. In a browser, a click zooms in, Escape out, and `/` asks for a word
-//! and marks the functions whose names hold it.
+//! under the box of its caller. It fills its window, and labels stay inside their boxes, in viewers without scripts, too.
+//! In a browser, a click zooms in, Escape out, a field searches and says which part of the time matches, and the
+//! address leads back to the zoom and the search.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
-use rtrace_model::{escape, format_ns};
+use rtrace_model::{Library, LibraryId, escape, format_ns};
 
 use super::super::format::{Form, Format};
 use super::super::paths::{Paths, Roots, readable, remarkable};
@@ -23,37 +26,71 @@ pub(super) const FORMAT: Format = Format {
     form: Form::File(write),
 };
 
-/// Zooming and searching.
+/// Fitting labels, zooming and searching.
 const SCRIPT: &str = include_str!("flamegraph/zoom.js");
 
-/// All lengths are in pixels.
+const STYLE: &str = include_str!("flamegraph/style.css");
+
+/// Lengths in pixels. The graph is as wide as its window; a viewer without scripts gets labels that fit at this width.
 const WIDTH: f64 = 1200.0;
-const ROW: usize = 17;
-const MARGIN: usize = 64;
+const ROW: usize = 18;
 const NARROWEST: f64 = 0.1;
 
-/// Width of a letter of the font in use.
-const LETTER: f64 = 7.0;
+/// Height of title, remarks, search and legend.
+const HEAD: usize = 112;
+
+/// Width of a letter of the font in use, at the most.
+const LETTER: f64 = 7.4;
+
+/// Hues of libraries; what follows from a library's name is where it begins to look for one that is free.
+const HUES: [u32; 12] = [212, 30, 152, 262, 348, 92, 186, 48, 236, 12, 126, 288];
+
+/// Libraries that the legend names.
+const NAMED: usize = 6;
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let paths = Paths::collect(source, Roots::Process)?;
-    let graph = Graph::new(&paths);
-    let height = MARGIN + ROW * (graph.depth + 1);
+    let graph = Graph::new(source, &paths);
+    let height = HEAD + ROW * (graph.depth + 1) + 8;
     writeln!(
         output,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" font-family="monospace" font-size="12">
-<style>rect {{ stroke: white; stroke-width: 0.5 }} g {{ cursor: pointer }} .marked rect {{ fill: #c6f }}</style>
-<rect width="100%" height="100%" fill="white"/>"#
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" font-family="system-ui, sans-serif" font-size="12">
+<style>{STYLE}</style>
+<rect class="page" width="100%" height="100%"/>"#
     )?;
-    let host = source.header().host.as_str();
-    let title = format!("{} of traced calls on {host}", format_ns(graph.whole));
-    writeln!(output, r#"<text x="8" y="20" font-size="15">{}</text>"#, text(&title))?;
+    let (host, programs) = (source.header().host.as_str(), programs(source, &paths, &graph.roots));
+    let title = format!("{programs}: {} of traced calls on {host}", format_ns(graph.whole));
+    writeln!(output, r#"<text x="10" y="24" font-size="16" font-weight="600">{}</text>"#, text(&title))?;
     let summary = remarks(source)?.into_iter().find(|(name, _)| *name == "summary");
-    writeln!(output, r#"<text x="8" y="38">{}</text>"#, text(&summary.map(|(_, line)| line).unwrap_or_default()))?;
-    writeln!(output, r#"<text x="8" y="56" id="told"></text>"#)?;
+    let summary = summary.map(|(_, line)| line).unwrap_or_default();
+    writeln!(output, r#"<text class="soft" x="10" y="43">{}</text>"#, text(&summary))?;
+    // Viewers without scripts show neither field nor buttons.
+    writeln!(output, r#"<g id="tools"/><text class="soft" id="told" x="10" y="{}"/>"#, HEAD - 10)?;
+    graph.write_legend(source, output)?;
+    writeln!(output, r#"<g id="graph">"#)?;
     graph.write(source, &paths, output)?;
-    writeln!(output, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>")?;
+    writeln!(output, "</g>\n<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>")?;
     Ok(())
+}
+
+/// The programs whose calls are drawn.
+fn programs(source: &Source<'_>, paths: &Paths, roots: &[usize]) -> String {
+    let mut names: Vec<&str> = roots
+        .iter()
+        .filter_map(|&root| match paths.all[root].step {
+            Step::Program(place) => Some(source.threads.programs[place].name.as_str()),
+            _ => None,
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.as_slice() {
+        [] => "no program".to_owned(),
+        [first, second, third, others @ ..] if !others.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", others.len())
+        }
+        few => few.join(", "),
+    }
 }
 
 /// Widths and places of the boxes, in ns.
@@ -64,10 +101,12 @@ struct Graph {
     roots: Vec<usize>,
     whole: u64,
     depth: usize,
+    /// Libraries by the time that they took by themselves, the largest first, each with its time and hue.
+    libraries: Vec<(LibraryId, u64, u32)>,
 }
 
 impl Graph {
-    fn new(paths: &Paths) -> Graph {
+    fn new(source: &Source<'_>, paths: &Paths) -> Graph {
         let mut widths: Vec<u64> = paths.all.iter().map(|path| path.exclusive).collect();
         let (mut children, mut roots) = (vec![Vec::new(); widths.len()], Vec::new());
         let (mut depths, mut depth) = (vec![0; widths.len()], 0);
@@ -88,37 +127,66 @@ impl Graph {
             }
         }
         let whole = roots.iter().map(|&root| widths[root]).fold(0, u64::saturating_add);
-        Graph { widths, children, roots, whole, depth }
+        Graph { widths, children, roots, whole, depth, libraries: libraries(source, paths) }
+    }
+
+    /// The libraries with most time, each with its colour and share.
+    fn write_legend(&self, source: &Source<'_>, output: &mut dyn Write) -> io::Result<()> {
+        let whole = self.libraries.iter().fold(0_u64, |sum, &(_, time, _)| sum.saturating_add(time)).max(1);
+        let mut x = 10.0;
+        for &(id, time, hue) in self.libraries.iter().take(NAMED) {
+            let library = source.library(id).map_or("not defined", Library::name);
+            let entry = format!("{} {:.1} %", escape(library), 100.0 * time as f64 / whole as f64);
+            let colour = colour(hue, LIGHT);
+            writeln!(
+                output,
+                r#"<rect x="{x}" y="56" width="11" height="11" rx="3" fill="{colour}"/><text class="soft" x="{}" y="66">{}</text>"#,
+                x + 17.0,
+                text(&entry)
+            )?;
+            x += 17.0 + LETTER * (entry.chars().count() as f64) + 12.0;
+        }
+        if let Some(others) = self.libraries.len().checked_sub(NAMED).filter(|&others| others > 0) {
+            writeln!(output, r#"<text class="soft" x="{x}" y="66">and {others} more libraries</text>"#)?;
+        }
+        Ok(())
     }
 
     fn write(&self, source: &Source<'_>, paths: &Paths, output: &mut dyn Write) -> io::Result<()> {
-        let scale = WIDTH / self.whole.max(1) as f64;
+        let whole = self.whole.max(1) as f64;
         let mut left = 0;
         let mut todo = Vec::new();
         for &root in &self.roots {
             todo.push((root, left, 0));
             left += self.widths[root];
         }
+        let hues: HashMap<LibraryId, u32> = self.libraries.iter().map(|&(id, _, hue)| (id, hue)).collect();
         while let Some((place, left, row)) = todo.pop() {
-            let (x, width) = (left as f64 * scale, self.widths[place] as f64 * scale);
+            let (from, part) = (left as f64 / whole, self.widths[place] as f64 / whole);
+            let width = part * WIDTH;
             if width < NARROWEST {
                 continue;
             }
             let path = &paths.all[place];
-            let y = MARGIN + row * ROW;
             let name = source.step(path.step);
-            let letters = (width / LETTER) as usize;
-            let visible: String = name.chars().take(if letters < 3 { 0 } else { letters }).collect();
+            let fill = match path.step {
+                Step::Function(region) => {
+                    let hue = source.region(region).and_then(|region| hues.get(&region.library)).copied();
+                    hue.map_or(GREY.to_owned(), |hue| colour(hue, LIGHT - 4 + hash(source.function(region)) % 9))
+                }
+                _ => GREY.to_owned(),
+            };
+            // An inner `svg` cuts what is wider than itself.
             writeln!(
                 output,
-                r#"<g><title>{}: {}</title><rect x="{x:.2}" y="{y}" width="{width:.2}" height="{}" fill="{}"/><text x="{:.2}" y="{}">{}</text></g>"#,
+                r#"<svg class="box" data-at="{from:.9} {part:.9} {row}" x="{:.5}%" y="{}" width="{:.5}%" height="{}"><title>{}: {}</title><rect width="100%" height="100%" fill="{fill}"/><text x="4" y="12.5">{}</text></svg>"#,
+                from * 100.0,
+                HEAD + row * ROW,
+                part * 100.0,
+                ROW - 1,
                 text(&name),
                 text(&self.described(paths, place)),
-                ROW - 1,
-                colour(source, path.step),
-                x + 3.0,
-                y + 12,
-                text(&visible),
+                text(&label(&name, width)),
             )?;
             let mut left = left;
             for &child in &self.children[place] {
@@ -141,16 +209,55 @@ impl Graph {
     }
 }
 
-/// Functions of one library have hues alike, and a function has the same colour in every graph.
-fn colour(source: &Source<'_>, step: Step) -> String {
-    let hash = |text: &str| text.bytes().fold(5_381_u32, |hash, byte| hash.wrapping_mul(33) ^ u32::from(byte));
-    match step {
-        Step::Function(region) => {
-            let (library, function) = (hash(source.library_of(region)), hash(source.function(region)));
-            format!("hsl({},{}%,{}%)", library % 70, 70 + function % 30, 58 + function / 30 % 14)
+/// The libraries with time, the largest first. A library keeps its hue from graph to graph, save where two would share one.
+fn libraries(source: &Source<'_>, paths: &Paths) -> Vec<(LibraryId, u64, u32)> {
+    let mut times = HashMap::<LibraryId, u64>::new();
+    for path in &paths.all {
+        if let Step::Function(id) = path.step
+            && let Some(region) = source.region(id)
+        {
+            let time = times.entry(region.library).or_default();
+            *time = time.saturating_add(path.exclusive);
         }
-        _ => "#ccc".to_owned(),
     }
+    let mut sorted: Vec<(LibraryId, u64)> = times.into_iter().collect();
+    sorted.sort_by_key(|&(id, time)| (Reverse(time), id));
+    let mut is_taken = [false; HUES.len()];
+    let mut coloured = Vec::new();
+    for (id, time) in sorted {
+        let name = source.library(id).map_or("", Library::name);
+        let first = hash(name.split(".so").next().unwrap_or(name)) as usize;
+        let slots = (0..HUES.len()).map(|step| (first + step) % HUES.len());
+        let slot = slots.clone().find(|&slot| !is_taken[slot]).unwrap_or(first % HUES.len());
+        is_taken[slot] = true;
+        coloured.push((id, time, HUES[slot]));
+    }
+    coloured
+}
+
+/// Lightness of a library's colour in percent; those of its functions differ a little.
+const LIGHT: u32 = 76;
+
+const GREY: &str = "hsl(220,4%,82%)";
+
+fn colour(hue: u32, light: u32) -> String {
+    format!("hsl({hue},38%,{light}%)")
+}
+
+fn hash(text: &str) -> u32 {
+    text.chars().fold(5_381_u32, |hash, letter| hash.wrapping_mul(33) ^ letter as u32)
+}
+
+/// As much of a name as fits a box, with a mark where it was cut.
+fn label(name: &str, width: f64) -> String {
+    let letters = ((width - 8.0) / LETTER).max(0.0) as usize;
+    if name.chars().count() <= letters {
+        return name.to_owned();
+    }
+    if letters < 4 {
+        return String::new();
+    }
+    name.chars().take(letters - 1).chain(['…']).collect()
 }
 
 /// A text inside an element.
