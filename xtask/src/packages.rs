@@ -14,6 +14,7 @@ pub const DEMO: &[&str] = &["libfftw3-dev"];
 
 /// What the tests trace, and the programs that judge the results.
 pub const TEST: &[&str] = &[
+    "chromium",
     "g++",
     "golang-go",
     "graphviz",

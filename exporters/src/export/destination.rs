@@ -28,7 +28,10 @@ type Result<T = ()> = std::result::Result<T, ExportError>;
 
 impl Destination {
     /// Writes one file.
-    pub(super) fn file(&self, write: impl FnOnce(&mut dyn Write) -> Result) -> Result {
+    ///
+    /// # Errors
+    /// It exists, cannot be created or written, or `write` fails.
+    pub fn file(&self, write: impl FnOnce(&mut dyn Write) -> Result) -> Result {
         match self {
             Destination::Stdout => {
                 let mut output = Named { output: io::stdout().lock(), name: "standard output".into() };

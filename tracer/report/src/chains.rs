@@ -86,6 +86,15 @@ impl<'a> Chains<'a> {
         key
     }
 
+    /// The function that made the calls of a row, where it is traced and the row tells it from others.
+    pub(super) fn caller(&self, key: Key) -> Option<RegionId> {
+        match self.links.get(key as usize)?.from {
+            From::Region(region) => Some(region),
+            From::Path(row) => Some(self.links[row as usize].region),
+            From::Nobody | From::Site(_) | From::Lost => None,
+        }
+    }
+
     pub(super) fn columns(&self) -> &'static [Column] {
         const CALLER: [Column; 4] = [
             Column::label("region", "region").shown(Shown::Never),

@@ -1,6 +1,6 @@
 //! What stored traces say. [`info`] tells what one holds, [`diff()`] compares two, [`replay`] tells one again to a sink,
 //! [`derived`] has figures of counters, and [`run`] is `rtrace report`: a stored trace summed up by function, library,
-//! thread, process or call path.
+//! thread, process or call path. [`html()`] is the same as a page.
 //!
 //! The trace is read once, from its end to its begin, in bounded memory whatever its length. What
 //! the figures mean:
@@ -32,10 +32,12 @@ mod diff;
 mod grouping;
 mod groups;
 mod histogram;
+pub mod html;
 pub mod info;
 mod notes;
 mod own;
 mod people;
+mod reading;
 mod render;
 pub mod replay;
 mod stats;
@@ -49,7 +51,7 @@ mod walk;
 use std::io::{self, Write};
 use std::path::Path;
 
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{ExportError, TraceSet};
 
 use self::about::About;
 use self::corrected::Corrected;
@@ -57,6 +59,7 @@ use self::counting::Counting;
 pub use self::diff::{DiffOptions, diff};
 use self::grouping::Grouping;
 use self::groups::Groups;
+pub use self::html::html;
 use self::people::Note;
 use self::table::Table;
 use self::tree::Tree;
@@ -76,6 +79,9 @@ pub enum Error {
     /// The report cannot be written.
     #[error("failed to write the report: {0}")]
     Write(#[from] io::Error),
+    /// The page cannot be written.
+    #[error(transparent)]
+    Page(#[from] ExportError),
     /// Call paths do not have that figure.
     #[error("failed to sort the call tree by {}: choose calls, inclusive, exclusive or name", .0.name())]
     Sort(Sort),
@@ -331,23 +337,9 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
 }
 
 /// Visits all calls, and counts by function those that were not timed.
-fn walk<V: walk::Visitor>(trace: &TraceSet, visitor: V) -> Result<(Walk<V>, Tally), Error> {
-    let (mut walk, mut untimed) = (Walk::new(visitor), Tally::default());
-    walk.paths(trace.profile());
-    trace.profile().iter().for_each(|path| untimed.add_path(path));
-    let mut calls = Vec::new();
-    for batch in trace.unfolded_calls().rev() {
-        let batch = batch?;
-        batch.iter().for_each(|call| untimed.add(call));
-        walk.visitor.readings(&batch);
-        calls.append(&mut batch.into_calls());
-        if calls.len() >= CHUNK {
-            walk.chunk(&mut calls);
-            calls.clear();
-        }
-    }
-    walk.chunk(&mut calls);
-    walk.finish();
+fn walk<V: walk::Visitor<Mark: Send> + Send>(trace: &TraceSet, visitor: V) -> Result<(Walk<V>, Tally), Error> {
+    let mut walk = Walk::new(visitor);
+    let untimed = reading::read(trace, &mut [&mut walk])?;
     Ok((walk, untimed))
 }
 

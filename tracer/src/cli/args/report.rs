@@ -1,8 +1,9 @@
 //! What to report of a trace, and how.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use rtrace_exporters::{Destination, Owner};
 use rtrace_report::{By, Format, Look, Min, Options, Sort};
 
 use super::choice::{Choice, FORMAT, one_of};
@@ -53,6 +54,13 @@ pub struct Report {
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
     format: Format,
 
+    /// Write one HTML page to FILE instead: tables, flame graph, timeline, latencies; `-` is standard output
+    ///
+    /// The page needs no other file and no network. It holds sums, and single calls up to a bound. An older page of that
+    /// name is replaced, another file is not.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format"])]
+    html: Option<PathBuf>,
+
     /// Show names with all their arguments, however long they are
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
@@ -63,6 +71,15 @@ pub struct Report {
 }
 
 impl Report {
+    /// Where the page goes, if one is asked for; it belongs to `owner`.
+    pub fn page(&self, owner: Option<Owner>) -> Option<Destination> {
+        let path = self.html.as_ref()?;
+        if path == Path::new("-") {
+            return Some(Destination::Stdout);
+        }
+        Some(Destination::Path { path: path.clone(), force: rtrace_report::html::is_page(path), owner })
+    }
+
     /// The options of the report itself.
     pub fn options(&self, look: Look) -> Options {
         let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
@@ -153,4 +170,7 @@ EXAMPLES:
     rtrace report out.rtrace --histogram --limit 3
 
     # Write all functions for a script
-    rtrace report out.rtrace --format csv >functions.csv";
+    rtrace report out.rtrace --format csv >functions.csv
+
+    # Write a page for a browser
+    rtrace report out.rtrace --html out.html";

@@ -1,0 +1,314 @@
+//! A recording as one HTML page that needs nothing else: `rtrace report DIR --html FILE`.
+//!
+//! The page holds sums of bounded size and a bounded number of single calls, so that it stays small whatever the length
+//! of the recording; what it leaves out, it says. Its tables are those of [`run`](crate::run), from the same code. The
+//! data is one JSON document, which the page's scripts draw. Names come from traced programs: they are escaped, and
+//! scripts only ever put them into a page as text.
+
+mod axis;
+mod document;
+mod edges;
+mod heat;
+mod kept;
+mod lanes;
+mod names;
+mod picture;
+mod plan;
+mod rows;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod verdicts;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use rtrace_exporters::{Destination, TraceSet};
+use rtrace_model::{CallCost, EventKind, LocationId, RegionId, escape};
+use serde_json::{Value as Json, json};
+
+use self::names::Names;
+use self::picture::Picture;
+use self::tables::Tables;
+use crate::about::About;
+use crate::info::Info;
+use crate::reading::{Reader, read};
+use crate::tree::Order;
+use crate::walk::Walk;
+use crate::{Error, Sort, notes};
+
+pub use self::document::is_page;
+
+/// The largest page in bytes: it opens at once, and fits in an e-mail.
+const MOST_BYTES: usize = 4_800_000;
+
+/// How much of what could be shown a page holds: less and less, until it is small enough.
+const DIVISORS: [usize; 7] = [1, 2, 4, 8, 16, 64, 256];
+
+/// Rows of a page.
+const FUNCTIONS: usize = 2_000;
+const NODES: usize = 8_000;
+const EDGES: usize = 8_000;
+const LANES: usize = 48;
+const HEAT_MAPS: usize = 48;
+const PLANNED: usize = 3_000;
+const ROWS: usize = 1_000;
+
+/// Functions and columns of the matrix.
+const MATRIX: (usize, usize) = (24, 64);
+
+/// Writes the page of the trace in `directory`.
+///
+/// # Errors
+/// The trace cannot be read, or the page not be written.
+pub fn html(directory: &Path, destination: &Destination) -> Result<(), Error> {
+    let trace = TraceSet::open(directory)?;
+    let gathered = Gathered::read(&trace, Info::of(directory)?)?;
+    let mut page = String::new();
+    for divisor in DIVISORS {
+        page = document::page(&gathered.title, gathered.data(divisor)?);
+        if page.len() <= MOST_BYTES {
+            break;
+        }
+    }
+    destination.file(|output| Ok(output.write_all(page.as_bytes())?))?;
+    Ok(())
+}
+
+/// All that is known of the trace before it is cut to a page's size.
+struct Gathered<'a> {
+    trace: &'a TraceSet,
+    info: Info,
+    title: String,
+    notes: Vec<String>,
+    verdicts: Vec<Json>,
+    tables: Tables<'a>,
+    picture: Picture,
+}
+
+impl<'a> Gathered<'a> {
+    fn read(trace: &'a TraceSet, info: Info) -> Result<Gathered<'a>, Error> {
+        let losses = trace.losses()?;
+        let mut walks = tables::Walks::new(trace);
+        let mut picture = Walk::new(Picture::new(trace));
+        let mut readers = walks.readers();
+        readers.push(&mut picture as &mut dyn Reader);
+        let untimed = read(trace, &mut readers)?;
+        let lost_callers = picture.lost_callers;
+        let mut picture = picture.visitor;
+        add_slow_calls(trace, &mut picture)?;
+        let tables = walks.into_tables(trace, &losses)?;
+        let notes = notes::notes(trace, &losses, lost_callers, 0)?;
+        let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
+        let untimed = untimed.note(trace)?.map(|note| note.text);
+        notes.extend(untimed.clone());
+        notes.extend(tables.remarks.iter().cloned());
+        let verdicts = verdicts::verdicts(trace, &info, &tables, untimed)?;
+        Ok(Gathered { trace, info, title: About::new(trace).line(None), notes, verdicts, tables, picture })
+    }
+
+    /// What the page's scripts draw, one part in `divisor` of what could be.
+    fn data(&self, divisor: usize) -> Result<Json, Error> {
+        let most = |rows: usize| (rows / divisor).max(8);
+        let mut names = Names::new(self.trace);
+        let functions = tables::first(&self.tables.functions, most(FUNCTIONS));
+        let shown = rows::regions(&functions);
+        let tree = self.tables.tree.table(self.trace, Order::new(Sort::Inclusive)?, Some(most(NODES)));
+        let (lanes, places) = self.picture.lanes.told(LANES);
+        let mut data = json!({
+            "title": self.title,
+            "verdicts": self.verdicts,
+            "notes": self.notes,
+            "info": self.info,
+            "begin_ns": self.trace.header().begin.realtime_ns,
+            "folded": !self.trace.profile().is_empty(),
+            "total_ns": self.tables.total,
+            "called": self.tables.functions.rows.len(),
+            "functions": rows::functions(&functions, &mut names),
+            "corrected": tables::corrected(&self.tables, &shown, &mut names),
+            "histograms": tables::histograms(&self.tables.histograms, &shown, &mut names),
+            "tree": tables::tree(&tree, &mut names),
+            "edges": self.tables.callers.told(most(EDGES), &mut names),
+            "sites": self.tables.sites.told(most(EDGES), &mut names),
+            "threads": rows::table(&tables::first(&self.tables.threads, most(ROWS))),
+            "processes": rows::table(&tables::first(&self.tables.processes, most(ROWS))),
+            "lanes": lanes,
+            "calls": self.calls(divisor, &places, &mut names),
+            "heat": self.heat(most(HEAT_MAPS), &functions, &mut names),
+            "matrix": self.matrix(&functions, &mut names),
+            "plan": plan::plan(self.trace, &self.tables.functions, most(PLANNED), &mut names)?,
+            "incidents": self.incidents(most(ROWS), &mut names)?,
+            "costs": self.costs(),
+        });
+        data["locations"] = self.locations(&data);
+        data["names"] = names.into_told().into();
+        Ok(data)
+    }
+
+    /// Lane, function, start, duration or null, depth and ending; starts are differences from call to call of a lane.
+    fn calls(&self, divisor: usize, lanes: &[Option<usize>], names: &mut Names<'_>) -> Json {
+        let (chosen, are_all) = self.picture.kept.chosen(divisor);
+        let begin = self.trace.header().begin.monotonic;
+        let mut calls: Vec<(usize, u64, Json)> = Vec::new();
+        for call in &chosen {
+            let Some(lane) = lanes.get(self.picture.lanes.place(call.location)).copied().flatten() else { continue };
+            let start = call.start.since(begin);
+            let of_call = json!([names.of(call.region), call.duration, call.depth, call.ending as u8]);
+            calls.push((lane, start, of_call));
+        }
+        calls.sort_by_key(|&(lane, start, _)| (lane, start));
+        let (mut rows, mut before) = (Vec::new(), (usize::MAX, 0));
+        for (lane, start, of_call) in calls {
+            let since = if before.0 == lane { before.1 } else { 0 };
+            before = (lane, start);
+            rows.extend([json!(lane), json!(start - since)]);
+            rows.extend(of_call.as_array().cloned().unwrap_or_default());
+        }
+        json!({ "rows": rows, "all": are_all, "seen": self.picture.kept.seen() })
+    }
+
+    fn heat(&self, most: usize, functions: &crate::table::Table, names: &mut Names<'_>) -> Json {
+        let regions = functions.rows.iter().filter_map(|row| rows::region(functions, row)).take(most);
+        let mut maps = Vec::new();
+        for region in regions {
+            if let Some(map) = self.picture.heat.of(region) {
+                maps.push(json!([names.of(region), map.told()]));
+            }
+        }
+        json!({ "all": self.picture.heat.all().told(), "functions": maps })
+    }
+
+    /// Calls and exclusive time of the first functions, by process where there are several, and else by thread.
+    fn matrix(&self, functions: &crate::table::Table, names: &mut Names<'_>) -> Json {
+        let regions: Vec<RegionId> =
+            functions.rows.iter().filter_map(|row| rows::region(functions, row)).take(MATRIX.0).collect();
+        let process = |location: LocationId| {
+            let process = self.trace.process_of(self.trace.location(location)?)?;
+            self.trace.processes().iter().position(|other| std::ptr::eq(other, process))
+        };
+        let lanes: HashSet<usize> = self.picture.shares.keys().map(|&(_, lane)| lane).collect();
+        let location = |lane: usize| self.picture.lanes.location(lane);
+        let processes: HashSet<_> = lanes.iter().filter_map(|&lane| process(location(lane)?)).collect();
+        let by_process = processes.len() > 1;
+        let column = |lane: usize| -> Option<LocationId> {
+            let location = location(lane)?;
+            if !by_process {
+                return Some(location);
+            }
+            // A process goes by the first of its threads.
+            let own = process(location);
+            self.trace.locations().iter().map(|location| location.id).find(|&other| process(other) == own)
+        };
+        let mut sums = std::collections::BTreeMap::<_, [u64; 3]>::new();
+        for (&(region, lane), share) in &self.picture.shares {
+            let Some(row) = regions.iter().position(|&other| other == region) else { continue };
+            let sum = sums.entry((column(lane), row)).or_default();
+            sum.iter_mut().zip(share).for_each(|(sum, of)| *sum = sum.saturating_add(*of));
+        }
+        let mut columns: Vec<_> = sums.keys().map(|&(column, _)| column).collect();
+        columns.dedup();
+        columns.truncate(MATRIX.1);
+        let cells: Vec<Json> = sums
+            .iter()
+            .filter_map(|(&(column, row), &[calls, timed, exclusive])| {
+                let column = columns.iter().position(|&other| other == column)?;
+                Some(json!([row, column, calls, (timed > 0).then_some(exclusive)]))
+            })
+            .collect();
+        json!({
+            "by": if by_process { "process" } else { "thread" },
+            "functions": regions.iter().map(|&region| names.of(region)).collect::<Vec<_>>(),
+            "columns": columns.iter().map(|column| column.map(|location| location.0)).collect::<Vec<_>>(),
+            "cells": cells,
+        })
+    }
+
+    /// What lanes and matrix refer to: name, thread, process, program, host and rank.
+    fn locations(&self, data: &Json) -> Json {
+        let of_lanes = data["lanes"]["lanes"].as_array().into_iter().flatten().map(|lane| &lane["location"]);
+        let of_matrix = data["matrix"]["columns"].as_array().into_iter().flatten();
+        let ids: HashSet<u64> = of_lanes.chain(of_matrix).filter_map(Json::as_u64).collect();
+        let mut told = serde_json::Map::new();
+        for id in ids {
+            let Some(location) = u32::try_from(id).ok().and_then(|id| self.trace.location(LocationId(id))) else {
+                continue;
+            };
+            let header = self.trace.header_of(location.id).filter(|_| self.trace.traces().len() > 1);
+            let program =
+                self.trace.process_of(location).map(|process| process.executable.as_str()).unwrap_or_default();
+            told.insert(
+                id.to_string(),
+                json!({
+                    "name": location.name,
+                    "tid": location.tid,
+                    "pid": location.pid,
+                    "program": program.rsplit('/').next(),
+                    "host": header.map(|header| header.host.as_str()),
+                    "rank": header.and_then(|header| header.rank.as_ref()).map(|rank| rank.rank),
+                }),
+            );
+        }
+        told.into()
+    }
+
+    /// What went otherwise than it should: lost and untimed calls by function, and events.
+    fn incidents(&self, most: usize, names: &mut Names<'_>) -> Result<Json, Error> {
+        let name = |region: Option<RegionId>, names: &mut Names<'_>| region.map(|region| names.of(region));
+        let (mut lost, mut untimed, mut events) = (Vec::new(), Vec::new(), Vec::new());
+        for loss in self.trace.losses()? {
+            lost.push((loss.count, json!([loss.reason.name(), name(loss.region, names), loss.count])));
+        }
+        for of in self.trace.untimed()? {
+            untimed.push((of.count, json!([of.reason.name(), name(of.region, names), of.count])));
+        }
+        let mut left_out = 0_u64;
+        let begin = self.trace.header().begin.monotonic;
+        for batch in self.trace.events() {
+            for event in batch? {
+                let is_told = !matches!(
+                    event.kind,
+                    EventKind::Refused { .. } | EventKind::Loss(_) | EventKind::Untimed(_) | EventKind::Armed
+                );
+                if is_told && events.len() < most {
+                    let kind = serde_json::to_value(&event.kind).unwrap_or_default();
+                    events.push(json!([event.time.since(begin), event.pid, event.kind.name(), kind]));
+                } else if is_told {
+                    left_out += 1;
+                }
+            }
+        }
+        let sorted = |mut rows: Vec<(u64, Json)>| -> Vec<Json> {
+            rows.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
+            rows.truncate(most);
+            rows.into_iter().map(|(_, row)| row).collect()
+        };
+        let (lost, untimed) = (sorted(lost), sorted(untimed));
+        Ok(json!({ "lost": lost, "untimed": untimed, "events": events, "left_out": left_out }))
+    }
+
+    /// What tracing a call cost, of each recording that measured it.
+    fn costs(&self) -> Vec<Json> {
+        let told = |host: &str, cost: &CallCost| {
+            let entry = match cost {
+                CallCost { single_stepped: true, .. } => "single-stepped",
+                CallCost { written: true, .. } => "executed by BPF",
+                _ => "emulated",
+            };
+            json!([escape(host), entry, cost.exit.name(), cost.inner, cost.whole, cost.spread])
+        };
+        let headers = self.trace.traces().map(rtrace_exporters::Trace::header).take(ROWS / 10);
+        headers.flat_map(|header| header.calibration.iter().map(|cost| told(&header.host, cost))).collect()
+    }
+}
+
+/// Where calls are folded, those with a record of their own are in no walk: the picture of single calls gets them here.
+fn add_slow_calls(trace: &TraceSet, picture: &mut Picture) -> Result<(), Error> {
+    let folded: HashSet<LocationId> = trace.profile().iter().map(|path| path.location).collect();
+    if folded.is_empty() {
+        return Ok(());
+    }
+    for batch in trace.calls() {
+        batch?.iter().filter(|call| folded.contains(&call.location)).for_each(|call| picture.add_slow(call));
+    }
+    Ok(())
+}

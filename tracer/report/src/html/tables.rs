@@ -1,0 +1,166 @@
+//! The tables of `rtrace report` that a page shows, from one reading of the trace.
+
+use std::collections::HashSet;
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Loss, RegionId};
+use serde_json::{Value as Json, json};
+
+use super::edges::Edges;
+use super::names::Names;
+use super::rows;
+use crate::chains::Depth;
+use crate::corrected::Corrected;
+use crate::counting::Counting;
+use crate::grouping::Grouping;
+use crate::groups::Groups;
+use crate::reading::Reader;
+use crate::table::{Table, Value};
+use crate::tree::Tree;
+use crate::walk::Walk;
+use crate::{By, Error, Sort, notes};
+
+/// Functions with a histogram.
+const HISTOGRAMS: usize = 2_000;
+
+/// What gathers the tables.
+pub(super) struct Walks<'a> {
+    functions: Walk<Counting<Corrected<'a, Groups<'a>>>>,
+    threads: Walk<Groups<'a>>,
+    processes: Walk<Groups<'a>>,
+    tree: Walk<Tree>,
+    callers: Walk<Edges<'a>>,
+    sites: Walk<Edges<'a>>,
+}
+
+/// The tables, with all their rows.
+pub(super) struct Tables<'a> {
+    /// With corrected times, if what tracing costs was measured.
+    pub(super) functions: Table,
+    pub(super) histograms: Table,
+    pub(super) threads: Table,
+    pub(super) processes: Table,
+    pub(super) tree: Tree,
+    pub(super) callers: Edges<'a>,
+    pub(super) sites: Edges<'a>,
+    /// Exclusive time of all functions in nanoseconds.
+    pub(super) total: u64,
+    /// How well processes and threads share the time.
+    pub(super) balance: [Option<f64>; 2],
+    pub(super) remarks: Vec<String>,
+}
+
+impl<'a> Walks<'a> {
+    pub(super) fn new(trace: &'a TraceSet) -> Walks<'a> {
+        let groups = |by| Grouping::new(by, trace).map(Groups::new).expect("these rows are no tree");
+        Walks {
+            functions: Walk::new(Counting::around(Corrected::around(groups(By::Function), trace), trace)),
+            threads: Walk::new(groups(By::Thread)),
+            processes: Walk::new(groups(By::Process)),
+            tree: Walk::new(Tree::default()),
+            callers: Walk::new(Edges::new(Depth::Caller, trace)),
+            sites: Walk::new(Edges::new(Depth::Site, trace)),
+        }
+    }
+
+    pub(super) fn readers(&mut self) -> Vec<&mut dyn Reader> {
+        vec![
+            &mut self.functions,
+            &mut self.threads,
+            &mut self.processes,
+            &mut self.tree,
+            &mut self.callers,
+            &mut self.sites,
+        ]
+    }
+
+    pub(super) fn into_tables(self, trace: &TraceSet, losses: &[Loss]) -> Result<Tables<'a>, Error> {
+        let mut counting = self.functions.visitor;
+        let groups = &mut counting.inside.inside;
+        groups.add_estimates(trace.estimates());
+        let histograms = groups.histograms(Sort::Exclusive, None, Some(HISTOGRAMS));
+        let total = groups.total();
+        let mut functions = groups.table(Sort::Exclusive, losses, |_| None);
+        counting.inside.add_to(&mut functions);
+        counting.add_to(&mut functions);
+        let [mut threads, mut processes] = [self.threads, self.processes].map(|walk| walk.visitor);
+        for groups in [&mut threads, &mut processes] {
+            groups.add_estimates(trace.estimates());
+        }
+        let balance = [processes.imbalance(), threads.imbalance()];
+        let remarks = balance.iter().flatten().next().map(|&ratio| notes::imbalance(ratio).text).into_iter().collect();
+        Ok(Tables {
+            functions,
+            histograms,
+            threads: threads.table(Sort::Exclusive, losses, |_| None),
+            processes: processes.table(Sort::Exclusive, losses, |_| None),
+            tree: self.tree.visitor,
+            callers: self.callers.visitor,
+            sites: self.sites.visitor,
+            total,
+            balance,
+            remarks,
+        })
+    }
+}
+
+/// The first rows of a table.
+pub(super) fn first(table: &Table, most: usize) -> Table {
+    let rows: Vec<_> = table.rows.iter().take(most).cloned().collect();
+    Table { left_out: table.left_out + table.rows.len() - rows.len(), rows, ..table.clone() }
+}
+
+/// By function: inclusive and exclusive time without what tracing took, each with its error; null where most of the time is tracing's.
+pub(super) fn corrected(tables: &Tables<'_>, shown: &HashSet<RegionId>, names: &mut Names<'_>) -> Vec<Json> {
+    let table = &tables.functions;
+    let figures = ["inclusive_corrected_ns", "inclusive_error_ns", "exclusive_corrected_ns", "exclusive_error_ns"];
+    if figures.iter().any(|key| rows::column(table, key).is_none()) {
+        return Vec::new();
+    }
+    let mut told = Vec::new();
+    for row in &table.rows {
+        if !rows::region(table, row).is_some_and(|region| shown.contains(&region)) {
+            continue;
+        }
+        let figure = |key| rows::column(table, key).map_or(Json::Null, |place| rows::value(&row[place]));
+        let name = [json!(rows::name(table, row, names))];
+        told.push(name.into_iter().chain(figures.map(figure)).collect());
+    }
+    told
+}
+
+/// By function: from which duration on there are how many calls.
+pub(super) fn histograms(table: &Table, shown: &HashSet<RegionId>, names: &mut Names<'_>) -> Vec<Json> {
+    let (Some(from), Some(calls)) = (rows::column(table, "from_ns"), rows::column(table, "calls")) else {
+        return Vec::new();
+    };
+    let mut told = Vec::new();
+    for of_function in table.rows.chunk_by(|a, b| rows::region(table, a) == rows::region(table, b)) {
+        let row = &of_function[0];
+        if rows::region(table, row).is_some_and(|region| shown.contains(&region)) {
+            let buckets = of_function.iter().flat_map(|row| [rows::value(&row[from]), rows::value(&row[calls])]);
+            let name = rows::name(table, row, names);
+            told.push(json!([name, buckets.collect::<Vec<_>>()]));
+        }
+    }
+    told
+}
+
+/// Caller's row, function, calls, timed calls, inclusive and exclusive time and share of each node, callers first.
+pub(super) fn tree(table: &Table, names: &mut Names<'_>) -> Json {
+    let mut places = std::collections::HashMap::new();
+    let mut told = Vec::new();
+    for (place, row) in table.rows.iter().enumerate() {
+        let cell = |key| rows::column(table, key).map_or(&Value::Absent, |place| &row[place]);
+        if let Value::Count(node) | Value::Id(node) = cell("node") {
+            places.insert(*node, place);
+        }
+        let parent = match cell("parent") {
+            Value::Count(node) | Value::Id(node) => places.get(node).map_or(-1, |&place| place as i64),
+            _ => -1,
+        };
+        let figures = ["calls", "timed", "inclusive_ns", "exclusive_ns", "share"].map(|key| rows::value(cell(key)));
+        told.push([json!(parent), json!(rows::name(table, row, names))].into_iter().chain(figures).collect::<Json>());
+    }
+    json!({ "rows": told, "left_out": table.left_out })
+}

@@ -1,0 +1,345 @@
+//! Pages in a real browser: what they show is what the report says, and names from programs stay texts.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rtrace_exporters::{Destination, TraceWriter};
+use rtrace_model::{
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, HISTOGRAM_BUCKETS, LibraryId, LocationId,
+    Loss, LossReason, PathId, PathProfile, Region, RegionId, Sink, Summary, Timestamp,
+};
+use serde_json::Value;
+
+use super::*;
+use crate::testing::{nested, script, writer};
+use crate::{By, Format, Options, run};
+
+/// Names that would end a script, an attribute or a text, or run something.
+const HOSTILE: [&str; 3] = [
+    "</script><script>document.title='owned'</script>",
+    "\"><img src=x onerror=\"document.title='owned'\">",
+    "<!--'&amp;\u{1b}[31m\u{202e}",
+];
+
+/// The rows of a table in the page: figures by name, as texts; empty where a figure is not known.
+type Rows = Vec<BTreeMap<String, String>>;
+
+fn define_hostile(writer: &mut TraceWriter) {
+    for (id, name) in HOSTILE.into_iter().enumerate() {
+        let region = Region {
+            id: RegionId(id as u32),
+            library: LibraryId(0),
+            name: name.into(),
+            symbols: Vec::new(),
+            file_offset: 64 + id as u64,
+            size: 1,
+            exit: ExitPolicy::ReturnSite,
+            single_stepped: false,
+            written: false,
+            stub: false,
+        };
+        writer.define(&Definition::Region(region)).unwrap();
+    }
+}
+
+fn page(directory: &Path) -> String {
+    let path = directory.join("page.html");
+    let force = is_page(&path);
+    html(directory, &Destination::Path { path: path.clone(), force, owner: None }).unwrap();
+    fs::read_to_string(path).unwrap()
+}
+
+fn data(page: &str) -> Value {
+    let data = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    serde_json::from_str(data).unwrap()
+}
+
+/// The page as the browser has built it, and what it complained of; nothing where there is no browser.
+fn browsed(directory: &Path, fragment: &str) -> Option<(String, String)> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
+    let Some(browser) = names.iter().find(is_there) else {
+        println!("skipped: there is no chromium");
+        return None;
+    };
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new("timeout")
+        .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--enable-logging=stderr", "--virtual-time-budget=5000", "--window-size=1400,900", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{}#{fragment}", directory.join("page.html").display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let complaints: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+    // The document's own text is no part of what was drawn.
+    let drawn = dom.split("<script type=\"application/json\"").next().unwrap().to_owned();
+    assert!(dom.contains("data-ready=\"true\""), "the scripts did not come to their end: {}", complaints.join("\n"));
+    Some((drawn, complaints.join("\n")))
+}
+
+/// The part of a page between the begin of an element with that attribute and the next `end`.
+fn part<'a>(dom: &'a str, attribute: &str, end: &str) -> &'a str {
+    let begin = dom.find(attribute).unwrap_or_else(|| panic!("{attribute} is not there"));
+    let part = &dom[begin..];
+    &part[..part.find(end).unwrap()]
+}
+
+/// The rows of a part, each with its id.
+fn rows(part: &str) -> Rows {
+    let attribute = |text: &str, name: &str| {
+        let from = text.find(&format!(" {name}=\""))? + name.len() + 3;
+        Some(text[from..].split('"').next()?.to_owned())
+    };
+    let row = |row: &str| {
+        let head = row.split('>').next().unwrap();
+        let mut figures: BTreeMap<String, String> = row
+            .split("<td")
+            .skip(1)
+            .filter_map(|cell| {
+                let head = &cell[..cell.find('>')?];
+                Some((attribute(head, "data-key")?, attribute(head, "data-value")?))
+            })
+            .collect();
+        figures.insert("id".to_owned(), attribute(head, "data-id").unwrap_or_default());
+        figures
+    };
+    part.split("<tr").skip(1).filter(|text| text.contains("<td")).map(row).collect()
+}
+
+fn report(directory: &Path, by: By, histogram: bool) -> Vec<Value> {
+    let mut out = Vec::new();
+    let options = Options { by, histogram, format: Format::Json, ..Options::default() };
+    run(directory, &options, &mut out).unwrap();
+    let report: Value = serde_json::from_slice(&out).unwrap();
+    report["rows"].as_array().unwrap().clone()
+}
+
+/// Compares figures; those of the report that a table of the page does not show are left out.
+fn assert_same(page: &BTreeMap<String, String>, report: &Value) {
+    let mut compared = 0;
+    for (key, value) in page {
+        let Some(expected) = report.get(key).filter(|_| !matches!(key.as_str(), "function" | "share")) else {
+            continue;
+        };
+        let expected = match expected {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            // Parts of a whole have six decimals there, and more here.
+            Value::Number(number) if number.is_f64() => {
+                let (page, report) = (value.parse::<f64>().unwrap(), number.as_f64().unwrap());
+                assert!((page - report).abs() <= 5e-7, "{key}: {page} is not {report}");
+                compared += 1;
+                continue;
+            }
+            number => number.to_string(),
+        };
+        assert_eq!(*value, expected, "{key} in {page:?}");
+        compared += 1;
+    }
+    assert!(compared >= 3, "{page:?} has little in common with {report}");
+}
+
+/// Compares all tables of a page with the report's.
+fn compare(directory: &Path) {
+    let page = page(directory);
+    let names = data(&page)["names"].as_array().unwrap().clone();
+    let name = |id: &str| names[id.parse::<usize>().unwrap()][0].as_str().unwrap().to_owned();
+    let Some((dom, complaints)) = browsed(directory, "function=0") else { return };
+    assert_eq!(complaints, "");
+    assert!(!dom.contains("<title>owned") && !dom.contains("<img"), "a name was taken for markup");
+
+    let functions = rows(part(&dom, "id=\"functions\"", "</section>"));
+    let expected = report(directory, By::Function, false);
+    assert_eq!(functions.len(), expected.len());
+    for row in &functions {
+        let same = |of: &&Value| of["function"] == *name(&row["id"]);
+        assert_same(row, expected.iter().find(same).unwrap());
+    }
+    for (table, by, key) in [("threads", By::Thread, "tid"), ("processes", By::Process, "pid")] {
+        let shown = rows(part(&dom, &format!("data-table=\"{table}\""), "</table>"));
+        let expected = report(directory, by, false);
+        assert_eq!(shown.len(), expected.len());
+        for row in &shown {
+            let same = |of: &&Value| of[key].as_u64() == row[key].parse().ok();
+            assert_same(row, expected.iter().find(same).unwrap());
+        }
+    }
+    let tree = report(directory, By::Tree, false);
+    let in_page = data(&page)["tree"]["rows"].as_array().unwrap().clone();
+    assert_eq!(in_page.len(), tree.len());
+    let shown = rows(part(&dom, "id=\"tree\"", "</section>"));
+    assert!(!shown.is_empty());
+    for row in &shown {
+        let of_page = &in_page[row["id"].parse::<usize>().unwrap()];
+        let figures = ["calls", "inclusive_ns", "exclusive_ns"].map(|key| row[key].clone());
+        let is_same = |of: &Value| {
+            let text = |key: &str| if of[key].is_null() { String::new() } else { of[key].to_string() };
+            of["function"] == *name(&of_page[1].to_string())
+                && ["calls", "inclusive_ns", "exclusive_ns"].map(text) == figures
+        };
+        assert!(tree.iter().any(is_same), "{row:?}");
+    }
+
+    // The details are of the first function of the page.
+    let chosen = names[0][0].as_str().unwrap();
+    let of_pairs = report(directory, By::Caller, false);
+    let called_by = of_pairs.iter().filter(|pair| pair["function"] == chosen).count();
+    let callers = rows(part(&dom, "data-table=\"callers\"", "</table>"));
+    assert_eq!(callers.len(), called_by);
+    for row in &callers {
+        let caller = if row["id"].starts_with('-') { Value::Null } else { name(&row["id"]).into() };
+        let same = |of: &&Value| of["function"] == chosen && of["caller"] == caller;
+        assert_same(row, of_pairs.iter().find(same).unwrap());
+    }
+    let buckets = report(directory, By::Function, true);
+    for bucket in buckets.iter().filter(|bucket| bucket["function"] == chosen) {
+        let bar = format!("data-from=\"{}\" data-value=\"{}\"", bucket["from_ns"], bucket["calls"]);
+        assert!(dom.contains(&bar), "{bar}");
+    }
+}
+
+#[test]
+fn a_page_shows_what_the_report_says_whatever_functions_are_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    define_hostile(&mut writer);
+    let mut calls = script(
+        "thread 1
+         a 0 900000
+          b 10 60000
+           a 20 50000
+          c 70000 ?
+           d 70100 75000
+         e 1000000 ?
+         thread 2
+         b 0 100
+         d 200 7000000",
+    );
+    calls[0].ending = Ending::Unwound;
+    writer.calls(&calls.into()).unwrap();
+    let lost = Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count: 2 };
+    let kind =
+        EventKind::Refused { library: "/l</script>".into(), region: HOSTILE[0].into(), reason: HOSTILE[1].into() };
+    writer.event(&Event { time: Timestamp(3_000), pid: None, tid: None, kind }).unwrap();
+    let end = ClockAnchor { monotonic: Timestamp(8_000_000), realtime_ns: 0 };
+    let summary = Summary { calls: 8, locations: 2, regions: 6, losses: vec![lost], end, ..Summary::default() };
+    writer.finish(&summary).unwrap();
+    compare(folder.path());
+}
+
+#[test]
+fn the_same_is_true_of_folded_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    let path = |path, parent: u32, calls: u64, inclusive, exclusive| {
+        let mut histogram = [0; HISTOGRAM_BUCKETS];
+        histogram[7] = calls;
+        PathProfile {
+            path: PathId(path),
+            parent: (parent > 0).then_some(PathId(parent)),
+            region: RegionId(path - 1),
+            location: LocationId(1),
+            calls,
+            timed: calls,
+            unwound: 0,
+            open: 0,
+            unseen: 0,
+            inclusive,
+            exclusive,
+            open_time: 0,
+            min: Some(70),
+            max: Some(127),
+            histogram,
+            counts: Vec::new(),
+        }
+    };
+    writer.profile(&[path(1, 0, 10, 1_000, 400), path(2, 1, 6, 600, 600)]).unwrap();
+    writer.finish(&Summary { calls: 16, folded: 16, ..Summary::default() }).unwrap();
+    compare(folder.path());
+}
+
+#[test]
+fn a_recording_without_calls_is_a_page_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    writer(folder.path()).finish(&Summary::default()).unwrap();
+    assert!(page(folder.path()).contains("No call was recorded"));
+    let Some((dom, complaints)) = browsed(folder.path(), "") else { return };
+    assert_eq!(complaints, "");
+    assert!(!dom.contains("id=\"timeline\"") && dom.contains("id=\"plan\""));
+}
+
+#[test]
+fn what_is_said_in_sentences_is_what_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    writer.calls(&script("thread 1\n a 0 900\n b 900 1000").into()).unwrap();
+    let losses = vec![Loss { reason: LossReason::TooDeep, region: None, count: 7 }];
+    writer.finish(&Summary { calls: 2, losses, ..Summary::default() }).unwrap();
+    let said = data(&page(folder.path()))["verdicts"].to_string();
+    for sentence in ["7 calls or events were lost", "a took 90 % of the traced time by itself; with b, it is 100 %."] {
+        assert!(said.contains(sentence), "{said}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut whole = crate::testing::writer(folder.path());
+    whole.calls(&script("thread 1\n a 0 900").into()).unwrap();
+    whole.finish(&Summary { calls: 1, ..Summary::default() }).unwrap();
+    let said = data(&page(folder.path()))["verdicts"].to_string();
+    assert!(said.contains("Complete") && !said.contains("missing: "), "{said}");
+}
+
+#[test]
+fn a_page_is_no_larger_than_it_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    // Every function has a name of its own that is as long as names may be.
+    for id in 0..6_000 {
+        let name = format!("{id:05}{}", "é<".repeat(400));
+        let region = Region {
+            id: RegionId(id),
+            library: LibraryId(0),
+            name,
+            symbols: Vec::new(),
+            file_offset: id.into(),
+            size: 1,
+            exit: ExitPolicy::ReturnSite,
+            single_stepped: false,
+            written: false,
+            stub: false,
+        };
+        writer.define(&Definition::Region(region)).unwrap();
+    }
+    let shape: Vec<(u32, usize)> = (0..40_000).map(|call| (1 + call % 2, (call % 3 == 0).into())).collect();
+    let calls: Vec<Call> = nested(&shape)
+        .into_iter()
+        .enumerate()
+        .map(|(id, call)| Call { region: RegionId(id as u32 % 6_000), ..call })
+        .collect();
+    writer.calls(&calls.into()).unwrap();
+    writer.finish(&Summary::default()).unwrap();
+    let page = page(folder.path());
+    assert!(page.len() <= MOST_BYTES, "{} bytes", page.len());
+    let data = data(&page);
+    let shown = data["functions"]["rows"].as_array().unwrap().len() as u64;
+    assert!(shown > 100);
+    assert_eq!(shown + data["functions"]["left_out"].as_u64().unwrap(), 6_000, "what is left out is said");
+}
+
+#[test]
+fn another_file_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    writer(folder.path()).finish(&Summary::default()).unwrap();
+    page(folder.path());
+    page(folder.path());
+    let path = folder.path().join("other.html");
+    fs::write(&path, "mine").unwrap();
+    let force = is_page(&path);
+    let error = html(folder.path(), &Destination::Path { path: path.clone(), force, owner: None }).unwrap_err();
+    assert!(error.to_string().ends_with("it exists"), "{error}");
+    assert_eq!(fs::read_to_string(path).unwrap(), "mine");
+}

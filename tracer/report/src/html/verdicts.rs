@@ -1,0 +1,202 @@
+//! What a recording says, in sentences: first whether it can be trusted, then where the time went.
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{EventKind, Loss, Untimed, escape, estimated, format_ns, slowdown};
+use serde_json::{Value as Json, json};
+
+use super::rows;
+use super::tables::Tables;
+use crate::Error;
+use crate::info::Info;
+use crate::table::{Table, Value};
+
+/// How a sentence is meant.
+#[derive(Clone, Copy)]
+enum Tone {
+    Good,
+    Plain,
+    Warning,
+}
+
+impl Tone {
+    const fn name(self) -> &'static str {
+        match self {
+            Tone::Good => "good",
+            Tone::Plain => "plain",
+            Tone::Warning => "warning",
+        }
+    }
+}
+
+/// The part of all time from which a function is worth a sentence.
+const WORTH: f64 = 0.01;
+
+/// How many times its median a function's p99 is where its calls are told to differ.
+const UNEVEN: u64 = 20;
+
+/// How many times the mean the busiest thread or process has where the work is told to be shared unevenly.
+const UNBALANCED: f64 = 1.25;
+
+/// The sentences, each with how it is meant.
+pub(super) fn verdicts(
+    trace: &TraceSet,
+    info: &Info,
+    tables: &Tables<'_>,
+    untimed: Option<String>,
+) -> Result<Vec<Json>, Error> {
+    let mut said = vec![completeness(trace, info)];
+    if info.calls == 0 {
+        let text = "No call was recorded: the functions below had probes, and none of them was called.";
+        said.push((Tone::Warning, text.to_owned()));
+    }
+    if info.estimated > 0 || info.counted > 0 || info.estimated_range != rtrace_model::CallRange::default() {
+        let about = estimated(info.estimated, info.estimated_range);
+        let text = format!("A budget left calls without a record: {} counted exactly, {about}.", info.counted);
+        said.push((Tone::Warning, text));
+    }
+    said.extend(slowdown_of(trace)?.map(|percent| (Tone::Warning, sentence(&slowdown(percent)))));
+    said.extend(untimed.map(|_| (Tone::Warning, not_timed(&tables.functions, info))));
+    said.extend(mostly_tracing(tables));
+    said.extend(first_functions(&tables.functions, tables.total).map(|text| (Tone::Plain, text)));
+    said.extend(uneven(&tables.functions, tables.total).map(|text| (Tone::Plain, text)));
+    said.extend(balance(tables).map(|text| (Tone::Plain, text)));
+    Ok(said.into_iter().map(|(tone, text)| json!([tone.name(), text])).collect())
+}
+
+fn completeness(trace: &TraceSet, info: &Info) -> (Tone, String) {
+    let Some(summary) = trace.summary() else {
+        let text = "The recording did not end cleanly, or still runs: its last second may be missing.";
+        return (Tone::Warning, text.to_owned());
+    };
+    if summary.is_complete() {
+        return (Tone::Good, "Complete: no call of a probed function is missing.".to_owned());
+    }
+    let lost: u64 = info.losses.iter().map(|loss: &Loss| loss.count).sum();
+    let some = |count: u64, text: String| (count > 0).then_some(text);
+    let longest = info.blind_windows.iter().map(|window| window.duration_ns).max().unwrap_or(0);
+    let reasons = [
+        some(lost, format!("{lost} calls or events were lost")),
+        some(
+            info.blind_windows.len() as u64,
+            format!("{} libraries ran without probes for up to {}", info.blind_windows.len(), format_ns(longest)),
+        ),
+        some(info.overwritten, format!("programs wrote over {} probes", info.overwritten)),
+        some(info.withheld.len() as u64, format!("{} programs have other rights", info.withheld.len())),
+    ];
+    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+    (Tone::Warning, format!("Calls may be missing: {}.", reasons.join("; ")))
+}
+
+/// How many calls were not timed, and why. Which functions these are of is in the report's remark.
+fn not_timed(functions: &Table, info: &Info) -> String {
+    let sum = |key| {
+        functions
+            .rows
+            .iter()
+            .filter_map(|row| figure(functions, row, key))
+            .fold(0, |sum: u64, of| sum.saturating_add(of))
+    };
+    let (unseen, calls) = (sum("unseen"), sum("calls").max(1));
+    let reasons = Untimed::by_reason(&info.untimed);
+    let reasons: Vec<String> = reasons.iter().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
+    let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    let share = 100.0 * unseen as f64 / calls as f64;
+    format!("{unseen} calls ({share:.1} %) were not timed{why}: their time is not in here.")
+}
+
+/// The largest slowdown that was told.
+fn slowdown_of(trace: &TraceSet) -> Result<Option<u32>, Error> {
+    let mut most = None;
+    for events in trace.events() {
+        for event in events? {
+            if let EventKind::Slowdown { percent } = event.kind {
+                most = most.max(Some(percent));
+            }
+        }
+    }
+    Ok(most)
+}
+
+/// Functions whose times are to a large part what tracing takes.
+fn mostly_tracing(tables: &Tables<'_>) -> Option<(Tone, String)> {
+    let table = &tables.functions;
+    let timed = || table.rows.iter().filter(|row| figure(table, row, "timed").is_some_and(|timed| timed > 0));
+    let corrected = ["inclusive_corrected_ns", "exclusive_corrected_ns"];
+    super::rows::column(table, corrected[0])?;
+    let is_known = |row: &[Value]| corrected.iter().all(|key| figure(table, row, key).is_some());
+    let marked = timed().filter(|row| !is_known(row)).count();
+    (marked > 0).then(|| {
+        let text = format!(
+            "Of the recorded times of {marked} of {} functions, a third or more is tracing's own; they are marked.",
+            timed().count()
+        );
+        (Tone::Warning, text)
+    })
+}
+
+/// Which functions have most of the time.
+fn first_functions(table: &Table, total: u64) -> Option<String> {
+    let time = |row: &[Value]| figure(table, row, "exclusive_ns").filter(|&time| time > 0);
+    let mut timed = table.rows.iter().filter_map(|row| Some((row, time(row)?)));
+    let (first, most) = timed.next()?;
+    let share = |time: u64| 100.0 * time as f64 / total.max(1) as f64;
+    let mut text = format!("{} took {:.0} % of the traced time by itself", function(table, first), share(most));
+    let others: Vec<_> = timed.take(2).collect();
+    if !others.is_empty() {
+        let sum = others.iter().fold(most, |sum, &(_, time)| sum.saturating_add(time));
+        let names: Vec<String> = others.iter().map(|&(row, _)| function(table, row)).collect();
+        text.push_str(&format!("; with {}, it is {:.0} %", names.join(" and "), share(sum)));
+    }
+    Some(text + ".")
+}
+
+/// The function of most time whose calls are quick as a rule, and some slow.
+fn uneven(table: &Table, total: u64) -> Option<String> {
+    let row = table.rows.iter().find(|row| {
+        let figure = |key| figure(table, row, key);
+        let is_worth = figure("inclusive_ns").is_some_and(|time| time as f64 >= WORTH * total as f64);
+        let [p50, p99] = ["p50_ns", "p99_ns"].map(|key| figure(key).unwrap_or(0));
+        is_worth && p50 > 0 && p99 / p50 >= UNEVEN
+    })?;
+    let [p50, p99, max] = ["p50_ns", "p99_ns", "max_ns"].map(|key| format_ns(figure(table, row, key).unwrap_or(0)));
+    Some(format!(
+        "{} is slow only sometimes: half of its calls take {p50} or less, one in a hundred {p99} or more, the slowest {max}.",
+        function(table, row)
+    ))
+}
+
+fn balance(tables: &Tables<'_>) -> Option<String> {
+    let [processes, threads] = tables.balance;
+    let (ratio, what) = processes.map(|ratio| (ratio, "process")).or(threads.map(|ratio| (ratio, "thread")))?;
+    Some(match ratio {
+        UNBALANCED.. => format!("The {what} with most traced time has {ratio:.2} times the mean."),
+        _ => format!("Traced time is spread evenly: no {what} has more than {ratio:.2} times the mean."),
+    })
+}
+
+fn figure(table: &Table, row: &[Value], key: &str) -> Option<u64> {
+    match row[rows::column(table, key)?] {
+        Value::Count(number) | Value::Time(number) | Value::Traced(number) | Value::AtMost(number) => Some(number),
+        _ => None,
+    }
+}
+
+/// The name of a row's function, not too long for a sentence.
+fn function(table: &Table, row: &[Value]) -> String {
+    const LONGEST: usize = 80;
+    let Some(Value::Name(name)) = rows::column(table, "function").map(|place| &row[place]) else {
+        return String::new();
+    };
+    let name = escape(name);
+    match name.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.into_owned(),
+    }
+}
+
+/// A remark with a capital and a full stop.
+fn sentence(remark: &str) -> String {
+    let mut letters = remark.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", letters.as_str())
+}

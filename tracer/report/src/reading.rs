@@ -1,0 +1,73 @@
+//! Reads a trace once for any number of visitors.
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Batch, Call, PathProfile};
+
+use super::untimed::Tally;
+use super::walk::{Visitor, Walk};
+use super::{CHUNK, Error};
+
+/// A [`Walk`], whatever its visitor is.
+pub(super) trait Reader: Send {
+    fn paths(&mut self, paths: &[PathProfile]);
+    fn readings(&mut self, batch: &Batch);
+    fn chunk(&mut self, calls: &mut [Call]);
+    fn finish(&mut self);
+}
+
+impl<V: Visitor + Send> Reader for Walk<V>
+where
+    V::Mark: Send,
+{
+    fn paths(&mut self, paths: &[PathProfile]) {
+        Walk::paths(self, paths);
+    }
+
+    fn readings(&mut self, batch: &Batch) {
+        self.visitor.readings(batch);
+    }
+
+    fn chunk(&mut self, calls: &mut [Call]) {
+        Walk::chunk(self, calls);
+    }
+
+    fn finish(&mut self) {
+        Walk::finish(self);
+    }
+}
+
+/// Lets each reader visit all calls, and counts by function those that were not timed.
+///
+/// # Errors
+/// The calls cannot be read.
+pub(super) fn read(trace: &TraceSet, readers: &mut [&mut dyn Reader]) -> Result<Tally, Error> {
+    let mut untimed = Tally::default();
+    readers.iter_mut().for_each(|reader| reader.paths(trace.profile()));
+    trace.profile().iter().for_each(|path| untimed.add_path(path));
+    let mut calls = Vec::new();
+    for batch in trace.unfolded_calls().rev() {
+        let batch = batch?;
+        batch.iter().for_each(|call| untimed.add(call));
+        readers.iter_mut().for_each(|reader| reader.readings(&batch));
+        calls.append(&mut batch.into_calls());
+        if calls.len() >= CHUNK {
+            visit(readers, &mut calls);
+            calls.clear();
+        }
+    }
+    visit(readers, &mut calls);
+    readers.iter_mut().for_each(|reader| reader.finish());
+    Ok(untimed)
+}
+
+/// Lets each reader visit a chunk, several of them at a time.
+fn visit(readers: &mut [&mut dyn Reader], calls: &mut [Call]) {
+    let Some((first, others)) = readers.split_first_mut() else { return };
+    std::thread::scope(|scope| {
+        for reader in others {
+            let mut calls = calls.to_vec();
+            scope.spawn(move || reader.chunk(&mut calls));
+        }
+        first.chunk(calls);
+    });
+}
