@@ -51,6 +51,11 @@ impl LossReason {
         LossReason::Unaccounted,
     ];
 
+    /// Whether a value of a call is missing, and not a call or an event.
+    pub const fn is_value(self) -> bool {
+        matches!(self, LossReason::ValueUnread)
+    }
+
     /// The word used in columns and reports.
     pub const fn name(self) -> &'static str {
         match self {

@@ -140,9 +140,14 @@ impl Summary {
         self.lost() == 0 && self.blind_windows == 0 && self.overwritten == 0 && self.withheld == 0
     }
 
-    /// Calls known to be missing.
+    /// Calls and events known to be missing.
     pub fn lost(&self) -> u64 {
-        self.losses.iter().map(|loss| loss.count).sum()
+        self.losses.iter().filter(|loss| !loss.reason.is_value()).map(|loss| loss.count).sum()
+    }
+
+    /// Values of calls that could not be read.
+    pub fn unread(&self) -> u64 {
+        self.losses.iter().filter(|loss| loss.reason.is_value()).map(|loss| loss.count).sum()
     }
 
     /// Losses summed by reason, largest reasons of equal code order first seen.
@@ -185,7 +190,8 @@ impl fmt::Display for Summary {
 impl Summary {
     /// What makes the recording incomplete.
     fn missing(&self) -> Vec<String> {
-        let reasons = told(self.lost_by_reason().into_iter().map(|(reason, count)| (reason.name(), count)));
+        let of_calls = self.lost_by_reason().into_iter().filter(|(reason, _)| !reason.is_value());
+        let reasons = told(of_calls.map(|(reason, count)| (reason.name(), count)));
         let lost = || format!("{} lost ({})", counted(self.lost(), "call"), reasons.join(", "));
         let of = |count: u64, thing: &str, what: &str| (count > 0).then(|| format!("{}{what}", counted(count, thing)));
         [
@@ -211,6 +217,7 @@ impl Summary {
             (self.refused > 0).then(|| format!("{} skipped", counted(self.refused, "function"))),
             (self.open > 0).then(|| format!("{} still running at the end", grouped(self.open))),
             (self.unwound > 0).then(|| format!("{} unwound", grouped(self.unwound))),
+            (self.unread() > 0).then(|| format!("{} not readable", counted(self.unread(), "value"))),
             (self.unseen > 0).then(untimed),
         ]
         .into_iter()
@@ -251,6 +258,14 @@ mod tests {
         let said = "0 calls to 2 functions on 0 threads. Incomplete: 2,000 calls lost (ring full: 2,000), \
                     1 probe overwritten. 3 functions skipped.";
         assert_eq!(summary.to_string(), said);
+    }
+
+    #[test]
+    fn values_that_cannot_be_read_are_no_calls_that_are_lost() {
+        let losses = vec![Loss { reason: LossReason::ValueUnread, region: None, count: 3 }];
+        let summary = Summary { calls: 9, regions: 1, locations: 1, losses, ..Summary::default() };
+        let said = "9 calls to 1 function on 1 thread. Complete: no calls lost. 3 values not readable.";
+        assert_eq!((summary.to_string().as_str(), summary.lost()), (said, 0));
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl<'a> Grouping<'a> {
             Grouping::Chain(_) => Vec::new(),
             Grouping::Function(_) | Grouping::Library(_) => {
                 let of_region = |loss: &Loss| Some((self.key_of_region(loss.region?), loss.count));
-                losses.iter().filter_map(of_region).collect()
+                losses.iter().filter(|loss| !loss.reason.is_value()).filter_map(of_region).collect()
             }
             Grouping::Thread(trace) | Grouping::Process(trace, _) => {
                 let of_location = |location: &Location| {

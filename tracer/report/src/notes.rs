@@ -61,7 +61,8 @@ fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
     LossReason::ALL.into_iter().filter_map(|reason| {
         let of_reason = losses.iter().filter(|loss| loss.reason == reason);
         let count = of_reason.fold(0_u64, |sum, loss| sum.saturating_add(loss.count));
-        (count > 0).then(|| format!("calls lost: {} ({})", grouped(count), reason.name()))
+        let what = if reason.is_value() { "values missing" } else { "calls lost" };
+        (count > 0).then(|| format!("{what}: {} ({})", grouped(count), reason.name()))
     })
 }
 

@@ -63,8 +63,8 @@ impl Log {
         self.losses.iter().map(|(&reason, &count)| (reason, count)).filter(|&(_, count)| count > 0)
     }
 
-    /// All that is missing.
+    /// Calls and events that are missing.
     pub fn lost(&self) -> u64 {
-        self.losses.values().sum()
+        self.losses.iter().filter(|(reason, _)| !reason.is_value()).map(|(_, count)| count).sum()
     }
 }
