@@ -152,7 +152,7 @@ struct Subject {
 enum Entry {
     Emulated,
     SingleStepped,
-    Written,
+    BpfEmulated,
 }
 
 impl Subject {
@@ -164,7 +164,7 @@ impl Subject {
         let kinds = [
             (rtrace_emulated as *const () as usize, Entry::Emulated),
             (rtrace_stepped as *const () as usize, Entry::SingleStepped),
-            (rtrace_written as *const () as usize, Entry::Written),
+            (rtrace_written as *const () as usize, Entry::BpfEmulated),
         ];
         let mut subjects = Vec::new();
         for (first, entry) in kinds {
@@ -193,7 +193,7 @@ impl Programs {
 
     fn calibrate_on_this_thread(&self, steps: bool, hooks: bool) -> Result<Vec<CallCost>, Error> {
         let mut subjects = Subject::all();
-        subjects.retain(|subject| steps || subject.entry != Entry::Written);
+        subjects.retain(|subject| steps || subject.entry != Entry::BpfEmulated);
         subjects.retain(|subject| hooks || subject.policy != PolicyCode::RT_POLICY_URETPROBE);
         let bare = subjects.iter().map(|subject| Ok(mean(&time_loops(subject, || Ok(()))?)));
         let bare: Vec<u64> = bare.collect::<Result<_, Error>>()?;
@@ -285,7 +285,7 @@ fn measure(sums: &mut Sums<'_>, subject: &Subject, bare: u64) -> Result<CallCost
     let nested = inner + outer.saturating_sub(outside);
     Ok(CallCost {
         single_stepped: subject.entry == Entry::SingleStepped,
-        written: subject.entry == Entry::Written,
+        written: subject.entry == Entry::BpfEmulated,
         policy: subject.policy,
         inner,
         whole: nested,
@@ -309,7 +309,7 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
     };
     let cookie = |place, policy| entry_cookie(REGIONS + place as u32, policy, TailsCode::RT_TAILS_NEVER);
     let entry = |subject: &Subject| {
-        let step = (steps && subject.entry == Entry::Written).then_some(Step::Landing);
+        let step = (steps && subject.entry == Entry::BpfEmulated).then_some(Step::Landing);
         site(subject.function, cookie(subject.place, subject.policy), step)
     };
     let hooked = |subject: &&Subject| subject.policy == PolicyCode::RT_POLICY_URETPROBE;

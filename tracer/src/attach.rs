@@ -43,7 +43,7 @@ pub struct Attachment {
     /// Regions that the kernel refused, by index of the library in the plan.
     pub refused: Vec<(usize, Refusal)>,
     /// Regions whose probes can be taken out alone.
-    pub apart: Vec<Apart>,
+    pub detachable: Vec<Detachable>,
     /// What was placed of the others, so that it can be placed in other processes, too.
     pub placed: Vec<Placed>,
     /// The probes of the others, in this order.
@@ -96,7 +96,7 @@ impl Placed {
 }
 
 /// A region whose probes can be taken out and placed again without touching others.
-pub struct Apart {
+pub struct Detachable {
     /// The region.
     pub region: Region,
     /// As it was planned.
@@ -107,7 +107,7 @@ pub struct Apart {
     pub probes: Vec<Probes>,
 }
 
-impl Apart {
+impl Detachable {
     /// Places the region's probes.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl Apart {
 /// Regions with probes, for the governor.
 pub struct Governable {
     /// Those that come under its control.
-    pub apart: Vec<Apart>,
+    pub detachable: Vec<Detachable>,
     /// The others.
     pub fixed: Vec<Region>,
 }
@@ -152,10 +152,10 @@ impl Attachment {
 
     /// Gives those that can be taken out alone to the governor, and tells it of the others.
     pub fn hand_over(&mut self) -> Governable {
-        let apart = std::mem::take(&mut self.apart);
-        let is_apart: HashSet<RegionId> = apart.iter().map(|apart| apart.region.id).collect();
-        let others = self.regions.iter().filter(|region| !is_apart.contains(&region.id));
-        Governable { fixed: others.cloned().collect(), apart }
+        let detachable = std::mem::take(&mut self.detachable);
+        let is_detachable: HashSet<RegionId> = detachable.iter().map(|detachable| detachable.region.id).collect();
+        let others = self.regions.iter().filter(|region| !is_detachable.contains(&region.id));
+        Governable { fixed: others.cloned().collect(), detachable }
     }
 
     /// Fails where a file has changed since it was looked at.
@@ -175,8 +175,8 @@ impl Attachment {
     pub fn check(&self, pids: &[u32]) -> Result<(), Absent> {
         for process in pids.iter().filter_map(|&pid| Process::of(pid)) {
             let together = self.placed.iter().map(|placed| (placed.file.file(), placed.sites()));
-            let site = |apart: &Apart| Spot::at(apart.planned.entry.file_offset);
-            let alone = self.apart.iter().map(|apart| (apart.file.file(), vec![site(apart)]));
+            let site = |detachable: &Detachable| Spot::at(detachable.planned.entry.file_offset);
+            let alone = self.detachable.iter().map(|detachable| (detachable.file.file(), vec![site(detachable)]));
             let mut presences = together.chain(alone).filter_map(|(file, spots)| process.presence(file, spots));
             presences.try_for_each(Presence::check)?;
         }
@@ -185,7 +185,7 @@ impl Attachment {
 
     /// All its probes, to be taken out.
     pub fn into_probes(self) -> impl Iterator<Item = Probes> {
-        self.probes.into_iter().chain(self.apart.into_iter().flat_map(|apart| apart.probes))
+        self.probes.into_iter().chain(self.detachable.into_iter().flat_map(|detachable| detachable.probes))
     }
 }
 
@@ -240,7 +240,7 @@ impl Closing {
     }
 }
 
-/// Places the probes of a plan in these processes, those on its stubs too; where regions are wanted `apart`,
+/// Places the probes of a plan in these processes, those on its stubs too; where regions are wanted `detachable`,
 /// so that they can be taken out alone, those of small functions first, which are called most. A region with a
 /// stub cannot.
 ///
@@ -251,11 +251,11 @@ pub fn attach(
     plan: &Plan,
     pids: &[u32],
     stubs: Option<&Stubs>,
-    apart: bool,
+    detachable: bool,
 ) -> Result<Attachment, Error> {
     set_tail_calls(programs, plan)?;
     let mut attachment = Attachment::default();
-    let alone = if apart && stubs.is_none() { smallest(plan, pids.len()) } else { HashSet::new() };
+    let alone = if detachable && stubs.is_none() { smallest(plan, pids.len()) } else { HashSet::new() };
     for (index, planned_library) in plan.libraries.iter().enumerate() {
         let library = Arc::new(planned_library.library.clone());
         let file = Arc::new(Pinned::open(&planned_library.attach_path, planned_library.stamp)?);
@@ -277,7 +277,7 @@ pub fn attach(
                     if alone.contains(&region.id) {
                         let probes = std::mem::take(&mut placing.placed).into_iter().map(|(_, _, probes)| probes);
                         let (planned, file, probes) = (planned.clone(), Arc::clone(&file), probes.collect());
-                        attachment.apart.push(Apart { region: region.clone(), planned, file, probes });
+                        attachment.detachable.push(Detachable { region: region.clone(), planned, file, probes });
                     }
                     attachment.regions.push(region);
                     continue;
@@ -315,7 +315,7 @@ fn smallest(plan: &Plan, processes: usize) -> HashSet<RegionId> {
 fn site(planned: plan::Site, cookie: u64) -> Site {
     let plan::Site { file_offset, cost, words } = planned;
     let cookie = match cost {
-        SiteCost::Written(step) => step_cookie(cookie, step, file_offset),
+        SiteCost::BpfEmulated(step) => step_cookie(cookie, step, file_offset),
         SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),
     };
     Site { file_offset, cookie }

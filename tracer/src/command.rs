@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 
 use crate::user::User;
 
-/// What a command gets from us.
-pub struct Given<'a> {
+/// What a command inherits.
+pub struct Inherited<'a> {
     /// Its environment, in this order.
     pub environment: Vec<CString>,
     /// A descriptor that it inherits, though it is closed on exec.
@@ -30,7 +30,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Makes the child process, which executes the command with what is `given`, by default with what
+    /// Makes the child process, which executes the command with what is `inherited`, by default with what
     /// we have, as this user or as us, and in a mount namespace of its own if it is to have one and the system allows
     /// it.
     ///
@@ -38,7 +38,7 @@ impl Waiting {
     /// The system refuses a process or a pipe.
     pub fn spawn(
         words: &[OsString],
-        given: Option<Given<'_>>,
+        inherited: Option<Inherited<'_>>,
         own_mounts: bool,
         user: Option<&User>,
     ) -> io::Result<Waiting> {
@@ -50,12 +50,12 @@ impl Waiting {
         if let Some(user) = user {
             user.run(&mut command);
         }
-        if let Some(given) = given {
+        if let Some(inherited) = inherited {
             let environment = match user {
-                Some(user) => user.adapt(given.environment),
-                None => given.environment,
+                Some(user) => user.adapt(inherited.environment),
+                None => inherited.environment,
             };
-            execute_with(&mut command, words, Given { environment, ..given })?;
+            execute_with(&mut command, words, Inherited { environment, ..inherited })?;
         }
         // `Command::spawn` returns only once the command is executed.
         let spawning = std::thread::spawn(move || command.spawn());
@@ -117,10 +117,10 @@ fn hold_before_exec(
 }
 
 /// Executes the command itself, since `Command` would sort the variables by name.
-fn execute_with(command: &mut Command, words: &[OsString], given: Given<'_>) -> io::Result<()> {
+fn execute_with(command: &mut Command, words: &[OsString], inherited: Inherited<'_>) -> io::Result<()> {
     let words: Vec<CString> = words.iter().map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
-    let (words, environment) = (Strings::of(words), Strings::of(given.environment));
-    let descriptor = given.descriptor.as_raw_fd();
+    let (words, environment) = (Strings::of(words), Strings::of(inherited.environment));
+    let descriptor = inherited.descriptor.as_raw_fd();
     let execute = move || {
         let words = words.pointers();
         // SAFETY: changes the child's descriptor alone; both lists end in null and hold strings that
@@ -218,8 +218,8 @@ mod tests {
         let waiting = Waiting::spawn(&words(&["/no/such/command"]), None, false, None).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
         let (reader, _writer) = pipe().unwrap();
-        let given = Given { environment: Vec::new(), descriptor: reader.as_fd() };
-        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(given), false, None).unwrap();
+        let inherited = Inherited { environment: Vec::new(), descriptor: reader.as_fd() };
+        let waiting = Waiting::spawn(&words(&["/no/such/command"]), Some(inherited), false, None).unwrap();
         assert_eq!(waiting.release().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
@@ -231,8 +231,8 @@ mod tests {
         let environment = vec![c"B=2".to_owned(), c"PATH=/usr/bin:/bin".to_owned(), c"A=1".to_owned()];
         let descriptor = std::fs::File::open("/").unwrap();
         let script = format!("{script}; readlink /proc/self/fd/{} >>{}", descriptor.as_raw_fd(), file.display());
-        let given = Given { environment, descriptor: descriptor.as_fd() };
-        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(given), false, None).unwrap();
+        let inherited = Inherited { environment, descriptor: descriptor.as_fd() };
+        let waiting = Waiting::spawn(&words(&["sh", "-c", &script]), Some(inherited), false, None).unwrap();
         assert!(rustix::io::fcntl_getfd(&descriptor).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         assert!(waiting.release().unwrap().wait().unwrap().success());
         let told = std::fs::read_to_string(file).unwrap();

@@ -23,7 +23,7 @@ use rtrace_model::{CallCost, Estimate, Level, Percent, RegionId, Timestamp};
 use self::controller::{Controller, Observed};
 pub use self::estimate::{Ended, NO_LOCATION};
 use self::estimate::{Estimator, Window};
-use crate::attach::{Apart, Closing, Governable};
+use crate::attach::{Closing, Detachable, Governable};
 use crate::host;
 use crate::overhead::{self, CpuMeter, Surcharge};
 use crate::returns::Exchange;
@@ -56,8 +56,8 @@ const REPORT: Duration = Duration::from_secs(1);
 /// Weight of the last tick in what is taken to go on.
 const WEIGHT: f64 = 0.5;
 
-/// What the governor tells.
-pub enum Told {
+/// What the governor reports.
+pub enum Report {
     /// A region is recorded otherwise.
     Level {
         /// Since when.
@@ -77,8 +77,8 @@ pub enum Told {
     Overhead(f64),
 }
 
-/// What the governor is given.
-pub struct Given<'a> {
+/// What the governor works with.
+pub struct GovernorContext<'a> {
     /// The programs.
     pub programs: &'a Programs,
     /// The processes whose calls are traced.
@@ -90,7 +90,7 @@ pub struct Given<'a> {
     /// Regions whose cost counts.
     pub inbox: Receiver<Governable>,
     /// Whom it tells.
-    pub outbox: Sender<Told>,
+    pub outbox: Sender<Report>,
     /// What runs now.
     pub living: &'a Mutex<Living>,
     /// What it and the return sites tell each other.
@@ -106,8 +106,8 @@ pub struct Living {
     pub ended: Vec<Ended>,
 }
 
-/// How it was when the governor left off.
-pub struct Left {
+/// What remains when the governor ends.
+pub struct Remaining {
     /// The probes that are in place.
     pub probes: Vec<Probes>,
     /// When recording was switched off.
@@ -122,7 +122,7 @@ struct Fixed {
 }
 
 struct Governed {
-    apart: Apart,
+    detachable: Detachable,
     level: Level,
     full: f64,
     count: f64,
@@ -133,7 +133,7 @@ struct Governed {
 
 /// The governor.
 pub struct Governor<'a> {
-    given: Given<'a>,
+    context: GovernorContext<'a>,
     controller: Controller,
     estimator: Estimator,
     regions: BTreeMap<RegionId, Governed>,
@@ -166,15 +166,15 @@ pub struct Governor<'a> {
 
 impl<'a> Governor<'a> {
     /// A governor that has not begun.
-    pub fn new(given: Given<'a>) -> Governor<'a> {
+    pub fn new(context: GovernorContext<'a>) -> Governor<'a> {
         let now = Instant::now();
         Governor {
-            controller: Controller::new(given.budget.share()),
+            controller: Controller::new(context.budget.share()),
             estimator: Estimator::default(),
             regions: BTreeMap::new(),
             fixed: BTreeMap::new(),
             meter: CpuMeter::default(),
-            surcharge: Surcharge::new(given.costs, given.programs.calm_hit_times()),
+            surcharge: Surcharge::new(context.costs, context.programs.calm_hit_times()),
             extra: 0.0,
             cpu: 0.0,
             vain: 0.0,
@@ -184,12 +184,12 @@ impl<'a> Governor<'a> {
             window_at: now + WINDOW_PERIOD,
             windows: 0,
             looking: None,
-            warmth: Warmth::new(given.programs),
+            warmth: Warmth::new(context.programs),
             in_window: FIRST_IN_WINDOW,
             first_in_window: RegionId(0),
             closing: Closing::default(),
             reported: now,
-            given,
+            context,
         }
     }
 
@@ -197,7 +197,7 @@ impl<'a> Governor<'a> {
     ///
     /// # Errors
     /// A map of the programs cannot be read or written.
-    pub fn run(mut self, is_over: &AtomicBool) -> Result<Left, Error> {
+    pub fn run(mut self, is_over: &AtomicBool) -> Result<Remaining, Error> {
         // Windows are short, and on a machine that is busy they would be long.
         let _ahead = host::run_first();
         self.adopt();
@@ -217,31 +217,31 @@ impl<'a> Governor<'a> {
                 self.report()?;
             }
         }
-        self.given.programs.disarm()?;
+        self.context.programs.disarm()?;
         let disarmed = host::now();
         self.report()?;
         self.closing.finish();
-        let probes = self.regions.into_values().flat_map(|region| region.apart.probes);
+        let probes = self.regions.into_values().flat_map(|region| region.detachable.probes);
         let probes = probes.chain(self.warmth.into_probes()).collect();
-        Ok(Left { probes, disarmed })
+        Ok(Remaining { probes, disarmed })
     }
 
     fn adopt(&mut self) {
-        let placed: Vec<Governable> = self.given.inbox.try_iter().collect();
+        let placed: Vec<Governable> = self.context.inbox.try_iter().collect();
         for region in placed.iter().flat_map(|placed| &placed.fixed) {
-            let cost = overhead::of_call(self.given.costs, region, true);
+            let cost = overhead::of_call(self.context.costs, region, true);
             self.fixed.insert(region.id, Fixed { cost, enters: 0, rate: 0.0 });
         }
-        for apart in placed.into_iter().flat_map(|placed| placed.apart) {
-            let cost = |is_recorded| overhead::of_call(self.given.costs, &apart.region, is_recorded);
+        for detachable in placed.into_iter().flat_map(|placed| placed.detachable) {
+            let cost = |is_recorded| overhead::of_call(self.context.costs, &detachable.region, is_recorded);
             let governed =
-                Governed { full: cost(true), count: cost(false), level: Level::Full, enters: 0, rate: 0.0, apart };
-            self.regions.insert(governed.apart.region.id, governed);
+                Governed { full: cost(true), count: cost(false), level: Level::Full, enters: 0, rate: 0.0, detachable };
+            self.regions.insert(governed.detachable.region.id, governed);
         }
     }
 
     fn living(&self) -> MutexGuard<'_, Living> {
-        self.given.living.lock().unwrap_or_else(PoisonError::into_inner)
+        self.context.living.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pids(&self) -> Vec<u32> {
@@ -260,7 +260,7 @@ impl<'a> Governor<'a> {
         let more = vain - std::mem::replace(&mut self.vain_before, vain);
         self.vain = weigh(self.vain, more / 1e9 / time);
         let last = [self.regions.keys().next_back(), self.fixed.keys().next_back()].into_iter().flatten().max();
-        let enters = self.given.programs.first_entries(last.map_or(0, |region| region.index() + 1));
+        let enters = self.context.programs.first_entries(last.map_or(0, |region| region.index() + 1));
         let changing = self.regions.iter_mut().map(|(id, region)| (id, &mut region.enters, &mut region.rate));
         let fixed = self.fixed.iter_mut().map(|(id, region)| (id, &mut region.enters, &mut region.rate));
         let mut all = 0;
@@ -270,7 +270,7 @@ impl<'a> Governor<'a> {
             *rate = weigh(*rate, calls as f64 / time);
             all += calls;
         }
-        let Given { programs, exchange, .. } = &self.given;
+        let GovernorContext { programs, exchange, .. } = &self.context;
         let stepped = programs.stepped_returns().saturating_sub(exchange.stepped_in_vain.load(Ordering::Relaxed));
         self.extra = weigh(self.extra, self.surcharge.since_last(programs.hit_times()?, stepped, all));
         let fixed = self.fixed.iter().map(|(&region, Fixed { cost, rate, .. })| Observed {
@@ -314,7 +314,7 @@ impl<'a> Governor<'a> {
 
     /// Nanoseconds that hits took so far by which nothing was recorded.
     fn spent_in_vain(&self) -> Result<f64, Error> {
-        let Given { programs, exchange, costs, .. } = &self.given;
+        let GovernorContext { programs, exchange, costs, .. } = &self.context;
         let stepped = exchange.stepped_in_vain.load(Ordering::Relaxed) as f64;
         let emulated = exchange.in_vain.load(Ordering::Relaxed) as f64 - stepped;
         // What was measured is that of stacks with few calls.
@@ -330,7 +330,7 @@ impl<'a> Governor<'a> {
 
     /// Their hits do nothing from now on but to be counted in a first window, and their probes go.
     fn throttle(&mut self, ids: &[RegionId]) -> Result<(), Error> {
-        let programs = self.given.programs;
+        let programs = self.context.programs;
         let time = host::now();
         if self.looking.take().is_some() {
             // What these cost meanwhile is not the window's.
@@ -341,11 +341,11 @@ impl<'a> Governor<'a> {
         for &id in ids {
             let Some(region) = self.regions.get_mut(&id) else { continue };
             programs.throttle(id.0, NonZeroU32::new(region.count as u32).unwrap_or(NonZeroU32::MIN))?;
-            gone.append(&mut region.apart.probes);
+            gone.append(&mut region.detachable.probes);
             self.set_level(id, Level::Off, time);
         }
         self.estimator.throttle(ids.iter().copied(), time.0);
-        self.given.exchange.levels_changed.store(true, Ordering::Relaxed);
+        self.context.exchange.levels_changed.store(true, Ordering::Relaxed);
         self.closing.close(gone);
         thread::sleep(WINDOW);
         let throttled: HashSet<RegionId> = ids.iter().copied().collect();
@@ -354,16 +354,16 @@ impl<'a> Governor<'a> {
 
     /// Their probes are placed, and then they are recorded again.
     fn restore(&mut self, ids: &[RegionId]) -> Result<(), Error> {
-        let (programs, pids) = (self.given.programs, self.given.pids);
+        let (programs, pids) = (self.context.programs, self.context.pids);
         let is_restored = |id: &RegionId| -> bool {
             let Some(region) = self.regions.get_mut(id) else { return false };
             // The program may end meanwhile, and its file with it: then there is nothing to restore.
-            let Ok(probes) = region.apart.place(programs, pids) else { return false };
-            region.apart.probes = probes;
+            let Ok(probes) = region.detachable.place(programs, pids) else { return false };
+            region.detachable.probes = probes;
             true
         };
         let restored: Vec<RegionId> = ids.iter().copied().filter(is_restored).collect();
-        self.given.exchange.levels_changed.store(true, Ordering::Relaxed);
+        self.context.exchange.levels_changed.store(true, Ordering::Relaxed);
         let time = host::now();
         for id in restored {
             programs.restore(id.0)?;
@@ -377,22 +377,22 @@ impl<'a> Governor<'a> {
         let Some(region) = self.regions.get_mut(&id) else { return };
         let from = std::mem::replace(&mut region.level, to);
         region.rate = 0.0;
-        let name = region.apart.region.name.clone();
+        let name = region.detachable.region.name.clone();
         // Who does not listen any more does not want to know.
-        let _ = self.given.outbox.send(Told::Level { time, region: id, name, from, to });
+        let _ = self.context.outbox.send(Report::Level { time, region: id, name, from, to });
     }
 
     /// Counts calls of throttled regions for a moment.
     fn look(&mut self) -> Result<(), Error> {
-        let programs = self.given.programs;
+        let programs = self.context.programs;
         let throttled = self.next_in_window();
         let mut sites: BTreeMap<PathBuf, Vec<Site>> = BTreeMap::new();
         for region in throttled.iter().filter_map(|id| self.regions.get(id)) {
-            sites.entry(region.apart.path()).or_default().push(region.apart.entry());
+            sites.entry(region.detachable.path()).or_default().push(region.detachable.entry());
         }
         // The program may end meanwhile, and its file with it.
         let place =
-            |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, self.given.pids, sites).ok();
+            |(path, sites): (&PathBuf, &Vec<Site>)| programs.attach(Role::Enter, path, self.context.pids, sites).ok();
         // Else the first would be hit while the others wait for the kernel.
         self.warmth.make_ready();
         let placing = Instant::now();
@@ -414,8 +414,8 @@ impl<'a> Governor<'a> {
     /// Chooses when the next window is due, once all that the last one cost is known.
     fn pace(&mut self) -> Result<(), Error> {
         let Some((begin, before)) = self.looking.take() else { return Ok(()) };
-        let spent = self.given.programs.throttled_cost()?.saturating_sub(before) as f64 / 1e9;
-        let pause = spent / (WINDOWS_SHARE * self.given.budget.share() * self.left_by_vain().max(0.1));
+        let spent = self.context.programs.throttled_cost()?.saturating_sub(before) as f64 / 1e9;
+        let pause = spent / (WINDOWS_SHARE * self.context.budget.share() * self.left_by_vain().max(0.1));
         let pause = Duration::from_secs_f64(pause.min(LONGEST_PERIOD.as_secs_f64())).max(WINDOW_PERIOD);
         // Evenly spread, so that windows do not beat with what the program does.
         self.windows += 1;
@@ -438,23 +438,23 @@ impl<'a> Governor<'a> {
 
     /// Ends a window of these regions, which began then, and takes in what it showed.
     fn end_window(&mut self, from: u64, regions: &HashSet<RegionId>) -> Result<(), Error> {
-        self.given.programs.set_window(false);
+        self.context.programs.set_window(false);
         let window = Window { from, to: host::now().0 };
         // In this order, so that of a thread that has ended all is counted.
         let ended = std::mem::take(&mut self.living().ended);
-        let counted = self.given.programs.counted_calls()?;
+        let counted = self.context.programs.counted_calls()?;
         let cost_of = |id| self.regions.get(&id).filter(|_| regions.contains(&id)).map(|region| region.count);
         self.estimator.add(&counted, window, cost_of);
         let gone: HashSet<u32> = ended.iter().map(|thread| thread.location.0).collect();
         ended.iter().for_each(|thread| self.estimator.end(thread));
         let past = counted.iter().map(|place| &place.key).filter(|key| gone.contains(&key.location));
-        self.given.programs.forget_counted(past)
+        self.context.programs.forget_counted(past)
     }
 
     fn report(&mut self) -> Result<(), Error> {
         self.reported = Instant::now();
-        let _ = self.given.outbox.send(Told::Overhead(self.overhead()));
-        let _ = self.given.outbox.send(Told::Estimates(self.estimator.estimates(host::now().0)));
+        let _ = self.context.outbox.send(Report::Overhead(self.overhead()));
+        let _ = self.context.outbox.send(Report::Estimates(self.estimator.estimates(host::now().0)));
         Ok(())
     }
 }

@@ -23,13 +23,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, setpgid, waitpid};
 
-use crate::leftovers::{self, Breakpoints};
+use crate::stale::{self, Breakpoints};
 use crate::{attach, host};
 
 /// What it is called in a list of processes: it is not meant where somebody kills all that is called rtrace.
 const NAME: &CStr = c"probe-guard";
 
-/// Looks at the code: links that are being released, and probes of other tracers, look like leftovers.
+/// Looks at the code: links that are being released, and probes of other tracers, look like stale ones.
 const LOOKS: u32 = 8;
 
 /// Time between two looks.
@@ -64,7 +64,7 @@ impl Guard {
                 }
             }
         };
-        start().context("failed to start the process that guards against leftovers")
+        start().context("failed to start the process that guards against stale probes")
     }
 
     /// What it will look at, to be written.
@@ -127,7 +127,7 @@ fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
             }
             if let Some(programs) = &programs {
                 // What fails for one, which may have ended, is wanted for the others all the same.
-                let _ = leftovers::remove(programs, &found);
+                let _ = stale::remove(programs, &found);
             }
         }
     }
@@ -186,7 +186,7 @@ fn close_all_but(journal: RawFd) -> io::Result<()> {
 
 /// What differs from the files of a process at places that were noted; nothing where it has ended.
 fn left(pid: u32, noted: &BTreeMap<Probed, BTreeSet<u64>>) -> Vec<Breakpoints> {
-    let mut found = leftovers::find(pid).unwrap_or_default();
+    let mut found = stale::find(pid).unwrap_or_default();
     found.retain_mut(|found| {
         let Module { device, inode, .. } = found.module;
         let of_file = [pid, EVERYWHERE].map(|pid| noted.get(&Probed { pid, device, inode }));

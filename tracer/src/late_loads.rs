@@ -92,7 +92,7 @@ pub struct LateLoads {
 
 impl LateLoads {
     /// Whatever the patterns name and `plan` does not have yet; `tells_mappings`: all that is mapped
-    /// executable is [told](Lookout::mapped), too.
+    /// executable is [told](LateLoadFeed::mapped), too.
     pub fn beyond(plan: &Plan, patterns: &[String], options: plan::Options, tells_mappings: bool) -> LateLoads {
         let regions: usize = plan.libraries.iter().map(|library| library.regions.len()).sum();
         LateLoads {
@@ -117,26 +117,32 @@ impl LateLoads {
         &self.patterns
     }
 
-    /// Looks until the lookout is dropped.
+    /// Looks until the feed is dropped.
     ///
     /// # Errors
     /// The kernel does not tell us of mappings.
-    pub fn look_out<'scope>(self, scope: &'scope Scope<'scope, '_>, pids: &[u32]) -> io::Result<Lookout> {
+    pub fn start<'scope>(self, scope: &'scope Scope<'scope, '_>, pids: &[u32]) -> io::Result<LateLoadFeed> {
         let mappings = Mappings::open(&rtrace_bpf::online_cpus().map_err(io::Error::other)?)?;
         let (found, receiver) = unbounded();
         let (processes, changes) = unbounded();
         let (mapping, mapped) = unbounded();
         let (missed, rest) = unbounded();
         let traced = Traced { living: pids.to_vec(), lately: HashMap::new() };
-        let told = Told { found, mapping, missed };
-        scope.spawn(move || self.look_until_closed(traced, mappings, &changes, &told));
-        Ok(Lookout { found: receiver, mapped, rest, processes })
+        let channels = Channels { found, mapping, missed };
+        scope.spawn(move || self.look_until_closed(traced, mappings, &changes, &channels));
+        Ok(LateLoadFeed { found: receiver, mapped, rest, processes })
     }
 
-    fn look_until_closed(mut self, mut traced: Traced, mut mappings: Mappings, changes: &Receiver<Known>, told: &Told) {
+    fn look_until_closed(
+        mut self,
+        mut traced: Traced,
+        mut mappings: Mappings,
+        changes: &Receiver<Known>,
+        channels: &Channels,
+    ) {
         // What was loaded after the plan was made and before the kernel was listened to.
         let mut looked = host::now();
-        self.look(&traced.living, looked, told);
+        self.look(&traced.living, looked, channels);
         let mut waiting: Vec<Mapping> = Vec::new();
         let (mut sifted, mut is_last) = (looked, false);
         while !is_last {
@@ -157,7 +163,7 @@ impl LateLoads {
             has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
             waiting.extend(seen);
             if is_last {
-                return self.tell_missed(&traced, &waiting, told);
+                return self.tell_missed(&traced, &waiting, channels);
             }
             // Each mapping of any process ends the waiting, and most are of others.
             if !has_changed && now.since(sifted) < PERIOD.as_nanos() as u64 {
@@ -165,17 +171,17 @@ impl LateLoads {
             }
             sifted = now;
             if lost > 0 {
-                self.look(&traced.living, looked, told);
-                self.tell_mapped(traced.living.iter().map(|&pid| (pid, looked)), told);
+                self.look(&traced.living, looked, channels);
+                self.tell_mapped(traced.living.iter().map(|&pid| (pid, looked)), channels);
             }
             looked = now;
             waiting.retain(|mapping: &Mapping| {
                 if traced.contains(mapping.pid) {
                     if self.is_named(mapping) {
-                        let target = self.mapped(mapping, told);
-                        self.tell(target, mapping.time, told);
+                        let target = self.mapped(mapping, channels);
+                        self.tell(target, mapping.time, channels);
                     }
-                    self.tell_mapped([(mapping.pid, mapping.time)], told);
+                    self.tell_mapped([(mapping.pid, mapping.time)], channels);
                     return false;
                 }
                 now.since(mapping.time) < UNTIL_KNOWN_NS
@@ -184,11 +190,11 @@ impl LateLoads {
     }
 
     /// What was mapped last is not probed any more.
-    fn tell_missed(&mut self, traced: &Traced, waiting: &[Mapping], told: &Told) {
+    fn tell_missed(&mut self, traced: &Traced, waiting: &[Mapping], channels: &Channels) {
         for mapping in waiting.iter().filter(|mapping| traced.contains(mapping.pid)) {
             if self.is_named(mapping) {
-                for source in self.mapped(mapping, told).libraries {
-                    let _ = told.missed.send(Missed { library: source.library.path, since: mapping.time });
+                for source in self.mapped(mapping, channels).libraries {
+                    let _ = channels.missed.send(Missed { library: source.library.path, since: mapping.time });
                 }
             }
         }
@@ -196,24 +202,24 @@ impl LateLoads {
 
     /// The library that a process has mapped, if it is not known yet. Of one out of reach, as its process has ended, no
     /// more is known than that it was there.
-    fn mapped(&mut self, mapping: &Mapping, told: &Told) -> Target {
+    fn mapped(&mut self, mapping: &Mapping, channels: &Channels) -> Target {
         let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
         let is_gone = privilege::check_process(mapping.pid).is_err();
         if target.libraries.is_empty() && is_gone && !mapping.path.exists() {
             let library = mapping.path.to_string_lossy().into_owned();
-            let _ = told.missed.send(Missed { library, since: mapping.time });
+            let _ = channels.missed.send(Missed { library, since: mapping.time });
         }
         target
     }
 
     /// Looks at all that the processes map.
-    fn look(&mut self, pids: &[u32], since: Timestamp, told: &Told) {
+    fn look(&mut self, pids: &[u32], since: Timestamp, channels: &Channels) {
         let target = target::late_loads(pids, &self.patterns, &mut self.known, self.next_library);
-        self.tell(target, since, told);
+        self.tell(target, since, channels);
     }
 
     /// Keeps the files of the libraries in reach. Those that are not any more are told, and may come again.
-    fn hold(&mut self, target: &mut Target, since: Timestamp, told: &Told) -> Vec<File> {
+    fn hold(&mut self, target: &mut Target, since: Timestamp, channels: &Channels) -> Vec<File> {
         let mut files = Vec::new();
         target.libraries.retain_mut(|source| match File::open(&source.attach_path) {
             Ok(file) => {
@@ -223,7 +229,7 @@ impl LateLoads {
             }
             Err(_) => {
                 self.known.remove(&(source.library.device, source.library.inode));
-                let _ = told.missed.send(Missed { library: source.library.path.clone(), since });
+                let _ = channels.missed.send(Missed { library: source.library.path.clone(), since });
                 false
             }
         });
@@ -238,14 +244,14 @@ impl LateLoads {
         target::is_named(mapping, &self.patterns)
     }
 
-    fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, told: &Told) {
+    fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, channels: &Channels) {
         // As with late_loads, nobody may listen any more.
         let mut mappings = mappings.into_iter().take_while(|_| self.tells_mappings);
-        let _ = mappings.try_for_each(|mapping| told.mapping.send(mapping));
+        let _ = mappings.try_for_each(|mapping| channels.mapping.send(mapping));
     }
 
-    fn tell(&mut self, mut target: Target, since: Timestamp, told: &Told) {
-        let files = self.hold(&mut target, since, told);
+    fn tell(&mut self, mut target: Target, since: Timestamp, channels: &Channels) {
+        let files = self.hold(&mut target, since, channels);
         if target.libraries.is_empty() {
             return;
         }
@@ -257,26 +263,26 @@ impl LateLoads {
         self.next_library.0 += plan.libraries.len() as u32;
         self.next_region.0 += plan.libraries.iter().map(|library| library.regions.len() as u32).sum::<u32>();
         // Nobody listens any more once the recording is over.
-        let _ = told.found.send(LateLoad { plan, since, _files: files });
+        let _ = channels.found.send(LateLoad { plan, since, _files: files });
     }
 }
 
-/// What the thread that looks tells the recorder.
-struct Told {
+/// From the thread that looks to the recorder.
+struct Channels {
     found: Sender<LateLoad>,
     mapping: Sender<(u32, Timestamp)>,
     missed: Sender<Missed>,
 }
 
 /// The recorder's end of the thread that looks.
-pub struct Lookout {
+pub struct LateLoadFeed {
     found: Receiver<LateLoad>,
     mapped: Receiver<(u32, Timestamp)>,
     rest: Receiver<Missed>,
     processes: Sender<Known>,
 }
 
-impl Lookout {
+impl LateLoadFeed {
     /// What was found since the last call.
     pub fn found(&self) -> impl Iterator<Item = LateLoad> {
         self.found.try_iter()

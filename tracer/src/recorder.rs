@@ -34,11 +34,11 @@ use crate::counters::Counters;
 use crate::descendants;
 use crate::followed::{BlindChild, Followed, Overwritten};
 use crate::gate::Gate;
-use crate::governor::{Given, Governor, Left};
+use crate::governor::{Governor, GovernorContext, Remaining};
 use crate::guard::Guard;
 use crate::host;
 use crate::inspection::Inspection;
-use crate::late_loads::{LateLoad, LateLoads, Lookout, Missed};
+use crate::late_loads::{LateLoad, LateLoadFeed, LateLoads, Missed};
 use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
@@ -112,7 +112,7 @@ pub struct Setup<'a> {
 }
 
 /// What goes on beside the calls.
-pub struct Beside {
+pub struct Extras {
     /// Looks out for libraries that are loaded later.
     pub late_loads: LateLoads,
     /// Measures processes and machine; ids of its metrics follow those of the counters.
@@ -162,14 +162,14 @@ pub fn record(
     loaded: Loaded,
     plan: &Plan,
     setup: &Setup<'_>,
-    beside: Beside,
+    extras: Extras,
     sinks: Vec<Box<dyn Sink>>,
     stop: &AtomicBool,
     armed: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Summary> {
     let Loaded { mut programs, costs } = loaded;
     programs.keep_journal(setup.guard.journal()?);
-    let Beside { late_loads, mut samplers } = beside;
+    let Extras { late_loads, mut samplers } = extras;
     let of_calls = setup.counters.metrics.iter().chain(setup.watches.metrics());
     let mut metrics: Vec<_> = of_calls.chain(samplers.metrics()).cloned().collect();
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
@@ -213,7 +213,7 @@ pub fn record(
             (answered, return_sites)
         });
         let recorded = (|| {
-            let lookout = late_loads.look_out(scope, &recording.pids).context("failed to watch for new libraries")?;
+            let feed = late_loads.start(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
                 let (mechanism, budget) = (setup.mechanism.name(), setup.how.budget);
                 pipeline.send(Item::Begin(host::header(mechanism, budget, setup.command, costs.clone())));
@@ -222,7 +222,7 @@ pub fn record(
                 let governor = setup.how.budget.map(|budget| {
                     let (programs, costs, living) = (&programs, &costs, &governing.living);
                     let exchange = &exchange;
-                    Governor::new(Given {
+                    Governor::new(GovernorContext {
                         programs,
                         pids: setup.subject.pids(),
                         costs,
@@ -235,7 +235,7 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            let heard = Heard { lookout, rings: Rings::read(scope, &programs)? };
+            let heard = Heard { feed, rings: Rings::read(scope, &programs)? };
             recording.read_until_stopped(&pipeline, heard, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
@@ -258,7 +258,7 @@ pub fn record(
 
 /// What other threads tell of a recording.
 struct Heard {
-    lookout: Lookout,
+    feed: LateLoadFeed,
     rings: Rings,
 }
 
@@ -449,10 +449,10 @@ impl<'a> Recording<'a> {
         armed: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<(Summary, CallSites)>
     where
-        G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Left, rtrace_bpf::Error>>>,
+        G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Remaining, rtrace_bpf::Error>>>,
     {
         let Setup { how, counters, watches, .. } = self.setup;
-        let Heard { lookout, rings } = heard;
+        let Heard { feed, rings } = heard;
         let mut watching = Watching::new(self.programs, watches, self.setup.how.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
@@ -469,11 +469,11 @@ impl<'a> Recording<'a> {
         let is_over = Arc::new(AtomicBool::new(false));
         let governor = govern(Arc::clone(&is_over));
         let ahead = host::run_first();
-        let read = self.read(pipeline, &mut source, &lookout, &mut watching, samplers, &|| {
+        let read = self.read(pipeline, &mut source, &feed, &mut watching, samplers, &|| {
             released.is_err() || stop.load(Ordering::Relaxed) || pipeline.has_failed()
         });
         is_over.store(true, Ordering::Relaxed);
-        let mut left = None;
+        let mut remaining = None;
         if let Some(governor) = governor {
             while !governor.is_finished() {
                 thread::sleep(READ_PERIOD);
@@ -481,22 +481,22 @@ impl<'a> Recording<'a> {
                 let (living, ended) = (source.living(), source.take_ended());
                 self.governing.inspect(|governing| governing.tell(living, ended));
             }
-            left = Some(governor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            remaining = Some(governor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         read?;
         self.programs.disarm()?;
         drop(ahead);
-        let time = left.as_ref().map_or_else(host::now, |left| left.disarmed);
+        let time = remaining.as_ref().map_or_else(host::now, |remaining| remaining.disarmed);
         pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind: EventKind::Disarmed }));
         for kind in watching.finish()? {
             emit_event(pipeline, kind);
         }
         source.pass()?;
-        for Missed { library, since } in lookout.finish(source.living(), self.begun(&mut source)) {
+        for Missed { library, since } in feed.finish(source.living(), self.begun(&mut source)) {
             self.blind_windows += 1;
             emit_event(pipeline, EventKind::BlindWindow { library, since });
         }
-        left.into_iter().for_each(|left| detach(left.probes));
+        remaining.into_iter().for_each(|remaining| detach(remaining.probes));
         if let Some(governing) = self.governing {
             governing.hear(pipeline, &mut source)?;
         }
@@ -514,7 +514,7 @@ impl<'a> Recording<'a> {
         &mut self,
         pipeline: &Pipeline,
         source: &mut Source<'_>,
-        lookout: &Lookout,
+        feed: &LateLoadFeed,
         watching: &mut Watching<'_>,
         samplers: &mut Samplers,
         is_over: &dyn Fn() -> bool,
@@ -529,12 +529,12 @@ impl<'a> Recording<'a> {
             listen(pipeline, samplers);
             if source.has_other_processes() {
                 self.followed.keep(&source.living());
-                lookout.set_processes(source.living(), self.begun(source));
+                feed.set_processes(source.living(), self.begun(source));
             }
             self.tell_blind_windows(pipeline);
             let overwritten = self.inspection.go_on(self.followed, pids);
             self.tell_overwritten(pipeline, overwritten);
-            for late_load in lookout.found() {
+            for late_load in feed.found() {
                 self.join(pipeline, &late_load)?;
             }
             let changes = source.changes();
@@ -544,7 +544,7 @@ impl<'a> Recording<'a> {
                     self.followed.leave(pid, time);
                 }
             }
-            follow(pipeline, watching, changes, lookout.mapped());
+            follow(pipeline, watching, changes, feed.mapped());
             if begin.elapsed() >= TICK_PERIOD * (ticks + 1) {
                 ticks += 1;
                 pipeline.send(Item::Samples(samplers.sample(&source.living())));

@@ -24,7 +24,7 @@ use crate::guard::Guard;
 use crate::late_loads::LateLoads;
 use crate::options::Options;
 use crate::privilege;
-use crate::recorder::{self, Beside, Setup, Subject};
+use crate::recorder::{self, Extras, Setup, Subject};
 use crate::samples::Samplers;
 use crate::watch::Watches;
 
@@ -84,12 +84,12 @@ pub fn sample(
         command_files: &[],
     };
     let late_loads = LateLoads::beyond(&counting, &[], plan::Options::default(), false);
-    let beside = Beside { late_loads, samplers: Samplers::default() };
+    let extras = Extras { late_loads, samplers: Samplers::default() };
     recorder::record(
         recorder::load(&setup)?,
         &counting,
         &setup,
-        beside,
+        extras,
         vec![Box::new(sink)],
         &AtomicBool::new(false),
         || Ok(()),

@@ -20,12 +20,12 @@ use rtrace_plan as plan;
 use rtrace_plan::{Exit, Plan};
 use rtrace_signatures::Book;
 
-use crate::command::{Given, Waiting};
+use crate::command::{Inherited, Waiting};
 use crate::counters::{self, Counters};
 use crate::guard::Guard;
 use crate::late_loads::LateLoads;
 pub use crate::options::Options;
-use crate::recorder::{self, Beside, Loaded, Setup, Subject};
+use crate::recorder::{self, Extras, Loaded, Setup, Subject};
 use crate::samples::{Samplers, plugin};
 use crate::stubs::{self, NoStubs, Stubs};
 use crate::target::{self, Target};
@@ -318,10 +318,10 @@ impl<'a> Planned<'a> {
             Program::Running(_) => None,
             Program::Command(words) => {
                 let stubs = self.stubs.as_ref().ok().and_then(Option::as_ref);
-                let given =
-                    stubs.map(|stubs| Given { environment: stubs.environment(), descriptor: stubs.descriptor() });
+                let inherited =
+                    stubs.map(|stubs| Inherited { environment: stubs.environment(), descriptor: stubs.descriptor() });
                 Some(
-                    Waiting::spawn(words, given, *follow && !everywhere, user.as_ref())
+                    Waiting::spawn(words, inherited, *follow && !everywhere, user.as_ref())
                         .with_context(|| failed_to_run(words))?,
                 )
             }
@@ -412,7 +412,7 @@ impl Ready<'_> {
         let tells_mappings = !basis.watches.watches.is_empty();
         let late_loads = LateLoads::beyond(&plan, &basis.options.libraries, basis.plan_options.clone(), tells_mappings)
             .with_values(basis.book.clone(), basis.program.pids());
-        recorder::record(loaded, &plan, &setup, Beside { late_loads, samplers }, sinks, stop, || {
+        recorder::record(loaded, &plan, &setup, Extras { late_loads, samplers }, sinks, stop, || {
             let released = waiting.map(Waiting::release).transpose();
             armed(released.with_context(|| match basis.program {
                 Program::Command(words) => failed_to_run(words),

@@ -9,8 +9,21 @@ use crate::arrows;
 
 const LONGEST: usize = 800;
 /// Words that code no longer uses, each with the one that says it.
-const OLD_WORDS: [(&str, &str); 4] =
-    [("newcomer", "late_load"), ("lowered", "throttled"), ("glance", "snapshot"), ("dearest", "costliest")];
+const OLD_WORDS: [(&str, &str); 13] = [
+    ("newcomer", "late_load"),
+    ("lowered", "throttled"),
+    ("glance", "snapshot"),
+    ("dearest", "costliest"),
+    ("leftovers::", "stale::"),
+    ("Lookout", "LateLoadFeed"),
+    ("struct Given", "…Context"),
+    ("struct Beside", "Extras"),
+    ("struct Apart", "Detachable"),
+    ("struct Slide", "MovedEntry"),
+    ("::Written", "BpfEmulated"),
+    ("is_written", "has_record"),
+    ("rt_counted ", "rt_pmu"),
+];
 /// What a process maps is read in one file, since names in it are hostile. Tests may look for themselves.
 const READER_OF_MAPS: &str = "symbolizer/src/address_space.rs";
 const LICENSE: &str = "SPDX-License-Identifier: ";

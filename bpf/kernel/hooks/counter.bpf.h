@@ -26,14 +26,14 @@ static __always_inline void read_cpu(u32 i, struct rt_raw *raw)
 }
 
 /* What a counter of this CPU has counted since the current thread came to it. */
-static __always_inline u64 since_it_came(struct rt_counted *counted, u32 i)
+static __always_inline u64 since_it_came(struct rt_pmu *pmu, u32 i)
 {
 	struct rt_raw raw;
 	u32 is_estimate;
 	u64 count;
 
 	read_cpu(i, &raw);
-	count = rt_count_between(&counted->came[i], &raw, &is_estimate);
+	count = rt_count_between(&pmu->came[i], &raw, &is_estimate);
 	estimates[i] += is_estimate;
 	return count;
 }
@@ -62,29 +62,29 @@ static __always_inline u64 switches_of(struct task_struct *task)
 }
 
 /* The count of the current thread. */
-static __always_inline u64 count_now(struct task_struct *task, struct rt_counted *counted, u32 i, u64 now)
+static __always_inline u64 count_now(struct task_struct *task, struct rt_pmu *pmu, u32 i, u64 now)
 {
 	switch (counter_sources[i]) {
 	case RT_COUNT_CPU_TIME:
-		return counted->total[i] + (now > counted->came_at ? now - counted->came_at : 0);
+		return pmu->total[i] + (now > pmu->came_at ? now - pmu->came_at : 0);
 	case RT_COUNT_EVENT:
-		return counted->total[i] + since_it_came(counted, i);
+		return pmu->total[i] + since_it_came(pmu, i);
 	case RT_COUNT_ACCESSES:
 	case RT_COUNT_VALUES:
-		return counted->total[i];
+		return pmu->total[i];
 	default:
 		return count_of_task(task, counter_sources[i]);
 	}
 }
 
 /* The count of a thread that may run on another CPU. */
-static __always_inline u64 count_elsewhere(struct task_struct *task, struct rt_counted *counted, u32 i, u64 now)
+static __always_inline u64 count_elsewhere(struct task_struct *task, struct rt_pmu *pmu, u32 i, u64 now)
 {
-	bool has_left = counted->switches != switches_of(task);
+	bool has_left = pmu->switches != switches_of(task);
 
 	if (counter_sources[i] == RT_COUNT_EVENT || (counter_sources[i] == RT_COUNT_CPU_TIME && has_left))
-		return counted->total[i];
-	return count_now(task, counted, i, now);
+		return pmu->total[i];
+	return count_now(task, pmu, i, now);
 }
 
 /*
@@ -92,25 +92,25 @@ static __always_inline u64 count_elsewhere(struct task_struct *task, struct rt_c
  * host of a virtual machine took, which our own clock went on through: a count never falls, and the
  * scheduler's comes up to it.
  */
-static __always_inline u64 scheduled_count(struct task_struct *task, const struct rt_counted *counted, u32 i)
+static __always_inline u64 scheduled_count(struct task_struct *task, const struct rt_pmu *pmu, u32 i)
 {
-	u64 count = task->se.sum_exec_runtime - counted->scheduled_zero, seen = counted->now[i];
+	u64 count = task->se.sum_exec_runtime - pmu->scheduled_zero, seen = pmu->now[i];
 
 	return (__s64)(count - seen) > 0 ? count : seen;
 }
 
 /* The thread comes to this CPU. */
-static __always_inline void come(struct task_struct *task, struct rt_counted *counted)
+static __always_inline void come(struct task_struct *task, struct rt_pmu *pmu)
 {
 	u32 i;
 
-	counted->switches = switches_of(task);
-	counted->came_at = bpf_ktime_get_ns();
+	pmu->switches = switches_of(task);
+	pmu->came_at = bpf_ktime_get_ns();
 	rt_for_counters(i) {
 		if (counter_sources[i] == RT_COUNT_EVENT)
-			read_cpu(i, &counted->came[i]);
-		else if (counter_sources[i] == RT_COUNT_CPU_TIME && counted->scheduled_zero)
-			counted->total[i] = scheduled_count(task, counted, i);
+			read_cpu(i, &pmu->came[i]);
+		else if (counter_sources[i] == RT_COUNT_CPU_TIME && pmu->scheduled_zero)
+			pmu->total[i] = scheduled_count(task, pmu, i);
 	}
 }
 
@@ -118,51 +118,51 @@ static __always_inline void come(struct task_struct *task, struct rt_counted *co
  * The thread leaves this CPU. The scheduler's account of its time is exact here, as it has just been
  * brought up to date; its zero is set so that it goes on from our own.
  */
-static __always_inline void leave(struct task_struct *task, struct rt_counted *counted)
+static __always_inline void leave(struct task_struct *task, struct rt_pmu *pmu)
 {
 	u64 now = bpf_ktime_get_ns();
 	/* Not every kernel tells of every switch. */
-	bool was_told = counted->switches + 1 == switches_of(task);
+	bool was_told = pmu->switches + 1 == switches_of(task);
 	u32 i;
 
 	rt_for_counters(i) {
 		if (counter_sources[i] == RT_COUNT_EVENT) {
 			if (was_told)
-				counted->total[i] += since_it_came(counted, i);
+				pmu->total[i] += since_it_came(pmu, i);
 			else
 				estimates[i]++;
 		} else if (counter_sources[i] == RT_COUNT_CPU_TIME) {
-			if (!counted->scheduled_zero)
-				counted->scheduled_zero =
-					task->se.sum_exec_runtime - (counted->total[i] + now - counted->came_at);
-			counted->total[i] = scheduled_count(task, counted, i);
+			if (!pmu->scheduled_zero)
+				pmu->scheduled_zero =
+					task->se.sum_exec_runtime - (pmu->total[i] + now - pmu->came_at);
+			pmu->total[i] = scheduled_count(task, pmu, i);
 		}
 	}
 }
 
 static __always_inline void on_switch(struct task_struct *leaving, struct task_struct *coming)
 {
-	struct rt_counted *counted;
+	struct rt_pmu *pmu;
 
-	counted = bpf_task_storage_get(&counted_threads, leaving, 0, 0);
-	if (counted)
-		leave(leaving, counted);
-	counted = bpf_task_storage_get(&counted_threads, coming, 0, 0);
-	if (counted)
-		come(coming, counted);
+	pmu = bpf_task_storage_get(&counted_threads, leaving, 0, 0);
+	if (pmu)
+		leave(leaving, pmu);
+	pmu = bpf_task_storage_get(&counted_threads, coming, 0, 0);
+	if (pmu)
+		come(coming, pmu);
 }
 
 /* Begins to count on the current thread. */
 static __always_inline bool new_counted(struct task_struct *task)
 {
-	struct rt_counted *counted;
+	struct rt_pmu *pmu;
 
 	if (!rt_has_rows)
 		return true;
-	counted = bpf_task_storage_get(&counted_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!counted)
+	pmu = bpf_task_storage_get(&counted_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!pmu)
 		return false;
-	come(task, counted);
+	come(task, pmu);
 	return true;
 }
 
@@ -177,7 +177,7 @@ static __always_inline bool needs_switches(void)
 }
 
 /* A switch was not told: what CPUs counted since the thread last left one is not known. */
-static __always_inline void begin_anew(struct task_struct *task, struct rt_counted *counted)
+static __always_inline void begin_anew(struct task_struct *task, struct rt_pmu *pmu)
 {
 	u32 i;
 
@@ -185,37 +185,37 @@ static __always_inline void begin_anew(struct task_struct *task, struct rt_count
 		if (counter_sources[i] == RT_COUNT_EVENT)
 			estimates[i]++;
 	}
-	come(task, counted);
+	come(task, pmu);
 }
 
 /*
  * The counters of the current thread, read; null if nothing is counted. A switch may come between,
  * and the thread stays on its CPU while a program runs: then they are read again.
  */
-static __noinline struct rt_counted *read_counters(struct task_struct *task, u64 now)
+static __noinline struct rt_pmu *read_counters(struct task_struct *task, u64 now)
 {
-	struct rt_counted *counted;
+	struct rt_pmu *pmu;
 	u32 i, try;
 	u64 before;
 
 	if (!rt_has_rows)
 		return 0;
-	counted = bpf_task_storage_get(&counted_threads, task, 0, 0);
-	if (!counted)
+	pmu = bpf_task_storage_get(&counted_threads, task, 0, 0);
+	if (!pmu)
 		return 0;
 	for (try = 0; try < READ_TRIES; try++) {
 		before = switches_of(task);
-		if (needs_switches() && before != *(volatile u64 *)&counted->switches) {
+		if (needs_switches() && before != *(volatile u64 *)&pmu->switches) {
 			if (try == READ_TRIES - 2)
-				begin_anew(task, counted);
+				begin_anew(task, pmu);
 			continue;
 		}
 		rt_for_counters(i)
-			counted->now[i] = count_now(task, counted, i, now);
+			pmu->now[i] = count_now(task, pmu, i, now);
 		if (before == switches_of(task))
 			break;
 	}
-	return counted;
+	return pmu;
 }
 
 static __noinline struct rt_row *far_row(u32 location, u32 index, u32 create)
@@ -239,10 +239,10 @@ static __noinline struct rt_row *far_row(u32 location, u32 index, u32 create)
 static __always_inline struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)
 {
 	if (index < RT_ROWS_NEAR)
-		return &hit->counted->near[index];
+		return &hit->pmu->near[index];
 	index -= RT_ROWS_NEAR;
-	if (create && index / RT_ROWS_CHUNK >= hit->counted->chunks)
-		hit->counted->chunks = index / RT_ROWS_CHUNK + 1;
+	if (create && index / RT_ROWS_CHUNK >= hit->pmu->chunks)
+		hit->pmu->chunks = index / RT_ROWS_CHUNK + 1;
 	return far_row(hit->thread->location, index, create);
 }
 
@@ -266,14 +266,14 @@ static long forget_chunk_step(u32 step, void *context)
 static __always_inline void forget_rows(struct task_struct *task, u32 location)
 {
 	struct chunk_walk walk = { .key.location = location };
-	struct rt_counted *counted;
+	struct rt_pmu *pmu;
 
 	if (!rt_has_rows)
 		return;
-	counted = bpf_task_storage_get(&counted_threads, task, 0, 0);
-	if (!counted)
+	pmu = bpf_task_storage_get(&counted_threads, task, 0, 0);
+	if (!pmu)
 		return;
-	walk.chunks = counted->chunks;
+	walk.chunks = pmu->chunks;
 	bpf_loop(RT_FRAMES, forget_chunk_step, &walk, 0);
 }
 

@@ -183,51 +183,51 @@ static __always_inline const struct rt_program *program_of(u32 region)
 /* What can be fetched of a call as it enters, for the frame that it gets. */
 static __always_inline void fetch_entry(struct pt_regs *ctx, u32 region, u64 slot)
 {
-	struct rt_counted *counted = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
+	struct rt_pmu *pmu = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
 	const struct rt_program *program = program_of(region);
 
-	if (!counted)
+	if (!pmu)
 		return;
-	counted->entering.has = program != 0;
-	counted->entering.failed = ~0u;
-	fetch(ctx, &counted->entering, program, slot);
+	pmu->entering.has = program != 0;
+	pmu->entering.failed = ~0u;
+	fetch(ctx, &pmu->entering, program, slot);
 }
 
 /* What the functions return that are about to end: the probe is where the result still is. */
 static __noinline void keep_result(struct pt_regs *ctx)
 {
-	struct rt_counted *counted = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
+	struct rt_pmu *pmu = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
 
-	if (counted)
-		counted->result = ctx->ax;
+	if (pmu)
+		pmu->result = ctx->ax;
 }
 
 /* The call returns: fetches the rest of its values, and adds up what is to be added up. */
-static __noinline int fetch_at_return(struct rt_counted *counted, struct rt_values *values, u32 region)
+static __noinline int fetch_at_return(struct rt_pmu *pmu, struct rt_values *values, u32 region)
 {
 	const struct rt_program *program;
 	u32 i;
 
-	if (!counted || !values || !values->has)
+	if (!pmu || !values || !values->has)
 		return 0;
 	program = program_of(region);
 	if (!program)
 		return 0;
-	fetch(0, values, program, counted->result);
+	fetch(0, values, program, pmu->result);
 	for (i = 0; i < RT_SUMS; i++) {
 		const struct rt_sum *sum = &program->sum[i];
 
 		if (i >= program->sums || values->failed & sum->needs)
 			continue;
-		counted->total[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
-		counted->now[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
+		pmu->total[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
+		pmu->now[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
 	}
 	return 0;
 }
 
-static __always_inline void rt_fetch_rest(struct rt_counted *counted, struct rt_values *values, u32 region)
+static __always_inline void rt_fetch_rest(struct rt_pmu *pmu, struct rt_values *values, u32 region)
 {
-	fetch_at_return(counted, values, region);
+	fetch_at_return(pmu, values, region);
 }
 
 #endif

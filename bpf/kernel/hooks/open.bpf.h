@@ -15,7 +15,7 @@ struct open_walk {
 	struct rt_far *far;
 	struct rt_left *left;
 	struct task_struct *task;
-	struct rt_counted *counted;
+	struct rt_pmu *pmu;
 	u64 now;
 	u32 first;
 	u32 running; /* frames of the thread */
@@ -36,18 +36,18 @@ static __always_inline void write_open_values(struct seq_file *seq, struct rt_va
  */
 static __always_inline void write_open_readings(struct open_walk *walk, u32 index)
 {
-	struct rt_hit hit = { .thread = walk->thread, .counted = walk->counted };
+	struct rt_hit hit = { .thread = walk->thread, .pmu = walk->pmu };
 	struct rt_row *row = 0;
 	u64 count;
 	u32 i;
 
-	if (rt_has_rows && hit.counted)
+	if (rt_has_rows && hit.pmu)
 		row = rt_row(&hit, index, 0);
 	rt_for_counters(i) {
 		struct rt_reading reading = {};
 
 		if (row) {
-			count = count_elsewhere(walk->task, hit.counted, i, walk->now);
+			count = count_elsewhere(walk->task, hit.pmu, i, walk->now);
 			reading.inclusive = count > row->start[i] ? count - row->start[i] : 0;
 			reading.child = row->child[i];
 		}
@@ -65,7 +65,7 @@ static __always_inline void write_left_call(struct open_walk *walk, u32 index)
 	u32 i;
 
 	fill_call(&open.call, walk->thread, &left->frame, left->left - left->frame.start, RT_UNWOUND);
-	open.is_written = is_written(&left->frame, open.call.duration, RT_UNWOUND);
+	open.has_record = leaves_record(&left->frame, open.call.duration, RT_UNWOUND);
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	rt_for_counters(i)
 		bpf_seq_write(walk->seq, &left->readings[i], sizeof(left->readings[i]));
@@ -96,7 +96,7 @@ static long write_open_step(u32 step, void *context)
 	if (frame) {
 		fill_call(&open.call, walk->thread, frame, 0, frame->doubt ? RT_UNSEEN : RT_OPEN);
 		open.path = frame->path;
-		open.is_written = is_written(frame, 0, RT_OPEN);
+		open.has_record = leaves_record(frame, 0, RT_OPEN);
 		open.doubt = frame->doubt;
 	}
 	bpf_seq_write(walk->seq, &open, sizeof(open));
@@ -138,7 +138,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	BPF_CORE_READ_STR_INTO(&open.comm, task, comm);
 	bpf_seq_write(seq, &open, sizeof(open));
 	if (rt_has_rows) {
-		walk.counted = bpf_task_storage_get(&counted_threads, task, 0, 0);
+		walk.pmu = bpf_task_storage_get(&counted_threads, task, 0, 0);
 		walk.now = bpf_ktime_get_ns();
 	}
 	walk.frames = open.frames;

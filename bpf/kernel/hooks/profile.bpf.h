@@ -117,7 +117,7 @@ __noinline int fold_call(u32 id, u32 region, u64 duration, u64 child, u32 ending
 }
 
 /* Whether a call leaves as a record. Of an open call the duration is not known. */
-static __always_inline bool is_written(const struct rt_frame *frame, u64 duration, u32 ending)
+static __always_inline bool leaves_record(const struct rt_frame *frame, u64 duration, u32 ending)
 {
 	u32 region = frame->region;
 	u64 from = written_from, *level;

@@ -405,7 +405,7 @@ struct rt_open_thread {
 struct rt_open_call {
 	struct rt_call call;
 	u32 path;
-	u16 is_written; /* whether it leaves as a record, too */
+	u16 has_record; /* whether it leaves as a record, too */
 	u16 doubt; /* why it may have returned: 1 + enum rt_untimed_reason; 0: it runs, or was left */
 };
 

@@ -92,7 +92,7 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
         match emulation.handling(&code[usize::from(distance)..decoder.position()]) {
             Handling::Emulated => emulated = emulated.or(Some(site(SiteCost::Emulated))),
             Handling::SingleStep => stepped = stepped.or(Some(site(SiteCost::SingleStep))),
-            Handling::Written(_) | Handling::Refused(_) => {}
+            Handling::BpfEmulated(_) | Handling::Refused(_) => {}
         }
         if !is_passed(&instruction) {
             break;
@@ -120,7 +120,7 @@ pub fn at_return_address(code: &[u8], emulation: &Emulation) -> Option<ReturnSit
     let cost = match emulation.handling(code.get(..length)?) {
         Handling::Emulated => SiteCost::Emulated,
         Handling::SingleStep => SiteCost::SingleStep,
-        Handling::Written(_) | Handling::Refused(_) => return None,
+        Handling::BpfEmulated(_) | Handling::Refused(_) => return None,
     };
     Some(ReturnSite { distance: 0, words: 0, cost })
 }

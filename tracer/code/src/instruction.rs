@@ -18,7 +18,7 @@ pub enum Handling {
     /// The kernel does the instruction's work itself.
     Emulated,
     /// Our program does its work.
-    Written(Step),
+    BpfEmulated(Step),
     /// The kernel executes a copy of the instruction in a single step.
     SingleStep,
     /// The kernel refuses the probe, or the probe would harm the program.
@@ -31,7 +31,7 @@ pub enum SiteCost {
     /// The kernel emulates the instruction: cheap.
     Emulated,
     /// Our program does the instruction: nearly as cheap.
-    Written(Step),
+    BpfEmulated(Step),
     /// The kernel executes it in a single step: costly.
     SingleStep,
 }
@@ -87,7 +87,7 @@ impl Emulation {
             return if bytes.len() <= 2 || self.long_nops { Handling::Emulated } else { Handling::SingleStep };
         }
         if let Some(step) = step(bytes).filter(|_| self.steps) {
-            return Handling::Written(step);
+            return Handling::BpfEmulated(step);
         }
         let Ok((prefixes, opcode)) = split_prefixes(bytes) else {
             return Handling::Refused(Obstacle::Prefix);
@@ -268,7 +268,7 @@ mod tests {
             (&[0x48, 0x81, 0xec, 0xf8, 0x07, 0, 0], Step::Frame { words: 255 }),
         ];
         for (bytes, step) in done {
-            assert_eq!(able.handling(bytes), Handling::Written(step), "{bytes:x?}");
+            assert_eq!(able.handling(bytes), Handling::BpfEmulated(step), "{bytes:x?}");
             assert_eq!(handling(bytes), Handling::SingleStep, "{bytes:x?}");
         }
         let left: [&[u8]; 9] = [

@@ -55,22 +55,22 @@ impl Keeps {
 
 /// An instruction of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CodePoint {
     /// Its address.
     pub address: u64,
     /// Words from the stack pointer up to the return address.
     pub words: u32,
 }
 
-impl Place {
+impl CodePoint {
     /// Where the function begins.
-    pub fn entry(code: FunctionCode) -> Place {
-        Place { address: code.entry, words: 0 }
+    pub fn entry(code: FunctionCode) -> CodePoint {
+        CodePoint { address: code.entry, words: 0 }
     }
 }
 
 /// The instructions of the line after the first one, as long as what is to be kept is as it was.
-pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<Place> {
+pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<CodePoint> {
     let mut info = InstructionInfoFactory::new();
     let mut line = Vec::new();
     let mut address = extent.start;
@@ -92,7 +92,7 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<Place> 
         let Some(words) = words.filter(|_| continues && is_kept && !is_entered && extent.contains(&address)) else {
             break;
         };
-        line.push(Place { address, words });
+        line.push(CodePoint { address, words });
     }
     line
 }

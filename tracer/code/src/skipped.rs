@@ -10,23 +10,23 @@ use std::ops::Range;
 
 use foldhash::HashMap;
 
-use crate::line::Place;
+use crate::line::CodePoint;
 use crate::text::Text;
 
 /// A site that is to be moved.
-pub struct Slide {
+pub struct MovedEntry {
     /// Where the code of the function is whose enter it sees.
     pub extent: Range<u64>,
     /// Where the site is to be.
-    pub site: Place,
+    pub site: CodePoint,
 }
 
 /// The site of each function, by entry, to which the slide is sound.
-pub fn sound(text: &Text, slides: Vec<Slide>) -> HashMap<u64, Place> {
-    if slides.is_empty() {
+pub fn sound(text: &Text, moved: Vec<MovedEntry>) -> HashMap<u64, CodePoint> {
+    if moved.is_empty() {
         return HashMap::default();
     }
-    let mut candidates = Candidates::new(slides);
+    let mut candidates = Candidates::new(moved);
     let references = text.references();
     references.all().for_each(|address| candidates.see_address(address));
     references.computed_jumps.iter().for_each(|&jump| candidates.see_computed_jump(jump));
@@ -42,7 +42,7 @@ struct Candidates {
 }
 
 struct Candidate {
-    slide: Slide,
+    moved: MovedEntry,
     /// The first address after the entry to which something refers: what stands from there on may be
     /// reached without passing the entry.
     entered: u64,
@@ -51,25 +51,25 @@ struct Candidate {
 }
 
 impl Candidates {
-    fn new(mut slides: Vec<Slide>) -> Candidates {
-        slides.sort_by_key(|slide| slide.extent.start);
-        let candidate = |slide| Candidate { slide, entered: u64::MAX, jumps_indirectly: false };
-        let last_site = slides.iter().map(|slide| slide.site.address).max().unwrap_or(0);
-        Candidates { candidates: slides.into_iter().map(candidate).collect(), last_site }
+    fn new(mut moved: Vec<MovedEntry>) -> Candidates {
+        moved.sort_by_key(|moved| moved.extent.start);
+        let candidate = |moved| Candidate { moved, entered: u64::MAX, jumps_indirectly: false };
+        let last_site = moved.iter().map(|moved| moved.site.address).max().unwrap_or(0);
+        Candidates { candidates: moved.into_iter().map(candidate).collect(), last_site }
     }
 
     /// The candidate with the nearest entry up to `address`.
     fn before(&mut self, address: u64) -> Option<&mut Candidate> {
-        if self.candidates.first().is_none_or(|first| address < first.slide.extent.start) {
+        if self.candidates.first().is_none_or(|first| address < first.moved.extent.start) {
             return None;
         }
-        let following = self.candidates.partition_point(|candidate| candidate.slide.extent.start <= address);
+        let following = self.candidates.partition_point(|candidate| candidate.moved.extent.start <= address);
         self.candidates[..following].last_mut()
     }
 
     fn see_computed_jump(&mut self, address: u64) {
         if let Some(candidate) = self.before(address) {
-            candidate.jumps_indirectly |= candidate.slide.extent.contains(&address);
+            candidate.jumps_indirectly |= candidate.moved.extent.contains(&address);
         }
     }
 
@@ -82,18 +82,18 @@ impl Candidates {
         }
     }
 
-    fn sound(self, text: &Text) -> HashMap<u64, Place> {
+    fn sound(self, text: &Text) -> HashMap<u64, CodePoint> {
         self.candidates
             .into_iter()
-            .filter_map(|candidate| Some((candidate.slide.extent.start, candidate.site(text)?)))
+            .filter_map(|candidate| Some((candidate.moved.extent.start, candidate.site(text)?)))
             .collect()
     }
 }
 
 impl Candidate {
     /// The site, if nothing enters before it.
-    fn site(&self, text: &Text) -> Option<Place> {
-        let Slide { extent, site } = &self.slide;
+    fn site(&self, text: &Text) -> Option<CodePoint> {
+        let MovedEntry { extent, site } = &self.moved;
         let mut entered = self.entered;
         if self.jumps_indirectly {
             let ways = text.ways_out(extent);

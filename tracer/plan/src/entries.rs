@@ -13,9 +13,9 @@ mod tests;
 use std::ops::Range;
 
 use rtrace_code::instruction::{Emulation, Handling, SiteCost};
-use rtrace_code::line::{self, Keeps, Place};
+use rtrace_code::line::{self, CodePoint, Keeps};
 use rtrace_code::obstacle::Obstacle;
-use rtrace_code::skipped::{self, Slide};
+use rtrace_code::skipped::{self, MovedEntry};
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_code::{parallel, restarting};
 use rtrace_model::Step;
@@ -47,20 +47,20 @@ impl Entries<'_> {
             true => restarting::once(self.text, function),
             false => Ok(function),
         });
-        let slide = |function: &Result<FunctionCode, _>| self.slide(*function.as_ref().ok()?);
-        let wanted = parallel::map(&once, slide).into_iter().flatten().collect();
+        let moved_entry = |function: &Result<FunctionCode, _>| self.moved_entry(*function.as_ref().ok()?);
+        let wanted = parallel::map(&once, moved_entry).into_iter().flatten().collect();
         let sound = skipped::sound(self.text, wanted);
         let site = |function: Result<FunctionCode, Obstacle>| {
             let function = function?;
-            let slid = sound.get(&function.entry).and_then(|&place| self.site(place).ok());
-            slid.map_or_else(|| self.site(Place::entry(function)), Ok)
+            let moved = sound.get(&function.entry).and_then(|&place| self.site(place).ok());
+            moved.map_or_else(|| self.site(CodePoint::entry(function)), Ok)
         };
         once.into_iter().map(site).collect()
     }
 
     /// The slide that makes the site of a function better, if there is one.
-    fn slide(&self, function: FunctionCode) -> Option<Slide> {
-        let at_entry = self.handling(Place::entry(function));
+    fn moved_entry(&self, function: FunctionCode) -> Option<MovedEntry> {
+        let at_entry = self.handling(CodePoint::entry(function));
         if at_entry == Handling::Emulated || self.jumps.contains_key(&function.entry) {
             return None;
         }
@@ -70,19 +70,19 @@ impl Entries<'_> {
             line.iter().copied().find(|&place| is_wanted(self.handling(place)) && self.is_in_file(place))
         };
         let emulated = || find(|handling| handling == Handling::Emulated);
-        let written = || find(|handling| matches!(handling, Handling::Written(_)));
+        let written = || find(|handling| matches!(handling, Handling::BpfEmulated(_)));
         let stepped = || find(|handling| handling == Handling::SingleStep);
         let site = match at_entry {
             Handling::Emulated => None,
-            Handling::Written(_) => emulated(),
+            Handling::BpfEmulated(_) => emulated(),
             Handling::SingleStep => emulated().or_else(written),
             Handling::Refused(_) => emulated().or_else(written).or_else(stepped),
         }?;
-        Some(Slide { extent, site })
+        Some(MovedEntry { extent, site })
     }
 
     /// Where the site of a function may slide.
-    fn line(&self, extent: &Range<u64>) -> Vec<Place> {
+    fn line(&self, extent: &Range<u64>) -> Vec<CodePoint> {
         // A program in Go goes on after an access that failed.
         let keeps = (self.keeps)(extent.start);
         let keeps = Keeps { accesses: keeps.accesses || (self.is_of_go)(extent.start), ..keeps };
@@ -91,14 +91,14 @@ impl Entries<'_> {
         line
     }
 
-    fn is_in_file(&self, place: Place) -> bool {
+    fn is_in_file(&self, place: CodePoint) -> bool {
         self.text.image().file_offset(place.address).is_some()
     }
 
-    fn site(&self, place: Place) -> Result<Site, Reason> {
+    fn site(&self, place: CodePoint) -> Result<Site, Reason> {
         let cost = match self.handling(place) {
             Handling::Emulated => SiteCost::Emulated,
-            Handling::Written(step) => SiteCost::Written(step),
+            Handling::BpfEmulated(step) => SiteCost::BpfEmulated(step),
             Handling::SingleStep => SiteCost::SingleStep,
             Handling::Refused(obstacle) => return Err(obstacle.into()),
         };
@@ -106,13 +106,13 @@ impl Entries<'_> {
         Ok(Site { file_offset, cost, words: place.words })
     }
 
-    fn handling(&self, place: Place) -> Handling {
+    fn handling(&self, place: CodePoint) -> Handling {
         match self.text.instruction_bytes(place.address) {
             None => Handling::Refused(Obstacle::NoInstruction),
             Some(bytes) => match self.emulated.handling(bytes) {
-                Handling::Written(step) if step != Step::Landing && self.are_hooked => Handling::SingleStep,
+                Handling::BpfEmulated(step) if step != Step::Landing && self.are_hooked => Handling::SingleStep,
                 // A cookie tells of the instruction or of the stack.
-                Handling::Written(_) if place.words > 0 => Handling::SingleStep,
+                Handling::BpfEmulated(_) if place.words > 0 => Handling::SingleStep,
                 handling => handling,
             },
         }

@@ -226,7 +226,7 @@ impl<'a> Planner<'a> {
             size: code.size,
             exit: exit.policy(),
             single_stepped: entry.cost == SiteCost::SingleStep,
-            written: matches!(entry.cost, SiteCost::Written(_)),
+            written: matches!(entry.cost, SiteCost::BpfEmulated(_)),
             stub: false,
         };
         let capture = self.source.captures.get(&code.entry).cloned();

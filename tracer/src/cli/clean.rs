@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, stderr, stdin};
 use std::slice;
 
 use anyhow::Context as _;
-use rtrace::leftovers::{self, Breakpoints, Doubt, Judge};
+use rtrace::stale::{self, Breakpoints, Doubt, Judge};
 use rtrace::{host, privilege, session};
 use rtrace_bpf::{LoadOptions, Programs};
 use rtrace_code::instruction::Emulation;
@@ -80,8 +80,8 @@ fn asks(certain: &[Breakpoints], doubtful: &[(Breakpoints, Doubt)], is_named: bo
 fn remove(programs: &Programs, all: &[Breakpoints]) -> anyhow::Result<()> {
     let mut text = String::new();
     for found in all {
-        leftovers::remove(programs, slice::from_ref(found))?;
-        let after = leftovers::find(found.module.pid).unwrap_or_default();
+        stale::remove(programs, slice::from_ref(found))?;
+        let after = stale::find(found.module.pid).unwrap_or_default();
         let is_same_file = |later: &&Breakpoints| {
             (later.module.device, later.module.inode) == (found.module.device, found.module.inode)
         };
@@ -108,5 +108,5 @@ fn describe(breakpoints: &Breakpoints) -> String {
 /// The breakpoints of a process.
 fn look(pid: u32) -> anyhow::Result<Vec<Breakpoints>> {
     privilege::check_process(pid)?;
-    Ok(leftovers::find(pid)?)
+    Ok(stale::find(pid)?)
 }

@@ -340,7 +340,7 @@ fn entry_text(planned: &PlannedRegion) -> String {
 fn cost_name(cost: SiteCost) -> &'static str {
     match cost {
         SiteCost::Emulated => "emulated",
-        SiteCost::Written(_) => "written",
+        SiteCost::BpfEmulated(_) => "written",
         SiteCost::SingleStep => "single-step",
     }
 }
@@ -371,7 +371,7 @@ mod tests {
             size: 16,
             exit: exit.policy(),
             single_stepped: cost == SiteCost::SingleStep,
-            written: matches!(cost, SiteCost::Written(_)),
+            written: matches!(cost, SiteCost::BpfEmulated(_)),
             stub: false,
         };
         let entry = Site { file_offset: region.file_offset, cost, words: 0 };
@@ -437,7 +437,7 @@ costs are typical of a virtual machine; rtrace measures them where it may trace 
     #[test]
     fn what_our_programs_do_is_told() {
         let mut plan = sample(2);
-        plan.libraries[0].regions[1] = planned(1, "b", SiteCost::Written(Step::Frame { words: 1 }));
+        plan.libraries[0].regions[1] = planned(1, "b", SiteCost::BpfEmulated(Step::Frame { words: 1 }));
         let text = rendered(&plan, view());
         assert!(text.contains("entries: 0 single-stepped, 1 written, 1 moved"), "{text}");
         let row = text.lines().find(|line| line.starts_with("b ")).unwrap();

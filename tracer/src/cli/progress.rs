@@ -20,7 +20,7 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 const NAMED: usize = 4;
 
 /// The processes that a recording waits for when those have ended that it is about.
-pub struct Leftovers {
+pub struct Lingering {
     /// Those that it is about, of which some run.
     first: Vec<u32>,
     is_command: bool,
@@ -30,10 +30,10 @@ pub struct Leftovers {
     is_said: bool,
 }
 
-impl Leftovers {
+impl Lingering {
     /// Those of these processes, the first of which may be a command that we have started.
-    pub fn of(first: Vec<u32>, is_command: bool) -> Leftovers {
-        Leftovers { first, is_command, running: BTreeMap::new(), since: None, is_said: false }
+    pub fn of(first: Vec<u32>, is_command: bool) -> Lingering {
+        Lingering { first, is_command, running: BTreeMap::new(), since: None, is_said: false }
     }
 
     fn learn(&mut self, process: &Process) {
@@ -81,21 +81,21 @@ pub struct Progress {
     /// Calls by call path, where they are folded; they include those with a record.
     paths: HashMap<(LocationId, PathId), u64>,
     lost: u64,
-    leftovers: Option<Leftovers>,
+    lingering: Option<Lingering>,
     /// Whether that was said of a program.
     is_withheld: bool,
 }
 
 impl Progress {
     /// A line about the recording of `target`, which is a description for people; `leftovers`: what may keep it going.
-    pub fn new(target: &str, leftovers: Option<Leftovers>) -> Progress {
+    pub fn new(target: &str, lingering: Option<Lingering>) -> Progress {
         let bar = ProgressBar::new_spinner().with_prefix(rtrace_model::escape(target).into_owned());
         bar.set_style(
             ProgressStyle::with_template("{spinner} {prefix}: {msg}, {elapsed}").expect("the template is valid"),
         );
         bar.set_message("attaching");
         bar.enable_steady_tick(Duration::from_millis(250));
-        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0, leftovers, is_withheld: false }
+        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0, lingering, is_withheld: false }
     }
 
     fn show(&self) {
@@ -106,8 +106,8 @@ impl Progress {
 
 impl Sink for Progress {
     fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
-        if let (Some(leftovers), Definition::Process(process)) = (&mut self.leftovers, definition) {
-            leftovers.learn(process);
+        if let (Some(lingering), Definition::Process(process)) = (&mut self.lingering, definition) {
+            lingering.learn(process);
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Sink for Progress {
 
     fn tick(&mut self) -> Result<(), SinkError> {
         self.show();
-        if let Some(notice) = self.leftovers.as_mut().and_then(|leftovers| leftovers.notice(host::now())) {
+        if let Some(notice) = self.lingering.as_mut().and_then(|lingering| lingering.notice(host::now())) {
             self.bar.suspend(|| tell!("{notice}"));
         }
         Ok(())
@@ -177,35 +177,35 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_is_said_once_when_it_takes_long() {
-        let mut leftovers = Leftovers::of(vec![1], true);
+        let mut lingering = Lingering::of(vec![1], true);
         for pid in 1..=3 {
-            leftovers.learn(&process(pid, None));
+            lingering.learn(&process(pid, None));
         }
-        assert_eq!(leftovers.notice(Timestamp(9 * PATIENCE_NS)), None, "the command runs");
-        leftovers.learn(&process(1, Some(7)));
-        assert_eq!(leftovers.notice(Timestamp(PATIENCE_NS)), None, "it is not long ago");
+        assert_eq!(lingering.notice(Timestamp(9 * PATIENCE_NS)), None, "the command runs");
+        lingering.learn(&process(1, Some(7)));
+        assert_eq!(lingering.notice(Timestamp(PATIENCE_NS)), None, "it is not long ago");
         let said = "the command has ended; 2 of its processes still run (2 sleep, 3 sleep); Ctrl-C ends the recording";
-        assert_eq!(leftovers.notice(Timestamp(PATIENCE_NS + 7)).as_deref(), Some(said));
-        assert_eq!(leftovers.notice(Timestamp(9 * PATIENCE_NS)), None);
+        assert_eq!(lingering.notice(Timestamp(PATIENCE_NS + 7)).as_deref(), Some(said));
+        assert_eq!(lingering.notice(Timestamp(9 * PATIENCE_NS)), None);
     }
 
     #[test]
     fn one_is_one_and_of_many_some_are_named() {
-        let mut leftovers = Leftovers::of(vec![1, 2], false);
-        leftovers.learn(&process(1, Some(7)));
-        leftovers.learn(&process(3, None));
-        assert_eq!(leftovers.notice(Timestamp(9 * PATIENCE_NS)), None, "one of two runs");
-        leftovers.learn(&process(2, Some(7)));
-        let said = leftovers.notice(Timestamp(9 * PATIENCE_NS)).unwrap_or_default();
+        let mut lingering = Lingering::of(vec![1, 2], false);
+        lingering.learn(&process(1, Some(7)));
+        lingering.learn(&process(3, None));
+        assert_eq!(lingering.notice(Timestamp(9 * PATIENCE_NS)), None, "one of two runs");
+        lingering.learn(&process(2, Some(7)));
+        let said = lingering.notice(Timestamp(9 * PATIENCE_NS)).unwrap_or_default();
         assert!(
             said.starts_with("the named processes have ended; 1 of their children still runs (3 sleep);"),
             "{said}"
         );
-        leftovers.is_said = false;
+        lingering.is_said = false;
         for pid in 4..9 {
-            leftovers.learn(&process(pid, None));
+            lingering.learn(&process(pid, None));
         }
-        let said = leftovers.notice(Timestamp(9 * PATIENCE_NS)).unwrap_or_default();
+        let said = lingering.notice(Timestamp(9 * PATIENCE_NS)).unwrap_or_default();
         assert!(said.contains("6 of their children still run (3 sleep, 4 sleep, 5 sleep, 6 sleep, …);"), "{said}");
     }
 }

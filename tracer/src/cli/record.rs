@@ -19,7 +19,7 @@ use super::Outcome;
 use super::args::Recording;
 use super::derive::derive;
 use super::message::{Hint as _, tell};
-use super::progress::{Leftovers, Progress};
+use super::progress::{Lingering, Progress};
 use super::trace_host::TraceHost;
 
 /// Warns of what replaced return addresses do on this kernel.
@@ -60,10 +60,10 @@ pub fn record(
     say_what_is_untimed(ready.plan());
     let writer = writer(show.directory).hint("choose another directory with --output DIR")?;
     let consumers = consumers(show.sinks, ready.options().helper_user.as_ref())?;
-    let leftovers = ready.options().outlasts_first().then(|| Leftovers::of(ready.pids(), ready.is_command()));
+    let lingering = ready.options().outlasts_first().then(|| Lingering::of(ready.pids(), ready.is_command()));
     let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
     if !(show.live && consumers.is_empty() && rtrace_tui::is_possible()) {
-        let progress = Progress::new(show.target, leftovers);
+        let progress = Progress::new(show.target, lingering);
         let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(progress)];
         sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
         let recorded = ready.record(sinks, show.stop, armed);

@@ -7,7 +7,7 @@ use rtrace_bpf::Error;
 use rtrace_model::{Base, Event, EventKind, Item, Metric, MetricId, Sample, Scope, Span};
 
 use crate::attach::Governable;
-use crate::governor::{Ended, Living, Told};
+use crate::governor::{Ended, Living, Report};
 use crate::host;
 use crate::pipeline::Pipeline;
 use crate::source::Source;
@@ -15,7 +15,7 @@ use crate::source::Source;
 /// The ends that the recorder holds.
 pub struct Governing {
     adopt: Sender<Governable>,
-    told: Receiver<Told>,
+    reports: Receiver<Report>,
     metric: MetricId,
     /// What runs now.
     pub living: Mutex<Living>,
@@ -23,11 +23,11 @@ pub struct Governing {
 
 impl Governing {
     /// Both pairs of ends; the id of its metric follows those of the others.
-    pub fn new(metric: MetricId, pids: &[u32]) -> (Governing, Receiver<Governable>, Sender<Told>) {
+    pub fn new(metric: MetricId, pids: &[u32]) -> (Governing, Receiver<Governable>, Sender<Report>) {
         let (adopt, inbox) = channel();
-        let (outbox, told) = channel();
+        let (outbox, reports) = channel();
         let living = Living { pids: pids.to_vec(), ended: Vec::new() };
-        (Governing { adopt, told, metric, living: Mutex::new(living) }, inbox, outbox)
+        (Governing { adopt, reports, metric, living: Mutex::new(living) }, inbox, outbox)
     }
 
     /// What tracing takes of the programs' CPU time.
@@ -61,14 +61,14 @@ impl Governing {
     /// # Errors
     /// A map cannot be read.
     pub fn hear(&self, pipeline: &Pipeline, source: &mut Source<'_>) -> Result<(), Error> {
-        for told in self.told.try_iter() {
-            match told {
-                Told::Level { time, region, name, from, to } => {
+        for report in self.reports.try_iter() {
+            match report {
+                Report::Level { time, region, name, from, to } => {
                     let kind = EventKind::Level { region, name, from, to };
                     pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind }));
                 }
-                Told::Estimates(estimates) => source.estimated(estimates)?,
-                Told::Overhead(share) => {
+                Report::Estimates(estimates) => source.estimated(estimates)?,
+                Report::Overhead(share) => {
                     let value = share * 100.0;
                     pipeline.send(Item::Samples(vec![Sample {
                         metric: self.metric,

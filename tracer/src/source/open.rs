@@ -12,7 +12,7 @@ pub struct OpenCalls {
     /// Of each call, the id of its call path, where calls are folded.
     paths: Vec<u32>,
     /// Of each call, whether it has a record of its own.
-    is_written: Vec<bool>,
+    has_record: Vec<bool>,
 }
 
 impl OpenCalls {
@@ -23,12 +23,12 @@ impl OpenCalls {
             call.duration = Some(end.since(call.start));
         }
         let mut readings: Vec<Reading> = thread.readings.iter().map(reading_of).collect();
-        let mut is_written: Vec<bool> = thread.calls.iter().map(|open| open.is_written != 0).collect();
+        let mut has_record: Vec<bool> = thread.calls.iter().map(|open| open.has_record != 0).collect();
         for index in (0..calls.len()).rev() {
             let caller_of =
                 |index: usize| calls[..index].iter().rposition(|caller: &Call| caller.id == calls[index].parent);
             let Some(caller) = caller_of(index).filter(|_| calls[index].ending != Ending::Unwound) else { continue };
-            is_written[caller] |= is_written[index];
+            has_record[caller] |= has_record[index];
             // An untimed call may have ended: then this one is within the caller of that.
             let timed = std::iter::successors(Some(caller), |&caller| caller_of(caller));
             let timed = timed.into_iter().find(|&caller| calls[caller].is_timed());
@@ -39,10 +39,10 @@ impl OpenCalls {
             }
         }
         calls.reverse();
-        is_written.reverse();
+        has_record.reverse();
         let readings = readings.chunks(counters.max(1)).rev().flatten().copied().collect();
         let paths = thread.calls.iter().rev().map(|open| open.path).collect();
-        OpenCalls { calls: Batch::measured(calls, counters, readings), paths, is_written }
+        OpenCalls { calls: Batch::measured(calls, counters, readings), paths, has_record }
     }
 
     /// The calls with what they counted and the ids of their paths.
@@ -53,7 +53,7 @@ impl OpenCalls {
 
     /// Those that have a record of their own.
     pub fn recorded(&self) -> Batch {
-        self.calls.selected((0..self.calls.len()).filter(|&index| self.is_written[index]))
+        self.calls.selected((0..self.calls.len()).filter(|&index| self.has_record[index]))
     }
 }
 

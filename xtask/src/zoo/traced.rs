@@ -29,7 +29,7 @@ pub struct Traced {
 /// Traces the program from its first instruction.
 pub fn run(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
     let trace = empty(folder)?;
-    let beside = Beside::start(program, folder)?;
+    let companion = Companion::start(program, folder)?;
     let mut command = recorder(rtrace, "run", program, folder, &trace);
     let plain = program.command(folder);
     command.arg("--").arg(plain.get_program()).args(plain.get_args());
@@ -38,7 +38,7 @@ pub fn run(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
     let running = Running::listen(&mut command, |child| child.stdout.take())?.go_on()?;
     let (lines, status) = running.end()?;
     let said = String::from_utf8_lossy(&fs::read(&errors).context("failed to read what rtrace said")?).into_owned();
-    let disturbed = beside.finish()?;
+    let disturbed = companion.finish()?;
     Ok(Traced {
         truths: told(&lines),
         ran: Ran { stdout: lines.into_iter().filter(|line| !is_talk(line)).collect(), status },
@@ -52,7 +52,7 @@ pub fn run(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
 /// Attaches to the program when it is ready, and lets it work then.
 pub fn attach(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced> {
     let trace = empty(folder)?;
-    let beside = Beside::start(program, folder)?;
+    let companion = Companion::start(program, folder)?;
     let running = Running::start(&mut program.command(folder))?;
     if let Some(script) = &program.between {
         crate::process::output(list::shell(script, folder, Some(running.pid())).env("RTRACE", rtrace))?;
@@ -68,7 +68,7 @@ pub fn attach(program: &Program, folder: &Path, rtrace: &Path) -> Result<Traced>
         observer.interrupt();
         observer.end().context("of the observer")?;
     }
-    let disturbed = beside.finish()?;
+    let disturbed = companion.finish()?;
     let (said, of_rtrace) = recording.end().context("of rtrace")?;
     Ok(Traced {
         truths: told(&lines),
@@ -97,16 +97,16 @@ fn observe(program: &Program, folder: &Path, rtrace: &Path, pid: u32) -> Result<
 }
 
 /// A program that is not to notice anything, and what it does undisturbed.
-struct Beside(Option<(Running, Ran)>);
+struct Companion(Option<(Running, Ran)>);
 
-impl Beside {
-    fn start(program: &Program, folder: &Path) -> Result<Beside> {
+impl Companion {
+    fn start(program: &Program, folder: &Path) -> Result<Companion> {
         if program.bystander.is_empty() {
-            return Ok(Beside(None));
+            return Ok(Companion(None));
         }
         let start = || Running::start(&mut list::command(&program.bystander, folder));
         let undisturbed = start()?.go_on()?.finish()?;
-        Ok(Beside(Some((start()?, undisturbed))))
+        Ok(Companion(Some((start()?, undisturbed))))
     }
 
     fn finish(self) -> Result<Option<String>> {

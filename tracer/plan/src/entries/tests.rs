@@ -242,7 +242,7 @@ fn a_function_inside_an_instruction_ends_the_line() {
 #[test]
 fn what_programs_do_themselves_comes_after_what_is_emulated() {
     let site = |body, is_hooked| Case { body, steps: true, are_hooked: is_hooked, ..Case::default() }.site();
-    let written = |offset, step| Ok((offset, SiteCost::Written(step)));
+    let written = |offset, step| Ok((offset, SiteCost::BpfEmulated(step)));
     let frame = [0x48, 0x83, 0xec, 0x18]; // sub rsp,0x18
     let landing = [&ENDBR64[..], &frame].concat();
     let landing_push = [&ENDBR64[..], &TEST_PUSH].concat();

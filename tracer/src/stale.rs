@@ -78,7 +78,7 @@ pub fn find(pid: u32) -> Result<Vec<Breakpoints>, Error> {
     Ok(found.collect())
 }
 
-/// Tells breakpoints that may be somebody's from leftovers.
+/// Tells breakpoints that may be somebody's from stale ones.
 pub struct Judge {
     /// What is done without a single step, as recordings here are told.
     emulated: Emulation,
@@ -92,7 +92,7 @@ impl Judge {
         Judge { emulated, known: HashMap::new() }
     }
 
-    /// The breakpoints that certainly are leftovers or in use by a tracer like rtrace, and the others with the reason.
+    /// The breakpoints that certainly are stale or in use by a tracer like rtrace, and the others with the reason.
     pub fn split(&mut self, found: Breakpoints) -> (Option<Breakpoints>, Option<(Breakpoints, Doubt)>) {
         let pid = found.module.pid;
         if let Some(tracer) = privilege::debugger_of(pid) {
