@@ -22,7 +22,7 @@ const OLD_WORDS: [(&str, &str); 13] = [
     ("struct Slide", "MovedEntry"),
     ("::Written", "BpfEmulated"),
     ("is_written", "has_record"),
-    ("rt_counted ", "rt_pmu"),
+    ("rt_counted ", "rt_measured"),
 ];
 /// What a process maps is read in one file, since names in it are hostile. Tests may look for themselves.
 const READER_OF_MAPS: &str = "symbolizer/src/address_space.rs";

@@ -26,14 +26,14 @@ static __always_inline void read_cpu(u32 i, struct rt_raw *raw)
 }
 
 /* What a counter of this CPU has counted since the current thread came to it. */
-static __always_inline u64 since_it_came(struct rt_pmu *pmu, u32 i)
+static __always_inline u64 since_it_came(struct rt_measured *measured, u32 i)
 {
 	struct rt_raw raw;
 	u32 is_estimate;
 	u64 count;
 
 	read_cpu(i, &raw);
-	count = rt_count_between(&pmu->came[i], &raw, &is_estimate);
+	count = rt_count_between(&measured->came[i], &raw, &is_estimate);
 	estimates[i] += is_estimate;
 	return count;
 }
@@ -62,29 +62,29 @@ static __always_inline u64 switches_of(struct task_struct *task)
 }
 
 /* The count of the current thread. */
-static __always_inline u64 count_now(struct task_struct *task, struct rt_pmu *pmu, u32 i, u64 now)
+static __always_inline u64 count_now(struct task_struct *task, struct rt_measured *measured, u32 i, u64 now)
 {
 	switch (counter_sources[i]) {
 	case RT_COUNT_CPU_TIME:
-		return pmu->total[i] + (now > pmu->came_at ? now - pmu->came_at : 0);
+		return measured->total[i] + (now > measured->came_at ? now - measured->came_at : 0);
 	case RT_COUNT_EVENT:
-		return pmu->total[i] + since_it_came(pmu, i);
+		return measured->total[i] + since_it_came(measured, i);
 	case RT_COUNT_ACCESSES:
 	case RT_COUNT_VALUES:
-		return pmu->total[i];
+		return measured->total[i];
 	default:
 		return count_of_task(task, counter_sources[i]);
 	}
 }
 
 /* The count of a thread that may run on another CPU. */
-static __always_inline u64 count_elsewhere(struct task_struct *task, struct rt_pmu *pmu, u32 i, u64 now)
+static __always_inline u64 count_elsewhere(struct task_struct *task, struct rt_measured *measured, u32 i, u64 now)
 {
-	bool has_left = pmu->switches != switches_of(task);
+	bool has_left = measured->switches != switches_of(task);
 
 	if (counter_sources[i] == RT_COUNT_EVENT || (counter_sources[i] == RT_COUNT_CPU_TIME && has_left))
-		return pmu->total[i];
-	return count_now(task, pmu, i, now);
+		return measured->total[i];
+	return count_now(task, measured, i, now);
 }
 
 /*
@@ -92,25 +92,25 @@ static __always_inline u64 count_elsewhere(struct task_struct *task, struct rt_p
  * host of a virtual machine took, which our own clock went on through: a count never falls, and the
  * scheduler's comes up to it.
  */
-static __always_inline u64 scheduled_count(struct task_struct *task, const struct rt_pmu *pmu, u32 i)
+static __always_inline u64 scheduled_count(struct task_struct *task, const struct rt_measured *measured, u32 i)
 {
-	u64 count = task->se.sum_exec_runtime - pmu->scheduled_zero, seen = pmu->now[i];
+	u64 count = task->se.sum_exec_runtime - measured->scheduled_zero, seen = measured->now[i];
 
 	return (__s64)(count - seen) > 0 ? count : seen;
 }
 
 /* The thread comes to this CPU. */
-static __always_inline void come(struct task_struct *task, struct rt_pmu *pmu)
+static __always_inline void come(struct task_struct *task, struct rt_measured *measured)
 {
 	u32 i;
 
-	pmu->switches = switches_of(task);
-	pmu->came_at = bpf_ktime_get_ns();
+	measured->switches = switches_of(task);
+	measured->came_at = bpf_ktime_get_ns();
 	rt_for_counters(i) {
 		if (counter_sources[i] == RT_COUNT_EVENT)
-			read_cpu(i, &pmu->came[i]);
-		else if (counter_sources[i] == RT_COUNT_CPU_TIME && pmu->scheduled_zero)
-			pmu->total[i] = scheduled_count(task, pmu, i);
+			read_cpu(i, &measured->came[i]);
+		else if (counter_sources[i] == RT_COUNT_CPU_TIME && measured->scheduled_zero)
+			measured->total[i] = scheduled_count(task, measured, i);
 	}
 }
 
@@ -118,51 +118,51 @@ static __always_inline void come(struct task_struct *task, struct rt_pmu *pmu)
  * The thread leaves this CPU. The scheduler's account of its time is exact here, as it has just been
  * brought up to date; its zero is set so that it goes on from our own.
  */
-static __always_inline void leave(struct task_struct *task, struct rt_pmu *pmu)
+static __always_inline void leave(struct task_struct *task, struct rt_measured *measured)
 {
 	u64 now = bpf_ktime_get_ns();
 	/* Not every kernel tells of every switch. */
-	bool was_told = pmu->switches + 1 == switches_of(task);
+	bool was_told = measured->switches + 1 == switches_of(task);
 	u32 i;
 
 	rt_for_counters(i) {
 		if (counter_sources[i] == RT_COUNT_EVENT) {
 			if (was_told)
-				pmu->total[i] += since_it_came(pmu, i);
+				measured->total[i] += since_it_came(measured, i);
 			else
 				estimates[i]++;
 		} else if (counter_sources[i] == RT_COUNT_CPU_TIME) {
-			if (!pmu->scheduled_zero)
-				pmu->scheduled_zero =
-					task->se.sum_exec_runtime - (pmu->total[i] + now - pmu->came_at);
-			pmu->total[i] = scheduled_count(task, pmu, i);
+			if (!measured->scheduled_zero)
+				measured->scheduled_zero =
+					task->se.sum_exec_runtime - (measured->total[i] + now - measured->came_at);
+			measured->total[i] = scheduled_count(task, measured, i);
 		}
 	}
 }
 
 static __always_inline void on_switch(struct task_struct *leaving, struct task_struct *coming)
 {
-	struct rt_pmu *pmu;
+	struct rt_measured *measured;
 
-	pmu = bpf_task_storage_get(&counted_threads, leaving, 0, 0);
-	if (pmu)
-		leave(leaving, pmu);
-	pmu = bpf_task_storage_get(&counted_threads, coming, 0, 0);
-	if (pmu)
-		come(coming, pmu);
+	measured = bpf_task_storage_get(&counted_threads, leaving, 0, 0);
+	if (measured)
+		leave(leaving, measured);
+	measured = bpf_task_storage_get(&counted_threads, coming, 0, 0);
+	if (measured)
+		come(coming, measured);
 }
 
 /* Begins to count on the current thread. */
 static __always_inline bool new_counted(struct task_struct *task)
 {
-	struct rt_pmu *pmu;
+	struct rt_measured *measured;
 
 	if (!rt_has_rows)
 		return true;
-	pmu = bpf_task_storage_get(&counted_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!pmu)
+	measured = bpf_task_storage_get(&counted_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!measured)
 		return false;
-	come(task, pmu);
+	come(task, measured);
 	return true;
 }
 
@@ -177,7 +177,7 @@ static __always_inline bool needs_switches(void)
 }
 
 /* A switch was not told: what CPUs counted since the thread last left one is not known. */
-static __always_inline void begin_anew(struct task_struct *task, struct rt_pmu *pmu)
+static __always_inline void begin_anew(struct task_struct *task, struct rt_measured *measured)
 {
 	u32 i;
 
@@ -185,37 +185,37 @@ static __always_inline void begin_anew(struct task_struct *task, struct rt_pmu *
 		if (counter_sources[i] == RT_COUNT_EVENT)
 			estimates[i]++;
 	}
-	come(task, pmu);
+	come(task, measured);
 }
 
 /*
  * The counters of the current thread, read; null if nothing is counted. A switch may come between,
  * and the thread stays on its CPU while a program runs: then they are read again.
  */
-static __noinline struct rt_pmu *read_counters(struct task_struct *task, u64 now)
+static __noinline struct rt_measured *read_counters(struct task_struct *task, u64 now)
 {
-	struct rt_pmu *pmu;
+	struct rt_measured *measured;
 	u32 i, try;
 	u64 before;
 
 	if (!rt_has_rows)
 		return 0;
-	pmu = bpf_task_storage_get(&counted_threads, task, 0, 0);
-	if (!pmu)
+	measured = bpf_task_storage_get(&counted_threads, task, 0, 0);
+	if (!measured)
 		return 0;
 	for (try = 0; try < READ_TRIES; try++) {
 		before = switches_of(task);
-		if (needs_switches() && before != *(volatile u64 *)&pmu->switches) {
+		if (needs_switches() && before != *(volatile u64 *)&measured->switches) {
 			if (try == READ_TRIES - 2)
-				begin_anew(task, pmu);
+				begin_anew(task, measured);
 			continue;
 		}
 		rt_for_counters(i)
-			pmu->now[i] = count_now(task, pmu, i, now);
+			measured->now[i] = count_now(task, measured, i, now);
 		if (before == switches_of(task))
 			break;
 	}
-	return pmu;
+	return measured;
 }
 
 static __noinline struct rt_row *far_row(u32 location, u32 index, u32 create)
@@ -239,10 +239,10 @@ static __noinline struct rt_row *far_row(u32 location, u32 index, u32 create)
 static __always_inline struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)
 {
 	if (index < RT_ROWS_NEAR)
-		return &hit->pmu->near[index];
+		return &hit->measured->near[index];
 	index -= RT_ROWS_NEAR;
-	if (create && index / RT_ROWS_CHUNK >= hit->pmu->chunks)
-		hit->pmu->chunks = index / RT_ROWS_CHUNK + 1;
+	if (create && index / RT_ROWS_CHUNK >= hit->measured->chunks)
+		hit->measured->chunks = index / RT_ROWS_CHUNK + 1;
 	return far_row(hit->thread->location, index, create);
 }
 
@@ -266,14 +266,14 @@ static long forget_chunk_step(u32 step, void *context)
 static __always_inline void forget_rows(struct task_struct *task, u32 location)
 {
 	struct chunk_walk walk = { .key.location = location };
-	struct rt_pmu *pmu;
+	struct rt_measured *measured;
 
 	if (!rt_has_rows)
 		return;
-	pmu = bpf_task_storage_get(&counted_threads, task, 0, 0);
-	if (!pmu)
+	measured = bpf_task_storage_get(&counted_threads, task, 0, 0);
+	if (!measured)
 		return;
-	walk.chunks = pmu->chunks;
+	walk.chunks = measured->chunks;
 	bpf_loop(RT_FRAMES, forget_chunk_step, &walk, 0);
 }
 

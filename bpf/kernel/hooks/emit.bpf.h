@@ -38,7 +38,7 @@ static __always_inline void write_values(u64 *words, const struct rt_values *val
 static __always_inline void write_call(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
 {
 	u32 cpu = bpf_get_smp_processor_id(), i;
-	const struct rt_values *values = rt_words && hit->pmu ? &hit->pmu->values : 0;
+	const struct rt_values *values = rt_words && hit->measured ? &hit->measured->values : 0;
 	bool has_values = values && values->has;
 	struct rt_reading *readings;
 	struct rt_call *call;
@@ -61,7 +61,7 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 	fill_call(call, hit->thread, frame, duration, ending);
 	readings = (struct rt_reading *)(call + 1);
 	rt_for_counters(i)
-		readings[i] = hit->pmu->readings[i];
+		readings[i] = hit->measured->readings[i];
 	if (has_values)
 		write_values((u64 *)(readings + rt_counters), values);
 	/* A wake-up per record would cost the target several times the probe; the reader polls. */
@@ -69,17 +69,17 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 }
 
 /* What a call counted, to the sums of its path. */
-static __noinline void fold_counts(u32 id, const struct rt_pmu *pmu)
+static __noinline void fold_counts(u32 id, const struct rt_measured *measured)
 {
 	struct rt_path_counts *counts = bpf_map_lookup_elem(&path_counts, &id);
 	u64 inclusive, child;
 	u32 i;
 
-	if (!counts || !pmu)
+	if (!counts || !measured)
 		return;
 	rt_for_counters(i) {
-		inclusive = pmu->readings[i].inclusive;
-		child = pmu->readings[i].child;
+		inclusive = measured->readings[i].inclusive;
+		child = measured->readings[i].child;
 		counts->sum[i].inclusive += inclusive;
 		counts->sum[i].exclusive += inclusive > child ? inclusive - child : 0;
 	}
@@ -95,7 +95,7 @@ static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_fra
 	if (profiled)
 		fold_call(frame->path, frame->region, duration, frame->child, ending);
 	if (profiled && rt_counters)
-		fold_counts(frame->path, hit->pmu);
+		fold_counts(frame->path, hit->measured);
 	if (!leaves_record(frame, duration, ending))
 		return 0;
 	write_call(hit, frame, duration, ending);

@@ -183,51 +183,51 @@ static __always_inline const struct rt_program *program_of(u32 region)
 /* What can be fetched of a call as it enters, for the frame that it gets. */
 static __always_inline void fetch_entry(struct pt_regs *ctx, u32 region, u64 slot)
 {
-	struct rt_pmu *pmu = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
+	struct rt_measured *measured = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
 	const struct rt_program *program = program_of(region);
 
-	if (!pmu)
+	if (!measured)
 		return;
-	pmu->entering.has = program != 0;
-	pmu->entering.failed = ~0u;
-	fetch(ctx, &pmu->entering, program, slot);
+	measured->entering.has = program != 0;
+	measured->entering.failed = ~0u;
+	fetch(ctx, &measured->entering, program, slot);
 }
 
 /* What the functions return that are about to end: the probe is where the result still is. */
 static __noinline void keep_result(struct pt_regs *ctx)
 {
-	struct rt_pmu *pmu = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
+	struct rt_measured *measured = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
 
-	if (pmu)
-		pmu->result = ctx->ax;
+	if (measured)
+		measured->result = ctx->ax;
 }
 
 /* The call returns: fetches the rest of its values, and adds up what is to be added up. */
-static __noinline int fetch_at_return(struct rt_pmu *pmu, struct rt_values *values, u32 region)
+static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_values *values, u32 region)
 {
 	const struct rt_program *program;
 	u32 i;
 
-	if (!pmu || !values || !values->has)
+	if (!measured || !values || !values->has)
 		return 0;
 	program = program_of(region);
 	if (!program)
 		return 0;
-	fetch(0, values, program, pmu->result);
+	fetch(0, values, program, measured->result);
 	for (i = 0; i < RT_SUMS; i++) {
 		const struct rt_sum *sum = &program->sum[i];
 
 		if (i >= program->sums || values->failed & sum->needs)
 			continue;
-		pmu->total[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
-		pmu->now[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
+		measured->total[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
+		measured->now[sum->counter % RT_COUNTERS] += values->word[sum->word % RT_WORDS];
 	}
 	return 0;
 }
 
-static __always_inline void rt_fetch_rest(struct rt_pmu *pmu, struct rt_values *values, u32 region)
+static __always_inline void rt_fetch_rest(struct rt_measured *measured, struct rt_values *values, u32 region)
 {
-	fetch_at_return(pmu, values, region);
+	fetch_at_return(measured, values, region);
 }
 
 #endif

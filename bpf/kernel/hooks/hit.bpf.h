@@ -121,7 +121,7 @@ static __always_inline bool is_recording(void)
 	return false;
 }
 
-static __always_inline struct rt_pmu *rt_pmu(void)
+static __always_inline struct rt_measured *rt_measured(void)
 {
 	return rt_has_rows ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
 }
@@ -228,8 +228,8 @@ static __always_inline bool begin_return(struct rt_hit *hit)
 
 	if (!thread || (!thread->frames && !thread->left))
 		return false;
-	hit->pmu = read_counters(task, hit->now);
-	if (rt_has_rows && !hit->pmu)
+	hit->measured = read_counters(task, hit->now);
+	if (rt_has_rows && !hit->measured)
 		return false;
 	hit->thread = thread;
 	hit->stack = stack_key(thread, task, hit->slot);
@@ -342,8 +342,8 @@ static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 	if (rt_has_rows) {
 		if (rt_counters)
 			hit.now = rt_now();
-		hit.pmu = read_counters(task, hit.now);
-		if (!hit.pmu)
+		hit.measured = read_counters(task, hit.now);
+		if (!hit.measured)
 			return RT_JUMP_NONE;
 	}
 	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3);

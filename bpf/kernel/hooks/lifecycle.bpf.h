@@ -40,8 +40,8 @@ static __always_inline struct rt_thread *abandon_calls(struct task_struct *task)
 		return 0;
 	hit.thread = thread;
 	hit.now = bpf_ktime_get_ns();
-	hit.pmu = read_counters(task, hit.now);
-	if ((armed || closing) && !(rt_has_rows && !hit.pmu))
+	hit.measured = read_counters(task, hit.now);
+	if ((armed || closing) && !(rt_has_rows && !hit.measured))
 		rt_abandon(&hit);
 	thread->stack_size = 0;
 	return thread;

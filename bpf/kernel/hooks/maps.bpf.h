@@ -179,7 +179,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct rt_pmu);
+	__type(value, struct rt_measured);
 } counted_threads SEC(".maps");
 
 struct rt_chunk_key {

@@ -15,7 +15,7 @@ struct open_walk {
 	struct rt_far *far;
 	struct rt_left *left;
 	struct task_struct *task;
-	struct rt_pmu *pmu;
+	struct rt_measured *measured;
 	u64 now;
 	u32 first;
 	u32 running; /* frames of the thread */
@@ -36,18 +36,18 @@ static __always_inline void write_open_values(struct seq_file *seq, struct rt_va
  */
 static __always_inline void write_open_readings(struct open_walk *walk, u32 index)
 {
-	struct rt_hit hit = { .thread = walk->thread, .pmu = walk->pmu };
+	struct rt_hit hit = { .thread = walk->thread, .measured = walk->measured };
 	struct rt_row *row = 0;
 	u64 count;
 	u32 i;
 
-	if (rt_has_rows && hit.pmu)
+	if (rt_has_rows && hit.measured)
 		row = rt_row(&hit, index, 0);
 	rt_for_counters(i) {
 		struct rt_reading reading = {};
 
 		if (row) {
-			count = count_elsewhere(walk->task, hit.pmu, i, walk->now);
+			count = count_elsewhere(walk->task, hit.measured, i, walk->now);
 			reading.inclusive = count > row->start[i] ? count - row->start[i] : 0;
 			reading.child = row->child[i];
 		}
@@ -138,7 +138,7 @@ static __always_inline void write_open_calls(struct seq_file *seq, struct task_s
 	BPF_CORE_READ_STR_INTO(&open.comm, task, comm);
 	bpf_seq_write(seq, &open, sizeof(open));
 	if (rt_has_rows) {
-		walk.pmu = bpf_task_storage_get(&counted_threads, task, 0, 0);
+		walk.measured = bpf_task_storage_get(&counted_threads, task, 0, 0);
 		walk.now = bpf_ktime_get_ns();
 	}
 	walk.frames = open.frames;

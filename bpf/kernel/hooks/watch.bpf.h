@@ -58,7 +58,7 @@ static __always_inline void on_access(struct bpf_perf_event_data *ctx, u32 watch
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 address = ctx->addr, event = opened_event(ctx);
 	u32 counter = first_watch + watch;
-	struct rt_pmu *pmu;
+	struct rt_measured *measured;
 	struct watchers *watchers;
 
 	if (!rt_may_observe())
@@ -74,9 +74,9 @@ static __always_inline void on_access(struct bpf_perf_event_data *ctx, u32 watch
 	if (is_second(&watchers->of[watch], address, event))
 		return;
 	/* Without it the thread has made no traced call. */
-	pmu = bpf_task_storage_get(&counted_threads, task, 0, 0);
-	if (pmu)
-		pmu->total[counter]++;
+	measured = bpf_task_storage_get(&counted_threads, task, 0, 0);
+	if (measured)
+		measured->total[counter]++;
 	if (watch_values[watch])
 		write_value(task, address, watch);
 }

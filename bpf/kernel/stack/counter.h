@@ -14,7 +14,7 @@
 /* Provided by the includer: null if there is no memory for it. */
 static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create);
 /* A call of the region returns: its values that are known only now. */
-static void rt_fetch_rest(struct rt_pmu *pmu, struct rt_values *values, u32 region);
+static void rt_fetch_rest(struct rt_measured *measured, struct rt_values *values, u32 region);
 
 /*
  * What a counter has counted between two readings of it. Where it did not run all the time that it
@@ -53,9 +53,9 @@ static __always_inline int rt_count_from_here(struct rt_hit *hit, u32 index)
 	if (!row)
 		return 0;
 	if (rt_words)
-		row->values = hit->pmu->entering;
+		row->values = hit->measured->entering;
 	rt_for_counters(i) {
-		row->start[i] = hit->pmu->now[i];
+		row->start[i] = hit->measured->now[i];
 		row->child[i] = 0;
 	}
 	return 1;
@@ -77,14 +77,14 @@ static __always_inline void rt_measure(struct rt_hit *hit, u32 index, u32 caller
 		caller = rt_row(hit, caller_index, 0);
 	rt_for_counters(i) {
 		/* An estimate may fall: then 0, without a branch, which the verifier would follow for each counter. */
-		inclusive = hit->pmu->now[i] - row->start[i];
-		hit->pmu->readings[i].inclusive = inclusive & ~(inclusive >> 63);
-		hit->pmu->readings[i].child = row->child[i];
+		inclusive = hit->measured->now[i] - row->start[i];
+		hit->measured->readings[i].inclusive = inclusive & ~(inclusive >> 63);
+		hit->measured->readings[i].child = row->child[i];
 	}
 	if (!caller)
 		return;
 	rt_for_counters(i)
-		caller->child[i] += hit->pmu->readings[i].inclusive;
+		caller->child[i] += hit->measured->readings[i].inclusive;
 }
 
 /* The frame at the index ends without readings of its own: what its callees counted is its caller's. */
@@ -111,8 +111,8 @@ static __always_inline void rt_measure_nothing(struct rt_hit *hit)
 	u32 i;
 
 	rt_for_counters(i) {
-		hit->pmu->readings[i].inclusive = 0;
-		hit->pmu->readings[i].child = 0;
+		hit->measured->readings[i].inclusive = 0;
+		hit->measured->readings[i].child = 0;
 	}
 }
 

@@ -171,7 +171,7 @@ static __always_inline void rt_clear_way(struct rt_walk *walk)
 /* The frame that calls the function which is hit. */
 static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 {
-	struct rt_pmu *pmu = hit->pmu;
+	struct rt_measured *measured = hit->measured;
 	struct rt_thread *thread = hit->thread;
 	struct rt_walk walk = { .hit = hit };
 	struct rt_frame *top;
@@ -190,7 +190,7 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 	if (thread->left_places & rt_left_bit(hit->slot))
 		rt_settle_left(hit);
 	hit->thread = thread;
-	hit->pmu = pmu;
+	hit->measured = measured;
 	hit->far = 0;
 	return rt_frame(hit, walk.found);
 }
@@ -269,7 +269,7 @@ static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
 	rt_untimed(hit->region, RT_UNTIMED_NOT_ASKED_FOR);
 	rt_measure_nothing(hit);
 	if (rt_words)
-		hit->pmu->values = hit->pmu->entering;
+		hit->measured->values = hit->measured->entering;
 	rt_leave(hit, &frame, caller, 0, RT_UNSEEN);
 }
 

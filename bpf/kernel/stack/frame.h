@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The memory of the shadow stack: one struct rt_thread per thread, one struct rt_far if it is deep, one
- * struct rt_pmu if its calls are counted. */
+ * struct rt_measured if its calls are counted. */
 #ifndef RTRACE_FRAME_H
 #define RTRACE_FRAME_H
 
@@ -99,7 +99,7 @@ struct rt_raw {
 };
 
 /* The counters of one thread. */
-struct rt_pmu {
+struct rt_measured {
 	u64 now[RT_COUNTERS]; /* its counts at the hit under way */
 	struct rt_reading readings[RT_COUNTERS]; /* of the call that ends in it */
 	struct rt_values entering; /* of the call that enters in it, which others may end in first */
@@ -140,10 +140,10 @@ struct rt_hit {
 	u8 is_final; /* of a jump: what lies between where it begins and ends cannot go on */
 	u64 now; /* of an enter 0 until it is needed: its call begins as late as can be */
 	u32 stack;
-	struct rt_pmu *pmu; /* null while nothing is counted */
+	struct rt_measured *measured; /* null while nothing is counted */
 };
 
 _Static_assert(sizeof(struct rt_thread) < 3920, "fits the largest small object of the kernel's BPF allocator");
-_Static_assert(sizeof(struct rt_pmu) < 3920, "fits the largest small object of the kernel's BPF allocator");
+_Static_assert(sizeof(struct rt_measured) < 3920, "fits the largest small object of the kernel's BPF allocator");
 
 #endif

@@ -216,17 +216,17 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 		}
 	}
 	rt_for_counters(i) {
-		count = hit.pmu->now[i] - call->row.start[i];
+		count = hit.measured->now[i] - call->row.start[i];
 		/* As in rt_measure(): an estimate may fall. */
 		count &= ~(count >> 63);
 		if (row)
 			row->child[i] += count - call->readings[i].inclusive;
-		hit.pmu->readings[i].inclusive = count;
-		hit.pmu->readings[i].child = call->row.child[i];
+		hit.measured->readings[i].inclusive = count;
+		hit.measured->readings[i].child = call->row.child[i];
 	}
 	if (rt_words) {
-		rt_fetch_rest(hit.pmu, &call->row.values, call->frame.region);
-		hit.pmu->values = call->row.values;
+		rt_fetch_rest(hit.measured, &call->row.values, call->frame.region);
+		hit.measured->values = call->row.values;
 	}
 	call->frame.child += call->later;
 	rt_leave(&hit, &call->frame, parent, hit.now - call->frame.start, RT_RETURNED);

@@ -76,7 +76,7 @@ static void rt_ask_for_site(const struct rt_hit *hit, u64 address);
 static u32 rt_is_known_tail(u32 from, u32 to);
 /* The thread that is hit; its counters, null while nothing is counted. */
 static struct rt_thread *rt_thread(void);
-static struct rt_pmu *rt_pmu(void);
+static struct rt_measured *rt_measured(void);
 
 #define RT_NONE 0xffffffffu
 #define RT_DEAD 0x80000000u
@@ -168,8 +168,8 @@ static __always_inline int rt_meet(struct rt_hit *hit)
 {
 	hit->thread = rt_thread();
 	hit->far = 0;
-	hit->pmu = rt_pmu();
-	return hit->thread && (hit->pmu || !rt_has_rows);
+	hit->measured = rt_measured();
+	return hit->thread && (hit->measured || !rt_has_rows);
 }
 
 /*
@@ -299,16 +299,16 @@ rt_rare int rt_take_values(u32 index, u32 region, u32 ending)
 	struct rt_hit hit = {};
 	struct rt_row *row;
 
-	if (!rt_meet(&hit) || !hit.pmu)
+	if (!rt_meet(&hit) || !hit.measured)
 		return 0;
 	row = rt_row(&hit, index, 0);
 	if (!row) {
-		hit.pmu->values.has = 0;
+		hit.measured->values.has = 0;
 		return 0;
 	}
 	if (ending == RT_RETURNED)
-		rt_fetch_rest(hit.pmu, &row->values, region);
-	hit.pmu->values = row->values;
+		rt_fetch_rest(hit.measured, &row->values, region);
+	hit.measured->values = row->values;
 	return 0;
 }
 
@@ -420,15 +420,18 @@ rt_rare int rt_give_up(const struct rt_hit *given, u32 place)
 	if (!call->frame.id)
 		return 0;
 	rt_for_counters(i)
-		hit.pmu->readings[i] = call->readings[i];
+		hit.measured->readings[i] = call->readings[i];
 	if (rt_words)
-		hit.pmu->values = call->row.values;
+		hit.measured->values = call->row.values;
 	rt_emit(&hit, &call->frame, call->left - call->frame.start, RT_UNWOUND);
 	call->frame.id = 0;
 	return 0;
 }
 
-/* The row of the frame at the index is kept with the call at this place that was left. Apart, because stacks are short. */
+/*
+ * The row of the frame at the index is kept with the call at this place that was left. Apart, because stacks are
+ * short.
+ */
 rt_rare int rt_copy_row(u32 index, u32 place)
 {
 	struct rt_left *left = rt_left(0);
@@ -437,14 +440,14 @@ rt_rare int rt_copy_row(u32 index, u32 place)
 	struct rt_row *row;
 	u32 i;
 
-	if (!rt_meet(&hit) || !left || !hit.pmu)
+	if (!rt_meet(&hit) || !left || !hit.measured)
 		return 0;
 	call = &left->call[place % RT_LEFT_MAX];
 	row = rt_row(&hit, index, 0);
 	if (row)
 		call->row = *row;
 	rt_for_counters(i)
-		call->readings[i] = hit.pmu->readings[i];
+		call->readings[i] = hit.measured->readings[i];
 	return 0;
 }
 

@@ -57,7 +57,7 @@ struct rt_test {
 	struct rt_thread thread;
 	u8 middle[GUARD_BYTES];
 	struct rt_far far;
-	struct rt_pmu pmu;
+	struct rt_measured measured;
 	struct rt_row rows[RT_FRAMES - RT_ROWS_NEAR];
 	struct rt_left left;
 	u8 high[GUARD_BYTES];
@@ -98,9 +98,9 @@ static struct rt_thread *rt_thread(void)
 	return &current->thread;
 }
 
-static struct rt_pmu *rt_pmu(void)
+static struct rt_measured *rt_measured(void)
 {
-	return &current->pmu;
+	return &current->measured;
 }
 
 static struct rt_call to_call(u32 location, const struct rt_frame *frame, u64 duration, u32 ending)
@@ -133,10 +133,10 @@ static u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending
 
 static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
 {
-	const struct rt_reading *readings = hit->pmu->readings;
+	const struct rt_reading *readings = hit->measured->readings;
 	struct rt_test *test = current;
 
-	test->miscounted += hit->pmu->values.word[0] != frame->id;
+	test->miscounted += hit->measured->values.word[0] != frame->id;
 	test->miscounted += !is_counted(&readings[0], duration, frame->child);
 	test->miscounted += !is_counted(&readings[1], 2 * duration, 2 * frame->child);
 	if (!rt_is_recorded(frame, duration, ending))
@@ -182,16 +182,16 @@ static struct rt_far *rt_far(u32 create)
 	return current->far_made ? &current->far : 0;
 }
 
-static void rt_fetch_rest(struct rt_pmu *pmu, struct rt_values *values, u32 region)
+static void rt_fetch_rest(struct rt_measured *measured, struct rt_values *values, u32 region)
 {
-	(void)pmu, (void)values, (void)region;
+	(void)measured, (void)values, (void)region;
 }
 
 static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)
 {
 	(void)create;
 	if (index < RT_ROWS_NEAR)
-		return &hit->pmu->near[index];
+		return &hit->measured->near[index];
 	return index < RT_FRAMES ? &current->rows[index - RT_ROWS_NEAR] : 0;
 }
 
@@ -267,9 +267,9 @@ void rt_test_free(struct rt_test *test)
 
 static void count(struct rt_hit *hit)
 {
-	hit->pmu = &current->pmu;
-	hit->pmu->now[0] = hit->now;
-	hit->pmu->now[1] = 2 * hit->now;
+	hit->measured = &current->measured;
+	hit->measured->now[0] = hit->now;
+	hit->measured->now[1] = 2 * hit->now;
 }
 
 static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
@@ -291,7 +291,7 @@ void rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 regio
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
 	hit.region = region;
-	hit.pmu->entering.word[0] = test->thread.calls + 1;
+	hit.measured->entering.word[0] = test->thread.calls + 1;
 	rt_enter(&hit, policy, tails);
 }
 
