@@ -304,8 +304,9 @@ impl<'a> Source<'a> {
                 open.with_paths().for_each(|(call, readings, path)| known.add_open(path, call, readings));
             }
             self.hand_over(open.recorded());
-            let values = thread.calls.iter().map(|open| &open.call).zip(&thread.values);
-            let values = values.filter(|(_, values)| values.has != 0);
+            let values = thread.calls.iter().zip(&thread.values);
+            let values = values.filter(|(open, values)| open.has_record != 0 && values.has != 0);
+            let values = values.map(|(open, values)| (&open.call, values));
             self.pipeline.send(Item::Values(self.kinds.captured.batches(values)));
             if let Some(location) = self.locations.get_mut(&id) {
                 location.calls_entered = Some(thread.thread.calls);

@@ -44,6 +44,8 @@ fn recipes() {
     let folder = TempDir::new().unwrap();
     std::fs::rename(record(&folder), folder.path().join("out.rtrace")).unwrap();
     ranks::record(&folder.path().join("job.rtrace"));
+    let reads = ["--lib", "libc.so.6", "--func", "read", "--args"].map(str::to_owned);
+    rtrace::record(&reads, Command::new("cat").arg("/proc/self/maps"), &folder.path().join("io.rtrace"));
     let output = Command::new(python)
         .arg(Path::new(TESTS).join("python/run_recipes.py"))
         .arg(Path::new(TESTS).join("../docs/recipes.md"))
