@@ -55,7 +55,7 @@ fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
     terminal.wait_for("trace.functions-1.csv");
     terminal.press("q");
     let end = terminal.wait_for("status 0");
-    assert!(end.contains("2 calls of") && end.contains("1 unfinished"), "{end}");
+    assert!(end.contains("2 calls to") && end.contains("1 still running at the end"), "{end}");
 
     let told = waiting.finish();
     assert!(told.status.success());
@@ -142,7 +142,7 @@ fn a_program_that_ends_leaves_its_last_figures_and_a_clean_terminal() {
     terminal.wait_for("600 calls");
     terminal.press("q");
     let end = terminal.wait_for("status 0");
-    assert!(end.starts_with("before\nrtrace: 600 calls of"), "{end}");
+    assert!(end.starts_with("before\nrtrace: 600 calls to"), "{end}");
     assert_eq!(Recording::open(&trace).calls().count(), 600);
 }
 
