@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(arrival(&[0x48, 0x89, 0xc7, 0xe8, 0, 0, 0, 0]), site(3, 0, EMULATED)); // mov rdi,rax; call
         assert_eq!(arrival(&[0x31, 0xc0, 0x53]), site(0, 0, STEPPED)); // xor eax,eax; push rbx
         assert_eq!(arrival(&[0x89, 0xc3, 0xb0, 1, 0x53]), site(0, 0, STEPPED)); // mov ebx,eax; mov al,1; push rbx
-        assert_eq!(arrival(&[0x58, 0xc3]), site(0, 0, EMULATED)); // pop rax; ret
+        assert_eq!(arrival(&[0x58, 0xc3]), site(0, 0, STEPPED)); // pop rax; ret
         assert_eq!(arrival(&[0x48, 0x83, 0xc4, 0x08, 0xc3]), Arrival::Skip { words: 2 }); // add rsp,8; ret
         assert_eq!(arrival(&[0xb8, 1, 0, 0, 0, 0xc3]), site(0, 0, STEPPED)); // mov eax,1; ret
         assert_eq!(arrival(&[0x48, 0x98, 0xc3]), site(0, 0, STEPPED)); // cdqe; ret
