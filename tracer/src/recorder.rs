@@ -101,6 +101,8 @@ pub struct Setup<'a> {
     pub watches: &'a Watches,
     /// Words of values that a call has at the most; 0 where none has any.
     pub words: u32,
+    /// Whether some are read when it returns.
+    pub reads_results: bool,
     /// The stubs that the command gets; their sites are of the plan's regions.
     pub stubs: Option<&'a Stubs>,
     /// Who puts things in order if this process is killed.
@@ -193,7 +195,7 @@ pub fn record(
         governing: setup.how.budget.map(|_| &governing),
     };
     let late = recording.choose_processes()?;
-    let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), result: setup.words > 0 };
+    let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), result: setup.reads_results };
     let mut return_sites = ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
@@ -395,7 +397,8 @@ impl<'a> Recording<'a> {
 
     fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
         let is_governed = self.governing.is_some();
-        self.captured.add(self.programs, plan, &self.setup.counters.metrics)?;
+        let Setup { counters, reads_results, .. } = self.setup;
+        self.captured.add(self.programs, plan, &counters.metrics, *reads_results)?;
         let attachment = self
             .followed
             .attach(|pids| attach::attach(self.programs, plan, pids, stubs, is_governed))

@@ -78,6 +78,7 @@ pub fn sample(
         counters: &counters,
         watches: &watches,
         words: 0,
+        reads_results: false,
         stubs: None,
         guard,
         command: &[],

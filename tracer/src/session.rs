@@ -178,6 +178,8 @@ struct Basis<'a> {
     book: Option<Arc<Book>>,
     /// Words of values that a call has at the most.
     words: u32,
+    /// Whether some are read when it returns.
+    reads_results: bool,
     /// What a command will load.
     command_files: Vec<PathBuf>,
 }
@@ -198,6 +200,7 @@ impl Basis<'_> {
             counters: &self.counters,
             watches: &self.watches,
             words: self.words,
+            reads_results: self.reads_results,
             stubs,
             guard: self.guard,
             command: self.program.words(),
@@ -252,11 +255,24 @@ impl<'a> Found<'a> {
             0 if book.is_some() => rtrace_bpf::MAX_WORDS as u32,
             words => words,
         };
+        let reads_results =
+            values::are_read_at_return(&target.libraries) || (words > 0 && values::words(&target.libraries) == 0);
         counters.watch(&watches)?;
         let watches = Watches::new(watches, libraries.clone(), metric_id(counters.metrics.len()));
         let command_files = std::mem::take(&mut target.files);
-        let basis =
-            Basis { guard, options, program, counters, watches, mechanism, plan_options, book, words, command_files };
+        let basis = Basis {
+            guard,
+            options,
+            program,
+            counters,
+            watches,
+            mechanism,
+            plan_options,
+            book,
+            words,
+            reads_results,
+            command_files,
+        };
         Ok(Found { basis, target })
     }
 

@@ -83,6 +83,15 @@ pub fn words(sources: &[LibrarySource]) -> u32 {
     captures.map(|capture| u32::from(capture.program.words.max(1))).max().unwrap_or_default()
 }
 
+/// Whether something of a call is read when it returns.
+pub fn are_read_at_return(sources: &[LibrarySource]) -> bool {
+    sources.iter().flat_map(|source| source.captures.values()).any(|capture| reads_at_return(capture))
+}
+
+fn reads_at_return(capture: &Capture) -> bool {
+    capture.program.at_enter() < capture.program.fetches.len()
+}
+
 /// What is counted by values of calls, by name; ids count up from `first`.
 pub fn metrics(sources: &[LibrarySource], first: MetricId) -> Vec<Metric> {
     let captures = sources.iter().flat_map(|source| source.captures.values());
@@ -108,14 +117,21 @@ pub struct Captured(Mutex<HashMap<u32, Arc<Capture>>>);
 
 impl Captured {
     /// Tells the kernel side what to fetch of the calls of a plan's regions. `metrics`: what is counted on every call,
-    /// in the order of the counters.
+    /// in the order of the counters. `at_return`: whether return sites leave results as they are.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn add(&self, programs: &Programs, plan: &Plan, metrics: &[Metric]) -> Result<(), rtrace_bpf::Error> {
+    pub fn add(
+        &self,
+        programs: &Programs,
+        plan: &Plan,
+        metrics: &[Metric],
+        at_return: bool,
+    ) -> Result<(), rtrace_bpf::Error> {
         let mut captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for planned in plan.libraries.iter().flat_map(|library| &library.regions) {
-            let Some(capture) = planned.capture.as_ref().filter(|capture| fits(capture, programs)) else { continue };
+            let fits = |capture: &&Arc<Capture>| fits(capture, programs) && (at_return || !reads_at_return(capture));
+            let Some(capture) = planned.capture.as_ref().filter(fits) else { continue };
             programs.set_program(planned.region.id.0, &record_of(capture, metrics))?;
             captured.insert(planned.region.id.0, Arc::clone(capture));
         }

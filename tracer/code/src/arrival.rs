@@ -26,7 +26,7 @@ const WORD: i32 = 8;
 pub struct Keeps {
     /// No memory beside the stack has been accessed, as accesses are counted.
     pub accesses: bool,
-    /// `rax` holds what the function returned.
+    /// `rax` holds what the function returned, and memory is as the function left it.
     pub result: bool,
 }
 
@@ -101,10 +101,11 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
         stack = stack.after(&instruction);
         only_rises &= stack.pointer <= before;
         // It may have written to the slot, which tells a return from a call that was left.
-        let may_write_slot = stack.pointer.is_none_or(|depth| depth > 0) && writes_memory(&mut info, &instruction);
+        let writes_memory = writes_memory(&mut info, &instruction);
+        let may_write_slot = stack.pointer.is_none_or(|depth| depth > 0) && writes_memory;
         if may_write_slot
             || (keeps.accesses && accesses_beside_stack(&mut info, &instruction))
-            || (keeps.result && writes_result(&mut info, &instruction))
+            || (keeps.result && (writes_memory || writes_result(&mut info, &instruction)))
         {
             break;
         }
@@ -258,6 +259,7 @@ mod tests {
         assert_eq!(arrival(&[0x48, 0x83, 0xc4, 0x08, 0xc3]), Arrival::Skip { words: 2 }); // add rsp,8; ret
         assert_eq!(arrival(&[0xb8, 1, 0, 0, 0, 0xc3]), site(0, 0, STEPPED)); // mov eax,1; ret
         assert_eq!(arrival(&[0x48, 0x98, 0xc3]), site(0, 0, STEPPED)); // cdqe; ret
+        assert_eq!(arrival(&[0x48, 0x89, 0x03, 0x74, 0]), site(0, 0, STEPPED)); // mov [rbx],rax; je
     }
 
     #[test]
