@@ -202,14 +202,7 @@ impl Book {
 
     fn prototype(&self, page: &Page) -> Result<Option<Description>, Error> {
         let Some((table, entry)) = page.entry else { return Ok(None) };
-        let prototype = table.prototype(entry, page.dialect)?;
-        Ok(prototype.map(|prototype| Description {
-            params: prototype.params,
-            result: prototype.result,
-            variadic: prototype.variadic,
-            by_reference: false,
-            source: table.source(entry),
-        }))
+        table.description(entry, page.dialect)
     }
 
     /// Whether what the user says of a function can be true.

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::capture::Wanted;
-use crate::prototype::{self, Prototype, Types};
+use crate::describe::Description;
+use crate::prototype::{self, Types};
 use crate::{Error, Event, Field, Origin, Role, Source, Structure, Type, expression};
 
 /// Tables are read whole; a longer one is a mistake.
@@ -238,13 +239,20 @@ impl Table {
         self.by_name.iter().map(|(name, &place)| (name.as_str(), &self.entries[place]))
     }
 
-    /// The prototype of one of its entries.
+    /// What the prototype of one of its entries says, if it has one.
     ///
     /// # Errors
-    /// It is wrong in this dialect.
-    pub fn prototype(&self, entry: &Entry, dialect: &Dialect) -> Result<Option<Prototype>, Error> {
-        let parse = |c: &String| prototype::parse(c, &dialect.types);
-        entry.c.as_ref().map(parse).transpose().map_err(|message| self.fault(entry, message))
+    /// The prototype is wrong in this dialect.
+    pub(crate) fn description(&self, entry: &Entry, dialect: &Dialect) -> Result<Option<Description>, Error> {
+        let Some(c) = &entry.c else { return Ok(None) };
+        let prototype = prototype::parse(c, &dialect.types).map_err(|message| self.fault(entry, message))?;
+        Ok(Some(Description {
+            params: prototype.params,
+            result: prototype.result,
+            variadic: prototype.variadic,
+            by_reference: false,
+            source: self.source(entry),
+        }))
     }
 
     /// That something is wrong with one of its entries.

@@ -12,7 +12,7 @@ use rtrace_symbolizer::Image;
 use super::abi::Dice;
 use super::libraries::build;
 use crate::builtin::FILES;
-use crate::describe::{Description, Wish, describe};
+use crate::describe::{Wish, describe};
 use crate::table::Table;
 use crate::{MOST_OPS, MOST_VALUE_WORDS, Operand, Program, Source, Step, dwarf, lexer, selection};
 
@@ -68,14 +68,7 @@ fn altered_tables_are_read_or_refused() {
         read += 1;
         let dialect = table.dialect(|symbol| symbol == "ompi_mpi_comm_world");
         for (name, entry) in table.entries().take(40) {
-            let Ok(Some(prototype)) = table.prototype(entry, &dialect) else { continue };
-            let description = Description {
-                params: prototype.params,
-                result: prototype.result,
-                variadic: prototype.variadic,
-                by_reference: false,
-                source: table.source(entry),
-            };
+            let Ok(Some(description)) = table.description(entry, &dialect) else { continue };
             let wish = Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false };
             if let Ok((_, program)) = describe(name, description, &wish) {
                 check(&program);

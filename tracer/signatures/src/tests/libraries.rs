@@ -11,7 +11,7 @@ use rtrace_symbolizer::Image;
 
 use super::machine::Machine;
 use crate::builtin::{self, FILES};
-use crate::describe::{Description, Wish, describe};
+use crate::describe::{Wish, describe};
 use crate::table::Table;
 use crate::{
     Asked, At, Book, ColumnType, DropReason, Error, Known, Location, Program, Reason, Register, Request, Signature,
@@ -70,14 +70,7 @@ fn the_table_describes_all_its_functions() {
         for implementation in ["ompi_mpi_comm_world", "MPIR_Process", "another"] {
             let dialect = table.dialect(|symbol| symbol == implementation);
             for (name, entry) in table.entries() {
-                let prototype = table.prototype(entry, &dialect).unwrap().unwrap();
-                let description = Description {
-                    params: prototype.params,
-                    result: prototype.result,
-                    variadic: prototype.variadic,
-                    by_reference: false,
-                    source: table.source(entry),
-                };
+                let description = table.description(entry, &dialect).unwrap().unwrap();
                 let wish = Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false };
                 let (signature, program) =
                     describe(name, description, &wish).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -102,14 +95,7 @@ fn a_handle_of_an_unknown_implementation_hides_only_itself() {
     let table = Table::parse(FILES.iter().find(|(name, _)| *name == "mpi").unwrap().1, None, "mpi").unwrap();
     let dialect = table.dialect(|_| false);
     let entry = table.entry("MPI_Send").unwrap();
-    let prototype = table.prototype(entry, &dialect).unwrap().unwrap();
-    let description = Description {
-        params: prototype.params,
-        result: prototype.result,
-        variadic: false,
-        by_reference: false,
-        source: Source::Raw,
-    };
+    let description = table.description(entry, &dialect).unwrap().unwrap();
     let wish = Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false };
     let (signature, _) = describe("MPI_Send", description, &wish).unwrap();
     let names: Vec<&str> = signature.columns.iter().map(|column| column.name.as_str()).collect();
@@ -140,14 +126,7 @@ fn the_table_agrees_with_debug_information_of_libc() {
                 continue;
             };
             let Some(definition) = found.definitions.get(&function.address) else { continue };
-            let prototype = table.prototype(entry, &dialect).unwrap().unwrap();
-            let said = Description {
-                params: prototype.params,
-                result: prototype.result,
-                variadic: prototype.variadic,
-                by_reference: false,
-                source: table.source(entry),
-            };
+            let said = table.description(entry, &dialect).unwrap().unwrap();
             assert!(said.agrees_with(definition), "{name}: {said}, but {definition}");
             compared += 1;
         }
