@@ -44,28 +44,14 @@ const volatile bool may_step;
 			bpf_tail_call(ctx, &none, 0); \
 	} while (0)
 
-/* The result of a function is read before anything else is done about its return. */
-static __always_inline void leave_by_return(struct pt_regs *ctx, bool is_hooked)
-{
-	if (rt_words)
-		keep_result(ctx);
-	if (is_hooked)
-		on_hooked_return(ctx);
-	else
-		on_return(ctx);
-}
-
 static __always_inline void enter(struct pt_regs *ctx)
 {
 	struct rt_thread *thread = entering_thread(bpf_get_attach_cookie(ctx));
 	u64 begin = thread && enter_is_timed(thread) ? bpf_ktime_get_ns() : 0;
 	u32 jump = RT_JUMP_NONE;
 
-	if (thread) {
-		if (rt_words)
-			fetch_at_entry(ctx);
+	if (thread)
 		jump = on_enter(ctx, thread);
-	}
 	if (begin)
 		time_hit(begin, true);
 	if (jump)
@@ -88,7 +74,7 @@ int rt_multi_return(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
 	if (is_recording())
-		leave_by_return(ctx, false);
+		on_return(ctx);
 	return 0;
 }
 
@@ -106,7 +92,7 @@ int rt_multi_hooked(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
 	if (is_recording())
-		leave_by_return(ctx, true);
+		on_hooked_return(ctx);
 	return 0;
 }
 
@@ -124,7 +110,7 @@ int rt_single_return(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
 	if (is_recording())
-		leave_by_return(ctx, false);
+		on_return(ctx);
 	return 0;
 }
 
@@ -142,7 +128,7 @@ int rt_single_hooked(struct pt_regs *ctx)
 {
 	STAY_ON_OWN_STACK(ctx);
 	if (is_recording())
-		leave_by_return(ctx, true);
+		on_hooked_return(ctx);
 	return 0;
 }
 

@@ -201,8 +201,8 @@ static __noinline struct rt_measured *read_counters(struct task_struct *task, u6
 	if (!rt_has_rows)
 		return 0;
 	measured = bpf_task_storage_get(&counted_threads, task, 0, 0);
-	if (!measured)
-		return 0;
+	if (!measured || !rt_counters)
+		return measured;
 	for (try = 0; try < READ_TRIES; try++) {
 		before = switches_of(task);
 		if (needs_switches() && before != *(volatile u64 *)&measured->switches) {
@@ -238,8 +238,11 @@ static __noinline struct rt_row *far_row(u32 location, u32 index, u32 create)
 
 static __always_inline struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)
 {
-	if (index < RT_ROWS_NEAR)
+	if (index < RT_ROWS_NEAR) {
+		/* Else clang checks one copy of the index and uses another, which the verifier refuses. */
+		rt_apart(index);
 		return &hit->measured->near[index];
+	}
 	index -= RT_ROWS_NEAR;
 	if (create && index / RT_ROWS_CHUNK >= hit->measured->chunks)
 		hit->measured->chunks = index / RT_ROWS_CHUNK + 1;

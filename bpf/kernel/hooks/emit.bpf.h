@@ -35,11 +35,10 @@ static __always_inline void write_values(u64 *words, const struct rt_values *val
 		words[1 + i] = values->word[i];
 }
 
-static __always_inline void write_call(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
+static __always_inline void write_call(const struct rt_hit *hit, const struct rt_frame *frame,
+				       const struct rt_values *values, u64 duration, u32 ending)
 {
 	u32 cpu = bpf_get_smp_processor_id(), i;
-	const struct rt_values *values = rt_words && hit->measured ? &hit->measured->values : 0;
-	bool has_values = values && values->has;
 	struct rt_reading *readings;
 	struct rt_call *call;
 	void *ring;
@@ -50,7 +49,7 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 		return;
 	}
 	/* Sizes are known when the programs are loaded. */
-	if (has_values)
+	if (values)
 		call = bpf_ringbuf_reserve(ring, CALL_SIZE + VALUES_SIZE, 0);
 	else
 		call = bpf_ringbuf_reserve(ring, CALL_SIZE, 0);
@@ -62,7 +61,7 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 	readings = (struct rt_reading *)(call + 1);
 	rt_for_counters(i)
 		readings[i] = hit->measured->readings[i];
-	if (has_values)
+	if (values)
 		write_values((u64 *)(readings + rt_counters), values);
 	/* A wake-up per record would cost the target several times the probe; the reader polls. */
 	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
@@ -90,7 +89,8 @@ static __always_inline u32 rt_is_recorded(const struct rt_frame *frame, u64 dura
 	return leaves_record(frame, duration, ending);
 }
 
-static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
+static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame,
+				   const struct rt_values *values, u64 duration, u32 ending)
 {
 	if (profiled)
 		fold_call(frame->path, frame->region, duration, frame->child, ending);
@@ -98,7 +98,7 @@ static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_fra
 		fold_counts(frame->path, hit->measured);
 	if (!leaves_record(frame, duration, ending))
 		return 0;
-	write_call(hit, frame, duration, ending);
+	write_call(hit, frame, values, duration, ending);
 	return 1;
 }
 

@@ -110,8 +110,6 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_values *values, const
 {
 	u32 i, end;
 
-	if (!values || !program)
-		return 0;
 	end = ctx ? program->enters : program->count;
 	for (i = 0; i < RT_FETCHES; i++) {
 		const struct rt_fetch *fetch = &program->fetch[i];
@@ -119,7 +117,9 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_values *values, const
 		long error = 0;
 		u8 unused;
 
-		if (i >= end || (!ctx && i < program->enters))
+		if (i >= end)
+			break;
+		if (!ctx && i < program->enters)
 			continue;
 		word = values->word[fetch->source % RT_WORDS];
 		/* Nothing is missing behind a null pointer. */
@@ -180,26 +180,18 @@ static __always_inline const struct rt_program *program_of(u32 region)
 	return program && program->count ? program : 0;
 }
 
-/* What can be fetched of a call as it enters, for the frame that it gets. */
-static __always_inline void fetch_entry(struct pt_regs *ctx, u32 region, u64 slot)
+/* The values that the call of the hit has as it enters. */
+static __always_inline void fetch_at_entry(struct pt_regs *ctx, const struct rt_hit *hit)
 {
-	struct rt_measured *measured = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
-	const struct rt_program *program = program_of(region);
+	struct rt_values *values = &hit->measured->entering;
+	const struct rt_program *program = program_of(hit->region);
 
-	if (!measured)
+	values->has = program != 0;
+	if (!program)
 		return;
-	measured->entering.has = program != 0;
-	measured->entering.failed = ~0u;
-	fetch(ctx, &measured->entering, program, slot);
-}
-
-/* What the functions return that are about to end: the probe is where the result still is. */
-static __noinline void keep_result(struct pt_regs *ctx)
-{
-	struct rt_measured *measured = bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0);
-
-	if (measured)
-		measured->result = ctx->ax;
+	values->waits = program->count > program->enters || program->sums;
+	values->failed = ~0u;
+	fetch(ctx, values, program, hit->slot);
 }
 
 /* The call returns: fetches the rest of its values, and adds up what is to be added up. */
@@ -208,7 +200,7 @@ static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_va
 	const struct rt_program *program;
 	u32 i;
 
-	if (!measured || !values || !values->has)
+	if (!measured || !values)
 		return 0;
 	program = program_of(region);
 	if (!program)

@@ -221,7 +221,7 @@ static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 }
 
 /* What the hits at returns and jumps have in common. Returns whether there is a thread with calls. */
-static __always_inline bool begin_return(struct rt_hit *hit)
+static __always_inline bool begin_return(const struct pt_regs *ctx, struct rt_hit *hit)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
@@ -231,6 +231,8 @@ static __always_inline bool begin_return(struct rt_hit *hit)
 	hit->measured = read_counters(task, hit->now);
 	if (rt_has_rows && !hit->measured)
 		return false;
+	if (rt_words)
+		hit->measured->result = ctx->ax;
 	hit->thread = thread;
 	hit->stack = stack_key(thread, task, hit->slot);
 	return true;
@@ -292,7 +294,7 @@ static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
 {
 	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp };
 
-	if (begin_return(&hit) && aim_jump(&hit, kind, jump_target(ctx, kind)))
+	if (begin_return(ctx, &hit) && aim_jump(&hit, kind, jump_target(ctx, kind)))
 		rt_jump(&hit);
 }
 
@@ -318,14 +320,6 @@ static __noinline struct rt_thread *entering_thread(u64 cookie)
 	return thread ? thread : new_thread(task, process, (u32)cookie);
 }
 
-/* The values that the call has as it enters, for the frame that it gets. Apart, because stacks are short. */
-static __noinline void fetch_at_entry(struct pt_regs *ctx)
-{
-	u64 cookie = bpf_get_attach_cookie(ctx);
-
-	fetch_entry(ctx, (u32)cookie, slot_at(ctx, cookie));
-}
-
 /* Returns how control leaves others by the function that enters, enum rt_jump. Apart, because stacks are short. */
 static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 {
@@ -345,6 +339,8 @@ static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 		hit.measured = read_counters(task, hit.now);
 		if (!hit.measured)
 			return RT_JUMP_NONE;
+		if (rt_words)
+			fetch_at_entry(ctx, &hit);
 	}
 	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3);
 	return cookie >> RT_COOKIE_JUMP & 3;
@@ -368,7 +364,7 @@ static __always_inline void on_return(struct pt_regs *ctx)
 	hit.is_fixed = cookie >> RT_RETURN_FIXED & 1;
 	hit.only_returns = cookie >> RT_RETURN_ONLY & 1;
 	hit.reach = words >= 0 && words < RED_ZONE ? RED_ZONE - words : 0;
-	ended = begin_return(&hit) && rt_return(&hit);
+	ended = begin_return(ctx, &hit) && rt_return(&hit);
 	count_site((u32)cookie, cookie >> RT_RETURN_STEPPED & 1, ended, begin);
 }
 
@@ -378,7 +374,7 @@ static __noinline void on_hooked_return(struct pt_regs *ctx)
 	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp - sizeof(u64) };
 
 	hit.region = (u32)bpf_get_attach_cookie(ctx);
-	if (begin_return(&hit) ? rt_return_hooked(&hit) : !is_traced(bpf_get_current_pid_tgid() >> 32))
+	if (begin_return(ctx, &hit) ? rt_return_hooked(&hit) : !is_traced(bpf_get_current_pid_tgid() >> 32))
 		return;
 	__sync_fetch_and_add(&exits_without_enter, 1);
 }

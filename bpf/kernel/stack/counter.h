@@ -52,13 +52,21 @@ static __always_inline int rt_count_from_here(struct rt_hit *hit, u32 index)
 	row = rt_row(hit, index, 1);
 	if (!row)
 		return 0;
-	if (rt_words)
+	if (rt_words && hit->measured->entering.has)
 		row->values = hit->measured->entering;
+	else if (rt_words)
+		row->values.has = 0;
 	rt_for_counters(i) {
 		row->start[i] = hit->measured->now[i];
 		row->child[i] = 0;
 	}
 	return 1;
+}
+
+/* Values that leave with their call; null: it has none. */
+static __always_inline const struct rt_values *rt_valued(const struct rt_values *values)
+{
+	return values->has ? values : 0;
 }
 
 /* The frame at the index ends: sets the readings, and adds them to those of its caller, if it has one. */

@@ -103,7 +103,6 @@ struct rt_measured {
 	u64 now[RT_COUNTERS]; /* its counts at the hit under way */
 	struct rt_reading readings[RT_COUNTERS]; /* of the call that ends in it */
 	struct rt_values entering; /* of the call that enters in it, which others may end in first */
-	struct rt_values values; /* of the call that ends in it */
 	u64 result; /* of the function that returns in it */
 	/* Of counters that belong to a CPU: the counts when the thread last left one, */
 	u64 total[RT_COUNTERS];
@@ -115,6 +114,9 @@ struct rt_measured {
 	u64 chunks; /* of rows beyond near */
 	struct rt_row near[RT_ROWS_NEAR];
 };
+
+/* Keeps clang from merging two tests into one that the verifier does not understand. */
+#define rt_apart(variable) asm volatile("" : "+r"(variable))
 
 /* Whether frames have rows. */
 #define rt_has_rows (rt_counters || rt_words)

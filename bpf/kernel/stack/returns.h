@@ -224,12 +224,10 @@ rt_rare int rt_resume(const struct rt_hit *given, u32 place)
 		hit.measured->readings[i].inclusive = count;
 		hit.measured->readings[i].child = call->row.child[i];
 	}
-	if (rt_words) {
+	if (rt_words && call->row.values.has && call->row.values.waits)
 		rt_fetch_rest(hit.measured, &call->row.values, call->frame.region);
-		hit.measured->values = call->row.values;
-	}
 	call->frame.child += call->later;
-	rt_leave(&hit, &call->frame, parent, hit.now - call->frame.start, RT_RETURNED);
+	rt_leave(&hit, &call->frame, parent, rt_valued(&call->row.values), hit.now - call->frame.start, RT_RETURNED);
 	call->frame.id = 0;
 	return 0;
 }

@@ -49,7 +49,8 @@
 
 /* Provided by the includer. */
 /* Records a call. Returns whether there is a record of it. */
-static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending);
+static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, const struct rt_values *values, u64 duration,
+		   u32 ending);
 /* Whether rt_emit() would record it. */
 static u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending);
 /* The call path of a call. */
@@ -80,9 +81,6 @@ static struct rt_measured *rt_measured(void);
 
 #define RT_NONE 0xffffffffu
 #define RT_DEAD 0x80000000u
-
-/* Keeps clang from merging two tests into one that the verifier does not understand. */
-#define rt_apart(variable) asm volatile("" : "+r"(variable))
 
 static __always_inline struct rt_frame *rt_frame(struct rt_hit *hit, u32 index)
 {
@@ -285,16 +283,19 @@ static __always_inline struct rt_frame *rt_older(struct rt_hit *hit, u64 id, u32
 	return rt_frame(hit, *place);
 }
 
-/* A call leaves, its caller is still there or null. Who reads its record will look for its caller's. */
+/*
+ * A call leaves, its caller is still there or null. Who reads its record will look for its caller's. It may have
+ * no values.
+ */
 static __always_inline void rt_leave(const struct rt_hit *hit, const struct rt_frame *frame, struct rt_frame *caller,
-				     u64 duration, u32 ending)
+				     const struct rt_values *values, u64 duration, u32 ending)
 {
-	if (rt_emit(hit, frame, duration, ending) && caller)
+	if (rt_emit(hit, frame, values, duration, ending) && caller)
 		caller->marked = 1;
 }
 
-/* The frame at the index ends: its values leave with its record. */
-rt_rare int rt_take_values(u32 index, u32 region, u32 ending)
+/* The frame at the index returns, and its values are not complete. */
+rt_rare int rt_complete_values(u32 index, u32 region)
 {
 	struct rt_hit hit = {};
 	struct rt_row *row;
@@ -302,14 +303,17 @@ rt_rare int rt_take_values(u32 index, u32 region, u32 ending)
 	if (!rt_meet(&hit) || !hit.measured)
 		return 0;
 	row = rt_row(&hit, index, 0);
-	if (!row) {
-		hit.measured->values.has = 0;
-		return 0;
-	}
-	if (ending == RT_RETURNED)
+	if (row)
 		rt_fetch_rest(hit.measured, &row->values, region);
-	hit.measured->values = row->values;
 	return 0;
+}
+
+/* The values of the frame at the index; null: it has none. */
+static __always_inline const struct rt_values *rt_values(struct rt_hit *hit, u32 index)
+{
+	struct rt_row *row = rt_words ? rt_row(hit, index, 0) : 0;
+
+	return row ? rt_valued(&row->values) : 0;
 }
 
 /* Ends one frame: the call leaves, its parent gets its time, it is taken out. */
@@ -317,10 +321,11 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 {
 	u32 parent_index;
 	struct rt_frame *parent = rt_older(hit, frame->parent, index, &parent_index);
+	const struct rt_values *values = rt_values(hit, index);
 	u64 duration = hit->now - frame->start;
 
-	if (rt_words)
-		rt_take_values(index, frame->region, ending);
+	if (values && values->waits && ending == RT_RETURNED)
+		rt_complete_values(index, frame->region);
 	if (ending == RT_UNSEEN) {
 		rt_untimed(frame->region, frame->doubt - 1);
 		duration = 0;
@@ -335,7 +340,7 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 			parent->child += duration;
 		rt_measure(hit, index, parent_index);
 	}
-	rt_leave(hit, frame, parent, duration, ending);
+	rt_leave(hit, frame, parent, rt_values(hit, index), duration, ending);
 	rt_remove(hit, frame, index);
 }
 
@@ -421,9 +426,7 @@ rt_rare int rt_give_up(const struct rt_hit *given, u32 place)
 		return 0;
 	rt_for_counters(i)
 		hit.measured->readings[i] = call->readings[i];
-	if (rt_words)
-		hit.measured->values = call->row.values;
-	rt_emit(&hit, &call->frame, call->left - call->frame.start, RT_UNWOUND);
+	rt_emit(&hit, &call->frame, rt_valued(&call->row.values), call->left - call->frame.start, RT_UNWOUND);
 	call->frame.id = 0;
 	return 0;
 }

@@ -131,12 +131,14 @@ static u32 rt_is_recorded(const struct rt_frame *frame, u64 duration, u32 ending
 	return frame->marked || !current->has_folded || frame->region != current->folded;
 }
 
-static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, u64 duration, u32 ending)
+static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, const struct rt_values *values, u64 duration,
+		   u32 ending)
 {
 	const struct rt_reading *readings = hit->measured->readings;
 	struct rt_test *test = current;
 
-	test->miscounted += hit->measured->values.word[0] != frame->id;
+	test->miscounted += !values || values->word[0] != frame->id;
+	test->miscounted += values && values->waits != (ending != RT_RETURNED);
 	test->miscounted += !is_counted(&readings[0], duration, frame->child);
 	test->miscounted += !is_counted(&readings[1], 2 * duration, 2 * frame->child);
 	if (!rt_is_recorded(frame, duration, ending))
@@ -184,7 +186,8 @@ static struct rt_far *rt_far(u32 create)
 
 static void rt_fetch_rest(struct rt_measured *measured, struct rt_values *values, u32 region)
 {
-	(void)measured, (void)values, (void)region;
+	(void)measured, (void)region;
+	values->waits = 0;
 }
 
 static struct rt_row *rt_row(struct rt_hit *hit, u32 index, u32 create)
@@ -291,7 +294,7 @@ void rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 regio
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
 	hit.region = region;
-	hit.measured->entering.word[0] = test->thread.calls + 1;
+	hit.measured->entering = (struct rt_values){ .has = 1, .waits = 1, .word = { test->thread.calls + 1 } };
 	rt_enter(&hit, policy, tails);
 }
 

@@ -324,7 +324,8 @@ struct rt_program {
 
 /* The values of a call. */
 struct rt_values {
-	u32 has; /* whether its region has a program */
+	u16 has; /* whether its region has a program */
+	u16 waits; /* whether that has something to do when the call returns */
 	u32 failed; /* operations that failed, a bit for each; those that did not run are among them */
 	u64 word[RT_WORDS];
 };
