@@ -7,7 +7,7 @@ use crate::wire::{ProgramRecord, bytes_of};
 use crate::{Error, Programs};
 
 /// Regions that may have programs: their ids are below.
-const MAX_PROGRAMS: u32 = 1 << 16;
+pub const MAX_PROGRAMS: u32 = 1 << 16;
 
 /// Makes room for the programs, if calls have values.
 pub(crate) fn configure(open: &mut OpenRtraceSkel<'_>, words: u32) -> libbpf_rs::Result<()> {
@@ -15,15 +15,12 @@ pub(crate) fn configure(open: &mut OpenRtraceSkel<'_>, words: u32) -> libbpf_rs:
 }
 
 impl Programs {
-    /// Fetches values of the calls of a region from now on. Its probes must not be hit yet: calls that run would get
-    /// the values of others. A region beyond those for which there is room has none.
+    /// Fetches values of the calls of a region below [`MAX_PROGRAMS`] from now on. Its probes must not be hit yet: calls
+    /// that run would get the values of others.
     ///
     /// # Errors
     /// [`Error::Kernel`].
     pub fn set_program(&self, region: u32, program: &ProgramRecord) -> Result<(), Error> {
-        if region >= MAX_PROGRAMS {
-            return Ok(());
-        }
         let program = ProgramRecord { region, ..*program };
         let put = self.skel.maps.fetch_programs.update(&region.to_ne_bytes(), bytes_of(&program), MapFlags::ANY);
         put.map_err(Error::kernel("say which values of calls are fetched"))

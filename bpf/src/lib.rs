@@ -52,6 +52,7 @@ pub use attach::Probes;
 pub use calibration::CallCost;
 pub use cpus::online_cpus;
 pub use error::Error;
+pub use fetch::MAX_PROGRAMS;
 pub use floor::attach_nothing;
 pub use governed::Counted;
 pub use hits::SiteHits;

@@ -87,6 +87,15 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// Values of a region's calls are not recorded, though they were asked for.
+    NoValues {
+        /// Path of the library.
+        library: String,
+        /// The region's preferred name.
+        region: String,
+        /// Why.
+        reason: String,
+    },
     /// Recording began.
     Armed,
     /// Recording ended.
@@ -153,6 +162,7 @@ impl EventKind {
             EventKind::BlindWindow { .. } => "blind_window",
             EventKind::Overwritten { .. } => "overwritten",
             EventKind::Refused { .. } => "refused",
+            EventKind::NoValues { .. } => "no_values",
             EventKind::Armed => "armed",
             EventKind::Disarmed => "disarmed",
             EventKind::Estimated { .. } => "estimated",

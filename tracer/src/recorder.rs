@@ -49,7 +49,7 @@ use crate::samples::plugin::Trouble;
 use crate::source::{CallSites, Change, Kinds, Rings, Source};
 use crate::stubs::Stubs;
 use crate::translated;
-use crate::values::Captured;
+use crate::values::{Captured, Prepared};
 use crate::watch::{self, Held, Watches, Watching};
 
 /// Time between two looks at what was read from the rings, and what else has happened.
@@ -398,7 +398,9 @@ impl<'a> Recording<'a> {
     fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
         let is_governed = self.governing.is_some();
         let Setup { counters, reads_results, .. } = self.setup;
-        self.captured.add(self.programs, plan, &counters.metrics, *reads_results)?;
+        let words = self.programs.words();
+        let prepared = Prepared { words, metrics: &counters.metrics, at_return: *reads_results };
+        self.captured.add(self.programs, plan, &prepared)?;
         let attachment = self
             .followed
             .attach(|pids| attach::attach(self.programs, plan, pids, stubs, is_governed))
@@ -421,6 +423,7 @@ impl<'a> Recording<'a> {
         ));
         pipeline.send(Item::Define(attachment.regions.iter().cloned().map(Definition::Region).collect()));
         pipeline.send(Item::Define(self.captured.columns(plan)));
+        self.captured.take_missing().into_iter().for_each(|kind| emit_event(pipeline, kind));
         self.regions += attachment.regions.len() as u64;
         for (index, planned) in plan.libraries.iter().enumerate() {
             let library = &planned.library;

@@ -251,12 +251,10 @@ impl<'a> Found<'a> {
             counters.add_up(values::metrics(&target.libraries, metric_id(counters.metrics.len())))?;
         }
         // Of a library that is loaded later, nobody knows how many a call has.
-        let words = match values::words(&target.libraries) {
-            0 if book.is_some() => rtrace_bpf::MAX_WORDS as u32,
-            words => words,
+        let (words, reads_results) = match values::words(&target.libraries) {
+            0 if book.is_some() => (rtrace_bpf::MAX_WORDS as u32, true),
+            words => (words, values::are_read_at_return(&target.libraries)),
         };
-        let reads_results =
-            values::are_read_at_return(&target.libraries) || (words > 0 && values::words(&target.libraries) == 0);
         counters.watch(&watches)?;
         let watches = Watches::new(watches, libraries.clone(), metric_id(counters.metrics.len()));
         let command_files = std::mem::take(&mut target.files);

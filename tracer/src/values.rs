@@ -1,13 +1,15 @@
 //! Values of calls: which are fetched, how the kernel side is told, and what its words mean.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rtrace_bpf::wire::{CallRecord, FetchCode, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord};
-use rtrace_bpf::{MAX_SUMS, Programs};
+use rtrace_bpf::{MAX_PROGRAMS, MAX_SUMS, Programs};
 use rtrace_model::{
-    Base, Definition, LocationId, Metric, MetricId, RegionId, Scope, Span, ValueBatch, ValueColumn, ValueType, Values,
+    Base, Definition, EventKind, LocationId, Metric, MetricId, RegionId, Scope, Span, ValueBatch, ValueColumn,
+    ValueType, Values,
 };
 use rtrace_plan::{Capture, Captures, LibrarySource, Options, Plan};
 use rtrace_signatures::{
@@ -111,36 +113,98 @@ pub fn metrics(sources: &[LibrarySource], first: MetricId) -> Vec<Metric> {
         .collect()
 }
 
+/// What a recording was prepared for when it began, which libraries that are loaded later have to do with.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    /// Words of values that a call has at the most.
+    pub words: usize,
+    /// What is counted on every call, in the order of the counters.
+    pub metrics: &'a [Metric],
+    /// Whether return sites leave results as they are.
+    pub at_return: bool,
+}
+
+impl Prepared<'_> {
+    /// What is in the way of a region's values, or of one of its metrics.
+    fn obstacle(&self, region: RegionId, capture: &Capture) -> Option<Obstacle> {
+        let metrics = &capture.signature.metrics;
+        if region.0 >= MAX_PROGRAMS {
+            Some(Obstacle::TooManyRegions)
+        } else if usize::from(capture.program.words) > self.words {
+            Some(Obstacle::TooManyWords)
+        } else if !self.at_return && reads_at_return(capture) {
+            Some(Obstacle::AtReturn)
+        } else if metrics.len() > MAX_SUMS {
+            Some(Obstacle::TooManyMetrics)
+        } else {
+            let is_counted = |name: &str| self.metrics.iter().any(|counter| counter.name == name);
+            metrics.iter().find(|metric| !is_counted(&metric.name)).map(|metric| Obstacle::Metric(metric.name.clone()))
+        }
+    }
+}
+
+/// Why values are not recorded that a plan has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Obstacle {
+    TooManyRegions,
+    TooManyWords,
+    AtReturn,
+    TooManyMetrics,
+    Metric(String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let late = "the library was loaded after the recording had begun";
+        match self {
+            Obstacle::TooManyRegions => write!(f, "only {MAX_PROGRAMS} functions may have values"),
+            Obstacle::TooManyWords => write!(f, "{late}, and its calls have more values than others"),
+            Obstacle::AtReturn => write!(f, "{late}, and others have no values at their returns"),
+            Obstacle::TooManyMetrics => write!(f, "it has more than {MAX_SUMS} metrics"),
+            Obstacle::Metric(name) => write!(f, "{late}, and its metric {name} is not counted"),
+        }
+    }
+}
+
 /// What is fetched of the calls of which region.
 #[derive(Debug, Default)]
-pub struct Captured(Mutex<HashMap<u32, Arc<Capture>>>);
+pub struct Captured {
+    by_region: Mutex<HashMap<u32, Arc<Capture>>>,
+    missing: Mutex<Vec<EventKind>>,
+}
 
 impl Captured {
-    /// Tells the kernel side what to fetch of the calls of a plan's regions. `metrics`: what is counted on every call,
-    /// in the order of the counters. `at_return`: whether return sites leave results as they are.
+    /// Tells the kernel side what to fetch of the calls of a plan's regions.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn add(
-        &self,
-        programs: &Programs,
-        plan: &Plan,
-        metrics: &[Metric],
-        at_return: bool,
-    ) -> Result<(), rtrace_bpf::Error> {
-        let mut captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for planned in plan.libraries.iter().flat_map(|library| &library.regions) {
-            let fits = |capture: &&Arc<Capture>| fits(capture, programs) && (at_return || !reads_at_return(capture));
-            let Some(capture) = planned.capture.as_ref().filter(fits) else { continue };
-            programs.set_program(planned.region.id.0, &record_of(capture, metrics))?;
-            captured.insert(planned.region.id.0, Arc::clone(capture));
+    pub fn add(&self, programs: &Programs, plan: &Plan, prepared: &Prepared<'_>) -> Result<(), rtrace_bpf::Error> {
+        let mut captured = self.by_region.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        for library in &plan.libraries {
+            for planned in &library.regions {
+                let Some(capture) = &planned.capture else { continue };
+                let region = &planned.region;
+                if let Some(obstacle) = prepared.obstacle(region.id, capture) {
+                    let (library, region) = (library.library.path.clone(), region.name.clone());
+                    missing.push(EventKind::NoValues { library, region, reason: obstacle.to_string() });
+                    continue;
+                }
+                programs.set_program(region.id.0, &record_of(capture, prepared.metrics))?;
+                captured.insert(region.id.0, Arc::clone(capture));
+            }
         }
         Ok(())
     }
 
+    /// What could not be fetched that was to be added, told once.
+    pub fn take_missing(&self) -> Vec<EventKind> {
+        std::mem::take(&mut self.missing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The columns of a plan's regions.
     pub fn columns(&self, plan: &Plan) -> Vec<Definition> {
-        let captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let captured = self.by_region.lock().unwrap_or_else(PoisonError::into_inner);
         let regions = plan.libraries.iter().flat_map(|library| &library.regions).map(|planned| planned.region.id);
         let captures = regions.filter_map(|id| Some((id, captured.get(&id.0)?)));
         captures.flat_map(|(id, capture)| columns(id, capture)).map(Definition::ValueColumn).collect()
@@ -148,7 +212,7 @@ impl Captured {
 
     /// The values of these calls, by region.
     pub fn batches<'r>(&self, values: impl Iterator<Item = (&'r CallRecord, &'r ValuesRecord)>) -> Vec<ValueBatch> {
-        let captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let captured = self.by_region.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batches: BTreeMap<u32, ValueBatch> = BTreeMap::new();
         for (call, values) in values {
             let Some(capture) = captured.get(&call.region) else { continue };
@@ -162,11 +226,6 @@ impl Captured {
         }
         batches.into_values().collect()
     }
-}
-
-/// A library that is loaded later may have more values than the programs have room for.
-fn fits(capture: &Capture, programs: &Programs) -> bool {
-    usize::from(capture.program.words) <= programs.words()
 }
 
 fn columns(region: RegionId, capture: &Capture) -> impl Iterator<Item = ValueColumn> {
@@ -256,13 +315,14 @@ fn record_of(capture: &Capture, metrics: &[Metric]) -> ProgramRecord {
     for (place, fetch) in record.fetch.iter_mut().zip(fetches) {
         *place = fetch_of(fetch);
     }
-    let sums = capture.signature.metrics.iter().zip(slots).filter_map(|(metric, slots)| {
-        let counter = metrics.iter().position(|counter| counter.name == metric.name)?;
-        Some(SumRecord { counter: counter as u8, word: slots.first, needs: slots.fetches })
-    });
-    let sums: Vec<SumRecord> = sums.take(MAX_SUMS).collect();
-    record.sums = sums.len() as u8;
-    record.sum[..sums.len()].copy_from_slice(&sums);
+    let counted =
+        capture.signature.metrics.iter().zip(slots).filter_map(|(metric, slots)| {
+            Some((metrics.iter().position(|counter| counter.name == metric.name)?, slots))
+        });
+    for (place, (counter, slots)) in record.sum.iter_mut().zip(counted) {
+        *place = SumRecord { counter: counter as u8, word: slots.first, needs: slots.fetches };
+        record.sums += 1;
+    }
     record
 }
 

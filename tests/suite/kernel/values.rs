@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use rtrace_model::{RegionId, Values};
+use rtrace_model::{EventKind, RegionId, Values};
 use tempfile::TempDir;
 
 use crate::common::recording::Recording;
@@ -257,4 +257,50 @@ fn what_pointers_point_to_is_read_when_it_is_there() {
     let counted = recording.calls().filter(|call| call.is_timed()).map(|call| recording.readings(call)[0].inclusive);
     let expected = (0..40_u64).zip(&timed).filter(|(_, timed)| **timed).map(|(n, _)| n * 8);
     assert!(counted.eq(expected));
+}
+
+/// Calls a function of a library that it is linked with, and one of a library that it loads.
+const LATE_PROGRAM: &str = r#"
+#include <dlfcn.h>
+#include <unistd.h>
+void early(int a);
+int main(int count, char **words)
+{
+    int (*late)(int a) = dlsym(dlopen(words[count - 1], RTLD_NOW), "late");
+    usleep(300000);
+    for (int i = 0; i < 50; i++)
+        early(late(i));
+}
+"#;
+
+const LATE_TABLE: &str = r#"
+[[function]]
+c = "void early(int a)"
+[[function]]
+c = "int late(int a)"
+"#;
+
+/// The recording was prepared for what `early` has: one value, when it begins.
+#[test]
+fn what_a_library_is_loaded_too_late_for_is_told() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    compile_text(folder.path(), "void early(int a) { (void)a; }", "libearly.so", &["-shared", "-fPIC"]);
+    compile_text(folder.path(), "int late(int a) { return a; }", "liblate.so", &["-shared", "-fPIC"]);
+    let (place, path) = (format!("-L{}", folder.path().display()), format!("-Wl,-rpath,{}", folder.path().display()));
+    compile_text(folder.path(), LATE_PROGRAM, "program", &[&place, &path, "-learly"]);
+    std::fs::write(at("table.toml"), LATE_TABLE).unwrap();
+    let options = ["--lib", "lib?a*.so", "--args-from", &at("table.toml")];
+    let mut program = Command::new(at("program"));
+    let (_, recording) = rtrace::run(&options.map(str::to_owned), program.arg(at("liblate.so")));
+    let without: Vec<_> =
+        recording.events().into_iter().filter(|kind| matches!(kind, EventKind::NoValues { .. })).collect();
+    let [EventKind::NoValues { region, reason, .. }] = &without[..] else { panic!("{without:?}") };
+    assert_eq!((&region[..], reason.contains("loaded after")), ("late", true), "{reason}");
+    let rows = |name: &str| {
+        let region = recording.regions().iter().find(|region| region.name == name).expect("it is traced").id;
+        rows(&recording, region).len()
+    };
+    assert_eq!((rows("early"), rows("late")), (50, 0));
 }

@@ -1,6 +1,6 @@
 //! What is said below a report's rows: whether the recording is complete, and what is missing from it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rtrace_exporters::TraceSet;
 use rtrace_model::{EventKind, Loss, LossReason, counted, escape, format_ns, grouped};
@@ -69,13 +69,14 @@ fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
 /// What was used before it was probed or watched, or never watched, and what was counted in part.
 fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
     let (mut libraries, mut variables) = (Gaps::default(), Gaps::default());
-    let (mut of_counters, mut overwritten) = (BTreeSet::new(), 0);
+    let (mut of_counters, mut overwritten, mut without_values) = (BTreeSet::new(), 0, BTreeMap::new());
     for events in trace.events() {
         for event in events? {
             match event.kind {
                 EventKind::BlindWindow { since, .. } => libraries.add(event.time.since(since)),
                 EventKind::Overwritten { sites, .. } => overwritten += sites,
                 EventKind::Watched { since, .. } => variables.add(event.time.since(since)),
+                EventKind::NoValues { reason, .. } => *without_values.entry(reason).or_insert(0_u64) += 1,
                 EventKind::Unwatched { variable, reason } => {
                     of_counters.insert(format!("{} was not watched: {}", escape(&variable), escape(&reason)));
                 }
@@ -93,7 +94,11 @@ fn gaps(trace: &TraceSet) -> Result<Vec<String>, Error> {
     let overwritten = (overwritten > 0)
         .then(|| format!("probes that the program wrote over: {overwritten}; calls may be missing, or their returns"));
     let variables = variables.note("variables that were there before they were watched", "accesses");
-    Ok(libraries.into_iter().chain(overwritten).chain(variables).chain(of_counters).collect())
+    let without_values = without_values
+        .into_iter()
+        .map(|(reason, count)| format!("functions without values: {} ({})", grouped(count), escape(&reason)));
+    let notes = libraries.into_iter().chain(overwritten).chain(variables).chain(without_values).chain(of_counters);
+    Ok(notes.collect())
 }
 
 /// Times without observation.

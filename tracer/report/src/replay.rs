@@ -112,7 +112,8 @@ fn define(trace: &Trace, sink: &mut dyn Sink) -> Result<(), SinkError> {
 
 /// What was left out is true of every range.
 fn is_told(event: &Event, from: Timestamp, to: Timestamp) -> bool {
-    let is_lasting = matches!(event.kind, EventKind::Refused { .. } | EventKind::Attached { .. });
+    let is_lasting =
+        matches!(event.kind, EventKind::Refused { .. } | EventKind::NoValues { .. } | EventKind::Attached { .. });
     is_lasting || (event.time >= from && event.time <= to)
 }
 

@@ -175,6 +175,7 @@ fn text(told: &[&Event], state: &State) -> String {
             format!("{region}: the program wrote over its probe, calls may be missing")
         }
         EventKind::Refused { region, reason, .. } => format!("{region}: {reason}"),
+        EventKind::NoValues { region, reason, .. } => format!("{region}: values are not recorded: {reason}"),
         EventKind::Armed => "recording begins".to_owned(),
         EventKind::Disarmed => "recording ends".to_owned(),
         EventKind::Estimated { metric } => format!("{metric} is estimated from now on"),
