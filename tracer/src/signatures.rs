@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use rtrace_model::Region;
-use rtrace_plan::{LibrarySource, Plan};
+use rtrace_plan::{LibrarySource, Plan, PlannedLibrary};
 use rtrace_signatures::{Asked, Book, Error, Known, Subject};
 
 /// Programs that may call what is traced: those of processes, or files that a command will load.
@@ -34,17 +34,30 @@ pub fn of_plan(
     plan: &Plan,
     callers: &[PathBuf],
 ) -> Result<Vec<Vec<Known>>, Error> {
-    let of_library = |(source, planned): (&LibrarySource, &rtrace_plan::PlannedLibrary)| {
-        let path = PathBuf::from(&source.library.path);
-        let subject = Subject { path: &path, open: &source.attach_path, image: &source.image, callers };
-        let symbols: Vec<Vec<&str>> = planned.regions.iter().map(|planned| symbols(&planned.region)).collect();
-        let asked = planned.regions.iter().zip(&symbols).map(|(planned, symbols)| Asked {
-            symbols,
-            address: source.image.address(planned.region.file_offset).unwrap_or(0),
+    let of_planned = |(source, planned): (&LibrarySource, &PlannedLibrary)| {
+        let functions = planned.regions.iter().map(|planned| {
+            let address = source.image.address(planned.region.file_offset).unwrap_or(0);
+            (symbols(&planned.region), address)
         });
-        book.of_library(&subject, &asked.collect::<Vec<_>>())
+        of_library(book, source, &functions.collect::<Vec<_>>(), callers)
     };
-    libraries.iter().zip(&plan.libraries).map(of_library).collect()
+    libraries.iter().zip(&plan.libraries).map(of_planned).collect()
+}
+
+/// What is known of functions of a library, which are given by their symbols and addresses.
+///
+/// # Errors
+/// What the user asks for, or says, makes no sense for one of them.
+pub fn of_library(
+    book: &Book,
+    source: &LibrarySource,
+    functions: &[(Vec<&str>, u64)],
+    callers: &[PathBuf],
+) -> Result<Vec<Known>, Error> {
+    let path = PathBuf::from(&source.library.path);
+    let subject = Subject { path: &path, open: &source.attach_path, image: &source.image, callers };
+    let asked = functions.iter().map(|(symbols, address)| Asked { symbols, address: *address });
+    book.of_library(&subject, &asked.collect::<Vec<_>>())
 }
 
 /// Parts of the selection that name no function of a plan.

@@ -13,8 +13,10 @@ use rtrace_model::{
 };
 use rtrace_plan::{Capture, Captures, LibrarySource, Options, Plan};
 use rtrace_signatures::{
-    Asked, At, Book, ColumnType, Error, Fetch, Known, MetricUnit, Operand, Operator, Program, Step, Subject, Width,
+    At, Book, ColumnType, Error, Fetch, Known, MetricUnit, Operand, Operator, Program, Step, Width,
 };
+
+use crate::signatures;
 
 /// Looks up what is known of the functions that are selected, and which of their values are fetched. `callers`:
 /// programs that may call them.
@@ -34,26 +36,19 @@ pub fn capture(
 }
 
 fn captures(book: &Book, source: &LibrarySource, options: &Options, callers: &[PathBuf]) -> Result<Captures, Error> {
-    let path = PathBuf::from(&source.library.path);
-    let subject = Subject { path: &path, open: &source.attach_path, image: &source.image, callers };
     let functions = &source.exports.functions;
-    let selected = functions.iter().map(|function| options.selects(function)).collect::<Vec<_>>();
-    let symbols: Vec<Vec<&str>> =
-        functions.iter().map(|function| function.symbols.iter().map(|symbol| symbol.name.as_str()).collect()).collect();
     let own =
         (0..functions.len()).filter(|&index| !functions[index].ifunc).map(|index| (index, functions[index].address));
     let chosen = source.ifuncs.iter().map(|resolved| (resolved.function, resolved.address));
-    let asked: Vec<Asked<'_>> = own
-        .chain(chosen)
-        .filter(|&(index, _)| selected[index])
-        .map(|(index, address)| Asked { symbols: &symbols[index], address })
-        .collect();
-    let known = book.of_library(&subject, &asked)?;
-    let captures = asked.iter().zip(known).filter_map(|(asked, known)| match known {
+    let selected = own.chain(chosen).filter(|&(index, _)| options.selects(&functions[index]));
+    let symbols = |index: usize| functions[index].symbols.iter().map(|symbol| symbol.name.as_str()).collect();
+    let asked: Vec<(Vec<&str>, u64)> = selected.map(|(index, address)| (symbols(index), address)).collect();
+    let known = signatures::of_library(book, source, &asked, callers)?;
+    let captures = asked.iter().zip(known).filter_map(|((_, address), known)| match known {
         Known::Signature(signature, program) => {
             let capture = without_errno(Capture { signature: *signature, program });
             let has_any = !capture.signature.columns.is_empty() || !capture.signature.metrics.is_empty();
-            has_any.then(|| (asked.address, Arc::new(capture)))
+            has_any.then(|| (*address, Arc::new(capture)))
         }
         Known::Nothing(_) | Known::Unasked => None,
     });

@@ -294,8 +294,7 @@ fn what_a_library_is_loaded_too_late_for_is_told() {
     let options = ["--lib", "lib?a*.so", "--args-from", &at("table.toml")];
     let mut program = Command::new(at("program"));
     let (_, recording) = rtrace::run(&options.map(str::to_owned), program.arg(at("liblate.so")));
-    let without: Vec<_> =
-        recording.events().into_iter().filter(|kind| matches!(kind, EventKind::NoValues { .. })).collect();
+    let without: Vec<_> = recording.events().iter().filter(|kind| matches!(kind, EventKind::NoValues { .. })).collect();
     let [EventKind::NoValues { region, reason, .. }] = &without[..] else { panic!("{without:?}") };
     assert_eq!((&region[..], reason.contains("loaded after")), ("late", true), "{reason}");
     let rows = |name: &str| {

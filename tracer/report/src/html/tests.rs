@@ -27,21 +27,24 @@ const HOSTILE: [&str; 3] = [
 /// The rows of a table in the page: figures by name, as texts; empty where a figure is not known.
 type Rows = Vec<BTreeMap<String, String>>;
 
+fn region(id: u32, name: String) -> Region {
+    Region {
+        id: RegionId(id),
+        library: LibraryId(0),
+        name,
+        symbols: Vec::new(),
+        file_offset: id.into(),
+        size: 1,
+        exit: ExitPolicy::ReturnSite,
+        single_stepped: false,
+        written: false,
+        stub: false,
+    }
+}
+
 fn define_hostile(writer: &mut TraceWriter) {
     for (id, name) in HOSTILE.into_iter().enumerate() {
-        let region = Region {
-            id: RegionId(id as u32),
-            library: LibraryId(0),
-            name: name.into(),
-            symbols: Vec::new(),
-            file_offset: 64 + id as u64,
-            size: 1,
-            exit: ExitPolicy::ReturnSite,
-            single_stepped: false,
-            written: false,
-            stub: false,
-        };
-        writer.define(&Definition::Region(region)).unwrap();
+        writer.define(&Definition::Region(region(id as u32, name.into()))).unwrap();
     }
 }
 
@@ -300,19 +303,7 @@ fn a_page_is_no_larger_than_it_may_be() {
     // Every function has a name of its own that is as long as names may be.
     for id in 0..6_000 {
         let name = format!("{id:05}{}", "é<".repeat(400));
-        let region = Region {
-            id: RegionId(id),
-            library: LibraryId(0),
-            name,
-            symbols: Vec::new(),
-            file_offset: id.into(),
-            size: 1,
-            exit: ExitPolicy::ReturnSite,
-            single_stepped: false,
-            written: false,
-            stub: false,
-        };
-        writer.define(&Definition::Region(region)).unwrap();
+        writer.define(&Definition::Region(region(id, name))).unwrap();
     }
     let shape: Vec<(u32, usize)> = (0..40_000).map(|call| (1 + call % 2, (call % 3 == 0).into())).collect();
     let calls: Vec<Call> = nested(&shape)
