@@ -44,14 +44,16 @@ const volatile bool may_step;
 			bpf_tail_call(ctx, &none, 0); \
 	} while (0)
 
+/* A function is called that is traced, or leaves others without their return, or both. */
 static __always_inline void enter(struct pt_regs *ctx)
 {
-	struct rt_thread *thread = entering_thread(bpf_get_attach_cookie(ctx));
+	u64 cookie = bpf_get_attach_cookie(ctx);
+	u32 jump = cookie >> RT_COOKIE_JUMP & 3;
+	struct rt_thread *thread = cookie >> RT_COOKIE_UNTRACED & 1 ? 0 : entering_thread(cookie);
 	u64 begin = thread && enter_is_timed(thread) ? bpf_ktime_get_ns() : 0;
-	u32 jump = RT_JUMP_NONE;
 
 	if (thread)
-		jump = on_enter(ctx, thread);
+		on_enter(ctx, thread);
 	if (begin)
 		time_hit(begin, true);
 	if (jump)
@@ -75,15 +77,6 @@ int rt_multi_return(struct pt_regs *ctx)
 	STAY_ON_OWN_STACK(ctx);
 	if (is_recording())
 		on_return(ctx);
-	return 0;
-}
-
-SEC("uprobe.multi")
-int rt_multi_jump(struct pt_regs *ctx)
-{
-	STAY_ON_OWN_STACK(ctx);
-	if (is_recording())
-		on_jump(ctx, (u32)bpf_get_attach_cookie(ctx));
 	return 0;
 }
 
@@ -111,15 +104,6 @@ int rt_single_return(struct pt_regs *ctx)
 	STAY_ON_OWN_STACK(ctx);
 	if (is_recording())
 		on_return(ctx);
-	return 0;
-}
-
-SEC("uprobe")
-int rt_single_jump(struct pt_regs *ctx)
-{
-	STAY_ON_OWN_STACK(ctx);
-	if (is_recording())
-		on_jump(ctx, (u32)bpf_get_attach_cookie(ctx));
 	return 0;
 }
 

@@ -69,7 +69,6 @@ impl Programs {
         match role {
             Role::Enter => attach_sites(&progs.rt_multi_enter, LinkKind::Enter, target, sites),
             Role::Return => attach_sites(&progs.rt_multi_return, LinkKind::Enter, target, sites),
-            Role::Jump => attach_sites(&progs.rt_multi_jump, LinkKind::Enter, target, sites),
             Role::HookedReturn => attach_sites(&progs.rt_multi_hooked, LinkKind::Return, target, sites),
         }
     }
@@ -79,7 +78,6 @@ impl Programs {
         match role {
             Role::Enter => attach_site(&progs.rt_single_enter, LinkKind::Enter, target, site),
             Role::Return => attach_site(&progs.rt_single_return, LinkKind::Enter, target, site),
-            Role::Jump => attach_site(&progs.rt_single_jump, LinkKind::Enter, target, site),
             Role::HookedReturn => attach_site(&progs.rt_single_hooked, LinkKind::Return, target, site),
         }
     }

@@ -97,10 +97,10 @@ impl Programs {
 fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>) {
     let progs = &mut open.progs;
     let multi = options.mechanism == Mechanism::Multi;
-    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return, &mut progs.rt_multi_jump] {
+    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return] {
         program.set_autoload(multi);
     }
-    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return, &mut progs.rt_single_jump] {
+    for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return] {
         program.set_autoload(!multi);
     }
     progs.rt_multi_hooked.set_autoload(multi && options.hooks);

@@ -5,15 +5,13 @@ use std::path::Path;
 /// What a site is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// An entry.
+    /// A function that is called: one that is traced, or by which control leaves others without a return
+    /// ([`Jump`](rtrace_model::Jump)). The cookie says which.
     Enter,
     /// A place at which returns arrive.
     Return,
     /// A function whose return the kernel hooks.
     HookedReturn,
-    /// A function by which control leaves others without a return; the cookie says which
-    /// ([`Jump`](rtrace_model::Jump)).
-    Jump,
 }
 
 /// No process has this id: probes are placed in every process that maps the file, now or later.

@@ -149,15 +149,16 @@ pub fn entry_cookie(region: u32, policy: PolicyCode, tails: TailsCode) -> u64 {
 
 /// The attach cookie of an entry site, by whose function control leaves others without a return.
 pub fn jump_cookie(cookie: u64, jump: Jump) -> u64 {
-    cookie | u64::from(jump_code(jump).0) << CookieBit::RT_COOKIE_JUMP.0
-}
-
-/// The programs' word for it, and the attach cookie of a site that sees nothing else.
-pub fn jump_code(jump: Jump) -> JumpCode {
-    match jump {
+    let code = match jump {
         Jump::Longjmp => JumpCode::RT_JUMP_LONGJMP,
         Jump::Unwind => JumpCode::RT_JUMP_UNWIND,
-    }
+    };
+    cookie | u64::from(code.0) << CookieBit::RT_COOKIE_JUMP.0
+}
+
+/// The attach cookie of a site where such a function enters whose calls are not recorded.
+pub fn untraced_jump_cookie(jump: Jump) -> u64 {
+    jump_cookie(1 << CookieBit::RT_COOKIE_UNTRACED.0, jump)
 }
 
 /// The attach cookie of a site at which the return address is so many words above the stack pointer,

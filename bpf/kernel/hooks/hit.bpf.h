@@ -320,8 +320,8 @@ static __noinline struct rt_thread *entering_thread(u64 cookie)
 	return thread ? thread : new_thread(task, process, (u32)cookie);
 }
 
-/* Returns how control leaves others by the function that enters, enum rt_jump. Apart, because stacks are short. */
-static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
+/* A traced function enters. Apart, because stacks are short. */
+static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 cookie = bpf_get_attach_cookie(ctx);
@@ -338,12 +338,11 @@ static __noinline u32 on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 			hit.now = rt_now();
 		hit.measured = read_counters(task, hit.now);
 		if (!hit.measured)
-			return RT_JUMP_NONE;
+			return;
 		if (rt_words)
 			fetch_at_entry(ctx, &hit);
 	}
 	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3);
-	return cookie >> RT_COOKIE_JUMP & 3;
 }
 
 #define RED_ZONE 16 /* words below the stack pointer that signal handlers leave alone */

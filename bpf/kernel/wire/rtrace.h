@@ -57,6 +57,7 @@ enum rt_cookie {
 	RT_COOKIE_STEP = 34, /* 2 bits, enum rt_step */
 	RT_COOKIE_TAILS = 37, /* 2 bits, enum rt_tails */
 	RT_COOKIE_JUMP = 39, /* 2 bits, enum rt_jump */
+	RT_COOKIE_UNTRACED = 41, /* its calls are not recorded: the site is there for its jumps */
 	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
 	RT_COOKIE_PLACE = 52, /* 12 bits: where in its page the site is, if the program does its instruction */
 	RT_COOKIE_DEPTH = 44, /* 20 bits: words from the stack pointer to the return address, if the program does not */
@@ -79,7 +80,7 @@ enum rt_policy {
 	RT_POLICY_NEVER = 3, /* it does not return */
 };
 
-/* By which function control leaves others without a return; also the attach cookie of a probe on it. */
+/* By which function control leaves others without a return. */
 enum rt_jump {
 	RT_JUMP_NONE = 0,
 	RT_JUMP_LONGJMP = 1, /* longjmp of the GNU C library: its first argument is the buffer */

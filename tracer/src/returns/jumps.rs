@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
-use rtrace_bpf::wire::jump_code;
+use rtrace_bpf::wire::untraced_jump_cookie;
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::Jump;
 use rtrace_plan::{Plan, jump};
@@ -131,7 +131,7 @@ impl<'a> Jumps<'a> {
         if sites.is_empty() || !file.is_unchanged() {
             return Ok(());
         }
-        let probes = match self.programs.attach(Role::Jump, &file.path(), &[pid], sites) {
+        let probes = match self.programs.attach(Role::Enter, &file.path(), &[pid], sites) {
             Ok(probes) => Some(probes),
             // Then these jumps go unseen.
             Err(error) if error.is_gone() || error.is_about_a_site() => None,
@@ -173,7 +173,7 @@ fn known(path: &Path, has_probe: impl Fn(u64) -> bool) -> Option<Known> {
     let file = Pinned::open(path, image.stamp()).ok()?;
     let site = |(address, jump): (u64, Jump)| {
         let file_offset = image.file_offset(address).filter(|&offset| !has_probe(offset))?;
-        Some(Site { file_offset, cookie: jump_code(jump).0.into() })
+        Some(Site { file_offset, cookie: untraced_jump_cookie(jump) })
     };
     let sites = jump::of(&image).into_iter().filter_map(site).collect();
     Some(Known { file, sites })
