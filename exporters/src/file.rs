@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::page::PageReader as _;
 use parquet::file::metadata::ParquetMetaData;
@@ -97,14 +97,18 @@ pub(crate) fn write_batch(directory: &Directory, name: &str, batch: &RecordBatch
     staged.commit()
 }
 
-/// All rows of a file with whatever columns it has.
-pub(crate) fn read_batches(path: &Path) -> Result<Vec<RecordBatch>, Error> {
+/// All rows of a file with whatever columns it has, or with these only.
+pub(crate) fn read_batches(path: &Path, columns: Option<&[&str]>) -> Result<Vec<RecordBatch>, Error> {
     let file = open_file(path).map_err(Error::io("open", path))?;
     guarded(path, || {
         let fail = Error::parquet("read", path);
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
-        let batches = reader.and_then(|reader| reader.with_batch_size(BATCH).build()).map_err(fail)?;
+        let mut reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(fail)?;
+        if let Some(columns) = columns {
+            let mask = ProjectionMask::columns(reader.parquet_schema(), columns.iter().copied());
+            reader = reader.with_projection(mask);
+        }
+        let batches = reader.with_batch_size(BATCH).build().map_err(Error::parquet("read", path))?;
         let mut read = Vec::new();
         let mut bytes = 0;
         for batch in batches {
@@ -117,6 +121,19 @@ pub(crate) fn read_batches(path: &Path) -> Result<Vec<RecordBatch>, Error> {
             read.push(batch);
         }
         Ok(read)
+    })
+}
+
+/// Whether a file is complete: its last part says what is in it.
+///
+/// # Errors
+/// It is not, or cannot be read.
+pub(crate) fn check(path: &Path) -> Result<(), Error> {
+    let file = open_file(path).map_err(Error::io("open", path))?;
+    guarded(path, || {
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
+        reader.map(|_| ()).map_err(Error::parquet("read", path))
     })
 }
 

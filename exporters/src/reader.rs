@@ -4,6 +4,7 @@
 //! Definitions are read at once. Calls and events may be any number, so they are read row group by
 //! row group, from either end.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use rtrace_model::{
     Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed, ValueBatch, ValueColumn,
 };
 
-use crate::file::Decoder;
+use crate::file::{self, Decoder};
+use crate::joined::columns_of;
 use crate::manifest::{self, Manifest};
 use crate::schema::{Row, Stream, call_columns};
 use crate::{Error, directory, values};
@@ -30,6 +32,8 @@ pub struct Trace {
     metrics: Vec<Metric>,
     call_sites: Vec<CallSite>,
     value_columns: Vec<ValueColumn>,
+    /// The segments of each region that has some.
+    values: HashMap<RegionId, Vec<PathBuf>>,
     calls: Vec<RowGroup>,
     /// The columns of calls that hold readings.
     readings: Vec<String>,
@@ -102,17 +106,21 @@ impl Trace {
         let samples = if has_metrics { segments.row_groups::<Sample>()? } else { Vec::new() };
         let mut metrics = if has_metrics { read_table::<Metric>(path)? } else { Vec::new() };
         metrics.sort_by_key(|metric| metric.id);
+        let regions: Vec<Region> = read_table(path)?;
+        let value_columns: Vec<ValueColumn> = read_optional_table(path)?;
+        let values = segments.values(&regions, &value_columns)?;
         let mut trace = Trace {
             directory: path.to_owned(),
             manifest,
             libraries: read_table(path)?,
-            regions: read_table(path)?,
+            regions,
             processes: read_table(path)?,
             locations: read_table(path)?,
             readings: call_columns(metrics.iter()),
             metrics,
             call_sites: read_optional_table(path)?,
-            value_columns: read_optional_table(path)?,
+            value_columns,
+            values,
             calls,
             events,
             profile: read_optional_table(path)?,
@@ -210,20 +218,27 @@ impl Trace {
         &self.value_columns
     }
 
+    /// The values that calls of a region have.
+    pub fn value_columns_of(&self, region: RegionId) -> &[ValueColumn] {
+        columns_of(&self.value_columns, region)
+    }
+
     /// The values of the calls of a region, in batches sorted by location and call id.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn values(&self, region: RegionId) -> Result<Vec<ValueBatch>, Error> {
-        let columns: Vec<ValueColumn> =
-            self.value_columns.iter().filter(|column| column.region == region).cloned().collect();
-        let folder = self.region(region).map(|region| values::folder_of(&self.directory, region));
-        let Some(folder) = folder.filter(|folder| folder.exists()) else { return Ok(Vec::new()) };
+        let columns = self.value_columns_of(region);
         let mut batches = Vec::new();
-        for segment in list(&folder)? {
-            batches.extend(values::read(&segment, region, &columns)?);
+        for segment in self.value_segments(region) {
+            batches.extend(values::read(segment, region, columns)?);
         }
         Ok(batches)
+    }
+
+    /// The files with the values of the calls of a region.
+    pub(crate) fn value_segments(&self, region: RegionId) -> &[PathBuf] {
+        self.values.get(&region).map_or(&[], Vec::as_slice)
     }
 
     /// The library of that id.
@@ -359,13 +374,47 @@ impl Segments<'_> {
     fn row_groups<T: Stream>(&mut self) -> Result<Vec<RowGroup>, Error> {
         let mut groups = Vec::new();
         for segment in list(&self.directory.join(T::PLACE))? {
-            match (row_groups::<T>(&segment), &mut self.skipped) {
-                (Ok(found), _) => groups.extend(found),
-                (Err(error), Some(warnings)) => warnings.push(Warning(format!("left out a segment: {error}"))),
-                (Err(error), None) => return Err(error),
-            }
+            groups.extend(self.unless_incomplete(row_groups::<T>(&segment))?.unwrap_or_default());
         }
         Ok(groups)
+    }
+
+    /// The segments with the values of each region. Of a finished trace, they are opened when they are needed.
+    fn values(
+        &mut self,
+        regions: &[Region],
+        columns: &[ValueColumn],
+    ) -> Result<HashMap<RegionId, Vec<PathBuf>>, Error> {
+        let has_values: HashSet<RegionId> = columns.iter().map(|column| column.region).collect();
+        let mut found = HashMap::new();
+        for region in regions.iter().filter(|region| has_values.contains(&region.id)) {
+            let folder = values::folder_of(self.directory, region);
+            if !folder.exists() {
+                continue;
+            }
+            let mut segments = list(&folder)?;
+            if self.skipped.is_some() {
+                let mut complete = Vec::new();
+                for segment in segments {
+                    complete.extend(self.unless_incomplete(file::check(&segment).map(|()| segment))?);
+                }
+                segments = complete;
+            }
+            found.insert(region.id, segments);
+        }
+        Ok(found)
+    }
+
+    /// What was read of a segment; nothing, with a warning, where the recording did not finish.
+    fn unless_incomplete<T>(&mut self, read: Result<T, Error>) -> Result<Option<T>, Error> {
+        match (read, &mut self.skipped) {
+            (Ok(found), _) => Ok(Some(found)),
+            (Err(error), Some(warnings)) => {
+                warnings.push(Warning(format!("left out a segment: {error}")));
+                Ok(None)
+            }
+            (Err(error), None) => Err(error),
+        }
     }
 }
 

@@ -16,10 +16,12 @@ use std::path::{Path, PathBuf};
 use rtrace_model::{
     Batch, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, Header, Library, LibraryId, Location,
     LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary, Timestamp, Untimed,
+    ValueColumn,
 };
 
+use crate::joined::columns_of;
 use crate::reader::find;
-use crate::{Error, Trace, Warning};
+use crate::{Error, Trace, ValueReader, Warning};
 
 use self::definitions::Definitions;
 
@@ -132,6 +134,38 @@ impl TraceSet {
         find(self.locations(), id, |location| location.id)
     }
 
+    /// The values that calls have, by region and position. Where several traces have the function, the columns of all,
+    /// by name; of columns of one name the first decides.
+    pub fn value_columns(&self) -> &[ValueColumn] {
+        &self.definitions.value_columns
+    }
+
+    /// The values that calls of a region have.
+    pub fn value_columns_of(&self, region: RegionId) -> &[ValueColumn] {
+        columns_of(self.value_columns(), region)
+    }
+
+    /// Finds the values of calls.
+    pub fn value_reader(&self) -> ValueReader<'_> {
+        ValueReader::new(self)
+    }
+
+    /// One of the [`traces`](TraceSet::traces), by its place.
+    pub(crate) fn part(&self, place: usize) -> &Trace {
+        &self.parts[place].trace
+    }
+
+    /// The place of the trace that a location belongs to, and its id there.
+    pub(crate) fn origin_of(&self, location: LocationId) -> Option<(usize, LocationId)> {
+        let place = self.place_of(location)?;
+        Some((place, LocationId(location.0 - self.parts[place].locations_before)))
+    }
+
+    /// The ids of the regions of one of the traces, each with that of the set.
+    pub(crate) fn regions_of(&self, place: usize) -> impl Iterator<Item = (RegionId, RegionId)> {
+        self.parts[place].regions.iter().map(|(&own, &id)| (own, id))
+    }
+
     /// All call sites, by id. Empty in older traces.
     pub fn call_sites(&self) -> &[CallSite] {
         &self.definitions.call_sites
@@ -157,8 +191,11 @@ impl TraceSet {
     }
 
     fn part_of(&self, location: LocationId) -> Option<&Part> {
-        let after = self.parts.partition_point(|part| part.locations_before < location.0);
-        self.parts.get(after.checked_sub(1)?)
+        self.parts.get(self.place_of(location)?)
+    }
+
+    fn place_of(&self, location: LocationId) -> Option<usize> {
+        self.parts.partition_point(|part| part.locations_before < location.0).checked_sub(1)
     }
 
     /// Number of batches of calls.

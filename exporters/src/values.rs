@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type};
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use rtrace_model::{LocationId, Region, RegionId, ValueBatch, ValueColumn, ValueType, Values};
 
 use crate::Error;
@@ -110,33 +110,104 @@ fn array(values: &Values, order: &[usize]) -> ArrayRef {
     }
 }
 
+/// Rows of a segment as they are in memory: sorted by location and call.
+#[derive(Debug)]
+pub(crate) struct Block {
+    locations: Int32Array,
+    calls: Int64Array,
+    /// One per column, of its type.
+    pub(crate) values: Vec<ArrayRef>,
+    pub(crate) bytes: usize,
+}
+
+impl Block {
+    fn key(&self, row: usize) -> (LocationId, u64) {
+        (LocationId(self.locations.value(row).cast_unsigned()), self.calls.value(row).cast_unsigned())
+    }
+
+    fn keys(&self) -> impl Iterator<Item = (LocationId, u64)> {
+        (0..self.calls.len()).map(|row| self.key(row))
+    }
+
+    /// The key of the last row.
+    pub(crate) fn last(&self) -> Option<(LocationId, u64)> {
+        Some(self.key(self.calls.len().checked_sub(1)?))
+    }
+
+    /// The row of a call.
+    pub(crate) fn position(&self, key: (LocationId, u64)) -> Option<usize> {
+        let (mut from, mut to) = (0, self.calls.len());
+        while from < to {
+            let middle = from + (to - from) / 2;
+            if self.key(middle) < key { from = middle + 1 } else { to = middle }
+        }
+        (from < self.calls.len() && self.key(from) == key).then_some(from)
+    }
+}
+
+/// The rows of one segment, in blocks.
+///
+/// # Errors
+/// It cannot be read, or has other columns.
+pub(crate) fn read_blocks(path: &Path, columns: &[ValueColumn]) -> Result<Vec<Block>, Error> {
+    let named = names(columns);
+    let block_of = |batch: &RecordBatch| -> Option<Block> {
+        let values = columns.iter().zip(&named).map(|(column, name)| {
+            let array = batch.column_by_name(name)?;
+            let is_as_said = match column.value_type {
+                ValueType::Integer => array.as_primitive_opt::<Int64Type>().is_some(),
+                ValueType::Float => array.as_primitive_opt::<Float64Type>().is_some(),
+                ValueType::Text => array.as_string_opt::<i32>().is_some(),
+            };
+            is_as_said.then(|| Arc::clone(array))
+        });
+        let (locations, calls) = keys_of(batch)?;
+        let bytes = batch.get_array_memory_size();
+        Some(Block { locations, calls, values: values.collect::<Option<_>>()?, bytes })
+    };
+    let batches = file::read_batches(path, None)?;
+    batches.iter().map(|batch| block_of(batch).ok_or_else(|| other_columns(path))).collect()
+}
+
+/// Visits which calls have a row in a segment, in their order.
+///
+/// # Errors
+/// It cannot be read, or `visit` fails.
+pub(crate) fn read_keys(path: &Path, mut visit: impl FnMut(LocationId, u64) -> Result<(), Error>) -> Result<(), Error> {
+    for batch in file::read_batches(path, Some(&KEYS))? {
+        let (locations, calls) = keys_of(&batch).ok_or_else(|| other_columns(path))?;
+        let block = Block { locations, calls, values: Vec::new(), bytes: 0 };
+        block.keys().try_for_each(|(location, call)| visit(location, call))?;
+    }
+    Ok(())
+}
+
+fn keys_of(batch: &RecordBatch) -> Option<(Int32Array, Int64Array)> {
+    let locations = batch.column_by_name(KEYS[0])?.as_primitive_opt::<Int32Type>()?;
+    let calls = batch.column_by_name(KEYS[1])?.as_primitive_opt::<Int64Type>()?;
+    Some((locations.clone(), calls.clone()))
+}
+
+fn other_columns(path: &Path) -> Error {
+    Error::Content { path: path.to_owned(), problem: "its columns are not those of values.parquet".to_owned() }
+}
+
 /// The values in one segment.
 ///
 /// # Errors
 /// It cannot be read, or has other columns.
 pub(crate) fn read(path: &Path, region: RegionId, columns: &[ValueColumn]) -> Result<Vec<ValueBatch>, Error> {
-    let named = names(columns);
-    let values_of = |batch: &RecordBatch| -> Option<ValueBatch> {
-        let locations = batch.column_by_name(KEYS[0])?.as_primitive_opt::<Int32Type>()?;
-        let ids = batch.column_by_name(KEYS[1])?.as_primitive_opt::<Int64Type>()?;
-        let calls = locations.values().iter().zip(ids.values());
-        let calls = calls.map(|(&location, &id)| (LocationId(location.cast_unsigned()), id.cast_unsigned()));
-        let values = columns.iter().zip(&named).map(|(column, name)| {
-            let array = batch.column_by_name(name)?;
-            Some(match column.value_type {
-                ValueType::Integer => Values::Integer(array.as_primitive_opt::<Int64Type>()?.iter().collect()),
-                ValueType::Float => Values::Float(array.as_primitive_opt::<Float64Type>()?.iter().collect()),
-                ValueType::Text => {
-                    let texts = array.as_string_opt::<i32>()?;
-                    Values::Text(texts.iter().map(|text| text.map(str::to_owned)).collect())
-                }
-            })
-        });
-        Some(ValueBatch { region, calls: calls.collect(), columns: values.collect::<Option<_>>()? })
+    let values_of = |(column, array): (&ValueColumn, &ArrayRef)| match column.value_type {
+        ValueType::Integer => Values::Integer(array.as_primitive::<Int64Type>().iter().collect()),
+        ValueType::Float => Values::Float(array.as_primitive::<Float64Type>().iter().collect()),
+        ValueType::Text => Values::Text(array.as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect()),
     };
-    let other =
-        || Error::Content { path: path.to_owned(), problem: "its columns are not those of values.parquet".to_owned() };
-    file::read_batches(path)?.iter().map(|batch| values_of(batch).ok_or_else(other)).collect()
+    let batch_of = |block: Block| ValueBatch {
+        region,
+        calls: block.keys().collect(),
+        columns: columns.iter().zip(&block.values).map(values_of).collect(),
+    };
+    Ok(read_blocks(path, columns)?.into_iter().map(batch_of).collect())
 }
 
 /// The folder of a region's values in a trace.

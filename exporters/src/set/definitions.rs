@@ -1,10 +1,10 @@
 //! What the calls of a set refer to, with ids of the set.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use rtrace_model::{
-    CallSite, CallSiteId, Library, LibraryId, Location, LocationId, PathProfile, Process, Region, RegionId,
+    CallSite, CallSiteId, Library, LibraryId, Location, LocationId, PathProfile, Process, Region, RegionId, ValueColumn,
 };
 
 use super::Part;
@@ -18,6 +18,9 @@ pub(super) struct Definitions {
     pub(super) locations: Vec<Location>,
     pub(super) profile: Vec<PathProfile>,
     pub(super) call_sites: Vec<CallSite>,
+    pub(super) value_columns: Vec<ValueColumn>,
+    /// The names of the columns of each region.
+    value_names: HashMap<RegionId, HashSet<String>>,
     /// Libraries of the set by what makes them one; one trace may have that several times.
     files: HashMap<(File, usize), LibraryId>,
     /// Regions of the set by the place of their code, likewise.
@@ -72,6 +75,9 @@ impl Definitions {
         for site in part.trace.call_sites() {
             part.call_sites.insert(site.id, self.call_site(site));
         }
+        for column in part.trace.value_columns() {
+            self.value_column(ValueColumn { region: part.region(column.region), ..column.clone() });
+        }
         self.processes.extend(part.trace.processes().iter().map(|process| Process {
             start: part.time(process.start),
             end: process.end.map(|end| part.time(end)),
@@ -115,6 +121,14 @@ impl Definitions {
         id
     }
 
+    fn value_column(&mut self, column: ValueColumn) {
+        let names = self.value_names.entry(column.region).or_default();
+        let position = names.len() as u32;
+        if names.insert(column.name.clone()) {
+            self.value_columns.push(ValueColumn { position, ..column });
+        }
+    }
+
     fn region(&mut self, region: &Region, library: LibraryId, copy: usize) -> RegionId {
         match self.places.entry((library, region.file_offset, copy)) {
             Entry::Occupied(known) => *known.get(),
@@ -130,5 +144,6 @@ impl Definitions {
     /// Puts what has no ids of its own into its order.
     pub(super) fn sort(&mut self) {
         self.processes.sort_by_key(|process| (process.pid, process.start));
+        self.value_columns.sort_by_key(|column| (column.region, column.position));
     }
 }
