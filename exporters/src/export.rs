@@ -19,6 +19,8 @@ mod source;
 mod spool;
 mod step;
 mod threads;
+mod values;
+mod variety;
 mod varint;
 
 use std::io;

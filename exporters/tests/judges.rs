@@ -10,7 +10,7 @@ use std::process::Command;
 use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
 use rtrace_model::{
     Base, Batch, Call, Definition, Ending, LocationId, Metric, MetricId, Reading, Region, RegionId, Sample, Scope,
-    Sink, Span, SymbolName, Timestamp,
+    Sink, Span, SymbolName, Timestamp, ValueBatch, ValueColumn, ValueType, Values,
 };
 
 /// Calls on the first thread: an OTF2 file of them has several chunks.
@@ -46,6 +46,51 @@ fn counted(calls: &[Call]) -> Batch {
         |call: &Call, factor| Reading { inclusive: factor * call.duration.unwrap_or(0), child: factor * call.child };
     let readings = calls.iter().flat_map(|call| [reading(call, 1), reading(call, 7)]);
     Batch::measured(calls.to_vec(), 2, readings.collect())
+}
+
+/// Arguments and results of all types.
+fn columns() -> Vec<Definition> {
+    let column = |region, position, name: &str, value_type, at_exit| {
+        let (region, name, c_type) = (RegionId(region), name.to_owned(), "x".to_owned());
+        let (unit, role, source) = (None, None, String::new());
+        ValueColumn { region, position, name, value_type, c_type, unit, role, at_exit, source }
+    };
+    let columns = [
+        column(1, 0, "n", ValueType::Integer, false),
+        column(1, 1, "text", ValueType::Text, false),
+        column(1, 2, "result", ValueType::Integer, true),
+        column(2, 0, "x", ValueType::Float, false),
+        column(2, 1, "y", ValueType::Integer, true),
+    ];
+    columns.into_iter().map(Definition::ValueColumn).collect()
+}
+
+/// Numbers of all sizes and signs, some of them not known; each 13th call has no values.
+fn values(calls: &[Call]) -> Vec<ValueBatch> {
+    let of = |region| calls.iter().filter(move |call| call.region.0 == region && !call.id.is_multiple_of(13));
+    let ids = |region| of(region).map(|call| (call.location, call.id)).collect();
+    let number = |call: &Call| (call.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64) >> (call.id % 64);
+    let at_exit = |call: &Call| call.is_timed().then(|| number(call) >> 1);
+    let text = |call: &Call| (!call.id.is_multiple_of(4)).then(|| format!("te\"xt\n{}", call.id % 5));
+    vec![
+        ValueBatch {
+            region: RegionId(1),
+            calls: ids(1),
+            columns: vec![
+                Values::Integer(of(1).map(|call| Some(number(call))).collect()),
+                Values::Text(of(1).map(text).collect()),
+                Values::Integer(of(1).map(at_exit).collect()),
+            ],
+        },
+        ValueBatch {
+            region: RegionId(2),
+            calls: ids(2),
+            columns: vec![
+                Values::Float(of(2).map(|call| (!call.id.is_multiple_of(3)).then_some(call.id as f64 / 8.0)).collect()),
+                Values::Integer(of(2).map(at_exit).collect()),
+            ],
+        },
+    ]
 }
 
 /// More series than are written at once, of threads, processes, sockets and the machine.
@@ -92,8 +137,10 @@ fn record(folder: &Path) -> std::path::PathBuf {
         calls.extend(nested(location, number));
     }
     calls.sort_by_key(|call| (call.known_until(), std::cmp::Reverse(call.id)));
+    columns().iter().for_each(|column| writer.define(column).unwrap());
     for calls in calls.chunks(10_000) {
         writer.calls(&counted(calls)).unwrap();
+        writer.values(&values(calls)).unwrap();
     }
     writer.samples(&samples()).unwrap();
     writer.finish(&rtrace_model::Summary { calls: calls.len() as u64, ..common::summary() }).unwrap();

@@ -1,5 +1,6 @@
 //! Memory and time of every export of a long trace. Too slow for every day:
-//! `RTRACE_CALLS=50000000 cargo test --release -p rtrace-exporters --test scale -- --ignored --nocapture`
+//! `RTRACE_CALLS=50000000 cargo test --release -p rtrace-exporters --test scale -- --ignored --nocapture`;
+//! with `RTRACE_VALUES=1` each call has an argument, a text and a result.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -8,8 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
-use rtrace_model::{Call, Definition, LocationId, RegionId, Sink, Summary, Timestamp};
+use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, TraceWriter, export};
+use rtrace_model::{
+    Call, Definition, LocationId, RegionId, Sink, Summary, Timestamp, ValueBatch, ValueColumn, ValueType, Values,
+};
 
 /// Most memory of an export, in KiB.
 const LIMIT: u64 = 500 << 10;
@@ -60,6 +63,16 @@ fn record(folder: &Path, number: u64) -> std::path::PathBuf {
         child,
         ..Call::default()
     };
+    let has_values = std::env::var_os("RTRACE_VALUES").is_some();
+    if has_values {
+        (0..8).flat_map(columns).for_each(|column| writer.define(&column).unwrap());
+    }
+    let write = |writer: &mut TraceWriter, calls: Vec<Call>| {
+        if has_values {
+            writer.values(&(0..8).map(|region| values(region, &calls)).collect::<Vec<_>>()).unwrap();
+        }
+        writer.calls(&calls.into()).unwrap();
+    };
     let rounds = number / (DEPTH * u64::from(THREADS));
     let mut calls = Vec::new();
     for round in 0..rounds {
@@ -77,12 +90,31 @@ fn record(folder: &Path, number: u64) -> std::path::PathBuf {
             }
         }
         if calls.len() > 50_000 {
-            writer.calls(&std::mem::take(&mut calls).into()).unwrap();
+            write(&mut writer, std::mem::take(&mut calls));
         }
     }
     let outer = (1..=THREADS).map(|location| call(location, 1, 0, 0, 1_500, rounds * 1_000 + 1_000, rounds * 800));
     calls.extend(outer);
-    writer.calls(&calls.into()).unwrap();
+    write(&mut writer, calls);
     writer.finish(&Summary { calls: number, ..common::summary() }).unwrap();
     path
+}
+
+fn columns(region: u32) -> impl Iterator<Item = Definition> {
+    let columns = [("n", ValueType::Integer), ("text", ValueType::Text), ("result", ValueType::Integer)];
+    (0..).zip(columns).map(move |(position, (name, value_type))| {
+        let (region, name, c_type, at_exit) = (RegionId(region), name.to_owned(), String::new(), name == "result");
+        let (unit, role, source) = (None, None, String::new());
+        Definition::ValueColumn(ValueColumn { region, position, name, value_type, c_type, unit, role, at_exit, source })
+    })
+}
+
+fn values(region: u32, calls: &[Call]) -> ValueBatch {
+    let of_region = || calls.iter().filter(|call| call.region.0 == region);
+    let columns = vec![
+        Values::Integer(of_region().map(|call| Some(call.id as i64)).collect()),
+        Values::Text(of_region().map(|call| Some(format!("/a/file/{}", call.id % 100))).collect()),
+        Values::Integer(of_region().map(|call| Some(call.start.0 as i64)).collect()),
+    ];
+    ValueBatch { region: RegionId(region), calls: of_region().map(|call| (call.location, call.id)).collect(), columns }
 }

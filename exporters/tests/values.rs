@@ -8,8 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::*;
-use rtrace_exporters::{CallValues, Error, Trace, TraceSet, TraceWriter, Value};
-use rtrace_model::{Batch, Call, Definition, LocationId, RegionId, Sink, ValueBatch, ValueColumn, ValueType, Values};
+use rtrace_exporters::{
+    CallValues, Destination, Error, FORMATS, Selection, Trace, TraceSet, TraceWriter, Value, export,
+};
+use rtrace_model::{
+    Batch, Call, Definition, EventKind, LocationId, Loss, LossReason, RegionId, Sink, Summary, ValueBatch, ValueColumn,
+    ValueType, Values,
+};
 
 fn column(region: u32, position: u32, name: &str, value_type: ValueType) -> Definition {
     Definition::ValueColumn(ValueColumn {
@@ -179,6 +184,38 @@ fn a_trace_without_values_has_none() {
     assert_eq!(set.value_reader().of(&[call(1, 1)]).unwrap(), [None]);
     // A thread and a function that nobody knows.
     assert_eq!(set.value_reader().of(&[Call { region: RegionId(77), ..call(0, 1) }]).unwrap(), [None]);
+}
+
+/// The remarks of an export of a trace in which a value could not be read.
+fn remarks(folder: &Path, is_finished: bool) -> serde_json::Value {
+    let (mut writer, path) = begin(folder);
+    definitions().iter().for_each(|definition| writer.define(definition).unwrap());
+    writer.define(&column(0, 0, "number", ValueType::Integer)).unwrap();
+    let loss = Loss { reason: LossReason::ValueUnread, region: Some(RegionId(0)), count: 3 };
+    writer.event(&event(1_500, EventKind::Loss(loss))).unwrap();
+    match is_finished {
+        true => writer.finish(&Summary { losses: vec![loss], ..summary() }).unwrap(),
+        false => {
+            second();
+            writer.tick().unwrap();
+        }
+    }
+    let format = FORMATS.iter().find(|format| format.name == "jsonl").unwrap();
+    let output = folder.join("out");
+    let destination = Destination::Path { path: output.clone(), force: false, owner: None };
+    export(&TraceSet::open(&path).unwrap(), format, &Selection::default(), &destination, &|_| {}).unwrap();
+    let text = fs::read_to_string(output).unwrap();
+    serde_json::from_str::<serde_json::Value>(text.lines().next().unwrap()).unwrap()["remarks"].clone()
+}
+
+#[test]
+fn exports_say_which_values_are_missing() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let finished = remarks(folders[0].path(), true);
+    assert!(finished["loss"].as_str().unwrap().starts_with("3 values of one::function0(int): "), "{finished}");
+    assert!(finished["values"].is_null());
+    let unfinished = remarks(folders[1].path(), false);
+    assert_eq!(unfinished["values"], "arguments and results of up to the last ten seconds are missing");
 }
 
 /// The file with the values of function 0.

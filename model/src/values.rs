@@ -58,6 +58,13 @@ pub struct ValueColumn {
     pub source: String,
 }
 
+impl ValueColumn {
+    /// Whether its integers are addresses, which people read in base 16.
+    pub fn is_address(&self) -> bool {
+        self.value_type == ValueType::Integer && self.c_type.trim_end().ends_with('*')
+    }
+}
+
 /// The values of one column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

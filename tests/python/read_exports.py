@@ -108,6 +108,23 @@ for call in CALLS:
 TIMES = +TIMES
 
 
+AT_EXIT = {row["column"] for row in rows(TRACE / "values.parquet") if row["at_exit"]}
+VALUES = {}
+for folder in (TRACE / "values").iterdir():
+    for row in rows(folder):
+        VALUES[row.pop("location"), row.pop("call")] = row
+assert len(VALUES) > 1_000
+
+
+def values(call):
+    """The arguments and results of a call, some of them None."""
+    return VALUES.get((call["location"], call["call"]), {})
+
+
+def known(values):
+    return tuple((name, value) for name, value in values.items() if value is not None)
+
+
 def same(found, expected):
     """Compares counters or lists and shows little of a difference."""
     found, expected = Counter(found), Counter(expected)
@@ -163,12 +180,17 @@ def otf2(path):
     output = subprocess.run(["/usr/bin/python3", script, path / "traces.otf2"], capture_output=True, text=True, check=True)
     assert not output.stderr, output.stderr
     counts = grown()
+
+    def parameters(call):
+        shown = {float: str, str: lambda text: text.replace("\n", "\\x0a")}
+        return tuple((name, shown.get(type(value), int)(value)) for name, value in known(values(call)))
+
     expected = (
-        (call["location"], NAMES[call["region"]], SYMBOLS[call["region"]], call["start_ns"], end(call), call["depth"], call["ending"], counts[call["location"], call["call"]])
+        (call["location"], NAMES[call["region"]], SYMBOLS[call["region"]], call["start_ns"], end(call), call["depth"], call["ending"], parameters(call), counts[call["location"], call["call"]])
         for call in CALLS
     )
     found = json.loads(output.stdout)
-    same(((*call, tuple(grown)) for *call, grown in found["calls"]), expected)
+    same(((*call, tuple(map(tuple, values)), tuple(grown)) for *call, values, grown in found["calls"]), expected)
     modes = {"since_start": "ACCUMULATED_START", "since_last": "ABSOLUTE_LAST", "point": "ABSOLUTE_POINT", "until_next": "ABSOLUTE_NEXT"}
     kinds = {"thread": "LOCATION", "process": "LOCATION_GROUP", "socket": "SYSTEM_TREE_NODE", "node": "SYSTEM_TREE_NODE"}
     host = json.loads((TRACE / "trace.json").read_text())["header"]["host"]
@@ -189,12 +211,24 @@ def otf2(path):
     same(map(tuple, found["samples"]), expected)
 
 
+def told(members):
+    """The arguments and results in a JSON object, in the order of the trace."""
+    result = {"result": members["result"]} if "result" in members else {}
+    return tuple({**members.get("args", {}), **result, **members.get("out", {})}.items())
+
+
 @reader("perfetto")
 def perfetto(path):
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
     trace = proto.Trace.FromString(path.read_bytes())
-    threads, sequences, stacks, found, counters, samples, counts = {}, {}, {}, [], {}, [], []
+    threads, sequences, stacks, found, counters, samples, counts, arguments_of = {}, {}, {}, [], {}, [], [], []
+
+    def annotations(notes):
+        for note in notes:
+            kind = note.WhichOneof("value")
+            yield from annotations(note.dict_entries) if kind is None else [(note.name, getattr(note, kind))]
+
     for packet in trace.packet:
         sequence = packet.trusted_packet_sequence_id
         if packet.HasField("track_descriptor"):
@@ -216,9 +250,11 @@ def perfetto(path):
         event, stack = packet.track_event, stacks.setdefault(track, [])
         name = names.get(event.name_iid)
         if event.type == event.TYPE_SLICE_BEGIN:
-            stack.append((name, packet.timestamp))
+            stack.append((name, packet.timestamp, tuple(annotations(event.debug_annotations))))
         elif event.type == event.TYPE_SLICE_END:
-            name, begin = stack.pop()
+            name, begin, at_enter = stack.pop()
+            at_exit = tuple(pair for pair in annotations(event.debug_annotations) if pair[0] in AT_EXIT)
+            arguments_of.append((name, begin, at_enter + at_exit))
             found.append((threads[track], name, begin, packet.timestamp, len(stack)))
             arguments = {note.name: note.uint_value for note in event.debug_annotations}
             counts.append((name, begin, *(arguments[counter["name"]] for counter in COUNTERS)))
@@ -228,6 +264,7 @@ def perfetto(path):
     assert not any(stacks.values())
     same(found, instants())
     same(counts, ((NAMES[call["region"]], call["start_ns"], *readings(call)) for call in TIMED))
+    same(arguments_of, ((NAMES[call["region"]], call["start_ns"], known(values(call))) for call in TIMED))
     same(samples, map(sampled, SAMPLES))
 
 
@@ -235,7 +272,7 @@ def perfetto(path):
 def chrome(path):
     trace = json.loads(path.read_text())
     nanoseconds = lambda micros: round(micros * 1000)
-    found, samples, counts = [], [], []
+    found, samples, counts, arguments_of = [], [], [], []
     for event in trace["traceEvents"]:
         if event["ph"] == "C":
             [(unit, value)] = event["args"].items()
@@ -247,8 +284,10 @@ def chrome(path):
         found.append((event["tid"], event["name"], begin + BEGIN, stop + BEGIN))
         assert (event["ph"] == "i") == event["args"].get("untimed", False), event
         counts.append((event["name"], begin + BEGIN, *(event["args"].get(counter["name"]) for counter in COUNTERS)))
+        arguments_of.append((event["name"], begin + BEGIN, told(event["args"])))
     same(found, (interval[:4] for interval in instants()))
     same(counts, ((NAMES[call["region"]], call["start_ns"], *readings(call)) for call in CALLS))
+    same(arguments_of, ((NAMES[call["region"]], call["start_ns"], tuple(values(call).items())) for call in CALLS))
     same(samples, ((row["name"], *sampled(row)[1:]) for row in SAMPLES))
 
 
@@ -275,14 +314,14 @@ def speedscope(path):
 COLUMNS = ["location", "call", "parent", "depth", "start_ns", "duration_ns", "child_ns", "ending"]
 
 
-def columns(rows, readings=readings):
-    return ((*(row[name] for name in COLUMNS), row["tid"], row["function"], *readings(row)) for row in rows)
+def columns(rows, readings, values):
+    return ((*(row[name] for name in COLUMNS), row["tid"], row["function"], tuple(values(row)), *readings(row)) for row in rows)
 
 
 def expected_columns():
     for call in CALLS:
         place = (LOCATIONS[call["location"]]["tid"], NAMES[call["region"]])
-        yield (*(call[name] for name in COLUMNS), *place, *readings(call))
+        yield (*(call[name] for name in COLUMNS), *place, tuple(values(call).items()), *readings(call))
 
 
 @reader("csv")
@@ -292,7 +331,8 @@ def comma_separated(path):
     for line in lines:
         line.update({name: int(line[name]) if line[name] else None for name in [*COLUMNS[:-1], "tid"]})
     counted = lambda line: (int(line[counter["name"]]) if line[counter["name"]] else None for counter in COUNTERS)
-    same(columns(lines, counted), expected_columns())
+    told = lambda line: json.loads(line["values"] or "{}").items()
+    same(columns(lines, counted, told), expected_columns())
     assert polars.read_csv(path).height == len(CALLS)
 
 
@@ -301,15 +341,24 @@ def json_lines(path):
     lines = [json.loads(line) for line in path.open()]
     assert lines[0]["type"] == "recording"
     counted = lambda line: (line.get("counters", {}).get(counter["name"], {}).get("inclusive") for counter in COUNTERS)
-    same(columns((line for line in lines if line["type"] == "call"), counted), expected_columns())
+    same(columns((line for line in lines if line["type"] == "call"), counted, told), expected_columns())
 
 
 @reader("arrow")
 def arrow(path):
     counted = lambda row: (row[counter["column"]] for counter in COUNTERS)
+    places = {name: place for place, name in enumerate(["n", "text", "result", "x", "y"])}
+
+    def of_maps(row):
+        pairs = []
+        for members in (row[kind] or [] for kind in ("integers", "floats", "texts")):
+            members = members.items() if isinstance(members, dict) else members
+            pairs += [tuple(member.values()) if isinstance(member, dict) else member for member in members]
+        return sorted(pairs, key=lambda pair: places[pair[0]])
+
     with pyarrow.ipc.open_stream(path) as stream:
-        same(columns(stream.read_all().to_pylist(), counted), expected_columns())
-    same(columns(polars.read_ipc_stream(path).iter_rows(named=True), counted), expected_columns())
+        same(columns(stream.read_all().to_pylist(), counted, of_maps), expected_columns())
+    same(columns(polars.read_ipc_stream(path).iter_rows(named=True), counted, of_maps), expected_columns())
 
 
 @reader("folded")
@@ -453,8 +502,11 @@ def event_flow(path):
     assert not output.stderr, output.stderr
     assert int(output.stdout.split()[0]) >= len(COUNTS), output.stdout
     found = Counter()
-    for name, calls in re.findall(r'label="([^"]*)\\n(\d+) calls"', path.read_text()):
+    for label, calls in re.findall(r'label="((?:[^"\\]|\\.)*)\\n(\d+) calls"', path.read_text()):
+        name, _, arguments = label.partition("(")
         found[name] += int(calls)
+        assert not arguments or name in ("function1", "function2"), label
+        assert not arguments or arguments.startswith("n=" if name == "function1" else "x="), label
     same(found, Counter(NAMES[call["region"]] for call in CALLS))
 
 

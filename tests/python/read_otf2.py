@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Prints the calls and samples of an OTF2 archive as JSON. Of each call: location, function, canonical name, enter,
-leave, depth, ending, and how much each counter grew between. Of each sample: metric, mode, kind and name of what it
+leave, depth, ending, its parameters, and how much each counter grew between. Of each sample: metric, mode, kind and name of what it
 belongs to, time, value.
 
 usage: read_otf2.py ARCHIVE/traces.otf2
@@ -12,7 +12,7 @@ import sys
 import otf2
 from otf2.definitions import MetricInstance
 from otf2.enums import LocationType, MetricOccurrence
-from otf2.events import Enter, Leave, Metric
+from otf2.events import Enter, Leave, Metric, ParameterInt, ParameterString
 
 calls, samples = [], []
 with otf2.reader.open(sys.argv[1]) as trace:
@@ -36,9 +36,12 @@ with otf2.reader.open(sys.argv[1]) as trace:
             assert event.metric.occurrence == MetricOccurrence.SYNCHRONOUS_STRICT
             counters[place] = (event.time, event.values)
         elif isinstance(event, Enter):
-            stack.append((event, counters.get(place)))
+            stack.append((event, counters.get(place), []))
+        elif isinstance(event, (ParameterInt, ParameterString)):
+            value = event.value if isinstance(event, ParameterInt) else event.string
+            stack[-1][2].append((event.parameter.name, value))
         elif isinstance(event, Leave):
-            enter, at_enter = stack.pop()
+            enter, at_enter, parameters = stack.pop()
             grown = []
             if at_enter:
                 assert at_enter[0] == enter.time and counters[place][0] == event.time
@@ -46,6 +49,6 @@ with otf2.reader.open(sys.argv[1]) as trace:
             assert enter.region == event.region
             endings = [value for attribute, value in (event.attributes or {}).items() if attribute.name == "ending"]
             names = (event.region.name, event.region.canonical_name)
-            calls.append([place, *names, enter.time, event.time, len(stack), endings[0] if endings else "returned", grown])
+            calls.append([place, *names, enter.time, event.time, len(stack), endings[0] if endings else "returned", parameters, grown])
     assert not any(stacks.values()), "calls without leave"
 json.dump({"calls": calls, "samples": samples}, sys.stdout)

@@ -3,7 +3,8 @@
 //! Nodes are call paths. An edge leads from a call path to the one that the same caller entered next,
 //! with the executions of its source after which it was taken: the first, the last, and the stride
 //! between them where it is constant. A loop is an edge back to an earlier call path, so a program
-//! that iterates a million times has the graph of one that iterates twice, with other numbers.
+//! that iterates a million times has the graph of one that iterates twice, with other numbers. The values of a call
+//! path are those of all its calls, and make no difference between paths or graphs.
 //!
 //! After X. Aguilar, K. Fürlinger, E. Laure: "MPI Trace Compression Using Event Flow Graphs",
 //! Euro-Par 2014.
@@ -14,6 +15,7 @@ use rtrace_model::{LocationId, RegionId, Timestamp};
 
 use super::nesting::Visitor;
 use super::spool::Measured;
+use super::variety::Varieties;
 use super::{ExportError, Source};
 
 /// A call path within a [`Flow`].
@@ -67,25 +69,37 @@ pub(super) struct Flow {
     pub(super) edges: BTreeMap<(Place, Place), Edge>,
 }
 
+/// A graph with the threads that have it.
+pub(super) struct Flows {
+    pub(super) flow: Flow,
+    pub(super) threads: Vec<LocationId>,
+    /// The values of the calls of each node.
+    pub(super) values: Vec<Varieties>,
+}
+
 impl Flow {
-    /// The graphs of all threads, each with the threads that have it.
-    pub(super) fn collect(source: &Source<'_>) -> Result<Vec<(Flow, Vec<LocationId>)>, ExportError> {
+    /// The graphs of all threads.
+    pub(super) fn collect(source: &Source<'_>) -> Result<Vec<Flows>, ExportError> {
         let mut places: HashMap<Flow, usize> = HashMap::new();
-        let mut threads: Vec<Vec<LocationId>> = Vec::new();
-        let nested = source.nested()?;
+        let mut threads: Vec<(Vec<LocationId>, Vec<Varieties>)> = Vec::new();
+        let nested = source.nested_with_values()?;
         for location in nested.locations() {
             let mut following = Following::default();
             nested.visit(location, &mut following)?;
-            let flow = following.finish();
+            let (flow, values) = following.finish();
             let place = *places.entry(flow).or_insert(threads.len());
-            if place == threads.len() {
-                threads.push(Vec::new());
+            match threads.get_mut(place) {
+                Some((threads, known)) => {
+                    threads.push(location);
+                    known.iter_mut().zip(values).for_each(|(known, values)| known.merge(values));
+                }
+                None => threads.push((vec![location], values)),
             }
-            threads[place].push(location);
         }
         let mut flows: Vec<_> = places.into_iter().collect();
         flows.sort_by_key(|&(_, place)| place);
-        Ok(flows.into_iter().map(|(flow, _)| flow).zip(threads).collect())
+        let flows = flows.into_iter().zip(threads);
+        Ok(flows.map(|((flow, _), (threads, values))| Flows { flow, threads, values }).collect())
     }
 }
 
@@ -93,6 +107,8 @@ impl Flow {
 #[derive(Default)]
 struct Following {
     flow: Flow,
+    /// Of each node.
+    values: Vec<Varieties>,
     places: HashMap<(Option<usize>, RegionId), usize>,
     /// The open calls, each with its latest callee.
     open: Vec<(usize, Option<usize>)>,
@@ -101,9 +117,9 @@ struct Following {
 }
 
 impl Following {
-    fn finish(mut self) -> Flow {
+    fn finish(mut self) -> (Flow, Vec<Varieties>) {
         self.ends(None, self.latest);
-        self.flow
+        (self.flow, self.values)
     }
 
     /// A caller ends after its latest callee.
@@ -128,12 +144,14 @@ impl Visitor for Following {
         let parent = self.open.last().map(|&(node, _)| node);
         let node = *self.places.entry((parent, region)).or_insert_with(|| {
             self.flow.nodes.push(Node { parent, region, calls: 0 });
+            self.values.push(Varieties::default());
             self.flow.nodes.len() - 1
         });
         let latest = self.open.last_mut().map_or(&mut self.latest, |(_, latest)| latest);
         let from = latest.replace(node).map_or(Place::Begin(parent), Place::Call);
         self.edge(from, Place::Call(node));
         self.flow.nodes[node].calls += 1;
+        self.values[node].add(measured.values.as_ref());
         self.open.push((node, None));
         Ok(())
     }

@@ -159,7 +159,7 @@ mod tests {
             };
             let start = Timestamp(start);
             let call = Call { location, id, parent, depth, start, duration, child, ending, ..Call::default() };
-            Ok(Measured { call, readings: Box::default() })
+            Ok(Measured { call, readings: Box::default(), values: None })
         });
         let mut text = Text::default();
         let findings = visit(calls, splits_trees, &mut text).unwrap();

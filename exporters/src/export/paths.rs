@@ -105,7 +105,7 @@ impl Visitor for Folding<'_> {
         Ok(())
     }
 
-    fn leave(&mut self, _: Timestamp, Measured { call, readings }: &Measured) -> Result<(), ExportError> {
+    fn leave(&mut self, _: Timestamp, Measured { call, readings, .. }: &Measured) -> Result<(), ExportError> {
         let place = self.open.pop().expect("a call is entered before it is left");
         let path = &mut self.paths.all[place];
         path.endings[call.ending as usize] += 1;

@@ -24,9 +24,13 @@ pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>
         Some(summary) => ("summary", summary.to_string()),
         None => ("summary", "the recording did not end, or still runs: the last calls are missing".to_owned()),
     });
+    if source.summary().is_none() && source.has_values() {
+        remarks.push(("values", "arguments and results of up to the last ten seconds are missing".to_owned()));
+    }
     for loss in source.losses()? {
         let of = loss.region.map_or_else(String::new, |region| format!(" of {}", source.function(region)));
-        remarks.push(("loss", format!("{} calls{of}: {}", loss.count, loss.reason.name())));
+        let what = if loss.reason.is_value() { "values" } else { "calls" };
+        remarks.push(("loss", format!("{} {what}{of}: {}", loss.count, loss.reason.name())));
     }
     for untimed in source.untimed()? {
         let of = untimed.region.map_or_else(String::new, |region| format!(" of {}", source.function(region)));

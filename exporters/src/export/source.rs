@@ -11,7 +11,7 @@ use super::spool::{Measured, Spool, Spooler};
 use super::step::Step;
 use super::threads::{Program, Threads};
 use super::{ExportError, Exported, Selection};
-use crate::TraceSet;
+use crate::{TraceSet, ValueReader};
 
 /// Calls between two words on the progress.
 const STEP: u64 = 1 << 16;
@@ -69,19 +69,34 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The chosen calls thread by thread, callers before callees.
+    /// The chosen calls thread by thread, callers before callees, without their values.
     pub(super) fn nested(&self) -> Result<Nested<'_>, ExportError> {
+        self.spooled(None)
+    }
+
+    /// As [`nested`](Source::nested), with their values.
+    pub(super) fn nested_with_values(&self) -> Result<Nested<'_>, ExportError> {
+        self.spooled(self.has_values().then(|| self.value_reader()))
+    }
+
+    /// Whether calls have arguments or results.
+    pub(super) fn has_values(&self) -> bool {
+        !self.value_columns().is_empty()
+    }
+
+    fn spooled(&self, mut values: Option<ValueReader<'_>>) -> Result<Nested<'_>, ExportError> {
         let mut batches = self.read(0.5).peekable();
         let metrics = match batches.peek() {
             Some(Ok(batch)) => batch.metrics(),
             _ => 0,
         };
-        let mut spooler = Spooler::new(metrics)?;
+        let mut spooler = Spooler::new(metrics, values.is_some())?;
         let mut calls = 0;
         for batch in batches {
             let batch = batch?;
             calls += batch.len() as u64;
-            spooler.add(&batch)?;
+            let values = values.as_mut().map(|values| values.of(&batch)).transpose()?;
+            spooler.add(&batch, values.as_deref().unwrap_or_default())?;
         }
         Ok(Nested { source: self, spool: spooler.finish()?, calls, visited: Cell::new(0) })
     }

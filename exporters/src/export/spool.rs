@@ -9,6 +9,8 @@
 //! A call takes about a dozen bytes in the file. The file has no name: whatever happens, nothing of
 //! it is left.
 
+mod values;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fs::File;
@@ -18,7 +20,9 @@ use std::path::PathBuf;
 
 use rtrace_model::{Batch, Call, CallSiteId, Ending, LocationId, Reading, RegionId, Timestamp};
 
+use self::values::Schemas;
 use super::varint;
+use crate::CallValues;
 
 /// Bytes that a run under way keeps in memory.
 const BLOCK: usize = 16 * 1024;
@@ -27,10 +31,12 @@ const BLOCK: usize = 16 * 1024;
 const INTEGERS: usize = 8;
 
 /// A call with one reading per call metric; with none if it was not timed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Measured {
     pub(super) call: Call,
     pub(super) readings: Box<[Reading]>,
+    /// Its values, if they were asked for.
+    pub(super) values: Option<CallValues>,
 }
 
 /// The sorted parts of the calls, being collected.
@@ -38,6 +44,8 @@ pub(super) struct Spooler {
     file: BufWriter<File>,
     written: u64,
     metrics: usize,
+    /// Present where calls may have values.
+    schemas: Option<Schemas>,
     runs: BTreeMap<LocationId, Vec<Run>>,
     bytes: Vec<u8>,
 }
@@ -46,6 +54,7 @@ pub(super) struct Spooler {
 pub(super) struct Spool {
     file: File,
     metrics: usize,
+    schemas: Option<Schemas>,
     runs: BTreeMap<LocationId, Vec<Run>>,
 }
 
@@ -58,14 +67,16 @@ struct Run {
 }
 
 impl Spooler {
-    /// For calls with `metrics` readings each.
-    pub(super) fn new(metrics: usize) -> io::Result<Spooler> {
+    /// For calls with `metrics` readings each, which may have values.
+    pub(super) fn new(metrics: usize, has_values: bool) -> io::Result<Spooler> {
         let file = tempfile::tempfile_in(folder()).map_err(named("create"))?;
-        let runs = BTreeMap::new();
-        Ok(Spooler { file: BufWriter::with_capacity(1 << 20, file), written: 0, metrics, runs, bytes: Vec::new() })
+        let schemas = has_values.then(Schemas::default);
+        let (runs, bytes) = (BTreeMap::new(), Vec::new());
+        Ok(Spooler { file: BufWriter::with_capacity(1 << 20, file), written: 0, metrics, schemas, runs, bytes })
     }
 
-    pub(super) fn add(&mut self, batch: &Batch) -> io::Result<()> {
+    /// Adds calls; `values` are those of each, or of none.
+    pub(super) fn add(&mut self, batch: &Batch, values: &[Option<CallValues>]) -> io::Result<()> {
         let mut order: Vec<usize> = (0..batch.len()).collect();
         let key = |index: &usize| (batch[*index].location, batch[*index].id);
         if !order.is_sorted_by_key(key) {
@@ -82,6 +93,9 @@ impl Spooler {
                     varint::put(&mut self.bytes, reading.inclusive);
                     varint::put(&mut self.bytes, reading.child);
                 }
+                if let Some(schemas) = &mut self.schemas {
+                    schemas.put(&mut self.bytes, values.get(index).and_then(Option::as_ref));
+                }
             }
             self.file.write_all(&self.bytes).map_err(named("write"))?;
             let first = &batch[run[0]];
@@ -94,7 +108,7 @@ impl Spooler {
 
     pub(super) fn finish(self) -> io::Result<Spool> {
         let file = self.file.into_inner().map_err(|error| named("write")(error.into_error()))?;
-        Ok(Spool { file, metrics: self.metrics, runs: self.runs })
+        Ok(Spool { file, metrics: self.metrics, schemas: self.schemas, runs: self.runs })
     }
 }
 
@@ -175,10 +189,7 @@ impl<'a> Cursor<'a> {
 
     /// Puts the next call into `next`.
     fn advance(&mut self) -> io::Result<()> {
-        let longest = varint::LONGEST * (INTEGERS + 2 * self.spool.metrics);
-        if self.block.len() - self.at < longest && !self.rest.is_empty() {
-            self.refill(longest)?;
-        }
+        self.hold(varint::LONGEST * (INTEGERS + 2 * self.spool.metrics + 1))?;
         if self.at == self.block.len() {
             self.next = None;
             return Ok(());
@@ -188,11 +199,29 @@ impl<'a> Cursor<'a> {
         let measured = self.before.take(&mut bytes, self.location).and_then(|call| {
             let reading = |_| Some(Reading { inclusive: varint::take(&mut bytes)?, child: varint::take(&mut bytes)? });
             let readings = (0..if call.is_timed() { metrics } else { 0 }).map(reading).collect::<Option<_>>()?;
-            Some(Measured { call, readings })
+            Some(Measured { call, readings, values: None })
         });
+        let mut measured = measured.ok_or(io::ErrorKind::InvalidData)?;
+        let size = match self.spool.schemas {
+            Some(_) => {
+                varint::take(&mut bytes).and_then(|size| size.try_into().ok()).ok_or(io::ErrorKind::InvalidData)?
+            }
+            None => 0,
+        };
         self.at = self.block.len() - bytes.len();
-        self.next = Some(measured.ok_or(io::ErrorKind::InvalidData)?);
+        if let Some(schemas) = self.spool.schemas.as_ref().filter(|_| size > 0) {
+            self.hold(size)?;
+            let bytes = self.block.get(self.at..self.at + size).ok_or(io::ErrorKind::InvalidData)?;
+            measured.values = Some(schemas.take(bytes).ok_or(io::ErrorKind::InvalidData)?);
+            self.at += size;
+        }
+        self.next = Some(measured);
         Ok(())
+    }
+
+    /// Reads on, unless so many bytes are in memory, or all that are left.
+    fn hold(&mut self, bytes: usize) -> io::Result<()> {
+        if self.block.len() - self.at < bytes && !self.rest.is_empty() { self.refill(bytes) } else { Ok(()) }
     }
 
     fn refill(&mut self, longest: usize) -> io::Result<()> {
@@ -272,8 +301,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use proptest::prelude::*;
+    use rtrace_model::{ValueColumn, ValueType};
 
     use super::*;
+    use crate::Value;
 
     fn call(location: u32, id: u64, noise: u64) -> Call {
         let ending = Ending::ALL[(noise % 4) as usize];
@@ -291,14 +322,37 @@ mod tests {
         }
     }
 
+    /// Values of all types, with a text that is longer than a block; of some calls none.
+    fn values(call: &Call) -> Option<CallValues> {
+        let column = |position, value_type| ValueColumn {
+            region: RegionId(call.region.0 % 2),
+            position,
+            name: position.to_string(),
+            value_type,
+            c_type: String::new(),
+            unit: None,
+            role: None,
+            at_exit: false,
+            source: String::new(),
+        };
+        let columns: Vec<ValueColumn> = (0..).zip(ValueType::ALL).map(|(place, kind)| column(place, kind)).collect();
+        let number = call.id as i64;
+        let long = if call.id.is_multiple_of(1_024) { 2 * BLOCK } else { call.id as usize % 9 };
+        let mut values =
+            [Some(Value::Integer(number)), Some(Value::Float(number as f64)), Some(Value::Text("ä".repeat(long)))];
+        values[call.id as usize % 3].take_if(|_| call.id.is_multiple_of(2));
+        (!call.id.is_multiple_of(5)).then(|| CallValues { columns: columns.into(), values: values.into() })
+    }
+
     proptest! {
         #[test]
         fn any_calls_come_back_sorted(
             batches in prop::collection::vec(
                 prop::collection::vec((1..4_u32, any::<u64>(), any::<u64>()), 0..600), 0..6),
             metrics in 0..3_usize,
+            has_values: bool,
         ) {
-            let mut spooler = Spooler::new(metrics).unwrap();
+            let mut spooler = Spooler::new(metrics, has_values).unwrap();
             let mut expected = Vec::new();
             for batch in &batches {
                 let calls: Vec<Call> = batch.iter().map(|&(location, id, noise)| call(location, id, noise)).collect();
@@ -306,10 +360,12 @@ mod tests {
                     .map(|n| Reading { inclusive: calls[n / metrics].id ^ n as u64, child: n as u64 })
                     .collect();
                 let batch = Batch::measured(calls, metrics, readings);
-                spooler.add(&batch).unwrap();
-                expected.extend((0..batch.len()).map(|index| Measured {
+                let values: Vec<_> = batch.iter().map(|call| values(call).filter(|_| has_values)).collect();
+                spooler.add(&batch, &values).unwrap();
+                expected.extend(values.into_iter().enumerate().map(|(index, values)| Measured {
                     call: batch[index],
                     readings: batch.readings(index).into(),
+                    values,
                 }));
             }
             expected.sort_by_key(|measured| (measured.call.location, measured.call.id));
@@ -322,9 +378,10 @@ mod tests {
 
     #[test]
     fn runs_wait_until_they_are_due() {
-        let mut spooler = Spooler::new(0).unwrap();
+        let mut spooler = Spooler::new(0, false).unwrap();
         for batch in 0..50 {
-            spooler.add(&Batch::from((0..1000).map(|n| call(1, batch * 1000 + n, n)).collect::<Vec<_>>())).unwrap();
+            let calls: Vec<Call> = (0..1000).map(|n| call(1, batch * 1000 + n, n)).collect();
+            spooler.add(&Batch::from(calls), &[]).unwrap();
         }
         let spool = spooler.finish().unwrap();
         let mut sorted = spool.calls(LocationId(1));

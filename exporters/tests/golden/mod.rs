@@ -10,7 +10,8 @@ use rtrace_exporters::{FORMATS, TraceSet};
 use rtrace_model::{
     Base, Batch, Call, CallSite, CallSiteId, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location,
     LocationId, Loss, LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink,
-    SourceLine, Span, Summary, SymbolName, Timestamp, Untimed, UntimedReason,
+    SourceLine, Span, Summary, SymbolName, Timestamp, Untimed, UntimedReason, ValueBatch, ValueColumn, ValueType,
+    Values,
 };
 
 use super::common;
@@ -20,7 +21,8 @@ pub const CALLS: u64 = 19;
 
 /// Two processes; in the first a thread with recursion and all endings, and a thread whose id is
 /// used again; in the second a call that was not timed around one that was; names that try to break
-/// out of every format.
+/// out of every format. Arguments and results of all types, some of them
+/// not known.
 pub fn trace(folder: &Path) -> TraceSet {
     record(folder, true)
 }
@@ -36,6 +38,7 @@ fn record(folder: &Path, finish: bool) -> TraceSet {
         writer.define(&definition).unwrap();
     }
     writer.calls(&counted(calls())).unwrap();
+    writer.values(&values()).unwrap();
     writer.samples(&samples()).unwrap();
     for (time, kind) in [
         (1_000, EventKind::Armed),
@@ -144,6 +147,53 @@ fn definitions() -> Vec<Definition> {
         metric(2, "thread/\"wait\"", "s", -9, Scope::Thread, Span::SinceLast),
         metric(3, "socket/energy", "J", -6, Scope::Socket, Span::SinceStart),
         metric(4, "node/limit", "W", 3, Scope::Node, Span::UntilNext),
+        value(1, 0, "fd", ValueType::Integer, "int", false),
+        value(1, 1, "path", ValueType::Text, "const char *", false),
+        value(1, 2, "buf", ValueType::Integer, "void *", false),
+        value(1, 3, "result", ValueType::Integer, "ssize_t", true),
+        value(2, 0, "call", ValueType::Float, "double", false),
+        value(2, 1, "x\",\u{1b}</title>\nnext", ValueType::Text, "char *", true),
+        value(2, 2, "result", ValueType::Float, "double", true),
+        value(3, 0, "n", ValueType::Integer, "int", false),
+    ]
+}
+
+/// A value of the calls of a region; `at_exit`: it is read when they return.
+fn value(region: u32, position: u32, name: &str, value_type: ValueType, c_type: &str, at_exit: bool) -> Definition {
+    let (region, name, c_type) = (RegionId(region), name.to_owned(), c_type.to_owned());
+    let (unit, role, source) = ((name == "result").then(|| "B".to_owned()), None, "a table".to_owned());
+    Definition::ValueColumn(ValueColumn { region, position, name, value_type, c_type, unit, role, at_exit, source })
+}
+
+/// Values of most calls: that of location 4 which called 1 has none.
+fn values() -> Vec<ValueBatch> {
+    let calls = |calls: &[(u32, u64)]| calls.iter().map(|&(location, id)| (LocationId(location), id)).collect();
+    let texts = |texts: &[Option<&str>]| Values::Text(texts.iter().map(|text| text.map(str::to_owned)).collect());
+    vec![
+        ValueBatch {
+            region: RegionId(1),
+            calls: calls(&[(1, 2), (1, 3), (1, 4), (1, 7), (3, 3)]),
+            columns: vec![
+                Values::Integer(vec![Some(3), Some(3), Some(-1), Some(3), Some(7)]),
+                texts(&[Some("/a b"), None, Some("=1+1"), Some("q\"\\\u{1b}[31m\n"), Some("")]),
+                Values::Integer(vec![Some(0x7fff_1234_5678); 5]),
+                Values::Integer(vec![Some(4096), Some(0), Some(i64::MIN), None, Some(i64::MAX)]),
+            ],
+        },
+        ValueBatch {
+            region: RegionId(2),
+            calls: calls(&[(1, 6), (4, 1), (4, 2)]),
+            columns: vec![
+                Values::Float(vec![Some(0.5), Some(f64::NAN), Some(-1e300)]),
+                texts(&[None, Some("</script>,\"\u{1b}]"), Some("}; x")]),
+                Values::Float(vec![None, Some(f64::INFINITY), Some(2.0)]),
+            ],
+        },
+        ValueBatch {
+            region: RegionId(3),
+            calls: calls(&[(2, 1), (2, 2), (2, 3), (2, 4), (2, 5)]),
+            columns: vec![Values::Integer(vec![Some(4), Some(3), Some(2), Some(1), Some(0)])],
+        },
     ]
 }
 
@@ -297,8 +347,8 @@ fn arrow(path: &Path) -> String {
 /// The fields of a message of unknown type: numbers, texts, and messages where bytes can be read as
 /// one.
 fn protobuf(bytes: &[u8]) -> String {
-    /// The one field of a fixed size, in Perfetto's events.
-    const COUNTER_VALUE: u64 = 44;
+    /// The fields of a fixed size: the values of Perfetto's counters and annotations.
+    const DOUBLES: [u64; 2] = [44, 5];
     fn varint(bytes: &mut &[u8]) -> Option<u64> {
         let end = bytes.iter().position(|byte| byte & 0x80 == 0)?;
         let (number, rest) = bytes.split_at(end + 1);
@@ -325,7 +375,7 @@ fn protobuf(bytes: &[u8]) -> String {
                         _ => writeln!(text, "{pad}{field}: {content:?}").unwrap(),
                     }
                 }
-                1 if field == COUNTER_VALUE => {
+                1 if DOUBLES.contains(&field) => {
                     let (number, rest) = bytes.split_first_chunk()?;
                     bytes = rest;
                     writeln!(text, "{pad}{field}: {:?}", f64::from_le_bytes(*number)).unwrap()

@@ -5,23 +5,25 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
+use arrow_array::builder::{ArrayBuilder, Float64Builder, Int64Builder, MapBuilder, StringBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, Schema};
-use rtrace_model::{Batch, Call, LocationId};
+use rtrace_model::{Batch, Call, LocationId, ValueType};
 
 use super::super::format::{Form, Format};
 use super::super::remarks::remarks;
 use super::super::{ExportError, Source};
 use crate::schema::{call_columns, column, measured, with_columns};
+use crate::{CallValues, Value};
 
 pub(super) const FORMAT: Format = Format {
     name: "arrow",
     summary: "Arrow IPC stream: the calls as columns with names",
     extension: "arrows",
     opens_in: "pyarrow, Polars, DuckDB, any Arrow library",
-    keeps: "every call with all its columns, names beside ids, counters; losses in the schema's metadata",
+    keeps: "every call with all its columns, names beside ids, counters, arguments and results; losses in the schema's metadata",
     omits: "events, versions and aliases of functions",
     untimed: "`ending` is `unseen`, `duration_ns` and counters are null",
     form: Form::File(write),
@@ -29,12 +31,13 @@ pub(super) const FORMAT: Format = Format {
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let columns = Columns::new(source)?;
-    let schema = columns.encode(&Batch::default())?.schema();
+    let mut values = source.value_reader();
+    let schema = columns.encode(&Batch::default(), &[])?.schema();
     let mut stream = StreamWriter::try_new(output, &schema).map_err(failed)?;
     for batch in source.batches() {
         let batch = batch?;
         if !batch.is_empty() {
-            stream.write(&columns.encode(&batch)?).map_err(failed)?;
+            stream.write(&columns.encode(&batch, &values.of(&batch)?)?).map_err(failed)?;
         }
     }
     stream.finish().map_err(failed)
@@ -78,7 +81,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    fn encode(&self, batch: &Batch) -> Result<RecordBatch, ExportError> {
+    fn encode(&self, batch: &Batch, values: &[Option<CallValues>]) -> Result<RecordBatch, ExportError> {
         let thread = |call: &Call| self.source.threads.thread(call.location);
         let pid = |call: &Call| self.source.threads.program(thread(call)).pid;
         let place = |call: &Call| self.places.get(&call.location).copied().unwrap_or(0);
@@ -99,9 +102,59 @@ impl<'a> Columns<'a> {
                 ("symbol", dictionary(&functions, &self.symbols), false),
             ],
         );
+        let has = |kind| self.source.value_columns().iter().any(|column| column.value_type == kind);
+        let kinds = ValueType::ALL.into_iter().filter(|&kind| has(kind));
+        let maps = kinds.map(|kind| Ok((map_name(kind), map(kind, values)?, true)));
+        let columns = with_columns(&columns, maps.collect::<Result<Vec<_>, ArrowError>>().map_err(failed)?);
         let schema = Schema::clone(&columns.schema()).with_metadata(self.metadata.clone());
         columns.with_schema(Arc::new(schema)).map_err(failed)
     }
+}
+
+/// The column with the values of a type.
+fn map_name(kind: ValueType) -> &'static str {
+    match kind {
+        ValueType::Integer => "integers",
+        ValueType::Float => "floats",
+        ValueType::Text => "texts",
+    }
+}
+
+/// The values of one type of each call, by name; null where a call has no values at all. A map has no type of its own
+/// for each of its members, so there is one for each type.
+fn map(kind: ValueType, values: &[Option<CallValues>]) -> Result<ArrayRef, ArrowError> {
+    match kind {
+        ValueType::Integer => map_of(Int64Builder::new(), kind, values, |values, value| match value {
+            Some(Value::Integer(value)) => values.append_value(*value),
+            _ => values.append_null(),
+        }),
+        ValueType::Float => map_of(Float64Builder::new(), kind, values, |values, value| match value {
+            Some(Value::Float(value)) => values.append_value(*value),
+            _ => values.append_null(),
+        }),
+        ValueType::Text => map_of(StringBuilder::new(), kind, values, |values, value| match value {
+            Some(Value::Text(value)) => values.append_value(value),
+            _ => values.append_null(),
+        }),
+    }
+}
+
+fn map_of<B: ArrayBuilder>(
+    builder: B,
+    kind: ValueType,
+    values: &[Option<CallValues>],
+    append: impl Fn(&mut B, Option<&Value>),
+) -> Result<ArrayRef, ArrowError> {
+    let mut map = MapBuilder::new(None, StringBuilder::new(), builder);
+    for values in values {
+        let of_kind = values.iter().flat_map(CallValues::iter).filter(|(column, _)| column.value_type == kind);
+        for (column, value) in of_kind {
+            map.keys().append_value(&column.name);
+            append(map.values(), value);
+        }
+        map.append(values.is_some())?;
+    }
+    Ok(Arc::new(map.finish()))
 }
 
 /// The words at these places. Batches share the words, which are written once.

@@ -15,6 +15,7 @@ use super::super::remarks::remarks;
 use super::super::samples::{self, Owner, Series};
 use super::super::spool::Measured;
 use super::super::threads::Thread;
+use super::super::values::{self, Json, Part};
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {
@@ -22,8 +23,8 @@ pub(super) const FORMAT: Format = Format {
     summary: "Chrome's JSON trace events: a timeline",
     extension: "trace.json",
     opens_in: "ui.perfetto.dev, chrome://tracing, speedscope",
-    keeps: "every call on its process and thread, counters and endings as arguments, samples as counters, losses, \
-            events",
+    keeps: "every call on its process and thread, counters, endings, arguments and results as arguments, samples as \
+            counters, losses, events",
     omits: "symbols, versions and aliases of functions",
     untimed: "an instant event with the argument `untimed`",
     form: Form::File(write),
@@ -33,7 +34,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     let remarks = remarks(source)?;
     let remarks = json::object(remarks.iter().map(|(name, text)| (*name, text.as_str())));
     write!(output, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{remarks},\"traceEvents\":[")?;
-    let nested = source.nested()?;
+    let nested = source.nested_with_values()?;
     let mut events = Events { source, output, commas: Commas::default(), thread: None };
     for location in nested.locations() {
         let thread = source.threads.thread(location);
@@ -129,6 +130,16 @@ impl Visitor for Events<'_> {
         )?;
         for (metric, Reading { inclusive, .. }) in source.call_metrics().iter().zip(&measured.readings) {
             write!(self.output, ",{}:{inclusive}", json::text(&metric.name))?;
+        }
+        if let Some(values) = &measured.values {
+            for (name, part) in [("args", Part::Argument), ("out", Part::Out)] {
+                if let Some(object) = values::object(values, part) {
+                    write!(self.output, ",\"{name}\":{}", object.text())?;
+                }
+            }
+            if let Some(result) = values::result(values) {
+                write!(self.output, ",\"result\":{}", Json(result).text())?;
+            }
         }
         Ok(write!(self.output, "}}}}")?)
     }

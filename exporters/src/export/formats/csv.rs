@@ -5,6 +5,7 @@ use std::io::Write;
 use rtrace_model::csv_field as field;
 
 use super::super::format::{Form, Format};
+use super::super::values;
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {
@@ -12,7 +13,7 @@ pub(super) const FORMAT: Format = Format {
     summary: "Comma-separated values: a line per call",
     extension: "csv",
     opens_in: "spreadsheets, pandas, R, any text tool",
-    keeps: "every call with all its columns, names in place of ids",
+    keeps: "every call with all its columns, names in place of ids, arguments and results as a JSON object",
     omits: "losses, events, versions and aliases of functions",
     untimed: "`ending` is `unseen`, `duration_ns` and counters are empty",
     form: Form::File(write),
@@ -25,9 +26,14 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     for metric in source.call_metrics() {
         write!(output, ",{},{}", field(&metric.name), field(&format!("{} child", metric.name)))?;
     }
+    if source.has_values() {
+        write!(output, ",values")?;
+    }
     writeln!(output)?;
+    let mut values = source.value_reader();
     for batch in source.batches() {
         let batch = batch?;
+        let values = values.of(&batch)?;
         for (index, call) in batch.iter().enumerate() {
             let thread = source.threads.thread(call.location);
             let program = source.threads.program(thread);
@@ -57,6 +63,11 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
                     Some(reading) => write!(output, ",{},{}", reading.inclusive, reading.child)?,
                     None => write!(output, ",,")?,
                 }
+            }
+            match &values[index] {
+                Some(values) => write!(output, ",{}", field(&values::all(values).text()))?,
+                None if source.has_values() => write!(output, ",")?,
+                None => {}
             }
             writeln!(output)?;
         }

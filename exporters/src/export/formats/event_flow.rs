@@ -5,7 +5,7 @@ use std::io::Write;
 
 use rtrace_model::escape;
 
-use super::super::flow::{Edge, Flow, Place};
+use super::super::flow::{Edge, Flow, Flows, Place};
 use super::super::format::{Form, Format};
 use super::super::step::Step;
 use super::super::{ExportError, Source};
@@ -15,7 +15,7 @@ pub(super) const FORMAT: Format = Format {
     summary: "Event-flow graph: what is called after what, for Graphviz",
     extension: "flow.dot",
     opens_in: "Graphviz' dot, xdot",
-    keeps: "order and number of calls by call path, loops folded, threads of one flow together",
+    keeps: "order and number of calls by call path, with arguments and results, loops folded, threads of one flow together",
     omits: "times, endings, losses, counters",
     untimed: "like any call",
     form: Form::File(write),
@@ -23,11 +23,11 @@ pub(super) const FORMAT: Format = Format {
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     writeln!(output, "digraph flow {{\n  node [shape=box, fontname=monospace];")?;
-    for (number, (flow, threads)) in Flow::collect(source)?.iter().enumerate() {
+    for (number, Flows { flow, threads, values }) in Flow::collect(source)?.iter().enumerate() {
         let names: Vec<String> = threads.iter().map(|&location| source.step(Step::Thread(location))).collect();
         writeln!(output, "  subgraph cluster{number} {{\n    label=\"{}\";", quoted(&names.join(", ")))?;
         for (place, node) in flow.nodes.iter().enumerate() {
-            let name = quoted(source.function(node.region));
+            let name = quoted(&values[place].call(source.function(node.region)));
             writeln!(output, "    n{number}_{place} [label=\"{name}\\n{} calls\"];", node.calls)?;
         }
         for (&ends, edge) in &flow.edges {

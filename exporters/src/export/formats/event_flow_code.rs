@@ -11,9 +11,10 @@ use std::io::{self, Write};
 
 use rtrace_model::escape;
 
-use super::super::flow::{Edge, Flow, Place};
+use super::super::flow::{Edge, Flow, Flows, Place};
 use super::super::format::{Form, Format};
 use super::super::step::Step;
+use super::super::variety::Varieties;
 use super::super::{ExportError, Source};
 
 pub(super) const FORMAT: Format = Format {
@@ -21,14 +22,14 @@ pub(super) const FORMAT: Format = Format {
     summary: "Event-flow graph as C-like text: the program's loops",
     extension: "flow.c",
     opens_in: "any text editor",
-    keeps: "order and number of calls by call path, loops folded, threads of one flow together",
+    keeps: "order and number of calls by call path, with arguments and results, loops folded, threads of one flow together",
     omits: "times, endings, losses, counters",
     untimed: "like any call",
     form: Form::File(write),
 };
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    for (flow, threads) in &Flow::collect(source)? {
+    for Flows { flow, threads, values } in &Flow::collect(source)? {
         for &location in threads {
             writeln!(output, "// {}", escape(&source.step(Step::Thread(location))))?;
         }
@@ -36,7 +37,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         for (place, node) in flow.nodes.iter().enumerate() {
             callees.entry(node.parent).or_default().push(place);
         }
-        let mut code = Code { source, flow, callees, output: &mut *output };
+        let mut code = Code { source, flow, values, callees, output: &mut *output };
         code.body(None, 1, Scope { indent: 0, loops: 0 })?;
         writeln!(output)?;
     }
@@ -69,6 +70,7 @@ struct Loop {
 struct Code<'a> {
     source: &'a Source<'a>,
     flow: &'a Flow,
+    values: &'a [Varieties],
     callees: HashMap<Option<usize>, Vec<usize>>,
     output: &'a mut dyn Write,
 }
@@ -130,8 +132,12 @@ impl Code<'_> {
 
     fn call(&mut self, node: usize, executions: u64, scope: Scope) -> io::Result<()> {
         let calls = self.flow.nodes[node].calls;
-        let name = escape(self.source.function(self.flow.nodes[node].region));
-        let name = if name.ends_with(')') { name.into_owned() } else { format!("{name}()") };
+        let name = self.source.function(self.flow.nodes[node].region);
+        let name = match self.values[node].is_empty() {
+            true if name.ends_with(')') => escape(name).into_owned(),
+            true => format!("{}()", escape(name)),
+            false => self.values[node].call(&escape(name)),
+        };
         let (condition, remark) = match calls {
             _ if calls == executions => ("", String::new()),
             _ => ("if (...) ", format!("{calls} of {executions}{}", self.pattern(node))),

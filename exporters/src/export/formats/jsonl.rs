@@ -10,14 +10,16 @@ use serde_json::Value;
 use super::super::format::{Form, Format};
 use super::super::json;
 use super::super::remarks::remarks;
+use super::super::values::{self, Json, Object, Part};
 use super::super::{ExportError, Source};
+use crate::CallValues;
 
 pub(super) const FORMAT: Format = Format {
     name: "jsonl",
     summary: "JSON lines: an object per call and per event",
     extension: "jsonl",
     opens_in: "jq, DuckDB, pandas, log pipelines",
-    keeps: "every call with all its columns, names in place of ids, counters, events, losses",
+    keeps: "every call with all its columns, names in place of ids, counters, arguments and results, events, losses",
     omits: "versions and aliases of functions",
     untimed: "`ending` is `unseen`, `duration_ns` is null, no `counters`",
     form: Form::File(write),
@@ -26,6 +28,7 @@ pub(super) const FORMAT: Format = Format {
 /// A line; the order of members is that of the lines.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Line<'a> {
     Recording {
         remarks: Value,
@@ -49,6 +52,13 @@ enum Line<'a> {
         call_site: Option<String>,
         #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
         counters: serde_json::Map<String, Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        args: Option<Object<'a>>,
+        /// Present where the function has one, null where it is not known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Json<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        out: Option<Object<'a>>,
     },
     Event {
         time_ns: u64,
@@ -69,10 +79,12 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     let remarks = remarks(source)?;
     let remarks = json::object(remarks.iter().map(|(name, text)| (*name, text.as_str())));
     Line::Recording { remarks }.write(output)?;
+    let mut values = source.value_reader();
     for batch in source.batches() {
         let batch = batch?;
-        for (index, call) in batch.iter().enumerate() {
-            line(source, call, batch.readings(index)).write(output)?;
+        let of_calls = values.of(&batch)?;
+        for (index, (call, values)) in batch.iter().zip(&of_calls).enumerate() {
+            line(source, call, batch.readings(index), values.as_ref()).write(output)?;
         }
     }
     for events in source.events() {
@@ -83,7 +95,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     Ok(())
 }
 
-fn line<'a>(source: &'a Source<'_>, call: &Call, readings: &[Reading]) -> Line<'a> {
+fn line<'a>(source: &'a Source<'_>, call: &Call, readings: &[Reading], values: Option<&'a CallValues>) -> Line<'a> {
     let thread = source.threads.thread(call.location);
     let program = source.threads.program(thread);
     let counters = source.call_metrics().iter().zip(readings).map(|(metric, reading)| {
@@ -108,5 +120,8 @@ fn line<'a>(source: &'a Source<'_>, call: &Call, readings: &[Reading]) -> Line<'
         ending: call.ending.name(),
         call_site: source.call_site_of(call),
         counters: counters.collect(),
+        args: values.and_then(|values| values::object(values, Part::Argument)),
+        result: values.and_then(values::result).map(Json),
+        out: values.and_then(|values| values::object(values, Part::Out)),
     }
 }

@@ -7,6 +7,9 @@
 //! Counters: between an enter and its leave, a metric grows by exactly what the call counted.
 //! What a call counted outside its callees is added at its leave, as it is not known when before
 //! that it came.
+//!
+//! Values: arguments are parameters behind the enter, results parameters in front of the leave. Those that are not known
+//! have no record.
 
 mod definitions;
 mod encoding;
@@ -20,9 +23,11 @@ use rtrace_model::{Ending, Metric, Timestamp};
 use super::super::format::{Form, Format};
 use super::super::nesting::Visitor;
 use super::super::spool::Measured;
+use super::super::values::plain;
 use super::super::{ExportError, Source};
+use crate::{CallValues, Value};
 use definitions::{ENDING, ending_string};
-use encoding::{Chunks, ENTER, LEAVE, METRIC, Record};
+use encoding::{Chunks, ENTER, LEAVE, METRIC, PARAMETER_INT, PARAMETER_STRING, Record};
 use gathered::{Gathered, METRICS};
 
 pub(super) const FORMAT: Format = Format {
@@ -30,8 +35,8 @@ pub(super) const FORMAT: Format = Format {
     summary: "OTF2 archive: a directory for Vampir and Score-P's tools",
     extension: "otf2",
     opens_in: "Vampir, Scalasca, otf2-print, otf2-profile, python3-otf2 (file `traces.otf2` in it)",
-    keeps: "every call on its process and thread, mangled and demangled names, call paths, counters and samples as \
-            metrics, endings as attributes, losses as properties, wall-clock time",
+    keeps: "every call on its process and thread, mangled and demangled names, call paths, arguments and results \
+            as parameters, counters and samples as metrics, endings as attributes, losses as properties, wall-clock time",
     omits: "events beside the calls, versions and aliases of functions",
     untimed: "enter and leave at one time or around their timed callees, attribute `ending` is `unseen`",
     form: Form::Directory { marker: ANCHOR, write },
@@ -47,8 +52,8 @@ const TYPE_STRING: u8 = 11;
 fn write(source: &Source<'_>, directory: &Path) -> Result<(), ExportError> {
     let streams = directory.join("traces");
     std::fs::create_dir(&streams)?;
-    let mut gathered = Gathered::default();
-    let nested = source.nested()?;
+    let mut gathered = Gathered::new();
+    let nested = source.nested_with_values()?;
     for location in nested.locations() {
         let file = Chunks::create(&streams.join(format!("{}.evt", location.0)), encoding::EVENT_CHUNK)?;
         let (open, counters) = (Vec::new(), vec![0; metrics(source).len()]);
@@ -107,6 +112,35 @@ impl Events<'_> {
         self.file.event(time, METRIC, &self.record, None)
     }
 
+    /// Writes the values of a call that are read when its function begins, or when it returns.
+    fn parameters(&mut self, time: Timestamp, values: Option<&CallValues>, at_exit: bool) -> std::io::Result<()> {
+        let values = values.into_iter().flat_map(CallValues::iter).filter(|(column, _)| column.at_exit == at_exit);
+        for (column, value) in values {
+            let kind = match value {
+                None => continue,
+                Some(Value::Integer(value)) => {
+                    let parameter = self.gathered.parameter(&column.name, PARAMETER_INT);
+                    self.record.clear();
+                    self.record.int(parameter).signed(*value);
+                    PARAMETER_INT
+                }
+                Some(value) => {
+                    let text = match value {
+                        Value::Text(text) => text.clone(),
+                        number => plain(column, number),
+                    };
+                    let Some(text) = self.gathered.text(text) else { continue };
+                    let parameter = self.gathered.parameter(&column.name, PARAMETER_STRING);
+                    self.record.clear();
+                    self.record.int(parameter).int(text);
+                    PARAMETER_STRING
+                }
+            };
+            self.file.event(time, kind, &self.record, None)?;
+        }
+        Ok(())
+    }
+
     fn event(&mut self, time: Timestamp, kind: u8, region: u32, ending: Ending) -> std::io::Result<()> {
         self.record.clear();
         self.record.int(region);
@@ -120,21 +154,24 @@ impl Events<'_> {
 }
 
 impl Visitor for Events<'_> {
-    fn enter(&mut self, time: Timestamp, Measured { call, .. }: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+    fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+        let Measured { call, values, .. } = measured;
         let path = self.gathered.path(self.open.last().map(|open| open.path), call.region);
         self.open.push(Open { path, counters: self.counters.as_slice().into() });
         self.gathered.at(time);
         self.metrics(time)?;
         let region = self.gathered.region(call.region);
-        Ok(self.event(time, ENTER, region, call.ending)?)
+        self.event(time, ENTER, region, call.ending)?;
+        Ok(self.parameters(time, values.as_ref(), false)?)
     }
 
-    fn leave(&mut self, time: Timestamp, Measured { call, readings }: &Measured) -> Result<(), ExportError> {
+    fn leave(&mut self, time: Timestamp, Measured { call, readings, values }: &Measured) -> Result<(), ExportError> {
         let open = self.open.pop().expect("a call is entered before it is left");
         for ((counter, at_enter), reading) in self.counters.iter_mut().zip(&open.counters).zip(readings) {
             *counter = at_enter.saturating_add(reading.inclusive).max(*counter);
         }
         self.gathered.at(time);
+        self.parameters(time, values.as_ref(), true)?;
         self.metrics(time)?;
         let region = self.gathered.region(call.region);
         Ok(self.event(time, LEAVE, region, call.ending)?)

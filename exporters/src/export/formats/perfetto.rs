@@ -16,15 +16,17 @@ use super::super::remarks::remarks;
 use super::super::samples::{self, Owner};
 use super::super::spool::Measured;
 use super::super::threads::Thread;
+use super::super::values::Part;
 use super::super::{ExportError, Source};
+use crate::CallValues;
 
 pub(super) const FORMAT: Format = Format {
     name: "perfetto",
     summary: "Perfetto's trace: a timeline, and SQL over it",
     extension: "pftrace",
     opens_in: "ui.perfetto.dev, trace_processor",
-    keeps: "every call on its process and thread, counters and endings as arguments, samples as counters, losses, \
-            events, wall-clock time",
+    keeps: "every call on its process and thread, counters, endings, arguments and results as arguments, samples as \
+            counters, losses, events, wall-clock time",
     omits: "symbols, versions and aliases of functions",
     untimed: "an instant event with the argument `untimed`",
     form: Form::File(write),
@@ -83,8 +85,12 @@ mod field {
         pub const DOUBLE: u64 = 44;
         pub const ANNOTATION_BOOL: u64 = 2;
         pub const ANNOTATION_UINT: u64 = 3;
+        pub const ANNOTATION_INT: u64 = 4;
+        pub const ANNOTATION_DOUBLE: u64 = 5;
         pub const ANNOTATION_TEXT: u64 = 6;
+        pub const ANNOTATION_POINTER: u64 = 7;
         pub const ANNOTATION_NAME: u64 = 10;
+        pub const ANNOTATION_ENTRIES: u64 = 11;
     }
 
     pub mod interned {
@@ -112,7 +118,7 @@ const WHOLE: u64 = 1;
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
     let mut packets = Packets { output, packet: Message::new() };
     whole(source, &mut packets)?;
-    let nested = source.nested()?;
+    let nested = source.nested_with_values()?;
     for (place, program) in source.threads.programs.iter().enumerate() {
         let mut process = Message::new();
         process.int(field::track::PROCESS_PID, program.number.into()).text(field::track::PROCESS_NAME, &program.name);
@@ -273,18 +279,50 @@ fn counters(source: &Source<'_>, packets: &mut Packets<'_>) -> Result<(), Export
 enum Value<'a> {
     True,
     Int(u64),
+    Signed(i64),
+    Double(f64),
+    Pointer(u64),
     Text(&'a str),
 }
 
 fn annotate(event: &mut Message, name: &str, value: Value<'_>) {
+    event.message(field::event::ANNOTATION, &annotation(name, value));
+}
+
+fn annotation(name: &str, value: Value<'_>) -> Message {
     let mut annotation = Message::new();
     annotation.text(field::event::ANNOTATION_NAME, name);
     match value {
         Value::True => annotation.int(field::event::ANNOTATION_BOOL, 1),
         Value::Int(value) => annotation.int(field::event::ANNOTATION_UINT, value),
+        Value::Signed(value) => annotation.int(field::event::ANNOTATION_INT, value.cast_unsigned()),
+        Value::Double(value) => annotation.double(field::event::ANNOTATION_DOUBLE, value),
+        Value::Pointer(value) => annotation.int(field::event::ANNOTATION_POINTER, value),
         Value::Text(text) => annotation.text(field::event::ANNOTATION_TEXT, text),
     };
-    event.message(field::event::ANNOTATION, &annotation);
+    annotation
+}
+
+/// The values of a part of a call, as a dictionary; a result stands for itself. Those that are not known are left out.
+fn annotate_values(event: &mut Message, values: &CallValues, part: Part) {
+    let mut entries = Message::new();
+    for (column, value) in values.iter().filter(|(column, _)| Part::of(column) == part) {
+        let Some(value) = value else { continue };
+        let value = match value {
+            crate::Value::Integer(value) if column.is_address() => Value::Pointer(value.cast_unsigned()),
+            crate::Value::Integer(value) => Value::Signed(*value),
+            crate::Value::Float(value) => Value::Double(*value),
+            crate::Value::Text(text) => Value::Text(text),
+        };
+        match part {
+            Part::Result => annotate(event, &column.name, value),
+            _ => _ = entries.message(field::event::ANNOTATION_ENTRIES, &annotation(&column.name, value)),
+        }
+    }
+    if !entries.bytes().is_empty() {
+        entries.text(field::event::ANNOTATION_NAME, part.name());
+        event.message(field::event::ANNOTATION, &entries);
+    }
 }
 
 /// Enters and exits of one thread.
@@ -328,7 +366,8 @@ fn iid(region: RegionId) -> u64 {
 }
 
 impl Visitor for Events<'_, '_> {
-    fn enter(&mut self, time: Timestamp, Measured { call, .. }: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+    fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
+        let Measured { call, values, .. } = measured;
         self.name(call.region);
         let kind = if call.is_timed() { SLICE_BEGIN } else { INSTANT };
         self.event.int(field::event::TYPE, kind);
@@ -337,10 +376,13 @@ impl Visitor for Events<'_, '_> {
             annotate(&mut self.event, "ending", Value::Text(call.ending.name()));
             annotate(&mut self.event, "untimed", Value::True);
         }
+        if let Some(values) = values {
+            annotate_values(&mut self.event, values, Part::Argument);
+        }
         self.emit(time)
     }
 
-    fn leave(&mut self, time: Timestamp, Measured { call, readings }: &Measured) -> Result<(), ExportError> {
+    fn leave(&mut self, time: Timestamp, Measured { call, readings, values }: &Measured) -> Result<(), ExportError> {
         if !call.is_timed() {
             return Ok(());
         }
@@ -350,6 +392,11 @@ impl Visitor for Events<'_, '_> {
         }
         for (metric, reading) in self.source.call_metrics().iter().zip(readings) {
             annotate(&mut self.event, &metric.name, Value::Int(reading.inclusive));
+        }
+        if let Some(values) = values {
+            for part in [Part::Result, Part::Out] {
+                annotate_values(&mut self.event, values, part);
+            }
         }
         self.emit(time)
     }

@@ -10,7 +10,7 @@ use super::super::super::remarks::remarks;
 use super::super::super::samples::Owner;
 use super::super::super::step::Step;
 use super::super::super::{ExportError, Source};
-use super::encoding::{Anchor, Chunks, DEFINITION_CHUNK, Record};
+use super::encoding::{Anchor, Chunks, DEFINITION_CHUNK, PARAMETER_INT, Record};
 use super::gathered::{Gathered, METRICS};
 use super::samples;
 
@@ -27,6 +27,7 @@ mod kind {
     pub const METRIC_MEMBER: u8 = 19;
     pub const METRIC_CLASS: u8 = 20;
     pub const METRIC_INSTANCE: u8 = 21;
+    pub const PARAMETER: u8 = 23;
     pub const SYSTEM_TREE_NODE_PROPERTY: u8 = 26;
     pub const SYSTEM_TREE_NODE_DOMAIN: u8 = 27;
     pub const LOCATION_GROUP_PROPERTY: u8 = 28;
@@ -60,6 +61,11 @@ pub(super) const ENDING: u32 = 0;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
+/// The first texts that are defined.
+pub(super) fn first_strings() -> impl Iterator<Item = &'static str> {
+    std::iter::once("").chain(Ending::ALL.into_iter().map(Ending::name))
+}
+
 /// The text of an ending: the first texts defined, after the empty one.
 pub(super) fn ending_string(ending: Ending) -> u32 {
     1 + ending as u32
@@ -71,6 +77,10 @@ pub(super) fn anchor(source: &Source<'_>, gathered: &Gathered, definitions: u64)
         let name = format!("RTRACE::{}", name.to_ascii_uppercase());
         let same = properties.iter().filter(|(other, _)| other.starts_with(&name)).count();
         properties.push((if same == 0 { name } else { format!("{name}::{same}") }, value));
+    }
+    if gathered.left_out > 0 {
+        let text = format!("{} values, as there are too many different texts", gathered.left_out);
+        properties.push(("RTRACE::LEFT_OUT".to_owned(), text));
     }
     let header = source.header();
     Ok(Anchor {
@@ -90,12 +100,15 @@ pub(super) fn write(source: &Source<'_>, gathered: &Gathered, path: &Path) -> Re
     let mut definitions =
         Definitions { file, written: 0, strings: HashMap::new(), groups: HashMap::new(), sockets: HashMap::new() };
     definitions.clock(source, gathered)?;
-    definitions.string("")?;
-    for ending in Ending::ALL {
-        let place = definitions.string(ending.name())?;
-        debug_assert_eq!(place, ending_string(ending));
+    // These have the numbers that events refer to.
+    for (number, text) in (0..).zip(&gathered.texts) {
+        let place = definitions.string(text)?;
+        debug_assert_eq!(place, number);
     }
     definitions.attribute()?;
+    for (number, (name, kind)) in (0..).zip(&gathered.parameters) {
+        definitions.parameter(number, name, *kind)?;
+    }
     definitions.system_tree(source)?;
     definitions.threads(source, gathered)?;
     for (place, &region) in (0..).zip(&gathered.regions) {
@@ -158,6 +171,15 @@ impl Definitions {
         let mut record = Record::default();
         record.int(ENDING).int(name).byte(super::TYPE_STRING).int(description);
         self.put(kind::ATTRIBUTE, &record)
+    }
+
+    fn parameter(&mut self, number: u32, name: &str, kind: u8) -> io::Result<()> {
+        const STRING: u8 = 0;
+        const INT64: u8 = 1;
+        let name = self.string(name)?;
+        let mut record = Record::default();
+        record.int(number).int(name).byte(if kind == PARAMETER_INT { INT64 } else { STRING });
+        self.put(kind::PARAMETER, &record)
     }
 
     /// The machine, and its one node.

@@ -25,6 +25,8 @@ const TIMESTAMP: u8 = 5;
 pub(super) const ENTER: u8 = 12;
 pub(super) const LEAVE: u8 = 13;
 pub(super) const METRIC: u8 = 31;
+pub(super) const PARAMETER_STRING: u8 = 32;
+pub(super) const PARAMETER_INT: u8 = 33;
 
 const LITTLE_ENDIAN: u8 = b'B';
 
