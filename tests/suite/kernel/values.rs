@@ -224,18 +224,26 @@ capture = ["name:text(64)", ">out", "pair->a", "pair->b"]
 metrics = { filled_bytes = "n * 8" }
 "#;
 
+/// Records the program into `directory`; the lines that it prints, each as its five values.
+fn record_memory(folder: &Path, directory: &Path) -> Vec<Vec<String>> {
+    let (place, path) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
+    compile_text(folder, MEMORY_LIBRARY, "libfill.so", &["-O2", "-shared", "-fPIC"]);
+    compile_text(folder, MEMORY_PROGRAM, "program", &["-O2", &place, &path, "-lfill"]);
+    let table = folder.join("table.toml");
+    std::fs::write(&table, MEMORY_TABLE).unwrap();
+    let options = ["--lib", "libfill.so", "--args-from", table.to_str().unwrap()].map(str::to_owned);
+    let output = rtrace::record(&options, &Command::new(folder.join("program")), directory);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    printed.lines().map(|line| line.split(';').map(str::to_owned).collect()).collect()
+}
+
 #[test]
 fn what_pointers_point_to_is_read_when_it_is_there() {
     let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
     let folder = TempDir::new().unwrap();
-    let (place, path) = (format!("-L{}", folder.path().display()), format!("-Wl,-rpath,{}", folder.path().display()));
-    compile_text(folder.path(), MEMORY_LIBRARY, "libfill.so", &["-O2", "-shared", "-fPIC"]);
-    compile_text(folder.path(), MEMORY_PROGRAM, "program", &["-O2", &place, &path, "-lfill"]);
-    let table = folder.path().join("table.toml");
-    std::fs::write(&table, MEMORY_TABLE).unwrap();
-    let options = ["--lib", "libfill.so", "--args-from", table.to_str().unwrap()].map(str::to_owned);
-    let (output, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
-    let printed = String::from_utf8(output.stdout).unwrap();
+    let directory = folder.path().join("trace");
+    let printed = record_memory(folder.path(), &directory);
+    let recording = Recording::open(&directory);
     let region = recording.regions().iter().find(|region| region.name == "fill").expect("it is traced").id;
     assert_eq!(recording.value_columns(region).len(), 5);
     let mut rows = BTreeMap::new();
@@ -246,10 +254,9 @@ fn what_pointers_point_to_is_read_when_it_is_there() {
         }
     }
     let timed: Vec<bool> = recording.calls().map(|call| call.is_timed()).collect();
-    for ((told, row), is_timed) in printed.lines().zip(rows.values()).zip(&timed) {
-        let mut told: Vec<&str> = told.split(';').collect();
+    for ((mut told, row), is_timed) in printed.into_iter().zip(rows.values()).zip(&timed) {
         if !is_timed {
-            (told[1], told[4]) = ("-", "-");
+            (told[1], told[4]) = ("-".to_owned(), "-".to_owned());
         }
         assert_eq!(*row, told);
     }
@@ -302,4 +309,63 @@ fn what_a_library_is_loaded_too_late_for_is_told() {
         rows(&recording, region).len()
     };
     assert_eq!((rows("early"), rows("late")), (50, 0));
+}
+
+/// What `rtrace` prints.
+fn printed(arguments: &[&str]) -> String {
+    let output = rtrace::command().args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The values in an export and in reports are those that the program prints.
+#[test]
+fn exports_and_reports_have_the_values() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let directory = folder.path().join("trace");
+    let told = record_memory(folder.path(), &directory);
+    let directory = directory.to_str().unwrap();
+
+    let text = |value: &serde_json::Value| match value {
+        serde_json::Value::Null => "-".to_owned(),
+        serde_json::Value::String(text) => text.clone(),
+        number => number.to_string(),
+    };
+    let export = printed(&["export", directory, "--format", "jsonl", "-o", "-"]);
+    let lines = export.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut calls: Vec<serde_json::Value> = lines.filter(|line| line["type"] == "call").collect();
+    calls.sort_by_key(|call| call["call"].as_u64());
+    assert_eq!(calls.len(), told.len());
+    for (call, told) in calls.iter().zip(&told) {
+        let (args, is_timed) = (&call["args"], !call["duration_ns"].is_null());
+        assert_eq!(
+            [&args["name"], &args["a"], &args["b"]].map(text),
+            [&told[0], &told[2], &told[3]].map(String::clone)
+        );
+        let at_exit = [&call["out"]["out"], &call["result"]].map(text);
+        let expected = if is_timed { [told[1].clone(), told[4].clone()] } else { ["-", "-"].map(str::to_owned) };
+        assert_eq!(at_exit, expected);
+    }
+
+    let report = printed(&["report", directory, "--by", "arg:a", "--format", "csv"]);
+    let rows = report.lines().skip(1).map(|row| row.split(',').collect::<Vec<_>>());
+    let found: BTreeMap<String, u64> =
+        rows.map(|row| (row[row.len() - 1].to_owned(), row[0].parse().unwrap())).collect();
+    let mut expected = BTreeMap::new();
+    for told in &told {
+        *expected.entry(if told[2] == "-" { String::new() } else { told[2].clone() }).or_insert(0_u64) += 1;
+    }
+    assert_eq!(found, expected);
+
+    let report = printed(&["report", directory, "--histogram", "arg:b", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    for step in report["rows"].as_array().unwrap() {
+        let holds = |told: &&Vec<String>| match (told[3].parse::<i64>(), step["from"].as_i64()) {
+            (Ok(value), Some(from)) => (from..step["below"].as_i64().unwrap()).contains(&value),
+            (Err(_), None) => true,
+            _ => false,
+        };
+        assert_eq!(step["calls"].as_u64().unwrap(), told.iter().filter(holds).count() as u64, "{step}");
+    }
 }

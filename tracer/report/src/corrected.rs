@@ -20,7 +20,7 @@
 //! have to be taken off, nothing is said.
 
 use foldhash::HashMap;
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{
     Batch, Call, CallCost, Location, LocationId, Loss, PathProfile, RegionId, counted, histogram_bucket,
 };
@@ -140,6 +140,14 @@ impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
 
     fn readings(&mut self, batch: &Batch) {
         self.inside.readings(batch);
+    }
+
+    fn wants_values(&self) -> bool {
+        self.inside.wants_values()
+    }
+
+    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
+        self.inside.values(calls, values);
     }
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
@@ -392,7 +400,7 @@ mod tests {
 
     /// The table of corrected times of these calls, and what it withholds.
     fn corrected(trace: &TraceSet, calls: &str, sort: Sort) -> (String, Option<String>) {
-        let groups = Groups::new(Grouping::new(By::Function, trace).unwrap());
+        let groups = Groups::new(Grouping::new(&By::Function, trace).unwrap().unwrap());
         let mut walk = Walk::new(Corrected::around(groups, trace));
         walk.chunk(&mut script(calls));
         walk.finish();
@@ -481,7 +489,7 @@ calls  exclusive ns  corrected ns  +- ns  inclusive ns  corrected ns  +- ns  lib
     #[test]
     fn without_a_measurement_nothing_is_corrected() {
         let trace = trace(Vec::new());
-        let groups = Groups::new(Grouping::new(By::Function, &trace).unwrap());
+        let groups = Groups::new(Grouping::new(&By::Function, &trace).unwrap().unwrap());
         let error = Corrected::around(groups, &trace).check().unwrap_err();
         assert!(error.to_string().starts_with("failed to correct times: "), "{error}");
     }

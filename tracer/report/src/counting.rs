@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{Batch, Call, Count, LocationId, Metric, PathProfile, Reading, Scope, Tally, escape};
 
 use super::corrected::Corrected;
@@ -43,6 +43,14 @@ impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
             let readings = timed.map(|(index, call)| ((call.location, call.id), batch.readings(index)));
             self.waiting.extend(readings.map(|(call, readings)| (call, readings.into())));
         }
+    }
+
+    fn wants_values(&self) -> bool {
+        self.inside.wants_values()
+    }
+
+    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
+        self.inside.values(calls, values);
     }
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {

@@ -144,7 +144,7 @@ impl Side {
     fn read(path: &Path, options: &DiffOptions) -> Result<Side, Error> {
         let trace = TraceSet::open(path)?;
         let losses = trace.losses()?;
-        let grouping = Grouping::new(options.by, &trace).ok_or(Error::Diff)?;
+        let grouping = Grouping::new(&options.by, &trace)?.ok_or(Error::Diff)?;
         let (walk, untimed) = walk(&trace, Groups::new(grouping))?;
         let lost_callers = walk.lost_callers;
         let total = walk.visitor.total();

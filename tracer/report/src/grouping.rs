@@ -2,19 +2,33 @@
 
 use std::collections::HashMap;
 
-use rtrace_exporters::TraceSet;
-use rtrace_model::{CallSiteId, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_exporters::{CallValues, TraceSet};
+use rtrace_model::{Call, CallSiteId, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
-use super::By;
+use super::by_value::{Asked, ByValue};
 use super::chains::{Chains, Depth};
 use super::table::{Column, Shown, Value};
 use super::walk::Caller;
+use super::{By, Error};
 
 /// Names a row: the id of a region, library or location, or the place of a process.
 pub(super) type Key = u32;
 
 /// The row of calls whose library or process is not defined.
 const UNKNOWN: Key = Key::MAX;
+
+/// The row of calls that are not reported, as they do not have what rows stand for.
+pub(super) const HIDDEN: Key = Key::MAX - 1;
+
+/// Where a call comes from, or calls that are summed up.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    pub(super) region: RegionId,
+    pub(super) location: LocationId,
+    pub(super) site: Option<CallSiteId>,
+    /// The id of a single call.
+    pub(super) call: Option<u64>,
+}
 
 /// A way to put calls into rows.
 pub(super) enum Grouping<'a> {
@@ -23,12 +37,16 @@ pub(super) enum Grouping<'a> {
     Thread(&'a TraceSet),
     Process(&'a TraceSet, HashMap<LocationId, Key>),
     Chain(Chains<'a>),
+    Value(ByValue<'a>),
 }
 
 impl<'a> Grouping<'a> {
     /// The grouping that `by` names; a tree is none.
-    pub(super) fn new(by: By, trace: &'a TraceSet) -> Option<Grouping<'a>> {
-        match by {
+    ///
+    /// # Errors
+    /// Calls do not have the value that rows stand for.
+    pub(super) fn new(by: &By, trace: &'a TraceSet) -> Result<Option<Grouping<'a>>, Error> {
+        Ok(match by {
             By::Function => Some(Grouping::Function(trace)),
             By::Library => Some(Grouping::Library(trace)),
             By::Thread => Some(Grouping::Thread(trace)),
@@ -36,8 +54,12 @@ impl<'a> Grouping<'a> {
             By::Caller => Some(Grouping::Chain(Chains::new(Depth::Caller, trace))),
             By::Callpath => Some(Grouping::Chain(Chains::new(Depth::Path, trace))),
             By::Callsite => Some(Grouping::Chain(Chains::new(Depth::Site, trace))),
+            By::Value(name) => {
+                let asked = Asked::new(name, trace, |_| true)?;
+                Some(Grouping::Value(ByValue::new(asked, trace)))
+            }
             By::Tree => None,
-        }
+        })
     }
 
     fn process(trace: &'a TraceSet) -> Grouping<'a> {
@@ -50,15 +72,18 @@ impl<'a> Grouping<'a> {
         Grouping::Process(trace, trace.locations().iter().filter_map(place).collect())
     }
 
-    /// The row that calls of a region on a location belong to, from that site, of that caller.
-    pub(super) fn key(
-        &mut self,
-        region: RegionId,
-        location: LocationId,
-        site: Option<CallSiteId>,
-        caller: &Caller<'_, Key>,
-    ) -> Key {
+    /// Tells the values of calls that will be visited.
+    pub(super) fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
+        if let Grouping::Value(by_value) = self {
+            by_value.values(calls, values);
+        }
+    }
+
+    /// The row that calls of that origin belong to, of that caller.
+    pub(super) fn key(&mut self, origin: Origin, caller: &Caller<'_, Key>) -> Key {
+        let Origin { region, location, site, call } = origin;
         match self {
+            Grouping::Value(by_value) => by_value.key(region, call.map(|call| (location, call))),
             Grouping::Chain(chains) => chains.key(region, site, caller),
             Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
             Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
@@ -82,8 +107,8 @@ impl<'a> Grouping<'a> {
     /// Missing calls by row: known by region, and by the ids that a location gave out.
     pub(super) fn lost(&self, losses: &[Loss], recorded: &HashMap<LocationId, u64>) -> Vec<(Key, u64)> {
         match self {
-            // Which of its callers a lost call had is lost, too.
-            Grouping::Chain(_) => Vec::new(),
+            // Which of its callers or values a lost call had is lost, too.
+            Grouping::Chain(_) | Grouping::Value(_) => Vec::new(),
             Grouping::Function(_) | Grouping::Library(_) => {
                 let of_region = |loss: &Loss| Some((self.key_of_region(loss.region?), loss.count));
                 losses.iter().filter(|loss| !loss.reason.is_value()).filter_map(of_region).collect()
@@ -125,6 +150,7 @@ impl<'a> Grouping<'a> {
             Grouping::Thread(_) => &THREAD,
             Grouping::Process(..) => &PROCESS,
             Grouping::Chain(chains) => chains.columns(),
+            Grouping::Value(by_value) => by_value.columns(),
         }
     }
 
@@ -134,6 +160,7 @@ impl<'a> Grouping<'a> {
         let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Id(number.into()));
         match self {
             Grouping::Chain(chains) => chains.labels(key),
+            Grouping::Value(by_value) => by_value.labels(key),
             Grouping::Function(trace) => {
                 let region = trace.region(RegionId(key));
                 let library = region.and_then(|region| trace.library(region.library));

@@ -3,10 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use rtrace_model::{Call, CallSiteId, Estimate, LocationId, Loss, PathProfile, RegionId};
+use rtrace_exporters::CallValues;
+use rtrace_model::{Call, Estimate, LocationId, Loss, PathProfile};
 
-use super::grouping::{Grouping, Key};
+use super::grouping::{Grouping, HIDDEN, Key, Origin};
 use super::histogram;
+use super::people::Note;
 use super::stats::{FIGURES, Stats, TIMED};
 use super::table::{Column, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -22,14 +24,24 @@ pub(super) struct Groups<'a> {
 impl Visitor for Groups<'_> {
     type Mark = Key;
 
+    fn wants_values(&self) -> bool {
+        matches!(self.grouping, Grouping::Value(_))
+    }
+
+    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
+        self.grouping.values(calls, values);
+    }
+
     fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
-        let (key, stats, outermost) = self.row((call.region, call.location, call.call_site), 1, &caller);
+        let Call { region, location, call_site: site, id, .. } = *call;
+        let (key, stats, outermost) = self.row(Origin { region, location, site, call: Some(id) }, 1, &caller);
         stats.add(call, outermost);
         key
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Key>) -> Key {
-        let (key, stats, outermost) = self.row((path.region, path.location, None), path.calls, &caller);
+        let origin = Origin { region: path.region, location: path.location, site: None, call: None };
+        let (key, stats, outermost) = self.row(origin, path.calls, &caller);
         stats.add_path(path, outermost);
         key
     }
@@ -41,22 +53,18 @@ impl<'a> Groups<'a> {
     }
 
     /// The row to which so many calls belong, and whether they are not nested in calls of it.
-    fn row(
-        &mut self,
-        (region, location, site): (RegionId, LocationId, Option<CallSiteId>),
-        calls: u64,
-        caller: &Caller<'_, Key>,
-    ) -> (Key, &mut Stats, bool) {
-        let key = self.grouping.key(region, location, site, caller);
+    fn row(&mut self, origin: Origin, calls: u64, caller: &Caller<'_, Key>) -> (Key, &mut Stats, bool) {
+        let key = self.grouping.key(origin, caller);
         let outermost = !caller.is_within(key);
-        *self.recorded.entry(location).or_default() += calls;
+        *self.recorded.entry(origin.location).or_default() += calls;
         (key, self.groups.entry(key).or_default(), outermost)
     }
 
     /// Adds calls without a record, of which the callers are not known.
     pub(super) fn add_estimates(&mut self, estimates: impl Iterator<Item = Estimate>) {
         for estimate in estimates {
-            let key = self.grouping.key(estimate.region, estimate.location, None, &Caller::Lost(&[]));
+            let origin = Origin { region: estimate.region, location: estimate.location, site: None, call: None };
+            let key = self.grouping.key(origin, &Caller::Lost(&[]));
             self.groups.entry(key).or_default().add_estimate(&estimate);
         }
     }
@@ -66,6 +74,7 @@ impl<'a> Groups<'a> {
         for (key, lost) in self.grouping.lost(losses, &self.recorded) {
             self.groups.entry(key).or_default().lost += lost;
         }
+        self.groups.remove(&HIDDEN);
         let total = self.total();
         let mut table =
             Table { columns: FIGURES.iter().chain(self.grouping.columns()).copied().collect(), ..Table::default() };
@@ -89,11 +98,32 @@ impl<'a> Groups<'a> {
         let total = self.total();
         let mut rows = self.sorted(sort, |_| None);
         let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
-        rows.retain(|(_, _, stats)| min.is_none_or(|min| is_shown(min, stats)) && stats.is_timed());
+        rows.retain(|(key, _, stats)| *key != HIDDEN && min.is_none_or(|min| is_shown(min, stats)) && stats.is_timed());
         let left_out = rows.len().saturating_sub(limit.unwrap_or(usize::MAX));
         rows.truncate(rows.len() - left_out);
         let rows = rows.into_iter().map(|(_, labels, stats)| (labels, stats.latency()));
         Table { left_out, ..histogram::table(self.grouping.columns(), rows) }
+    }
+
+    /// Says of how many calls it is not known which value they have, if rows stand for values.
+    pub(super) fn unknown(&self) -> Option<Note> {
+        let Grouping::Value(by_value) = &self.grouping else { return None };
+        let unknown = self.groups.iter().filter(|&(&key, _)| by_value.is_unknown(key));
+        by_value.asked().unknown(unknown.map(|(_, stats)| stats.calls()).sum())
+    }
+
+    /// What a row is.
+    pub(super) fn columns(&self) -> &'static [Column] {
+        self.grouping.columns()
+    }
+
+    /// The rows with their labels in their order, without those of less time.
+    pub(super) fn shown(&self, sort: Sort, min: Option<Min>) -> Vec<(Key, Vec<Value>)> {
+        let total = self.total();
+        let is_shown = |min: Min, stats: &Stats| stats.inclusive().is_some_and(|time| min.admits(time, total));
+        let mut rows = self.sorted(sort, |_| None);
+        rows.retain(|(_, _, stats)| min.is_none_or(|min| is_shown(min, stats)));
+        rows.into_iter().map(|(key, labels, _)| (key, labels)).collect()
     }
 
     /// The rows, each with its labelled values.
@@ -141,7 +171,7 @@ mod tests {
 
     fn table(by: By, calls: &[Call], sort: Sort, losses: &[Loss]) -> String {
         let trace = definitions();
-        let mut walk = Walk::new(Groups::new(Grouping::new(by, &trace).unwrap()));
+        let mut walk = Walk::new(Groups::new(Grouping::new(&by, &trace).unwrap().unwrap()));
         walk.chunk(&mut calls.to_vec());
         walk.finish();
         text(walk.visitor.table(sort, losses, |_| None))

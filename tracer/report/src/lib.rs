@@ -24,11 +24,13 @@
 //! counted, `counting` adds the sums of what they counted.
 
 mod about;
+mod by_value;
 mod chains;
 mod corrected;
 mod counting;
 pub mod derived;
 mod diff;
+mod distribution;
 mod grouping;
 mod groups;
 mod histogram;
@@ -57,6 +59,7 @@ use self::about::About;
 use self::corrected::Corrected;
 use self::counting::Counting;
 pub use self::diff::{DiffOptions, diff};
+use self::distribution::Distribution;
 use self::grouping::Grouping;
 use self::groups::Groups;
 pub use self::html::html;
@@ -94,13 +97,30 @@ pub enum Error {
     /// There is nothing to compare in nodes of a tree.
     #[error("failed to compare call trees: choose functions or call paths")]
     Diff,
+    /// No call has values.
+    #[error("failed to find values: none were recorded, as the recording was made without --args")]
+    NoValues,
+    /// Values belong to single calls.
+    #[error("failed to find values: calls are aggregated (--mode profile, --min-duration, --fold)")]
+    Aggregated,
+    /// No function has it.
+    #[error("failed to find `{name}`: no function has it; there are {known}")]
+    NoSuchValue {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// It has no distribution.
+    #[error("failed to show the distribution of `{0}`: its values are no integers; --by arg:{0} shows them")]
+    NoInteger(String),
     /// Call paths have no distributions.
     #[error("failed to show histograms of a call tree: choose --by callpath")]
     Histogram,
 }
 
 /// What a row of the report is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// A function.
     #[default]
@@ -119,6 +139,17 @@ pub enum By {
     Callpath,
     /// A function and the place in the code that called it.
     Callsite,
+    /// A function and the value of its argument or result of that name.
+    Value(String),
+}
+
+/// What a distribution is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Histogram {
+    /// Durations of calls.
+    Durations,
+    /// Values of the argument or result of that name, which are integers.
+    Value(String),
 }
 
 /// What comes first: the largest figure, or the first name.
@@ -210,8 +241,8 @@ pub struct Options {
     pub min: Option<Min>,
     /// The figures to show, by their headings; those that are usual where there are none.
     pub columns: Vec<String>,
-    /// Show distributions of durations instead of figures.
-    pub histogram: bool,
+    /// Show distributions instead of figures.
+    pub histogram: Option<Histogram>,
     /// Most rows; of a tree those with most inclusive time.
     pub limit: Option<usize>,
     /// How it is written.
@@ -271,17 +302,24 @@ pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let mut remarks = Vec::new();
-    let (mut table, lost_callers, untimed) = match Grouping::new(options.by, trace) {
-        Some(grouping) if options.histogram => {
+    let (mut table, lost_callers, untimed) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
+        (Some(grouping), Some(Histogram::Durations)) => {
             let (walk, untimed) = walk(trace, Groups::new(grouping))?;
             let table = walk.visitor.histograms(options.sort, options.min, options.limit);
             (table, walk.lost_callers, untimed)
         }
-        Some(grouping) => {
+        (Some(grouping), Some(Histogram::Value(name))) => {
+            let (walk, untimed) = walk(trace, Distribution::new(name, Groups::new(grouping), trace)?)?;
+            let table = walk.visitor.table(options.sort, options.min, options.limit);
+            remarks.extend(walk.visitor.unknown());
+            (table, walk.lost_callers, untimed)
+        }
+        (Some(grouping), None) => {
             let inside = Corrected::around(Groups::new(grouping), trace);
             let (mut walk, untimed) = walk(trace, Counting::around(inside, trace))?;
             let corrected = &mut walk.visitor.inside;
             corrected.inside.add_estimates(trace.estimates());
+            remarks.extend(corrected.inside.unknown());
             if matches!(options.by, By::Thread | By::Process) {
                 remarks.extend(corrected.inside.imbalance().map(notes::imbalance));
             }
@@ -301,8 +339,8 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             }
             (table, walk.lost_callers, untimed)
         }
-        None if options.histogram => return Err(Error::Histogram),
-        None => {
+        (None, Some(_)) => return Err(Error::Histogram),
+        (None, None) => {
             let order = tree::Order::new(options.sort)?;
             let inside = Corrected::around(Tree::default(), trace);
             let (walk, untimed) = walk(trace, Counting::around(inside, trace))?;
@@ -314,7 +352,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
     };
     table.keep(options.sort.name());
-    let left_out = if options.histogram {
+    let left_out = if options.histogram.is_some() {
         table.left_out
     } else {
         if let Some(min) = options.min {
@@ -407,7 +445,12 @@ calls  exclusive %  exclusive us  inclusive us  mean us  p50 us  p99 us  max us 
     #[test]
     fn histograms_are_of_the_first_rows() {
         let folder = finished();
-        let options = Options { histogram: true, limit: Some(1), format: Format::Csv, ..Options::default() };
+        let options = Options {
+            histogram: Some(Histogram::Durations),
+            limit: Some(1),
+            format: Format::Csv,
+            ..Options::default()
+        };
         assert_eq!(
             report(folder.path(), &options),
             "\
@@ -428,7 +471,7 @@ from_ns,below_ns,calls,share,region,file_offset,library,function
             "failed to show column `p50`: rows of this kind do not have it"
         );
         assert_eq!(
-            error(Options { histogram: true, ..tree() }),
+            error(Options { histogram: Some(Histogram::Durations), ..tree() }),
             "failed to show histograms of a call tree: choose --by callpath"
         );
     }
@@ -507,7 +550,7 @@ node,parent,depth,region,calls,timed,share,inclusive_ns,exclusive_ns,library,fun
         assert_eq!(figures(1), [serde_json::json!(0.31), serde_json::json!(69)]);
         assert_eq!(figures(2)[1], serde_json::Value::Null);
         for by in [By::Tree, By::Thread, By::Library, By::Caller] {
-            let csv = report(folder.path(), &Options { by, format: Format::Csv, ..Options::default() });
+            let csv = report(folder.path(), &Options { by: by.clone(), format: Format::Csv, ..Options::default() });
             assert!(csv.lines().next().unwrap().contains("inclusive_corrected_ns"), "{by:?}");
         }
     }

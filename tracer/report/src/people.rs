@@ -17,7 +17,7 @@ use unicode_width::UnicodeWidthStr as _;
 use self::layout::{Draft, GAP};
 use self::paint::{Tone, paint};
 use self::units::Unit;
-use super::table::{Column, Kind, Shown, Table, Value};
+use super::table::{Column, Kind, Recorded, Shown, Table, Value};
 use super::{Look, Report};
 
 /// Cells of a bar beside a share, on a narrow terminal and from this width on.
@@ -398,6 +398,12 @@ fn plain(value: &Value, unit: Option<Unit>, is_grouped: bool) -> String {
         Value::Count(count) if is_grouped => grouped(*count),
         Value::Count(count) => count.to_string(),
         Value::Id(id) => id.to_string(),
+        Value::Recorded(Recorded::Integer(number)) => number.to_string(),
+        Value::Recorded(Recorded::Address(number)) => format!("{number:#x}"),
+        Value::Recorded(Recorded::Float(bits)) => format!("{:?}", f64::from_bits(*bits)),
+        Value::Recorded(Recorded::Text(text)) => {
+            format!("\"{}\"", escape(&text.replace('\\', "\\\\").replace('"', "\\\"")))
+        }
         Value::Time(ns) | Value::Traced(ns) => time(*ns),
         Value::AtMost(bound) => format!("<={}", time(*bound)),
         Value::Bound(bound) => units::round(*bound),

@@ -1,6 +1,6 @@
 //! Reads a trace once for any number of visitors.
 
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{Batch, Call, PathProfile};
 
 use super::untimed::Tally;
@@ -11,6 +11,8 @@ use super::{CHUNK, Error};
 pub(super) trait Reader: Send {
     fn paths(&mut self, paths: &[PathProfile]);
     fn readings(&mut self, batch: &Batch);
+    fn wants_values(&self) -> bool;
+    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]);
     fn chunk(&mut self, calls: &mut [Call]);
     fn finish(&mut self);
 }
@@ -25,6 +27,14 @@ where
 
     fn readings(&mut self, batch: &Batch) {
         self.visitor.readings(batch);
+    }
+
+    fn wants_values(&self) -> bool {
+        self.visitor.wants_values()
+    }
+
+    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
+        self.visitor.values(calls, values);
     }
 
     fn chunk(&mut self, calls: &mut [Call]) {
@@ -44,11 +54,16 @@ pub(super) fn read(trace: &TraceSet, readers: &mut [&mut dyn Reader]) -> Result<
     let mut untimed = Tally::default();
     readers.iter_mut().for_each(|reader| reader.paths(trace.profile()));
     trace.profile().iter().for_each(|path| untimed.add_path(path));
+    let mut values = readers.iter().any(|reader| reader.wants_values()).then(|| trace.value_reader());
     let mut calls = Vec::new();
     for batch in trace.unfolded_calls().rev() {
         let batch = batch?;
         batch.iter().for_each(|call| untimed.add(call));
         readers.iter_mut().for_each(|reader| reader.readings(&batch));
+        if let Some(values) = &mut values {
+            let values = values.of(&batch)?;
+            readers.iter_mut().for_each(|reader| reader.values(&batch, &values));
+        }
         calls.append(&mut batch.into_calls());
         if calls.len() >= CHUNK {
             visit(readers, &mut calls);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use rtrace_model::{csv_field, escape};
 
 use super::Report;
-use super::table::{Column, Table, Value};
+use super::table::{Column, Recorded, Table, Value};
 
 /// Writes comma-separated values as RFC 4180 has them, a line of names first.
 pub(super) fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
@@ -27,6 +27,9 @@ fn data<'a>(table: &'a Table, row: &'a [Value]) -> impl Iterator<Item = (&'a Col
 fn field(value: &Value) -> String {
     match value {
         Value::Name(text) | Value::Nested(_, text) | Value::Verdict { text, .. } => csv_field(text),
+        // Not the empty field of a text that is not known.
+        Value::Recorded(Recorded::Text(text)) if text.is_empty() => "\"\"".to_owned(),
+        Value::Recorded(Recorded::Text(text)) => csv_field(text),
         _ => number(value).unwrap_or_default(),
     }
 }
@@ -38,7 +41,14 @@ fn number(value: &Value) -> Option<String> {
         Value::Time(time) | Value::Traced(time) | Value::AtMost(time) | Value::Bound(time) => Some(time.to_string()),
         Value::Share(part) | Value::Bar(part) | Value::Change(part) => Some(format!("{part:.6}")),
         Value::Ratio(ratio) | Value::Rate(ratio) => Some(format!("{ratio:.6}")),
-        Value::Name(_) | Value::Nested(..) | Value::Verdict { .. } | Value::Absent => None,
+        Value::Recorded(Recorded::Integer(number)) => Some(number.to_string()),
+        Value::Recorded(Recorded::Address(number)) => Some(number.to_string()),
+        Value::Recorded(Recorded::Float(bits)) => Some(format!("{:?}", f64::from_bits(*bits))),
+        Value::Name(_)
+        | Value::Nested(..)
+        | Value::Verdict { .. }
+        | Value::Absent
+        | Value::Recorded(Recorded::Text(_)) => None,
     }
 }
 
@@ -65,6 +75,11 @@ pub(super) fn json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn literal(value: &Value) -> String {
     match value {
         Value::Name(name) | Value::Nested(_, name) | Value::Verdict { text: name, .. } => text(&escape(name)),
+        Value::Recorded(Recorded::Text(content)) => text(&escape(content)),
+        // Numbers that JSON does not have.
+        Value::Recorded(Recorded::Float(bits)) if !f64::from_bits(*bits).is_finite() => {
+            text(&f64::from_bits(*bits).to_string())
+        }
         _ => number(value).unwrap_or_else(|| "null".to_owned()),
     }
 }

@@ -147,12 +147,25 @@ pub(super) enum Value {
     Rate(f64),
     /// The number of a process, thread or rank.
     Id(u64),
+    /// A value of a call.
+    Recorded(Recorded),
     /// What rtrace thinks of the row.
     Verdict {
         text: String,
         tone: Tone,
     },
     Absent,
+}
+
+/// A value of a call, or a bound of such values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Recorded {
+    Integer(i128),
+    Address(i64),
+    /// The bits of a number.
+    Float(u64),
+    /// A text, which comes from a traced program.
+    Text(String),
 }
 
 impl Value {
@@ -166,6 +179,12 @@ impl Value {
         match self {
             Value::Name(name) | Value::Nested(_, name) => (name.clone(), 0),
             Value::Count(number) | Value::Id(number) => (String::new(), *number),
+            // In the order of numbers: the sign decides first.
+            Value::Recorded(Recorded::Integer(number)) => (String::new(), (*number as u64) ^ 1 << 63),
+            Value::Recorded(Recorded::Address(number)) => (String::new(), number.cast_unsigned()),
+            Value::Recorded(Recorded::Float(bits)) if bits >> 63 == 1 => (String::new(), !bits),
+            Value::Recorded(Recorded::Float(bits)) => (String::new(), bits | 1 << 63),
+            Value::Recorded(Recorded::Text(text)) => (text.clone(), 0),
             _ => (String::new(), 0),
         }
     }

@@ -13,6 +13,7 @@ mod paths;
 
 use std::collections::{HashMap, HashSet};
 
+use rtrace_exporters::CallValues;
 use rtrace_model::{Batch, Call, LocationId, PathProfile, Timestamp};
 
 /// What is done with each call.
@@ -23,6 +24,16 @@ pub(super) trait Visitor {
     /// Called for each batch before its calls are visited.
     fn readings(&mut self, batch: &Batch) {
         let _ = batch;
+    }
+
+    /// Whether [`values`](Visitor::values) are needed.
+    fn wants_values(&self) -> bool {
+        false
+    }
+
+    /// Called for each batch before its calls are visited, with the values of each call.
+    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
+        let _ = (calls, values);
     }
 
     /// Called once for each call, with callers before their callees.

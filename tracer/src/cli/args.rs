@@ -506,6 +506,30 @@ Options:
     }
 
     #[test]
+    fn report_shows_arguments_by_name() {
+        use rtrace_report::{By, Histogram, Look};
+        let options = |line: &str| {
+            let Verb::Report(report) = parse(line).unwrap() else { panic!("another verb") };
+            report.options(Look::default())
+        };
+        assert_eq!(options("rtrace report out.rtrace --by arg:a->b").by, By::Value("a->b".to_owned()));
+        assert_eq!(
+            options("rtrace report --histogram arg:n out.rtrace").histogram,
+            Some(Histogram::Value("n".to_owned()))
+        );
+        for line in ["--histogram", "--histogram --limit 3", "--histogram durations"] {
+            assert_eq!(
+                options(&format!("rtrace report out.rtrace {line}")).histogram,
+                Some(Histogram::Durations),
+                "{line}"
+            );
+        }
+        for wrong in ["--by arg:", "--by args:n", "--histogram n", "--histogram arg:"] {
+            assert_eq!(refusal(&format!("rtrace report out.rtrace {wrong}")), ErrorKind::InvalidValue, "{wrong}");
+        }
+    }
+
+    #[test]
     fn wrong_usage_is_refused() {
         assert_eq!(refusal("rtrace attach -p 1"), ErrorKind::MissingRequiredArgument);
         assert_eq!(refusal("rtrace attach -l z"), ErrorKind::MissingRequiredArgument);

@@ -93,7 +93,8 @@ pub(super) fn value(value: &Value) -> Json {
             json!((part * 1e9).round() / 1e9)
         }
         Value::Verdict { text, .. } => json!(text),
-        Value::Absent => Json::Null,
+        // The page has no rows of values.
+        Value::Absent | Value::Recorded(_) => Json::Null,
     }
 }
 
@@ -104,6 +105,6 @@ fn kind(value: &Value) -> Option<&'static str> {
         Value::Time(_) | Value::Traced(_) | Value::Bound(_) | Value::AtMost(_) => Some("time"),
         Value::Share(_) | Value::Bar(_) | Value::Change(_) => Some("share"),
         Value::Ratio(_) | Value::Rate(_) => Some("ratio"),
-        Value::Absent => None,
+        Value::Absent | Value::Recorded(_) => None,
     }
 }

@@ -52,7 +52,10 @@ pub(super) struct Tables<'a> {
 
 impl<'a> Walks<'a> {
     pub(super) fn new(trace: &'a TraceSet) -> Walks<'a> {
-        let groups = |by| Grouping::new(by, trace).map(Groups::new).expect("these rows are no tree");
+        let groups = |by| {
+            let grouping = Grouping::new(&by, trace).ok().flatten();
+            grouping.map(Groups::new).expect("these rows are no tree, and need no values")
+        };
         Walks {
             functions: Walk::new(Counting::around(Corrected::around(groups(By::Function), trace), trace)),
             threads: Walk::new(groups(By::Thread)),

@@ -117,6 +117,7 @@ fn rows(part: &str) -> Rows {
 
 fn report(directory: &Path, by: By, histogram: bool) -> Vec<Value> {
     let mut out = Vec::new();
+    let histogram = histogram.then_some(crate::Histogram::Durations);
     let options = Options { by, histogram, format: Format::Json, ..Options::default() };
     run(directory, &options, &mut out).unwrap();
     let report: Value = serde_json::from_slice(&out).unwrap();

@@ -1,7 +1,9 @@
 //! Options that take one of a few words, and what each word means.
 
-use clap::Args;
+use std::ffi::OsStr;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Args, Command};
 use rtrace_report::Format;
 
 use super::recording::Mode;
@@ -42,12 +44,52 @@ pub const MODE: [Choice<Mode>; 2] = [
 ];
 
 /// Reads one of the words.
-pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+pub fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     choices: [Choice<T>; N],
 ) -> impl TypedValueParser<Value = T> {
     let words = choices.iter().map(|(word, meaning, _)| PossibleValue::new(*word).help(*meaning));
     PossibleValuesParser::new(words).map(move |chosen| {
         let choice = choices.iter().find(|(word, _, _)| *word == chosen);
-        choice.expect("the parser lets only these words pass").2
+        choice.expect("the parser lets only these words pass").2.clone()
     })
+}
+
+/// Reads one of the words, or `arg:NAME`, which stands for the argument or result of that name.
+#[derive(Clone)]
+pub struct OneOfOrValue<T: 'static> {
+    choices: &'static [Choice<T>],
+    meaning: &'static str,
+    value: fn(String) -> T,
+}
+
+/// What an argument or result is preceded by.
+const VALUE: &str = "arg:";
+
+impl<T> OneOfOrValue<T> {
+    pub const fn new(choices: &'static [Choice<T>], meaning: &'static str, value: fn(String) -> T) -> OneOfOrValue<T> {
+        OneOfOrValue { choices, meaning, value }
+    }
+
+    fn words(&self) -> impl Iterator<Item = PossibleValue> + use<T> {
+        let words = self.choices.iter().map(|(word, meaning, _)| PossibleValue::new(*word).help(*meaning));
+        words.chain([PossibleValue::new("arg:NAME").help(self.meaning)])
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOfOrValue<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        let name = value.to_str().and_then(|value| value.strip_prefix(VALUE)).filter(|name| !name.is_empty());
+        if let Some(name) = name {
+            return Ok((self.value)(name.to_owned()));
+        }
+        let chosen = PossibleValuesParser::new(self.words()).parse_ref(command, argument, value)?;
+        let choice = self.choices.iter().find(|(word, _, _)| *word == chosen);
+        Ok(choice.expect("the parser lets only these words pass").2.clone())
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.words()))
+    }
 }

@@ -58,7 +58,7 @@ impl Diff {
     /// The options of the comparison itself.
     pub fn options(&self, look: Look) -> DiffOptions {
         DiffOptions {
-            by: self.by,
+            by: self.by.clone(),
             min: self.min,
             limit: self.limit,
             format: self.format,

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rtrace_exporters::{Destination, Owner};
-use rtrace_report::{By, Format, Look, Min, Options, Sort};
+use rtrace_report::{By, Format, Histogram, Look, Min, Options, Sort};
 
-use super::choice::{Choice, FORMAT, one_of};
+use super::choice::{Choice, FORMAT, OneOfOrValue, one_of};
 use super::display::Display;
 use super::quantity::parse_min;
 
@@ -19,7 +19,7 @@ pub struct Report {
     pub directory: PathBuf,
 
     /// What each row stands for
-    #[arg(long, value_name = "ROWS", default_value = "function", value_parser = one_of(BY))]
+    #[arg(long, value_name = "ROWS", default_value = "function", value_parser = OneOfOrValue::new(&BY, "Function and value of that argument or result", By::Value))]
     by: By,
 
     /// Also show the times of functions without the overhead of tracing
@@ -46,9 +46,9 @@ pub struct Report {
     #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = COLUMNS)]
     columns: Vec<String>,
 
-    /// Show the distribution of durations, in powers of two
-    #[arg(long, conflicts_with = "columns")]
-    histogram: bool,
+    /// Show the distribution of durations, or of an argument or result in powers of two
+    #[arg(long, value_name = "OF", num_args = 0..=1, default_missing_value = DISTRIBUTIONS[0].0, conflicts_with = "columns", value_parser = OneOfOrValue::new(&DISTRIBUTIONS, "Values of that argument or result", Histogram::Value))]
+    histogram: Option<Histogram>,
 
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
@@ -84,11 +84,11 @@ impl Report {
     pub fn options(&self, look: Look) -> Options {
         let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
         Options {
-            by: self.by,
+            by: self.by.clone(),
             sort: self.sort.unwrap_or(usual),
             min: self.min,
             columns: self.columns.clone(),
-            histogram: self.histogram,
+            histogram: self.histogram.clone(),
             corrected: self.corrected,
             limit: self.limit,
             format: self.format,
@@ -97,7 +97,7 @@ impl Report {
     }
 }
 
-const BY: [Choice<By>; 8] = [
+static BY: [Choice<By>; 8] = [
     ("function", "Function", By::Function),
     ("tree", "Call path, shown as a tree: who called whom", By::Tree),
     ("thread", "Thread", By::Thread),
@@ -107,6 +107,8 @@ const BY: [Choice<By>; 8] = [
     ("callpath", "Function and the full chain of its callers", By::Callpath),
     ("callsite", "Function and the source line or address that called it", By::Callsite),
 ];
+
+static DISTRIBUTIONS: [Choice<Histogram>; 1] = [("durations", "Durations of calls", Histogram::Durations)];
 
 const SORT: [Choice<Sort>; 11] = [
     (Sort::Calls.name(), "Number of calls", Sort::Calls),
@@ -168,6 +170,10 @@ EXAMPLES:
     # Is a function always slow, or only sometimes?
     rtrace report out.rtrace --columns calls,p50,p99,p99.9,max
     rtrace report out.rtrace --histogram --limit 3
+
+    # Which files take the time, and how much is read at once? (recorded with --args)
+    rtrace report out.rtrace --by arg:fd --sort inclusive
+    rtrace report out.rtrace --histogram arg:count
 
     # Write all functions for a script
     rtrace report out.rtrace --format csv >functions.csv

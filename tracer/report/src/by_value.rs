@@ -1,0 +1,203 @@
+//! Rows that tell calls of a function apart by an argument or result.
+//!
+//! A program may have any number of values, and each row keeps a distribution of durations. Above [`MOST_ROWS`] new
+//! ones are not told apart any more: they are one row.
+
+use std::collections::HashMap;
+
+use rtrace_exporters::{CallValues, TraceSet, Value as Known};
+use rtrace_model::{Call, Library, LocationId, RegionId, ValueColumn, counted, escape, grouped};
+
+use super::Error;
+use super::grouping::{HIDDEN, Key};
+use super::people::Note;
+use super::table::{Column, Recorded, Shown, Value};
+
+/// Rows that are told apart; with a histogram of 50 kB each they would take 800 MB.
+const MOST_ROWS: usize = 1 << 14;
+
+/// Names in a message.
+const MOST_NAMES: usize = 40;
+
+/// The row of all calls whose values are not told apart.
+const MORE: Key = HIDDEN - 1;
+
+/// The functions and their values, as they appear.
+pub(super) struct ByValue<'a> {
+    trace: &'a TraceSet,
+    asked: Asked,
+    /// By their key: the function, and the value where it is known.
+    rows: Vec<(RegionId, Option<Recorded>)>,
+    keys: HashMap<(RegionId, Option<Recorded>), Key>,
+    /// The rows of calls that are not visited yet, if their values are known.
+    waiting: HashMap<(LocationId, u64), Key>,
+    columns: &'static [Column],
+}
+
+/// The values of one name.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    name: String,
+    /// Whether the recording has ended: before, values are written later than calls.
+    is_finished: bool,
+    columns: HashMap<RegionId, ValueColumn>,
+}
+
+impl Asked {
+    /// The values called `name` of all functions that have such; `accept` those of some types only.
+    ///
+    /// # Errors
+    /// No function has one, or values do not belong to single calls.
+    pub(super) fn new(name: &str, trace: &TraceSet, accept: impl Fn(&ValueColumn) -> bool) -> Result<Asked, Error> {
+        let all = trace.value_columns();
+        if all.is_empty() {
+            return Err(Error::NoValues);
+        }
+        if !trace.profile().is_empty() {
+            return Err(Error::Aggregated);
+        }
+        let named = || all.iter().filter(|column| column.name == name);
+        let columns: HashMap<RegionId, ValueColumn> =
+            named().filter(|column| accept(column)).map(|column| (column.region, column.clone())).collect();
+        if columns.is_empty() {
+            let name = name.to_owned();
+            if named().next().is_some() {
+                return Err(Error::NoInteger(name));
+            }
+            let mut known: Vec<String> = all.iter().map(|column| format!("`{}`", escape(&column.name))).collect();
+            known.sort_unstable();
+            known.dedup();
+            let others = known.split_off(known.len().min(MOST_NAMES)).len();
+            if others > 0 {
+                known.push(format!("and {} more", grouped(others as u64)));
+            }
+            return Err(Error::NoSuchValue { name, known: known.join(", ") });
+        }
+        Ok(Asked { name: name.to_owned(), is_finished: trace.summary().is_some(), columns })
+    }
+
+    /// Whether calls of the region have the value.
+    pub(super) fn is_of(&self, region: RegionId) -> bool {
+        self.columns.contains_key(&region)
+    }
+
+    /// The value of a call, where it is known.
+    pub(super) fn value<'v>(&self, call: &Call, values: Option<&'v CallValues>) -> Option<&'v Known> {
+        values.filter(|_| self.is_of(call.region))?.named(&self.name)?
+    }
+
+    /// Says of how many calls the value is not known, if there are such.
+    pub(super) fn unknown(&self, calls: u64) -> Option<Note> {
+        let name = escape(&self.name);
+        let why = if self.is_finished { " or was not there" } else { ", was not there, or is not written yet" };
+        let text = || format!("`-`: {} of which {name} could not be read{why}", counted(calls, "call"));
+        (calls > 0).then(|| Note::plain(text()))
+    }
+
+    /// The name with the unit, if it is that of all functions.
+    pub(super) fn heading(&self) -> String {
+        let mut units = self.columns.values().map(|column| column.unit.as_deref());
+        let first = units.next().flatten();
+        match first.filter(|_| units.all(|unit| unit == first)) {
+            Some(unit) => format!("{} {unit}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    fn cell(&self, region: RegionId, value: &Known) -> Recorded {
+        match value {
+            Known::Integer(value) if self.columns.get(&region).is_some_and(ValueColumn::is_address) => {
+                Recorded::Address(*value)
+            }
+            Known::Integer(value) => Recorded::Integer((*value).into()),
+            Known::Float(value) => Recorded::Float(value.to_bits()),
+            Known::Text(text) => Recorded::Text(text.clone()),
+        }
+    }
+}
+
+impl<'a> ByValue<'a> {
+    pub(super) fn new(asked: Asked, trace: &'a TraceSet) -> ByValue<'a> {
+        let columns = vec![
+            Column::label("region", "region").shown(Shown::Never),
+            Column::label("file_offset", "file offset").shown(Shown::Never),
+            Column::label("library", "library").rank(4),
+            Column::name("function", "function"),
+            Column { key: "value", ..Column::name("value", asked.heading().leak()) },
+        ];
+        let (rows, keys, waiting) = (Vec::new(), HashMap::new(), HashMap::new());
+        ByValue { trace, asked, rows, keys, waiting, columns: columns.leak() }
+    }
+
+    /// Tells the values of calls that will be visited.
+    pub(super) fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
+        for (call, values) in calls.iter().zip(values) {
+            let Some(value) = self.asked.value(call, values.as_ref()) else { continue };
+            let cell = self.asked.cell(call.region, value);
+            let key = self.row(call.region, Some(cell));
+            self.waiting.insert((call.location, call.id), key);
+        }
+    }
+
+    /// The row of a call, or of calls that have no record.
+    pub(super) fn key(&mut self, region: RegionId, call: Option<(LocationId, u64)>) -> Key {
+        if !self.asked.is_of(region) {
+            return HIDDEN;
+        }
+        call.and_then(|call| self.waiting.remove(&call)).unwrap_or_else(|| self.row(region, None))
+    }
+
+    fn row(&mut self, region: RegionId, cell: Option<Recorded>) -> Key {
+        let row = (region, cell);
+        if let Some(&key) = self.keys.get(&row) {
+            return key;
+        }
+        // What is not known is no value among others.
+        if self.rows.len() >= MOST_ROWS && row.1.is_some() {
+            return MORE;
+        }
+        let key = self.rows.len() as Key;
+        self.rows.push(row.clone());
+        self.keys.insert(row, key);
+        key
+    }
+
+    /// Whether the calls of a row have no known value.
+    pub(super) fn is_unknown(&self, key: Key) -> bool {
+        self.rows.get(key as usize).is_some_and(|(_, cell)| cell.is_none())
+    }
+
+    pub(super) fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    pub(super) fn columns(&self) -> &'static [Column] {
+        self.columns
+    }
+
+    /// The values of [`columns`](ByValue::columns).
+    pub(super) fn labels(&self, key: Key) -> Vec<Value> {
+        let Some((region, cell)) = self.rows.get(key as usize) else {
+            return vec![
+                Value::Absent,
+                Value::Absent,
+                Value::Absent,
+                Value::Name("[more]".to_owned()),
+                Value::Name("[more]".to_owned()),
+            ];
+        };
+        let known = self.trace.region(*region);
+        let library = known.and_then(|region| self.trace.library(region.library)).map(Library::name);
+        let name = |name: Option<&str>| Value::Name(name.unwrap_or("[unknown]").to_owned());
+        vec![
+            Value::Id(region.0.into()),
+            known.map_or(Value::Absent, |region| Value::Id(region.file_offset)),
+            name(library),
+            name(known.map(|region| region.name.as_str())),
+            cell.clone().map_or(Value::Absent, Value::Recorded),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! The distribution of an argument or result as rows: the calls by steps of powers of two, on both sides of 0.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rtrace_exporters::{CallValues, TraceSet, Value as Known};
+use rtrace_model::{Batch, Call, LocationId, PathProfile, ValueType};
+
+use super::by_value::Asked;
+use super::groups::Groups;
+use super::people::Note;
+use super::table::{Column, Recorded, Table, Value};
+use super::walk::{Caller, Visitor};
+use super::{Error, Min, Sort};
+
+/// Counts the values of the calls of each row.
+pub(super) struct Distribution<'a> {
+    pub(super) inside: Groups<'a>,
+    asked: Asked,
+    /// Values of calls that are not visited yet.
+    waiting: HashMap<(LocationId, u64), i64>,
+    rows: HashMap<u32, Counts>,
+}
+
+/// The values of the calls of a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    unknown: u64,
+    /// By [`step`].
+    known: BTreeMap<i32, u64>,
+}
+
+impl<'a> Distribution<'a> {
+    /// # Errors
+    /// No function has integers of that name.
+    pub(super) fn new(name: &str, inside: Groups<'a>, trace: &TraceSet) -> Result<Distribution<'a>, Error> {
+        let asked = Asked::new(name, trace, |column| column.value_type == ValueType::Integer)?;
+        Ok(Distribution { inside, asked, waiting: HashMap::new(), rows: HashMap::new() })
+    }
+
+    /// Says of how many calls the value is not known, if there are such.
+    pub(super) fn unknown(&self) -> Option<Note> {
+        self.asked.unknown(self.rows.values().map(|counts| counts.unknown).sum())
+    }
+
+    /// The distributions of the first rows that have one.
+    pub(super) fn table(&self, sort: Sort, min: Option<Min>, limit: Option<usize>) -> Table {
+        let heading = |bound: &str| Column::named(bound.to_owned(), bound.to_owned());
+        let labels = self.inside.columns();
+        let mut columns = vec![heading("from"), heading("below")];
+        columns.extend([Column::new("calls", "calls"), Column::new("share", "share").rank(1)]);
+        columns.push(Column::new("bar", "").only_for_people());
+        columns.extend(labels);
+        columns.push(Column::name("value", self.asked.heading().leak()));
+        let mut table = Table { columns, has_sections: true, ..Table::default() };
+        let mut shown = 0;
+        for (key, labels) in self.inside.shown(sort, min) {
+            let Some(counts) = self.rows.get(&key) else { continue };
+            shown += 1;
+            if shown > limit.unwrap_or(usize::MAX) {
+                table.left_out += 1;
+                continue;
+            }
+            let name = Value::Name(self.asked.heading());
+            let rows = counts.rows().into_iter();
+            table.rows.extend(rows.map(|row| row.into_iter().chain(labels.clone()).chain([name.clone()]).collect()));
+        }
+        table
+    }
+}
+
+impl Visitor for Distribution<'_> {
+    type Mark = u32;
+
+    fn readings(&mut self, batch: &Batch) {
+        self.inside.readings(batch);
+    }
+
+    fn wants_values(&self) -> bool {
+        true
+    }
+
+    fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]) {
+        self.inside.values(calls, values);
+        for (call, values) in calls.iter().zip(values) {
+            if let Some(Known::Integer(value)) = self.asked.value(call, values.as_ref()) {
+                self.waiting.insert((call.location, call.id), *value);
+            }
+        }
+    }
+
+    fn visit(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        let mark = self.inside.visit(call, caller);
+        if self.asked.is_of(call.region) {
+            let value = self.waiting.remove(&(call.location, call.id));
+            self.rows.entry(mark).or_default().add(value);
+        }
+        mark
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
+        self.inside.visit_path(path, caller)
+    }
+}
+
+impl Counts {
+    fn add(&mut self, value: Option<i64>) {
+        match value {
+            Some(value) => *self.known.entry(step(value)).or_default() += 1,
+            None => self.unknown += 1,
+        }
+    }
+
+    /// From, below, calls, share and bar of each step from the first with a call to the last, behind the calls whose
+    /// value is not known.
+    fn rows(&self) -> Vec<Vec<Value>> {
+        let known = self.known.first_key_value().zip(self.known.last_key_value());
+        let steps = known.map(|((&first, _), (&last, _))| first..=last).into_iter().flatten();
+        let total = self.unknown + self.known.values().sum::<u64>();
+        let most = self.known.values().copied().chain([self.unknown]).max().unwrap_or(0);
+        let row = |bounds: [Value; 2], calls: u64| {
+            let share = Value::Share(calls as f64 / total as f64);
+            let figures = [Value::Count(calls), share, Value::Bar(calls as f64 / most as f64)];
+            bounds.into_iter().chain(figures).collect()
+        };
+        let unknown = (self.unknown > 0).then(|| row([Value::Absent, Value::Absent], self.unknown));
+        let known = steps.map(|step| {
+            let (from, below) = bounds(step);
+            let bounds = [from, below].map(|bound| Value::Recorded(Recorded::Integer(bound)));
+            row(bounds, self.known.get(&step).copied().unwrap_or(0))
+        });
+        unknown.into_iter().chain(known).collect()
+    }
+}
+
+/// The step that a value is in: the number of its digits in base 2, with its sign.
+fn step(value: i64) -> i32 {
+    let digits = (u64::BITS - value.unsigned_abs().leading_zeros()) as i32;
+    if value < 0 { -digits } else { digits }
+}
+
+/// The least value of a step, and that from which values are above it.
+fn bounds(step: i32) -> (i128, i128) {
+    let power = |exponent: i32| 1_i128 << exponent;
+    match step {
+        0 => (0, 1),
+        1.. => (power(step - 1), power(step)),
+        _ => (1 - power(-step), 1 - power(-step - 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_is_in_one_step() {
+        for (value, expected) in [(0, (0, 1)), (1, (1, 2)), (2, (2, 4)), (3, (2, 4)), (-1, (-1, 0)), (-3, (-3, -1))] {
+            assert_eq!(bounds(step(value)), expected, "{value}");
+        }
+        for value in [i64::MIN, i64::MIN + 1, -4_097, -4_096, -2, 5, 4_095, 4_096, i64::MAX] {
+            let (from, below) = bounds(step(value));
+            assert!((from..below).contains(&value.into()), "{value}: {from} to {below}");
+            assert_eq!(bounds(step(value) + 1).0, below);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_number() {
+        let mut counts = Counts::default();
+        [Some(5), None, Some(-1), Some(7)].into_iter().for_each(|value| counts.add(value));
+        let bounds = counts.rows().iter().map(|row| format!("{:?} {:?}", row[0], row[2])).collect::<Vec<_>>();
+        let integer = |number: i32| format!("Recorded(Integer({number}))");
+        let expected = [
+            "Absent Count(1)".to_owned(),
+            format!("{} Count(1)", integer(-1)),
+            format!("{} Count(0)", integer(0)),
+            format!("{} Count(0)", integer(1)),
+            format!("{} Count(0)", integer(2)),
+            format!("{} Count(2)", integer(4)),
+        ];
+        assert_eq!(bounds, expected);
+        assert_eq!(Counts { unknown: 3, ..Counts::default() }.rows().len(), 1);
+    }
+}
