@@ -95,9 +95,15 @@ impl ValueWriter {
 
 /// The names of the columns in the file: those of the values, but where one is `location` or `call`.
 fn names(columns: &[ValueColumn]) -> Vec<String> {
-    let name = |column: &ValueColumn| match KEYS.contains(&column.name.as_str()) {
-        true => format!("{}_", column.name),
-        false => column.name.clone(),
+    let is_taken = |name: &str| columns.iter().any(|column| column.name == name);
+    let name = |column: &ValueColumn| {
+        let mut name = column.name.clone();
+        if KEYS.contains(&name.as_str()) {
+            while is_taken(&name) {
+                name.push('_');
+            }
+        }
+        name
     };
     columns.iter().map(name).collect()
 }
@@ -213,4 +219,25 @@ pub(crate) fn read(path: &Path, region: RegionId, columns: &[ValueColumn]) -> Re
 /// The folder of a region's values in a trace.
 pub(crate) fn folder_of(directory: &Path, region: &Region) -> PathBuf {
     directory.join(PLACE).join(folder_name(region))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_columns_have_one_name() {
+        let column = |name: &str| ValueColumn {
+            region: RegionId(0),
+            position: 0,
+            name: name.to_owned(),
+            value_type: ValueType::Integer,
+            c_type: String::new(),
+            unit: None,
+            role: None,
+            at_exit: false,
+            source: String::new(),
+        };
+        assert_eq!(names(&["call", "call_", "location", "n"].map(column)), ["call__", "call_", "location_", "n"]);
+    }
 }
