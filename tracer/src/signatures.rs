@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use rtrace_code::errno::{self, Errno};
 use rtrace_model::Region;
 use rtrace_plan::{LibrarySource, Plan, PlannedLibrary};
-use rtrace_signatures::{Asked, Book, Error, Known, Subject};
+use rtrace_signatures::{Asked, Book, Error, Known, Subject, leave_out_errno};
 
 /// Programs that may call what is traced: those of processes, or files that a command will load.
 #[must_use]
@@ -57,7 +58,22 @@ pub fn of_library(
     let path = PathBuf::from(&source.library.path);
     let subject = Subject { path: &path, open: &source.attach_path, image: &source.image, callers };
     let asked = functions.iter().map(|(symbols, address)| Asked { symbols, address: *address });
-    book.of_library(&subject, &asked.collect::<Vec<_>>())
+    let mut known = book.of_library(&subject, &asked.collect::<Vec<_>>())?;
+    if errno(source).is_none() {
+        for known in &mut known {
+            if let Known::Signature(signature, program) = known {
+                leave_out_errno(signature, program);
+            }
+        }
+    }
+    Ok(known)
+}
+
+/// Where a library has the thread's `errno`, if it is the C library.
+pub fn errno(source: &LibrarySource) -> Option<Errno> {
+    let mut functions = source.exports.functions.iter();
+    let function = functions.find(|function| function.symbols.iter().any(|symbol| symbol.name == errno::FUNCTION))?;
+    Errno::of(&source.image, function.address)
 }
 
 /// Parts of the selection that name no function of a plan.

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rtrace_bpf::wire::{CallRecord, FetchCode, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord};
 use rtrace_bpf::{MAX_PROGRAMS, MAX_SUMS, Programs};
+use rtrace_code::errno::Errno;
 use rtrace_model::{
     Base, Definition, EventKind, LocationId, Metric, MetricId, RegionId, Scope, Span, ValueBatch, ValueColumn,
     ValueType, Values,
 };
-use rtrace_plan::{Capture, Captures, LibrarySource, Options, Plan};
+use rtrace_plan::{Capture, Captures, LibrarySource, Options, Plan, PlannedRegion};
 use rtrace_signatures::{
     At, Book, ColumnType, Error, Fetch, Known, MetricUnit, Operand, Operator, Program, Step, Width,
 };
@@ -44,34 +45,16 @@ fn captures(book: &Book, source: &LibrarySource, options: &Options, callers: &[P
     let symbols = |index: usize| functions[index].symbols.iter().map(|symbol| symbol.name.as_str()).collect();
     let asked: Vec<(Vec<&str>, u64)> = selected.map(|(index, address)| (symbols(index), address)).collect();
     let known = signatures::of_library(book, source, &asked, callers)?;
+    let errno = signatures::errno(source);
     let captures = asked.iter().zip(known).filter_map(|((_, address), known)| match known {
         Known::Signature(signature, program) => {
-            let capture = without_errno(Capture { signature: *signature, program });
+            let capture = Capture { signature: *signature, program, address: *address, errno };
             let has_any = !capture.signature.columns.is_empty() || !capture.signature.metrics.is_empty();
             has_any.then(|| (*address, Arc::new(capture)))
         }
         Known::Nothing(_) | Known::Unasked => None,
     });
     Ok(captures.collect())
-}
-
-/// Where `errno` is in a thread's memory differs between programs, and nobody here knows it.
-fn without_errno(mut capture: Capture) -> Capture {
-    let of_errno = (0..).zip(&capture.program.fetches).filter(|(_, fetch)| fetch.step == Step::Errno);
-    let errno = of_errno.fold(0_u16, |all, (place, _)| all | 1 << place);
-    let Capture { signature, program } = &mut capture;
-    let keep = |slots: &[rtrace_signatures::Slots]| slots.iter().map(|slots| slots.fetches & errno == 0).collect();
-    let (columns, metrics): (Vec<bool>, Vec<bool>) = (keep(&program.columns), keep(&program.metrics));
-    retain(&mut signature.columns, &columns);
-    retain(&mut program.columns, &columns);
-    retain(&mut signature.metrics, &metrics);
-    retain(&mut program.metrics, &metrics);
-    capture
-}
-
-fn retain<T>(items: &mut Vec<T>, kept: &[bool]) {
-    let mut kept = kept.iter();
-    items.retain(|_| kept.next().copied().unwrap_or_default());
 }
 
 /// The words of values that a call of these libraries has at the most.
@@ -146,6 +129,7 @@ enum Obstacle {
     AtReturn,
     TooManyMetrics,
     Metric(String),
+    Stub,
 }
 
 impl fmt::Display for Obstacle {
@@ -156,6 +140,7 @@ impl fmt::Display for Obstacle {
             Obstacle::TooManyWords => write!(f, "{late}, and its calls have more values than others"),
             Obstacle::AtReturn => write!(f, "{late}, and others have no values at their returns"),
             Obstacle::TooManyMetrics => write!(f, "it has more than {MAX_SUMS} metrics"),
+            Obstacle::Stub => write!(f, "`errno` is not known where a stub stands for the function"),
             Obstacle::Metric(name) => write!(f, "{late}, and its metric {name} is not counted"),
         }
     }
@@ -180,12 +165,19 @@ impl Captured {
             for planned in &library.regions {
                 let Some(capture) = &planned.capture else { continue };
                 let region = &planned.region;
-                if let Some(obstacle) = prepared.obstacle(region.id, capture) {
+                let mut tell = |obstacle: Obstacle| {
                     let (library, region) = (library.library.path.clone(), region.name.clone());
                     missing.push(EventKind::NoValues { library, region, reason: obstacle.to_string() });
+                };
+                if let Some(obstacle) = prepared.obstacle(region.id, capture) {
+                    tell(obstacle);
                     continue;
                 }
-                programs.set_program(region.id.0, &record_of(capture, prepared.metrics))?;
+                let errno = errno(planned, capture);
+                if errno.is_none() && needs_errno(capture) {
+                    tell(Obstacle::Stub);
+                }
+                programs.set_program(region.id.0, &record_of(capture, prepared.metrics, errno))?;
                 captured.insert(region.id.0, Arc::clone(capture));
             }
         }
@@ -299,8 +291,25 @@ fn text(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+fn needs_errno(capture: &Capture) -> bool {
+    capture.program.fetches.iter().any(|fetch| fetch.step == Step::ErrnoAddress)
+}
+
+/// How the kernel side finds the address of `errno` where the region's entry is seen.
+fn errno(planned: &PlannedRegion, capture: &Capture) -> Option<(i32, FetchFlag)> {
+    let site = capture.address + (planned.entry.file_offset - planned.region.file_offset);
+    match capture.errno? {
+        Errno::Distance(distance) => Some((distance, FetchFlag(0))),
+        Errno::Slot(slot) if planned.stub().is_none() => {
+            let distance = i32::try_from(slot.cast_signed() - site.cast_signed()).ok()?;
+            Some((distance, FetchFlag::RT_FETCH_WORDS))
+        }
+        Errno::Slot(_) => None,
+    }
+}
+
 /// The program as the kernel side takes it.
-fn record_of(capture: &Capture, metrics: &[Metric]) -> ProgramRecord {
+fn record_of(capture: &Capture, metrics: &[Metric], errno: Option<(i32, FetchFlag)>) -> ProgramRecord {
     let Program { fetches, metrics: slots, .. } = &capture.program;
     let mut record = ProgramRecord {
         enters: capture.program.at_enter() as u8,
@@ -308,7 +317,7 @@ fn record_of(capture: &Capture, metrics: &[Metric]) -> ProgramRecord {
         ..ProgramRecord::default()
     };
     for (place, fetch) in record.fetch.iter_mut().zip(fetches) {
-        *place = fetch_of(fetch);
+        *place = fetch_of(fetch, errno);
     }
     let counted =
         capture.signature.metrics.iter().zip(slots).filter_map(|(metric, slots)| {
@@ -321,7 +330,7 @@ fn record_of(capture: &Capture, metrics: &[Metric]) -> ProgramRecord {
     record
 }
 
-fn fetch_of(fetch: &Fetch) -> FetchRecord {
+fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>) -> FetchRecord {
     let (op, source, number, width) = match fetch.step {
         Step::Register(register, width) => (FetchCode::RT_FETCH_REGISTER, register as u8, 0, width),
         Step::Stack(offset, width) => (FetchCode::RT_FETCH_STACK, 0, offset.cast_signed(), width),
@@ -330,8 +339,11 @@ fn fetch_of(fetch: &Fetch) -> FetchRecord {
         Step::Result(width) => (FetchCode::RT_FETCH_RESULT, 0, 0, width),
         Step::Thread(offset, width) => (FetchCode::RT_FETCH_THREAD, 0, offset, width),
         Step::Const(number) => (FetchCode::RT_FETCH_NUMBER, 0, number, Width::WORD),
-        // Nothing depends on it any more.
-        Step::Errno => (FetchCode::RT_FETCH_NUMBER, 0, 0, Width::WORD),
+        Step::ErrnoAddress => match errno {
+            Some((number, _)) => (FetchCode::RT_FETCH_VARIABLE, 0, number, Width::WORD),
+            // Behind a null pointer, nothing is read.
+            None => (FetchCode::RT_FETCH_NUMBER, 0, 0, Width::WORD),
+        },
         Step::Shift(word, right, width) => (FetchCode::RT_FETCH_SHIFT, word, right.into(), width),
         Step::Binary(operator, left, right) => {
             let number = match right {
@@ -347,6 +359,9 @@ fn fetch_of(fetch: &Fetch) -> FetchRecord {
     }
     if matches!(fetch.step, Step::Binary(.., Operand::Word(_))) {
         flags |= FetchFlag::RT_FETCH_WORDS.0;
+    }
+    if fetch.step == Step::ErrnoAddress {
+        flags |= errno.map_or(0, |(_, flag)| flag.0);
     }
     FetchRecord { op: op.0 as u8, target: fetch.target, source, flags: flags as u8, number }
 }

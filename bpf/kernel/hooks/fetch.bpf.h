@@ -145,6 +145,12 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_values *values, const
 		case RT_FETCH_THREAD:
 			error = bpf_probe_read_user(&value, sizeof(value), thread_pointer() + fetch->number);
 			break;
+		case RT_FETCH_VARIABLE:
+			value = fetch->number;
+			if (ctx && fetch->flags & RT_FETCH_WORDS)
+				error = bpf_probe_read_user(&value, sizeof(value), (void *)(ctx->ip + fetch->number));
+			value += (u64)thread_pointer();
+			break;
 		case RT_FETCH_NUMBER:
 			value = fetch->number;
 			break;

@@ -287,7 +287,9 @@ enum rt_fetch_op {
 	RT_FETCH_SUBTRACT = 10,
 	RT_FETCH_MAX = 11,
 	RT_FETCH_MIN = 12,
-	RT_FETCH_OPS = 13,
+	/* The thread pointer and `number`, or the word so many bytes behind the entry's probe (RT_FETCH_WORDS). */
+	RT_FETCH_VARIABLE = 13,
+	RT_FETCH_OPS = 14,
 };
 
 /* How a fetch treats what it has got: bits of `flags`. */

@@ -369,3 +369,85 @@ fn exports_and_reports_have_the_values() {
         assert_eq!(step["calls"].as_u64().unwrap(), told.iter().filter(holds).count() as u64, "{step}");
     }
 }
+
+const ERRORS: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+#ifdef TLS
+/* Moves what the C library has for each thread. */
+__thread char own[TLS] = "x";
+#else
+char own[1];
+#endif
+static void *work(void *unused)
+{
+    char byte;
+    (void)unused;
+    for (int i = 0; i < 60; i++) {
+        int file = open(i % 3 ? "/proc/self/nothing" : "/proc/self/mem", O_RDONLY | (i % 5 ? 0 : O_DIRECTORY));
+        int error = errno;
+        printf("%d %d\n", file, file < 0 ? error : -1);
+        int number = read(i % 2 ? file : 1000, &byte, 1);
+        error = errno;
+        printf("%d %d\n", number, number < 0 ? error : -1);
+        close(file);
+    }
+    return NULL;
+}
+int main(void)
+{
+    pthread_t thread;
+    setvbuf(stdout, NULL, _IOFBF, 1 << 20);
+    own[0] = 1;
+    work(NULL);
+    pthread_create(&thread, NULL, work, NULL);
+    return pthread_join(thread, NULL);
+}
+"#;
+
+/// Where `errno` is differs between the programs, and threads have their own.
+#[test]
+fn errno_is_the_callers_own() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    for (flags, library) in [(&["-O2"][..], "libc.so.6"), (&["-O2", "-DTLS=5000"], "libc.so.6"), (&["-static"], "exe")]
+    {
+        let folder = TempDir::new().unwrap();
+        compile_text(folder.path(), ERRORS, "program", &[flags, &["-pthread"]].concat());
+        let columns = "open() -> result, errno; read() -> result, errno";
+        let options = ["--lib", library, "--func", "open", "--func", "read", "--args", columns].map(str::to_owned);
+        let (output, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
+        let values: BTreeMap<_, _> = ["open", "read"]
+            .iter()
+            .flat_map(|name| {
+                let region = recording.regions().iter().find(|region| region.name == *name).expect("it is traced").id;
+                assert_eq!(recording.value_columns(region), ["result", "errno"]);
+                recording.values(region)
+            })
+            .flat_map(|batch| {
+                let of = |column: &Values, row: usize| match column {
+                    Values::Integer(values) => values[row],
+                    other => panic!("{other:?}"),
+                };
+                let rows = batch.calls.iter().enumerate();
+                rows.map(|(row, &call)| (call, [0, 1].map(|column| of(&batch.columns[column], row))))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let told = printed.lines().map(|line| {
+            let (result, error) = line.split_once(' ').unwrap();
+            [Some(result.parse().unwrap()), Some(error.parse().unwrap()).filter(|&error: &i64| error >= 0)]
+        });
+        assert_eq!(values.len(), 240, "{flags:?}");
+        let unread = values.values().zip(told).filter(|(found, told)| {
+            // Calls from a place whose return site was not there yet have no values of their return.
+            let is_untimed = **found == [None, None];
+            assert!(is_untimed || *found == told, "{flags:?}: {found:?} {told:?}");
+            is_untimed
+        });
+        assert_eq!(unread.count(), recording.calls().filter(|call| !call.is_timed()).count(), "{flags:?}");
+    }
+}

@@ -9,6 +9,7 @@
 pub mod arrival;
 pub mod calls;
 pub mod catching;
+pub mod errno;
 pub mod instruction;
 pub mod line;
 pub mod obstacle;

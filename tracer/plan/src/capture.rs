@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use rtrace_code::errno::Errno;
 use rtrace_code::line::Keeps;
 use rtrace_signatures::{At, Program, Signature, Step};
 
@@ -13,6 +14,10 @@ pub struct Capture {
     pub signature: Signature,
     /// Fetches them.
     pub program: Program,
+    /// Where the function begins, in its file's own terms.
+    pub address: u64,
+    /// Where its library has the thread's `errno`.
+    pub errno: Option<Errno>,
 }
 
 /// By the address of a function in its file's own terms.

@@ -62,8 +62,8 @@ pub enum Step {
     Text(u8, u8),
     /// Takes `rax`.
     Result(Width),
-    /// Reads the thread's `errno`.
-    Errno,
+    /// Takes the address of the thread's `errno`.
+    ErrnoAddress,
     /// Reads memory so many bytes behind the thread pointer.
     Thread(i32, Width),
     /// Takes a number.
@@ -204,7 +204,11 @@ impl Nodes {
             Op::Deref { offset, width, at } => (at, Step::Deref(self.pop(stack)?, offset, width), 1),
             Op::Text { max, at } => (at, Step::Text(self.pop(stack)?, max), usize::from(max) / 8),
             Op::Result { width } => (At::Exit, Step::Result(width), 1),
-            Op::Errno => (At::Exit, Step::Errno, 1),
+            // Where it is, the library knows that is entered.
+            Op::Errno => {
+                let address = u8::try_from(self.add(At::Enter, Step::ErrnoAddress, 1)).ok()?;
+                (At::Exit, Step::Deref(address, 0, Width { bytes: 4, signed: true }), 1)
+            }
             Op::Thread { offset, width, at } => (at, Step::Thread(offset, width), 1),
             Op::Const(number) => return Some(Item::Number(number)),
             Op::Shift { right, width } => (At::Enter, Step::Shift(self.pop(stack)?, right, width), 1),
@@ -342,9 +346,12 @@ fn operands(step: Step) -> impl Iterator<Item = u8> {
         Step::Deref(base, ..) | Step::Text(base, _) | Step::Shift(base, ..) => (Some(base), None),
         Step::Binary(_, left, Operand::Word(right)) => (Some(left), Some(right)),
         Step::Binary(_, left, Operand::Number(_)) => (Some(left), None),
-        Step::Register(..) | Step::Stack(..) | Step::Result(_) | Step::Errno | Step::Thread(..) | Step::Const(_) => {
-            (None, None)
-        }
+        Step::Register(..)
+        | Step::Stack(..)
+        | Step::Result(_)
+        | Step::ErrnoAddress
+        | Step::Thread(..)
+        | Step::Const(_) => (None, None),
     };
     first.into_iter().chain(second)
 }

@@ -16,6 +16,7 @@ mod column;
 mod ctype;
 mod describe;
 mod dwarf;
+mod errno;
 mod error;
 mod expression;
 mod lexer;
@@ -34,6 +35,7 @@ pub use column::{
     Register, Width,
 };
 pub use ctype::{Class, Field, Structure, Type};
+pub use errno::leave_out_errno;
 pub use error::{Error, Origin};
 pub use location::{Location, Reason};
 pub use role::{Event, Role};

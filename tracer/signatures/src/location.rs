@@ -51,6 +51,8 @@ pub enum Reason {
     NoTarget,
     /// It may be packed, so its place is not certain.
     MaybePacked,
+    /// Only functions of the C library tell where it is.
+    OtherLibrary,
     /// It is in the variable part of the arguments.
     Variadic,
     /// The function returns nothing.
@@ -72,6 +74,7 @@ impl fmt::Display for Reason {
             Reason::NoMember(name) => write!(formatter, "`{name}` is not known of this implementation's handles"),
             Reason::NoTarget => formatter.write_str("points to something of unknown size"),
             Reason::MaybePacked => formatter.write_str("on the stack, in a place that is not certain if it is packed"),
+            Reason::OtherLibrary => formatter.write_str("known to functions of the C library only"),
             Reason::Variadic => formatter.write_str("in the variable part of the arguments"),
             Reason::Void => formatter.write_str("the function returns nothing"),
         }

@@ -152,7 +152,7 @@ fn read_is_known_from_the_table() {
     assert_eq!(words[usize::from(program.metrics[0].first)], 0);
     let condition = signature.columns[4].condition.as_ref().unwrap();
     assert!(condition.column == "result" && condition.comparison.holds(-1, condition.value));
-    assert!(program.at_enter() == 3 && program.fetches.len() == 6, "{program:?}");
+    assert!(program.at_enter() == 4 && program.fetches.len() == 7, "{program:?}");
 }
 
 #[test]

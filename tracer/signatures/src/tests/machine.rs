@@ -2,6 +2,9 @@
 
 use crate::{At, Fetch, Operand, Operator, Program, Register, Step, Width};
 
+/// The address of `errno`.
+const ERRNO: u64 = 0x7f00_0000_1234;
+
 /// What a probe can see.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
@@ -34,6 +37,7 @@ impl Machine {
         words[target] = match fetch.step {
             Step::Register(register, width) => width.extend(self.registers[register as usize]),
             Step::Stack(offset, width) => word(self.stack.get(offset as usize..)?, width)?,
+            Step::Deref(base, 0, width) if words[usize::from(base)] == ERRNO => word(&self.errno.to_le_bytes(), width)?,
             Step::Deref(base, offset, width) => {
                 word(self.at(words[usize::from(base)].wrapping_add_signed(i64::from(offset)))?, width)?
             }
@@ -55,7 +59,7 @@ impl Machine {
                 return Some(());
             }
             Step::Result(width) => width.extend(self.result),
-            Step::Errno => i64::from(self.errno) as u64,
+            Step::ErrnoAddress => ERRNO,
             Step::Thread(..) => return None,
             Step::Const(number) => i64::from(number) as u64,
             Step::Shift(base, right, width) => width.extend(words[usize::from(base)] >> right),
