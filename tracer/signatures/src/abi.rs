@@ -82,6 +82,11 @@ impl Places {
                 return Location::Unobservable(reason);
             }
         };
+        // Clang before 18 takes the last register for the lower half, GCC none.
+        if matches!(ctype, Type::Integer { bytes: 16, .. }) && self.registers + 1 == Register::ARGUMENTS.len() {
+            self.unknown = Some(name.to_owned());
+            return Location::Unobservable(Reason::Disputed);
+        }
         match classes.is_empty() {
             true => Location::Unobservable(Reason::Empty),
             false if self.is_uncertain(&classes, ctype) => {
@@ -168,6 +173,9 @@ fn classes(ctype: &Type) -> Result<Vec<Class>, Reason> {
     {
         return Ok(vec![Class::X87, Class::X87Up]);
     }
+    if bytes > 2 * WORD && is_wide_vector(ctype, bytes) {
+        return Err(Reason::UnknownType(ctype.to_string()));
+    }
     if bytes > 2 * WORD {
         // A member without a known type changes nothing any more.
         return Ok(vec![Class::Memory]);
@@ -185,6 +193,16 @@ fn classes(ctype: &Type) -> Result<Vec<Class>, Reason> {
         () if bytes <= WORD => vec![first],
         () => vec![first, second],
     })
+}
+
+/// Whether a structure is nothing but a vector, which may be in a register where the processor has wide ones.
+fn is_wide_vector(ctype: &Type, bytes: u64) -> bool {
+    match ctype {
+        Type::Vector(size) => u64::from(*size) == bytes,
+        Type::Array(of, 1) => is_wide_vector(of, bytes),
+        Type::Struct(structure) => structure.fields.iter().any(|field| is_wide_vector(&field.ctype, bytes)),
+        _ => false,
+    }
 }
 
 /// Merges the classes of a value at an offset into those of the eightbytes.

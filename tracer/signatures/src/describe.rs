@@ -33,6 +33,18 @@ pub struct Description {
 }
 
 impl Description {
+    /// Whether two say the same of where values are, and of how wide they are and whether they have a sign.
+    #[must_use]
+    pub fn is_called_as(&self, other: &Description) -> bool {
+        let same = |one: &Type, other: &Type| match (one.scalar(), other.scalar()) {
+            (Some((one, width)), Some((other, others))) => one.is_float() == other.is_float() && width == others,
+            _ => true,
+        };
+        self.agrees_with(other)
+            && same(&self.result, &other.result)
+            && self.params.iter().zip(&other.params).all(|(one, other)| same(&one.ctype, &other.ctype))
+    }
+
     /// Whether two say the same of where values are.
     #[must_use]
     pub fn agrees_with(&self, other: &Description) -> bool {
@@ -57,7 +69,10 @@ impl Description {
 /// one of them does not know may be anywhere.
 fn agree(one: (Vec<Location>, Location), other: (Vec<Location>, Location)) -> bool {
     let is_unknown = |location: &Location| {
-        matches!(location, Location::Unobservable(Reason::UnknownType(_) | Reason::Behind(_) | Reason::MaybePacked))
+        matches!(
+            location,
+            Location::Unobservable(Reason::UnknownType(_) | Reason::Behind(_) | Reason::MaybePacked | Reason::Disputed)
+        )
     };
     let ours = one.0.iter().chain([&one.1]);
     let mut pairs = ours.zip(other.0.iter().chain([&other.1]));

@@ -53,6 +53,8 @@ pub enum Reason {
     MaybePacked,
     /// Only functions of the C library tell where it is.
     OtherLibrary,
+    /// Compilers disagree on where it is.
+    Disputed,
     /// It is in the variable part of the arguments.
     Variadic,
     /// The function returns nothing.
@@ -75,6 +77,7 @@ impl fmt::Display for Reason {
             Reason::NoTarget => formatter.write_str("points to something of unknown size"),
             Reason::MaybePacked => formatter.write_str("on the stack, in a place that is not certain if it is packed"),
             Reason::OtherLibrary => formatter.write_str("known to functions of the C library only"),
+            Reason::Disputed => formatter.write_str("in a place on which compilers disagree"),
             Reason::Variadic => formatter.write_str("in the variable part of the arguments"),
             Reason::Void => formatter.write_str("the function returns nothing"),
         }
