@@ -130,6 +130,23 @@ impl Image {
         Ok(exports)
     }
 
+    /// Where functions begin that no other file can call, nor another part of this one when it was linked: all their
+    /// names are local. None where the file names only those that it exports.
+    pub fn local_functions(&self) -> std::collections::HashSet<u64> {
+        let tables = [SymbolTable::full(self), SymbolTable::dynamic(self)].into_iter().flatten().flatten();
+        let (mut local, mut others) = (std::collections::HashSet::new(), HashSet::default());
+        for table in tables {
+            for entry in table.entries().filter(|entry| entry.is_function() && entry.is_defined()) {
+                match entry.is_local() {
+                    true => local.insert(entry.address()),
+                    false => others.insert(entry.address()),
+                };
+            }
+        }
+        local.retain(|address| !others.contains(address));
+        local
+    }
+
     /// Decides on addresses without a type, as far as unwind entries and the linkage table tell.
     fn judge_untyped(&self, exports: &mut Exports) {
         let frames = self.frame_ranges();

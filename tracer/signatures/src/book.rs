@@ -17,6 +17,14 @@ use crate::{Error, Program, Signature, Source, builtin};
 /// source.
 const CHANGED: [&str; 3] = [".isra", ".constprop", ".part"];
 
+/// Names of functions that the compiler made of others, whose parameters are vectors of theirs (the Vector Function ABI).
+const VECTOR: &str = "_ZGV";
+
+/// Whether a symbol is that of a function with other parameters than the source says.
+fn is_changed(symbol: &str) -> bool {
+    CHANGED.iter().any(|part| symbol.contains(part)) || symbol.starts_with(VECTOR)
+}
+
 /// What is wanted of arguments and results.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -70,6 +78,12 @@ pub enum Unknown {
     Changed,
     /// Declarations in the program that calls it contradict each other.
     Contradiction,
+    /// No other file can call it, so an optimizing compiler may have changed its parameters without a word.
+    Local,
+    /// Functions with other parameters or results have the same code.
+    Merged,
+    /// Debug information says that it is not called as the platform's ABI says.
+    Unusual,
 }
 
 impl std::fmt::Display for Unknown {
@@ -78,6 +92,9 @@ impl std::fmt::Display for Unknown {
             Unknown::Silence => "no table and no debug information says its parameters",
             Unknown::Changed => "the compiler changed its parameters, as its symbol says",
             Unknown::Contradiction => "declarations in the program that calls it contradict each other",
+            Unknown::Local => "the compiler may have changed its parameters, as no other file can call it",
+            Unknown::Merged => "functions with other parameters have the same code",
+            Unknown::Unusual => "it is not called as functions are on this platform, says its debug information",
         })
     }
 }
@@ -141,7 +158,7 @@ impl Book {
         page.name = name;
         page.columns = columns;
         page.state = State::Asked;
-        if function.symbols.iter().any(|symbol| CHANGED.iter().any(|part| symbol.contains(part))) {
+        if function.symbols.iter().any(|symbol| is_changed(symbol)) {
             page.state = State::Changed;
             return page;
         }
@@ -164,6 +181,7 @@ impl Book {
             State::Asked => {}
         }
         let definition = found.iter().find_map(|found| found.definitions.get(&function.address));
+        let refused = found.iter().find_map(|found| found.refused.get(&function.address));
         let mut declarations =
             function.symbols.iter().flat_map(|symbol| found.iter().filter_map(|found| found.declarations.get(*symbol)));
         let description = match (self.prototype(page)?, definition) {
@@ -173,14 +191,14 @@ impl Book {
             }
             (Some(description), _) => description,
             (None, Some(definition)) => definition.clone(),
-            (None, None) => match declarations.next() {
+            (None, None) => match declarations.next().filter(|_| refused.is_none()) {
                 Some(Some(declared)) => declared.clone(),
                 Some(None) => return Ok(Known::Nothing(Unknown::Contradiction)),
                 None if self.selection.raw => {
                     let (signature, program) = describe::raw(page.name);
                     return Ok(Known::Signature(Box::new(signature), program));
                 }
-                None => return Ok(Known::Nothing(Unknown::Silence)),
+                None => return Ok(Known::Nothing(refused.copied().unwrap_or(Unknown::Silence))),
             },
         };
         let wish = Wish {
@@ -263,7 +281,8 @@ fn look_up(subject: &Subject, functions: &[Asked], pages: &[Page]) -> Vec<dwarf:
         return Vec::new();
     }
     let addresses: HashSet<u64> = open.iter().map(|(function, _)| function.address).collect();
-    let wanted = dwarf::Wanted { addresses, names: HashSet::new(), levels };
+    let local = subject.image.local_functions();
+    let wanted = dwarf::Wanted { addresses, local, names: HashSet::new(), levels };
     let library =
         dwarf::read(subject.path, subject.open, subject.image, &wanted, |path| Source::Library(path.to_owned()));
     let is_silent = |(function, page): &&(&Asked, &Page)| {
@@ -274,7 +293,7 @@ fn look_up(subject: &Subject, functions: &[Asked], pages: &[Page]) -> Vec<dwarf:
         .filter(is_silent)
         .flat_map(|(function, _)| function.symbols.iter().map(|symbol| (*symbol).to_owned()))
         .collect();
-    let wanted = dwarf::Wanted { addresses: HashSet::new(), names, levels };
+    let wanted = dwarf::Wanted { names, levels, ..dwarf::Wanted::default() };
     let mut found = vec![library];
     for caller in subject.callers {
         if wanted.names.is_empty() {

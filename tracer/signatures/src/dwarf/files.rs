@@ -18,13 +18,15 @@ const LARGEST_FILE: u64 = 4 << 30;
 const LARGEST_SECTION: u64 = 2 << 30;
 
 /// The sections in which types and functions are told.
-const SECTIONS: [SectionId; 10] = [
+const SECTIONS: [SectionId; 12] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
     SectionId::DebugInfo,
     // Of this, units need the head.
     SectionId::DebugLine,
     SectionId::DebugLineStr,
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
     SectionId::DebugRanges,
     SectionId::DebugRngLists,
     SectionId::DebugStr,

@@ -3,6 +3,8 @@
 //! It is read from files that others wrote. Whatever is wrong in it means that less is known.
 
 mod files;
+mod incoming;
+mod language;
 mod types;
 
 use std::collections::{HashMap, HashSet};
@@ -10,16 +12,18 @@ use std::path::Path;
 
 use gimli::{
     AttributeValue, DW_AT_abstract_origin, DW_AT_artificial, DW_AT_calling_convention, DW_AT_declaration,
-    DW_AT_external, DW_AT_language, DW_AT_linkage_name, DW_AT_location, DW_AT_low_pc, DW_AT_name, DW_AT_prototyped,
-    DW_AT_ranges, DW_AT_specification, DW_AT_type, DwLang, DwTag, EndianSlice, LittleEndian,
+    DW_AT_external, DW_AT_linkage_name, DW_AT_low_pc, DW_AT_name, DW_AT_prototyped, DW_AT_ranges, DW_AT_specification,
+    DW_AT_type, DwTag, EndianSlice, LittleEndian,
 };
 use rtrace_symbolizer::Image;
 
 use self::files::DebugFile;
+use self::incoming::{INTEGERS, Incoming, VECTORS};
+use self::language::Language;
 use self::types::{Files, Place};
 use crate::describe::Description;
 use crate::prototype::Declared;
-use crate::{Source, Type};
+use crate::{Location, Register, Source, Type, Unknown, abi};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 type Unit<'a> = gimli::Unit<Reader<'a>>;
@@ -35,6 +39,8 @@ const MOST_PARAMS: usize = 256;
 pub struct Wanted {
     /// Definitions at these addresses of the file.
     pub addresses: HashSet<u64>,
+    /// Those among them that no other file can call.
+    pub local: HashSet<u64>,
     /// Declarations with these symbols.
     pub names: HashSet<String>,
     /// Pointers that are followed into structures.
@@ -46,6 +52,8 @@ pub struct Wanted {
 pub struct Found {
     /// By address.
     pub definitions: HashMap<u64, Description>,
+    /// What is said of these is not true of how they are called.
+    pub refused: HashMap<u64, Unknown>,
     /// By symbol; `None` where declarations contradict each other.
     pub declarations: HashMap<String, Option<Description>>,
 }
@@ -74,53 +82,11 @@ fn slice(bytes: &[u8]) -> Reader<'_> {
     EndianSlice::new(bytes, LittleEndian)
 }
 
-/// How far what a language says of a function is what the processor sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Language {
-    C,
-    Cpp,
-    Fortran,
-    /// Functions with plain parameters are called as those of C, if their name is not changed.
-    Rust,
-}
-
-impl Language {
-    fn of(language: DwLang) -> Option<Language> {
-        Some(match language {
-            gimli::DW_LANG_C
-            | gimli::DW_LANG_C89
-            | gimli::DW_LANG_C99
-            | gimli::DW_LANG_C11
-            | gimli::DW_LANG_C17
-            | gimli::DW_LANG_ObjC => Language::C,
-            gimli::DW_LANG_C_plus_plus
-            | gimli::DW_LANG_C_plus_plus_03
-            | gimli::DW_LANG_C_plus_plus_11
-            | gimli::DW_LANG_C_plus_plus_14
-            | gimli::DW_LANG_C_plus_plus_17
-            | gimli::DW_LANG_C_plus_plus_20
-            | gimli::DW_LANG_ObjC_plus_plus => Language::Cpp,
-            gimli::DW_LANG_Fortran77
-            | gimli::DW_LANG_Fortran90
-            | gimli::DW_LANG_Fortran95
-            | gimli::DW_LANG_Fortran03
-            | gimli::DW_LANG_Fortran08
-            | gimli::DW_LANG_Fortran18 => Language::Fortran,
-            gimli::DW_LANG_Rust => Language::Rust,
-            _ => return None,
-        })
-    }
-}
-
 fn scan(files: &Files, number: usize, wanted: &Wanted, source: &Source, found: &mut Found) -> gimli::Result<()> {
     let unit = files.unit(false, number)?;
     let mut entries = unit.entries();
     let Some((_, root)) = entries.next_dfs()? else { return Ok(()) };
-    let language = match root.attr_value(DW_AT_language)? {
-        Some(AttributeValue::Language(language)) => Language::of(language),
-        _ => None,
-    };
-    let Some(language) = language else { return Ok(()) };
+    let Some(language) = files.language(false, number) else { return Ok(()) };
     let mut scan = Scan { files, number, unit: &unit, language, wanted, source, found };
     scan.children(root.offset(), 0)
 }
@@ -162,13 +128,40 @@ impl<'f, 'a> Scan<'f, 'a> {
             return self.declaration(entry);
         }
         let Some(address) = self.address(entry)? else { return Ok(()) };
-        if !self.wanted.addresses.contains(&address) || self.found.definitions.contains_key(&address) {
+        if !self.wanted.addresses.contains(&address) || self.found.refused.contains_key(&address) {
             return Ok(());
         }
-        if let Some(description) = self.description(entry)? {
-            self.found.definitions.insert(address, description);
+        let refused = match self.definition(entry, address)? {
+            Some(Ok(description)) => {
+                let known = self.found.definitions.entry(address).or_insert_with(|| description.clone());
+                // A linker may put functions with the same code in one place.
+                if known.is_called_as(&description) { None } else { Some(Unknown::Merged) }
+            }
+            Some(Err(refused)) => Some(refused),
+            None => None,
+        };
+        if let Some(reason) = refused {
+            self.found.definitions.remove(&address);
+            self.found.refused.insert(address, reason);
         }
         Ok(())
+    }
+
+    /// What the entry of a function at this address says of it, unless it is not called so.
+    fn definition(&self, entry: &Entry<'a, '_>, address: u64) -> gimli::Result<Option<Result<Description, Unknown>>> {
+        if !self.is_called_as_usual(entry)? {
+            return Ok(Some(Err(Unknown::Unusual)));
+        }
+        let (description, incoming) = self.description(entry, Some(address))?;
+        // Compilers but GCC keep the name of a function whose parameters they change, where nobody else can call it.
+        let is_as_written = !incoming.is_empty() && incoming.iter().all(|place| place.is_on_stack());
+        if self.wanted.local.contains(&address) && !is_as_written && !self.files.is_of_gcc(self.number) {
+            return Ok(Some(Err(Unknown::Local)));
+        }
+        let is_as_usual = agrees_with_abi(&description, &incoming);
+        Ok(self
+            .readable(description)
+            .map(|description| if is_as_usual { Ok(description) } else { Err(Unknown::Unusual) }))
     }
 
     /// What a program says of a function that it calls.
@@ -180,11 +173,18 @@ impl<'f, 'a> Scan<'f, 'a> {
         let linkage = self.files.text(place, entry.attr_value(DW_AT_linkage_name)?);
         let name = linkage.or_else(|| self.files.text(place, entry.attr_value(DW_AT_name).ok()?));
         let Some(name) = name.filter(|name| self.wanted.names.contains(name)) else { return Ok(()) };
-        // `int f();` says nothing of its parameters.
-        if self.language == Language::C && !flag(entry, DW_AT_prototyped)? {
+        // `int f();` says nothing of its parameters, nor does Fortran, nor a compiler of what it knows itself.
+        let is_silent = match self.language {
+            Language::C => !flag(entry, DW_AT_prototyped)?,
+            Language::Fortran => true,
+            Language::Cpp | Language::Rust => {
+                self.files.text(place, entry.attr_value(DW_AT_name)?).is_some_and(|name| name.starts_with("__builtin_"))
+            }
+        };
+        if is_silent || !self.is_called_as_usual(entry)? {
             return Ok(());
         }
-        let Some(description) = self.description(entry)? else { return Ok(()) };
+        let Some(description) = self.readable(self.description(entry, None)?.0) else { return Ok(()) };
         let known = self.found.declarations.entry(name).or_insert_with(|| Some(description.clone()));
         if known.as_ref().is_some_and(|known| !known.agrees_with(&description)) {
             *known = None;
@@ -208,21 +208,31 @@ impl<'f, 'a> Scan<'f, 'a> {
         Ok(None)
     }
 
-    /// What an entry says of a function, with the entries that it refers to.
-    fn description(&self, entry: &Entry<'a, '_>) -> gimli::Result<Option<Description>> {
-        // 3 is DW_CC_nocall: it is not called as its type says.
-        let convention = entry.attr_value(DW_AT_calling_convention)?;
-        if matches!(convention, Some(AttributeValue::CallingConvention(gimli::DW_CC_nocall))) {
-            return Ok(None);
-        }
+    /// Whether a function is called as the platform's ABI says, as far as its entry tells.
+    fn is_called_as_usual(&self, entry: &Entry<'a, '_>) -> gimli::Result<bool> {
+        Ok(match entry.attr_value(DW_AT_calling_convention)? {
+            // That of the main program in Fortran.
+            Some(AttributeValue::CallingConvention(convention)) => {
+                matches!(convention, gimli::DW_CC_normal | gimli::DW_CC_program)
+            }
+            _ => true,
+        })
+    }
+
+    /// What an entry says of a function, with the entries that it refers to, and where its parameters are as the
+    /// function at this address begins.
+    fn description(&self, entry: &Entry<'a, '_>, address: Option<u64>) -> gimli::Result<(Description, Vec<Incoming>)> {
         let place = Place { shared: false, unit: self.number, offset: entry.offset() };
-        let own = self.params(place)?;
+        let own = self.params(place, address)?;
         let origin = self.files.origin(place, DW_AT_abstract_origin);
+        // Code that was optimized as a whole is in a unit that may be of another language.
+        let language =
+            origin.and_then(|origin| self.files.language(origin.shared, origin.unit)).unwrap_or(self.language);
         let declared = self.files.origin(origin.unwrap_or(place), DW_AT_specification);
-        let of_origin = origin.map(|origin| self.params(origin)).transpose()?;
+        let of_origin = origin.map(|origin| self.params(origin, None)).transpose()?;
         let params = match of_origin {
             // A copy may leave out what it does not use. Constructors have hidden parameters that only copies know.
-            Some(listed) if listed.params.len() >= own.params.len() && !listed.is_constructor => listed,
+            Some(listed) if listed.params.len() >= own.params.len() && !listed.is_constructor => listed.placed_as(&own),
             _ => own,
         };
         let mut result = None;
@@ -231,41 +241,34 @@ impl<'f, 'a> Scan<'f, 'a> {
         }
         let levels = self.wanted.levels;
         let result = result.map_or(Type::Void, |(place, ctype)| self.files.ctype(place, ctype, levels));
+        let incoming = params.params.iter().map(|param| param.incoming).collect();
         let description = Description {
-            params: params.params.clone(),
+            params: params.params.into_iter().map(|param| param.declared(language)).collect(),
             result,
             variadic: params.variadic,
-            by_reference: self.language == Language::Fortran,
+            by_reference: language == Language::Fortran,
             source: self.source.clone(),
         };
-        // Procedures for C may take values, and where optimized code has them says too little.
-        if self.language == Language::Fortran && !self.is_of_fortran(place, declared) && params.is_optimized {
-            return Ok(None);
-        }
+        Ok((description, incoming))
+    }
+
+    /// What is said of a function, if the language is one that puts such parameters where C does.
+    fn readable(&self, description: Description) -> Option<Description> {
         let is_plain = |ctype: &Type| matches!(ctype, Type::Void) || ctype.scalar().is_some();
         let has_plain = description.params.iter().all(|param| is_plain(&param.ctype)) && is_plain(&description.result);
-        Ok(Some(description).filter(|_| self.language != Language::Rust || has_plain))
+        Some(description).filter(|_| self.language != Language::Rust || has_plain)
     }
 
-    /// Whether a procedure has a symbol as compilers of Fortran make them.
-    fn is_of_fortran(&self, place: Place, declared: Option<Place>) -> bool {
-        let symbol = |place| self.files.text(place, self.files.attribute(place, DW_AT_linkage_name));
-        let symbol = symbol(place).or_else(|| declared.and_then(symbol));
-        symbol.is_some_and(|symbol| symbol.ends_with('_') || symbol.contains("_MOD_"))
-    }
-
-    /// The parameters that an entry lists.
-    fn params(&self, place: Place) -> gimli::Result<Params> {
+    /// The parameters that an entry lists; `address`: that of the function, if it is one.
+    fn params(&self, place: Place, address: Option<u64>) -> gimli::Result<Params> {
         let mut params = Params::default();
         for child in self.files.children(place)? {
             match child.tag {
                 gimli::DW_TAG_formal_parameter if params.params.len() < MOST_PARAMS => {
-                    let (declared, artificial) = self.param(child.place);
+                    let param = self.param(child.place, address);
                     let is_hidden = |name: &String| name == "__in_chrg" || name == "__vtt_parm";
-                    params.is_constructor |= artificial && declared.name.as_ref().is_some_and(is_hidden);
-                    let location = self.files.attribute(child.place, DW_AT_location);
-                    params.is_optimized |= !matches!(location, Some(AttributeValue::Exprloc(_)));
-                    params.params.push(declared);
+                    params.is_constructor |= param.artificial && param.name.as_ref().is_some_and(is_hidden);
+                    params.params.push(param);
                 }
                 gimli::DW_TAG_unspecified_parameters => params.variadic = true,
                 _ => {}
@@ -274,47 +277,100 @@ impl<'f, 'a> Scan<'f, 'a> {
         Ok(params)
     }
 
-    /// The type that is passed for a parameter. Fortran passes references, which its debug information tells only by
-    /// where it says the value is.
-    fn passed(&self, place: Place, ctype: Type, artificial: bool) -> Type {
-        if self.language != Language::Fortran {
-            return ctype.as_parameter();
-        }
-        let is_behind = match self.files.attribute(place, DW_AT_location) {
-            Some(AttributeValue::Exprloc(expression)) => expression.0.slice().last() == Some(&gimli::DW_OP_deref.0),
-            _ if matches!(ctype, Type::Pointer(_)) => false,
-            _ => !artificial,
-        };
-        if is_behind { Type::Pointer(Box::new(ctype)) } else { ctype.as_parameter() }
-    }
-
-    fn param(&self, place: Place) -> (Declared, bool) {
+    fn param(&self, place: Place, function: Option<u64>) -> Listed {
         let origin = self.files.origin(place, DW_AT_abstract_origin);
         let of = |name| {
             let own = self.files.attribute(place, name).map(|value| (place, value));
             own.or_else(|| origin.and_then(|origin| Some((origin, self.files.attribute(origin, name)?))))
         };
-        let name = of(DW_AT_name).and_then(|(place, name)| self.files.text(place, Some(name)));
-        let artificial = matches!(of(DW_AT_artificial), Some((_, AttributeValue::Flag(true))));
-        let declared = match of(DW_AT_type) {
-            Some((home, ctype)) => Declared {
-                name,
-                ctype: self.passed(place, self.files.ctype(home, ctype, self.wanted.levels), artificial),
-                c_type: self.files.type_text(home, ctype),
-            },
-            None => Declared { name, ctype: Type::Named("?".to_owned()), c_type: "?".to_owned() },
+        let (ctype, c_type) = match of(DW_AT_type) {
+            Some((home, ctype)) => {
+                (self.files.ctype(home, ctype, self.wanted.levels), self.files.type_text(home, ctype))
+            }
+            None => (Type::Named("?".to_owned()), "?".to_owned()),
         };
-        (declared, artificial)
+        Listed {
+            place,
+            origin,
+            name: of(DW_AT_name).and_then(|(place, name)| self.files.text(place, Some(name))),
+            ctype,
+            c_type,
+            artificial: matches!(of(DW_AT_artificial), Some((_, AttributeValue::Flag(true)))),
+            incoming: function.map_or(Incoming::Unknown, |function| self.files.incoming(place, function)),
+        }
+    }
+}
+
+/// Whether parameters are where the ABI puts them, as far as debug information says where they are.
+fn agrees_with_abi(description: &Description, incoming: &[Incoming]) -> bool {
+    let typed: Vec<(&str, &Type)> = description.params.iter().map(|param| ("", &param.ctype)).collect();
+    let (locations, _) = abi::locations(&typed, Some(&description.result));
+    let number = |register| {
+        let place = Register::ARGUMENTS.iter().position(|&argument| argument == register);
+        place.map(|place| INTEGERS[place])
+    };
+    locations.iter().zip(incoming).all(|(location, incoming)| match (location, incoming) {
+        (Location::Register(register), Incoming::Register(said)) => number(*register) == Some(*said),
+        (Location::Xmm(place), Incoming::Register(said)) => VECTORS.start + u16::from(*place) == *said,
+        (Location::Stack(_), Incoming::Register(_)) => false,
+        _ => true,
+    })
+}
+
+/// A parameter that an entry lists.
+#[derive(Debug)]
+struct Listed {
+    place: Place,
+    /// The parameter of which this one is a copy.
+    origin: Option<Place>,
+    name: Option<String>,
+    /// As the source says it.
+    ctype: Type,
+    c_type: String,
+    artificial: bool,
+    incoming: Incoming,
+}
+
+impl Listed {
+    /// What is passed for it.
+    fn declared(self, language: Language) -> Declared {
+        let Listed { name, c_type, incoming, artificial, .. } = self;
+        let ctype = match (self.ctype, language, incoming) {
+            (ctype, Language::Fortran, Incoming::Behind { .. }) => Type::Pointer(Box::new(ctype)),
+            // The lengths of texts are values. Of all else, nobody says whether its address is passed.
+            (ctype, Language::Fortran, Incoming::Unknown) if !artificial || ctype.scalar().is_none() => {
+                Type::Named(c_type.clone())
+            }
+            (Type::Struct(mut structure), Language::Cpp, incoming) => {
+                structure.by_reference = match incoming {
+                    Incoming::Behind { .. } => true,
+                    Incoming::Register(_) | Incoming::Parts | Incoming::Stack => false,
+                    Incoming::Unknown => structure.by_reference,
+                };
+                Type::Struct(structure)
+            }
+            (ctype, ..) => ctype.as_parameter(),
+        };
+        Declared { name, ctype, c_type }
     }
 }
 
 #[derive(Debug, Default)]
 struct Params {
-    params: Vec<Declared>,
+    params: Vec<Listed>,
     variadic: bool,
     is_constructor: bool,
-    /// Of a parameter, it is not said that it is in one place all the time.
-    is_optimized: bool,
+}
+
+impl Params {
+    /// These, each in the place of its copy.
+    fn placed_as(mut self, copies: &Params) -> Params {
+        for param in &mut self.params {
+            let copy = copies.params.iter().find(|copy| copy.origin == Some(param.place));
+            param.incoming = copy.map_or(Incoming::Unknown, |copy| copy.incoming);
+        }
+        self
+    }
 }
 
 /// A child of an entry.

@@ -1,5 +1,6 @@
 //! Types of debug information, as types of C.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -7,10 +8,12 @@ use std::rc::Rc;
 use gimli::{
     AttributeValue, DW_AT_GNU_vector, DW_AT_alignment, DW_AT_artificial, DW_AT_bit_offset, DW_AT_bit_size,
     DW_AT_byte_size, DW_AT_calling_convention, DW_AT_count, DW_AT_data_bit_offset, DW_AT_data_member_location,
-    DW_AT_declaration, DW_AT_defaulted, DW_AT_encoding, DW_AT_external, DW_AT_linkage_name, DW_AT_lower_bound,
-    DW_AT_name, DW_AT_type, DW_AT_upper_bound, DW_AT_virtuality, DwAt, Dwarf, UnitOffset, UnitSectionOffset,
+    DW_AT_declaration, DW_AT_defaulted, DW_AT_deleted, DW_AT_encoding, DW_AT_external, DW_AT_linkage_name,
+    DW_AT_lower_bound, DW_AT_name, DW_AT_type, DW_AT_upper_bound, DW_AT_virtuality, DwAt, Dwarf, UnitOffset,
+    UnitSectionOffset,
 };
 
+use super::language::Language;
 use super::{Child, Reader, Unit};
 use crate::{Field, Structure, Type, Width};
 
@@ -26,11 +29,23 @@ const MOST_CHILDREN: usize = 8192;
 const LONGEST_NAME: usize = 256;
 
 /// An entry, in the file itself or in the one that it shares with others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub shared: bool,
     pub unit: usize,
     pub offset: UnitOffset,
+}
+
+/// What the functions of a class say of its objects: if they are no plain data, a pointer to them is passed (section
+/// 3.1.2 of the Itanium C++ ABI).
+#[derive(Clone, Copy, Debug, Default)]
+struct Copying {
+    /// It is virtual, or destroys or copies objects in its own way.
+    is_special: bool,
+    /// A way to copy, or move, objects is forbidden.
+    is_deleted: bool,
+    /// Another one is that of plain data.
+    is_defaulted: bool,
 }
 
 /// Whether a member of this type makes an object no plain data.
@@ -40,6 +55,19 @@ fn is_special(ctype: &Type) -> bool {
         Type::Array(of, _) => is_special(of),
         _ => false,
     }
+}
+
+/// A pointer to a member function, which is a pair (section 2.3 of the Itanium C++ ABI).
+fn pointer_to_method(word: &Type) -> Type {
+    let field = |name: &str, offset| Field { name: name.to_owned(), offset, ctype: word.clone(), bits: None };
+    Type::Struct(Box::new(Structure {
+        name: String::new(),
+        bytes: Some(16),
+        align: 8,
+        may_be_packed: false,
+        fields: vec![field("ptr", 0), field("adj", 8)],
+        by_reference: false,
+    }))
 }
 
 type Value<'a> = AttributeValue<Reader<'a>>;
@@ -120,10 +148,13 @@ impl<'a> Files<'a> {
 
     /// The text of an attribute.
     pub fn text(&self, place: Place, value: Option<Value<'a>>) -> Option<String> {
+        Some(self.whole_text(place, value?)?.chars().take(LONGEST_NAME).collect())
+    }
+
+    /// As [`text`](Files::text), however long it is.
+    pub fn whole_text(&self, place: Place, value: Value<'a>) -> Option<Cow<'a, str>> {
         let unit = self.unit(place.shared, place.unit).ok()?;
-        let text = self.of(place.shared).ok()?.attr_string(&unit, value?).ok()?;
-        let text = text.to_string_lossy();
-        Some(text.chars().take(LONGEST_NAME).collect())
+        Some(self.of(place.shared).ok()?.attr_string(&unit, value).ok()?.to_string_lossy())
     }
 
     fn name(&self, place: Place) -> Option<String> {
@@ -203,10 +234,10 @@ impl<'a> Files<'a> {
             gimli::DW_TAG_subroutine_type => Type::Function,
             gimli::DW_TAG_unspecified_type => Type::Pointer(Box::new(Type::Void)),
             gimli::DW_TAG_ptr_to_member_type => {
-                let word = || Type::Integer { bytes: 8, signed: true };
+                let word = Type::Integer { bytes: 8, signed: true };
                 match inner(0) {
-                    Type::Function => Type::Array(Box::new(word()), 2),
-                    _ => word(),
+                    Type::Function => pointer_to_method(&word),
+                    _ => word,
                 }
             }
             _ => named(),
@@ -262,7 +293,7 @@ impl<'a> Files<'a> {
         };
         match encoding {
             gimli::DW_ATE_boolean if bytes == 1 => Type::Bool,
-            gimli::DW_ATE_signed_char | gimli::DW_ATE_unsigned_char if name == "char" => Type::Char,
+            gimli::DW_ATE_signed_char if name == "char" => Type::Char,
             gimli::DW_ATE_signed | gimli::DW_ATE_signed_char => integer(true),
             gimli::DW_ATE_boolean
             | gimli::DW_ATE_unsigned
@@ -293,12 +324,21 @@ impl<'a> Files<'a> {
     }
 
     fn array(&self, place: Place, of: Type) -> Type {
+        let bound = |place, name| {
+            let value = self.attribute(place, name)?;
+            value.sdata_value().or_else(|| i64::try_from(value.udata_value()?).ok())
+        };
+        let first = match self.language(place.shared, place.unit) {
+            Some(Language::Fortran) => 1,
+            _ => 0,
+        };
         let mut count = 1_u64;
         for child in self.children(place).unwrap_or_default() {
             if child.tag == gimli::DW_TAG_subrange_type {
-                let lower = self.number(child.place, DW_AT_lower_bound).unwrap_or(0);
-                let upper = self.number(child.place, DW_AT_upper_bound).map(|upper| upper.wrapping_add(1));
-                let size = self.number(child.place, DW_AT_count).or(upper.map(|upper| upper.saturating_sub(lower)));
+                let lower = bound(child.place, DW_AT_lower_bound).unwrap_or(first);
+                let size = bound(child.place, DW_AT_upper_bound)
+                    .and_then(|upper| u64::try_from(upper.checked_sub(lower)?.checked_add(1)?).ok());
+                let size = self.number(child.place, DW_AT_count).or(size);
                 count = count.saturating_mul(size.unwrap_or(0));
             }
         }
@@ -318,10 +358,10 @@ impl<'a> Files<'a> {
             return Type::Named(name);
         }
         let mut fields = Vec::new();
-        let mut align = 1;
-        let mut is_plain = true;
+        let (mut align, mut own_align) = (1, None);
+        let mut copying = Copying::default();
         for child in self.children(place).unwrap_or_default() {
-            is_plain &= !self.makes_special(child, place, &name);
+            self.look_at_copying(child, place, &name, &mut copying);
             let is_member = matches!(child.tag, gimli::DW_TAG_member | gimli::DW_TAG_inheritance);
             let is_static = self.has(child.place, DW_AT_external) || self.has(child.place, DW_AT_declaration);
             let Some(value) = self.attribute(child.place, DW_AT_type) else { continue };
@@ -332,13 +372,15 @@ impl<'a> Files<'a> {
                 return Type::Named(name);
             }
             let ctype = self.referred(child.place, value, levels, depth + 1);
-            align = ctype.align().max(align);
-            is_plain &= !is_special(&ctype);
+            let own = self.number(child.place, DW_AT_alignment);
+            own_align = own_align.max(own);
+            align = ctype.align().max(align).max(own.unwrap_or(1));
+            copying.is_special |= is_special(&ctype);
             let Some((offset, bits)) = self.member_place(child.place, tag, &ctype) else { return Type::Named(name) };
             fields.push(Field { name: self.name(child.place).unwrap_or_default(), offset, ctype, bits });
         }
         let stated = self.number(place, DW_AT_alignment);
-        let may_be_packed = stated.is_none();
+        let may_be_packed = stated.is_none() && own_align < Some(align);
         let align = stated.unwrap_or(match bytes {
             // It is packed.
             Some(bytes) if !bytes.is_multiple_of(align) => 1,
@@ -347,31 +389,37 @@ impl<'a> Files<'a> {
         let by_reference = match self.attribute(place, DW_AT_calling_convention) {
             Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_reference)) => true,
             Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_value)) => false,
-            _ => !is_plain,
+            _ => copying.is_special || (copying.is_deleted && !copying.is_defaulted),
         };
+        // That they are defaulted may have been left out.
+        if copying.is_special && self.is_strict(place.shared, place.unit) {
+            return Type::Named(name);
+        }
         let align = if align.is_power_of_two() { align.min(1 << 12) } else { 1 };
         Type::Struct(Box::new(Structure { name, bytes, align, may_be_packed, fields, by_reference }))
     }
 
-    /// Whether a child of a class says that objects are no plain data, so that pointers to them are passed: it is
-    /// virtual, or destroys or copies them in its own way (section 3.1.2 of the Itanium C++ ABI).
-    fn makes_special(&self, child: Child, class: Place, name: &str) -> bool {
+    /// What a child of a class says of how objects are copied.
+    fn look_at_copying(&self, child: Child, class: Place, name: &str, copying: &mut Copying) {
         let is_virtual = self.number(child.place, DW_AT_virtuality).is_some_and(|kind| kind != 0)
             || matches!(self.attribute(child.place, DW_AT_virtuality), Some(AttributeValue::Virtuality(kind)) if kind.0 != 0);
-        if child.tag == gimli::DW_TAG_inheritance {
-            return is_virtual;
-        }
-        if child.tag != gimli::DW_TAG_subprogram {
-            return false;
+        copying.is_special |= is_virtual && matches!(child.tag, gimli::DW_TAG_inheritance | gimli::DW_TAG_subprogram);
+        if child.tag != gimli::DW_TAG_subprogram || is_virtual {
+            return;
         }
         let own = self.name(child.place).unwrap_or_default();
-        let in_class = matches!(self.attribute(child.place, DW_AT_defaulted), Some(AttributeValue::Udata(1)))
-            || self.number(child.place, DW_AT_defaulted) == Some(1);
-        if is_virtual || in_class {
-            return is_virtual;
+        let is_constructor = own == name.split('<').next().unwrap_or_default() && self.copies(child.place, class);
+        if !is_constructor && !own.starts_with('~') {
+            return;
         }
-        let constructor = name.split('<').next().unwrap_or_default();
-        own.starts_with('~') || own == constructor && self.copies(child.place, class)
+        // 1 is DW_DEFAULTED_in_class; out of the class it is the user's own.
+        if self.number(child.place, DW_AT_defaulted) == Some(1) {
+            copying.is_defaulted |= is_constructor;
+        } else if self.has(child.place, DW_AT_deleted) {
+            copying.is_deleted = true;
+        } else {
+            copying.is_special = true;
+        }
     }
 
     /// Whether a constructor's first argument is a reference to an object of its class.

@@ -115,7 +115,8 @@ long g(struct s *const *p, char text[static 3], _Bool b, unsigned __int128 i) { 
         }
         let other = folder.path().join("altered.so");
         fs::write(&other, &altered).unwrap();
-        let wanted = dwarf::Wanted { addresses: addresses.clone(), names: names.clone(), levels: 3 };
+        let wanted =
+            dwarf::Wanted { addresses: addresses.clone(), names: names.clone(), levels: 3, ..dwarf::Wanted::default() };
         let known = dwarf::read(&other, &other, &image, &wanted, |path| Source::Library(path.to_owned()));
         for description in known.definitions.into_values().chain(known.declarations.into_values().flatten()) {
             let dialect = crate::table::Dialect::default();
