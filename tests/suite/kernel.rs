@@ -1,6 +1,7 @@
 //! Tests that trace: they need root, BPF and uprobes, and skip with the reason where rtrace finds
 //! that it cannot trace.
 
+mod abi;
 mod attach;
 mod budget;
 mod call_sites;

@@ -16,6 +16,7 @@ pub const DEMO: &[&str] = &["libfftw3-dev"];
 pub const TEST: &[&str] = &[
     "chromium",
     "g++",
+    "gfortran",
     "golang-go",
     "graphviz",
     "libfftw3-dev",
