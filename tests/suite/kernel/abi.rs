@@ -1,17 +1,19 @@
-//! Arguments and results of every kind that C, C++ and Fortran pass, compared with what the callers know of them.
+//! Arguments and results of every kind that C, C++ and Fortran pass, compared with what the callers know of them, and
+//! those of a program that knows nothing of it, compared with what a library notes that calls functions for it.
 //!
-//! The programs print each call on a line: the function, then the values of its columns (`tests/targets/values.*`).
+//! Each call is told on a line: the function, then the values of its columns (`tests/targets/values.*`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use rtrace_model::Region;
+use rtrace_model::{Call, CallSite, Region};
 use tempfile::TempDir;
 
 use crate::common::recording::Recording;
 use crate::common::rtrace;
-use crate::common::skip::{Turn, installed};
+use crate::common::skip::{Turn, installed, skip};
 use crate::common::target;
 
 /// Columns of the program in C that nobody captures unasked.
@@ -28,7 +30,7 @@ struct Language {
     captures: &'static str,
 }
 
-const C: Language = Language { source: "values.c", compiler: "gcc", flags: &["-w"], captures: CAPTURES };
+const C: Language = Language { source: "values.c", compiler: "gcc", flags: &["-w", "-Wno-psabi"], captures: CAPTURES };
 const CPP: Language = Language { source: "values.cpp", compiler: "g++", flags: &["-std=c++17"], captures: "*" };
 const FORTRAN: Language = Language { source: "values.f90", compiler: "gfortran", flags: &["-cpp"], captures: "*" };
 
@@ -61,8 +63,13 @@ fn record(folder: &Path, captures: &str) -> (BTreeMap<String, Vec<Told>>, Record
     let options = ["--lib", "libvalues.so", "--args", captures].map(str::to_owned);
     let (output, recording) = rtrace::run(&options, &Command::new(folder.join("program")));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    (read(&String::from_utf8(output.stdout).unwrap()), recording)
+}
+
+/// Reads what is told of the calls of each function.
+fn read(lines: &str) -> BTreeMap<String, Vec<Told>> {
     let mut told: BTreeMap<String, Vec<Told>> = BTreeMap::new();
-    for line in String::from_utf8(output.stdout).unwrap().lines() {
+    for line in lines.lines() {
         let mut words = line.trim_end().split('\t');
         let name = words.next().expect("a line has words").to_owned();
         let column = |word: &str| {
@@ -71,7 +78,7 @@ fn record(folder: &Path, captures: &str) -> (BTreeMap<String, Vec<Told>>, Record
         };
         told.entry(name).or_default().push(words.map(column).collect());
     }
-    (told, recording)
+    told
 }
 
 /// The region that a program means, which may say how its name begins.
@@ -89,8 +96,24 @@ fn is_told(value: &str, truth: &str) -> bool {
     value == truth || (truth.contains(['.', 'e']) && same())
 }
 
+/// The calls of a region, of which only those from a file whose name ends so.
+fn calls_of<'r>(recording: &'r Recording, region: &Region, from: &str) -> impl Iterator<Item = &'r Call> {
+    let is_there = |site: &&CallSite| site.file.as_ref().is_some_and(|file| file.ends_with(from));
+    let sites: HashSet<_> = recording.call_sites().iter().filter(is_there).map(|site| site.id).collect();
+    let region = region.id;
+    recording
+        .calls()
+        .filter(move |call| call.region == region && call.call_site.is_some_and(|site| sites.contains(&site)))
+}
+
 /// Compares the calls of one function. Without names of parameters, columns are told by their order.
-fn compare(recording: &Recording, name: &str, told: &[Told], is_named: bool, compared: &mut Compared) {
+fn compare(
+    recording: &Recording,
+    from: &str,
+    (name, told): (&String, &Vec<Told>),
+    is_named: bool,
+    compared: &mut Compared,
+) {
     let region = region(recording, name);
     let columns = recording.value_columns(region.id);
     if columns.is_empty() && !is_named {
@@ -103,7 +126,7 @@ fn compare(recording: &Recording, name: &str, told: &[Told], is_named: bool, com
             rows.insert(*call, values.collect::<Vec<_>>());
         }
     }
-    let calls = recording.calls().filter(|call| call.region == region.id);
+    let calls = calls_of(recording, region, from);
     let timed: BTreeMap<_, _> = calls.map(|call| ((call.location, call.id), call.is_timed())).collect();
     assert_eq!(timed.len(), told.len(), "{name}");
     for ((call, is_timed), told) in timed.iter().zip(told) {
@@ -134,8 +157,8 @@ fn compare(recording: &Recording, name: &str, told: &[Told], is_named: bool, com
 fn check(folder: &Path, captures: &str, is_named: bool, at_least: usize) {
     let (told, recording) = record(folder, captures);
     let mut compared = Compared::default();
-    for (name, told) in &told {
-        compare(&recording, name, told, is_named, &mut compared);
+    for told in &told {
+        compare(&recording, "", told, is_named, &mut compared);
     }
     println!("{compared:?}");
     // The first calls from a place return unseen, more of them where the machine is busy.
@@ -200,8 +223,59 @@ fn debug_information_in_a_file_of_its_own_says_the_same() {
 fn a_program_knows_the_values_that_it_passes() {
     let Some(_turn) = Turn::take().filter(|_| installed(&["gcc"])) else { return };
     let folder = TempDir::new().unwrap();
-    let program = Language { flags: &["-w", "-g"], ..C };
+    let program = Language { flags: &["-w", "-Wno-psabi", "-g"], ..C };
     build(folder.path(), &program, "gcc", &["-O2", "-g0"]);
     let captures = "[!rmo]*; raw_*; recursive; among_floats";
     check(folder.path(), captures, false, 2000);
+}
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Digests of many lengths, and reads and writes of a file.
+const WORK: &str = "
+import hashlib, os, sys
+digest, data = hashlib.sha256(), bytes(5000)
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for number in range(4000):
+    digest.update(data[:number * 7 % 4999])
+    os.write(file, data[:number % 31])
+    os.lseek(file, number % 1000, 0)
+    os.read(file, number % 97)
+";
+
+#[test]
+fn values_and_sums_of_an_unmodified_program_are_those_that_it_passes() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["gcc", PYTHON])) else { return };
+    let folder = TempDir::new().unwrap();
+    let maps = Command::new(PYTHON).args(["-c", "import _hashlib; print(open('/proc/self/maps').read())"]).output();
+    if !String::from_utf8_lossy(&maps.unwrap().stdout).contains("/libcrypto.so.3") {
+        return skip("Python does not use libcrypto.so.3");
+    }
+    let interposed = folder.path().join("interposed.so");
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]).arg(&interposed);
+    assert!(compiler.arg(target::sources().join("interposed.c")).status().unwrap().success());
+    let told = folder.path().join("told");
+    let mut program = Command::new("env");
+    program.arg(format!("LD_PRELOAD={} libcrypto.so.3", interposed.display()));
+    program.arg(format!("TOLD={}", told.display())).arg(PYTHON).args(["-c", WORK]).arg(folder.path().join("file"));
+    let libraries = ["--lib", "libc.so.6", "--lib", "libcrypto.so.3", "--no-follow", "--args"];
+    let functions = ["--func", "read", "--func", "write", "--func", "EVP_DigestUpdate"];
+    let options: Vec<String> = functions.iter().chain(&libraries).map(|option| (*option).to_owned()).collect();
+    let (_, recording) = rtrace::run(&options, &program);
+    let told = read(&fs::read_to_string(told).unwrap());
+    let mut compared = Compared::default();
+    for told in &told {
+        compare(&recording, "interposed.so", told, true, &mut compared);
+    }
+    println!("{compared:?}");
+    assert!(compared.equal > 30_000, "{compared:?}");
+    // Metrics come by their names: `digest_bytes`, `io_bytes`.
+    for (function, metric, column) in [("EVP_DigestUpdate", 0, 2), ("read", 1, 3), ("write", 1, 3)] {
+        let calls = calls_of(&recording, region(&recording, function), "interposed.so");
+        for (call, told) in calls.zip(&told[function]).filter(|(call, _)| call.is_timed()) {
+            let truth: i64 = told[column].1.parse().unwrap();
+            assert_eq!(recording.readings(call)[metric].inclusive, truth.max(0).cast_unsigned(), "{told:?}");
+        }
+    }
 }
