@@ -97,8 +97,10 @@ fn altered_debug_information_is_survived() {
 struct s { struct s *next; struct { char c; long l[3]; } in; union { float f; int i; } u; int bits : 3; };
 enum colour { RED };
 struct s f(struct s a, const struct s *b, enum colour c, long double d, float _Complex e, int (*g)(int), ...) { return a; }
-long g(struct s *const *p, char text[static 3], _Bool b, unsigned __int128 i) { return b; }";
-    let path = build(folder.path(), "gcc", "a.c", source, &["-g", "-shared", "-fPIC", "-nostdlib"]);
+long g(struct s *const *p, char text[static 3], _Bool b, unsigned __int128 i) { return b; }
+long h(long n, int *p, struct s s) { n = g(0, 0, n, *p); p += n; return g(0, 0, n * s.bits, *p) + n; }";
+    // What is optimized has lists of locations.
+    let path = build(folder.path(), "gcc", "a.c", source, &["-g", "-O2", "-shared", "-fPIC", "-nostdlib"]);
     let image = Image::open(&path).unwrap();
     let addresses: HashSet<u64> = image.exports().unwrap().functions.iter().map(|function| function.address).collect();
     let names: HashSet<String> = ["f", "g"].map(str::to_owned).into();
