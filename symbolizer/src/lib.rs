@@ -14,6 +14,7 @@
 
 pub mod address_space;
 mod code;
+mod debug_file;
 mod demangle;
 mod dynamic;
 mod error;
@@ -36,6 +37,7 @@ mod stamp;
 mod symtab;
 mod variables;
 
+pub use debug_file::{DebugFile, debug_files};
 pub use demangle::demangle;
 pub use dynamic::Definition;
 pub use error::Error;

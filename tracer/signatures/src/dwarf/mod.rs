@@ -2,7 +2,6 @@
 //!
 //! It is read from files that others wrote. Whatever is wrong in it means that less is known.
 
-mod files;
 mod incoming;
 mod language;
 mod types;
@@ -15,9 +14,8 @@ use gimli::{
     DW_AT_external, DW_AT_linkage_name, DW_AT_low_pc, DW_AT_name, DW_AT_prototyped, DW_AT_ranges, DW_AT_specification,
     DW_AT_type, DwTag, EndianSlice, LittleEndian,
 };
-use rtrace_symbolizer::Image;
+use rtrace_symbolizer::{DebugFile, Image};
 
-use self::files::DebugFile;
 use self::incoming::{INTEGERS, Incoming, VECTORS};
 use self::language::Language;
 use self::types::{Files, Place};

@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 
 use gimli::SectionId;
 use object::{CompressionFormat, Object as _, ObjectSection as _};
-use rtrace_symbolizer::{Image, open_regular};
+
+use crate::{Image, open_regular};
 
 /// Files are read whole; larger ones are passed over.
 const LARGEST_FILE: u64 = 4 << 30;
 /// A section that unfolds to more is passed over.
 const LARGEST_SECTION: u64 = 2 << 30;
 
-/// The sections in which types and functions are told.
+/// The sections in which types, functions and lines are told.
 const SECTIONS: [SectionId; 12] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
     SectionId::DebugInfo,
-    // Of this, units need the head.
     SectionId::DebugLine,
     SectionId::DebugLineStr,
     SectionId::DebugLoc,
@@ -60,7 +60,7 @@ impl DebugFile {
         let link = file.gnu_debuglink().ok().flatten();
         let link = link.and_then(|(name, check)| Some((std::str::from_utf8(name).ok()?, check)));
         let build_id = image.build_id();
-        let candidates = by_build_id(build_id.as_deref()).into_iter().map(|path| (path, None));
+        let candidates = debug_files(build_id.as_deref()).into_iter().map(|path| (path, None));
         let linked =
             link.into_iter().flat_map(|(name, check)| by_link(path, name).map(move |path| (path, Some(check))));
         candidates.chain(linked).find_map(|(path, check)| {
@@ -81,7 +81,7 @@ impl DebugFile {
         let shared = link.and_then(|(name, build_id)| {
             let name = PathBuf::from(std::str::from_utf8(name).ok()?);
             let beside = path.parent().map(|folder| folder.join(&name));
-            let known = by_build_id(Some(&hexadecimal(build_id)));
+            let known = debug_files(Some(&hexadecimal(build_id)));
             beside.into_iter().chain(known).find_map(|path| {
                 let bytes = read(&path)?;
                 let file = object::File::parse(&*bytes).ok()?;
@@ -130,8 +130,8 @@ fn content<'a>(section: &object::Section<'a, '_>) -> Option<Cow<'a, [u8]>> {
     Some(Cow::Owned(bytes))
 }
 
-/// Where debug information is by build id.
-fn by_build_id(build_id: Option<&str>) -> Vec<PathBuf> {
+/// Where the debug information of a file with this build id is looked for, beside the file itself.
+pub fn debug_files(build_id: Option<&str>) -> Vec<PathBuf> {
     let Some((first, rest)) = build_id.and_then(|id| id.split_at_checked(2)) else { return Vec::new() };
     let mut paths = vec![PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"))];
     let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
