@@ -1,0 +1,309 @@
+//! Source files in which the functions of a library are defined, by its debug information.
+//!
+//! Tables of lines are read, and not the descriptions of functions: they are a small part of the debug information, and
+//! also know functions written in assembly, and those whose descriptions are in other files (`-gsplit-dwarf`). A line
+//! table is written by others: what cannot be read of it means that less is known.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use foldhash::{HashMap as FastMap, HashSet};
+use gimli::{AttributeValue, EndianSlice, LineRow, LittleEndian};
+
+use crate::{DebugFile, Image};
+
+type Reader<'a> = EndianSlice<'a, LittleEndian>;
+type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
+type Unit<'a> = gimli::Unit<Reader<'a>>;
+
+/// Paths are cut here, in bytes.
+const LONGEST_PATH: usize = 4096;
+
+/// Which source file each function is defined in.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    files: Vec<String>,
+    /// By address in the file's own terms: the place of its file.
+    by_address: FastMap<u64, usize>,
+}
+
+impl Sources {
+    /// Looks up the functions at these addresses; `None` where there is no debug information.
+    ///
+    /// People know the file by `path`; it can be opened by `open`.
+    #[must_use]
+    pub fn read(path: &Path, open: &Path, image: &Image, addresses: &HashSet<u64>) -> Option<Sources> {
+        let debug = DebugFile::find(path, open, image)?;
+        let slice = |bytes| EndianSlice::new(bytes, LittleEndian);
+        let dwarf: Dwarf<'_> = match &debug.shared {
+            Some(shared) => debug.sections.borrow_with_sup(shared, |bytes| slice(bytes)),
+            None => debug.sections.borrow(|bytes| slice(bytes)),
+        };
+        let mut headers = Vec::new();
+        let mut units = dwarf.units();
+        while let Ok(Some(header)) = units.next() {
+            headers.push(header);
+        }
+        let code = image.executable_ranges();
+        // The file's own head is at 0.
+        let is_code = |address: u64| address > 0 && code.iter().any(|range| range.contains(&address));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut found = HashMap::<String, Vec<u64>>::new();
+            while let Some(header) = headers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // A unit that cannot be read says nothing; others may.
+                let _ = dwarf.unit(*header).and_then(|unit| scan(&dwarf, unit, addresses, &is_code, &mut found));
+            }
+            found
+        };
+        let helpers = thread::available_parallelism().map_or(1, usize::from).min(headers.len()).saturating_sub(1);
+        let parts = thread::scope(|scope| {
+            let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
+            let mut parts = vec![work()];
+            parts.extend(helpers.into_iter().filter_map(|helper| helper.join().ok()));
+            parts
+        });
+        Some(Sources::of_parts(parts))
+    }
+
+    /// The source file in which the function at this address is defined, as far as that is known: a whole path without
+    /// `.` and `..`.
+    pub fn of(&self, address: u64) -> Option<&str> {
+        self.by_address.get(&address).map(|&file| self.files[file].as_str())
+    }
+
+    /// The files in which functions are defined.
+    pub fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    fn of_parts(parts: Vec<HashMap<String, Vec<u64>>>) -> Sources {
+        let mut files: Vec<(String, Vec<u64>)> = parts.into_iter().flatten().collect();
+        // Several units may name an address, and the threads share the units in any way.
+        files.sort_unstable();
+        let mut sources = Sources::default();
+        for (file, addresses) in files {
+            if sources.files.last() != Some(&file) {
+                sources.files.push(file);
+            }
+            for address in addresses {
+                sources.by_address.entry(address).or_insert(sources.files.len() - 1);
+            }
+        }
+        sources
+    }
+}
+
+/// Notes the files of those of the addresses at which a row of the unit's table begins.
+fn scan(
+    dwarf: &Dwarf<'_>,
+    unit: Unit<'_>,
+    addresses: &HashSet<u64>,
+    is_code: &impl Fn(u64) -> bool,
+    found: &mut HashMap<String, Vec<u64>>,
+) -> gimli::Result<()> {
+    let Some(program) = unit.line_program.clone() else { return Ok(()) };
+    let mut rows = program.rows();
+    let mut names = HashMap::<u64, Option<String>>::new();
+    let mut begins_sequence = true;
+    let mut is_kept = true;
+    let mut last = None;
+    while let Some((header, row)) = rows.next_row()? {
+        if begins_sequence {
+            // What the linker has left out keeps its rows, at addresses that belong to others or to nobody.
+            is_kept = is_code(row.address());
+        }
+        begins_sequence = row.end_sequence();
+        // A function begins with the line of its head; what is inlined there has the next row.
+        let is_first = last.replace(row.address()) != Some(row.address());
+        if row.end_sequence() || !is_kept || !is_first || !addresses.contains(&row.address()) {
+            continue;
+        }
+        let name = names.entry(row.file_index()).or_insert_with(|| path_of(dwarf, &unit, row, header));
+        if let Some(name) = name {
+            match found.get_mut(name) {
+                Some(known) => known.push(row.address()),
+                None => _ = found.insert(name.clone(), vec![row.address()]),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The whole path of the file that a row names.
+fn path_of(
+    dwarf: &Dwarf<'_>,
+    unit: &Unit<'_>,
+    row: &LineRow,
+    header: &gimli::LineProgramHeader<Reader<'_>>,
+) -> Option<String> {
+    let text = |value: AttributeValue<Reader<'_>>| {
+        dwarf.attr_string(unit, value).ok().map(|text| text.to_string_lossy().into_owned())
+    };
+    let file = row.file(header)?;
+    let mut path = unit.comp_dir.map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    for part in [file.directory(header).and_then(text), text(file.path_name())].into_iter().flatten() {
+        join(&mut path, &part);
+    }
+    let path = normal(&path);
+    (!path.is_empty() && path.len() <= LONGEST_PATH).then_some(path)
+}
+
+/// Goes on from a folder; a whole path stands for itself.
+fn join(path: &mut String, part: &str) {
+    if part.starts_with('/') {
+        path.clear();
+    } else if !path.is_empty() && !path.ends_with('/') {
+        path.push('/');
+    }
+    path.push_str(part);
+}
+
+/// The path without `.`, `..` and empty parts. Links are not followed: the folders are those of another machine.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => _ = parts.pop(),
+            ".." if path.starts_with('/') => {}
+            part => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+    use std::process::Command;
+
+    use super::*;
+    use crate::fixture::compile_to;
+
+    const HEADER: &str = "static inline int twice(int x) { return 2 * x; }\n";
+    const FIRST: &str =
+        "#include \"inner/twice.h\"\nint first(int x) { return twice(x); }\nint again(int x) { return -x; }\n";
+    const SECOND: &str = "template <class T> T third(T x) { return x * 3; }\nint second(int x) { return third(x); }\n\
+                          struct S { int method(int); };\nint S::method(int x) { return x; }\n";
+
+    /// A library of two files in folders of their own, compiled so.
+    fn library(folder: &Path, flags: &[&str]) -> Option<(std::path::PathBuf, Image)> {
+        for (name, text) in [("inner/twice.h", HEADER), ("solver/first.c", FIRST), ("second.cpp", SECOND)] {
+            fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let library = folder.join("lib.so");
+        let mut objects = Vec::new();
+        for source in ["./solver/../solver/first.c", "second.cpp"] {
+            let object = folder.join(source.rsplit('/').next().unwrap()).with_extension("o");
+            let mut command = Command::new("g++");
+            command.current_dir(folder).args(["-c", "-fPIC", "-I.", source, "-o"]).arg(&object).args(flags);
+            if !command.status().ok()?.success() {
+                return None;
+            }
+            objects.push(object);
+        }
+        let status = Command::new("g++").arg("-shared").args(&objects).arg("-o").arg(&library).status().unwrap();
+        assert!(status.success());
+        let image = Image::open(&library).unwrap();
+        Some((library, image))
+    }
+
+    /// The function's name and the end of its file's path.
+    fn sources(folder: &Path, library: &Path, image: &Image) -> Vec<(String, String)> {
+        let exports = image.exports().unwrap();
+        let addresses = exports.functions.iter().map(|function| function.address).collect();
+        let sources = Sources::read(library, library, image, &addresses).unwrap();
+        let root = format!("{}/", folder.canonicalize().unwrap().display());
+        let mut named: Vec<_> = exports
+            .functions
+            .iter()
+            .filter_map(|function| {
+                let source = sources.of(function.address)?;
+                Some((function.name.clone(), source.strip_prefix(&root).unwrap_or(source).to_owned()))
+            })
+            .collect();
+        named.sort_unstable();
+        named
+    }
+
+    #[test]
+    fn each_function_has_the_file_of_its_definition() {
+        let flags: [&[&str]; 6] = [
+            &["-g"],
+            &["-g", "-O2"],
+            &["-gdwarf-4", "-O1"],
+            &["-g1"],
+            &["-g", "-gsplit-dwarf"],
+            &["-g", "-O2", "-gz", "-ffunction-sections"],
+        ];
+        for flags in flags {
+            let folder = tempfile::tempdir().unwrap();
+            let Some((library, image)) = library(folder.path(), flags) else { continue };
+            let expected = [
+                ("S::method(int)", "second.cpp"),
+                ("again(int)", "solver/first.c"),
+                ("first(int)", "solver/first.c"),
+                ("int third<int>(int)", "second.cpp"),
+                ("second(int)", "second.cpp"),
+            ];
+            let expected = expected.map(|(function, file)| (function.to_owned(), file.to_owned()));
+            let found = sources(folder.path(), &library, &image);
+            let is_inlined = found.len() < expected.len();
+            let expected: Vec<_> =
+                expected.into_iter().filter(|(name, _)| !is_inlined || !name.contains("third")).collect();
+            assert_eq!(found, expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn without_debug_information_nothing_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("lib.so");
+        if compile_to("gcc", "int f(void) { return 1; }", &["-shared", "-fPIC"], &library) {
+            let image = Image::open(&library).unwrap();
+            assert!(Sources::read(&library, &library, &image, &HashSet::default()).is_none());
+        }
+    }
+
+    #[test]
+    fn functions_that_were_left_out_leave_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        // Rows of what was left out begin at 0, and go on to where others are.
+        let body = "x = x * 7 + 1;\n".repeat(3000);
+        let unused = format!("__attribute__((visibility(\"hidden\"))) void unused(volatile int x) {{\n{body}}}\n");
+        fs::write(folder.path().join("unused.h"), unused).unwrap();
+        let source = "#include \"unused.h\"\nint used(int x) { return x; }\n";
+        let library = folder.path().join("lib.so");
+        let include = format!("-I{}", folder.path().display());
+        let flags = ["-g", "-shared", "-fPIC", "-ffunction-sections", "-Wl,--gc-sections", "-Wl,-z,noseparate-code"];
+        if compile_to("gcc", source, &[&flags[..], &[&include]].concat(), &library) {
+            let image = Image::open(&library).unwrap();
+            let function = &image.exports().unwrap().functions[0];
+            let every = (0..function.address + function.size).collect();
+            let sources = Sources::read(&library, &library, &image, &every).unwrap();
+            assert!(sources.of(function.address).unwrap().ends_with("/lib.c"));
+            assert_eq!(sources.files().len(), 1);
+        }
+    }
+
+    #[test]
+    fn paths_are_put_together_and_made_plain() {
+        let joined = |parts: &[&str]| {
+            let mut path = String::new();
+            parts.iter().for_each(|part| join(&mut path, part));
+            normal(&path)
+        };
+        assert_eq!(joined(&["/build/x", "../src", "./a.c"]), "/build/src/a.c");
+        assert_eq!(joined(&["/build", "/usr/include", "a.h"]), "/usr/include/a.h");
+        assert_eq!(joined(&["", "src", "a.c"]), "src/a.c");
+        assert_eq!(joined(&["/..", "..", "a//b.c"]), "/a/b.c");
+        assert_eq!(joined(&["..", "..", "a.c"]), "../../a.c");
+    }
+}
