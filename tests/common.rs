@@ -8,6 +8,7 @@ pub mod recording;
 pub mod rtrace;
 pub mod scenario;
 pub mod skip;
+pub mod sources;
 pub mod spans;
 pub mod target;
 pub mod terminal;

@@ -1,6 +1,7 @@
 //! The tests, by what they need.
 
 mod cli;
+mod filters;
 mod kernel;
 mod oracles;
 mod targets;

@@ -61,5 +61,5 @@ fn source(bytes: &[u8]) -> Option<LibrarySource> {
     let path = "/lib/input.so";
     let library = Library { id: LibraryId(0), path: path.into(), build_id: None, device: 0, inode: 0 };
     let image = Arc::new(image);
-    Some(LibrarySource { library, attach_path: path.into(), image, exports, ifuncs: Vec::new(), altered: Vec::new(), captures: Captures::default() })
+    Some(LibrarySource { library, attach_path: path.into(), image, exports, ifuncs: Vec::new(), altered: Vec::new(), captures: Captures::default(), sources: None })
 }

@@ -23,7 +23,7 @@ use rtrace_signatures::Book;
 use crate::host;
 use crate::perf::mappings::{Mapping, Mappings};
 use crate::target::{self, Target};
-use crate::{privilege, signatures, values};
+use crate::{privilege, signatures, sources, values};
 
 /// Longest time without a look at what the recorder says.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -258,6 +258,9 @@ impl LateLoads {
         if let Some((book, callers)) = &self.book {
             // What makes no sense for a function of it was not known before: it has no values.
             let _ = values::capture(book, &mut target.libraries, &self.options, callers);
+        }
+        for library in sources::read_late(&mut target.libraries, &self.options) {
+            let _ = channels.missed.send(Missed { library, since });
         }
         let plan = plan::plan(&target.libraries, &self.options, self.next_region);
         self.next_library.0 += plan.libraries.len() as u32;

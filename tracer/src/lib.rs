@@ -39,6 +39,7 @@ pub mod sampling;
 pub mod session;
 pub mod signatures;
 pub mod source;
+pub mod sources;
 pub mod stale;
 pub mod stubs;
 pub mod target;

@@ -1,10 +1,11 @@
 //! What is recorded, and how.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rtrace_bpf::ProfileOptions;
 use rtrace_model::{ExitPolicy, Percent};
-use rtrace_plan::Pattern;
+use rtrace_plan::{Filter, Pattern, Selector};
 use rtrace_signatures::Request;
 
 use crate::stubs::Reach;
@@ -17,10 +18,12 @@ use crate::watch;
 pub struct Options {
     /// Names, paths or globs of the libraries; `exe` is the program itself. At least one.
     pub libraries: Vec<String>,
-    /// Functions to trace, by symbol or demangled name; all if there are none.
-    pub functions: Vec<Pattern>,
+    /// Functions to trace, by symbol, demangled name or source file; all if there are none.
+    pub functions: Vec<Selector>,
     /// Functions not to trace.
-    pub exclude: Vec<Pattern>,
+    pub exclude: Vec<Selector>,
+    /// Rules that leave functions out.
+    pub filter: Option<Arc<Filter>>,
     /// How returns are detected.
     pub exit: ExitPolicy,
     /// What is counted on every call, by the names of `perf list`.
@@ -63,6 +66,7 @@ impl Default for Options {
             libraries: Vec::new(),
             functions: Vec::new(),
             exclude: Vec::new(),
+            filter: None,
             exit: ExitPolicy::ReturnSite,
             counters: Vec::new(),
             values: None,

@@ -30,7 +30,7 @@ use crate::samples::{Samplers, plugin};
 use crate::stubs::{self, NoStubs, Stubs};
 use crate::target::{self, Target};
 use crate::watch::{self, Watches};
-use crate::{attach, privilege, rank, signatures, values};
+use crate::{attach, privilege, rank, signatures, sources, values};
 
 /// What is traced.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +149,7 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Pr
     plan::Options {
         include: options.functions.clone(),
         exclude: options.exclude.clone(),
+        filter: options.filter.clone(),
         exit: Some(options.exit),
         emulated,
         keeps_accesses: !options.watches.is_empty(),
@@ -219,6 +220,7 @@ impl Basis<'_> {
 pub struct Found<'a> {
     basis: Basis<'a>,
     target: Target,
+    without_sources: Vec<String>,
 }
 
 impl<'a> Found<'a> {
@@ -243,6 +245,7 @@ impl<'a> Found<'a> {
             Program::Command(words) => watch::of_command(&options.watches, libraries, words)?,
         };
         let (mechanism, plan_options) = able?;
+        let without_sources = sources::read(&mut target.libraries, &plan_options)?;
         let mut counters = counters::open(&options.counters, &rtrace_bpf::online_cpus()?)?;
         let book = options.values.as_ref().map(Book::open).transpose()?.map(Arc::new);
         if let Some(book) = &book {
@@ -271,12 +274,17 @@ impl<'a> Found<'a> {
             reads_results,
             command_files,
         };
-        Ok(Found { basis, target })
+        Ok(Found { basis, target, without_sources })
     }
 
     /// The libraries.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Libraries that have no debug information, where functions are selected by their source files.
+    pub fn without_sources(&self) -> &[String] {
+        &self.without_sources
     }
 
     /// Plans the probes and starts the plug-ins. What a command needs is written; for running processes the kernel side
@@ -285,7 +293,7 @@ impl<'a> Found<'a> {
     /// # Errors
     /// A plug-in cannot be used.
     pub fn plan(self) -> anyhow::Result<Planned<'a>> {
-        let Found { basis, target } = self;
+        let Found { basis, target, .. } = self;
         let (plan, loaded, stubs) = match basis.program {
             Program::Running(pids) => {
                 let setup = basis.setup(Subject::Processes(pids), None)?;

@@ -144,6 +144,7 @@ impl Places {
             ifuncs,
             altered: Vec::new(),
             captures: Captures::default(),
+            sources: None,
         };
         let sources = [source];
         for exit in [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe] {

@@ -472,6 +472,7 @@ impl ImageCache {
             ifuncs,
             altered: Vec::new(),
             captures: Captures::default(),
+            sources: None,
         })
     }
 }

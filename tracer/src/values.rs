@@ -41,7 +41,8 @@ fn captures(book: &Book, source: &LibrarySource, options: &Options, callers: &[P
     let own =
         (0..functions.len()).filter(|&index| !functions[index].ifunc).map(|index| (index, functions[index].address));
     let chosen = source.ifuncs.iter().map(|resolved| (resolved.function, resolved.address));
-    let selected = own.chain(chosen).filter(|&(index, _)| options.selects(&functions[index]));
+    let selected =
+        own.chain(chosen).filter(|&(index, address)| options.selects(&source.subject(&functions[index], address)));
     let symbols = |index: usize| functions[index].symbols.iter().map(|symbol| symbol.name.as_str()).collect();
     let asked: Vec<(Vec<&str>, u64)> = selected.map(|(index, address)| (symbols(index), address)).collect();
     let known = signatures::of_library(book, source, &asked, callers)?;

@@ -7,14 +7,17 @@
 mod capture;
 mod deny;
 mod entries;
+mod filter;
 pub mod hazards;
 pub mod jump;
 pub mod parts;
 pub mod pattern;
 mod planner;
 mod reason;
+mod selector;
 #[cfg(test)]
 mod tests;
+mod wildcard;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,13 +27,15 @@ use rtrace_code::parallel;
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
-use rtrace_symbolizer::{Exports, Function, Image, Stamp, ifunc};
+use rtrace_symbolizer::{Exports, Function, Image, Sources, Stamp, ifunc};
 
 pub use self::capture::{Capture, Captures};
+pub use self::filter::{Filter, FilterError, LARGEST_FILTER};
 use self::parts::Parts;
 pub use self::pattern::{Pattern, PatternError};
 use self::planner::Planner;
 pub use self::reason::Reason;
+pub use self::selector::{Selector, SourcePattern, Subject};
 
 /// What is probed.
 #[derive(Clone, Debug)]
@@ -145,9 +150,11 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Only functions that one of these selects; all, where there is none.
-    pub include: Vec<Pattern>,
+    pub include: Vec<Selector>,
     /// No function that one of these selects.
-    pub exclude: Vec<Pattern>,
+    pub exclude: Vec<Selector>,
+    /// No function that these rules leave out.
+    pub filter: Option<Arc<Filter>>,
     /// How calls are seen to end; by return sites, where nothing else is asked for.
     pub exit: Option<ExitPolicy>,
     /// What is done without a single step.
@@ -160,14 +167,17 @@ pub struct Options {
 
 impl Options {
     /// Whether a function is asked for.
-    pub fn selects(&self, function: &Function) -> bool {
-        self.wants(|pattern| pattern.selects(function))
+    pub fn selects(&self, function: &Subject<'_>) -> bool {
+        let included = self.include.is_empty() || self.include.iter().any(|selector| selector.selects(function));
+        included
+            && !self.exclude.iter().any(|selector| selector.selects(function))
+            && self.filter.as_ref().is_none_or(|filter| filter.admits(function))
     }
 
-    /// Whether what these patterns match is asked for.
-    pub(crate) fn wants(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
-        let included = self.include.is_empty() || self.include.iter().any(&matches);
-        included && !self.exclude.iter().any(matches)
+    /// Whether it takes the source files of functions to decide.
+    pub fn needs_sources(&self) -> bool {
+        self.include.iter().chain(&self.exclude).any(Selector::is_of_source)
+            || self.filter.as_ref().is_some_and(|filter| filter.has_files())
     }
 
     /// How calls are seen to end.
@@ -193,6 +203,22 @@ pub struct LibrarySource {
     pub altered: Parts,
     /// What is fetched of calls of its functions.
     pub captures: Captures,
+    /// In which source files its functions are defined, where that was asked for and is known.
+    pub sources: Option<Sources>,
+}
+
+impl LibrarySource {
+    /// What a function is selected by, if its code is at this address.
+    pub fn subject<'a>(&'a self, function: &'a Function, address: u64) -> Subject<'a> {
+        Subject::new(function, self.sources.as_ref().and_then(|sources| sources.of(address)))
+    }
+
+    /// Where code of its functions begins, in the file's own terms.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        let Exports { functions, untyped, .. } = &self.exports;
+        let own = functions.iter().chain(untyped).map(|function| function.address);
+        own.chain(self.ifuncs.iter().map(|resolved| resolved.address))
+    }
 }
 
 /// Plans all probes. Region ids count up from `first_region`.

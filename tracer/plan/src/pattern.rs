@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use globset::{GlobBuilder, GlobMatcher};
 use regex::{Regex, RegexBuilder};
-use rtrace_symbolizer::Function;
+
+use super::selector::SourcePattern;
 
 /// Compiled patterns larger than this many bytes are refused.
 const MAX_REGEX_SIZE: usize = 1 << 20;
@@ -43,6 +44,12 @@ pub enum PatternError {
         /// Why.
         source: regex::Error,
     },
+    /// Source files, where only names are known.
+    #[error("failed to read the pattern `{text}`: only functions of a library are selected by their source files")]
+    Source {
+        /// The pattern.
+        text: String,
+    },
     /// Nothing at all.
     #[error("failed to read the pattern: it is empty")]
     Empty,
@@ -54,32 +61,31 @@ impl FromStr for Pattern {
     fn from_str(text: &str) -> Result<Pattern, PatternError> {
         let between_slashes = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
         let kind = match text.strip_prefix("re:").or(between_slashes) {
-            Some(expression) => Kind::Regex(
-                RegexBuilder::new(expression)
-                    .size_limit(MAX_REGEX_SIZE)
-                    .build()
-                    .map_err(|source| PatternError::Regex { text: text.to_owned(), source })?,
-            ),
+            Some(expression) => Kind::Regex(regex(expression, text)?),
             None if text.is_empty() => return Err(PatternError::Empty),
-            None if text.contains(['*', '?']) => Kind::Glob(
-                GlobBuilder::new(text)
-                    .literal_separator(false)
-                    .build()
-                    .map_err(|source| PatternError::Glob { text: text.to_owned(), source })?
-                    .compile_matcher(),
-            ),
+            None if SourcePattern::behind_prefix(text).is_some() => {
+                return Err(PatternError::Source { text: text.to_owned() });
+            }
+            None if text.contains(['*', '?']) => Kind::Glob(glob(text)?),
             None => Kind::Exact(text.to_owned()),
         };
         Ok(Pattern(kind))
     }
 }
 
-impl Pattern {
-    /// Whether one of the function's names matches.
-    pub fn selects(&self, function: &Function) -> bool {
-        self.matches(&function.name) || function.symbols.iter().any(|symbol| self.matches(&symbol.name))
-    }
+/// Compiles a regular expression of the pattern `text`.
+pub(crate) fn regex(expression: &str, text: &str) -> Result<Regex, PatternError> {
+    let built = RegexBuilder::new(expression).size_limit(MAX_REGEX_SIZE).build();
+    built.map_err(|source| PatternError::Regex { text: text.to_owned(), source })
+}
 
+/// Compiles a glob in which `*` also stands for `/`.
+pub(crate) fn glob(text: &str) -> Result<GlobMatcher, PatternError> {
+    let built = GlobBuilder::new(text).literal_separator(false).build();
+    Ok(built.map_err(|source| PatternError::Glob { text: text.to_owned(), source })?.compile_matcher())
+}
+
+impl Pattern {
     /// Whether this one name matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.0 {
@@ -129,5 +135,6 @@ mod tests {
         assert!("*[".parse::<Pattern>().unwrap_err().to_string().contains("`*[`"));
         assert!("re:(a{1000}){1000}".parse::<Pattern>().is_err());
         assert!("".parse::<Pattern>().is_err());
+        assert!("src:*.c".parse::<Pattern>().unwrap_err().to_string().contains("`src:*.c`"));
     }
 }

@@ -14,7 +14,7 @@ use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 use super::entries::Entries;
 use super::jump::{self, Jumps};
 use super::reason::Reason;
-use super::{Exit, LibrarySource, Options, Pattern, PlannedRegion, Refusal, Site, deny, parts};
+use super::{Exit, LibrarySource, Options, PlannedRegion, Refusal, Site, Subject, deny, parts};
 
 /// Bytes of an instruction, at the most.
 const LONGEST_INSTRUCTION: u64 = 15;
@@ -120,7 +120,8 @@ impl<'a> Planner<'a> {
     fn candidates(&mut self) -> BTreeMap<u64, Candidate> {
         let source = self.source;
         for refused in &source.exports.refused {
-            if self.wants(|pattern| pattern.matches(&refused.name)) {
+            let subject = Subject { name: &refused.name, symbols: &[], source: None };
+            if self.options.selects(&subject) {
                 self.refuse(refused.name.clone(), Reason::Symbol(refused.reason));
             }
         }
@@ -130,10 +131,11 @@ impl<'a> Planner<'a> {
         }
         let mut candidates = self.untyped();
         for (index, function) in source.exports.functions.iter().enumerate() {
-            if !self.wants(|pattern| pattern.selects(function)) {
-                continue;
-            }
+            let is_wanted = |address| self.options.selects(&source.subject(function, address));
             if !function.ifunc {
+                if !is_wanted(function.address) {
+                    continue;
+                }
                 let code = FunctionCode { entry: function.address, size: function.size };
                 add(&mut candidates, function, function.file_offset, code);
                 continue;
@@ -142,12 +144,14 @@ impl<'a> Planner<'a> {
             let mut found = false;
             for resolved in resolved {
                 if let Some(file_offset) = source.image.file_offset(resolved.address) {
-                    let code = FunctionCode { entry: resolved.address, size: resolved.size };
-                    add(&mut candidates, function, file_offset, code);
                     found = true;
+                    if is_wanted(resolved.address) {
+                        let code = FunctionCode { entry: resolved.address, size: resolved.size };
+                        add(&mut candidates, function, file_offset, code);
+                    }
                 }
             }
-            if !found {
+            if !found && is_wanted(function.address) {
                 self.refuse(function.name.clone(), Reason::Ifunc);
             }
         }
@@ -159,7 +163,7 @@ impl<'a> Planner<'a> {
         let mut candidates = BTreeMap::new();
         let untyped = self.source.exports.untyped.iter();
         let wanted: Vec<&Function> =
-            untyped.filter(|function| self.wants(|pattern| pattern.selects(function))).collect();
+            untyped.filter(|function| self.options.selects(&self.source.subject(function, function.address))).collect();
         if wanted.is_empty() {
             return candidates;
         }
@@ -175,10 +179,6 @@ impl<'a> Planner<'a> {
             }
         }
         candidates
-    }
-
-    fn wants(&self, matches: impl Fn(&Pattern) -> bool) -> bool {
-        self.options.wants(matches)
     }
 
     /// Where enters are seen.

@@ -16,6 +16,7 @@ fn source(image: Image) -> LibrarySource {
         exports,
         ifuncs: Vec::new(),
         altered: Vec::new(),
+        sources: None,
     }
 }
 

@@ -469,7 +469,7 @@ Options:
             let Verb::Plan(plan) = parse(&format!("rtrace plan -p 1 -l z --exit {}", policy.name())).unwrap() else {
                 panic!("another verb");
             };
-            assert_eq!(plan.selection.options().exit, policy);
+            assert_eq!(plan.selection.options().unwrap().exit, policy);
         }
     }
 

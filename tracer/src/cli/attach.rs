@@ -14,7 +14,7 @@ use super::Outcome;
 use super::args::Attach;
 use super::interrupt;
 use super::message::{Hint as _, tell};
-use super::record::{Show, completeness, conclude, record, say_hazard};
+use super::record::{Show, completeness, conclude, record, say_hazard, say_unknown_sources};
 
 /// Children of the processes named may end while a recording is prepared: after so many times none are prepared for,
 /// and all get their probes as those do that come later.
@@ -100,6 +100,7 @@ fn record_processes(
     armed: impl FnOnce() + Send,
 ) -> anyhow::Result<Outcome> {
     let found = Found::find(guard, how, Program::Running(pids))?;
+    say_unknown_sources(found.without_sources());
     if !how.follow {
         hint_at_children(pids, found.target());
     }

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use rtrace::guard::Guard;
 use rtrace::session::{self, Options, Program};
 use rtrace::stubs::{self, NoStubs};
-use rtrace::{sampling, target};
+use rtrace::{sampling, sources, target};
 use rtrace_model::RegionId;
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, PlannedLibrary};
@@ -25,15 +25,16 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     let sampling = options.sample.map(|duration| Guard::start().map(|guard| (guard, duration))).transpose()?;
     let pids = options.target.pids.as_slice();
     let (program, how) = match pids {
-        [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options() }),
-        pids => (Program::Running(pids), options.selection.options()),
+        [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options()? }),
+        pids => (Program::Running(pids), options.selection.options()?),
     };
     let book = options.values.request().map(|request| Book::open(&request)).transpose()?;
-    let target = program.target(&how.libraries)?;
+    let mut target = program.target(&how.libraries)?;
     let mechanism = session::mechanism();
     let usable = mechanism.as_ref().ok().copied();
     record::say_hazard(&how);
     let plan_options = plan::Options { stubs: may_have_stubs(options), ..session::plan_options(&how, usable, program) };
+    record::say_unknown_sources(&sources::read(&mut target.libraries, &plan_options)?);
     let emulated = plan_options.emulated;
     let (plan, costs) = thread::scope(|scope| {
         let costs = scope.spawn(|| Costs::here(usable, emulated.steps));

@@ -29,6 +29,13 @@ pub fn say_hazard(options: &session::Options) {
     }
 }
 
+/// Tells of libraries of whose functions the source files are not known.
+pub fn say_unknown_sources(libraries: &[String]) {
+    for library in libraries {
+        tell!("{library} has no debug information: none of its functions is selected by its source file");
+    }
+}
+
 /// Where a recording goes, and how it is shown.
 pub struct Show<'a> {
     /// Where it is written.

@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::record::{Show, completeness, conclude, record, say_hazard};
+use super::record::{Show, completeness, conclude, record, say_hazard, say_unknown_sources};
 use super::{Outcome, message};
 
 /// Time between two looks whether the user insists on leaving.
@@ -37,6 +37,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     };
     let found = Found::find(&guard, &how, Program::Command(&options.command))?;
     say_hazard(&how);
+    say_unknown_sources(found.without_sources());
     let ready = found.plan()?.start()?;
     let pid = ready.pids().first().copied().context("failed to start the command")?;
     let stop = Arc::new(AtomicBool::new(false));

@@ -170,7 +170,7 @@ pub struct Recording {
 
 impl Recording {
     /// What is recorded, and how; `follow`: whether children are traced unasked.
-    pub fn options(&self, selection: &Selection, follow: bool) -> Result<Options, user::Error> {
+    pub fn options(&self, selection: &Selection, follow: bool) -> anyhow::Result<Options> {
         Ok(Options {
             counters: self.counters.0.clone(),
             watches: self.watches.clone(),
@@ -186,7 +186,7 @@ impl Recording {
             plugins: self.metric_plugins.clone(),
             helper_user: self.helper_user()?,
             ring_bytes: self.buffer,
-            ..selection.options()
+            ..selection.options()?
         })
     }
 

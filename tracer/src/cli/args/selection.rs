@@ -1,9 +1,16 @@
 //! Which functions of which libraries to trace, and how to detect their returns.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
 use clap::Args;
+use clap::ValueHint;
 use rtrace::session::Options;
 use rtrace_model::ExitPolicy;
-use rtrace_plan::Pattern;
+use rtrace_plan::{Filter, LARGEST_FILTER, Selector};
 
 use super::choice::{Choice, one_of};
 
@@ -18,15 +25,23 @@ pub struct Selection {
     #[arg(short = 'l', long = "lib", value_name = "LIB", required = true)]
     pub libraries: Vec<String>,
 
-    /// Trace only matching functions: a name, a glob or a /regex/; may be repeated
+    /// Trace only matching functions: a name, a glob, a /regex/ or src:FILE; may be repeated
     ///
     /// rtrace matches the pattern against symbols and demangled names. By default it traces all exported functions.
+    /// `src:*/solver/*.c` selects functions by the source file of their definition; this takes debug information.
     #[arg(long = "func", value_name = "PATTERN")]
-    functions: Vec<Pattern>,
+    functions: Vec<Selector>,
 
-    /// Do not trace matching functions: a name, a glob or a /regex/; may be repeated
+    /// Do not trace matching functions: a name, a glob, a /regex/ or src:FILE; may be repeated
     #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<Pattern>,
+    exclude: Vec<Selector>,
+
+    /// Do not trace functions that this Score-P filter file leaves out
+    ///
+    /// Blocks of region names and of file names, as Score-P reads them; docs/filters.md describes them. Functions that
+    /// --func does not select, or --exclude does, stay out. `rtrace report --suggest-filter` writes such a file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    filter: Option<PathBuf>,
 
     /// How to detect that a function returns
     #[arg(long, value_name = "POLICY", default_value = ExitPolicy::ReturnSite.name(), value_parser = one_of(EXIT))]
@@ -35,15 +50,30 @@ pub struct Selection {
 
 impl Selection {
     /// These functions, recorded in no special way.
-    pub fn options(&self) -> Options {
-        Options {
+    ///
+    /// # Errors
+    /// The filter cannot be read.
+    pub fn options(&self) -> anyhow::Result<Options> {
+        Ok(Options {
             libraries: self.libraries.clone(),
             functions: self.functions.clone(),
             exclude: self.exclude.clone(),
+            filter: self.filter.as_deref().map(read_filter).transpose()?.map(Arc::new),
             exit: self.exit,
             ..Options::default()
-        }
+        })
     }
+}
+
+/// Reads a filter file; a pipe may be one.
+fn read_filter(path: &Path) -> anyhow::Result<Filter> {
+    let read = || {
+        let mut text = String::new();
+        let length = File::open(path)?.take(LARGEST_FILTER + 1).read_to_string(&mut text)?;
+        anyhow::ensure!(length as u64 <= LARGEST_FILTER, "it is larger than {} MB", LARGEST_FILTER >> 20);
+        Ok(text.parse::<Filter>()?)
+    };
+    read().with_context(|| format!("failed to read the filter `{}`", path.display()))
 }
 
 const EXIT: [Choice<ExitPolicy>; 3] = [

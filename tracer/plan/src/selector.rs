@@ -1,0 +1,157 @@
+//! What selects functions: their names, and the source files in which they are defined.
+
+use std::str::FromStr;
+
+use globset::GlobMatcher;
+use regex::Regex;
+use rtrace_symbolizer::{Function, Symbol};
+
+use super::pattern::{self, Pattern, PatternError};
+
+/// What begins a pattern of source files.
+const SOURCE: &str = "src:";
+
+/// What is known of a function when it is selected.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Its preferred name, demangled.
+    pub name: &'a str,
+    /// All its names; none where only one is known.
+    pub symbols: &'a [Symbol],
+    /// The source file of its definition, where that is known.
+    pub source: Option<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    /// A function, with its source file.
+    pub fn new(function: &'a Function, source: Option<&'a str>) -> Subject<'a> {
+        Subject { name: &function.name, symbols: &function.symbols, source }
+    }
+
+    /// Its names as the linker has them.
+    pub(crate) fn linker_names(&self) -> impl Iterator<Item = &'a str> {
+        let only = self.symbols.is_empty().then_some(self.name);
+        only.into_iter().chain(self.symbols.iter().map(|symbol| symbol.name.as_str()))
+    }
+}
+
+/// Selects functions by name, or, where it begins with `src:`, by the source file of their definition.
+#[derive(Clone, Debug)]
+pub enum Selector {
+    /// By any of their names.
+    Name(Pattern),
+    /// By the source file of their definition.
+    Source(SourcePattern),
+}
+
+impl FromStr for Selector {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Selector, PatternError> {
+        match SourcePattern::behind_prefix(text) {
+            Some(pattern) => Ok(Selector::Source(pattern.parse()?)),
+            None => Ok(Selector::Name(text.parse()?)),
+        }
+    }
+}
+
+impl Selector {
+    /// Whether it takes source files to decide.
+    pub fn is_of_source(&self) -> bool {
+        matches!(self, Selector::Source(_))
+    }
+
+    /// Whether it selects a function.
+    pub fn selects(&self, function: &Subject<'_>) -> bool {
+        match self {
+            Selector::Name(pattern) => {
+                pattern.matches(function.name) || function.symbols.iter().any(|symbol| pattern.matches(&symbol.name))
+            }
+            Selector::Source(pattern) => function.source.is_some_and(|source| pattern.matches(source)),
+        }
+    }
+}
+
+/// A glob over the whole path of a source file, in which `*` also stands for folders. One that does not begin with `/`
+/// may begin at any folder. Behind `re:` there is a regular expression, which matches anywhere in the path.
+#[derive(Clone, Debug)]
+pub struct SourcePattern(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Any of these.
+    Globs(Vec<GlobMatcher>),
+    Regex(Regex),
+}
+
+impl FromStr for SourcePattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<SourcePattern, PatternError> {
+        if let Some(expression) = text.strip_prefix("re:") {
+            return Ok(SourcePattern(Kind::Regex(pattern::regex(expression, text)?)));
+        }
+        if text.is_empty() {
+            return Err(PatternError::Empty);
+        }
+        let below = (!text.starts_with('/')).then(|| format!("*/{text}"));
+        let globs = [Some(text.to_owned()), below].into_iter().flatten().map(|glob| pattern::glob(&glob));
+        Ok(SourcePattern(Kind::Globs(globs.collect::<Result<_, _>>()?)))
+    }
+}
+
+impl SourcePattern {
+    /// What is behind the `src:` of a pattern of source files. `src::f` is a function.
+    pub fn behind_prefix(text: &str) -> Option<&str> {
+        text.strip_prefix(SOURCE).filter(|rest| !rest.starts_with(':'))
+    }
+
+    /// Whether it matches a whole path.
+    pub fn matches(&self, path: &str) -> bool {
+        match &self.0 {
+            Kind::Globs(globs) => globs.iter().any(|glob| glob.is_match(path)),
+            Kind::Regex(regex) => regex.is_match(path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn selects(selector: &str, name: &str, source: Option<&str>) -> bool {
+        selector.parse::<Selector>().unwrap().selects(&Subject { name, symbols: &[], source })
+    }
+
+    #[test]
+    fn source_files_are_matched_whole_or_from_any_folder() {
+        let path = Some("/home/me/solver/step.c");
+        for pattern in
+            ["*/solver/*.c", "/home/*", "solver/step.c", "step.c", "st?p.*", "me/*.{c,f90}", "re:step\\.c$", "*"]
+        {
+            assert!(selects(&format!("src:{pattern}"), "f", path), "{pattern}");
+        }
+        for pattern in ["olver/step.c", "/solver/*", "*.f90", "tep.c", "re:^solver", "f"] {
+            assert!(!selects(&format!("src:{pattern}"), "f", path), "{pattern}");
+        }
+        assert!(selects("src:step.c", "f", Some("step.c")), "a path without a folder");
+        assert!(!selects("src:*", "f", None), "a file that is not known matches nothing");
+    }
+
+    #[test]
+    fn functions_of_a_namespace_of_that_name_are_functions() {
+        assert!(selects("src::f(int)", "src::f(int)", None));
+        assert!(selects("src::*", "src::g()", Some("/x/y.c")));
+        assert!(!"src::*".parse::<Selector>().unwrap().is_of_source());
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        let error = |text: &str| text.parse::<Selector>().unwrap_err().to_string();
+        assert!(error("src:[").contains("`[`"), "{}", error("src:["));
+        assert!(error("src:re:(").contains("`re:(`"));
+        assert_eq!(error("src:"), "failed to read the pattern: it is empty");
+    }
+}
