@@ -10,6 +10,7 @@ mod counters;
 mod dashboard;
 mod exceptions;
 mod exits;
+mod filters;
 mod go;
 mod harmless;
 mod jumps;

@@ -225,7 +225,7 @@ fn libraries(trace: &TraceSet) -> Vec<Library> {
 }
 
 /// Bytes of all files below; what cannot be looked at counts as nothing.
-fn size_of(folder: &Path) -> u64 {
+pub(super) fn size_of(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries
         .flatten()

@@ -1,5 +1,6 @@
 //! What stored traces say. [`info`] tells what one holds, [`diff()`] compares two, [`replay`] tells one again to a sink,
-//! [`derived`] has figures of counters, and [`run`] is `rtrace report`: a stored trace summed up by function, library,
+//! [`derived`] has figures of counters, [`suggest()`] names functions
+//! that are not worth tracing, and [`run`] is `rtrace report`: a stored trace summed up by function, library,
 //! thread, process or call path. [`html()`] is the same as a page.
 //!
 //! The trace is read once, from its end to its begin, in bounded memory whatever its length. What
@@ -43,6 +44,7 @@ mod reading;
 mod render;
 pub mod replay;
 mod stats;
+mod suggest;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -64,6 +66,7 @@ use self::grouping::Grouping;
 use self::groups::Groups;
 pub use self::html::html;
 use self::people::Note;
+pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::table::Table;
 use self::tree::Tree;
 use self::untimed::Tally;

@@ -9,14 +9,11 @@ use super::{Outcome, screen};
 
 /// Prints the report.
 pub fn report(options: &Report) -> anyhow::Result<Outcome> {
+    if let Some(destination) = options.suggestion(privilege::invoker()) {
+        return suggest(options, &destination);
+    }
     if let Some(destination) = options.page(privilege::invoker()) {
-        let written = rtrace_report::html(&options.directory, &destination);
-        written.map_err(anyhow::Error::from).map_err(|error| match error.downcast_ref() {
-            Some(rtrace_report::Error::Page(ExportError::Exists { .. })) => {
-                Err::<(), _>(error).hint("choose another file, or remove that one").expect_err("it is an error")
-            }
-            _ => error,
-        })?;
+        hinted(rtrace_report::html(&options.directory, &destination))?;
         if let Destination::Path { path, .. } = destination {
             tell!("wrote {}; opens in any browser", path.display());
         }
@@ -27,4 +24,24 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
     rtrace_report::run(&options.directory, &options.options(look), &mut text)?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
+}
+
+/// Writes a filter file; none where nothing is worth leaving out.
+fn suggest(options: &Report, destination: &Destination) -> anyhow::Result<Outcome> {
+    let suggestion = rtrace_report::suggest(&options.directory)?;
+    if !suggestion.is_empty() {
+        hinted(destination.file(|out| Ok(suggestion.write(out)?)).map_err(rtrace_report::Error::Page))?;
+    }
+    tell!("{}", suggestion.summary());
+    Ok(Outcome::Complete)
+}
+
+/// Says what to do about a file that is there already.
+fn hinted(written: Result<(), rtrace_report::Error>) -> anyhow::Result<()> {
+    match written {
+        Err(error @ rtrace_report::Error::Page(ExportError::Exists { .. })) => {
+            Err(error).hint("choose another file, or remove that one")
+        }
+        written => Ok(written?),
+    }
 }

@@ -61,6 +61,15 @@ pub struct Report {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format"])]
     html: Option<PathBuf>,
 
+    /// Write a Score-P filter file that leaves out functions that cost most and say least [default: to stdout]
+    ///
+    /// These are functions that are called often, and whose calls take no longer than tracing them does. Comments say
+    /// what leaving each of them out would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
+    /// suggestion of that name is replaced, another file is not.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
+          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "html"])]
+    suggest_filter: Option<PathBuf>,
+
     /// Show names with all their arguments, however long they are
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
@@ -73,11 +82,12 @@ pub struct Report {
 impl Report {
     /// Where the page goes, if one is asked for; it belongs to `owner`.
     pub fn page(&self, owner: Option<Owner>) -> Option<Destination> {
-        let path = self.html.as_ref()?;
-        if path == Path::new("-") {
-            return Some(Destination::Stdout);
-        }
-        Some(Destination::Path { path: path.clone(), force: rtrace_report::html::is_page(path), owner })
+        self.html.as_deref().map(|path| destination(path, owner, rtrace_report::html::is_page))
+    }
+
+    /// Where the suggested filter goes, if one is asked for; it belongs to `owner`.
+    pub fn suggestion(&self, owner: Option<Owner>) -> Option<Destination> {
+        self.suggest_filter.as_deref().map(|path| destination(path, owner, rtrace_report::is_suggestion))
     }
 
     /// The options of the report itself.
@@ -94,6 +104,14 @@ impl Report {
             format: self.format,
             look,
         }
+    }
+}
+
+/// Standard output for `-`; a file is replaced if it is of the same kind.
+fn destination(path: &Path, owner: Option<Owner>, may_be_replaced: fn(&Path) -> bool) -> Destination {
+    match path == Path::new("-") {
+        true => Destination::Stdout,
+        false => Destination::Path { path: path.to_owned(), force: may_be_replaced(path), owner },
     }
 }
 
@@ -177,6 +195,9 @@ EXAMPLES:
 
     # Write all functions for a script
     rtrace report out.rtrace --format csv >functions.csv
+
+    # Leave out of the next recording what costs most and says least
+    rtrace report out.rtrace --suggest-filter=short.filter
 
     # Write a page for a browser
     rtrace report out.rtrace --html out.html";

@@ -1,0 +1,77 @@
+//! A suggested filter, read back: it leaves out what it names, and nothing else.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::common::recording::Recording;
+use crate::common::rtrace;
+use crate::common::skip::Turn;
+use crate::common::sources::{self, DEFINED};
+
+/// Calls of `solve_step`; all others are called once.
+const ROUNDS: usize = 50_000;
+
+/// Records the program; gives the functions that were probed.
+fn record(folder: &Path, options: &[&str], directory: &str) -> BTreeSet<String> {
+    let library = folder.join("libwork.so").display().to_string();
+    let mut all = vec!["--lib".to_owned(), library];
+    all.extend(options.iter().map(|&option| option.to_owned()));
+    let directory = folder.join(directory);
+    rtrace::record(&all, Command::new(folder.join("program")).arg(ROUNDS.to_string()), &directory);
+    Recording::open(&directory).regions().iter().map(|region| region.name.clone()).collect()
+}
+
+fn report(folder: &Path, options: &[&str]) -> Output {
+    rtrace::command().current_dir(folder).args(["report", "first"]).args(options).output().unwrap()
+}
+
+#[test]
+fn what_is_suggested_is_left_out_and_nothing_else() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    sources::build(folder.path());
+    let before = record(folder.path(), &[], "first");
+    let all: BTreeSet<String> = DEFINED.map(|(name, _)| name).into_iter().chain(["plain"]).map(str::to_owned).collect();
+    assert!(before.is_superset(&all), "{before:?}");
+
+    let written = report(folder.path(), &["--suggest-filter=short.filter"]);
+    let said = String::from_utf8(written.stderr).unwrap();
+    assert!(written.status.success() && written.stdout.is_empty(), "{said}");
+    assert!(said.starts_with("rtrace: leaving out 1 function saves 50,000 of 50,0"), "{said}");
+    let text = fs::read_to_string(folder.path().join("short.filter")).unwrap();
+    assert!(text.contains("  # solve_step (libwork.so): 50,000 calls of "), "{text}");
+    let printed = report(folder.path(), &["--suggest-filter"]);
+    assert_eq!(String::from_utf8(printed.stdout).unwrap(), text);
+
+    let filter = folder.path().join("short.filter").display().to_string();
+    let after = record(folder.path(), &["--filter", &filter], "second");
+    let left_out: Vec<_> = before.difference(&after).cloned().collect();
+    assert_eq!(left_out, ["solve_step"]);
+    assert!(after.is_subset(&before));
+
+    let rest = rtrace::command().current_dir(folder.path()).args(["report", "second", "--suggest-filter"]).output();
+    let rest = rest.unwrap();
+    assert!(rest.status.success() && rest.stdout.is_empty());
+    let said = String::from_utf8(rest.stderr).unwrap();
+    assert!(said.starts_with("rtrace: no function is worth leaving out"), "{said}");
+}
+
+#[test]
+fn only_an_older_suggestion_is_replaced() {
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    sources::build(folder.path());
+    record(folder.path(), &[], "first");
+    let write = || report(folder.path(), &["--suggest-filter=mine"]);
+    assert!(write().status.success() && write().status.success());
+    fs::write(folder.path().join("mine"), "# A filter of mine\n").unwrap();
+    let refused = write();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("failed to create `mine`: it exists"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path().join("mine")).unwrap(), "# A filter of mine\n");
+}

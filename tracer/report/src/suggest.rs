@@ -1,0 +1,407 @@
+//! A filter file of Score-P that leaves out the functions whose calls cost most and say least.
+//!
+//! A function is one of these if it was called often, its calls take no longer than tracing them does, and the cost of
+//! tracing it is a notable part of that of all functions and of the time that was recorded. Only time with callees
+//! counts: a short function that calls others says who called them.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
+use std::path::Path;
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Call, CallCost, LocationId, PathProfile, Region, RegionId, counted, escape, format_ns, grouped};
+
+use super::about::duration;
+use super::info::size_of;
+use super::walk::{Caller, Visitor};
+use super::{Error, walk};
+
+/// Calls that a function must have: fewer cost nothing, whatever else is true of them.
+const LEAST_CALLS: u64 = 1_000;
+/// The part that tracing a function must have of the cost of all calls.
+const LEAST_OF_COST: f64 = 0.01;
+/// The part that it must have of the time that was recorded.
+const LEAST_OF_TIME: f64 = 0.001;
+
+/// What means something else than a name in a filter file.
+const WORDS: [&str; 8] = [
+    "INCLUDE",
+    "EXCLUDE",
+    "MANGLED",
+    "DEMANGLED",
+    "SCOREP_REGION_NAMES_BEGIN",
+    "SCOREP_REGION_NAMES_END",
+    "SCOREP_FILE_NAMES_BEGIN",
+    "SCOREP_FILE_NAMES_END",
+];
+
+/// What a suggestion begins with, and nothing else does.
+const HEAD: &str = "# A Score-P filter file, suggested by rtrace\n";
+
+/// What to leave out of a recording like the one that was read.
+pub struct Suggestion {
+    left_out: Vec<LeftOut>,
+    /// Functions that would be left out, had not others the same names.
+    ambiguous: usize,
+    calls: u64,
+    cost: u64,
+    /// Bytes that a call takes, on average, where each has a record.
+    bytes_per_call: Option<f64>,
+}
+
+/// A function that is left out.
+struct LeftOut {
+    /// A pattern that matches it, and no function that stays.
+    pattern: String,
+    is_mangled: bool,
+    name: String,
+    library: String,
+    sums: Sums,
+}
+
+/// Sums over the calls of a function, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    calls: u64,
+    timed: u64,
+    duration: u64,
+    /// All that tracing took.
+    cost: u64,
+    /// The part of it that is in the durations.
+    inner: u64,
+}
+
+impl Sums {
+    fn per_call(self, time: u64) -> u64 {
+        time.checked_div(self.calls).unwrap_or_default()
+    }
+
+    /// How long a call takes without what tracing takes of it; `None` where none was timed.
+    fn mean(self) -> Option<u64> {
+        Some(self.duration.saturating_sub(self.inner) / Some(self.timed).filter(|&timed| timed > 0)?)
+    }
+}
+
+/// Finds what to leave out, by the calls of the trace in this directory.
+///
+/// # Errors
+/// The trace cannot be read, or does not say what tracing costs.
+pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
+    let trace = TraceSet::open(directory)?;
+    let is_calibrated = |id| trace.header_of(id).is_some_and(|header| !header.calibration.is_empty());
+    if !trace.locations().iter().all(|location| is_calibrated(location.id)) {
+        return Err(Error::NotCalibrated);
+    }
+    let (walk, _) = walk(&trace, Costs { trace: &trace, costs: HashMap::new(), sums: HashMap::new() })?;
+    let sums = walk.visitor.sums;
+    let total = |of: fn(&Sums) -> u64| sums.values().map(of).fold(0, u64::saturating_add);
+    let (calls, cost) = (total(|sums| sums.calls), total(|sums| sums.cost));
+    let least = (cost as f64 * LEAST_OF_COST).max(duration(&trace).unwrap_or_default() as f64 * LEAST_OF_TIME);
+    let is_worth = |sums: &&Sums| {
+        let is_short = sums.mean().is_some_and(|mean| mean <= sums.per_call(sums.cost));
+        sums.calls >= LEAST_CALLS && is_short && sums.cost as f64 >= least
+    };
+    let worth: HashSet<RegionId> = sums.iter().filter(|(_, sums)| is_worth(sums)).map(|(&id, _)| id).collect();
+    let named = patterns(trace.regions(), &worth);
+    let ambiguous = worth.len() - named.len();
+    let mut left_out: Vec<LeftOut> = named
+        .into_iter()
+        .filter_map(|(id, (pattern, is_mangled))| {
+            let region = trace.region(id)?;
+            let library = trace.library(region.library).map_or("[unknown]", |library| library.name()).to_owned();
+            Some(LeftOut { pattern, is_mangled, name: region.name.clone(), library, sums: *sums.get(&id)? })
+        })
+        .collect();
+    left_out.sort_by(|a, b| b.sums.cost.cmp(&a.sums.cost).then_with(|| a.pattern.cmp(&b.pattern)));
+    let has_records = trace.profile().is_empty() && calls > 0;
+    let bytes_per_call = has_records.then(|| size_of(directory) as f64 / calls as f64);
+    Ok(Suggestion { left_out, ambiguous, calls, cost, bytes_per_call })
+}
+
+/// For each of the functions in `chosen` a pattern that matches it and none of the others, where there is one.
+fn patterns(regions: &[Region], chosen: &HashSet<RegionId>) -> HashMap<RegionId, (String, bool)> {
+    let names = |region: &'_ Region| -> Vec<String> {
+        match region.symbols.as_slice() {
+            [] => vec![region.name.clone()],
+            symbols => symbols.iter().map(|name| name.symbol.clone()).collect(),
+        }
+    };
+    let mut chosen = chosen.clone();
+    loop {
+        let staying = regions.iter().filter(|region| !chosen.contains(&region.id));
+        let taken: HashSet<String> = staying.flat_map(names).collect();
+        let own =
+            |region: &Region| names(region).into_iter().find(|name| !taken.contains(name) && can_be_written(name));
+        let leaving = regions.iter().filter(|region| chosen.contains(&region.id));
+        let named: HashMap<RegionId, (String, bool)> = leaving
+            .filter_map(|region| Some((region.id, (quoted(&own(region)?), !region.symbols.is_empty()))))
+            .collect();
+        // What has no name of its own stays, and so do its names.
+        if named.len() == chosen.len() {
+            return named;
+        }
+        chosen = named.into_keys().collect();
+    }
+}
+
+/// Words end where lines do.
+fn can_be_written(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['\n', '\r', '\0'])
+}
+
+/// A pattern that matches only this name: what means something in patterns and files is escaped.
+fn quoted(name: &str) -> String {
+    let mut quoted = String::from(if WORDS.contains(&name) { "\\" } else { "" });
+    for c in name.chars() {
+        if c.is_whitespace() || matches!(c, '*' | '?' | '[' | ']' | '\\' | '#') {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted
+}
+
+struct Costs<'a> {
+    trace: &'a TraceSet,
+    /// What a timed call and another one cost.
+    costs: HashMap<(RegionId, LocationId), [(u64, u64); 2]>,
+    sums: HashMap<RegionId, Sums>,
+}
+
+impl Costs<'_> {
+    fn add(&mut self, region: RegionId, location: LocationId, calls: u64, timed: u64, duration: u64) {
+        let trace = self.trace;
+        let [of_timed, of_other] = *self.costs.entry((region, location)).or_insert_with(|| {
+            let costs = trace.header_of(location).map_or(&[][..], |header| header.calibration.as_slice());
+            let of = |is_timed| {
+                let cost = trace.region(region).and_then(|region| CallCost::of(costs, region, is_timed));
+                cost.map_or((0, 0), |cost| (cost.whole, cost.inner))
+            };
+            [of(true), of(false)]
+        });
+        let sums = self.sums.entry(region).or_default();
+        sums.calls += calls;
+        sums.timed += timed;
+        sums.duration = sums.duration.saturating_add(duration);
+        let others = calls.saturating_sub(timed);
+        sums.cost = sums.cost.saturating_add(of_timed.0 * timed + of_other.0 * others);
+        sums.inner = sums.inner.saturating_add(of_timed.1 * timed);
+    }
+}
+
+impl Visitor for Costs<'_> {
+    type Mark = ();
+
+    fn visit(&mut self, call: &Call, _: Caller<'_, ()>) {
+        let duration = call.duration.filter(|_| call.is_timed());
+        self.add(call.region, call.location, 1, u64::from(duration.is_some()), duration.unwrap_or_default());
+    }
+
+    fn visit_path(&mut self, path: &PathProfile, _: Caller<'_, ()>) {
+        let duration = path.inclusive.saturating_sub(path.open_time);
+        self.add(path.region, path.location, path.calls, path.timed, duration);
+    }
+}
+
+impl Suggestion {
+    /// Whether nothing is worth leaving out.
+    pub fn is_empty(&self) -> bool {
+        self.left_out.is_empty()
+    }
+
+    /// One line on what it saves, for people.
+    pub fn summary(&self) -> String {
+        let ambiguous = match self.ambiguous {
+            0 => String::new(),
+            number => format!("; {} cannot be told from others by name, and stay", counted(number as u64, "function")),
+        };
+        if self.is_empty() {
+            return format!(
+                "no function is worth leaving out, of those that were called: {} took about {} to trace{ambiguous}",
+                counted(self.calls, "call"),
+                format_ns(self.cost)
+            );
+        }
+        let sum = |of: fn(&Sums) -> u64| self.left_out.iter().map(|left_out| of(&left_out.sums)).sum::<u64>();
+        let (calls, cost) = (sum(|sums| sums.calls), sum(|sums| sums.cost));
+        format!(
+            "leaving out {} saves {} of {}, about {} of {} that tracing took{}{ambiguous}",
+            counted(self.left_out.len() as u64, "function"),
+            grouped(calls),
+            counted(self.calls, "call"),
+            format_ns(cost),
+            format_ns(self.cost),
+            self.bytes(calls).map_or_else(String::new, |bytes| format!(", and about {bytes}")),
+        )
+    }
+
+    /// Writes the filter file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{HEAD}#\n# {}.", self.summary())?;
+        writeln!(out, "# Each of their calls takes no longer than tracing it does.\n#")?;
+        writeln!(out, "# rtrace run --filter FILE …; for Score-P, SCOREP_FILTERING_FILE=FILE")?;
+        writeln!(out, "SCOREP_REGION_NAMES_BEGIN")?;
+        for LeftOut { pattern, is_mangled, name, library, sums } in &self.left_out {
+            let (calls, each) = (counted(sums.calls, "call"), format_ns(sums.per_call(sums.cost)));
+            let mean = format_ns(sums.mean().unwrap_or_default());
+            let bytes = self.bytes(sums.calls).map_or_else(String::new, |bytes| format!(" and about {bytes}"));
+            let (name, library) = (escape(name), escape(library));
+            writeln!(out, "\n  # {name} ({library}): {calls} of {mean} each, which take {each} to trace.")?;
+            writeln!(out, "  # Without them: {} less{bytes}.", format_ns(sums.cost))?;
+            writeln!(out, "  EXCLUDE {}{pattern}", if *is_mangled { "MANGLED " } else { "" })?;
+        }
+        writeln!(out, "\nSCOREP_REGION_NAMES_END")
+    }
+
+    fn bytes(&self, calls: u64) -> Option<String> {
+        let bytes = calls as f64 * self.bytes_per_call?;
+        let (unit, size) = if bytes >= 1e6 { ("MB", 1e6) } else { ("kB", 1e3) };
+        Some(format!("{} {unit}", grouped((bytes / size).round() as u64)))
+    }
+}
+
+/// Whether the file is an older suggestion.
+pub fn is_suggestion(path: &Path) -> bool {
+    let mut head = vec![0; HEAD.len()];
+    File::open(path).is_ok_and(|mut file| file.read_exact(&mut head).is_ok() && head == HEAD.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{ClockAnchor, ExitPolicy, Header, LibraryId, Sink, Summary, SymbolName, Timestamp};
+
+    use super::*;
+    use crate::testing::{script, writer};
+
+    /// What is suggested of a recording of so many nanoseconds.
+    fn suggestion(calls: &str, recorded: u64, calibration: Vec<CallCost>) -> Result<Suggestion, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let begin = ClockAnchor { monotonic: Timestamp(0), realtime_ns: 0 };
+        writer.begin(&Header { calibration, begin, ..Header::default() }).unwrap();
+        writer.calls(&script(calls).into()).unwrap();
+        let end = ClockAnchor { monotonic: Timestamp(recorded), realtime_ns: 0 };
+        writer.finish(&Summary { end, ..Summary::default() }).unwrap();
+        suggest(folder.path())
+    }
+
+    fn costs() -> Vec<CallCost> {
+        let exit = ExitPolicy::Uretprobe;
+        vec![CallCost { single_stepped: false, written: false, exit, inner: 100, whole: 300, spread: 1 }]
+    }
+
+    fn names(suggestion: &Suggestion) -> Vec<&str> {
+        suggestion.left_out.iter().map(|left_out| left_out.name.as_str()).collect()
+    }
+
+    /// So many calls of a function, each of so long.
+    fn calls(function: &str, count: u64, duration: u64) -> String {
+        let call = |number: u64| format!(" {function} {} {}\n", number * 10_000, number * 10_000 + duration);
+        (0..count).map(call).collect()
+    }
+
+    #[test]
+    fn short_and_frequent_calls_are_left_out() {
+        // a is short, b is long; d is as short, and is called too rarely.
+        let script = format!(
+            "thread 1\n{}thread 2\n{}thread 3\n{}",
+            calls("a", 2000, 350),
+            calls("b", 2000, 450),
+            calls("d", 999, 350)
+        );
+        let suggestion = suggestion(&script, 20_000_000, costs()).unwrap();
+        assert_eq!(names(&suggestion), ["a"]);
+        let mut text = Vec::new();
+        suggestion.write(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(
+            text.starts_with(HEAD) && text.contains("saves 2,000 of 4,999 calls, about 600.000 us of 1.500 ms"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n  # a (libone.so): 2,000 calls of 250 ns each, which take 300 ns to trace.\n"),
+            "{text}"
+        );
+        assert!(text.contains("\n  # Without them: 600.000 us less and about "), "{text}");
+        assert!(text.ends_with("\n  EXCLUDE a\n\nSCOREP_REGION_NAMES_END\n"), "{text}");
+    }
+
+    #[test]
+    fn who_calls_others_says_something() {
+        let outer = |number: u64| format!(" a {0} {1}\n  b {0} {1}\n", number * 10_000, number * 10_000 + 350);
+        let nested: String = (0..2000).map(outer).collect();
+        assert_eq!(names(&suggestion(&format!("thread 1\n{nested}"), 1, costs()).unwrap()), ["a", "b"]);
+        let outer = |number: u64| {
+            format!(" a {0} {1}\n  b {0} {2}\n", number * 10_000, number * 10_000 + 800, number * 10_000 + 350)
+        };
+        let nested: String = (0..2000).map(outer).collect();
+        assert_eq!(names(&suggestion(&format!("thread 1\n{nested}"), 1, costs()).unwrap()), ["b"]);
+    }
+
+    #[test]
+    fn what_costs_little_of_the_time_stays() {
+        let script = format!("thread 1\n{}", calls("a", 2000, 350));
+        let none = suggestion(&script, 600_000_001, costs()).unwrap();
+        assert!(none.is_empty());
+        assert_eq!(
+            none.summary(),
+            "no function is worth leaving out, of those that were called: 2,000 calls took about 600.000 us to trace"
+        );
+        assert_eq!(names(&suggestion(&script, 599_999_999, costs()).unwrap()), ["a"]);
+    }
+
+    #[test]
+    fn nothing_is_said_without_calls_times_or_costs() {
+        assert!(suggestion("", 1000, costs()).unwrap().is_empty());
+        let untimed: String = (0..2000).map(|number| format!(" a {number} ?\n")).collect();
+        assert!(suggestion(&format!("thread 1\n{untimed}"), 1, costs()).unwrap().is_empty());
+        let error = suggestion(&calls("a", 1, 1), 1, Vec::new()).err().unwrap();
+        assert!(matches!(error, Error::NotCalibrated));
+    }
+
+    fn region(id: u32, symbols: &[&str]) -> Region {
+        let symbol = |name: &&str| SymbolName { symbol: (*name).to_owned(), version: None };
+        Region {
+            id: RegionId(id),
+            library: LibraryId(0),
+            name: symbols.first().copied().unwrap_or_default().to_owned(),
+            symbols: symbols.iter().map(symbol).collect(),
+            file_offset: 0,
+            size: 1,
+            exit: ExitPolicy::ReturnSite,
+            single_stepped: false,
+            written: false,
+            stub: false,
+        }
+    }
+
+    #[test]
+    fn only_names_that_nothing_else_has_are_taken() {
+        let regions = [region(0, &["f", "f_alias"]), region(1, &["f"]), region(2, &["g"]), region(3, &["g"])];
+        let of = |chosen: &[u32]| {
+            let chosen = chosen.iter().map(|&id| RegionId(id)).collect();
+            let mut named: Vec<_> =
+                patterns(&regions, &chosen).into_iter().map(|(id, (name, _))| (id.0, name)).collect();
+            named.sort_unstable();
+            named
+        };
+        assert_eq!(of(&[0]), [(0, "f_alias".to_owned())]);
+        assert_eq!(of(&[1]), []);
+        assert_eq!(of(&[2, 3]), [(2, "g".to_owned()), (3, "g".to_owned())]);
+        assert_eq!(of(&[0, 2]), [(0, "f_alias".to_owned())]);
+    }
+
+    #[test]
+    fn what_means_something_in_a_filter_is_escaped() {
+        assert_eq!(quoted("a b*[x]#\\?"), "a\\ b\\*\\[x\\]\\#\\\\\\?");
+        assert_eq!(quoted("INCLUDE"), "\\INCLUDE");
+        assert_eq!(quoted("SCOREP_REGION_NAMES_END"), "\\SCOREP_REGION_NAMES_END");
+        assert!(!can_be_written("a\nEXCLUDE *") && !can_be_written(""));
+    }
+}
