@@ -49,6 +49,6 @@ pub use image::{Image, open_regular};
 pub use load_order::load_order;
 pub use outline::soname;
 pub use slots::{OwnSlot, Slot};
-pub use sources::Sources;
+pub use sources::{Sources, normal_path};
 pub use stamp::Stamp;
 pub use variables::Variable;

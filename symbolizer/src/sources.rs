@@ -147,7 +147,7 @@ fn path_of(
     for part in [file.directory(header).and_then(text), text(file.path_name())].into_iter().flatten() {
         join(&mut path, &part);
     }
-    let path = normal(&path);
+    let path = normal_path(&path);
     (!path.is_empty() && path.len() <= LONGEST_PATH).then_some(path)
 }
 
@@ -161,8 +161,8 @@ fn join(path: &mut String, part: &str) {
     path.push_str(part);
 }
 
-/// The path without `.`, `..` and empty parts. Links are not followed: the folders are those of another machine.
-fn normal(path: &str) -> String {
+/// The path without `.`, `..` and empty parts. Links are not followed: the folders may be those of another machine.
+pub fn normal_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -298,7 +298,7 @@ mod tests {
         let joined = |parts: &[&str]| {
             let mut path = String::new();
             parts.iter().for_each(|part| join(&mut path, part));
-            normal(&path)
+            normal_path(&path)
         };
         assert_eq!(joined(&["/build/x", "../src", "./a.c"]), "/build/src/a.c");
         assert_eq!(joined(&["/build", "/usr/include", "a.h"]), "/usr/include/a.h");

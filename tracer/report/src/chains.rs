@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use rtrace_exporters::TraceSet;
 use rtrace_model::{CallSite, CallSiteId, Library, RegionId};
 
-use super::grouping::Key;
+use super::grouping::{Key, LEFT_OUT};
 use super::table::{Column, Shown, Value};
 use super::walk::Caller;
 
@@ -16,7 +16,7 @@ use super::walk::Caller;
 const MOST_ROWS: usize = 1 << 14;
 
 /// The row of all calls that are not told apart.
-const MORE: Key = Key::MAX;
+const MORE: Key = !LEFT_OUT;
 
 /// How much of the callers a row knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl<'a> Chains<'a> {
             _ if self.depth == Depth::Site => site.map_or(From::Nobody, From::Site),
             Caller::None => site.map_or(From::Nobody, |site| From::Site(self.untraced(site))),
             Caller::Lost(_) => From::Lost,
-            Caller::Known(enclosing) => match enclosing.last().map(|caller| caller.mark) {
+            Caller::Known(enclosing) => match enclosing.last().map(|caller| caller.mark & !LEFT_OUT) {
                 Some(MORE) => return MORE,
                 Some(path) if self.depth == Depth::Path => From::Path(path),
                 Some(row) => From::Region(self.links[row as usize].region),

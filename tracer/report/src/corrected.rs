@@ -25,6 +25,7 @@ use rtrace_model::{
     Batch, Call, CallCost, Location, LocationId, Loss, PathProfile, RegionId, counted, histogram_bucket,
 };
 
+use super::grouping::LEFT_OUT;
 use super::groups::Groups;
 use super::people::Note;
 use super::table::{Column, Kind, SUM, Shown, Table, Value};
@@ -311,7 +312,8 @@ impl<'a, V> Corrected<'a, V> {
 
     /// What is not said, if something is not.
     pub(super) fn withheld(&self) -> Option<Note> {
-        let timed = || self.rows.values().filter(|row| row.timed > 0);
+        let shown = || self.rows.iter().filter(|(mark, _)| *mark & LEFT_OUT == 0);
+        let timed = || shown().map(|(_, row)| row).filter(|row| row.timed > 0);
         let count = timed().filter(|row| row.inclusive.is_withheld() || row.exclusive.is_withheld()).count();
         (count > 0).then(|| {
             Note::plain(format!(

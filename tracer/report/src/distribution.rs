@@ -6,6 +6,7 @@ use rtrace_exporters::{CallValues, TraceSet, Value as Known};
 use rtrace_model::{Batch, Call, LocationId, PathProfile, ValueType};
 
 use super::by_value::Asked;
+use super::grouping::LEFT_OUT;
 use super::groups::Groups;
 use super::people::Note;
 use super::table::{Column, Recorded, Table, Value};
@@ -39,7 +40,8 @@ impl<'a> Distribution<'a> {
 
     /// Says of how many calls the value is not known, if there are such.
     pub(super) fn unknown(&self) -> Option<Note> {
-        self.asked.unknown(self.rows.values().map(|counts| counts.unknown).sum())
+        let shown = self.rows.iter().filter(|(mark, _)| **mark & LEFT_OUT == 0);
+        self.asked.unknown(shown.map(|(_, counts)| counts.unknown).sum())
     }
 
     /// The distributions of the first rows that have one.

@@ -1,12 +1,12 @@
 //! Calls summed up by function, library, thread or process.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rtrace_exporters::CallValues;
-use rtrace_model::{Call, Estimate, LocationId, Loss, PathProfile};
+use rtrace_model::{Call, CallSiteId, Estimate, LocationId, Loss, PathProfile, counted, grouped};
 
-use super::grouping::{Grouping, HIDDEN, Key, Origin};
+use super::grouping::{Grouping, HIDDEN, Key, LEFT_OUT, Origin};
 use super::histogram;
 use super::people::Note;
 use super::stats::{FIGURES, Stats, TIMED};
@@ -19,6 +19,10 @@ pub(super) struct Groups<'a> {
     groups: BTreeMap<Key, Stats>,
     /// Calls on record of each location.
     recorded: HashMap<LocationId, u64>,
+    /// The call sites whose calls are asked for, where not all are.
+    sites: Option<&'a HashSet<CallSiteId>>,
+    /// Calls from other sites, and those of them of which no site is known.
+    elsewhere: [u64; 2],
 }
 
 impl Visitor for Groups<'_> {
@@ -34,34 +38,64 @@ impl Visitor for Groups<'_> {
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
         let Call { region, location, call_site: site, id, .. } = *call;
-        let (key, stats, outermost) = self.row(Origin { region, location, site, call: Some(id) }, 1, &caller);
-        stats.add(call, outermost);
+        let (key, row) = self.row(Origin { region, location, site, call: Some(id) }, 1, &caller);
+        if let Some((stats, outermost)) = row {
+            stats.add(call, outermost);
+        }
         key
     }
 
     fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Key>) -> Key {
         let origin = Origin { region: path.region, location: path.location, site: None, call: None };
-        let (key, stats, outermost) = self.row(origin, path.calls, &caller);
-        stats.add_path(path, outermost);
+        let (key, row) = self.row(origin, path.calls, &caller);
+        if let Some((stats, outermost)) = row {
+            stats.add_path(path, outermost);
+        }
         key
     }
 }
 
 impl<'a> Groups<'a> {
     pub(super) fn new(grouping: Grouping<'a>) -> Groups<'a> {
-        Groups { grouping, groups: BTreeMap::new(), recorded: HashMap::new() }
+        Groups::of_callers(grouping, None)
     }
 
-    /// The row to which so many calls belong, and whether they are not nested in calls of it.
-    fn row(&mut self, origin: Origin, calls: u64, caller: &Caller<'_, Key>) -> (Key, &mut Stats, bool) {
+    /// Only of calls from these sites, if some are given.
+    pub(super) fn of_callers(grouping: Grouping<'a>, sites: Option<&'a HashSet<CallSiteId>>) -> Groups<'a> {
+        Groups { grouping, groups: BTreeMap::new(), recorded: HashMap::new(), sites, elsewhere: [0; 2] }
+    }
+
+    /// The row to which so many calls belong, and whether they are not nested in calls of it; only a key where they are
+    /// not asked for.
+    fn row(&mut self, origin: Origin, calls: u64, caller: &Caller<'_, Key>) -> (Key, Option<(&mut Stats, bool)>) {
         let key = self.grouping.key(origin, caller);
         let outermost = !caller.is_within(key);
         *self.recorded.entry(origin.location).or_default() += calls;
-        (key, self.groups.entry(key).or_default(), outermost)
+        let site = origin.site;
+        if self.sites.is_some_and(|sites| site.is_none_or(|site| !sites.contains(&site))) {
+            self.elsewhere[0] += calls;
+            self.elsewhere[1] += if site.is_none() { calls } else { 0 };
+            return (key | LEFT_OUT, None);
+        }
+        (key, Some((self.groups.entry(key).or_default(), outermost)))
+    }
+
+    /// What is said of calls that are not asked for.
+    pub(super) fn left_out(&self) -> Option<Note> {
+        let [others, unknown] = self.elsewhere;
+        let unknown = match unknown {
+            0 => String::new(),
+            unknown => format!(", of {} of which the caller is not known", grouped(unknown)),
+        };
+        let said = || Note::plain(format!("not shown: {} by other callers{unknown}", counted(others, "call")));
+        self.sites.map(|_| said())
     }
 
     /// Adds calls without a record, of which the callers are not known.
     pub(super) fn add_estimates(&mut self, estimates: impl Iterator<Item = Estimate>) {
+        if self.sites.is_some() {
+            return;
+        }
         for estimate in estimates {
             let origin = Origin { region: estimate.region, location: estimate.location, site: None, call: None };
             let key = self.grouping.key(origin, &Caller::Lost(&[]));
@@ -71,7 +105,8 @@ impl<'a> Groups<'a> {
 
     /// The rows, sorted by that figure, or by what `figure` says instead.
     pub(super) fn table(&mut self, sort: Sort, losses: &[Loss], figure: impl Fn(Key) -> Option<u64>) -> Table {
-        for (key, lost) in self.grouping.lost(losses, &self.recorded) {
+        let losses = if self.sites.is_some() { Vec::new() } else { self.grouping.lost(losses, &self.recorded) };
+        for (key, lost) in losses {
             self.groups.entry(key).or_default().lost += lost;
         }
         self.groups.remove(&HIDDEN);
@@ -279,6 +314,58 @@ calls  inclusive %  inclusive ns  exclusive ns  mean ns  p50 ns  p99 ns  max ns 
 calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  lost  pid  process
     4        100.0           110           110       47      30     100     100     2   70  /usr/bin/prog
 "
+        );
+    }
+
+    /// The rows of calls from site 7, with what is said of the others.
+    fn of_site(by: By, calls: &[Call]) -> (String, String) {
+        let trace = definitions();
+        let sites = HashSet::from([CallSiteId(7)]);
+        let mut walk = Walk::new(Groups::of_callers(Grouping::new(&by, &trace).unwrap().unwrap(), Some(&sites)));
+        walk.chunk(&mut calls.to_vec());
+        walk.finish();
+        let losses = [Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 9 }];
+        let said = walk.visitor.left_out().unwrap().text;
+        (text(walk.visitor.table(Sort::Name, &losses, |_| None)), said)
+    }
+
+    #[test]
+    fn calls_of_some_callers_count_also_within_others_of_their_row() {
+        let mut calls = script(
+            "thread 1
+             a 0 100
+              a 10 60
+               b 20 50
+             b 100 130
+             c 200 300",
+        );
+        for call in &mut calls {
+            call.call_site = match call.start.0 {
+                10 | 20 => Some(CallSiteId(7)),
+                100 => Some(CallSiteId(8)),
+                _ => None,
+            };
+        }
+        let (rows, said) = of_site(By::Function, &calls);
+        assert_eq!(
+            rows,
+            "\
+calls  exclusive %  exclusive ns  inclusive ns  mean ns  p50 ns  p99 ns  max ns  library    function
+    1         40.0            20            50       50      50      50      50  libone.so  a
+    1         60.0            30            30       30      30      30      30  libone.so  b
+"
+        );
+        assert_eq!(said, "not shown: 3 calls by other callers, of 2 of which the caller is not known");
+        let (rows, _) = of_site(By::Callpath, &calls);
+        let rows: Vec<&str> = rows.lines().skip(1).map(|row| row.split_once("libone.so  ").unwrap().1).collect();
+        assert_eq!(rows, ["a         a", "b         a < a"]);
+        assert!(
+            of_site(By::Thread, &calls)
+                .0
+                .lines()
+                .nth(1)
+                .unwrap()
+                .starts_with("    2        100.0            50            50")
         );
     }
 

@@ -52,10 +52,12 @@ mod tree;
 mod untimed;
 mod walk;
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 
 use rtrace_exporters::{ExportError, TraceSet};
+use rtrace_model::CallSiteId;
 
 use self::about::About;
 use self::corrected::Corrected;
@@ -117,6 +119,12 @@ pub enum Error {
     /// It has no distribution.
     #[error("failed to show the distribution of `{0}`: its values are no integers; --by arg:{0} shows them")]
     NoInteger(String),
+    /// In a tree, calls of some callers would hang in the air.
+    #[error("failed to select callers in a call tree: choose --by callpath")]
+    TreeOfCallers,
+    /// Calls that are folded do not know their call sites.
+    #[error("failed to select callers: aggregated calls have no call site")]
+    NoCallSites,
     /// Call paths have no distributions.
     #[error("failed to show histograms of a call tree: choose --by callpath")]
     Histogram,
@@ -254,6 +262,8 @@ pub struct Options {
     pub look: Look,
     /// Whether times are also shown without what tracing itself took.
     pub corrected: bool,
+    /// The call sites whose calls are shown, where not all are.
+    pub callers: Option<HashSet<CallSiteId>>,
 }
 
 /// How a table for people looks.
@@ -297,32 +307,46 @@ impl Report {
 /// # Errors
 /// The trace cannot be read, `out` not be written, or the order does not suit the rows.
 pub fn run(directory: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
-    let trace = TraceSet::open(directory)?;
-    sum_up(&trace, options)?.write(options.format, &options.look, out)?;
+    run_on(&TraceSet::open(directory)?, options, out)
+}
+
+/// The same of a trace that is open.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_on(trace: &TraceSet, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
+    sum_up(trace, options)?.write(options.format, &options.look, out)?;
     Ok(())
 }
 
 fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
+    if options.callers.is_some() && !trace.profile().is_empty() {
+        return Err(Error::NoCallSites);
+    }
     let losses = trace.losses()?;
     let mut remarks = Vec::new();
+    let groups = |grouping| Groups::of_callers(grouping, options.callers.as_ref());
     let (mut table, lost_callers, untimed) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
         (Some(grouping), Some(Histogram::Durations)) => {
-            let (walk, untimed) = walk(trace, Groups::new(grouping))?;
+            let (walk, untimed) = walk(trace, groups(grouping))?;
+            remarks.extend(walk.visitor.left_out());
             let table = walk.visitor.histograms(options.sort, options.min, options.limit);
             (table, walk.lost_callers, untimed)
         }
         (Some(grouping), Some(Histogram::Value(name))) => {
-            let (walk, untimed) = walk(trace, Distribution::new(name, Groups::new(grouping), trace)?)?;
+            let (walk, untimed) = walk(trace, Distribution::new(name, groups(grouping), trace)?)?;
             let table = walk.visitor.table(options.sort, options.min, options.limit);
             remarks.extend(walk.visitor.unknown());
+            remarks.extend(walk.visitor.inside.left_out());
             (table, walk.lost_callers, untimed)
         }
         (Some(grouping), None) => {
-            let inside = Corrected::around(Groups::new(grouping), trace);
+            let inside = Corrected::around(groups(grouping), trace);
             let (mut walk, untimed) = walk(trace, Counting::around(inside, trace))?;
             let corrected = &mut walk.visitor.inside;
             corrected.inside.add_estimates(trace.estimates());
             remarks.extend(corrected.inside.unknown());
+            remarks.extend(corrected.inside.left_out());
             if matches!(options.by, By::Thread | By::Process) {
                 remarks.extend(corrected.inside.imbalance().map(notes::imbalance));
             }
@@ -342,6 +366,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             }
             (table, walk.lost_callers, untimed)
         }
+        (None, _) if options.callers.is_some() => return Err(Error::TreeOfCallers),
         (None, Some(_)) => return Err(Error::Histogram),
         (None, None) => {
             let order = tree::Order::new(options.sort)?;

@@ -1,7 +1,12 @@
 //! `rtrace report`: a stored trace summed up on standard output.
 
+use std::collections::HashSet;
+
 use rtrace::privilege;
-use rtrace_exporters::{Destination, ExportError};
+use rtrace_exporters::{Destination, ExportError, TraceSet};
+use rtrace_model::{CallSite, CallSiteId, Inlined};
+use rtrace_plan::Selector;
+use rtrace_symbolizer::normal_path;
 
 use super::args::Report;
 use super::message::{Hint as _, tell};
@@ -21,9 +26,38 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
     }
     let mut text = Vec::new();
     let look = screen::look(options.display, options.full_names);
-    rtrace_report::run(&options.directory, &options.options(look), &mut text)?;
+    let trace = TraceSet::open(&options.directory)?;
+    let callers = callers(&options.callers, &trace)?;
+    rtrace_report::run_on(&trace, &rtrace_report::Options { callers, ..options.options(look) }, &mut text)?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
+}
+
+/// The call sites whose callers these select; `None` where all are asked for.
+fn callers(selectors: &[Selector], trace: &TraceSet) -> anyhow::Result<Option<HashSet<CallSiteId>>> {
+    if selectors.is_empty() {
+        return Ok(None);
+    }
+    let is_meant = |site: &&CallSite| selectors.iter().any(|selector| selects(selector, site));
+    let sites: HashSet<CallSiteId> = trace.call_sites().iter().filter(is_meant).map(|site| site.id).collect();
+    anyhow::ensure!(
+        !sites.is_empty() || !trace.profile().is_empty(),
+        "failed to select callers: none in the trace matches --caller"
+    );
+    Ok(Some(sites))
+}
+
+/// Whether a call site is in such a function, or on a line of such a file.
+fn selects(selector: &Selector, site: &CallSite) -> bool {
+    match selector {
+        Selector::Name(pattern) => {
+            let inlined = site.inlined.iter().map(|Inlined { function, .. }| function);
+            site.function.iter().chain(inlined).any(|name| pattern.matches(name))
+        }
+        Selector::Source(pattern) => {
+            site.source.as_ref().is_some_and(|source| pattern.matches(&normal_path(&source.file)))
+        }
+    }
 }
 
 /// Writes a filter file; none where nothing is worth leaving out.

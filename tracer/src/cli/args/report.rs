@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rtrace_exporters::{Destination, Owner};
+use rtrace_plan::Selector;
 use rtrace_report::{By, Format, Histogram, Look, Min, Options, Sort};
 
 use super::choice::{Choice, FORMAT, OneOfOrValue, one_of};
@@ -42,6 +43,13 @@ pub struct Report {
     #[arg(long, value_name = "TIME|SHARE", value_parser = parse_min)]
     min: Option<Min>,
 
+    /// Show only calls that matching callers made: a name, a glob, a /regex/ or src:FILE; may be repeated
+    ///
+    /// The caller is the function that contains the call, traced or not, or one that is inlined there. `src:*/solver/*.c`
+    /// matches the source file of the call, as far as debug information was there when it was recorded.
+    #[arg(long = "caller", value_name = "PATTERN", conflicts_with = "html")]
+    pub callers: Vec<Selector>,
+
     /// Figures to show instead of the default ones, in this order
     #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = COLUMNS)]
     columns: Vec<String>,
@@ -67,7 +75,7 @@ pub struct Report {
     /// what leaving each of them out would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
     /// suggestion of that name is replaced, another file is not.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
-          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "html"])]
+          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "html", "callers"])]
     suggest_filter: Option<PathBuf>,
 
     /// Show names with all their arguments, however long they are
@@ -100,6 +108,7 @@ impl Report {
             columns: self.columns.clone(),
             histogram: self.histogram.clone(),
             corrected: self.corrected,
+            callers: None,
             limit: self.limit,
             format: self.format,
             look,
@@ -184,6 +193,9 @@ EXAMPLES:
 
     # Show callers and callees that took at least 1 % of the time
     rtrace report out.rtrace --by caller --min 1%
+
+    # Show the functions that some source files call
+    rtrace report out.rtrace --caller 'src:*/solver/*.c'
 
     # Is a function always slow, or only sometimes?
     rtrace report out.rtrace --columns calls,p50,p99,p99.9,max
