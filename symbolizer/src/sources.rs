@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use foldhash::{HashMap as FastMap, HashSet};
-use gimli::{AttributeValue, EndianSlice, LineRow, LittleEndian};
+use gimli::{AttributeValue, EndianSlice, LineRow, LittleEndian, Section as _};
 
 use crate::{DebugFile, Image};
 
@@ -18,8 +19,10 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
 type Unit<'a> = gimli::Unit<Reader<'a>>;
 
-/// Paths are cut here, in bytes.
+/// Longer paths are taken for damage, in bytes.
 const LONGEST_PATH: usize = 4096;
+/// All tables that are read may be this many times as long as their section: units may name any part of it as theirs.
+const TABLES_TO_SECTION: usize = 2;
 
 /// Which source file each function is defined in.
 #[derive(Clone, Debug, Default)]
@@ -50,11 +53,16 @@ impl Sources {
         // The file's own head is at 0.
         let is_code = |address: u64| address > 0 && code.iter().any(|range| range.contains(&address));
         let next = AtomicUsize::new(0);
+        let tables = Tables { known: Mutex::default(), left: dwarf.debug_line.reader().len() * TABLES_TO_SECTION };
         let work = || {
             let mut found = HashMap::<String, Vec<u64>>::new();
             while let Some(header) = headers.get(next.fetch_add(1, Ordering::Relaxed)) {
                 // A unit that cannot be read says nothing; others may.
-                let _ = dwarf.unit(*header).and_then(|unit| scan(&dwarf, unit, addresses, &is_code, &mut found));
+                let Ok(unit) = dwarf.unit(*header) else { continue };
+                let Some(program) = unit.line_program.clone().filter(|program| tables.take(program.header())) else {
+                    continue;
+                };
+                let _ = scan(&dwarf, &unit, program, (addresses, &is_code), &mut found);
             }
             found
         };
@@ -96,15 +104,34 @@ impl Sources {
     }
 }
 
+/// The tables of lines that are read: each once, as units of types share those of others.
+struct Tables {
+    known: Mutex<(HashSet<usize>, usize)>,
+    /// Bytes that may be read.
+    left: usize,
+}
+
+impl Tables {
+    /// Whether a table is to be read now.
+    fn take(&self, header: &gimli::LineProgramHeader<Reader<'_>>) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (offsets, read) = &mut *known;
+        if !offsets.insert(header.offset().0) {
+            return false;
+        }
+        *read = read.saturating_add(header.unit_length());
+        *read <= self.left
+    }
+}
+
 /// Notes the files of those of the addresses at which a row of the unit's table begins.
 fn scan(
     dwarf: &Dwarf<'_>,
-    unit: Unit<'_>,
-    addresses: &HashSet<u64>,
-    is_code: &impl Fn(u64) -> bool,
+    unit: &Unit<'_>,
+    program: gimli::IncompleteLineProgram<Reader<'_>>,
+    (addresses, is_code): (&HashSet<u64>, &impl Fn(u64) -> bool),
     found: &mut HashMap<String, Vec<u64>>,
 ) -> gimli::Result<()> {
-    let Some(program) = unit.line_program.clone() else { return Ok(()) };
     let mut rows = program.rows();
     let mut names = HashMap::<u64, Option<String>>::new();
     let mut begins_sequence = true;
@@ -121,7 +148,7 @@ fn scan(
         if row.end_sequence() || !is_kept || !is_first || !addresses.contains(&row.address()) {
             continue;
         }
-        let name = names.entry(row.file_index()).or_insert_with(|| path_of(dwarf, &unit, row, header));
+        let name = names.entry(row.file_index()).or_insert_with(|| path_of(dwarf, unit, row, header));
         if let Some(name) = name {
             match found.get_mut(name) {
                 Some(known) => known.push(row.address()),
@@ -140,13 +167,16 @@ fn path_of(
     header: &gimli::LineProgramHeader<Reader<'_>>,
 ) -> Option<String> {
     let text = |value: AttributeValue<Reader<'_>>| {
-        dwarf.attr_string(unit, value).ok().map(|text| text.to_string_lossy().into_owned())
+        let text = dwarf.attr_string(unit, value).ok().filter(|text| text.len() <= LONGEST_PATH);
+        text.map(|text| text.to_string_lossy().into_owned())
     };
     let file = row.file(header)?;
-    let mut path = unit.comp_dir.map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
-    for part in [file.directory(header).and_then(text), text(file.path_name())].into_iter().flatten() {
-        join(&mut path, &part);
+    let folder = unit.comp_dir.filter(|folder| folder.len() <= LONGEST_PATH);
+    let mut path = folder.map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    if let Some(folder) = file.directory(header).and_then(text) {
+        join(&mut path, &folder);
     }
+    join(&mut path, &text(file.path_name())?);
     let path = normal_path(&path);
     (!path.is_empty() && path.len() <= LONGEST_PATH).then_some(path)
 }
@@ -182,6 +212,8 @@ mod tests {
 
     use std::fs;
     use std::process::Command;
+
+    use object::{Object as _, ObjectSection as _};
 
     use super::*;
     use crate::fixture::compile_to;
@@ -270,6 +302,55 @@ mod tests {
             let image = Image::open(&library).unwrap();
             assert!(Sources::read(&library, &library, &image, &HashSet::default()).is_none());
         }
+    }
+
+    #[test]
+    fn altered_tables_are_survived() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("lib.so");
+        if !compile_to(
+            "gcc",
+            "int f(int x) { return x; }\nint g(int x) { return -x; }",
+            &["-g", "-shared", "-fPIC"],
+            &library,
+        ) {
+            return;
+        }
+        let image = Image::open(&library).unwrap();
+        let addresses = image.exports().unwrap().functions.iter().map(|function| function.address).collect();
+        let whole = fs::read(&library).unwrap();
+        let file = object::File::parse(&*whole).unwrap();
+        let altered = folder.path().join("altered.so");
+        for section in [".debug_line", ".debug_info", ".debug_abbrev", ".debug_line_str"] {
+            let Some((offset, size)) = file.section_by_name(section).and_then(|section| section.file_range()) else {
+                continue;
+            };
+            for place in offset..offset + size {
+                for value in [0, 1, 0x7f, 0xff] {
+                    let mut bytes = whole.clone();
+                    bytes[place as usize] = value;
+                    fs::write(&altered, bytes).unwrap();
+                    let _ = Sources::read(&altered, &altered, &image, &addresses);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tables_are_read_once_and_no_more_than_there_is() {
+        let line = |offset: usize| {
+            let mut bytes = vec![0; 200];
+            bytes[offset..offset + 22]
+                .copy_from_slice(&[18, 0, 0, 0, 4, 0, 10, 0, 0, 0, 1, 1, 1, 251, 14, 1, 0, 0, 0, 0, 0, 1]);
+            bytes
+        };
+        let tables = Tables { known: Mutex::default(), left: 40 };
+        let take = |offset: usize| {
+            let bytes = line(offset);
+            let section = gimli::DebugLine::new(&bytes, LittleEndian);
+            tables.take(section.program(gimli::DebugLineOffset(offset), 8, None, None).unwrap().header())
+        };
+        assert_eq!([take(0), take(0), take(30), take(60)], [true, false, true, false]);
     }
 
     #[test]

@@ -96,6 +96,9 @@ pub enum Error {
     /// Nothing is known of what tracing cost.
     #[error("failed to correct times: what tracing costs was not measured when this was recorded")]
     NotCalibrated,
+    /// The same, where functions are judged by it.
+    #[error("failed to suggest a filter: what tracing costs was not measured when this was recorded")]
+    CostsUnknown,
     /// These rows do not have that column.
     #[error("failed to show column `{0}`: rows of this kind do not have it")]
     Column(String),

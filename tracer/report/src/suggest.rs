@@ -91,13 +91,14 @@ pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
     let trace = TraceSet::open(directory)?;
     let is_calibrated = |id| trace.header_of(id).is_some_and(|header| !header.calibration.is_empty());
     if !trace.locations().iter().all(|location| is_calibrated(location.id)) {
-        return Err(Error::NotCalibrated);
+        return Err(Error::CostsUnknown);
     }
     let (walk, _) = walk(&trace, Costs { trace: &trace, costs: HashMap::new(), sums: HashMap::new() })?;
     let sums = walk.visitor.sums;
     let total = |of: fn(&Sums) -> u64| sums.values().map(of).fold(0, u64::saturating_add);
     let (calls, cost) = (total(|sums| sums.calls), total(|sums| sums.cost));
-    let least = (cost as f64 * LEAST_OF_COST).max(duration(&trace).unwrap_or_default() as f64 * LEAST_OF_TIME);
+    let recorded = duration(&trace).unwrap_or_default().saturating_mul(trace.traces().len() as u64);
+    let least = (cost as f64 * LEAST_OF_COST).max(recorded as f64 * LEAST_OF_TIME);
     let is_worth = |sums: &&Sums| {
         let is_short = sums.mean().is_some_and(|mean| mean <= sums.per_call(sums.cost));
         sums.calls >= LEAST_CALLS && is_short && sums.cost as f64 >= least
@@ -145,9 +146,9 @@ fn patterns(regions: &[Region], chosen: &HashSet<RegionId>) -> HashMap<RegionId,
     }
 }
 
-/// Words end where lines do.
+/// Words end where lines do, and what terminals obey goes to none.
 fn can_be_written(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['\n', '\r', '\0'])
+    !name.is_empty() && escape(name) == name
 }
 
 /// A pattern that matches only this name: what means something in patterns and files is escaped.
@@ -362,7 +363,7 @@ mod tests {
         let untimed: String = (0..2000).map(|number| format!(" a {number} ?\n")).collect();
         assert!(suggestion(&format!("thread 1\n{untimed}"), 1, costs()).unwrap().is_empty());
         let error = suggestion(&calls("a", 1, 1), 1, Vec::new()).err().unwrap();
-        assert!(matches!(error, Error::NotCalibrated));
+        assert!(matches!(error, Error::CostsUnknown));
     }
 
     fn region(id: u32, symbols: &[&str]) -> Region {
@@ -402,6 +403,6 @@ mod tests {
         assert_eq!(quoted("a b*[x]#\\?"), "a\\ b\\*\\[x\\]\\#\\\\\\?");
         assert_eq!(quoted("INCLUDE"), "\\INCLUDE");
         assert_eq!(quoted("SCOREP_REGION_NAMES_END"), "\\SCOREP_REGION_NAMES_END");
-        assert!(!can_be_written("a\nEXCLUDE *") && !can_be_written(""));
+        assert!(!can_be_written("a\nEXCLUDE *") && !can_be_written("\x1b[2J") && !can_be_written(""));
     }
 }

@@ -38,6 +38,10 @@ fn callers(selectors: &[Selector], trace: &TraceSet) -> anyhow::Result<Option<Ha
     if selectors.is_empty() {
         return Ok(None);
     }
+    if trace.call_sites().is_empty() && trace.profile().is_empty() {
+        return Err(anyhow::anyhow!("failed to select callers: the trace has no call sites"))
+            .hint("they are stored when the recording ends");
+    }
     let is_meant = |site: &&CallSite| selectors.iter().any(|selector| selects(selector, site));
     let sites: HashSet<CallSiteId> = trace.call_sites().iter().filter(is_meant).map(|site| site.id).collect();
     anyhow::ensure!(
