@@ -141,6 +141,7 @@ fn scan(
         if begins_sequence {
             // What the linker has left out keeps its rows, at addresses that belong to others or to nobody.
             is_kept = is_code(row.address());
+            last = None;
         }
         begins_sequence = row.end_sequence();
         // A function begins with the line of its head; what is inlined there has the next row.
@@ -267,7 +268,9 @@ mod tests {
 
     #[test]
     fn each_function_has_the_file_of_its_definition() {
-        let flags: [&[&str]; 6] = [
+        let flags: [&[&str]; 7] = [
+            // Each function has a sequence of rows of its own, and begins where another one ends.
+            &["-g", "-O2", "-ffunction-sections", "-fdata-sections", "-falign-functions=1"],
             &["-g"],
             &["-g", "-O2"],
             &["-gdwarf-4", "-O1"],
