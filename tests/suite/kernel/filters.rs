@@ -50,7 +50,7 @@ fn what_is_suggested_is_left_out_and_nothing_else() {
     assert!(written.status.success() && written.stdout.is_empty(), "{said}");
     assert!(said.starts_with("rtrace: leaving out 1 function saves 50,000 of 50,0"), "{said}");
     let text = fs::read_to_string(folder.path().join("short.filter")).unwrap();
-    assert!(text.contains("  # solve_step (libwork.so): 50,000 calls of "), "{text}");
+    assert!(text.contains("  # solve_step (libwork.so): 50,000 calls, "), "{text}");
     let printed = report(folder.path(), &["--suggest-filter"]);
     assert_eq!(String::from_utf8(printed.stdout).unwrap(), text);
 

@@ -1,8 +1,9 @@
 //! A filter file of Score-P that leaves out the functions whose calls cost most and say least.
 //!
-//! A function is one of these if it was called often, its calls take no longer than tracing them does, and the cost of
-//! tracing it is a notable part of that of all functions and of the time that was recorded. Only time with callees
-//! counts: a short function that calls others says who called them.
+//! A function is one of these if it was called often, nearly all of its calls take no longer than tracing them does, and
+//! the cost of tracing it is a notable part of that of all functions and of the time that was recorded. Time with callees
+//! counts: a short function that calls others says who called them. A mean would not do: a thread that loses its CPU
+//! makes a few calls a thousand times longer.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -19,6 +20,8 @@ use super::{Error, walk};
 
 /// Calls that a function must have: fewer cost nothing, whatever else is true of them.
 const LEAST_CALLS: u64 = 1_000;
+/// The part of its calls that must take no longer than tracing them does.
+const LEAST_SHORT: f64 = 0.9;
 /// The part that tracing a function must have of the cost of all calls.
 const LEAST_OF_COST: f64 = 0.01;
 /// The part that it must have of the time that was recorded.
@@ -60,26 +63,21 @@ struct LeftOut {
     sums: Sums,
 }
 
-/// Sums over the calls of a function, in nanoseconds.
+/// Sums over the calls of a function.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     calls: u64,
     timed: u64,
-    duration: u64,
-    /// All that tracing took.
+    /// Calls that take no longer than tracing them does.
+    short: u64,
+    /// What tracing took, in nanoseconds.
     cost: u64,
-    /// The part of it that is in the durations.
-    inner: u64,
 }
 
 impl Sums {
-    fn per_call(self, time: u64) -> u64 {
-        time.checked_div(self.calls).unwrap_or_default()
-    }
-
-    /// How long a call takes without what tracing takes of it; `None` where none was timed.
-    fn mean(self) -> Option<u64> {
-        Some(self.duration.saturating_sub(self.inner) / Some(self.timed).filter(|&timed| timed > 0)?)
+    /// The part of the timed calls that are short.
+    fn share(self) -> f64 {
+        self.short as f64 / self.timed.max(1) as f64
     }
 }
 
@@ -100,7 +98,7 @@ pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
     let recorded = duration(&trace).unwrap_or_default().saturating_mul(trace.traces().len() as u64);
     let least = (cost as f64 * LEAST_OF_COST).max(recorded as f64 * LEAST_OF_TIME);
     let is_worth = |sums: &&Sums| {
-        let is_short = sums.mean().is_some_and(|mean| mean <= sums.per_call(sums.cost));
+        let is_short = sums.timed > 0 && sums.share() >= LEAST_SHORT;
         sums.calls >= LEAST_CALLS && is_short && sums.cost as f64 >= least
     };
     let worth: HashSet<RegionId> = sums.iter().filter(|(_, sums)| is_worth(sums)).map(|(&id, _)| id).collect();
@@ -165,29 +163,39 @@ fn quoted(name: &str) -> String {
 
 struct Costs<'a> {
     trace: &'a TraceSet,
-    /// What a timed call and another one cost.
-    costs: HashMap<(RegionId, LocationId), [(u64, u64); 2]>,
+    costs: HashMap<(RegionId, LocationId), Cost>,
     sums: HashMap<RegionId, Sums>,
 }
 
+/// What tracing a timed call and another one costs, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    timed: u64,
+    other: u64,
+    /// The longest duration of a short call: what tracing takes, and what of that is in the duration.
+    short: u64,
+}
+
 impl Costs<'_> {
-    fn add(&mut self, region: RegionId, location: LocationId, calls: u64, timed: u64, duration: u64) {
+    fn of(&mut self, region: RegionId, location: LocationId) -> Cost {
         let trace = self.trace;
-        let [of_timed, of_other] = *self.costs.entry((region, location)).or_insert_with(|| {
+        *self.costs.entry((region, location)).or_insert_with(|| {
             let costs = trace.header_of(location).map_or(&[][..], |header| header.calibration.as_slice());
-            let of = |is_timed| {
-                let cost = trace.region(region).and_then(|region| CallCost::of(costs, region, is_timed));
-                cost.map_or((0, 0), |cost| (cost.whole, cost.inner))
-            };
-            [of(true), of(false)]
-        });
+            let of = |is_timed| trace.region(region).and_then(|region| CallCost::of(costs, region, is_timed));
+            let (timed, other) = (of(true), of(false));
+            let short = timed.map_or(0, |cost| cost.whole.saturating_add(cost.inner));
+            Cost { timed: timed.map_or(0, |cost| cost.whole), other: other.map_or(0, |cost| cost.whole), short }
+        })
+    }
+
+    fn add(&mut self, region: RegionId, cost: Cost, calls: u64, timed: u64, short: u64) {
         let sums = self.sums.entry(region).or_default();
-        sums.calls += calls;
-        sums.timed += timed;
-        sums.duration = sums.duration.saturating_add(duration);
+        sums.calls = sums.calls.saturating_add(calls);
+        sums.timed = sums.timed.saturating_add(timed);
+        sums.short = sums.short.saturating_add(short);
         let others = calls.saturating_sub(timed);
-        sums.cost = sums.cost.saturating_add(of_timed.0 * timed + of_other.0 * others);
-        sums.inner = sums.inner.saturating_add(of_timed.1 * timed);
+        let taken = cost.timed.saturating_mul(timed).saturating_add(cost.other.saturating_mul(others));
+        sums.cost = sums.cost.saturating_add(taken);
     }
 }
 
@@ -195,13 +203,24 @@ impl Visitor for Costs<'_> {
     type Mark = ();
 
     fn visit(&mut self, call: &Call, _: Caller<'_, ()>) {
+        let cost = self.of(call.region, call.location);
         let duration = call.duration.filter(|_| call.is_timed());
-        self.add(call.region, call.location, 1, u64::from(duration.is_some()), duration.unwrap_or_default());
+        let is_short = duration.is_some_and(|duration| duration <= cost.short);
+        self.add(call.region, cost, 1, u64::from(duration.is_some()), u64::from(is_short));
     }
 
     fn visit_path(&mut self, path: &PathProfile, _: Caller<'_, ()>) {
-        let duration = path.inclusive.saturating_sub(path.open_time);
-        self.add(path.region, path.location, path.calls, path.timed, duration);
+        let cost = self.of(path.region, path.location);
+        // Of folded calls, durations are known by powers of two: their middle decides.
+        let middle = |bucket: usize| (1_u64 << bucket) * 3 / 4;
+        let is_short = |(bucket, _): &(usize, &u64)| middle(*bucket) <= cost.short;
+        let short = path
+            .histogram
+            .iter()
+            .enumerate()
+            .filter(is_short)
+            .fold(0_u64, |sum, (_, calls)| sum.saturating_add(*calls));
+        self.add(path.region, cost, path.calls, path.timed, short);
     }
 }
 
@@ -243,15 +262,18 @@ impl Suggestion {
     /// It cannot be written.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{HEAD}#\n# {}.", self.summary())?;
-        writeln!(out, "# Each of their calls takes no longer than tracing it does.\n#")?;
+        writeln!(out, "# Their calls take no longer than tracing them does.\n#")?;
         writeln!(out, "# rtrace run --filter FILE …; for Score-P, SCOREP_FILTERING_FILE=FILE")?;
         writeln!(out, "SCOREP_REGION_NAMES_BEGIN")?;
         for LeftOut { pattern, is_mangled, name, library, sums } in &self.left_out {
-            let (calls, each) = (counted(sums.calls, "call"), format_ns(sums.per_call(sums.cost)));
-            let mean = format_ns(sums.mean().unwrap_or_default());
+            let (calls, each) = (counted(sums.calls, "call"), format_ns(sums.cost / sums.calls.max(1)));
+            let share = (sums.share() * 1000.0).floor() / 10.0;
             let bytes = self.bytes(sums.calls).map_or_else(String::new, |bytes| format!(" and about {bytes}"));
             let (name, library) = (escape(name), escape(library));
-            writeln!(out, "\n  # {name} ({library}): {calls} of {mean} each, which take {each} to trace.")?;
+            writeln!(
+                out,
+                "\n  # {name} ({library}): {calls}, {share:.1} % of them no longer than the {each} that tracing one takes."
+            )?;
             writeln!(out, "  # Without them: {} less{bytes}.", format_ns(sums.cost))?;
             writeln!(out, "  EXCLUDE {}{pattern}", if *is_mangled { "MANGLED " } else { "" })?;
         }
@@ -275,7 +297,9 @@ pub fn is_suggestion(path: &Path) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{ClockAnchor, ExitPolicy, Header, LibraryId, Sink, Summary, SymbolName, Timestamp};
+    use rtrace_model::{
+        ClockAnchor, ExitPolicy, HISTOGRAM_BUCKETS, Header, LibraryId, PathId, Sink, Summary, SymbolName, Timestamp,
+    };
 
     use super::*;
     use crate::testing::{script, writer};
@@ -326,7 +350,9 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("\n  # a (libone.so): 2,000 calls of 250 ns each, which take 300 ns to trace.\n"),
+            text.contains(
+                "\n  # a (libone.so): 2,000 calls, 100.0 % of them no longer than the 300 ns that tracing one takes.\n"
+            ),
             "{text}"
         );
         assert!(text.contains("\n  # Without them: 600.000 us less and about "), "{text}");
@@ -343,6 +369,49 @@ mod tests {
         };
         let nested: String = (0..2000).map(outer).collect();
         assert_eq!(names(&suggestion(&format!("thread 1\n{nested}"), 1, costs()).unwrap()), ["b"]);
+    }
+
+    #[test]
+    fn a_few_long_calls_make_no_function_long() {
+        let with_long =
+            |count| format!("thread 1\n{}thread 2\n{}", calls("a", 2000, 350), calls("a", count, 5_000_000));
+        assert_eq!(names(&suggestion(&with_long(200), 1, costs()).unwrap()), ["a"]);
+        assert!(suggestion(&with_long(250), 1, costs()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn folded_calls_are_judged_by_powers_of_two() {
+        // Durations from 256 ns to 511 ns, and from 512 ns to 1023 ns.
+        for (bucket, is_left_out) in [(9, true), (10, false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = writer(folder.path());
+            writer.begin(&Header { calibration: costs(), ..Header::default() }).unwrap();
+            let mut histogram = [0; HISTOGRAM_BUCKETS];
+            histogram[bucket] = 2000;
+            let path = PathProfile {
+                path: PathId(1),
+                parent: None,
+                region: RegionId(0),
+                location: LocationId(1),
+                calls: 2000,
+                timed: 2000,
+                unwound: 0,
+                open: 0,
+                unseen: 0,
+                inclusive: 800_000,
+                exclusive: 800_000,
+                open_time: 0,
+                min: Some(300),
+                max: Some(900),
+                histogram,
+                counts: Vec::new(),
+            };
+            writer.profile(&[path]).unwrap();
+            writer.finish(&Summary::default()).unwrap();
+            let suggestion = suggest(folder.path()).unwrap();
+            assert_eq!(!suggestion.is_empty(), is_left_out);
+            assert_eq!(suggestion.bytes(2000), None, "there is no record for each call");
+        }
     }
 
     #[test]
