@@ -49,7 +49,11 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         // An error of the export takes the place of its cause in the chain.
         let of_export = matches!(cause.downcast_ref(), Some(ExportError::Write(error)) if is_broken(error));
-        of_export || cause.downcast_ref().is_some_and(is_broken)
+        let of_page = matches!(
+            cause.downcast_ref(),
+            Some(rtrace_report::Error::Page(ExportError::Write(error))) if is_broken(error)
+        );
+        of_export || of_page || cause.downcast_ref().is_some_and(is_broken)
     })
 }
 
@@ -191,6 +195,8 @@ mod tests {
         assert!(is_broken_pipe(&gone().hint("try less").unwrap_err()));
         let export = ExportError::Write(io::Error::from(ErrorKind::BrokenPipe));
         assert!(is_broken_pipe(&anyhow::Error::from(export).context("failed to export")));
+        let page = rtrace_report::Error::Page(ExportError::Write(io::Error::from(ErrorKind::BrokenPipe)));
+        assert!(is_broken_pipe(&anyhow::Error::from(page)));
         assert!(!is_broken_pipe(&anyhow::Error::from(full_disk())));
     }
 }
