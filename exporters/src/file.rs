@@ -189,14 +189,9 @@ impl<'a, T: Row> Decoder<'a, T> {
         Ok(Decoder { path, file: pages, reader, row: PhantomData })
     }
 
-    /// Number of row groups.
-    pub(crate) fn row_groups(&self) -> usize {
-        self.reader.metadata().num_row_groups()
-    }
-
-    /// Number of rows of all row groups.
-    pub(crate) fn rows(&self) -> u64 {
-        self.reader.metadata().row_groups().iter().map(|group| group.num_rows().unsigned_abs()).sum()
+    /// Number of rows of each row group.
+    pub(crate) fn rows(&self) -> Vec<u64> {
+        self.reader.metadata().row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect()
     }
 
     /// The rows of the given row groups, in their order.
@@ -234,7 +229,7 @@ impl<'a, T: Row> Decoder<'a, T> {
 
     /// All rows.
     pub(crate) fn read_all(self) -> Result<Vec<T>, Error> {
-        let all = (0..self.row_groups()).collect();
+        let all = (0..self.reader.metadata().num_row_groups()).collect();
         self.read(all)
     }
 }

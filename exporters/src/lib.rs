@@ -10,6 +10,7 @@ mod directory;
 mod error;
 mod export;
 mod file;
+mod folding;
 mod joined;
 mod manifest;
 mod reader;
@@ -28,5 +29,5 @@ pub use export::{Destination, ExportError, Exported, FORMATS, Format, Selection,
 pub use joined::{CallValues, Value, ValueReader};
 pub use reader::{Status, Trace, Warning};
 pub use schema::VERSION;
-pub use set::TraceSet;
+pub use set::{Folded, TraceSet};
 pub use writer::TraceWriter;

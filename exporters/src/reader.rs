@@ -10,8 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Estimate, Event, EventKind, Header, Library, LibraryId, Location, LocationId,
-    Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed, ValueBatch, ValueColumn,
+    Batch, Call, CallSite, CallSiteId, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId, Location,
+    LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed, ValueBatch,
+    ValueColumn,
 };
 
 use crate::file::{self, Decoder};
@@ -81,6 +82,7 @@ impl fmt::Display for Warning {
 struct RowGroup {
     segment: PathBuf,
     index: usize,
+    rows: u64,
 }
 
 impl Trace {
@@ -278,15 +280,22 @@ impl Trace {
     }
 
     /// Calls on record, without reading them.
-    ///
-    /// # Errors
-    /// A segment cannot be opened.
-    pub fn recorded_calls(&self) -> Result<u64, Error> {
-        let mut calls = 0;
-        for segment in self.calls.chunk_by(|a, b| a.segment == b.segment) {
-            calls += Decoder::<Call>::open(&segment[0].segment)?.rows();
+    pub fn recorded_calls(&self) -> u64 {
+        self.calls.iter().map(|group| group.rows).sum()
+    }
+
+    /// The calls on record folded by call path, by location, callers before their callees. `None` where the recorder
+    /// has not written them: the recording goes on or was killed, calls that made others were lost, there were too many
+    /// paths, or the trace is older; and where they are not what is in `calls/`, as another program has changed that.
+    pub fn folded(&self) -> Option<Vec<FoldedPath>> {
+        let path = self.directory.join(FoldedPath::PLACE);
+        if self.manifest.status != manifest::Status::Finished || !self.profile.is_empty() || !path.exists() {
+            return None;
         }
-        Ok(calls)
+        // What cannot be read is in the calls, too.
+        let paths = Decoder::<FoldedPath>::open(&path).and_then(Decoder::read_all).ok()?;
+        let calls = paths.iter().fold(0, |sum: u64, path| sum.saturating_add(path.profile.calls));
+        (calls == self.recorded_calls()).then_some(paths)
     }
 
     /// The events in batches, by time within each.
@@ -419,8 +428,8 @@ impl Segments<'_> {
 }
 
 fn row_groups<T: Stream>(segment: &Path) -> Result<Vec<RowGroup>, Error> {
-    let decoder = Decoder::<T>::open(segment)?;
-    Ok((0..decoder.row_groups()).map(|index| RowGroup { segment: segment.to_owned(), index }).collect())
+    let rows = Decoder::<T>::open(segment)?.rows().into_iter().enumerate();
+    Ok(rows.map(|(index, rows)| RowGroup { segment: segment.to_owned(), index, rows }).collect())
 }
 
 /// The segments in a folder, in their order; temporary files are none.

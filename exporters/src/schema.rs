@@ -9,6 +9,7 @@ pub(crate) mod column;
 mod definition;
 mod estimate;
 mod event;
+mod folded;
 mod metric;
 mod profile;
 mod sample;

@@ -33,6 +33,9 @@ pub(crate) struct Segments<T> {
     dirty: bool,
 }
 
+/// What is told of rows, sorted by their keys, before they are forgotten, with the values of their further columns.
+pub(crate) type Settled<'a, T> = dyn FnMut(&[T], &[u64]) + 'a;
+
 impl<T: Stream> Segments<T> {
     /// Makes the folder; the first publication writes a segment even if it is empty, so that tools
     /// find the columns.
@@ -65,12 +68,17 @@ impl<T: Stream> Segments<T> {
     }
 
     pub(crate) fn push(&mut self, rows: &[T]) -> Result<(), Error> {
-        self.push_further(rows, &[])
+        self.push_further(rows, &[], &mut |_, _| {})
     }
 
     /// Adds rows with, of each in turn, the values of the further columns; those of a row that is not
     /// measured are written as null.
-    pub(crate) fn push_further(&mut self, mut rows: &[T], mut values: &[u64]) -> Result<(), Error> {
+    pub(crate) fn push_further(
+        &mut self,
+        mut rows: &[T],
+        mut values: &[u64],
+        settled: &mut Settled<'_, T>,
+    ) -> Result<(), Error> {
         self.dirty |= !rows.is_empty();
         while !rows.is_empty() {
             let (now, later) = rows.split_at(rows.len().min(ROW_GROUP - self.rows.len()));
@@ -81,7 +89,7 @@ impl<T: Stream> Segments<T> {
             if self.rows.len() == ROW_GROUP {
                 self.encode()?;
                 self.encoded += self.rows.len();
-                self.forget();
+                self.forget(settled);
             }
         }
         Ok(())
@@ -93,7 +101,7 @@ impl<T: Stream> Segments<T> {
     }
 
     /// Makes all rows visible to readers.
-    pub(crate) fn publish(&mut self) -> Result<(), Error> {
+    pub(crate) fn publish(&mut self, settled: &mut Settled<'_, T>) -> Result<(), Error> {
         if !self.dirty {
             return Ok(());
         }
@@ -105,14 +113,22 @@ impl<T: Stream> Segments<T> {
         }
         self.dirty = false;
         if self.encoded + self.rows.len() >= SEALED {
-            self.forget();
+            self.forget(settled);
             self.encoded = 0;
             self.number += 1;
         }
         Ok(())
     }
 
-    fn forget(&mut self) {
+    /// Gives the memory of the published rows back; none are added after it.
+    pub(crate) fn close(&mut self, settled: &mut Settled<'_, T>) {
+        self.forget(settled);
+    }
+
+    fn forget(&mut self, settled: &mut Settled<'_, T>) {
+        if !self.rows.is_empty() {
+            settled(&self.rows, &self.values);
+        }
         self.rows.clear();
         self.values.clear();
     }

@@ -14,9 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, Header, Library, LibraryId, Location,
-    LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary, Timestamp, Untimed,
-    ValueColumn,
+    Batch, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
+    Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary,
+    Timestamp, Untimed, ValueColumn,
 };
 
 use crate::joined::columns_of;
@@ -206,15 +206,23 @@ impl TraceSet {
     /// The calls in batches, trace after trace, of each as [`Trace::calls`] gives them.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         let is_counted = self.is_counted();
-        self.parts.iter().flat_map(move |part| part.trace.calls().map(move |batch| Ok(part.batch(batch?, is_counted))))
+        self.parts.iter().flat_map(move |part| part.calls(is_counted))
     }
 
-    /// The calls that are not in the [`profile`](TraceSet::profile): those of the traces that have
-    /// none.
-    pub fn unfolded_calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
-        let unfolded = self.parts.iter().filter(|part| part.trace.profile().is_empty());
-        let is_counted = self.is_counted();
-        unfolded.flat_map(move |part| part.trace.calls().map(move |batch| Ok(part.batch(batch?, is_counted))))
+    /// All calls, as call paths where that is asked for and known, and else one by one.
+    pub fn folded(&self, is_asked_for: bool) -> Folded<'_> {
+        let mut folded = Folded { set: self, paths: Vec::new(), unfolded: Vec::new() };
+        folded.paths.extend(self.profile().iter().cloned().map(FoldedPath::from));
+        for part in &self.parts {
+            if !part.trace.profile().is_empty() {
+                continue;
+            }
+            match is_asked_for.then(|| part.trace.folded()).flatten() {
+                Some(paths) => folded.paths.extend(paths.into_iter().map(|path| part.path(path))),
+                None => folded.unfolded.push(part),
+            }
+        }
+        folded
     }
 
     /// The events in batches, trace after trace, by time within each.
@@ -288,7 +296,39 @@ impl TraceSet {
     }
 }
 
+/// All calls of a set.
+#[derive(Debug)]
+pub struct Folded<'a> {
+    set: &'a TraceSet,
+    /// Those of traces whose calls are folded by call path: by location, but for those of the
+    /// [`profile`](TraceSet::profile), which come first.
+    pub paths: Vec<FoldedPath>,
+    unfolded: Vec<&'a Part>,
+}
+
+impl Folded<'_> {
+    /// The calls of the other traces, in batches, trace after trace, of each as [`Trace::calls`] gives them.
+    pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        let is_counted = self.set.is_counted();
+        let calls = move |part| Part::calls(part, is_counted);
+        self.unfolded.iter().copied().flat_map(calls)
+    }
+}
+
 impl Part {
+    fn calls(&self, is_counted: bool) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        self.trace.calls().map(move |batch| Ok(self.batch(batch?, is_counted)))
+    }
+
+    fn path(&self, mut path: FoldedPath) -> FoldedPath {
+        path.profile.location.0 = path.profile.location.0.saturating_add(self.locations_before);
+        path.profile.region = self.region(path.profile.region);
+        if let Some(detail) = &mut path.detail {
+            detail.call_site = detail.call_site.and_then(|site| self.call_sites.get(&site).copied());
+        }
+        path
+    }
+
     fn time(&self, time: Timestamp) -> Timestamp {
         Timestamp(time.0.saturating_add(self.shift))
     }

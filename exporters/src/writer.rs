@@ -8,14 +8,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Definition, Estimate, Event, Header, Library, LibraryId, Location, LocationId,
-    Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary, Timestamp,
-    ValueBatch, ValueColumn,
+    Batch, Call, CallSite, CallSiteId, Definition, Estimate, Event, FoldedPath, Header, Library, LibraryId, Location,
+    LocationId, Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary,
+    Timestamp, ValueBatch, ValueColumn,
 };
 
 use crate::directory::{Directory, Lock};
+use crate::file::Encoder;
+use crate::folding::Folding;
 use crate::manifest::Manifest;
-use crate::schema::call_columns;
+use crate::schema::{Row as _, call_columns};
 use crate::segment::Segments;
 use crate::table::Table;
 use crate::values::{self, ValueWriter};
@@ -24,6 +26,9 @@ use crate::{Error, Owner};
 /// Time between publications: a little under the second between ticks, so that none of these comes
 /// just too early.
 const PERIOD: Duration = Duration::from_millis(900);
+
+/// Rows of `folded.parquet` that are in memory at a time: each takes some 600 bytes, and its durations.
+const FOLDED_ROWS: usize = 4_096;
 
 /// Writes a recording into a trace directory.
 ///
@@ -43,6 +48,7 @@ pub struct TraceWriter {
     value_columns: Option<Table<(RegionId, u32), ValueColumn>>,
     values: HashMap<RegionId, ValueWriter>,
     calls: Segments<Call>,
+    folding: Folding,
     events: Segments<Event>,
     /// Present once there is a profile: recordings without have no such file.
     profile: Option<Table<(LocationId, PathId), PathProfile>>,
@@ -74,6 +80,7 @@ impl TraceWriter {
             value_columns: None,
             values: HashMap::new(),
             calls: Segments::create(&directory)?,
+            folding: Folding::new(),
             events: Segments::create(&directory)?,
             profile: None,
             estimates: None,
@@ -107,9 +114,10 @@ impl TraceWriter {
             columns.publish(&self.directory)?;
         }
         self.values.values_mut().try_for_each(|values| values.publish(is_last))?;
-        self.events.publish()?;
-        self.samples.publish()?;
-        self.calls.publish()?;
+        self.events.publish(&mut |_, _| {})?;
+        self.samples.publish(&mut |_, _| {})?;
+        let metrics = self.calls.further() / 2;
+        self.calls.publish(&mut |calls, readings| self.folding.chunk(calls, readings, metrics))?;
         if let Some(profile) = &mut self.profile {
             profile.publish(&self.directory)?;
         }
@@ -130,7 +138,27 @@ impl TraceWriter {
             values.extend(batch.readings(index).iter().flat_map(|reading| [reading.inclusive, reading.child]));
             values.resize(2 * defined * (index + 1), 0);
         }
-        self.calls.push_further(batch, &values)
+        let mut fold = |calls: &[Call], readings: &[u64]| self.folding.chunk(calls, readings, defined);
+        self.calls.push_further(batch, &values, &mut fold)
+    }
+
+    /// Writes what the calls add up to, if that is exact. It comes last: a recording that was killed has no such file.
+    fn write_folded(&mut self) -> Result<(), Error> {
+        let metrics = self.calls.further() / 2;
+        self.calls.close(&mut |calls, readings| self.folding.chunk(calls, readings, metrics));
+        let Some(mut paths) =
+            std::mem::replace(&mut self.folding, Folding::new()).into_paths(metrics).filter(|_| self.profile.is_none())
+        else {
+            return Ok(());
+        };
+        let mut encoder = Encoder::create(&self.directory, FoldedPath::PLACE, &[])?;
+        loop {
+            let rows: Vec<FoldedPath> = paths.by_ref().take(FOLDED_ROWS).collect();
+            if rows.is_empty() {
+                return encoder.commit();
+            }
+            encoder.row_group(rows.iter(), Vec::new())?;
+        }
     }
 
     /// Columns are defined before the first values.
@@ -204,6 +232,7 @@ impl Sink for TraceWriter {
     }
 
     fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
+        self.folding.give_up();
         let profile = self.profile.get_or_insert_with(Table::new);
         for path in paths {
             profile.put((path.location, path.path), path);
@@ -239,7 +268,8 @@ impl Sink for TraceWriter {
 
     fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
         self.manifest.finish(summary.clone());
-        let result = self.publish(true).and_then(|()| self.manifest.write(&self.directory));
+        let written = self.publish(true).and_then(|()| self.write_folded());
+        let result = written.and_then(|()| self.manifest.write(&self.directory));
         self.lock = None;
         self.named(result)
     }

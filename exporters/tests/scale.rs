@@ -45,6 +45,18 @@ fn highest_memory() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// Leaves a trace behind, for measurements of what reads it: `RTRACE_TRACE=DIR RTRACE_CALLS=100000000 …`
+#[test]
+#[ignore = "takes minutes"]
+fn a_long_trace_stays() {
+    let number = std::env::var("RTRACE_CALLS").map_or(1_000_000, |number| number.parse().unwrap());
+    let Ok(folder) = std::env::var("RTRACE_TRACE") else { return };
+    let begun = Instant::now();
+    let path = record(Path::new(&folder), number);
+    let took = begun.elapsed().as_nanos() as u64 / number;
+    println!("{}: {took} ns per call, {} MiB", path.display(), highest_memory() >> 10);
+}
+
 /// On each thread, a call that lasts as long as the trace makes all others, four deep, in rounds.
 fn record(folder: &Path, number: u64) -> std::path::PathBuf {
     const DEPTH: u64 = 4;
@@ -76,11 +88,13 @@ fn record(folder: &Path, number: u64) -> std::path::PathBuf {
     let rounds = number / (DEPTH * u64::from(THREADS));
     let mut calls = Vec::new();
     for round in 0..rounds {
-        let start = 2_000 + round * 1_000;
+        let start = 2_000 + round * 100_000;
+        // From a few hundred nanoseconds to some ten thousand.
+        let long = 500 + round.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (100 << (round % 9));
         for location in 1..=THREADS {
             // The innermost ends first.
             for depth in (1..=DEPTH).rev() {
-                let (id, duration) = (1 + round * DEPTH + depth, 900 - depth * 100);
+                let (id, duration) = (1 + round * DEPTH + depth, long - depth * 100);
                 let (parent, child) = match depth {
                     1 => (1, duration - 100),
                     DEPTH => (id - 1, 0),
@@ -93,7 +107,7 @@ fn record(folder: &Path, number: u64) -> std::path::PathBuf {
             write(&mut writer, std::mem::take(&mut calls));
         }
     }
-    let outer = (1..=THREADS).map(|location| call(location, 1, 0, 0, 1_500, rounds * 1_000 + 1_000, rounds * 800));
+    let outer = (1..=THREADS).map(|location| call(location, 1, 0, 0, 1_500, rounds * 100_000 + 1_000, rounds * 800));
     calls.extend(outer);
     write(&mut writer, calls);
     writer.finish(&Summary { calls: number, ..common::summary() }).unwrap();

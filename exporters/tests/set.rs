@@ -188,7 +188,8 @@ fn calls_of_a_trace_that_folds_are_in_its_profile_alone() {
     let set = TraceSet::open(folder.path()).unwrap();
     assert_eq!(set.profile().iter().map(|path| (path.location.0, path.calls)).collect::<Vec<_>>(), [(5, 7)]);
     let count = |calls: &mut dyn Iterator<Item = Result<Batch, Error>>| calls.map(|batch| batch.unwrap().len()).sum();
-    let (all, unfolded): (usize, usize) = (count(&mut set.calls()), count(&mut set.unfolded_calls()));
+    let folded = set.folded(false);
+    let (all, unfolded): (usize, usize) = (count(&mut set.calls()), count(&mut folded.calls()));
     assert_eq!((all, unfolded), (4, 3));
     assert_eq!(set.summary().unwrap().folded, 6);
 }

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use crate::{HISTOGRAM_BUCKETS, histogram_bucket};
 
 /// Durations that are kept as they are; they take less than the histogram of as many.
-const FEW: usize = 512;
+pub const FEW_DURATIONS: usize = 512;
 
 /// Durations in nanoseconds, as a distribution.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ impl Latency {
     /// Adds a duration.
     pub fn record(&mut self, duration: u64) {
         match &mut self.0 {
-            Durations::Few(durations) if durations.len() < FEW => durations.push(duration),
+            Durations::Few(durations) if durations.len() < FEW_DURATIONS => durations.push(duration),
             _ => self.add(duration, 1),
         }
     }
@@ -45,6 +45,23 @@ impl Latency {
         }
         if let Durations::Folded(buckets) = &mut self.0 {
             buckets.iter_mut().zip(histogram).for_each(|(sum, calls)| *sum += calls);
+        }
+    }
+
+    /// Adds durations with how many calls took each. It makes no difference to recording them one by one if they are
+    /// exact, or at least [`FEW_DURATIONS`] + 1 and each as [`three_digits`] gives it.
+    pub fn record_counted(&mut self, durations: &[(u64, u64)]) {
+        for &(duration, mut count) in durations {
+            while let (Durations::Few(few), true) = (&mut self.0, count > 0) {
+                if few.len() == FEW_DURATIONS {
+                    break;
+                }
+                few.push(duration);
+                count -= 1;
+            }
+            if count > 0 {
+                self.add(duration, count);
+            }
         }
     }
 
@@ -143,7 +160,7 @@ fn largest_in(bucket: usize) -> u64 {
 
 /// The least duration that a histogram of three digits does not tell from this one: it keeps the
 /// first 11 bits.
-fn three_digits(duration: u64) -> u64 {
+pub fn three_digits(duration: u64) -> u64 {
     let dropped = (u64::BITS - duration.leading_zeros()).saturating_sub(11);
     duration >> dropped << dropped
 }
@@ -199,22 +216,22 @@ mod tests {
             let mut few = Latency::default();
             few.record(duration);
             let mut many = Latency::default();
-            (0..=FEW).for_each(|_| many.record(duration));
+            (0..=FEW_DURATIONS).for_each(|_| many.record(duration));
             assert_eq!(few.counted()[0].0, many.counted()[0].0);
             few.merge(&many);
-            assert_eq!(few.counted(), [(three_digits(duration), FEW as u64 + 2)]);
+            assert_eq!(few.counted(), [(three_digits(duration), FEW_DURATIONS as u64 + 2)]);
             let mut folded = many.folded();
             folded.merge(&few);
-            assert_eq!(folded.buckets(), [(histogram_bucket(duration), 2 * FEW as u64 + 3)]);
+            assert_eq!(folded.buckets(), [(histogram_bucket(duration), 2 * FEW_DURATIONS as u64 + 3)]);
             few.merge(&folded);
-            assert_eq!(few.buckets(), [(histogram_bucket(duration), 3 * FEW as u64 + 5)]);
+            assert_eq!(few.buckets(), [(histogram_bucket(duration), 3 * FEW_DURATIONS as u64 + 5)]);
         }
     }
 
     #[test]
     fn takes_the_longest_duration() {
         let mut latency = Latency::default();
-        for _ in 0..=FEW {
+        for _ in 0..=FEW_DURATIONS {
             latency.record(u64::MAX);
         }
         assert!(latency.percentile(50.0) > Some(u64::MAX / 1_000 * 999));

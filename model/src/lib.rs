@@ -61,11 +61,11 @@ pub use definition::{
 pub use estimate::{CallRange, Estimate, Level, estimated};
 pub use event::{Event, EventKind, SLOWDOWN_AT_LEAST, slowdown};
 pub use item::Item;
-pub use latency::Latency;
+pub use latency::{FEW_DURATIONS, Latency, three_digits};
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span, Tally};
 pub use probe::{Jump, MOST_WORDS, Step};
-pub use profile::{Count, HISTOGRAM_BUCKETS, PathProfile, histogram_bucket};
+pub use profile::{Count, FoldedPath, HISTOGRAM_BUCKETS, PathDetail, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
 pub use summary::{Header, Percent, Rank, ReturnSites, Summary};
 pub use text::{counted, csv_field, escape, grouped};

@@ -1,8 +1,10 @@
 //! Calls folded by call path: what is kept where not every call is a record.
 
+use std::ops::Deref;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{LocationId, PathId, RegionId};
+use crate::{CallSiteId, LocationId, PathId, RegionId};
 
 /// Number of buckets of a [`PathProfile`]'s histogram.
 pub const HISTOGRAM_BUCKETS: usize = 48;
@@ -79,5 +81,53 @@ impl PathProfile {
     /// Whether there is a call whose time is known: one that was timed, or one that still ran.
     pub fn has_time(&self) -> bool {
         self.timed > 0 || self.open > 0
+    }
+}
+
+/// A call path with what is known of its calls beyond the profile.
+///
+/// Derefs to the profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldedPath {
+    /// The sums.
+    pub profile: PathProfile,
+    /// Known where each of the calls has a record of its own. Either all of the path's calls have a time, or none.
+    pub detail: Option<PathDetail>,
+}
+
+/// What reports need of single calls to say of a call path what they say of its calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathDetail {
+    /// Where the calls came from, of a path without callers.
+    pub call_site: Option<CallSiteId>,
+    /// Timed calls by duration in nanoseconds, in ascending order: see
+    /// [`Latency::record_counted`](crate::Latency::record_counted).
+    pub durations: Vec<(u64, u64)>,
+    /// Timed and open calls that took 0 ns.
+    pub instant: u64,
+    /// Calls that ended at the same time as the nearest timed call around them: those that took more than 0 ns.
+    pub ended_with_caller: u64,
+    /// The same of those that took 0 ns.
+    pub instant_with_caller: u64,
+}
+
+impl FoldedPath {
+    /// Where the calls came from, of a path without callers, if that is known.
+    pub fn call_site(&self) -> Option<CallSiteId> {
+        self.detail.as_ref().and_then(|detail| detail.call_site)
+    }
+}
+
+impl Deref for FoldedPath {
+    type Target = PathProfile;
+
+    fn deref(&self) -> &PathProfile {
+        &self.profile
+    }
+}
+
+impl From<PathProfile> for FoldedPath {
+    fn from(profile: PathProfile) -> FoldedPath {
+        FoldedPath { profile, detail: None }
     }
 }

@@ -94,7 +94,7 @@ fn used_buckets(path: &PathProfile) -> impl Iterator<Item = u64> {
     path.histogram[..used].iter().copied()
 }
 
-fn lists<L: IntoIterator<Item = u64>>(values: impl Iterator<Item = L>) -> ArrayRef {
+pub(super) fn lists<L: IntoIterator<Item = u64>>(values: impl Iterator<Item = L>) -> ArrayRef {
     let mut lists = ListBuilder::new(Int64Builder::new());
     for list in values {
         lists.append_value(list.into_iter().map(|value| Some(i64::try_from(value).unwrap_or(i64::MAX))));
@@ -102,7 +102,7 @@ fn lists<L: IntoIterator<Item = u64>>(values: impl Iterator<Item = L>) -> ArrayR
     Arc::new(lists.finish())
 }
 
-fn numbers(column: &str, list: &ArrayRef) -> Result<Vec<u64>, ColumnError> {
+pub(super) fn numbers(column: &str, list: &ArrayRef) -> Result<Vec<u64>, ColumnError> {
     let type_error = || ColumnError::Type { column: column.to_owned(), found: list.data_type().to_string() };
     let numbers = list.as_primitive_opt::<Int64Type>().ok_or_else(type_error)?;
     Ok(numbers.iter().flatten().map(|number| u64::try_from(number).unwrap_or(0)).collect())

@@ -22,7 +22,7 @@
 use foldhash::HashMap;
 use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{
-    Batch, Call, CallCost, Location, LocationId, Loss, PathProfile, RegionId, counted, histogram_bucket,
+    Batch, Call, CallCost, FoldedPath, Location, LocationId, Loss, RegionId, counted, histogram_bucket,
 };
 
 use super::grouping::LEFT_OUT;
@@ -121,6 +121,7 @@ impl Time {
 }
 
 /// Calls that are looked at together: of one region on one location, made by one call path.
+#[derive(Clone, Copy)]
 struct Calls {
     region: RegionId,
     location: LocationId,
@@ -175,26 +176,37 @@ impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
         mark
     }
 
-    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
         let mark = self.inside.visit_path(path, caller);
         if !self.is_calibrated {
             return mark;
         }
-        let instant = if path.inclusive == 0 { path.calls } else { path.unseen + path.histogram[histogram_bucket(0)] };
-        self.add(
-            mark,
-            &Calls {
-                region: path.region,
-                location: path.location,
-                calls: path.calls,
-                share_returns: false,
-                timed: path.calls.saturating_sub(path.unseen),
-                stamped: path.calls.saturating_sub(instant),
-                inclusive: path.inclusive,
-                exclusive: path.exclusive,
-            },
-            caller,
-        );
+        let instant = match &path.detail {
+            Some(detail) => path.unseen.saturating_add(detail.instant),
+            None if path.inclusive == 0 => path.calls,
+            None => path.unseen + path.histogram[histogram_bucket(0)],
+        };
+        let all = Calls {
+            region: path.region,
+            location: path.location,
+            calls: path.calls,
+            share_returns: false,
+            timed: path.calls.saturating_sub(path.unseen),
+            stamped: path.calls.saturating_sub(instant),
+            inclusive: path.inclusive,
+            exclusive: path.exclusive,
+        };
+        let sharing = path.detail.as_ref().map_or([0; 2], |of| [of.ended_with_caller, of.instant_with_caller]);
+        let calls = sharing[0].saturating_add(sharing[1]);
+        let others =
+            Calls { calls: all.calls.saturating_sub(calls), stamped: all.stamped.saturating_sub(sharing[0]), ..all };
+        self.add(mark, &others, caller);
+        if calls > 0 {
+            let stamped = sharing[0];
+            // Their times are those of all.
+            let sharing = Calls { calls, stamped, share_returns: true, timed: 0, inclusive: 0, exclusive: 0, ..all };
+            self.add(mark, &sharing, caller);
+        }
         mark
     }
 }
@@ -248,19 +260,16 @@ impl<'a, V> Corrected<'a, V> {
             let of = |is_timed| CallCost::of(calibration(trace, calls.location), region, is_timed);
             Costs { stamped: of(true), other: of(false) }
         });
-        let times = |cost: Option<CallCost>, count: u64| {
-            cost.map_or((0, 0, 0), |cost| (cost.inner * count, cost.whole * count, cost.spread * count))
+        let times = |cost: Option<CallCost>, is_stamped: bool, count: u64| {
+            let Some(CallCost { inner, whole, spread, .. }) = cost else { return (0, 0, 0) };
+            let inner = if is_stamped { inner } else { 0 };
+            let unshared = if calls.share_returns { whole.saturating_sub(inner) / 2 } else { 0 };
+            let whole = if calls.share_returns { inner + unshared } else { whole };
+            (inner * count, whole * count, (spread + unshared) * count)
         };
-        let stamped = times(costs.stamped, calls.stamped);
-        let others = times(costs.other, calls.calls - calls.stamped);
-        let (inner, whole, spread) = (stamped.0, stamped.1 + others.1, stamped.2 + others.2);
-        match calls.share_returns {
-            true => {
-                let outer = whole.saturating_sub(inner);
-                (inner, inner + outer / 2, spread + outer / 2)
-            }
-            false => (inner, whole, spread),
-        }
+        let stamped = times(costs.stamped, true, calls.stamped);
+        let others = times(costs.other, false, calls.calls.saturating_sub(calls.stamped));
+        (stamped.0, stamped.1 + others.1, stamped.2 + others.2)
     }
 
     /// Inclusive and exclusive time of the row with that mark.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::{CallValues, TraceSet};
-use rtrace_model::{Batch, Call, Count, LocationId, Metric, PathProfile, Reading, Scope, Tally, escape};
+use rtrace_model::{Batch, Call, Count, FoldedPath, LocationId, Metric, Reading, Scope, Tally, escape};
 
 use super::corrected::Corrected;
 use super::people::Note;
@@ -63,7 +63,7 @@ impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
         mark
     }
 
-    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
         let mark = self.inside.visit_path(path, caller);
         if self.metrics.len() == path.counts.len() && path.has_time() {
             let calls = path.calls.saturating_sub(path.unseen);

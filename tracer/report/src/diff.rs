@@ -28,7 +28,7 @@ use super::groups::Groups;
 use super::people::Note;
 use super::stats::Stats;
 use super::table::{Column, Shown, Table, Value};
-use super::{By, Error, Format, Look, Min, Report, notes, walk};
+use super::{By, Error, Format, Look, Min, Report, need, notes, walk};
 
 /// What is compared and how.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -145,7 +145,7 @@ impl Side {
         let trace = TraceSet::open(path)?;
         let losses = trace.losses()?;
         let grouping = Grouping::new(&options.by, &trace)?.ok_or(Error::Diff)?;
-        let (walk, untimed) = walk(&trace, Groups::new(grouping))?;
+        let (walk, untimed) = walk(&trace, need(&options.by), Groups::new(grouping))?;
         let lost_callers = walk.lost_callers;
         let total = walk.visitor.total();
         let mut rows: BTreeMap<RowKey, Sums> = BTreeMap::new();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rtrace_exporters::{CallValues, TraceSet, Value as Known};
-use rtrace_model::{Batch, Call, LocationId, PathProfile, ValueType};
+use rtrace_model::{Batch, Call, FoldedPath, LocationId, ValueType};
 
 use super::by_value::Asked;
 use super::grouping::LEFT_OUT;
@@ -99,7 +99,7 @@ impl Visitor for Distribution<'_> {
         mark
     }
 
-    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
         self.inside.visit_path(path, caller)
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rtrace_exporters::CallValues;
-use rtrace_model::{Call, CallSiteId, Estimate, LocationId, Loss, PathProfile, counted, grouped};
+use rtrace_model::{Call, CallSiteId, Estimate, FoldedPath, LocationId, Loss, counted, grouped};
 
 use super::grouping::{Grouping, HIDDEN, Key, LEFT_OUT, Origin};
 use super::histogram;
@@ -45,8 +45,8 @@ impl Visitor for Groups<'_> {
         key
     }
 
-    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Key>) -> Key {
-        let origin = Origin { region: path.region, location: path.location, site: None, call: None };
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
+        let origin = Origin { region: path.region, location: path.location, site: path.call_site(), call: None };
         let (key, row) = self.row(origin, path.calls, &caller);
         if let Some((stats, outermost)) = row {
             stats.add_path(path, outermost);

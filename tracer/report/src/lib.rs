@@ -68,6 +68,7 @@ use self::grouping::Grouping;
 use self::groups::Groups;
 pub use self::html::html;
 use self::people::Note;
+use self::reading::Need;
 pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::table::Table;
 use self::tree::Tree;
@@ -328,16 +329,18 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     }
     let losses = trace.losses()?;
     let mut remarks = Vec::new();
+    // Call paths do not tell all call sites apart.
+    let need = if options.callers.is_some() { Need::Calls } else { need(&options.by) };
     let groups = |grouping| Groups::of_callers(grouping, options.callers.as_ref());
     let (mut table, lost_callers, untimed) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
         (Some(grouping), Some(Histogram::Durations)) => {
-            let (walk, untimed) = walk(trace, groups(grouping))?;
+            let (walk, untimed) = walk(trace, need, groups(grouping))?;
             remarks.extend(walk.visitor.left_out());
             let table = walk.visitor.histograms(options.sort, options.min, options.limit);
             (table, walk.lost_callers, untimed)
         }
         (Some(grouping), Some(Histogram::Value(name))) => {
-            let (walk, untimed) = walk(trace, Distribution::new(name, groups(grouping), trace)?)?;
+            let (walk, untimed) = walk(trace, need, Distribution::new(name, groups(grouping), trace)?)?;
             let table = walk.visitor.table(options.sort, options.min, options.limit);
             remarks.extend(walk.visitor.unknown());
             remarks.extend(walk.visitor.inside.left_out());
@@ -345,7 +348,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
         (Some(grouping), None) => {
             let inside = Corrected::around(groups(grouping), trace);
-            let (mut walk, untimed) = walk(trace, Counting::around(inside, trace))?;
+            let (mut walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
             let corrected = &mut walk.visitor.inside;
             corrected.inside.add_estimates(trace.estimates());
             remarks.extend(corrected.inside.unknown());
@@ -374,7 +377,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         (None, None) => {
             let order = tree::Order::new(options.sort)?;
             let inside = Corrected::around(Tree::default(), trace);
-            let (walk, untimed) = walk(trace, Counting::around(inside, trace))?;
+            let (walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
             let corrected = &walk.visitor.inside;
             let mut table = corrected.inside.table(trace, order, options.limit);
             corrected.add_to(&mut table);
@@ -405,10 +408,18 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     Ok(Report { about: vec![("trace", About::new(trace))], is_per_second: None, table, notes, legend })
 }
 
+/// Call paths do not tell all call sites apart.
+fn need(by: &By) -> Need {
+    if *by == By::Callsite { Need::Calls } else { Need::Paths }
+}
+
 /// Visits all calls, and counts by function those that were not timed.
-fn walk<V: walk::Visitor<Mark: Send> + Send>(trace: &TraceSet, visitor: V) -> Result<(Walk<V>, Tally), Error> {
+fn walk<V>(trace: &TraceSet, need: Need, visitor: V) -> Result<(Walk<V>, Tally), Error>
+where
+    V: walk::Visitor<Mark: Send> + Send,
+{
     let mut walk = Walk::new(visitor);
-    let untimed = reading::read(trace, &mut [&mut walk])?;
+    let untimed = reading::read(trace, need, &mut [&mut walk])?;
     Ok((walk, untimed))
 }
 

@@ -1,7 +1,10 @@
 //! Reads a trace once for any number of visitors.
 
+#[cfg(test)]
+mod tests;
+
 use rtrace_exporters::{CallValues, TraceSet};
-use rtrace_model::{Batch, Call, PathProfile};
+use rtrace_model::{Batch, Call, FoldedPath};
 
 use super::untimed::Tally;
 use super::walk::{Visitor, Walk};
@@ -9,7 +12,7 @@ use super::{CHUNK, Error};
 
 /// A [`Walk`], whatever its visitor is.
 pub(super) trait Reader: Send {
-    fn paths(&mut self, paths: &[PathProfile]);
+    fn paths(&mut self, paths: &[FoldedPath]);
     fn readings(&mut self, batch: &Batch);
     fn wants_values(&self) -> bool;
     fn values(&mut self, calls: &[Call], values: &[Option<CallValues>]);
@@ -21,7 +24,7 @@ impl<V: Visitor + Send> Reader for Walk<V>
 where
     V::Mark: Send,
 {
-    fn paths(&mut self, paths: &[PathProfile]) {
+    fn paths(&mut self, paths: &[FoldedPath]) {
         Walk::paths(self, paths);
     }
 
@@ -46,17 +49,28 @@ where
     }
 }
 
+/// What readers need of the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// The sums by call path, where these are known.
+    Paths,
+    /// Each call that has a record.
+    Calls,
+}
+
 /// Lets each reader visit all calls, and counts by function those that were not timed.
 ///
 /// # Errors
 /// The calls cannot be read.
-pub(super) fn read(trace: &TraceSet, readers: &mut [&mut dyn Reader]) -> Result<Tally, Error> {
+pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn Reader]) -> Result<Tally, Error> {
     let mut untimed = Tally::default();
-    readers.iter_mut().for_each(|reader| reader.paths(trace.profile()));
-    trace.profile().iter().for_each(|path| untimed.add_path(path));
-    let mut values = readers.iter().any(|reader| reader.wants_values()).then(|| trace.value_reader());
+    let wants_values = readers.iter().any(|reader| reader.wants_values());
+    let folded = trace.folded(need == Need::Paths && !wants_values);
+    readers.iter_mut().for_each(|reader| reader.paths(&folded.paths));
+    folded.paths.iter().for_each(|path| untimed.add_path(path));
+    let mut values = wants_values.then(|| trace.value_reader());
     let mut calls = Vec::new();
-    for batch in trace.unfolded_calls().rev() {
+    for batch in folded.calls().rev() {
         let batch = batch?;
         batch.iter().for_each(|call| untimed.add(call));
         readers.iter_mut().for_each(|reader| reader.readings(&batch));

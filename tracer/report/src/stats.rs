@@ -1,6 +1,6 @@
 //! The figures of one row: of a function, library, thread or process.
 
-use rtrace_model::{Call, Ending, Estimate, Latency, PathProfile};
+use rtrace_model::{Call, Ending, Estimate, FoldedPath, Latency};
 
 use super::Sort;
 use super::table::{Column, SUM, Shown, Value};
@@ -50,7 +50,7 @@ impl Stats {
     }
 
     /// Adds all calls of a call path; `outermost` unless they are nested in calls of the same row.
-    pub(super) fn add_path(&mut self, path: &PathProfile, outermost: bool) {
+    pub(super) fn add_path(&mut self, path: &FoldedPath, outermost: bool) {
         self.calls += path.calls;
         let endings = [path.timed.saturating_sub(path.unwound), path.unwound, path.open, path.unseen];
         self.endings.iter_mut().zip(endings).for_each(|(sum, calls)| *sum += calls);
@@ -65,7 +65,10 @@ impl Stats {
         self.sum = self.sum.saturating_add(path.inclusive.saturating_sub(path.open_time));
         self.min = self.min.into_iter().chain(path.min).min();
         self.max = self.max.max(path.max);
-        self.latency.record_folded(&path.histogram);
+        match &path.detail {
+            Some(detail) => self.latency.record_counted(&detail.durations),
+            None => self.latency.record_folded(&path.histogram),
+        }
     }
 
     /// Adds calls without a record.

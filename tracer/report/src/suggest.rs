@@ -11,10 +11,11 @@ use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, CallCost, LocationId, PathProfile, Region, RegionId, counted, escape, format_ns, grouped};
+use rtrace_model::{Call, CallCost, FoldedPath, LocationId, Region, RegionId, counted, escape, format_ns, grouped};
 
 use super::about::duration;
 use super::info::size_of;
+use super::reading::Need;
 use super::walk::{Caller, Visitor};
 use super::{Error, walk};
 
@@ -91,7 +92,7 @@ pub fn suggest(directory: &Path) -> Result<Suggestion, Error> {
     if !trace.locations().iter().all(|location| is_calibrated(location.id)) {
         return Err(Error::CostsUnknown);
     }
-    let (walk, _) = walk(&trace, Costs { trace: &trace, costs: HashMap::new(), sums: HashMap::new() })?;
+    let (walk, _) = walk(&trace, Need::Paths, Costs { trace: &trace, costs: HashMap::new(), sums: HashMap::new() })?;
     let sums = walk.visitor.sums;
     let total = |of: fn(&Sums) -> u64| sums.values().map(of).fold(0, u64::saturating_add);
     let (calls, cost) = (total(|sums| sums.calls), total(|sums| sums.cost));
@@ -209,17 +210,17 @@ impl Visitor for Costs<'_> {
         self.add(call.region, cost, 1, u64::from(duration.is_some()), u64::from(is_short));
     }
 
-    fn visit_path(&mut self, path: &PathProfile, _: Caller<'_, ()>) {
+    fn visit_path(&mut self, path: &FoldedPath, _: Caller<'_, ()>) {
         let cost = self.of(path.region, path.location);
-        // Of folded calls, durations are known by powers of two: their middle decides.
-        let middle = |bucket: usize| (1_u64 << bucket) * 3 / 4;
-        let is_short = |(bucket, _): &(usize, &u64)| middle(*bucket) <= cost.short;
-        let short = path
-            .histogram
-            .iter()
-            .enumerate()
-            .filter(is_short)
-            .fold(0_u64, |sum, (_, calls)| sum.saturating_add(*calls));
+        let sum = |counts: &mut dyn Iterator<Item = (u64, u64)>| {
+            let short = counts.filter(|(duration, _)| *duration <= cost.short);
+            short.fold(0_u64, |sum, (_, calls)| sum.saturating_add(calls))
+        };
+        let short = match &path.detail {
+            Some(detail) => sum(&mut detail.durations.iter().copied()),
+            // Durations are known by powers of two: their middle decides.
+            None => sum(&mut (0..).zip(&path.histogram).map(|(bucket, &calls)| ((1_u64 << bucket) * 3 / 4, calls))),
+        };
         self.add(path.region, cost, path.calls, path.timed, short);
     }
 }

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, Library, PathProfile, RegionId};
+use rtrace_model::{Call, FoldedPath, Library, PathProfile, RegionId};
 
 use super::table::{Column, SUM, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -28,7 +28,7 @@ pub(super) struct Tree {
     most_paths: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Label {
     Root,
     /// Calls whose caller is not on record.
@@ -76,8 +76,8 @@ impl Visitor for Tree {
         self.add(call.region, caller, sums)
     }
 
-    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, NodeId>) -> NodeId {
-        let PathProfile { calls, unseen, inclusive, exclusive, .. } = *path;
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, NodeId>) -> NodeId {
+        let PathProfile { calls, unseen, inclusive, exclusive, .. } = path.profile;
         self.add(path.region, caller, Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive })
     }
 }
@@ -141,8 +141,11 @@ impl Tree {
     /// The tree as rows, callers above their callees; with a limit those that take most time.
     pub(super) fn table(&self, trace: &TraceSet, order: Order, limit: Option<usize>) -> Table {
         let weights = self.weights();
-        let shown = self.largest(&weights, limit.unwrap_or(self.nodes.len()));
         let names: Vec<String> = self.nodes.iter().map(|node| node.label.name(trace)).collect();
+        let ranks = self.ranks(&names);
+        let shown = self.largest(&weights, &ranks, limit.unwrap_or(self.nodes.len()));
+        // Nodes are numbered as they are shown: their ids depend on the order in which calls were read.
+        let mut numbers = vec![0; self.nodes.len()];
         let (mut rows, mut marks) = (Vec::new(), Vec::new());
         let mut next = vec![(ROOT, ROOT, 0)];
         while let Some((id, parent, depth)) = next.pop() {
@@ -151,14 +154,16 @@ impl Tree {
             }
             let node = &self.nodes[id as usize];
             if id != ROOT {
-                rows.push(self.row(trace, id, parent, depth));
                 marks.push(id);
+                numbers[id as usize] = marks.len() as u64;
+                let parent = (parent != ROOT).then_some(numbers[parent as usize]);
+                rows.push(self.row(trace, id, (marks.len() as u64, parent), depth));
             }
             let mut children = node.children.clone();
             // From last to first, as the last pushed is the next row.
             children.sort_by_key(|&child| {
                 let figure = order.figure(&self.nodes[child as usize], weights[child as usize]);
-                Reverse((Reverse(figure), &names[child as usize]))
+                Reverse((Reverse(figure), ranks[child as usize]))
             });
             let below = if id == ROOT { 0 } else { depth + 1 };
             next.extend(children.into_iter().map(|child| (child, id, below)));
@@ -169,6 +174,21 @@ impl Tree {
             table.show(TIMED.key, Shown::Always);
         }
         table
+    }
+
+    /// The place of each node among all, by the names of its callers and its own: it does not depend on the order in
+    /// which calls were read.
+    fn ranks(&self, names: &[String]) -> Vec<usize> {
+        let mut ranks = vec![0; self.nodes.len()];
+        let (mut next, mut rank) = (vec![ROOT], 0);
+        while let Some(id) = next.pop() {
+            ranks[id as usize] = rank;
+            rank += 1;
+            let mut children = self.nodes[id as usize].children.clone();
+            children.sort_by_key(|&child| Reverse((&names[child as usize], self.nodes[child as usize].label)));
+            next.extend(children);
+        }
+        ranks
     }
 
     /// The time of each node, or that of its callees where this is more: they may be timed where
@@ -184,20 +204,20 @@ impl Tree {
     }
 
     /// Marks the root and the `limit` nodes below it with most inclusive time, callers first.
-    fn largest(&self, weights: &[u64], limit: usize) -> Vec<bool> {
+    fn largest(&self, weights: &[u64], ranks: &[usize], limit: usize) -> Vec<bool> {
         let mut shown = vec![false; self.nodes.len()];
-        let mut candidates = BinaryHeap::from([(u64::MAX, Reverse(ROOT))]);
+        let mut candidates = BinaryHeap::from([(u64::MAX, Reverse(0), ROOT)]);
         for _ in 0..=limit {
-            let Some((_, Reverse(id))) = candidates.pop() else { break };
+            let Some((_, _, id)) = candidates.pop() else { break };
             shown[id as usize] = true;
             let children = self.nodes[id as usize].children.iter();
-            candidates.extend(children.map(|&child| (weights[child as usize], Reverse(child))));
+            candidates.extend(children.map(|&child| (weights[child as usize], Reverse(ranks[child as usize]), child)));
         }
         shown
     }
 
     /// The values of [`COLUMNS`].
-    fn row(&self, trace: &TraceSet, id: NodeId, parent: NodeId, depth: usize) -> Vec<Value> {
+    fn row(&self, trace: &TraceSet, id: NodeId, numbers: (u64, Option<u64>), depth: usize) -> Vec<Value> {
         let node = &self.nodes[id as usize];
         let total = self.nodes[ROOT as usize].inclusive;
         let region = match node.label {
@@ -208,8 +228,8 @@ impl Tree {
         let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Id(number.into()));
         let known = |value: Value| if node.timed == 0 && node.calls > 0 { Value::Absent } else { value };
         vec![
-            number(Some(id)),
-            number((parent != ROOT).then_some(parent)),
+            Value::Id(numbers.0),
+            numbers.1.map_or(Value::Absent, Value::Id),
             Value::Id(depth as u64),
             number(region.map(|region| region.0)),
             Value::Count(node.calls),

@@ -14,7 +14,7 @@ mod paths;
 use std::collections::{HashMap, HashSet};
 
 use rtrace_exporters::CallValues;
-use rtrace_model::{Batch, Call, LocationId, PathProfile, Timestamp};
+use rtrace_model::{Batch, Call, FoldedPath, LocationId, Timestamp};
 
 /// What is done with each call.
 pub(super) trait Visitor {
@@ -40,7 +40,7 @@ pub(super) trait Visitor {
     fn visit(&mut self, call: &Call, caller: Caller<'_, Self::Mark>) -> Self::Mark;
 
     /// The same for all calls of a call path on a location, where they are folded.
-    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Self::Mark>) -> Self::Mark;
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Self::Mark>) -> Self::Mark;
 }
 
 /// Who made a call, with the known calls that enclose it, the outermost first.
@@ -254,7 +254,7 @@ mod tests {
             call.id
         }
 
-        fn visit_path(&mut self, _: &PathProfile, _: Caller<'_, u64>) -> u64 {
+        fn visit_path(&mut self, _: &FoldedPath, _: Caller<'_, u64>) -> u64 {
             unreachable!("there are no paths");
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, CallSiteId, PathProfile, RegionId};
+use rtrace_model::{Call, CallSiteId, FoldedPath, PathProfile, RegionId};
 use serde_json::{Value as Json, json};
 
 use super::names::Names;
@@ -39,10 +39,10 @@ impl Visitor for Edges<'_> {
         self.add(call.region, call.call_site, &caller, sums)
     }
 
-    fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, Key>) -> Key {
-        let PathProfile { calls, unseen, inclusive, exclusive, .. } = *path;
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
+        let PathProfile { calls, unseen, inclusive, exclusive, .. } = path.profile;
         let sums = Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive };
-        self.add(path.region, None, &caller, sums)
+        self.add(path.region, path.call_site(), &caller, sums)
     }
 }
 
@@ -67,9 +67,10 @@ impl<'a> Edges<'a> {
     /// with most time.
     pub(super) fn told(&self, most: usize, names: &mut Names<'_>) -> Json {
         let mut keys: Vec<Key> = self.sums.keys().copied().collect();
-        keys.sort_by_key(|key| {
+        keys.sort_by_cached_key(|key| {
             let sums = &self.sums[key];
-            (std::cmp::Reverse((sums.inclusive, sums.calls)), *key)
+            let labels: Vec<_> = self.chains.labels(*key).iter().map(Value::sortable).collect();
+            (std::cmp::Reverse((sums.inclusive, sums.calls)), labels)
         });
         let mut told = Vec::new();
         for key in keys.iter().take(most) {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, LocationId, PathProfile, RegionId};
+use rtrace_model::{Call, FoldedPath, LocationId, RegionId};
 
 use super::axis::Axis;
 use super::heat::Heat;
@@ -62,7 +62,7 @@ impl Visitor for Picture {
         self.share(call.region, call.location, [1, timed, exclusive]);
     }
 
-    fn visit_path(&mut self, path: &PathProfile, _: Caller<'_, ()>) {
+    fn visit_path(&mut self, path: &FoldedPath, _: Caller<'_, ()>) {
         let timed = path.calls.saturating_sub(path.unseen);
         self.share(path.region, path.location, [path.calls, timed, path.exclusive]);
     }

@@ -66,15 +66,14 @@ impl<'a> Walks<'a> {
         }
     }
 
+    /// What reads sums by call path.
     pub(super) fn readers(&mut self) -> Vec<&mut dyn Reader> {
-        vec![
-            &mut self.functions,
-            &mut self.threads,
-            &mut self.processes,
-            &mut self.tree,
-            &mut self.callers,
-            &mut self.sites,
-        ]
+        vec![&mut self.functions, &mut self.threads, &mut self.processes, &mut self.tree, &mut self.callers]
+    }
+
+    /// What reads calls one by one.
+    pub(super) fn sites(&mut self) -> &mut dyn Reader {
+        &mut self.sites
     }
 
     pub(super) fn into_tables(self, trace: &TraceSet, losses: &[Loss]) -> Result<Tables<'a>, Error> {

@@ -3,15 +3,15 @@
 
 use std::collections::HashMap;
 
-use rtrace_model::{LocationId, PathId, PathProfile, Timestamp};
+use rtrace_model::{FoldedPath, LocationId, PathId, Timestamp};
 
 use super::{Caller, Open, Visitor, Walk};
 
-type Children<'a> = HashMap<(LocationId, Option<PathId>), Vec<&'a PathProfile>>;
+type Children<'a> = HashMap<(LocationId, Option<PathId>), Vec<&'a FoldedPath>>;
 
 impl<V: Visitor> Walk<V> {
     /// Visits all paths.
-    pub(crate) fn paths(&mut self, paths: &[PathProfile]) {
+    pub(crate) fn paths(&mut self, paths: &[FoldedPath]) {
         let known: HashMap<_, _> = paths.iter().map(|path| ((path.location, path.path), path)).collect();
         let mut children = Children::new();
         let mut orphans = Vec::new();
@@ -42,7 +42,7 @@ impl<V: Visitor> Walk<V> {
     }
 
     /// Visits a path whose callers are not on record, unless it is a root, and all that it called.
-    fn subtree<'a>(&mut self, top: &'a PathProfile, children: &mut Children<'a>) {
+    fn subtree<'a>(&mut self, top: &'a FoldedPath, children: &mut Children<'a>) {
         let mut stack: Vec<Open<V::Mark>> = Vec::new();
         let mut next = vec![(top, 0)];
         while let Some((path, depth)) = next.pop() {
@@ -70,7 +70,7 @@ mod tests {
 
     use std::collections::BTreeMap;
 
-    use rtrace_model::{Call, HISTOGRAM_BUCKETS, RegionId};
+    use rtrace_model::{Call, HISTOGRAM_BUCKETS, PathProfile, RegionId};
 
     use super::*;
 
@@ -87,7 +87,7 @@ mod tests {
             unreachable!("there are no calls");
         }
 
-        fn visit_path(&mut self, path: &PathProfile, caller: Caller<'_, u32>) -> u32 {
+        fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
             let mut chain: Vec<_> = caller.enclosing().iter().rev().map(|open| Some(open.mark)).collect();
             if matches!(caller, Caller::Lost(_)) {
                 chain.push(None);
@@ -97,8 +97,8 @@ mod tests {
         }
     }
 
-    fn path(location: u32, path: u32, parent: u32) -> PathProfile {
-        PathProfile {
+    fn path(location: u32, path: u32, parent: u32) -> FoldedPath {
+        FoldedPath::from(PathProfile {
             path: PathId(path),
             parent: (parent != 0).then_some(PathId(parent)),
             region: RegionId(0),
@@ -115,10 +115,10 @@ mod tests {
             max: Some(1),
             histogram: [0; HISTOGRAM_BUCKETS],
             counts: Vec::new(),
-        }
+        })
     }
 
-    fn chains(paths: &[PathProfile]) -> (CallersOf, u64) {
+    fn chains(paths: &[FoldedPath]) -> (CallersOf, u64) {
         let mut walk = Walk::new(Chains::default());
         walk.paths(paths);
         (walk.visitor.0, walk.lost_callers)
