@@ -207,7 +207,7 @@ impl Dashboard {
     }
 
     fn other_range(&mut self, action: Action, state: &State) -> Flow {
-        if state.is_folded {
+        if state.is_folded && !state.awaits_calls {
             self.app.message =
                 Some("calls are aggregated, without their times: this is the whole recording".to_owned());
             return Flow::Continue;

@@ -134,6 +134,13 @@ impl Handle {
         LiveSink { state: Arc::new(Mutex::new(state)) }
     }
 
+    /// Begins to show the sums of a range of a stored recording, whose single calls are still to come.
+    pub fn preview(&self, range: Range) -> LiveSink {
+        let sink = self.replay(range, true);
+        lock(&sink.state).awaits_calls = true;
+        sink
+    }
+
     /// Shows what a sink has taken from now on.
     pub fn show(&self, sink: &LiveSink) {
         *lock(&self.current) = Arc::clone(&sink.state);

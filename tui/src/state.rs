@@ -70,6 +70,8 @@ pub struct State {
     /// Whether calls are folded by call path: then all figures come from there, and single calls
     /// are but shown.
     pub is_folded: bool,
+    /// Whether the single calls are to come, and with them another state.
+    pub awaits_calls: bool,
     /// Begin of the recording, or of the range.
     pub begin: Timestamp,
     /// Whether calls are being recorded, or were.
@@ -137,6 +139,7 @@ impl State {
         State {
             span,
             is_folded,
+            awaits_calls: false,
             begin,
             is_armed: false,
             now,
@@ -172,6 +175,7 @@ impl State {
     /// The same at this moment, to be looked at only: what calls to come would need is left out.
     pub fn snapshot(&self) -> State {
         State {
+            awaits_calls: self.awaits_calls,
             begin: self.begin,
             is_armed: self.is_armed,
             now: self.now,

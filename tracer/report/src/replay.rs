@@ -4,7 +4,9 @@
 use std::cmp::Reverse;
 
 use rtrace_exporters::{Error, Trace};
-use rtrace_model::{Call, ClockAnchor, Definition, Ending, Event, EventKind, Sink, SinkError, Summary, Timestamp};
+use rtrace_model::{
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, PathProfile, Sink, SinkError, Summary, Timestamp,
+};
 
 /// Steps that a range is told in, and the least length of one in nanoseconds.
 const STEPS: u64 = 400;
@@ -61,12 +63,7 @@ pub fn replay(
     sink: &mut dyn Sink,
     goes_on: impl Fn(f64) -> bool,
 ) -> Result<bool, ReplayError> {
-    define(trace, sink)?;
-    for events in trace.events() {
-        for event in events?.iter().filter(|event| is_told(event, from, to)) {
-            sink.event(event)?;
-        }
-    }
+    define(trace, (from, to), sink)?;
     sink.profile(trace.profile())?;
     let step = (to.since(from) / STEPS).max(SHORTEST_STEP);
     // Looking for the calls of a range takes about as long as telling them.
@@ -100,14 +97,36 @@ pub fn replay(
     Ok(true)
 }
 
-fn define(trace: &Trace, sink: &mut dyn Sink) -> Result<(), SinkError> {
+/// Tells the sums of all calls as a call-path profile, without the calls, which takes no longer the more calls there
+/// are. Returns whether they are known.
+///
+/// # Errors
+/// The trace cannot be read, or the sink fails.
+pub fn tell_sums(trace: &Trace, sink: &mut dyn Sink) -> Result<bool, ReplayError> {
+    let Some(paths) = trace.folded() else { return Ok(false) };
+    let (from, to) = whole(trace)?;
+    define(trace, (from, to), sink)?;
+    let profile: Vec<PathProfile> = paths.into_iter().map(|path| path.profile).collect();
+    sink.profile(&profile)?;
+    sink.finish(&summary(trace, to)?)?;
+    Ok(true)
+}
+
+/// Tells what calls refer to, and the events of a range.
+fn define(trace: &Trace, (from, to): (Timestamp, Timestamp), sink: &mut dyn Sink) -> Result<(), ReplayError> {
     sink.begin(trace.header())?;
     trace.libraries().iter().try_for_each(|library| sink.define(&Definition::Library(library.clone())))?;
     trace.regions().iter().try_for_each(|region| sink.define(&Definition::Region(region.clone())))?;
     trace.metrics().iter().try_for_each(|metric| sink.define(&Definition::Metric(metric.clone())))?;
     trace.processes().iter().try_for_each(|process| sink.define(&Definition::Process(process.clone())))?;
     trace.call_sites().iter().try_for_each(|site| sink.define(&Definition::CallSite(site.clone())))?;
-    trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))
+    trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))?;
+    for events in trace.events() {
+        for event in events?.iter().filter(|event| is_told(event, from, to)) {
+            sink.event(event)?;
+        }
+    }
+    Ok(())
 }
 
 /// What was left out is true of every range.
@@ -184,6 +203,8 @@ mod tests {
         /// What they counted.
         counted: Vec<u64>,
         running: Vec<(u64, Vec<u64>)>,
+        /// Calls and inclusive time of each path.
+        folded: Vec<(u64, u64)>,
         finished: bool,
     }
 
@@ -203,6 +224,11 @@ mod tests {
 
         fn running(&mut self, time: Timestamp, calls: &[Call]) -> Result<(), SinkError> {
             self.running.push((time.0 / MS, calls.iter().map(|call| call.id).collect()));
+            Ok(())
+        }
+
+        fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
+            self.folded.extend(paths.iter().map(|path| (path.calls, path.inclusive / MS)));
             Ok(())
         }
 
@@ -256,6 +282,19 @@ mod tests {
         assert_eq!(told.calls, [2, 3, 1, 4]);
         assert_eq!((told.counted, told.metrics), (vec![20, 30, 10, 40], vec![faults()]));
         assert_eq!(told.running, [(20, vec![1]), (180, vec![1]), (190, vec![]), (200, vec![]),]);
+    }
+
+    #[test]
+    fn sums_are_told_without_calls_where_they_are_known() {
+        let folder = TempDir::new().unwrap();
+        let trace = stored(&folder);
+        let mut told = Told::default();
+        assert!(tell_sums(&trace, &mut told).unwrap() && told.finished);
+        assert_eq!((told.calls, told.metrics), (Vec::new(), vec![faults()]));
+        // The first call, with the two that it made, and the last.
+        assert_eq!(told.folded, [(2, 195), (2, 160)]);
+        std::fs::remove_file(trace.directory().join("folded.parquet")).unwrap();
+        assert!(!tell_sums(&trace, &mut Told::default()).unwrap());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use rtrace_exporters::Trace;
-use rtrace_report::replay::{replay, whole};
+use rtrace_report::replay::{replay, tell_sums, whole};
 use rtrace_tui::{Handle, Range};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -19,6 +19,9 @@ use super::trace_host::TraceHost;
 
 /// Time between two looks at what the user wants.
 const PERIOD: Duration = Duration::from_millis(20);
+
+/// Reading more calls than these takes so long that their sums are shown first.
+const MANY_CALLS: u64 = 1_000_000;
 
 /// Time between two looks at whether a recording has grown, if reading it took no longer.
 const GROWTH_PERIOD: Duration = Duration::from_secs(2);
@@ -74,6 +77,12 @@ fn play(directory: &Path, mut trace: Trace, handle: &Handle, stop: &AtomicBool) 
         }
         let Some(range) = wanted else { return Ok(()) };
         let begun = Instant::now();
+        if shown.is_none() && range == self::range(&trace)? && trace.recorded_calls() > MANY_CALLS {
+            let mut sums = handle.preview(range);
+            if tell_sums(&trace, &mut sums)? {
+                handle.show(&sums);
+            }
+        }
         let mut sink = handle.replay(range, !trace.profile().is_empty());
         let goes_on = |share: f64| {
             handle.say(format!("reading {:.0} %", share * 100.0));

@@ -274,7 +274,11 @@ fn draw_lists(canvas: &mut Canvas<'_>, area: Rect, function: &Function, state: &
         let at = short_ns(slow.start.0.saturating_sub(origin));
         (format_ns(slow.duration), format!("at {at}, thread {tid}, {own} own"))
     });
-    let no_slowest = if state.is_folded { "aggregated: no single calls recorded" } else { NONE };
+    let no_slowest = match (state.is_folded, state.awaits_calls) {
+        (true, true) => "still being read",
+        (true, false) => "aggregated: no single calls recorded",
+        (false, _) => NONE,
+    };
     let lists: [(&str, Rows, &str); 3] =
         [("callers", callers, NONE), ("callees", callees, NONE), ("slowest calls", slowest.collect(), no_slowest)];
     // Where there is not room for all, those that say something.

@@ -143,7 +143,10 @@ fn draw(canvas: &mut Canvas<'_>, mut area: Rect, app: &mut App, state: &State) {
 
     if state.is_folded && area.height > 2 {
         area.height -= 1;
-        let why = "calls are aggregated: shown are those that are running or were recorded individually";
+        let why = match state.awaits_calls {
+            true => "single calls are still being read",
+            false => "calls are aggregated: shown are those that are running or were recorded individually",
+        };
         canvas.put(area.x, area.bottom(), area.width, why, canvas.theme.dim());
     }
     if app.threads.rows().is_empty() {
