@@ -9,10 +9,10 @@
 
 mod definitions;
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use foldhash::HashMap;
 use rtrace_model::{
     Batch, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
     Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary,
@@ -307,6 +307,11 @@ pub struct Folded<'a> {
 }
 
 impl Folded<'_> {
+    /// Whether all calls are in the paths.
+    pub fn is_complete(&self) -> bool {
+        self.unfolded.is_empty()
+    }
+
     /// The calls of the other traces, in batches, trace after trace, of each as [`Trace::calls`] gives them.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         let is_counted = self.set.is_counted();

@@ -122,6 +122,16 @@ impl Scenario {
         check(&directory);
     }
 
+    /// Runs it under `rtrace run`; then runs `check` on the trace.
+    pub fn run_to_trace(&self, check: impl FnOnce(&Path)) {
+        let Some(_turn) = Turn::take() else { return };
+        let target = self.target();
+        let folder = TempDir::new().unwrap();
+        let directory = folder.path().join("trace");
+        rtrace::record(&self.options_for(&target), &target.command(self.name), &directory);
+        check(&directory);
+    }
+
     fn options_for(&self, target: &Target) -> Vec<String> {
         [target.selection(), self.options.clone()].concat()
     }

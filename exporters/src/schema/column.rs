@@ -140,11 +140,25 @@ impl<'a> Columns<'a> {
     }
 
     pub(crate) fn int32(&self, name: &str) -> Result<Vec<u32>, ColumnError> {
-        required(name, self.integers::<Int32Type, u32>(name)?)
+        self.required_integers::<Int32Type, u32>(name)
     }
 
     pub(crate) fn int64(&self, name: &str) -> Result<Vec<u64>, ColumnError> {
-        required(name, self.integers::<Int64Type, u64>(name)?)
+        self.required_integers::<Int64Type, u64>(name)
+    }
+
+    fn required_integers<P, T>(&self, name: &str) -> Result<Vec<T>, ColumnError>
+    where
+        P: ArrowPrimitiveType,
+        T: TryFrom<P::Native>,
+    {
+        // Most columns are as they should be, and then need no look at each value for what is wrong with it.
+        let sound = self.column(name)?.as_primitive_opt::<P>().filter(|integers| integers.null_count() == 0);
+        let converted = sound.map(|integers| integers.values().iter().map(|&value| T::try_from(value)).collect());
+        match converted {
+            Some(Ok(values)) => Ok(values),
+            Some(Err(_)) | None => required(name, self.integers::<P, T>(name)?),
+        }
     }
 
     /// A column of 32-bit integers of either sign.

@@ -55,7 +55,8 @@ impl Definitions {
     /// trace keeps its ids.
     pub(super) fn take_in(&mut self, trace: Trace, shift: u64) -> Part {
         let locations_before = self.locations.last().map_or(0, |last| last.id.0);
-        let mut part = Part { trace, shift, locations_before, regions: HashMap::new(), call_sites: HashMap::new() };
+        let mut part =
+            Part { trace, shift, locations_before, regions: Default::default(), call_sites: Default::default() };
         let host = &part.trace.header().host;
         let mut libraries = HashMap::new();
         let mut copies: HashMap<File, usize> = HashMap::new();

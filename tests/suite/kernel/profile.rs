@@ -137,6 +137,26 @@ fn reports_are_those_of_the_records() {
     }
 }
 
+/// A recording without lost calls keeps what they add up to, and every report of these sums is that of the calls.
+#[test]
+fn reports_of_what_calls_add_up_to_are_those_of_the_calls() {
+    let report = |directory: &Path, by: &str| {
+        let arguments = ["--by", by, "--format", "json"];
+        let output = rtrace::command().arg("report").arg(directory).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (program, scenario) in [("shapes", "recursion"), ("threads", "parallel"), ("jumps", "long_jumps")] {
+        Scenario::new(program, scenario).run_to_trace(|directory| {
+            let all = ["function", "tree", "thread", "library", "process", "caller", "callpath"];
+            let reports = || all.map(|by| report(directory, by));
+            let of_sums = reports();
+            std::fs::remove_file(directory.join("folded.parquet")).unwrap();
+            assert_eq!(of_sums, reports());
+        });
+    }
+}
+
 #[test]
 fn calls_shorter_than_the_least_duration_are_folded() {
     Scenario::new("shapes", "nested").option("--min-duration").option("1h").run_folded(has_no_records);

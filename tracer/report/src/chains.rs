@@ -3,8 +3,7 @@
 //! A program may have any number of call paths, and each row keeps a distribution of durations.
 //! Above [`MOST_ROWS`] new ones are not told apart any more: they are one row.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
 use rtrace_model::{CallSite, CallSiteId, Library, RegionId};
 
@@ -58,7 +57,7 @@ enum From {
 
 impl<'a> Chains<'a> {
     pub(super) fn new(depth: Depth, trace: &'a TraceSet) -> Chains<'a> {
-        Chains { trace, depth, links: Vec::new(), keys: HashMap::new(), untraced: HashMap::new() }
+        Chains { trace, depth, links: Vec::new(), keys: HashMap::default(), untraced: HashMap::default() }
     }
 
     pub(super) fn key(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>) -> Key {

@@ -24,7 +24,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use rtrace_exporters::{Destination, TraceSet};
-use rtrace_model::{CallCost, EventKind, LocationId, RegionId, escape};
+use rtrace_model::{CallCost, EventKind, LocationId, PathId, RegionId, escape};
 use serde_json::{Value as Json, json};
 
 use self::names::Names;
@@ -32,9 +32,9 @@ use self::picture::Picture;
 use self::tables::Tables;
 use crate::about::About;
 use crate::info::Info;
-use crate::reading::{Need, read};
+use crate::reading::{Need, each_call, read};
 use crate::tree::Order;
-use crate::walk::Walk;
+use crate::walk::{Caller, Visitor as _, Walk};
 use crate::{Error, Sort, notes};
 
 pub use self::document::is_page;
@@ -92,8 +92,16 @@ impl<'a> Gathered<'a> {
         let mut walks = tables::Walks::new(trace);
         let mut picture = Walk::new(Picture::new(trace));
         let untimed = read(trace, Need::Paths, &mut walks.readers())?;
-        read(trace, Need::Calls, &mut [&mut picture, walks.sites()])?;
-        let lost_callers = picture.lost_callers;
+        let lost_callers = walks.lost_callers();
+        if is_flat(trace) {
+            let sites = &mut walks.sites().visitor;
+            each_call(&trace.folded(false), |call| {
+                picture.visitor.add(call, call.parent == 0);
+                sites.visit(call, Caller::None);
+            })?;
+        } else {
+            read(trace, Need::Calls, &mut [&mut picture, walks.sites()])?;
+        }
         let mut picture = picture.visitor;
         add_slow_calls(trace, &mut picture)?;
         let tables = walks.into_tables(trace, &losses)?;
@@ -185,7 +193,8 @@ impl<'a> Gathered<'a> {
             let process = self.trace.process_of(self.trace.location(location)?)?;
             self.trace.processes().iter().position(|other| std::ptr::eq(other, process))
         };
-        let lanes: HashSet<usize> = self.picture.shares.keys().map(|&(_, lane)| lane).collect();
+        let lane = |location: LocationId| self.picture.lanes.place(location);
+        let lanes: HashSet<usize> = self.tables.shares.0.keys().map(|&(_, location)| lane(location)).collect();
         let location = |lane: usize| self.picture.lanes.location(lane);
         let processes: HashSet<_> = lanes.iter().filter_map(|&lane| process(location(lane)?)).collect();
         let by_process = processes.len() > 1;
@@ -199,9 +208,9 @@ impl<'a> Gathered<'a> {
             self.trace.locations().iter().map(|location| location.id).find(|&other| process(other) == own)
         };
         let mut sums = std::collections::BTreeMap::<_, [u64; 3]>::new();
-        for (&(region, lane), share) in &self.picture.shares {
+        for (&(region, location), share) in &self.tables.shares.0 {
             let Some(row) = regions.iter().position(|&other| other == region) else { continue };
-            let sum = sums.entry((column(lane), row)).or_default();
+            let sum = sums.entry((column(lane(location)), row)).or_default();
             sum.iter_mut().zip(share).for_each(|(sum, of)| *sum = sum.saturating_add(*of));
         }
         let mut columns: Vec<_> = sums.keys().map(|&(column, _)| column).collect();
@@ -300,6 +309,23 @@ impl<'a> Gathered<'a> {
     }
 }
 
+/// Whether nothing of a call depends on its callers but whether it has one: all are timed, and no function is called
+/// below itself. This is known where calls are folded.
+fn is_flat(trace: &TraceSet) -> bool {
+    let folded = trace.folded(true);
+    let mut chain: Vec<(LocationId, PathId, RegionId)> = Vec::new();
+    folded.is_complete()
+        && folded.paths.iter().all(|path| {
+            while chain.last().is_some_and(|&(of, last, _)| (of, Some(last)) != (path.location, path.parent)) {
+                chain.pop();
+            }
+            let is_nested = chain.iter().any(|&(_, _, region)| region == path.region);
+            let is_known = path.parent.is_none() || !chain.is_empty();
+            chain.push((path.location, path.path, path.region));
+            path.detail.is_some() && path.unseen == 0 && is_known && !is_nested
+        })
+}
+
 /// Where calls are folded, those with a record of their own are in no walk: the picture of single calls gets them here.
 fn add_slow_calls(trace: &TraceSet, picture: &mut Picture) -> Result<(), Error> {
     let folded: HashSet<LocationId> = trace.profile().iter().map(|path| path.location).collect();
@@ -307,7 +333,10 @@ fn add_slow_calls(trace: &TraceSet, picture: &mut Picture) -> Result<(), Error> 
         return Ok(());
     }
     for batch in trace.calls() {
-        batch?.iter().filter(|call| folded.contains(&call.location)).for_each(|call| picture.add_slow(call));
+        batch?
+            .iter()
+            .filter(|call| folded.contains(&call.location))
+            .for_each(|call| picture.add(call, call.depth == 0));
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use rtrace_exporters::{CallValues, TraceSet};
+use std::sync::mpsc::sync_channel;
+
+use rtrace_exporters::{CallValues, Folded, TraceSet};
 use rtrace_model::{Batch, Call, FoldedPath};
 
 use super::untimed::Tally;
@@ -49,6 +51,9 @@ where
     }
 }
 
+/// Batches of calls that are decoded before they are needed.
+const AHEAD: usize = 1;
+
 /// What readers need of the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
@@ -70,8 +75,7 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn Reader]
     folded.paths.iter().for_each(|path| untimed.add_path(path));
     let mut values = wants_values.then(|| trace.value_reader());
     let mut calls = Vec::new();
-    for batch in folded.calls().rev() {
-        let batch = batch?;
+    each_batch(&folded, |batch| {
         batch.iter().for_each(|call| untimed.add(call));
         readers.iter_mut().for_each(|reader| reader.readings(&batch));
         if let Some(values) = &mut values {
@@ -83,10 +87,33 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn Reader]
             visit(readers, &mut calls);
             calls.clear();
         }
-    }
+        Ok(())
+    })?;
     visit(readers, &mut calls);
     readers.iter_mut().for_each(|reader| reader.finish());
     Ok(untimed)
+}
+
+/// Visits the calls that are not folded, in no particular order.
+///
+/// # Errors
+/// The calls cannot be read.
+pub(super) fn each_call(folded: &Folded<'_>, mut visit: impl FnMut(&Call)) -> Result<(), Error> {
+    each_batch(folded, |batch| {
+        batch.iter().for_each(&mut visit);
+        Ok(())
+    })
+}
+
+/// Takes the batches of the calls that are not folded, the last one first, while the next one is decoded: that takes
+/// about as long as visiting them.
+fn each_batch(folded: &Folded<'_>, mut take: impl FnMut(Batch) -> Result<(), Error>) -> Result<(), Error> {
+    std::thread::scope(|scope| {
+        let (sender, batches) = sync_channel(AHEAD);
+        // After an error nobody receives.
+        scope.spawn(move || folded.calls().rev().try_for_each(|batch| sender.send(batch)));
+        batches.into_iter().try_for_each(|batch| take(batch?))
+    })
 }
 
 /// Lets each reader visit a chunk, several of them at a time.

@@ -2,8 +2,8 @@
 //! must say whose time is not in it.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
+use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Call, PathProfile, RegionId, Untimed, escape, grouped};
 

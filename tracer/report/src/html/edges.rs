@@ -1,7 +1,6 @@
 //! Who called whom, and from where: the rows of `--by caller` and `--by callsite`, without their distributions.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Call, CallSiteId, FoldedPath, PathProfile, RegionId};
 use serde_json::{Value as Json, json};
@@ -48,7 +47,7 @@ impl Visitor for Edges<'_> {
 
 impl<'a> Edges<'a> {
     pub(super) fn new(depth: Depth, trace: &'a TraceSet) -> Edges<'a> {
-        Edges { chains: Chains::new(depth, trace), sums: HashMap::new() }
+        Edges { chains: Chains::new(depth, trace), sums: HashMap::default() }
     }
 
     fn add(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>, added: Sums) -> Key {

@@ -1,7 +1,7 @@
 //! Durations over time: calls by slice of time and step of duration, of all functions together and of each.
 
+use foldhash::HashMap;
 use rtrace_model::{Call, Ending, RegionId};
-use std::collections::HashMap;
 
 use super::axis::{Axis, merge_slices};
 
@@ -31,7 +31,7 @@ pub(super) struct Map {
 impl Heat {
     pub(super) fn new(all: Axis, begin: rtrace_model::Timestamp, length: Option<u64>) -> Heat {
         let empty = Axis::new(begin, length, SLICES);
-        Heat { all: Map::new(all), functions: HashMap::new(), empty }
+        Heat { all: Map::new(all), functions: HashMap::default(), empty }
     }
 
     /// Adds a call that ended and was timed.

@@ -5,8 +5,9 @@
 //! those calls whose ids hash to the least numbers: the same in every page of a recording, whatever the order in which
 //! calls are read.
 
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 
+use foldhash::HashMap;
 use rtrace_model::{Call, LocationId, RegionId};
 
 use super::axis::Axis;
@@ -99,7 +100,7 @@ impl Least {
 impl Kept {
     pub(super) fn new(axis: Axis) -> Kept {
         let sampled = (0..axis.slices()).map(|_| Least::new(SAMPLED)).collect();
-        let of_functions = HashMap::new();
+        let of_functions = HashMap::default();
         Kept { axis, all: Some(Vec::new()), seen: 0, slowest: Least::new(SLOWEST), of_functions, sampled }
     }
 

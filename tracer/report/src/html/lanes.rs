@@ -1,8 +1,8 @@
 //! How busy each thread was over time, and how often it called.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
+use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Call, LocationId};
 use serde_json::{Value, json};

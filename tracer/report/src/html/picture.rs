@@ -1,8 +1,7 @@
 //! What a page shows of calls beside the tables that `rtrace report` has: when, how long, and on which thread. It is
 //! gathered in bounded memory while the calls are read.
 
-use std::collections::HashMap;
-
+use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Call, FoldedPath, LocationId, RegionId};
 
@@ -20,33 +19,25 @@ pub(super) struct Picture {
     pub(super) lanes: Lanes,
     pub(super) heat: Heat,
     pub(super) kept: Kept,
-    /// Calls, timed calls and exclusive time by function and lane.
-    pub(super) shares: HashMap<(RegionId, usize), [u64; 3]>,
 }
+
+/// Calls, timed calls and exclusive time by function and thread.
+#[derive(Default)]
+pub(super) struct Shares(pub(super) HashMap<(RegionId, LocationId), [u64; 3]>);
 
 impl Picture {
     pub(super) fn new(trace: &TraceSet) -> Picture {
         let begin = trace.header().begin.monotonic;
         let length = trace.summary().map(|summary| summary.end.monotonic.since(begin) + 1);
         let [lanes, heat, kept] = SLICES.map(|slices| Axis::new(begin, length, slices));
-        Picture {
-            lanes: Lanes::new(trace, lanes),
-            heat: Heat::new(heat, begin, length),
-            kept: Kept::new(kept),
-            shares: HashMap::new(),
-        }
+        Picture { lanes: Lanes::new(trace, lanes), heat: Heat::new(heat, begin, length), kept: Kept::new(kept) }
     }
 
-    /// Adds a call with a record of its own of a recording whose calls are folded, where it is summed up already.
-    pub(super) fn add_slow(&mut self, call: &Call) {
+    /// Adds a call; `outermost` unless its time is part of another one's.
+    pub(super) fn add(&mut self, call: &Call, outermost: bool) {
         self.heat.add(call);
         self.kept.add(call);
-        self.lanes.add(call, call.depth == 0);
-    }
-
-    fn share(&mut self, region: RegionId, location: LocationId, sums: [u64; 3]) {
-        let share = self.shares.entry((region, self.lanes.place(location))).or_default();
-        share.iter_mut().zip(sums).for_each(|(sum, of)| *sum = sum.saturating_add(of));
+        self.lanes.add(call, outermost);
     }
 }
 
@@ -54,16 +45,29 @@ impl Visitor for Picture {
     type Mark = ();
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, ()>) {
-        let exclusive = call.exclusive().unwrap_or(0);
-        self.heat.add(call);
-        self.kept.add(call);
-        self.lanes.add(call, caller.timed().next().is_none());
+        self.add(call, caller.timed().next().is_none());
+    }
+
+    fn visit_path(&mut self, _: &FoldedPath, _: Caller<'_, ()>) {}
+}
+
+impl Shares {
+    fn add(&mut self, region: RegionId, location: LocationId, sums: [u64; 3]) {
+        let share = self.0.entry((region, location)).or_default();
+        share.iter_mut().zip(sums).for_each(|(sum, of)| *sum = sum.saturating_add(of));
+    }
+}
+
+impl Visitor for Shares {
+    type Mark = ();
+
+    fn visit(&mut self, call: &Call, _: Caller<'_, ()>) {
         let timed = u64::from(call.is_timed());
-        self.share(call.region, call.location, [1, timed, exclusive]);
+        self.add(call.region, call.location, [1, timed, call.exclusive().unwrap_or(0)]);
     }
 
     fn visit_path(&mut self, path: &FoldedPath, _: Caller<'_, ()>) {
         let timed = path.calls.saturating_sub(path.unseen);
-        self.share(path.region, path.location, [path.calls, timed, path.exclusive]);
+        self.add(path.region, path.location, [path.calls, timed, path.exclusive]);
     }
 }

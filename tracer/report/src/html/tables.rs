@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::edges::Edges;
 use super::names::Names;
+use super::picture::Shares;
 use super::rows;
 use crate::chains::Depth;
 use crate::corrected::Corrected;
@@ -31,6 +32,7 @@ pub(super) struct Walks<'a> {
     tree: Walk<Tree>,
     callers: Walk<Edges<'a>>,
     sites: Walk<Edges<'a>>,
+    shares: Walk<Shares>,
 }
 
 /// The tables, with all their rows.
@@ -43,6 +45,7 @@ pub(super) struct Tables<'a> {
     pub(super) tree: Tree,
     pub(super) callers: Edges<'a>,
     pub(super) sites: Edges<'a>,
+    pub(super) shares: Shares,
     /// Exclusive time of all functions in nanoseconds.
     pub(super) total: u64,
     /// How well processes and threads share the time.
@@ -63,16 +66,29 @@ impl<'a> Walks<'a> {
             tree: Walk::new(Tree::default()),
             callers: Walk::new(Edges::new(Depth::Caller, trace)),
             sites: Walk::new(Edges::new(Depth::Site, trace)),
+            shares: Walk::new(Shares::default()),
         }
     }
 
     /// What reads sums by call path.
     pub(super) fn readers(&mut self) -> Vec<&mut dyn Reader> {
-        vec![&mut self.functions, &mut self.threads, &mut self.processes, &mut self.tree, &mut self.callers]
+        vec![
+            &mut self.functions,
+            &mut self.threads,
+            &mut self.processes,
+            &mut self.tree,
+            &mut self.callers,
+            &mut self.shares,
+        ]
+    }
+
+    /// Calls whose callers are not on record.
+    pub(super) fn lost_callers(&self) -> u64 {
+        self.functions.lost_callers
     }
 
     /// What reads calls one by one.
-    pub(super) fn sites(&mut self) -> &mut dyn Reader {
+    pub(super) fn sites(&mut self) -> &mut Walk<Edges<'a>> {
         &mut self.sites
     }
 
@@ -99,6 +115,7 @@ impl<'a> Walks<'a> {
             tree: self.tree.visitor,
             callers: self.callers.visitor,
             sites: self.sites.visitor,
+            shares: self.shares.visitor,
             total,
             balance,
             remarks,

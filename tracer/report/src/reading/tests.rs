@@ -118,7 +118,8 @@ fn told(directory: &Path) -> Vec<String> {
             (Sort::P99, false, None, Some(3)),
             (Sort::Calls, false, None, Some(3)),
         ] {
-            let options = Options { by: by(), sort, corrected, histogram, limit, format: Format::Json, ..Options::default() };
+            let options =
+                Options { by: by(), sort, corrected, histogram, limit, format: Format::Json, ..Options::default() };
             say(format!("{options:?}"), &|out| run(directory, &options, out));
         }
         let options = DiffOptions { by: by(), format: Format::Json, ..DiffOptions::default() };
@@ -194,7 +195,13 @@ fn many_calls_have_the_same_percentiles() {
     // Of `a` some, of `b` as many as are told apart, of `c` more.
     let line = |place: u64| {
         let function = ["a", "b", "b", "c", "c", "c", "c", "c"][(place * 7 % 8) as usize];
-        format!(" {function} {} {}\n", place * 1_000_000, place * 1_000_000 + place * place % 999_983)
+        let (begin, length) = (place * 1_000_000, 10 + place * place % 999_983);
+        let callee = if place % 3 == 0 {
+            format!("  d {} {}\n   e {} {}\n", begin + 1, begin + 9, begin + 5, begin + 9)
+        } else {
+            String::new()
+        };
+        format!(" {function} {begin} {}\n{callee}", begin + length)
     };
     let text: String = (0..3_000).map(line).collect();
     store(&directory, &script(&format!("thread 1\n{text}")));
