@@ -7,8 +7,11 @@ use rtrace_model::{Call, Ending, Timestamp, three_digits};
 
 use super::*;
 
-/// What is folded of the calls of a path, by the keys from the root to it.
-type Paths = BTreeMap<(u32, Vec<(u32, bool, Option<u32>)>), FoldedPath>;
+/// Region, whether timed, and call site, from the root of a path to it.
+type Chain = Vec<(u32, bool, Option<u32>)>;
+
+/// What is folded of the calls of a path, by its location and chain.
+type Paths = BTreeMap<(u32, Chain), FoldedPath>;
 
 /// What happens next on a thread: a call of a region begins, or the last one ends.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +96,7 @@ fn fold(calls: &[(Call, [u64; 2])], size: usize, late: usize) -> Option<Paths> {
         let (calls, readings): (Vec<Call>, Vec<[u64; 2]>) = chunk.into_iter().unzip();
         folding.chunk(&calls, &readings.concat(), 1);
     }
-    let mut keys: HashMap<(LocationId, PathId), Vec<(u32, bool, Option<u32>)>> = HashMap::new();
+    let mut keys: HashMap<(LocationId, PathId), Chain> = HashMap::new();
     let mut paths = Paths::new();
     for mut path in folding.into_paths(1)? {
         let mut key = path.parent.map_or_else(Vec::new, |parent| keys[&(path.location, parent)].clone());

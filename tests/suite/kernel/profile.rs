@@ -116,10 +116,9 @@ fn report(directory: &Path, by: &str) -> Vec<Vec<String>> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     let titles: Vec<&str> = text.lines().next().unwrap().split(',').collect();
-    // Nodes of a tree are numbered as they are met.
     let is_percentile = |title: &str| title.strip_prefix('p').is_some_and(|rest| rest.starts_with(char::is_numeric));
     let is_of_tracing = |title: &str| ["_corrected_ns", "_error_ns", "_tracing"].iter().any(|end| title.ends_with(end));
-    let is_left_out = |title: &str| is_percentile(title) || is_of_tracing(title) || ["node", "parent"].contains(&title);
+    let is_left_out = |title: &str| is_percentile(title) || is_of_tracing(title);
     let kept: Vec<bool> = titles.iter().map(|title| !is_left_out(title)).collect();
     let row = |line: &str| line.split(',').zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell.into()).collect();
     text.lines().map(row).collect()

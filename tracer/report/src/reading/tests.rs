@@ -196,7 +196,7 @@ fn many_calls_have_the_same_percentiles() {
     let line = |place: u64| {
         let function = ["a", "b", "b", "c", "c", "c", "c", "c"][(place * 7 % 8) as usize];
         let (begin, length) = (place * 1_000_000, 10 + place * place % 999_983);
-        let callee = if place % 3 == 0 {
+        let callee = if place.is_multiple_of(3) {
             format!("  d {} {}\n   e {} {}\n", begin + 1, begin + 9, begin + 5, begin + 9)
         } else {
             String::new()
