@@ -565,4 +565,10 @@ fn folded_calls_show_all_but_single_ones() {
         let lines = screen(&mut dashboard, &state, 120, 20).join("\n");
         assert!(lines.contains(said), "{lines}");
     }
+    state.awaits_calls = true;
+    for (key, said) in [("4", "single calls are still being read"), ("5", "still being read")] {
+        press(&mut dashboard, &state, key);
+        let lines = screen(&mut dashboard, &state, 120, 20).join("\n");
+        assert!(lines.contains(said), "{lines}");
+    }
 }
