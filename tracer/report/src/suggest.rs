@@ -299,7 +299,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        ClockAnchor, ExitPolicy, HISTOGRAM_BUCKETS, Header, LibraryId, PathId, Sink, Summary, SymbolName, Timestamp,
+        ClockAnchor, ExitPolicy, HISTOGRAM_BUCKETS, Header, LibraryId, PathId, PathProfile, Sink, Summary, SymbolName,
+        Timestamp,
     };
 
     use super::*;
