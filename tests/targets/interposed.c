@@ -3,6 +3,7 @@
 // libcrypto for the program, and writes what was passed and returned to the file `TOLD` at the end, as values.c does.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,11 +44,24 @@ __attribute__((destructor)) static void end(void)
 		real;                                                                \
 	})
 
+// Of a call of the C library, which leaves its error number to the program.
+static void tell_transfer(const char *name, int fd, const void *buffer, size_t count, ssize_t result)
+{
+	int error = errno;
+
+	TELL("%s\tfd=%d\tbuf=%ld\tcount=%ld\tresult=%ld\terrno=", name, fd, (long)buffer, count, result);
+	if (result < 0)
+		TELL("%d\n", error);
+	else
+		TELL("-\n");
+	errno = error;
+}
+
 ssize_t read(int fd, void *buffer, size_t count)
 {
 	ssize_t result = REAL(read)(fd, buffer, count);
 
-	TELL("read\tfd=%d\tbuf=%ld\tcount=%ld\tresult=%ld\n", fd, (long)buffer, count, result);
+	tell_transfer("read", fd, buffer, count, result);
 	return result;
 }
 
@@ -55,7 +69,7 @@ ssize_t write(int fd, const void *buffer, size_t count)
 {
 	ssize_t result = REAL(write)(fd, buffer, count);
 
-	TELL("write\tfd=%d\tbuf=%ld\tcount=%ld\tresult=%ld\n", fd, (long)buffer, count, result);
+	tell_transfer("write", fd, buffer, count, result);
 	return result;
 }
 

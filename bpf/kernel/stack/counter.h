@@ -66,7 +66,7 @@ static __always_inline int rt_count_from_here(struct rt_hit *hit, u32 index)
 /* Values that leave with their call; null: it has none. */
 static __always_inline const struct rt_values *rt_valued(const struct rt_values *values)
 {
-	return values->has ? values : 0;
+	return rt_words && values->has ? values : 0;
 }
 
 /* The frame at the index ends: sets the readings, and adds them to those of its caller, if it has one. */

@@ -268,7 +268,7 @@ static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
 	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER);
 	rt_untimed(hit->region, RT_UNTIMED_NOT_ASKED_FOR);
 	rt_measure_nothing(hit);
-	rt_leave(hit, &frame, caller, rt_words ? rt_valued(&hit->measured->entering) : 0, 0, RT_UNSEEN);
+	rt_leave(hit, &frame, caller, rt_valued(&hit->measured->entering), 0, RT_UNSEEN);
 }
 
 /* A call of the hit's region enters. */

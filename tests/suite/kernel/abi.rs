@@ -231,16 +231,21 @@ fn a_program_knows_the_values_that_it_passes() {
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Digests of many lengths, and reads and writes of a file.
+/// Digests of many lengths, and reads and writes of a file, with two kinds of errors between them.
 const WORK: &str = "
 import hashlib, os, sys
 digest, data = hashlib.sha256(), bytes(5000)
-file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+file, folder = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), os.open('/', os.O_RDONLY)
 for number in range(4000):
     digest.update(data[:number * 7 % 4999])
     os.write(file, data[:number % 31])
     os.lseek(file, number % 1000, 0)
     os.read(file, number % 97)
+    if number % 10 == 0:
+        try:
+            os.read(999 if number % 20 else folder, 5)
+        except OSError:
+            pass
 ";
 
 #[test]
