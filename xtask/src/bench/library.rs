@@ -120,7 +120,8 @@ impl Bench {
             if let (true, Program::Own(work)) = (library.stubs, library.program) {
                 let mut subject = self.tools.stubs(&selection, &self.program, work)?;
                 by_stubs.push((subject.quickest()? - untraced) / by_peer);
-                self.tools.told(&subject.end()?)?;
+                subject.end()?;
+                self.tools.stored()?;
             }
         }
         let remark = format!(

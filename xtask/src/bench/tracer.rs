@@ -95,22 +95,17 @@ impl Tools {
 
     /// What rtrace has recorded, after its end.
     pub fn recorded(&self, attached: Attached) -> Result<Recorded> {
-        self.told(&attached.end()?)
+        attached.end()?;
+        self.stored()
     }
 
-    /// What rtrace has recorded, by what it said at its end.
-    pub fn told(&self, told: &str) -> Result<Recorded> {
-        let number_before = |word: &str| {
-            let mut words = told.split_whitespace().zip(told.split_whitespace().skip(1));
-            words
-                .find(|(_, next)| next.trim_end_matches([',', ';']) == word)
-                .and_then(|(number, _)| number.parse().ok())
-        };
-        let Some(calls) = number_before("calls") else {
-            bail!("failed to understand what rtrace says: {told}");
-        };
-        // Where no call was lost there is no word of it.
-        let lost = number_before("lost").unwrap_or(0);
+    /// What rtrace has recorded, by what it stored at its end.
+    pub fn stored(&self) -> Result<Recorded> {
+        let summary = self.summary()?;
+        let count = |value: &serde_json::Value| value.as_u64().context("failed to understand the trace's summary");
+        let calls = count(&summary["calls"])?;
+        let losses = summary["losses"].as_array().context("failed to understand the trace's summary")?;
+        let lost = losses.iter().map(|loss| count(&loss["count"])).sum::<Result<u64>>()?;
         let mut bytes = 0;
         for entry in fs::read_dir(self.trace.join("calls")).context("failed to list the trace")? {
             bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
