@@ -255,12 +255,13 @@ impl LateLoads {
         if target.libraries.is_empty() {
             return;
         }
+        // Before values are looked up: these are looked up of what is selected.
+        for library in sources::read_late(&mut target.libraries, &self.options) {
+            let _ = channels.missed.send(Missed { library, since });
+        }
         if let Some((book, callers)) = &self.book {
             // What makes no sense for a function of it was not known before: it has no values.
             let _ = values::capture(book, &mut target.libraries, &self.options, callers);
-        }
-        for library in sources::read_late(&mut target.libraries, &self.options) {
-            let _ = channels.missed.send(Missed { library, since });
         }
         let plan = plan::plan(&target.libraries, &self.options, self.next_region);
         self.next_library.0 += plan.libraries.len() as u32;

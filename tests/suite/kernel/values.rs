@@ -370,6 +370,24 @@ fn exports_and_reports_have_the_values() {
     }
 }
 
+/// Which functions of a library are meant is known only when its source files are.
+#[test]
+fn a_library_that_is_loaded_later_has_values_where_source_files_select() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    compile_text(folder.path(), "void early(int a) { (void)a; }", "libearly.so", &["-g", "-shared", "-fPIC"]);
+    compile_text(folder.path(), "void late(int a) { (void)a; }", "liblate.so", &["-g", "-shared", "-fPIC"]);
+    let (place, path) = (format!("-L{}", folder.path().display()), format!("-Wl,-rpath,{}", folder.path().display()));
+    compile_text(folder.path(), LATE_PROGRAM, "program", &[&place, &path, "-learly"]);
+    let options = ["--lib", "lib?a*.so", "--func", "src:*", "--args"].map(str::to_owned);
+    let (_, recording) = rtrace::run(&options, Command::new(at("program")).arg(at("liblate.so")));
+    for name in ["early", "late"] {
+        let region = recording.regions().iter().find(|region| region.name == name).expect("it is traced").id;
+        assert_eq!(rows(&recording, region).len(), 50, "{name}");
+    }
+}
+
 const ERRORS: &str = r#"
 #include <errno.h>
 #include <fcntl.h>
