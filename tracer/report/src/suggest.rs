@@ -299,12 +299,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        ClockAnchor, ExitPolicy, HISTOGRAM_BUCKETS, Header, LibraryId, PathId, PathProfile, Sink, Summary, SymbolName,
-        Timestamp,
+        ClockAnchor, ExitPolicy, HISTOGRAM_BUCKETS, Header, PathProfile, Sink, Summary, SymbolName, Timestamp,
     };
 
     use super::*;
-    use crate::testing::{script, writer};
+    use crate::testing::{self, path, script, writer};
 
     /// What is suggested of a recording of so many nanoseconds.
     fn suggestion(calls: &str, recorded: u64, calibration: Vec<CallCost>) -> Result<Suggestion, Error> {
@@ -391,22 +390,14 @@ mod tests {
             let mut histogram = [0; HISTOGRAM_BUCKETS];
             histogram[bucket] = 2000;
             let path = PathProfile {
-                path: PathId(1),
-                parent: None,
-                region: RegionId(0),
-                location: LocationId(1),
                 calls: 2000,
                 timed: 2000,
-                unwound: 0,
-                open: 0,
-                unseen: 0,
                 inclusive: 800_000,
                 exclusive: 800_000,
-                open_time: 0,
                 min: Some(300),
                 max: Some(900),
                 histogram,
-                counts: Vec::new(),
+                ..path(RegionId(0), LocationId(1))
             };
             writer.profile(&[path]).unwrap();
             writer.finish(&Summary::default()).unwrap();
@@ -439,18 +430,8 @@ mod tests {
 
     fn region(id: u32, symbols: &[&str]) -> Region {
         let symbol = |name: &&str| SymbolName { symbol: (*name).to_owned(), version: None };
-        Region {
-            id: RegionId(id),
-            library: LibraryId(0),
-            name: symbols.first().copied().unwrap_or_default().to_owned(),
-            symbols: symbols.iter().map(symbol).collect(),
-            file_offset: 0,
-            size: 1,
-            exit: ExitPolicy::ReturnSite,
-            single_stepped: false,
-            written: false,
-            stub: false,
-        }
+        let name = symbols.first().copied().unwrap_or_default().to_owned();
+        Region { symbols: symbols.iter().map(symbol).collect(), ..testing::region(id, name) }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rtrace_exporters::{TraceSet, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, ExitPolicy, Header, Library, LibraryId, Location, LocationId, Process,
-    Region, RegionId, Sink, Timestamp,
+    Call, ClockAnchor, Definition, Ending, ExitPolicy, HISTOGRAM_BUCKETS, Header, Library, LibraryId, Location,
+    LocationId, PathId, PathProfile, Process, Region, RegionId, Sink, Timestamp,
 };
 
 use super::table::Table;
@@ -132,16 +132,11 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
     }
     for (id, name) in "abcdef".chars().enumerate() {
         let region = Region {
-            id: RegionId(id as u32),
             library: LibraryId(id as u32 / 3),
-            name: name.into(),
-            symbols: Vec::new(),
             file_offset: 64,
-            size: 1,
             exit: ExitPolicy::Uretprobe,
             single_stepped: id == 2,
-            written: false,
-            stub: false,
+            ..region(id as u32, name.into())
         };
         writer.define(&Definition::Region(region)).unwrap();
     }
@@ -175,6 +170,44 @@ pub(super) fn definitions() -> TraceSet {
     let folder = tempfile::tempdir().unwrap();
     writer(folder.path()).finish(&Default::default()).unwrap();
     TraceSet::open(folder.path()).unwrap()
+}
+
+/// A function of the first library, at an offset of its own.
+pub(super) fn region(id: u32, name: String) -> Region {
+    Region {
+        id: RegionId(id),
+        library: LibraryId(0),
+        name,
+        symbols: Vec::new(),
+        file_offset: id.into(),
+        size: 1,
+        exit: ExitPolicy::ReturnSite,
+        single_stepped: false,
+        written: false,
+        stub: false,
+    }
+}
+
+/// A call path of a function on a thread, without calls.
+pub(super) fn path(region: RegionId, location: LocationId) -> PathProfile {
+    PathProfile {
+        path: PathId(1),
+        parent: None,
+        region,
+        location,
+        calls: 0,
+        timed: 0,
+        unwound: 0,
+        open: 0,
+        unseen: 0,
+        inclusive: 0,
+        exclusive: 0,
+        open_time: 0,
+        min: None,
+        max: None,
+        histogram: [0; HISTOGRAM_BUCKETS],
+        counts: Vec::new(),
+    }
 }
 
 /// A table as people see it, without title and notes.

@@ -6,7 +6,7 @@ use rtrace_exporters::TraceWriter;
 use rtrace_model::{Definition, PathProfile, Sink, Summary, ValueBatch, ValueColumn, ValueType, Values};
 
 use super::*;
-use crate::testing::{script, writer};
+use crate::testing::{path, script, writer};
 use crate::{By, Format, Histogram, Options, Sort, run};
 
 fn column(region: u32, name: &str, value_type: ValueType, unit: Option<&str>) -> Definition {
@@ -192,31 +192,10 @@ fn what_there_is_not_is_said() {
     let aggregated = tempfile::tempdir().unwrap();
     let mut writer = writer(aggregated.path());
     writer.define(&column(0, "n", ValueType::Integer, None)).unwrap();
-    writer.profile(&[PathProfile { calls: 1, unseen: 1, ..path() }]).unwrap();
+    writer.profile(&[PathProfile { calls: 1, unseen: 1, ..path(RegionId(0), LocationId(1)) }]).unwrap();
     writer.finish(&Summary::default()).unwrap();
     let error = report(aggregated.path(), &by("n")).unwrap_err().to_string();
     assert!(error.contains("calls are aggregated"), "{error}");
-}
-
-fn path() -> PathProfile {
-    PathProfile {
-        path: rtrace_model::PathId(1),
-        parent: None,
-        region: RegionId(0),
-        location: LocationId(1),
-        calls: 0,
-        timed: 0,
-        unwound: 0,
-        open: 0,
-        unseen: 0,
-        inclusive: 0,
-        exclusive: 0,
-        open_time: 0,
-        min: None,
-        max: None,
-        histogram: [0; rtrace_model::HISTOGRAM_BUCKETS],
-        counts: Vec::new(),
-    }
 }
 
 #[test]

@@ -8,13 +8,13 @@ use std::process::Command;
 
 use rtrace_exporters::{Destination, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, ExitPolicy, HISTOGRAM_BUCKETS, LibraryId, LocationId,
-    Loss, LossReason, PathId, PathProfile, Region, RegionId, Sink, Summary, Timestamp,
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, PathId,
+    PathProfile, RegionId, Sink, Summary, Timestamp,
 };
 use serde_json::Value;
 
 use super::*;
-use crate::testing::{nested, script, writer};
+use crate::testing::{nested, region, script, writer};
 use crate::{By, Format, Options, run};
 
 /// Names that would end a script, an attribute or a text, or run something.
@@ -26,21 +26,6 @@ const HOSTILE: [&str; 3] = [
 
 /// The rows of a table in the page: figures by name, as texts; empty where a figure is not known.
 type Rows = Vec<BTreeMap<String, String>>;
-
-fn region(id: u32, name: String) -> Region {
-    Region {
-        id: RegionId(id),
-        library: LibraryId(0),
-        name,
-        symbols: Vec::new(),
-        file_offset: id.into(),
-        size: 1,
-        exit: ExitPolicy::ReturnSite,
-        single_stepped: false,
-        written: false,
-        stub: false,
-    }
-}
 
 fn define_hostile(writer: &mut TraceWriter) {
     for (id, name) in HOSTILE.into_iter().enumerate() {
