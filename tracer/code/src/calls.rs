@@ -36,18 +36,22 @@ fn destination(bytes: &[u8], start: u64, position: usize) -> Option<(u64, usize)
     Some((start.wrapping_add(end as u64).wrapping_add_signed(displacement.into()), end))
 }
 
-/// Sorted virtual addresses behind everything that could be a call of one of the targets, or through
-/// one of the slots.
-pub fn candidates(bytes: &[u8], start: u64, targets: &Addresses, slots: &Addresses) -> Vec<u64> {
+/// Sorted virtual addresses behind everything that could be a call of a target that is meant, or through such a slot.
+pub fn candidates(
+    bytes: &[u8],
+    start: u64,
+    is_target: impl Fn(u64) -> bool,
+    is_slot: impl Fn(u64) -> bool,
+) -> Vec<u64> {
     let mut found = Vec::new();
     for (position, &byte) in bytes.iter().enumerate() {
-        let (displacement, wanted) = match byte {
-            CALL => (position + 1, targets),
-            _ if byte == CALL_SLOT[0] && bytes.get(position + 1) == Some(&CALL_SLOT[1]) => (position + 2, slots),
-            _ => continue,
-        };
+        let is_direct = byte == CALL;
+        if !is_direct && (byte != CALL_SLOT[0] || bytes.get(position + 1) != Some(&CALL_SLOT[1])) {
+            continue;
+        }
+        let displacement = position + if is_direct { 1 } else { CALL_SLOT.len() };
         if let Some((target, end)) = destination(bytes, start, displacement)
-            && wanted.contains(target)
+            && if is_direct { is_target(target) } else { is_slot(target) }
         {
             found.push(start + end as u64);
         }
@@ -119,7 +123,7 @@ mod tests {
     /// are confirmed for functions that begin and end there.
     fn returns(code: &[u8], functions: &[(u64, u64)]) -> (Vec<u64>, Vec<u64>) {
         let (targets, slots) = (Addresses::new(vec![CALLED]), Addresses::new(vec![START + 0x800]));
-        let candidates = candidates(code, START, &targets, &slots);
+        let candidates = candidates(code, START, |target| targets.contains(target), |slot| slots.contains(slot));
         let ranges: Vec<_> = functions.iter().map(|(start, end)| START + start..START + end).collect();
         let confirmed = confirmed(code, START, &ranges, &candidates);
         let place = |address: Vec<u64>| address.into_iter().map(|address| address - START).collect();

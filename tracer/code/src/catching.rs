@@ -3,9 +3,13 @@
 //! A caller that only returns from a call is skipped: the call ends where that one returns to. That would be
 //! too late where an exception or a `longjmp` ends the call and the caller goes on.
 
+use std::ops::Range;
+
 use foldhash::HashSet;
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
-use rtrace_symbolizer::Image;
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use rtrace_symbolizer::{FrameRange, Image};
+
+use crate::calls::{candidates, confirmed};
 
 /// Functions that return twice.
 const RETURN_TWICE: [&str; 8] =
@@ -33,10 +37,13 @@ impl Catching {
         let slots = image.slots();
         let twice = slots.iter().filter(|slot| RETURN_TWICE.contains(&slot.name)).map(|slot| slot.address);
         let twice: HashSet<u64> = twice.collect();
-        let ranges = image.frame_ranges().into_iter().filter_map(|frame| {
+        let frames = image.frame_ranges();
+        let returns = if twice.is_empty() { Vec::new() } else { calls(image, &frames, &twice) };
+        let ranges = frames.iter().filter_map(|frame| {
             let start = image.file_offset(frame.start)?;
-            let returns = if twice.is_empty() { Vec::new() } else { calls(image, frame.start, frame.end, &twice) };
-            let twice: Vec<u64> = returns.iter().map(|address| start + (address - frame.start)).collect();
+            let (from, to) =
+                [frame.start, frame.end].map(|end| returns.partition_point(|&address| address <= end)).into();
+            let twice: Vec<u64> = returns[from..to].iter().map(|address| start + (address - frame.start)).collect();
             let catches = frame.has_lsda || !twice.is_empty();
             Some(Function { start, end: start + (frame.end - frame.start), catches, twice })
         });
@@ -73,25 +80,70 @@ impl Catching {
     }
 }
 
-/// The addresses to which calls of the functions in these slots return, made by the code itself or by a
+/// The sorted addresses to which calls of the functions in these slots return, made by the code itself or by a
 /// linkage stub.
-fn calls(image: &Image, start: u64, end: u64, slots: &HashSet<u64>) -> Vec<u64> {
-    let Some(bytes) = image.code(start, (end - start) as usize) else { return Vec::new() };
-    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-    let is_meant = |instruction: &Instruction| {
-        let slot = match instruction.op0_kind() {
-            OpKind::NearBranch64 => linked(image, instruction.near_branch_target()),
-            _ => instruction.is_ip_rel_memory_operand().then(|| instruction.ip_rel_memory_address()),
-        };
-        instruction.mnemonic() == Mnemonic::Call && slot.is_some_and(|slot| slots.contains(&slot))
+fn calls(image: &Image, frames: &[FrameRange], slots: &HashSet<u64>) -> Vec<u64> {
+    let is_linked = |target| linked(image, target).is_some_and(|slot| slots.contains(&slot));
+    let functions: Vec<Range<u64>> = frames.iter().map(|frame| frame.start..frame.end).collect();
+    let in_segment = |segment: Range<u64>| {
+        let bytes = image.code_from(segment.start).unwrap_or_default();
+        let candidates = candidates(bytes, segment.start, is_linked, |slot| slots.contains(&slot));
+        let first = functions.partition_point(|function| function.start < segment.start);
+        confirmed(bytes, segment.start, &functions[first..], &candidates)
     };
-    decoder.iter().filter(is_meant).map(|instruction| instruction.next_ip()).collect()
+    image.executable_ranges().into_iter().flat_map(in_segment).collect()
 }
 
 /// The slot through which a linkage stub jumps.
 fn linked(image: &Image, stub: u64) -> Option<u64> {
-    let mut decoder = Decoder::with_ip(64, image.code_from(stub)?, stub, DecoderOptions::NONE);
+    let code = image.code_from(stub)?;
+    // Most of what is asked for is none.
+    if !matches!(code, [0xff | 0xf2 | 0xf3, ..]) {
+        return None;
+    }
+    let mut decoder = Decoder::with_ip(64, code, stub, DecoderOptions::NONE);
     let first = decoder.decode();
     let jump = if first.mnemonic() == Mnemonic::Endbr64 { decoder.decode() } else { first };
     (jump.mnemonic() == Mnemonic::Jmp && jump.is_ip_rel_memory_operand()).then(|| jump.ip_rel_memory_address())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_symbolizer::Function as Exported;
+
+    use super::*;
+
+    /// Three functions that call what returns twice, and one that does not.
+    const SOURCE: &str = "
+        #include <setjmp.h>
+        #include <unistd.h>
+        static jmp_buf buffer; static sigjmp_buf masked;
+        void other(void);
+        int plain(void) { if (_setjmp(buffer)) return 1; other(); return 0; }
+        int signals(void) { if (sigsetjmp(masked, 1)) return 1; other(); return 0; }
+        int forks(void) { if (vfork() == 0) _exit(0); other(); if (_setjmp(buffer)) return 1; return 0; }
+        int none(void) { other(); return 2; }
+    ";
+
+    #[test]
+    fn calls_of_what_returns_twice_are_found() {
+        let ways: [&[&str]; 4] = [&[], &["-fno-plt"], &["-fcf-protection=full"], &["-Wl,-z,now"]];
+        for way in ways {
+            let flags = [&["-shared", "-fPIC"], way].concat();
+            let Some(image) = crate::testing::compile("c", SOURCE, &flags) else { return };
+            let catching = Catching::of(&image);
+            let functions = image.exports().unwrap().functions;
+            for (name, expected) in [("plain", 1), ("signals", 1), ("forks", 2), ("none", 0)] {
+                let is_meant = |function: &&Exported| function.name == name;
+                let function = functions.iter().find(is_meant).unwrap();
+                let twice = catching.returns_twice(function.file_offset);
+                assert_eq!(twice.len(), expected, "{name} with {way:?}");
+                assert_eq!(catching.contains(function.file_offset), expected > 0, "{name} with {way:?}");
+                let range = function.file_offset + 5..=function.file_offset + function.size;
+                assert!(twice.iter().all(|offset| range.contains(offset)), "{name} with {way:?}: {twice:x?}");
+            }
+        }
+    }
 }

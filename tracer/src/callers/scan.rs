@@ -90,7 +90,8 @@ impl<'a> Callees<'a> {
         let start = piece.code.start;
         let Some(place) = self.caller.image.file_offset(start) else { return Vec::new() };
         let bytes = self.read(piece.code.clone());
-        let candidates = candidates(&bytes, start, &self.targets, &self.slots);
+        let is_target = |target| self.targets.contains(target);
+        let candidates = candidates(&bytes, start, is_target, |slot| self.slots.contains(slot));
         let confirmed = confirmed(&bytes, start, &self.ranges[piece.ranges.clone()], &candidates);
         confirmed.into_iter().map(|address| place + (address - start)).collect()
     }
