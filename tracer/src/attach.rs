@@ -223,7 +223,10 @@ impl Closing {
         self.0.retain(|closing| !closing.is_finished());
         if !probes.is_empty() {
             let links = probes.into_iter().flat_map(Probes::into_links).collect();
-            self.0.push(thread::spawn(move || close(links, CLOSED_SOON)));
+            self.0.push(thread::spawn(move || {
+                host::run_as_usual();
+                close(links, CLOSED_SOON);
+            }));
         }
     }
 

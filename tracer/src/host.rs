@@ -1,6 +1,7 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
 use std::ffi::{OsStr, OsString};
+use std::sync::OnceLock;
 
 use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -48,10 +49,27 @@ pub fn header(mechanism: &str, budget: Option<Percent>, command: &[OsString], ca
 /// so. On a machine that is busy the rings would fill up before their reader runs: 64 threads on two CPUs lost
 /// up to 31 % of their calls. It takes no more time for that, as there is no more to read.
 pub fn run_first() -> Ahead {
-    let before = rustix::process::getpriority_process(None).unwrap_or(0);
+    usual_priority();
+    let before = priority();
     // Without the privilege calls may be lost, which is counted.
     let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
     Ahead { before }
+}
+
+/// Lets the calling thread run like those that never were ahead: it has the priority of the one that started it.
+pub fn run_as_usual() {
+    let _ = rustix::process::setpriority_process(None, usual_priority());
+}
+
+/// The nice value of the calling thread.
+fn priority() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or(0)
+}
+
+/// That of the first thread that ever asks.
+fn usual_priority() -> i32 {
+    static USUAL: OnceLock<i32> = OnceLock::new();
+    *USUAL.get_or_init(priority)
 }
 
 /// Lets rtrace open as many files as it may, and returns how many: each program, map and link of the kernel side is one,

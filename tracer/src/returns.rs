@@ -16,6 +16,7 @@ pub(crate) mod warmth;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
@@ -273,10 +274,27 @@ impl<'a> ReturnSites<'a> {
         &mut self,
         followed: &Followed<'_>,
         gate: Option<Gate>,
-        mut executed: Executed<'_>,
+        executed: Executed<'_>,
         exchange: &Exchange,
         is_over: &AtomicBool,
     ) -> Result<(), Error> {
+        std::thread::scope(|scope| self.answer_with(scope, followed, gate, executed, exchange, is_over))
+    }
+
+    fn answer_with<'s>(
+        &mut self,
+        scope: &'s Scope<'s, '_>,
+        followed: &Followed<'_>,
+        gate: Option<Gate>,
+        mut executed: Executed<'_>,
+        exchange: &Exchange,
+        is_over: &AtomicBool,
+    ) -> Result<(), Error>
+    where
+        'a: 's,
+    {
+        // Calls are not timed until their sites are in place.
+        let _ahead = host::run_first();
         let mut questions = self.programs.questions()?;
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         self.warmth.expect();
@@ -315,6 +333,7 @@ impl<'a> ReturnSites<'a> {
                 self.place(&met)?;
             }
             self.warmth.keep();
+            self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
                 self.begin_anew();
                 tidy_at = Instant::now() + FIRST_TIDY;
@@ -325,11 +344,12 @@ impl<'a> ReturnSites<'a> {
                 revive_at = Instant::now() + TIDY_PERIOD;
             }
             if Instant::now() >= tidy_at {
-                self.tidy(exchange)?;
+                self.tidy(scope, exchange)?;
                 tidy_at = Instant::now() + if self.before.is_some() { SOON_TIDY } else { TIDY_PERIOD };
             }
         }
         // No probes are placed any more.
+        self.links.settle()?;
         for child in questions.take()?.into_iter().filter(|question| question.address == 0) {
             if child.parent != child.pid {
                 followed.miss(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time));
@@ -342,7 +362,7 @@ impl<'a> ReturnSites<'a> {
     fn leave(&mut self, pid: u32, followed: &Followed<'_>) -> Result<(), Error> {
         followed.leave(pid, host::now());
         self.keep(|pid| followed.contains(pid))?;
-        self.links.settle();
+        self.links.settle()?;
         self.jumps.settle();
         Ok(())
     }
@@ -355,7 +375,7 @@ impl<'a> ReturnSites<'a> {
     pub fn drop_changed(&mut self, pid: u32) -> Result<(), Error> {
         self.jumps.drop_changed(pid);
         let callers = &self.callers;
-        self.links.drop_files(pid, |file| callers.path(file).is_none());
+        self.links.drop_files(pid, |file| callers.path(file).is_none())?;
         let is_gone = |file: FileId| callers.path(file).is_none();
         let gone = self.known.extract_if(|(of, file, _), _| *of == pid && is_gone(*file)).map(|(_, id)| id).collect();
         self.forget_arrivals(gone)
@@ -619,7 +639,10 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// Moves or takes out sites that are mostly hit in vain, and makes one link of many small ones.
-    fn tidy(&mut self, exchange: &Exchange) -> Result<(), Error> {
+    fn tidy<'s>(&mut self, scope: &'s Scope<'s, '_>, exchange: &Exchange) -> Result<(), Error>
+    where
+        'a: 's,
+    {
         let hits = self.hits.read(self.count());
         self.tell(&hits, exchange);
         let hits = self.recent(hits);
@@ -648,9 +671,8 @@ impl<'a> ReturnSites<'a> {
                 }
             }
         }
-        // On a machine that is busy, those that are to go would be hit for seconds more.
-        let _ahead = self.before.is_some().then(host::run_first);
-        self.links.tidy(&wasteful)
+        self.links.tidy(scope, &wasteful);
+        Ok(())
     }
 
     /// The sites that are hit in vain too often.

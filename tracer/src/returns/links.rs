@@ -1,11 +1,14 @@
 //! Links of return sites: many small ones come into being while sites are met, and are merged.
 //!
 //! The kernel takes tens of milliseconds to close a link, and lets nobody wait for several at once but
-//! on threads of their own.
+//! on threads of their own. Some thousand sites take as long to place anew: that, too, is done by another thread, as
+//! calls are not timed whose return addresses are met meanwhile.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread::Scope;
 
 use foldhash::{HashSet, HashSetExt as _};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
@@ -15,8 +18,9 @@ use crate::altered::Spot;
 use crate::attach::{self, Closing};
 use crate::presence::{Presence, Process};
 
-/// Small links of a file in a process that are merged.
+/// Small links of a file in a process that are merged once no sites come any more, and while they come.
 const MOST_SMALL: usize = 8;
+const MOST_SMALL_WHILE_GROWING: usize = 64;
 /// A link of fewer than this part of the most sites is small.
 const SMALL: usize = 8;
 /// Most sites of a link: where one of them goes, all are placed anew, and are hit twice until the old ones have
@@ -32,15 +36,10 @@ pub(super) struct Placement {
 }
 
 struct Link {
+    /// No other has it.
+    number: u64,
     probes: Probes,
-    /// By id, in order.
     sites: Vec<Placement>,
-}
-
-impl Link {
-    fn has(&self, id: u32) -> bool {
-        self.sites.binary_search_by_key(&id, |site| site.id).is_ok()
-    }
 }
 
 /// The links of one file in one process.
@@ -49,19 +48,50 @@ struct Group {
     links: Vec<Link>,
 }
 
+/// Sites of a link or several that are placed anew, without those that are to go.
+struct Relinking {
+    group: (u32, FileId),
+    path: PathBuf,
+    /// Numbers of the links.
+    old: Vec<u64>,
+    sites: Vec<Placement>,
+}
+
+/// What has been placed anew.
+type Relinked = (Relinking, Result<Vec<NewLink>, Error>);
+
+/// Probes with their sites.
+type NewLink = (Probes, Vec<Placement>);
+
 /// All links.
 pub(super) struct Links<'a> {
     programs: &'a Programs,
     /// Sites of a link.
     most: usize,
     groups: BTreeMap<(u32, FileId), Group>,
+    /// Links so far.
+    count: u64,
+    /// Whether sites have come since the last look.
+    has_grown: bool,
+    /// Sites that are to go.
+    out: HashSet<u32>,
+    /// What is being placed anew, if anything is.
+    relinking: Option<Receiver<Vec<Relinked>>>,
     closing: Closing,
 }
 
 impl<'a> Links<'a> {
     pub fn new(programs: &'a Programs) -> Links<'a> {
-        let most = if programs.is_governed() { MOST_WHEN_GOVERNED } else { MOST };
-        Links { programs, most, groups: BTreeMap::new(), closing: Closing::default() }
+        Links {
+            programs,
+            most: if programs.is_governed() { MOST_WHEN_GOVERNED } else { MOST },
+            groups: BTreeMap::new(),
+            count: 0,
+            has_grown: false,
+            out: HashSet::new(),
+            relinking: None,
+            closing: Closing::default(),
+        }
     }
 
     /// Places sites of a file in a process; returns those that the kernel refuses.
@@ -69,10 +99,18 @@ impl<'a> Links<'a> {
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn place(&mut self, pid: u32, file: FileId, path: &Path, sites: &[Placement]) -> Result<HashSet<u32>, Error> {
-        let (mut links, refused) = link(self.programs, pid, path, sites, self.most)?;
+        let (links, refused) = link(self.programs, pid, path, sites, self.most)?;
+        let links = self.numbered(links);
+        self.has_grown = true;
         let new = || Group { path: path.to_owned(), links: Vec::new() };
-        self.groups.entry((pid, file)).or_insert_with(new).links.append(&mut links);
+        self.groups.entry((pid, file)).or_insert_with(new).links.extend(links);
         Ok(refused)
+    }
+
+    fn numbered(&mut self, links: Vec<NewLink>) -> Vec<Link> {
+        let first = self.count;
+        self.count += links.len() as u64;
+        (first..).zip(links).map(|(number, (probes, sites))| Link { number, probes, sites }).collect()
     }
 
     /// The files of these processes in which sites were overwritten.
@@ -95,15 +133,21 @@ impl<'a> Links<'a> {
     /// The files of a process that have sites, with these sites.
     pub fn of(&self, pid: u32) -> Vec<(FileId, PathBuf, Vec<Placement>)> {
         let groups = self.groups.range((pid, (0, 0))..=(pid, (u64::MAX, u64::MAX)));
-        let sites = |group: &Group| group.links.iter().flat_map(|link| &link.sites).copied().collect();
+        let stays = |site: &&Placement| !self.out.contains(&site.id);
+        let sites = |group: &Group| group.links.iter().flat_map(|link| &link.sites).filter(stays).copied().collect();
         groups.map(|((_, file), group)| (*file, group.path.clone(), sites(group))).collect()
     }
 
     /// Takes out the sites of a process in these files, and waits until they are gone.
-    pub fn drop_files(&mut self, pid: u32, is_meant: impl Fn(FileId) -> bool) {
+    ///
+    /// # Errors
+    /// As [`place`](Links::place).
+    pub fn drop_files(&mut self, pid: u32, is_meant: impl Fn(FileId) -> bool) -> Result<(), Error> {
+        self.settle_relinking()?;
         let of_process = self.groups.range((pid, (0, 0))..=(pid, (u64::MAX, u64::MAX)));
         let meant: Vec<_> = of_process.map(|(key, _)| *key).filter(|(_, file)| is_meant(*file)).collect();
         meant.iter().for_each(|key| drop(self.groups.remove(key)));
+        Ok(())
     }
 
     /// Takes out all sites of processes that have ended; returns these.
@@ -115,47 +159,113 @@ impl<'a> Links<'a> {
         ended.into_iter().map(|(pid, _)| pid).collect()
     }
 
-    /// Takes sites out, and merges links where there are many small ones.
+    /// Begins to take sites out, and to merge links where there are many small ones. Sites that are to go while that
+    /// goes on follow the next time.
+    pub fn tidy<'s>(&mut self, scope: &'s Scope<'s, '_>, out: &[u32])
+    where
+        'a: 's,
+    {
+        self.out.extend(out);
+        if self.relinking.is_some() {
+            return;
+        }
+        let most_small = if std::mem::take(&mut self.has_grown) { MOST_SMALL_WHILE_GROWING } else { MOST_SMALL };
+        let all = self.relinkings(most_small);
+        if all.is_empty() {
+            // They have gone with their processes.
+            return self.out.clear();
+        }
+        let (programs, most) = (self.programs, self.most);
+        let (sender, receiver) = mpsc::channel();
+        self.relinking = Some(receiver);
+        scope.spawn(move || {
+            // With the priority of who asks: on a machine that is busy, sites that are to go would be hit for seconds more.
+            let relink = |relinking: Relinking| {
+                let linked = link(programs, relinking.group.0, &relinking.path, &relinking.sites, most);
+                (relinking, linked.map(|(links, _)| links))
+            };
+            // Nobody listens any more where the recording fails.
+            let _ = sender.send(all.into_iter().map(relink).collect());
+        });
+    }
+
+    /// What is to be placed anew, so that there are not more small links of a file in a process.
+    fn relinkings(&self, most_small: usize) -> Vec<Relinking> {
+        let is_small = |link: &Link| link.sites.len() < self.most / SMALL;
+        let has_out = |link: &Link| link.sites.iter().any(|site| self.out.contains(&site.id));
+        let of_group = |(&key, group): (&(u32, FileId), &Group)| {
+            let merges = group.links.iter().filter(|link| is_small(link)).count() > most_small;
+            let changed = || group.links.iter().filter(|link| has_out(link) || (merges && is_small(link)));
+            let old: Vec<u64> = changed().map(|link| link.number).collect();
+            let stays = |site: &&Placement| !self.out.contains(&site.id);
+            let sites = changed().flat_map(|link| &link.sites).filter(stays).copied().collect();
+            (!old.is_empty()).then(|| Relinking { group: key, path: group.path.clone(), old, sites })
+        };
+        self.groups.iter().filter_map(of_group).collect()
+    }
+
+    /// Takes out what has been placed anew, if it has been.
     ///
     /// # Errors
     /// As [`place`](Links::place).
-    pub fn tidy(&mut self, out: &[u32]) -> Result<(), Error> {
+    pub fn take_relinked(&mut self) -> Result<(), Error> {
+        match self.relinking.as_ref().map(Receiver::try_recv) {
+            None | Some(Err(TryRecvError::Empty)) => Ok(()),
+            Some(relinked) => self.replace(relinked.unwrap_or_default()),
+        }
+    }
+
+    /// The same, and waits for it.
+    fn settle_relinking(&mut self) -> Result<(), Error> {
+        match &self.relinking {
+            None => Ok(()),
+            Some(relinking) => {
+                let relinked = relinking.recv().unwrap_or_default();
+                self.replace(relinked)
+            }
+        }
+    }
+
+    fn replace(&mut self, relinked: Vec<Relinked>) -> Result<(), Error> {
+        self.relinking = None;
         let mut old = Vec::new();
-        for ((pid, _), group) in &mut self.groups {
-            let is_small = |link: &Link| link.sites.len() < self.most / SMALL;
-            let merges = group.links.iter().filter(|link| is_small(link)).count() > MOST_SMALL;
-            let (changed, kept): (Vec<Link>, Vec<Link>) = std::mem::take(&mut group.links)
-                .into_iter()
-                .partition(|link| out.iter().any(|&id| link.has(id)) || (merges && is_small(link)));
-            group.links = kept;
-            if changed.is_empty() {
-                continue;
-            }
-            let sites = changed.iter().flat_map(|link| &link.sites).filter(|site| !out.contains(&site.id));
-            let mut sites: Vec<Placement> = sites.copied().collect();
-            sites.sort_unstable_by_key(|site| site.id);
-            match link(self.programs, *pid, &group.path, &sites, self.most) {
-                Ok((mut links, _)) => {
-                    group.links.append(&mut links);
-                    old.extend(changed.into_iter().map(|link| link.probes));
-                }
+        for (Relinking { group, old: numbers, sites, .. }, links) in relinked {
+            let links = match links {
+                Ok(links) => self.numbered(links),
                 // The process has ended: nothing is hit any more.
-                Err(error) if error.is_gone() => group.links.extend(changed),
+                Err(error) if error.is_gone() => continue,
                 Err(error) => return Err(error),
+            };
+            let Some(group) = self.groups.get_mut(&group) else {
+                old.extend(links.into_iter().map(|link| link.probes));
+                continue;
+            };
+            // Those that were to go since then are still there.
+            let stay: HashSet<u32> = sites.iter().map(|site| site.id).collect();
+            for link in group.links.extract_if(.., |link| numbers.contains(&link.number)) {
+                let gone = link.sites.iter().filter(|site| !stay.contains(&site.id));
+                gone.for_each(|site| _ = self.out.remove(&site.id));
+                old.push(link.probes);
             }
+            group.links.extend(links);
         }
         self.closing.close(old);
         Ok(())
     }
 
     /// Waits until those that were taken out are gone.
-    pub fn settle(&mut self) {
+    ///
+    /// # Errors
+    /// As [`place`](Links::place).
+    pub fn settle(&mut self) -> Result<(), Error> {
+        self.settle_relinking()?;
         self.closing.finish();
+        Ok(())
     }
 
-    /// The probes that are in place, once those that were taken out are gone.
+    /// The probes that are in place, once those that were taken out are gone. Nothing is being placed anew.
     pub fn into_probes(mut self) -> Vec<Probes> {
-        self.settle();
+        self.closing.finish();
         self.groups.into_values().flat_map(|group| group.links).map(|link| link.probes).collect()
     }
 }
@@ -167,7 +277,7 @@ fn link(
     path: &Path,
     sites: &[Placement],
     most: usize,
-) -> Result<(Vec<Link>, HashSet<u32>), Error> {
+) -> Result<(Vec<NewLink>, HashSet<u32>), Error> {
     let mut refused = HashSet::new();
     let attach = |sites: &[Placement]| {
         let probes: Vec<Site> = sites.iter().map(|site| site.probe).collect();
@@ -178,7 +288,7 @@ fn link(
         let placed = attach::place(sites, &attach, &mut |site, _| {
             refused.insert(site.id);
         })?;
-        links.extend(placed.into_iter().map(|(sites, probes)| Link { probes, sites: sites.to_vec() }));
+        links.extend(placed.into_iter().map(|(sites, probes)| (probes, sites.to_vec())));
     }
     Ok((links, refused))
 }
