@@ -17,6 +17,7 @@ use crate::directory::{Directory, Lock};
 use crate::file::Encoder;
 use crate::folding::Folding;
 use crate::manifest::Manifest;
+use crate::overview::Overview;
 use crate::schema::{Row as _, call_columns};
 use crate::segment::Segments;
 use crate::table::Table;
@@ -146,7 +147,7 @@ impl TraceWriter {
     fn write_folded(&mut self) -> Result<(), Error> {
         let metrics = self.calls.further() / 2;
         self.calls.close(&mut |calls, readings| self.folding.chunk(calls, readings, metrics));
-        let Some(mut paths) =
+        let Some((mut paths, overview)) =
             std::mem::replace(&mut self.folding, Folding::new()).into_paths(metrics).filter(|_| self.profile.is_none())
         else {
             return Ok(());
@@ -155,10 +156,14 @@ impl TraceWriter {
         loop {
             let rows: Vec<FoldedPath> = paths.by_ref().take(FOLDED_ROWS).collect();
             if rows.is_empty() {
-                return encoder.commit();
+                break;
             }
             encoder.row_group(rows.iter(), Vec::new())?;
         }
+        if overview.calls() > Overview::FEW {
+            overview.write(&self.directory, paths.into_sites().into_iter())?;
+        }
+        encoder.commit()
     }
 
     /// Columns are defined before the first values.
@@ -195,6 +200,7 @@ impl Sink for TraceWriter {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         self.manifest = Manifest::recording(header.clone());
         self.begun = true;
+        self.folding.begin(header.begin.monotonic);
         let result = self.publish(false).and_then(|()| self.manifest.write(&self.directory));
         self.named(result)
     }
