@@ -17,6 +17,7 @@ mod sites;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod values;
 mod verdicts;
 
 use std::cmp::Reverse;
@@ -25,7 +26,7 @@ use std::path::Path;
 
 use foldhash::HashMap;
 use rtrace_exporters::{Destination, Overview, TraceSet};
-use rtrace_model::{CallCost, EventKind, LocationId, RegionId, escape};
+use rtrace_model::{Call, CallCost, EventKind, LocationId, RegionId, escape};
 use serde_json::{Value as Json, json};
 
 use self::names::Names;
@@ -111,7 +112,8 @@ impl<'a> Gathered<'a> {
         notes.extend(untimed.clone());
         notes.extend(tables.remarks.iter().cloned());
         let verdicts = verdicts::verdicts(trace, &info, &tables, untimed)?;
-        Ok(Gathered { trace, info, title: About::new(trace).line(None), notes, verdicts, tables, picture })
+        let title = About::new(trace).line(None);
+        Ok(Gathered { trace, info, title, notes, verdicts, tables, picture })
     }
 
     /// What the page's scripts draw, one part in `divisor` of what could be.
@@ -140,7 +142,7 @@ impl<'a> Gathered<'a> {
             "threads": rows::table(&tables::first(&self.tables.threads, most(ROWS))),
             "processes": rows::table(&tables::first(&self.tables.processes, most(ROWS))),
             "lanes": lanes,
-            "calls": self.calls(divisor, &places, &mut names),
+            "calls": self.calls(divisor, &places, &mut names)?,
             "heat": self.heat(most(HEAT_MAPS), &functions, &mut names),
             "matrix": self.matrix(&functions, &mut names),
             "plan": plan::plan(self.trace, &self.tables.functions, most(PLANNED), &mut names)?,
@@ -153,25 +155,22 @@ impl<'a> Gathered<'a> {
     }
 
     /// Lane, function, start, duration or null, depth and ending; starts are differences from call to call of a lane.
-    fn calls(&self, divisor: usize, lanes: &HashMap<LocationId, usize>, names: &mut Names<'_>) -> Json {
+    fn calls(&self, divisor: usize, lanes: &HashMap<LocationId, usize>, names: &mut Names<'_>) -> Result<Json, Error> {
         let (chosen, are_all) = self.picture.chosen(divisor);
         let begin = self.trace.header().begin.monotonic;
-        let mut calls: Vec<(usize, u64, Json)> = Vec::new();
-        for call in &chosen {
-            let Some(&lane) = lanes.get(&call.location) else { continue };
-            let start = call.start.since(begin);
-            let of_call = json!([names.of(call.region), call.duration, call.depth, call.ending as u8]);
-            calls.push((lane, start, of_call));
-        }
+        let place = |call: Call| Some((*lanes.get(&call.location)?, call.start.since(begin), call));
+        let mut calls: Vec<(usize, u64, Call)> = chosen.into_iter().filter_map(place).collect();
         calls.sort_by_key(|&(lane, start, _)| (lane, start));
         let (mut rows, mut before) = (Vec::new(), (usize::MAX, 0));
-        for (lane, start, of_call) in calls {
+        for &(lane, start, call) in &calls {
             let since = if before.0 == lane { before.1 } else { 0 };
             before = (lane, start);
-            rows.extend([json!(lane), json!(start - since)]);
-            rows.extend(of_call.as_array().cloned().unwrap_or_default());
+            rows.extend([json!(lane), json!(start - since), json!(names.of(call.region)), json!(call.duration)]);
+            rows.extend([json!(call.depth), json!(call.ending as u8)]);
         }
-        json!({ "rows": rows, "all": are_all, "seen": self.picture.overview().calls() })
+        let calls: Vec<Call> = calls.into_iter().map(|(_, _, call)| call).collect();
+        let values = values::values(self.trace, &calls, names)?;
+        Ok(json!({ "rows": rows, "all": are_all, "seen": self.picture.overview().calls(), "values": values }))
     }
 
     fn heat(&self, most: usize, functions: &crate::table::Table, names: &mut Names<'_>) -> Json {

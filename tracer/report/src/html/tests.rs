@@ -9,7 +9,7 @@ use std::process::Command;
 use rtrace_exporters::{Destination, TraceWriter};
 use rtrace_model::{
     Call, ClockAnchor, Definition, Ending, Event, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, PathId,
-    PathProfile, RegionId, Sink, Summary, Timestamp,
+    PathProfile, RegionId, Sink, Summary, Timestamp, ValueBatch, ValueColumn, ValueType, Values,
 };
 use serde_json::Value;
 
@@ -251,6 +251,52 @@ fn the_same_is_true_of_folded_calls() {
     writer.profile(&[path(1, 0, 10, 1_000, 400), path(2, 1, 6, 600, 600)]).unwrap();
     writer.finish(&Summary { calls: 16, folded: 16, ..Summary::default() }).unwrap();
     compare(folder.path());
+}
+
+#[test]
+fn a_page_shows_the_values_that_calls_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    let column = |position, name: &str, value_type, c_type: &str, at_exit| {
+        Definition::ValueColumn(ValueColumn {
+            region: RegionId(0),
+            position,
+            name: name.to_owned(),
+            value_type,
+            c_type: c_type.to_owned(),
+            unit: (name == "n").then(|| "B".to_owned()),
+            role: None,
+            at_exit,
+            source: String::new(),
+        })
+    };
+    writer.define(&column(0, "n", ValueType::Integer, "int", false)).unwrap();
+    writer.define(&column(1, HOSTILE[1], ValueType::Text, "char *", false)).unwrap();
+    writer.define(&column(2, "result", ValueType::Integer, "void *", true)).unwrap();
+    writer.calls(&script("thread 1\n a 0 100\n a 200 900\n a 1000 1010\n b 2000 2001").into()).unwrap();
+    let texts = [Some(HOSTILE[0]), Some(HOSTILE[0]), None].map(|text| text.map(str::to_owned));
+    let columns = vec![
+        Values::Integer(vec![Some(7), Some(-3), Some(7)]),
+        Values::Text(texts.to_vec()),
+        Values::Integer(vec![Some(0x7f00_1234), Some(0), None]),
+    ];
+    let calls = (1..=3).map(|id| (LocationId(1), id)).collect();
+    writer.values(&[ValueBatch { region: RegionId(0), calls, columns }]).unwrap();
+    writer.finish(&Summary { calls: 4, ..Summary::default() }).unwrap();
+    let values = data(&page(folder.path()))["calls"]["values"].clone();
+    let told = &values["functions"][0];
+    assert_eq!(told[1], 3);
+    assert_eq!(told[2][0], json!(["n", "B", false, 3, [-3.0, 7.0, 11.0], 2, [["7", 2], ["-3", 1]]]));
+    assert_eq!((&told[2][1][3], &told[2][2][4]), (&json!(2), &Json::Null));
+    assert_eq!(values["calls"].as_array().unwrap().len(), 3);
+    let Some((dom, complaints)) = browsed(folder.path(), "function=0") else { return };
+    assert_eq!(complaints, "");
+    assert!(!dom.contains("<title>owned") && !dom.contains("<img"), "a value was taken for markup");
+    let shown = part(&dom, "data-table=\"values\"", "</dl>");
+    for text in ["-3 to 7, sum 11", "0x7f001234", "not known of 1 call<"] {
+        assert!(shown.contains(text), "{text} in {shown}");
+    }
+    assert!(dom.contains("n 7 B, ") && dom.contains(" → result 0x7f001234"), "{dom}");
 }
 
 #[test]
