@@ -107,7 +107,7 @@ function functionLink(fn) {
 
 /** The same with the library's name. */
 function functionName(fn, mark) {
-  return [swatch(fn.library), functionLink(fn), el("span", { class: "lib" }, libraryName(fn)), mark ? el("span", { class: "mark", title: mark[1] }, mark[0]) : null];
+  return [swatch(fn.library), functionLink(fn), isOneLibrary ? null : el("span", { class: "lib" }, libraryName(fn)), mark ? el("span", { class: "mark", title: mark[1] }, mark[0]) : null];
 }
 
 // ---- Functions ----

@@ -95,7 +95,8 @@ function drawTimeline() {
       context.fillStyle = css("--line");
       context.fillRect(Math.round(x(mark)), AXIS - 6, 1, height);
       context.fillStyle = css("--soft");
-      context.fillText(instant(mark, step), x(mark) + 4, 10);
+      const label = instant(mark, step);
+      if (x(mark) + 4 + context.measureText(label).width < width) context.fillText(label, x(mark) + 4, 10);
     }
     for (const lane of state) {
       drawDensity(context, lane, x, plot);
