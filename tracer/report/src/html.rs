@@ -5,6 +5,7 @@
 //! data is one JSON document, which the page's scripts draw. Names come from traced programs: they are escaped, and
 //! scripts only ever put them into a page as text.
 
+mod before;
 mod document;
 mod edges;
 mod heat;
@@ -29,6 +30,7 @@ use rtrace_exporters::{Destination, Overview, TraceSet};
 use rtrace_model::{Call, CallCost, EventKind, LocationId, RegionId, escape};
 use serde_json::{Value as Json, json};
 
+use self::before::Before;
 use self::names::Names;
 use self::picture::Picture;
 use self::tables::Tables;
@@ -64,8 +66,20 @@ const MATRIX: (usize, usize) = (24, 64);
 /// # Errors
 /// The trace cannot be read, or the page not be written.
 pub fn html(directory: &Path, destination: &Destination) -> Result<(), Error> {
+    write(directory, None, destination)
+}
+
+/// The same, with a flame graph of what has changed since the trace in `first`.
+///
+/// # Errors
+/// A trace cannot be read, or the page not be written.
+pub fn html_since(first: &Path, directory: &Path, destination: &Destination) -> Result<(), Error> {
+    write(directory, Some(Before::read(TraceSet::open(first)?)?), destination)
+}
+
+fn write(directory: &Path, before: Option<Before>, destination: &Destination) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
-    let gathered = Gathered::read(&trace, Info::of(directory)?)?;
+    let gathered = Gathered { before, ..Gathered::read(&trace, Info::of(directory)?)? };
     let mut page = String::new();
     for divisor in DIVISORS {
         page = document::page(&gathered.title, gathered.data(divisor)?);
@@ -86,6 +100,8 @@ struct Gathered<'a> {
     verdicts: Vec<Json>,
     tables: Tables<'a>,
     picture: Picture,
+    /// What the page compares with.
+    before: Option<Before>,
 }
 
 impl<'a> Gathered<'a> {
@@ -113,7 +129,7 @@ impl<'a> Gathered<'a> {
         notes.extend(tables.remarks.iter().cloned());
         let verdicts = verdicts::verdicts(trace, &info, &tables, untimed)?;
         let title = About::new(trace).line(None);
-        Ok(Gathered { trace, info, title, notes, verdicts, tables, picture })
+        Ok(Gathered { trace, info, title, notes, verdicts, tables, picture, before: None })
     }
 
     /// What the page's scripts draw, one part in `divisor` of what could be.
@@ -149,6 +165,9 @@ impl<'a> Gathered<'a> {
             "incidents": self.incidents(most(ROWS), &mut names)?,
             "costs": self.costs(),
         });
+        if let Some(before) = &self.before {
+            data["before"] = before.told(&About::new(self.trace), most(NODES))?;
+        }
         data["locations"] = self.locations(&data);
         data["names"] = names.into_told().into();
         Ok(data)
