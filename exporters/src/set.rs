@@ -226,8 +226,11 @@ impl TraceSet {
         folded
     }
 
-    /// What the recorders have kept of single calls beside their sums; `None` where one has not.
+    /// What the recorders have kept of single calls beside their sums; `None` where one has not, or all calls are
+    /// [few](Overview::FEW).
     pub fn overview(&self) -> Option<Overview> {
+        let calls: u64 = self.traces().map(Trace::recorded_calls).sum();
+        (calls > Overview::FEW).then_some(())?;
         let stored = self.parts.iter().map(|part| Some(part.overview(part.trace.overview()?)));
         Some(Overview::of(self.header.begin.monotonic, &stored.collect::<Option<Vec<_>>>()?))
     }

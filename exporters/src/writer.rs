@@ -38,6 +38,8 @@ const FOLDED_ROWS: usize = 4_096;
 pub struct TraceWriter {
     directory: Directory,
     manifest: Manifest,
+    /// Whether it is one of several that are read as one.
+    is_member: bool,
     begun: bool,
     libraries: Table<LibraryId, Library>,
     regions: Table<RegionId, Region>,
@@ -71,6 +73,7 @@ impl TraceWriter {
         let directory = Directory::create(path, owner)?;
         Ok(TraceWriter {
             manifest: Manifest::recording(Header::default()),
+            is_member: false,
             begun: false,
             libraries: Table::new(),
             regions: Table::new(),
@@ -101,7 +104,9 @@ impl TraceWriter {
         if let Some(around) = path.parent() {
             Directory::create_around(around, owner)?;
         }
-        TraceWriter::create(path, owner)
+        let mut writer = TraceWriter::create(path, owner)?;
+        writer.is_member = true;
+        Ok(writer)
     }
 
     fn publish(&mut self, is_last: bool) -> Result<(), Error> {
@@ -160,7 +165,8 @@ impl TraceWriter {
             }
             encoder.row_group(rows.iter(), Vec::new())?;
         }
-        if overview.calls() > Overview::FEW {
+        // Those of all members make one, however few calls one of them has.
+        if self.is_member || overview.calls() > Overview::FEW {
             overview.write(&self.directory, paths.into_sites().into_iter())?;
         }
         encoder.commit()

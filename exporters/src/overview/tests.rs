@@ -91,6 +91,24 @@ fn times_at_the_end_of_time_have_their_place() {
     assert!(slices().all(|slice| slice.number < SLICES[0]));
 }
 
+#[test]
+fn each_member_of_a_set_has_an_overview_and_they_are_one_where_the_calls_are_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |name: &str, number: u64| {
+        let mut writer = TraceWriter::create_member(&folder.path().join(name), None).unwrap();
+        writer.begin(&Header::default()).unwrap();
+        writer.calls(&(1..=number).map(call).collect::<Vec<_>>().into()).unwrap();
+        writer.finish(&Summary { calls: number, ..Summary::default() }).unwrap();
+        TraceSet::open(folder.path()).unwrap().overview().map(|overview| overview.calls())
+    };
+    assert_eq!(record("rank-0", 0), None);
+    assert_eq!(record("rank-1", 100), None);
+    assert_eq!(record("rank-2", 19_900), None);
+    assert_eq!(record("rank-3", 1), Some(20_001));
+    std::fs::remove_dir_all(folder.path().join("rank-1/overview")).unwrap();
+    assert!(TraceSet::open(folder.path()).unwrap().overview().is_none());
+}
+
 /// As another program may write it.
 #[test]
 fn rows_of_a_damaged_overview_take_bounded_memory() {
