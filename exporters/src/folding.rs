@@ -169,6 +169,8 @@ pub(crate) struct Folding {
     numbers: i64,
     /// Call sites of all nodes.
     sites: usize,
+    /// Whether these are kept: above [`MOST_SITES`], there is no overview.
+    has_sites: bool,
     overview: Overview,
     is_unsure: bool,
     has_given_up: bool,
@@ -191,6 +193,7 @@ impl Folding {
             pending: 0,
             numbers: 0,
             sites: 0,
+            has_sites: true,
             overview: Overview::new(Timestamp(0)),
             is_unsure: false,
             has_given_up: false,
@@ -218,9 +221,12 @@ impl Folding {
             self.forget_recent();
         }
         let nodes = self.nodes.len() - self.free.len();
-        let are_too_many = nodes > MOST_NODES || self.pending > MOST_NODES || self.sites > MOST_SITES;
-        if self.is_unsure || are_too_many || self.numbers > MOST_NUMBERS {
+        if self.is_unsure || nodes > MOST_NODES || self.pending > MOST_NODES || self.numbers > MOST_NUMBERS {
             self.give_up();
+        }
+        if self.sites > MOST_SITES {
+            self.nodes.iter_mut().for_each(|node| node.sites = Sites::default());
+            (self.sites, self.has_sites) = (0, false);
         }
     }
 
@@ -317,7 +323,7 @@ impl Folding {
         self.nodes[caller.node as usize].last_callee = node;
         let of_path = &mut self.nodes[node as usize];
         self.numbers += of_path.sums.add(call, readings);
-        if let Some(site) = call.call_site.filter(|_| call.parent != 0) {
+        if let Some(site) = call.call_site.filter(|_| call.parent != 0 && self.has_sites) {
             self.sites += of_path.sites.add(site, call);
         }
         self.overview.add_of(thread.number, of_path.function, call, matches!(caller.around, Around::Nothing));
@@ -455,8 +461,9 @@ impl Folding {
         self.since = 0;
     }
 
-    /// The call paths by thread, callers before their callees, and the overview; `None` where they are not exact.
-    pub(crate) fn into_paths(self, metrics: usize) -> Option<(Paths, Overview)> {
+    /// The call paths by thread, callers before their callees, and the overview; `None` where they are not exact, or
+    /// the call sites of the overview too many.
+    pub(crate) fn into_paths(self, metrics: usize) -> Option<(Paths, Option<Overview>)> {
         if self.has_given_up || self.threads.values().any(|thread| !thread.pending.is_empty()) {
             return None;
         }
@@ -472,7 +479,7 @@ impl Folding {
             next: Vec::new(),
             sites: Vec::new(),
         };
-        Some((paths, self.overview))
+        Some((paths, Some(self.overview).filter(|_| self.has_sites)))
     }
 }
 

@@ -166,7 +166,7 @@ impl TraceWriter {
             encoder.row_group(rows.iter(), Vec::new())?;
         }
         // Those of all members make one, however few calls one of them has.
-        if self.is_member || overview.calls() > Overview::FEW {
+        if let Some(overview) = overview.filter(|overview| self.is_member || overview.calls() > Overview::FEW) {
             overview.write(&self.directory, paths.into_sites().into_iter())?;
         }
         encoder.commit()

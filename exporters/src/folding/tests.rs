@@ -121,7 +121,7 @@ fn fold_all(calls: &[(Call, [u64; 2])], size: usize, late: usize) -> Option<(Pat
     let rows = folded.into_sites();
     let sites: Sites = rows.iter().map(site).collect();
     assert_eq!(sites.len(), rows.len(), "a call site is there twice");
-    Some((paths, sites, overview))
+    Some((paths, sites, overview.unwrap()))
 }
 
 /// All that an overview says.
@@ -284,6 +284,22 @@ fn too_many_paths_are_given_up() {
     assert_eq!(fold(&few, 100, 1).unwrap().len(), 1_000);
     let many: Vec<_> = (1..=70_000).map(|id| root(id, id)).collect();
     assert_eq!(fold(&many, 1_000, 1), None);
+}
+
+#[test]
+fn with_too_many_call_sites_there_are_paths_and_no_overview() {
+    let mut folding = Folding::new();
+    let root = Call { id: 1, ..Call::default() };
+    let leaf = |id: u64| Call { id, parent: 1, call_site: Some(CallSiteId(id as u32)), ..Call::default() };
+    for chunk in 0..4 {
+        let calls: Vec<Call> = (0..100_000).map(|place| leaf(2 + chunk * 100_000 + place)).collect();
+        folding.chunk(&calls, &[], 0);
+        assert_eq!(folding.has_sites, chunk < 2);
+    }
+    folding.chunk(&[root], &[], 0);
+    let (mut paths, overview) = folding.into_paths(0).unwrap();
+    assert_eq!(paths.by_ref().map(|path| path.calls).sum::<u64>(), 400_001);
+    assert!(overview.is_none() && paths.into_sites().is_empty());
 }
 
 #[test]
