@@ -18,6 +18,7 @@ use rtrace_model::{
 use crate::file::{self, Decoder};
 use crate::joined::columns_of;
 use crate::manifest::{self, Manifest};
+use crate::overview::Stored;
 use crate::schema::{Row, Stream, call_columns};
 use crate::{Error, directory, values};
 
@@ -296,6 +297,15 @@ impl Trace {
         let paths = Decoder::<FoldedPath>::open(&path).and_then(Decoder::read_all).ok()?;
         let calls = paths.iter().fold(0, |sum: u64, path| sum.saturating_add(path.profile.calls));
         (calls == self.recorded_calls()).then_some(paths)
+    }
+
+    /// What the recorder has kept of single calls beside their sums; `None` where there is nothing of that, or it is not
+    /// of what is in `calls/`.
+    pub(crate) fn overview(&self) -> Option<Stored> {
+        if self.manifest.status != manifest::Status::Finished || !self.profile.is_empty() {
+            return None;
+        }
+        Stored::read(&self.directory).filter(|stored| stored.number() == self.recorded_calls())
     }
 
     /// The events in batches, by time within each.

@@ -11,6 +11,7 @@ mod estimate;
 mod event;
 mod folded;
 mod metric;
+mod overview;
 mod profile;
 mod sample;
 mod value;

@@ -14,14 +14,15 @@ use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
+    Batch, Call, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
     Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary,
     Timestamp, Untimed, ValueColumn,
 };
 
 use crate::joined::columns_of;
+use crate::overview::Stored;
 use crate::reader::find;
-use crate::{Error, Trace, ValueReader, Warning};
+use crate::{Error, Overview, Trace, ValueReader, Warning};
 
 use self::definitions::Definitions;
 
@@ -225,6 +226,15 @@ impl TraceSet {
         folded
     }
 
+    /// What the recorders have kept of single calls beside their sums; `None` where one has not, or all calls are
+    /// [few](Overview::FEW).
+    pub fn overview(&self) -> Option<Overview> {
+        let calls: u64 = self.traces().map(Trace::recorded_calls).sum();
+        (calls > Overview::FEW).then_some(())?;
+        let stored = self.parts.iter().map(|part| Some(part.overview(part.trace.overview()?)));
+        Some(Overview::of(self.header.begin.monotonic, &stored.collect::<Option<Vec<_>>>()?))
+    }
+
     /// The events in batches, trace after trace, by time within each.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = Result<Vec<Event>, Error>> {
         let adapted = |part: &Part, events: Vec<Event>| events.into_iter().map(|event| part.event(event)).collect();
@@ -326,12 +336,42 @@ impl Part {
     }
 
     fn path(&self, mut path: FoldedPath) -> FoldedPath {
-        path.profile.location.0 = path.profile.location.0.saturating_add(self.locations_before);
+        path.profile.location = self.location(path.profile.location);
         path.profile.region = self.region(path.profile.region);
         if let Some(detail) = &mut path.detail {
-            detail.call_site = detail.call_site.and_then(|site| self.call_sites.get(&site).copied());
+            detail.call_site = self.call_site(detail.call_site);
         }
         path
+    }
+
+    fn overview(&self, mut stored: Stored) -> Stored {
+        for row in &mut stored.activity {
+            (row.location, row.start) = (self.location(row.location), self.time(row.start));
+        }
+        for row in &mut stored.durations {
+            (row.region, row.start) = (self.region(row.region), self.time(row.start));
+        }
+        stored.sites.retain_mut(|row| {
+            row.location = self.location(row.location);
+            self.call_site(Some(row.site)).map(|site| row.site = site).is_some()
+        });
+        stored.calls.iter_mut().for_each(|call| self.call(call));
+        stored
+    }
+
+    fn call(&self, call: &mut Call) {
+        call.location = self.location(call.location);
+        call.region = self.region(call.region);
+        call.call_site = self.call_site(call.call_site);
+        call.start = self.time(call.start);
+    }
+
+    fn location(&self, id: LocationId) -> LocationId {
+        LocationId(id.0.saturating_add(self.locations_before))
+    }
+
+    fn call_site(&self, id: Option<CallSiteId>) -> Option<CallSiteId> {
+        id.and_then(|site| self.call_sites.get(&site).copied())
     }
 
     fn time(&self, time: Timestamp) -> Timestamp {
@@ -348,17 +388,12 @@ impl Part {
     }
 
     fn estimate(&self, estimate: Estimate) -> Estimate {
-        let location = LocationId(estimate.location.0.saturating_add(self.locations_before));
+        let location = self.location(estimate.location);
         Estimate { location, region: self.region(estimate.region), ..estimate }
     }
 
     fn batch(&self, mut batch: Batch, is_counted: bool) -> Batch {
-        for call in batch.calls_mut() {
-            call.location.0 = call.location.0.saturating_add(self.locations_before);
-            call.region = self.region(call.region);
-            call.call_site = call.call_site.and_then(|site| self.call_sites.get(&site).copied());
-            call.start = self.time(call.start);
-        }
+        batch.calls_mut().iter_mut().for_each(|call| self.call(call));
         if is_counted { batch } else { Batch::from(batch.into_calls()) }
     }
 

@@ -17,6 +17,7 @@ use crate::directory::{Directory, Lock};
 use crate::file::Encoder;
 use crate::folding::Folding;
 use crate::manifest::Manifest;
+use crate::overview::Overview;
 use crate::schema::{Row as _, call_columns};
 use crate::segment::Segments;
 use crate::table::Table;
@@ -37,6 +38,8 @@ const FOLDED_ROWS: usize = 4_096;
 pub struct TraceWriter {
     directory: Directory,
     manifest: Manifest,
+    /// Whether it is one of several that are read as one.
+    is_member: bool,
     begun: bool,
     libraries: Table<LibraryId, Library>,
     regions: Table<RegionId, Region>,
@@ -70,6 +73,7 @@ impl TraceWriter {
         let directory = Directory::create(path, owner)?;
         Ok(TraceWriter {
             manifest: Manifest::recording(Header::default()),
+            is_member: false,
             begun: false,
             libraries: Table::new(),
             regions: Table::new(),
@@ -100,7 +104,9 @@ impl TraceWriter {
         if let Some(around) = path.parent() {
             Directory::create_around(around, owner)?;
         }
-        TraceWriter::create(path, owner)
+        let mut writer = TraceWriter::create(path, owner)?;
+        writer.is_member = true;
+        Ok(writer)
     }
 
     fn publish(&mut self, is_last: bool) -> Result<(), Error> {
@@ -146,7 +152,7 @@ impl TraceWriter {
     fn write_folded(&mut self) -> Result<(), Error> {
         let metrics = self.calls.further() / 2;
         self.calls.close(&mut |calls, readings| self.folding.chunk(calls, readings, metrics));
-        let Some(mut paths) =
+        let Some((mut paths, overview)) =
             std::mem::replace(&mut self.folding, Folding::new()).into_paths(metrics).filter(|_| self.profile.is_none())
         else {
             return Ok(());
@@ -155,10 +161,15 @@ impl TraceWriter {
         loop {
             let rows: Vec<FoldedPath> = paths.by_ref().take(FOLDED_ROWS).collect();
             if rows.is_empty() {
-                return encoder.commit();
+                break;
             }
             encoder.row_group(rows.iter(), Vec::new())?;
         }
+        // Those of all members make one, however few calls one of them has.
+        if let Some(overview) = overview.filter(|overview| self.is_member || overview.calls() > Overview::FEW) {
+            overview.write(&self.directory, paths.into_sites().into_iter())?;
+        }
+        encoder.commit()
     }
 
     /// Columns are defined before the first values.
@@ -195,6 +206,7 @@ impl Sink for TraceWriter {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
         self.manifest = Manifest::recording(header.clone());
         self.begun = true;
+        self.folding.begin(header.begin.monotonic);
         let result = self.publish(false).and_then(|()| self.manifest.write(&self.directory));
         self.named(result)
     }

@@ -10,6 +10,7 @@ mod lint;
 mod packages;
 mod process;
 mod python;
+mod screens;
 mod test;
 mod tidy;
 mod vm;
@@ -32,6 +33,8 @@ struct Cli {
 enum Task {
     /// Build rtrace and trace a running FFTW program with it
     Demo,
+    /// Take the pictures of the HTML page in docs/screens, of what `demo` recorded
+    Screens,
     /// Install what the tests need and run them all, as root with those that trace
     Test,
     /// Check the sources: form, licences, Rust version, warnings, documents, fuzz targets, rebuilds
@@ -81,6 +84,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Demo => demo::run(),
+        Task::Screens => screens::run(),
         Task::Test => test::run(),
         Task::Lint { checks } => lint::run(&checks),
         Task::Tidy => tidy::run(),

@@ -12,6 +12,9 @@ pub const BUILD: &[&str] = &["clang", "gcc", "libc6-dev", "libelf-dev", "make", 
 /// What the demonstration traces.
 pub const DEMO: &[&str] = &["libfftw3-dev"];
 
+/// What takes pictures of pages.
+pub const SCREENS: &[&str] = &["chromium"];
+
 /// What the tests trace, and the programs that judge the results.
 pub const TEST: &[&str] = &[
     "chromium",

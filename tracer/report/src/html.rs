@@ -5,36 +5,40 @@
 //! data is one JSON document, which the page's scripts draw. Names come from traced programs: they are escaped, and
 //! scripts only ever put them into a page as text.
 
-mod axis;
+mod before;
 mod document;
 mod edges;
 mod heat;
-mod kept;
 mod lanes;
 mod names;
 mod picture;
 mod plan;
 mod rows;
+mod sites;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod values;
 mod verdicts;
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use rtrace_exporters::{Destination, TraceSet};
-use rtrace_model::{CallCost, EventKind, LocationId, PathId, RegionId, escape};
+use foldhash::HashMap;
+use rtrace_exporters::{Destination, Overview, TraceSet};
+use rtrace_model::{Call, CallCost, EventKind, LocationId, RegionId, escape};
 use serde_json::{Value as Json, json};
 
+use self::before::Before;
 use self::names::Names;
 use self::picture::Picture;
 use self::tables::Tables;
 use crate::about::About;
 use crate::info::Info;
-use crate::reading::{Need, each_call, read};
+use crate::reading::{Need, read};
 use crate::tree::Order;
-use crate::walk::{Caller, Visitor as _, Walk};
+use crate::walk::Walk;
 use crate::{Error, Sort, notes};
 
 pub use self::document::is_page;
@@ -62,8 +66,20 @@ const MATRIX: (usize, usize) = (24, 64);
 /// # Errors
 /// The trace cannot be read, or the page not be written.
 pub fn html(directory: &Path, destination: &Destination) -> Result<(), Error> {
+    write(directory, None, destination)
+}
+
+/// The same, with a flame graph of what has changed since the trace in `first`.
+///
+/// # Errors
+/// A trace cannot be read, or the page not be written.
+pub fn html_since(first: &Path, directory: &Path, destination: &Destination) -> Result<(), Error> {
+    write(directory, Some(Before::read(TraceSet::open(first)?)?), destination)
+}
+
+fn write(directory: &Path, before: Option<Before>, destination: &Destination) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
-    let gathered = Gathered::read(&trace, Info::of(directory)?)?;
+    let gathered = Gathered { before, ..Gathered::read(&trace, Info::of(directory)?)? };
     let mut page = String::new();
     for divisor in DIVISORS {
         page = document::page(&gathered.title, gathered.data(divisor)?);
@@ -84,26 +100,27 @@ struct Gathered<'a> {
     verdicts: Vec<Json>,
     tables: Tables<'a>,
     picture: Picture,
+    /// What the page compares with.
+    before: Option<Before>,
 }
 
 impl<'a> Gathered<'a> {
     fn read(trace: &'a TraceSet, info: Info) -> Result<Gathered<'a>, Error> {
         let losses = trace.losses()?;
         let mut walks = tables::Walks::new(trace);
-        let mut picture = Walk::new(Picture::new(trace));
-        let untimed = read(trace, Need::Paths, &mut walks.readers())?;
+        let overview = trace.overview();
+        let sites = overview.as_ref().map(Overview::sites);
+        let untimed = read(trace, Need::Paths, &mut walks.readers(sites))?;
         let lost_callers = walks.lost_callers();
-        if is_flat(trace) {
-            let sites = &mut walks.sites().visitor;
-            each_call(&trace.folded(false), |call| {
-                picture.visitor.add(call, call.parent == 0);
-                sites.visit(call, Caller::None);
-            })?;
-        } else {
-            read(trace, Need::Calls, &mut [&mut picture, walks.sites()])?;
-        }
-        let mut picture = picture.visitor;
-        add_slow_calls(trace, &mut picture)?;
+        let picture = match overview {
+            Some(overview) => Picture::of(overview),
+            None => {
+                let mut picture = Walk::new(Picture::new(trace));
+                read(trace, Need::Calls, &mut [&mut picture, walks.sites()])?;
+                add_slow_calls(trace, &mut picture.visitor)?;
+                picture.visitor
+            }
+        };
         let tables = walks.into_tables(trace, &losses)?;
         let notes = notes::notes(trace, &losses, lost_callers, 0)?;
         let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
@@ -111,7 +128,8 @@ impl<'a> Gathered<'a> {
         notes.extend(untimed.clone());
         notes.extend(tables.remarks.iter().cloned());
         let verdicts = verdicts::verdicts(trace, &info, &tables, untimed)?;
-        Ok(Gathered { trace, info, title: About::new(trace).line(None), notes, verdicts, tables, picture })
+        let title = About::new(trace).line(None);
+        Ok(Gathered { trace, info, title, notes, verdicts, tables, picture, before: None })
     }
 
     /// What the page's scripts draw, one part in `divisor` of what could be.
@@ -121,7 +139,7 @@ impl<'a> Gathered<'a> {
         let functions = tables::first(&self.tables.functions, most(FUNCTIONS));
         let shown = rows::regions(&functions);
         let tree = self.tables.tree.table(self.trace, Order::new(Sort::Inclusive)?, Some(most(NODES)));
-        let (lanes, places) = self.picture.lanes.told(LANES);
+        let (lanes, places) = lanes::told(self.picture.overview(), LANES);
         let mut data = json!({
             "title": self.title,
             "verdicts": self.verdicts,
@@ -140,49 +158,45 @@ impl<'a> Gathered<'a> {
             "threads": rows::table(&tables::first(&self.tables.threads, most(ROWS))),
             "processes": rows::table(&tables::first(&self.tables.processes, most(ROWS))),
             "lanes": lanes,
-            "calls": self.calls(divisor, &places, &mut names),
+            "calls": self.calls(divisor, &places, &mut names)?,
             "heat": self.heat(most(HEAT_MAPS), &functions, &mut names),
             "matrix": self.matrix(&functions, &mut names),
             "plan": plan::plan(self.trace, &self.tables.functions, most(PLANNED), &mut names)?,
             "incidents": self.incidents(most(ROWS), &mut names)?,
             "costs": self.costs(),
         });
+        if let Some(before) = &self.before {
+            data["before"] = before.told(&About::new(self.trace), most(NODES))?;
+        }
         data["locations"] = self.locations(&data);
         data["names"] = names.into_told().into();
         Ok(data)
     }
 
     /// Lane, function, start, duration or null, depth and ending; starts are differences from call to call of a lane.
-    fn calls(&self, divisor: usize, lanes: &[Option<usize>], names: &mut Names<'_>) -> Json {
-        let (chosen, are_all) = self.picture.kept.chosen(divisor);
+    fn calls(&self, divisor: usize, lanes: &HashMap<LocationId, usize>, names: &mut Names<'_>) -> Result<Json, Error> {
+        let (chosen, are_all) = self.picture.chosen(divisor);
         let begin = self.trace.header().begin.monotonic;
-        let mut calls: Vec<(usize, u64, Json)> = Vec::new();
-        for call in &chosen {
-            let Some(lane) = lanes.get(self.picture.lanes.place(call.location)).copied().flatten() else { continue };
-            let start = call.start.since(begin);
-            let of_call = json!([names.of(call.region), call.duration, call.depth, call.ending as u8]);
-            calls.push((lane, start, of_call));
-        }
+        let place = |call: Call| Some((*lanes.get(&call.location)?, call.start.since(begin), call));
+        let mut calls: Vec<(usize, u64, Call)> = chosen.into_iter().filter_map(place).collect();
         calls.sort_by_key(|&(lane, start, _)| (lane, start));
         let (mut rows, mut before) = (Vec::new(), (usize::MAX, 0));
-        for (lane, start, of_call) in calls {
+        for &(lane, start, call) in &calls {
             let since = if before.0 == lane { before.1 } else { 0 };
             before = (lane, start);
-            rows.extend([json!(lane), json!(start - since)]);
-            rows.extend(of_call.as_array().cloned().unwrap_or_default());
+            rows.extend([json!(lane), json!(start - since), json!(names.of(call.region)), json!(call.duration)]);
+            rows.extend([json!(call.depth), json!(call.ending as u8)]);
         }
-        json!({ "rows": rows, "all": are_all, "seen": self.picture.kept.seen() })
+        let calls: Vec<Call> = calls.into_iter().map(|(_, _, call)| call).collect();
+        let values = values::values(self.trace, &calls, names)?;
+        Ok(json!({ "rows": rows, "all": are_all, "seen": self.picture.overview().calls(), "values": values }))
     }
 
     fn heat(&self, most: usize, functions: &crate::table::Table, names: &mut Names<'_>) -> Json {
         let regions = functions.rows.iter().filter_map(|row| rows::region(functions, row)).take(most);
-        let mut maps = Vec::new();
-        for region in regions {
-            if let Some(map) = self.picture.heat.of(region) {
-                maps.push(json!([names.of(region), map.told()]));
-            }
-        }
-        json!({ "all": self.picture.heat.all().told(), "functions": maps })
+        let maps = heat::of_functions(self.picture.overview(), &regions.collect::<Vec<_>>());
+        let maps: Vec<Json> = maps.into_iter().map(|(region, map)| json!([names.of(region), map])).collect();
+        json!({ "all": heat::of_all(self.picture.overview()), "functions": maps })
     }
 
     /// Calls and exclusive time of the first functions, by process where there are several, and else by thread.
@@ -193,29 +207,35 @@ impl<'a> Gathered<'a> {
             let process = self.trace.process_of(self.trace.location(location)?)?;
             self.trace.processes().iter().position(|other| std::ptr::eq(other, process))
         };
-        let lane = |location: LocationId| self.picture.lanes.place(location);
-        let lanes: HashSet<usize> = self.tables.shares.0.keys().map(|&(_, location)| lane(location)).collect();
-        let location = |lane: usize| self.picture.lanes.location(lane);
-        let processes: HashSet<_> = lanes.iter().filter_map(|&lane| process(location(lane)?)).collect();
+        let locations: HashSet<LocationId> = self.tables.shares.0.keys().map(|&(_, location)| location).collect();
+        let processes: HashSet<_> = locations.iter().filter_map(|&location| process(location)).collect();
         let by_process = processes.len() > 1;
-        let column = |lane: usize| -> Option<LocationId> {
-            let location = location(lane)?;
-            if !by_process {
-                return Some(location);
-            }
-            // A process goes by the first of its threads.
-            let own = process(location);
-            self.trace.locations().iter().map(|location| location.id).find(|&other| process(other) == own)
-        };
-        let mut sums = std::collections::BTreeMap::<_, [u64; 3]>::new();
+        // A process goes by the first of its threads.
+        let mut first = HashMap::default();
+        for location in self.trace.locations().iter().filter(|_| by_process) {
+            first.entry(process(location.id)).or_insert(location.id);
+        }
+        let column = |location| first.get(&process(location)).copied().unwrap_or(location);
+        let mut times = HashMap::<LocationId, u64>::default();
+        for (&(_, location), &[_, _, exclusive]) in &self.tables.shares.0 {
+            let time = times.entry(column(location)).or_default();
+            *time = time.saturating_add(exclusive);
+        }
+        // Where they are too many, those with most time, and one of all others.
+        let mut columns: Vec<LocationId> = times.keys().copied().collect();
+        columns.sort_by_key(|&column| (Reverse(times[&column]), column));
+        let are_more = columns.len() > MATRIX.1;
+        columns.truncate(if are_more { MATRIX.1 - 1 } else { MATRIX.1 });
+        columns.sort_unstable();
+        let mut columns: Vec<Option<LocationId>> = columns.into_iter().map(Some).collect();
+        columns.extend(are_more.then_some(None));
+        let mut sums = BTreeMap::<_, [u64; 3]>::new();
         for (&(region, location), share) in &self.tables.shares.0 {
             let Some(row) = regions.iter().position(|&other| other == region) else { continue };
-            let sum = sums.entry((column(lane(location)), row)).or_default();
+            let own = Some(column(location)).filter(|own| columns.contains(&Some(*own)));
+            let sum = sums.entry((own, row)).or_default();
             sum.iter_mut().zip(share).for_each(|(sum, of)| *sum = sum.saturating_add(*of));
         }
-        let mut columns: Vec<_> = sums.keys().map(|&(column, _)| column).collect();
-        columns.dedup();
-        columns.truncate(MATRIX.1);
         let cells: Vec<Json> = sums
             .iter()
             .filter_map(|(&(column, row), &[calls, timed, exclusive])| {
@@ -307,23 +327,6 @@ impl<'a> Gathered<'a> {
         let headers = self.trace.traces().map(rtrace_exporters::Trace::header).take(ROWS / 10);
         headers.flat_map(|header| header.calibration.iter().map(|cost| told(&header.host, cost))).collect()
     }
-}
-
-/// Whether nothing of a call depends on its callers but whether it has one: all are timed, and no function is called
-/// below itself. This is known where calls are folded.
-fn is_flat(trace: &TraceSet) -> bool {
-    let folded = trace.folded(true);
-    let mut chain: Vec<(LocationId, PathId, RegionId)> = Vec::new();
-    folded.is_complete()
-        && folded.paths.iter().all(|path| {
-            while chain.last().is_some_and(|&(of, last, _)| (of, Some(last)) != (path.location, path.parent)) {
-                chain.pop();
-            }
-            let is_nested = chain.iter().any(|&(_, _, region)| region == path.region);
-            let is_known = path.parent.is_none() || !chain.is_empty();
-            chain.push((path.location, path.path, path.region));
-            path.detail.is_some() && path.unseen == 0 && is_known && !is_nested
-        })
 }
 
 /// Where calls are folded, those with a record of their own are in no walk: the picture of single calls gets them here.

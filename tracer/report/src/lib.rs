@@ -66,7 +66,7 @@ pub use self::diff::{DiffOptions, diff};
 use self::distribution::Distribution;
 use self::grouping::Grouping;
 use self::groups::Groups;
-pub use self::html::html;
+pub use self::html::{html, html_since};
 use self::people::Note;
 use self::reading::Need;
 pub use self::suggest::{Suggestion, is_suggestion, suggest};

@@ -94,17 +94,6 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn Reader]
     Ok(untimed)
 }
 
-/// Visits the calls that are not folded, in no particular order.
-///
-/// # Errors
-/// The calls cannot be read.
-pub(super) fn each_call(folded: &Folded<'_>, mut visit: impl FnMut(&Call)) -> Result<(), Error> {
-    each_batch(folded, |batch| {
-        batch.iter().for_each(&mut visit);
-        Ok(())
-    })
-}
-
 /// Takes the batches of the calls that are not folded, the last one first, while the next one is decoded: that takes
 /// about as long as visiting them.
 fn each_batch(folded: &Folded<'_>, mut take: impl FnMut(Batch) -> Result<(), Error>) -> Result<(), Error> {

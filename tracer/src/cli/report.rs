@@ -18,10 +18,7 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
         return suggest(options, &destination);
     }
     if let Some(destination) = options.page(privilege::invoker()) {
-        hinted(rtrace_report::html(&options.directory, &destination))?;
-        if let Destination::Path { path, .. } = destination {
-            tell!("wrote {}; opens in any browser", path.display());
-        }
+        wrote(rtrace_report::html(&options.directory, &destination), &destination)?;
         return Ok(Outcome::Complete);
     }
     let mut text = Vec::new();
@@ -31,6 +28,15 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
     rtrace_report::run_on(&trace, &rtrace_report::Options { callers, ..options.options(look) }, &mut text)?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
+}
+
+/// Says where a page is.
+pub(super) fn wrote(written: Result<(), rtrace_report::Error>, destination: &Destination) -> anyhow::Result<()> {
+    hinted(written)?;
+    if let Destination::Path { path, .. } = destination {
+        tell!("wrote {}; opens in any browser", path.display());
+    }
+    Ok(())
 }
 
 /// The call sites whose callers these select; `None` where all are asked for.

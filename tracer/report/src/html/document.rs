@@ -13,9 +13,10 @@ const PROLOGUE: &str = "<!doctype html>\n<!-- A recording of rtrace. -->\n";
 const STYLE: &str = include_str!("assets/page.css");
 
 /// The scripts in the order in which they need each other.
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("assets/base.js"),
     include_str!("assets/table.js"),
+    include_str!("assets/change.js"),
     include_str!("assets/flame.js"),
     include_str!("assets/timeline.js"),
     include_str!("assets/charts.js"),

@@ -1,4 +1,4 @@
-//! Who called whom, and from where: the rows of `--by caller` and `--by callsite`, without their distributions.
+//! Who called whom: the rows of `--by caller`, without their distributions.
 
 use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
@@ -12,36 +12,54 @@ use crate::grouping::Key;
 use crate::table::Value;
 use crate::walk::{Caller, Visitor};
 
-/// Calls of a function, by who or what place called it.
+/// Calls of a function, by who called it.
 pub(super) struct Edges<'a> {
     chains: Chains<'a>,
     sums: HashMap<Key, Sums>,
 }
 
 /// Times in nanoseconds.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    calls: u64,
+#[derive(Clone, Copy)]
+pub(super) struct Sums {
+    pub(super) calls: u64,
     /// Of these, calls whose time is known.
-    timed: u64,
-    inclusive: u64,
-    exclusive: u64,
+    pub(super) timed: u64,
+    /// `None` where it is not known which calls were within others of the row.
+    pub(super) inclusive: Option<u64>,
+    pub(super) exclusive: u64,
+}
+
+impl Sums {
+    pub(super) fn of_call(call: &Call) -> Sums {
+        let (inclusive, exclusive) = (call.duration.unwrap_or(0), call.exclusive().unwrap_or(0));
+        Sums { calls: 1, timed: u64::from(call.is_timed()), inclusive: Some(inclusive), exclusive }
+    }
+
+    pub(super) fn of_path(path: &FoldedPath) -> Sums {
+        let PathProfile { calls, unseen, inclusive, exclusive, .. } = path.profile;
+        Sums { calls, timed: calls.saturating_sub(unseen), inclusive: Some(inclusive), exclusive }
+    }
+
+    /// What is left of them beside those.
+    pub(super) fn without(self, those: Sums) -> Sums {
+        Sums {
+            calls: self.calls.saturating_sub(those.calls),
+            timed: self.timed.saturating_sub(those.timed),
+            inclusive: self.inclusive.zip(those.inclusive).map(|(all, those)| all.saturating_sub(those)),
+            exclusive: self.exclusive.saturating_sub(those.exclusive),
+        }
+    }
 }
 
 impl Visitor for Edges<'_> {
     type Mark = Key;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
-        let inclusive = call.duration.unwrap_or(0);
-        let exclusive = call.exclusive().unwrap_or(0);
-        let sums = Sums { calls: 1, timed: u64::from(call.is_timed()), inclusive, exclusive };
-        self.add(call.region, call.call_site, &caller, sums)
+        self.add_within(call.region, call.call_site, &caller, Sums::of_call(call))
     }
 
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
-        let PathProfile { calls, unseen, inclusive, exclusive, .. } = path.profile;
-        let sums = Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive };
-        self.add(path.region, path.call_site(), &caller, sums)
+        self.add_within(path.region, path.call_site(), &caller, Sums::of_path(path))
     }
 }
 
@@ -50,15 +68,23 @@ impl<'a> Edges<'a> {
         Edges { chains: Chains::new(depth, trace), sums: HashMap::default() }
     }
 
-    fn add(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>, added: Sums) -> Key {
-        let key = self.chains.key(region, site, caller);
-        let sums = self.sums.entry(key).or_default();
+    /// The row of calls.
+    pub(super) fn key(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>) -> Key {
+        self.chains.key(region, site, caller)
+    }
+
+    /// Adds to a row.
+    pub(super) fn add(&mut self, key: Key, added: Sums) {
+        let sums = self.sums.entry(key).or_insert(Sums { calls: 0, timed: 0, inclusive: Some(0), exclusive: 0 });
         sums.calls += added.calls;
         sums.timed += added.timed;
-        if !caller.is_within(key) {
-            sums.inclusive = sums.inclusive.saturating_add(added.inclusive);
-        }
+        sums.inclusive = sums.inclusive.zip(added.inclusive).map(|(sum, of)| sum.saturating_add(of));
         sums.exclusive = sums.exclusive.saturating_add(added.exclusive);
+    }
+
+    fn add_within(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>, sums: Sums) -> Key {
+        let key = self.key(region, site, caller);
+        self.add(key, if caller.is_within(key) { Sums { inclusive: Some(0), ..sums } } else { sums });
         key
     }
 
@@ -69,7 +95,7 @@ impl<'a> Edges<'a> {
         keys.sort_by_cached_key(|key| {
             let sums = &self.sums[key];
             let labels: Vec<_> = self.chains.labels(*key).iter().map(Value::sortable).collect();
-            (std::cmp::Reverse((sums.inclusive, sums.calls)), labels)
+            (std::cmp::Reverse((sums.inclusive.unwrap_or(sums.exclusive), sums.calls)), labels)
         });
         let mut told = Vec::new();
         for key in keys.iter().take(most) {
@@ -82,8 +108,9 @@ impl<'a> Edges<'a> {
                 (None, Value::Name(name)) => names.place(None, name) as i64,
                 (None, _) => -1,
             };
-            let time = |time: u64| if sums.timed == 0 { Json::Null } else { json!(time) };
-            told.push(json!([from, to, sums.calls, sums.timed, time(sums.inclusive), time(sums.exclusive)]));
+            let [inclusive, exclusive] =
+                [sums.inclusive, Some(sums.exclusive)].map(|time| time.filter(|_| sums.timed > 0));
+            told.push(json!([from, to, sums.calls, sums.timed, inclusive, exclusive]));
         }
         json!({ "rows": told, "left_out": keys.len().saturating_sub(most) })
     }

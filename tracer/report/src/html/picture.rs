@@ -1,24 +1,16 @@
-//! What a page shows of calls beside the tables that `rtrace report` has: when, how long, and on which thread. It is
-//! gathered in bounded memory while the calls are read.
+//! What a page shows of calls beside the tables that `rtrace report` has: when, how long, and on which thread.
 
 use foldhash::HashMap;
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{Overview, TraceSet};
 use rtrace_model::{Call, FoldedPath, LocationId, RegionId};
 
-use super::axis::Axis;
-use super::heat::Heat;
-use super::kept::Kept;
-use super::lanes::Lanes;
 use crate::walk::{Caller, Visitor};
 
-/// Slices of time of the lanes, of the map of durations, and of the sample of calls.
-const SLICES: [usize; 3] = [720, 180, 240];
-
-/// Gathers all of it.
+/// Gathers it from the calls of a trace whose recorder has not.
 pub(super) struct Picture {
-    pub(super) lanes: Lanes,
-    pub(super) heat: Heat,
-    pub(super) kept: Kept,
+    overview: Overview,
+    /// All calls; absent where they are too many to be on a page.
+    all: Option<Vec<Call>>,
 }
 
 /// Calls, timed calls and exclusive time by function and thread.
@@ -27,17 +19,36 @@ pub(super) struct Shares(pub(super) HashMap<(RegionId, LocationId), [u64; 3]>);
 
 impl Picture {
     pub(super) fn new(trace: &TraceSet) -> Picture {
-        let begin = trace.header().begin.monotonic;
-        let length = trace.summary().map(|summary| summary.end.monotonic.since(begin) + 1);
-        let [lanes, heat, kept] = SLICES.map(|slices| Axis::new(begin, length, slices));
-        Picture { lanes: Lanes::new(trace, lanes), heat: Heat::new(heat, begin, length), kept: Kept::new(kept) }
+        Picture { overview: Overview::new(trace.header().begin.monotonic), all: Some(Vec::new()) }
     }
 
-    /// Adds a call; `outermost` unless its time is part of another one's.
-    pub(super) fn add(&mut self, call: &Call, outermost: bool) {
-        self.heat.add(call);
-        self.kept.add(call);
-        self.lanes.add(call, outermost);
+    /// That of an overview, which is of many calls.
+    pub(super) fn of(overview: Overview) -> Picture {
+        Picture { overview, all: None }
+    }
+
+    /// Adds a call; `is_outermost` unless its time is part of another one's.
+    pub(super) fn add(&mut self, call: &Call, is_outermost: bool) {
+        self.overview.add(call, is_outermost);
+        self.all = self.all.take().filter(|all| (all.len() as u64) < Overview::FEW);
+        if let Some(all) = &mut self.all {
+            all.push(*call);
+        }
+    }
+
+    pub(super) fn overview(&self) -> &Overview {
+        &self.overview
+    }
+
+    /// The calls to show by thread and start, one part in `divisor` of what could be; and whether these are all.
+    pub(super) fn chosen(&self, divisor: usize) -> (Vec<Call>, bool) {
+        let is_room = |all: &&Vec<Call>| all.len() as u64 <= Overview::FEW / divisor as u64;
+        if let Some(all) = self.all.as_ref().filter(is_room) {
+            let mut all = all.clone();
+            all.sort_by_key(|call| (call.location, call.start, call.id));
+            return (all, true);
+        }
+        (self.overview.chosen(divisor), false)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{SiteRow, TraceSet};
 use rtrace_model::{Loss, RegionId};
 use serde_json::{Value as Json, json};
 
@@ -10,6 +10,7 @@ use super::edges::Edges;
 use super::names::Names;
 use super::picture::Shares;
 use super::rows;
+use super::sites::Sites;
 use crate::chains::Depth;
 use crate::corrected::Corrected;
 use crate::counting::Counting;
@@ -31,7 +32,7 @@ pub(super) struct Walks<'a> {
     processes: Walk<Groups<'a>>,
     tree: Walk<Tree>,
     callers: Walk<Edges<'a>>,
-    sites: Walk<Edges<'a>>,
+    sites: Walk<Sites<'a>>,
     shares: Walk<Shares>,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Tables<'a> {
     pub(super) processes: Table,
     pub(super) tree: Tree,
     pub(super) callers: Edges<'a>,
-    pub(super) sites: Edges<'a>,
+    pub(super) sites: Sites<'a>,
     pub(super) shares: Shares,
     /// Exclusive time of all functions in nanoseconds.
     pub(super) total: u64,
@@ -65,21 +66,26 @@ impl<'a> Walks<'a> {
             processes: Walk::new(groups(By::Process)),
             tree: Walk::new(Tree::default()),
             callers: Walk::new(Edges::new(Depth::Caller, trace)),
-            sites: Walk::new(Edges::new(Depth::Site, trace)),
+            sites: Walk::new(Sites::new(trace)),
             shares: Walk::new(Shares::default()),
         }
     }
 
-    /// What reads sums by call path.
-    pub(super) fn readers(&mut self) -> Vec<&mut dyn Reader> {
-        vec![
+    /// What reads sums by call path; with the call sites of these, also what else reads calls one by one.
+    pub(super) fn readers(&mut self, sites: Option<&[SiteRow]>) -> Vec<&mut dyn Reader> {
+        let mut readers: Vec<&mut dyn Reader> = vec![
             &mut self.functions,
             &mut self.threads,
             &mut self.processes,
             &mut self.tree,
             &mut self.callers,
             &mut self.shares,
-        ]
+        ];
+        if let Some(sites) = sites {
+            self.sites.visitor.know(sites);
+            readers.push(&mut self.sites);
+        }
+        readers
     }
 
     /// Calls whose callers are not on record.
@@ -87,8 +93,8 @@ impl<'a> Walks<'a> {
         self.functions.lost_callers
     }
 
-    /// What reads calls one by one.
-    pub(super) fn sites(&mut self) -> &mut Walk<Edges<'a>> {
+    /// What reads calls one by one, unless their call sites are known.
+    pub(super) fn sites(&mut self) -> &mut Walk<Sites<'a>> {
         &mut self.sites
     }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use rtrace_exporters::{Destination, TraceWriter};
 use rtrace_model::{
     Call, ClockAnchor, Definition, Ending, Event, EventKind, HISTOGRAM_BUCKETS, LocationId, Loss, LossReason, PathId,
-    PathProfile, RegionId, Sink, Summary, Timestamp,
+    PathProfile, RegionId, Sink, Summary, Timestamp, ValueBatch, ValueColumn, ValueType, Values,
 };
 use serde_json::Value;
 
@@ -251,6 +251,83 @@ fn the_same_is_true_of_folded_calls() {
     writer.profile(&[path(1, 0, 10, 1_000, 400), path(2, 1, 6, 600, 600)]).unwrap();
     writer.finish(&Summary { calls: 16, folded: 16, ..Summary::default() }).unwrap();
     compare(folder.path());
+}
+
+#[test]
+fn a_page_compares_call_paths_with_those_of_an_earlier_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |name: &str, text: &str, end: u64| {
+        let directory = folder.path().join(name);
+        let mut writer = writer(&directory);
+        define_hostile(&mut writer);
+        writer.calls(&script(text).into()).unwrap();
+        let end = ClockAnchor { monotonic: Timestamp(end), realtime_ns: 0 };
+        writer.finish(&Summary { calls: 4, end, ..Summary::default() }).unwrap();
+        directory
+    };
+    // The second is twice as long, so a call of 4 us was one of 8 us in as much time.
+    let first = record("first", "thread 1\n a 0 4000\n  b 10 1010\n c 5000 5500\n d 6000 6001", 1_000_000);
+    let second = record("second", "thread 1\n a 0 12000\n  b 10 1010\n d 13000 13001\n e 14000 14001", 2_000_000);
+    let path = second.join("page.html");
+    html_since(&first, &second, &Destination::Path { path: path.clone(), force: false, owner: None }).unwrap();
+    let data = data(&fs::read_to_string(&path).unwrap());
+    assert_eq!(data["before"]["lengths"], json!([1_000_000, 2_000_000]));
+    assert_eq!(data["before"]["tree"]["rows"].as_array().unwrap().len(), 4);
+    let Some((dom, complaints)) = browsed(&second, "") else { return };
+    assert_eq!(complaints, "");
+    assert!(!dom.contains("<title>owned") && !dom.contains("<img"), "a name was taken for markup");
+    let flame = part(&dom, "id=\"flame\"", "</section>");
+    let gone = "which took 9.002 µs in traced calls, now 12 µs. The recordings differ in length, so times before are \
+                scaled to as much time. Call paths that are gone: &lt;!--'&amp;amp;\\x1b[31m\\u{202e} (1 µs).";
+    assert!(flame.contains(gone), "{flame}");
+    html(&second, &Destination::Path { path, force: true, owner: None }).unwrap();
+    assert!(!browsed(&second, "").unwrap().0.contains("Compared with"));
+}
+
+#[test]
+fn a_page_shows_the_values_that_calls_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    let column = |position, name: &str, value_type, c_type: &str, at_exit| {
+        Definition::ValueColumn(ValueColumn {
+            region: RegionId(0),
+            position,
+            name: name.to_owned(),
+            value_type,
+            c_type: c_type.to_owned(),
+            unit: (name == "n").then(|| "B".to_owned()),
+            role: None,
+            at_exit,
+            source: String::new(),
+        })
+    };
+    writer.define(&column(0, "n", ValueType::Integer, "int", false)).unwrap();
+    writer.define(&column(1, HOSTILE[1], ValueType::Text, "char *", false)).unwrap();
+    writer.define(&column(2, "result", ValueType::Integer, "void *", true)).unwrap();
+    writer.calls(&script("thread 1\n a 0 100\n a 200 900\n a 1000 1010\n b 2000 2001").into()).unwrap();
+    let texts = [Some(HOSTILE[0]), Some(HOSTILE[0]), None].map(|text| text.map(str::to_owned));
+    let columns = vec![
+        Values::Integer(vec![Some(7), Some(-3), Some(7)]),
+        Values::Text(texts.to_vec()),
+        Values::Integer(vec![Some(0x7f00_1234), Some(0), None]),
+    ];
+    let calls = (1..=3).map(|id| (LocationId(1), id)).collect();
+    writer.values(&[ValueBatch { region: RegionId(0), calls, columns }]).unwrap();
+    writer.finish(&Summary { calls: 4, ..Summary::default() }).unwrap();
+    let values = data(&page(folder.path()))["calls"]["values"].clone();
+    let told = &values["functions"][0];
+    assert_eq!(told[1], 3);
+    assert_eq!(told[2][0], json!(["n", "B", false, 3, [-3.0, 7.0, 11.0], 2, [["7", 2], ["-3", 1]]]));
+    assert_eq!((&told[2][1][3], &told[2][2][4]), (&json!(2), &Json::Null));
+    assert_eq!(values["calls"].as_array().unwrap().len(), 3);
+    let Some((dom, complaints)) = browsed(folder.path(), "function=0") else { return };
+    assert_eq!(complaints, "");
+    assert!(!dom.contains("<title>owned") && !dom.contains("<img"), "a value was taken for markup");
+    let shown = part(&dom, "data-table=\"values\"", "</dl>");
+    for text in ["-3 to 7, sum 11", "0x7f001234", "not known of 1 call<"] {
+        assert!(shown.contains(text), "{text} in {shown}");
+    }
+    assert!(dom.contains("n 7 B, ") && dom.contains(" → result 0x7f001234"), "{dom}");
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
-use rtrace_exporters::{Destination, TraceSet};
+use rtrace_exporters::{Destination, Overview, TraceSet};
 use rtrace_model::{
     Base, Batch, Call, CallCost, CallSite, CallSiteId, ClockAnchor, Definition, Ending, ExitPolicy, FoldedPath, Header,
     Loss, LossReason, Metric, MetricId, PathProfile, Reading, RegionId, Scope, Sink, Span, Summary, Timestamp,
 };
 
-use crate::testing::{script, writer};
+use crate::testing::{nested, script, writer};
 use crate::{By, DiffOptions, Error, Format, Histogram, Options, Sort, diff, html, run};
 
 const EVERY_BY: [By; 8] =
@@ -125,13 +125,17 @@ fn told(directory: &Path) -> Vec<String> {
         let options = DiffOptions { by: by(), format: Format::Json, ..DiffOptions::default() };
         say(format!("{options:?}"), &|out| diff(directory, directory, &options, out).map(drop));
     }
+    told.push(page(directory));
+    told
+}
+
+/// The page of a trace without what is said of its size, which is not the same without the sums.
+fn page(directory: &Path) -> String {
     let page = directory.with_extension("html");
     html(directory, &Destination::Path { path: page.clone(), force: true, owner: None }).unwrap();
     let page = fs::read_to_string(page).unwrap();
-    // The size of the trace is not the same without the sums.
     let is_size = |part: &&str| part.starts_with("\"bytes\":") || part.starts_with("\"bytes_per_call\":");
-    told.push(page.split(',').filter(|part| !is_size(part)).collect::<Vec<_>>().join(","));
-    told
+    page.split(',').filter(|part| !is_size(part)).collect::<Vec<_>>().join(",")
 }
 
 /// Compares what is said with and without the sums of the traces in these directories.
@@ -140,13 +144,15 @@ fn compare(directory: &Path, members: &[&Path]) {
     for member in members {
         fs::remove_file(member.join("folded.parquet")).unwrap();
     }
-    for (folded, walked) in folded.into_iter().zip(told(directory)) {
-        if folded != walked {
-            let place = folded.bytes().zip(walked.bytes()).position(|(a, b)| a != b).unwrap_or_default();
-            let near = |text: &str| text.chars().skip(place.saturating_sub(200)).take(400).collect::<String>();
-            let what: String = folded.chars().take(80).collect();
-            panic!("{what}\nfolded: {}\nwalked: {}", near(&folded), near(&walked));
-        }
+    folded.into_iter().zip(told(directory)).for_each(|(folded, walked)| assert_same(&folded, &walked));
+}
+
+fn assert_same(folded: &str, walked: &str) {
+    if folded != walked {
+        let place = folded.bytes().zip(walked.bytes()).position(|(a, b)| a != b).unwrap_or_default();
+        let near = |text: &str| text.chars().skip(place.saturating_sub(200)).take(400).collect::<String>();
+        let what: String = folded.chars().take(80).collect();
+        panic!("{what}\nfolded: {}\nwalked: {}", near(folded), near(walked));
     }
 }
 
@@ -182,6 +188,74 @@ proptest! {
         }
         compare(&directory, &[&members[0], &members[1]]);
     }
+}
+
+/// Calls of functions that do not call themselves, on two threads, some of which were not timed.
+fn many() -> Vec<Call> {
+    let shape: Vec<(u32, usize)> =
+        (0..30_000).map(|place| (1 + place / 6 % 2, [0, 0, 0, 1, 2, 3][place as usize % 6])).collect();
+    let mut calls = nested(&shape);
+    for call in &mut calls {
+        call.region = RegionId(call.depth);
+        call.call_site = (call.id % 7 > 0).then_some(CallSiteId(1 + call.id as u32 % 4));
+        if call.id % 97 == 0 {
+            (call.duration, call.ending) = (None, Ending::Unseen);
+        }
+    }
+    calls
+}
+
+#[test]
+fn a_page_of_many_calls_is_the_same_whether_it_reads_them_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("trace");
+    store(&directory, &many());
+    let trace = TraceSet::open(&directory).unwrap();
+    assert!(trace.overview().unwrap().sites().len() > 20);
+    let of_overview = page(&directory);
+    fs::rename(directory.join("overview"), folder.path().join("overview")).unwrap();
+    let of_calls = page(&directory);
+    assert_same(&of_overview, &of_calls);
+    fs::remove_file(directory.join("folded.parquet")).unwrap();
+    assert_same(&of_calls, &page(&directory));
+    fs::rename(folder.path().join("overview"), directory.join("overview")).unwrap();
+    assert_same(&of_calls, &page(&directory));
+}
+
+#[test]
+fn a_page_says_what_it_does_not_know_of_calls_within_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("trace");
+    let mut calls = many();
+    calls.iter_mut().for_each(|call| call.region = RegionId(call.depth % 2));
+    store(&directory, &calls);
+    let page = page(&directory);
+    let data: serde_json::Value =
+        serde_json::from_str(page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap()).unwrap();
+    let rows = data["sites"]["rows"].as_array().unwrap();
+    let calls: u64 = rows.iter().map(|row| row[2].as_u64().unwrap()).sum();
+    assert_eq!(calls, 30_000);
+    assert!(rows.iter().any(|row| row[4].is_null() && row[5].is_u64()));
+}
+
+/// Several recordings have one overview: each call is in it once.
+#[test]
+fn overviews_of_several_traces_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("job");
+    fs::create_dir(&directory).unwrap();
+    for name in ["rank-0", "rank-1"] {
+        store(&directory.join(name), &many());
+    }
+    let overview = TraceSet::open(&directory).unwrap().overview().unwrap();
+    assert_eq!(overview.calls(), 60_000);
+    assert_eq!(overview.threads().filter(|(_, activity)| !activity.told().is_empty()).count(), 4);
+    let of_one = TraceSet::open(&directory.join("rank-0")).unwrap().overview().unwrap();
+    let busy = |overview: &Overview| -> u64 {
+        overview.threads().flat_map(|(_, activity)| activity.told()).map(|slice| slice.busy).sum()
+    };
+    assert_eq!(busy(&overview), 2 * busy(&of_one));
+    assert!(!page(&directory).is_empty());
 }
 
 fn is_folded(directory: &Path) -> bool {

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use rtrace_exporters::{Destination, Owner};
 use rtrace_report::{By, DiffOptions, Format, Look, Min};
 
 use super::choice::{Choice, FORMAT, one_of};
 use super::display::Display;
 use super::quantity::parse_min;
+use super::report::destination;
 
 /// Options of `rtrace diff`.
 #[derive(Debug, Args)]
@@ -45,6 +47,13 @@ pub struct Diff {
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
     format: Format,
 
+    /// Write the HTML page of B to FILE instead, with a flame graph of what has changed; `-` is standard output
+    ///
+    /// The page is that of `rtrace report B --html`. Red boxes take more time than in A, blue ones less. An older page of
+    /// that name is replaced, another file is not.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "min", "limit", "columns", "format", "fail_on_regression"])]
+    html: Option<PathBuf>,
+
     /// Show names with all their arguments, however long they are
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
@@ -55,6 +64,11 @@ pub struct Diff {
 }
 
 impl Diff {
+    /// Where the page goes, if one is asked for; it belongs to `owner`.
+    pub fn page(&self, owner: Option<Owner>) -> Option<Destination> {
+        self.html.as_deref().map(|path| destination(path, owner, rtrace_report::html::is_page))
+    }
+
     /// The options of the comparison itself.
     pub fn options(&self, look: Look) -> DiffOptions {
         DiffOptions {

@@ -117,7 +117,7 @@ impl Report {
 }
 
 /// Standard output for `-`; a file is replaced if it is of the same kind.
-fn destination(path: &Path, owner: Option<Owner>, may_be_replaced: fn(&Path) -> bool) -> Destination {
+pub(super) fn destination(path: &Path, owner: Option<Owner>, may_be_replaced: fn(&Path) -> bool) -> Destination {
     match path == Path::new("-") {
         true => Destination::Stdout,
         false => Destination::Path { path: path.to_owned(), force: may_be_replaced(path), owner },

@@ -75,18 +75,25 @@ function heatMap(map, height = 260) {
   return box;
 }
 
-/** Calls by powers of two of their duration; powers without a call in between have a bar of no length. */
+/** Calls by steps of their duration. Steps without a call have a bar of no length; many of them in a row are one mark. */
 function histogram(buckets) {
   if (!buckets || buckets.length === 0) return el("p", { class: "empty" }, "No timed call.");
   const total = buckets.reduce((sum, [, calls]) => sum + calls, 0);
   const most = buckets.reduce((most, [, calls]) => Math.max(most, calls), 0);
   const bars = el("div", { class: "bars" });
-  for (const [from, number] of buckets) {
-    const bar = el("i", {});
+  const isSkipped = buckets.map(() => false);
+  for (let from = 0, to = 0; from < buckets.length; from = to + 1) {
+    for (to = from; to < buckets.length && buckets[to][1] === 0; to++);
+    if (to - from > 3) isSkipped.fill(true, from, to);
+  }
+  buckets.forEach(([from, number], at) => {
+    const bar = el("i", { hidden: isSkipped[at] });
     bar.style.width = `${(100 * number / most).toFixed(2)}%`;
     if (number === 0) bar.style.visibility = "hidden";
-    bars.append(el("span", {}, from === 0 ? "0 ns" : `from ${time(from)}`), bar, el("span", { "data-from": from, "data-value": number, title: percent(number / total, 2) }, count(number)));
-  }
+    if (isSkipped[at] && !isSkipped[at - 1]) bars.append(el("span", {}, "⋮"), el("span", {}), el("span", {}));
+    bars.append(el("span", { hidden: isSkipped[at] }, from === 0 ? "0 ns" : `from ${time(from)}`), bar,
+      el("span", { hidden: isSkipped[at], "data-from": from, "data-value": number, title: percent(number / total, 2) }, count(number)));
+  });
   return bars;
 }
 

@@ -28,7 +28,7 @@ function drawDetail() {
   const bounds = data.folded ? "" : ", as report --histogram has it";
   parts.push(el("h3", {}, `Durations${bounds}`), histogram(histograms.get(chosen)));
   if (heatMaps.has(chosen)) parts.push(el("h3", {}, "Durations over time"), heatMap(heatMaps.get(chosen), 180));
-  parts.push(...slowest(chosen), el("h3", {}, "Probes"), probes(fn));
+  parts.push(...slowest(chosen), ...valuesOf(chosen), el("h3", {}, "Probes"), probes(fn));
   panel.replaceChildren(...parts);
   panel.scrollTop = 0;
 }
@@ -76,9 +76,12 @@ function edgeTable(edges, side, title = side ? "callee" : "caller") {
 function slowest(id) {
   const timed = calls.filter((call) => call.fn.id === id && call.duration !== null).sort((a, b) => b.duration - a.duration).slice(0, 8);
   if (timed.length === 0) return [];
-  const rows = timed.map((call) => el("tr", { class: "row", onclick: () => tell("show call", call) },
-    el("td", {}, time(call.duration)), el("td", { class: "text" }, `at ${moment(call.start)}`),
-    el("td", { class: "text" }, threadName(data.lanes.lanes[call.lane].location)), el("td", { class: "text" }, call.ending ? ENDINGS[call.ending] : "")));
+  const rows = timed.flatMap((call) => {
+    const show = { class: "row", onclick: () => tell("show call", call) };
+    const row = el("tr", show, el("td", {}, time(call.duration)), el("td", { class: "text" }, `at ${moment(call.start)}`),
+      el("td", { class: "text" }, threadName(data.lanes.lanes[call.lane].location)), el("td", { class: "text" }, call.ending ? ENDINGS[call.ending] : ""));
+    return call.values ? [row, el("tr", show, el("td", { class: "values", colspan: 4 }, el("code", {}, withNames(call))))] : [row];
+  });
   return [el("h3", {}, "Slowest calls, with their place in the timeline"), el("table", {}, el("tbody", {}, rows))];
 }
 
@@ -91,4 +94,39 @@ function probes(fn) {
   if (fn.exit) add("return", EXITS[fn.exit] || fn.exit);
   if (fn.symbols.length) add("symbols", el("code", {}, fn.symbols.join("\n")));
   return list;
+}
+
+// ---- Arguments and results ----
+
+const values = new Map(((data.calls.values && data.calls.values.functions) || []).map(([id, known, columns]) => [id, { known, columns }]));
+for (const [place, of] of (data.calls.values && data.calls.values.calls) || []) calls[place].values = of;
+
+/** The values of a call: arguments, then what was read when it returned. */
+function withNames(call) {
+  const { columns } = values.get(call.fn.id);
+  const shown = call.values.map((value, place) => [columns[place], value]).map(([[name, unit, atExit], value]) => [atExit, `${name} ${value === null ? UNKNOWN : value}${unit && value !== null ? ` ${unit}` : ""}`]);
+  const part = (atExit) => shown.filter(([at]) => at === atExit).map(([, text]) => text).join(", ");
+  return part(true) ? `${part(false)} → ${part(true)}` : part(false);
+}
+
+/** What the values of a function's calls were. */
+function valuesOf(id) {
+  const of = values.get(id);
+  if (!of) return [];
+  const number = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 3 });
+  const among = data.calls.all ? "" : `, of the ${count(of.known)} calls on this page`;
+  const list = el("dl", { "data-table": "values" });
+  for (const [name, unit, atExit, known, numbers, different, most] of of.columns) {
+    const term = el("dt", {}, atExit ? "→ " : "", name, unit ? ` in ${unit}` : "");
+    const parts = [];
+    if (numbers) parts.push(el("div", {}, numbers[0] === numbers[1] ? `always ${number(numbers[0])}` : `${number(numbers[0])} to ${number(numbers[1])}, sum ${number(numbers[2])}`));
+    else if (different === 1) parts.push(el("div", {}, "always ", el("code", {}, most[0][0])));
+    if (different > 1 && (most[0][1] > 1 || different <= 4)) {
+      const shown = most.filter(([, calls]) => calls > 1 || different <= most.length);
+      parts.push(el("div", { class: "soft" }, shown.flatMap(([value, calls], place) => [place ? ", " : "", el("code", {}, value), ` × ${count(calls)}`]), different > shown.length ? `, and ${count(different - shown.length)} others` : ""));
+    } else if (different > 1) parts.push(el("div", { class: "soft" }, `${count(different)} different ones`));
+    if (known < of.known) parts.push(el("div", { class: "soft" }, `not known of ${count(of.known - known)} ${of.known - known === 1 ? "call" : "calls"}`));
+    list.append(term, el("dd", {}, parts));
+  }
+  return [el("h3", {}, `Arguments and results${among}`), list];
 }

@@ -9,6 +9,7 @@ function drawFlame() {
     return;
   }
   hint("flame", "Width is time with callees, all threads together. Click a box to zoom in, a name below to see that function; Enter shows the function of the chosen box.", leftOut(data.tree.left_out, "call paths with less time"));
+  if (change) hint("flame", changeHint());
 
   // Browsers have a largest canvas: of deeper recursion a part is drawn, around the zoomed box.
   const [ROW, MOST_ROWS, CALLERS] = [21, 400, 20];
@@ -25,7 +26,7 @@ function drawFlame() {
   const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": "Flame graph; arrow keys move, Enter shows the function" });
   const status = el("div", { class: "status" });
   const matched = el("output", {});
-  const state = { zoomed: root, at: root, flipped: address.get("graph") === "flame" };
+  const state = { zoomed: root, at: root, flipped: address.get("graph") === "flame", byChange: change !== null && address.get("colours") !== "libraries" };
   let drawn = [];
   let deeper = 0;
 
@@ -68,7 +69,7 @@ function drawFlame() {
       drawn.push({ node, x, y, wide });
       const isFound = search.found && node.fn && search.found.has(node.fn.id);
       context.globalAlpha = isAbove ? 0.45 : search.found && !isFound ? 0.28 : 1;
-      context.fillStyle = node === root ? css("--line") : isFound ? css("--match") : colour(node.fn);
+      context.fillStyle = node === root ? css("--line") : isFound ? css("--match") : state.byChange ? changeColour(node.weight, change.of.get(node.id)) : colour(node.fn);
       context.fillRect(x, y, Math.max(wide - (wide > 3 ? 1 : 0), 0.4), ROW - 1);
       context.globalAlpha = search.found && !isFound && node !== root ? 0.6 : 1;
       if (wide > 24) {
@@ -116,10 +117,10 @@ function drawFlame() {
     const node = under(event);
     canvas.style.cursor = node ? "pointer" : "";
     if (!node) return tip.hide();
-    if (node === root) return tip.show(event, "all traced calls", share(root));
+    if (node === root) return tip.show(event, "all traced calls", share(root), change ? wasText(tree.total, change.total) : "");
     const self = node.timed > 0 ? `${time(node.exclusive)} by itself, ` : "";
     const untimed = node.calls - node.timed;
-    tip.show(event, node.fn.name, libraryName(node.fn), share(node), `${self}${count(node.calls)} calls`, untimed > 0 ? `${count(untimed)} of them not timed` : "");
+    tip.show(event, node.fn.name, libraryName(node.fn), share(node), `${self}${count(node.calls)} calls`, untimed > 0 ? `${count(untimed)} of them not timed` : "", change ? wasText(node.weight, change.of.get(node.id)) : "");
   });
   canvas.addEventListener("mouseleave", tip.hide);
   canvas.addEventListener("keydown", (event) => {
@@ -151,8 +152,19 @@ function drawFlame() {
   const icicle = el("button", { type: "button", onclick: () => flip(false) }, "Icicle");
   const flame = el("button", { type: "button", onclick: () => flip(true) }, "Flame");
   const reset = el("button", { type: "button", onclick: () => zoom(root) }, "Reset zoom");
+  function paint(byChange) {
+    state.byChange = byChange;
+    address.set("colours", byChange ? null : "libraries");
+    changes.setAttribute("aria-pressed", byChange);
+    byLibrary.setAttribute("aria-pressed", !byChange);
+    keys.replaceChildren(byChange ? el("div", { class: "legend" }, "less time", el("span", { class: "ramp" }), "more time than before") : legend(8));
+    draw();
+  }
+  const changes = el("button", { type: "button", onclick: () => paint(true) }, "Change");
+  const byLibrary = el("button", { type: "button", onclick: () => paint(false) }, "Libraries");
+  const keys = el("span", {}, legend(8));
   section.append(
-    el("div", { class: "tools" }, el("span", { class: "group" }, icicle, flame), reset, matched, el("span", { class: "gap" }), legend(8)),
+    el("div", { class: "tools" }, el("span", { class: "group" }, icicle, flame), change ? el("span", { class: "group" }, changes, byLibrary) : null, reset, matched, el("span", { class: "gap" }), keys),
     el("div", { class: "panel" }, el("div", { class: "scroll" }, canvas)), status);
 
   on("search", () => {
@@ -173,4 +185,5 @@ function drawFlame() {
   const linked = tree.nodes[address.get("zoom")];
   if (linked) { state.zoomed = linked; state.at = linked; }
   flip(state.flipped);
+  if (change) paint(state.byChange);
 }

@@ -107,7 +107,7 @@ function functionLink(fn) {
 
 /** The same with the library's name. */
 function functionName(fn, mark) {
-  return [swatch(fn.library), functionLink(fn), el("span", { class: "lib" }, libraryName(fn)), mark ? el("span", { class: "mark", title: mark[1] }, mark[0]) : null];
+  return [swatch(fn.library), functionLink(fn), isOneLibrary ? null : el("span", { class: "lib" }, libraryName(fn)), mark ? el("span", { class: "mark", title: mark[1] }, mark[0]) : null];
 }
 
 // ---- Functions ----
@@ -181,8 +181,9 @@ let functionTable = null;
 
 // ---- Call tree ----
 
-const tree = (() => {
-  const nodes = data.tree.rows.map(([parent, name, calls, timed, inclusive, exclusive, share], id) => (
+/** The nodes of rows, callers first, with functions from a list. */
+function treeOf(rows, functions) {
+  const nodes = rows.map(([parent, name, calls, timed, inclusive, exclusive, share], id) => (
     { id, parent, fn: functions[name], calls, timed, inclusive, exclusive, share, children: [], weight: inclusive || 0, depth: 0 }
   ));
   const roots = [];
@@ -196,7 +197,9 @@ const tree = (() => {
   }
   const total = roots.reduce((sum, node) => sum + node.weight, 0);
   return { nodes, roots, total };
-})();
+}
+
+const tree = treeOf(data.tree.rows, functions);
 
 function drawTree() {
   const section = byId("tree");

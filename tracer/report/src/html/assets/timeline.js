@@ -51,8 +51,10 @@ function drawTimeline() {
     return;
   }
   const held = data.calls.all ? `All ${count(calls.length)} calls are on this page.`
-    : `The page holds ${count(calls.length)} of ${count(data.calls.seen)} calls with a time: the slowest, the slowest of each function, and a sample of all times. The others are in the shaded density alone.`;
-  hint("timeline", "Shaded: the part of the time that a thread was inside traced calls. ", held, " Drag to zoom, Shift and wheel to move, double click to reset; with the graph focused, arrow keys move, + and − zoom.");
+    : `The page holds ${count(calls.length)} of ${count(data.calls.seen)} calls: the slowest, the slowest of each function, and a sample of all times. The others are in the shaded density alone.`;
+  const withoutValues = data.calls.values && data.calls.values.most
+    ? ` Arguments and results are not here, as there are more than ${count(data.calls.values.most)} calls: rtrace report --by arg:NAME shows them.` : "";
+  hint("timeline", "Shaded: the part of the time that a thread was inside traced calls. ", held, withoutValues, " Drag to zoom, Shift and wheel to move, double click to reset; with the graph focused, arrow keys move, + and − zoom.");
 
   const [LABEL, DENSITY, CALL, AXIS, MOST_DEEP] = [190, 30, 14, 24, 40];
   const end = Math.max(data.info.duration_ns || 0, lastSlice() * slice, 1);
@@ -93,7 +95,8 @@ function drawTimeline() {
       context.fillStyle = css("--line");
       context.fillRect(Math.round(x(mark)), AXIS - 6, 1, height);
       context.fillStyle = css("--soft");
-      context.fillText(instant(mark, step), x(mark) + 4, 10);
+      const label = instant(mark, step);
+      if (x(mark) + 4 + context.measureText(label).width < width) context.fillText(label, x(mark) + 4, 10);
     }
     for (const lane of state) {
       drawDensity(context, lane, x, plot);
@@ -212,7 +215,7 @@ function drawTimeline() {
     canvas.style.cursor = place[0] < LABEL ? "pointer" : box ? "pointer" : "crosshair";
     if (box) {
       const { call } = box;
-      tip.show(event, call.fn.name, libraryName(call.fn), call.duration === null ? UNKNOWN : time(call.duration), `began at ${moment(call.start)}`, ENDINGS[call.ending]);
+      tip.show(event, call.fn.name, libraryName(call.fn), call.duration === null ? UNKNOWN : time(call.duration), `began at ${moment(call.start)}`, ENDINGS[call.ending], call.values ? withNames(call) : "");
     } else if (lane && place[0] >= LABEL && place[1] < lane.top + DENSITY) {
       const slot = Math.min(slices - 1, Math.max(0, Math.floor(ns(event.clientX) / slice)));
       const busy = lane.lane.busy[slot] / 1000;
