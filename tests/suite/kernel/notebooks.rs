@@ -30,7 +30,7 @@ fn run(notebook: &str, program: &str, options: &[String], traces: &[(&str, &str)
 
 #[test]
 fn first_look() {
-    run("first_look.ipynb", "shapes", &[], &[("RTRACE_TRACE", "nested")], 4);
+    run("first_look.ipynb", "shapes", &[], &[("RTRACE_TRACE", "nested")], 8);
 }
 
 #[test]
