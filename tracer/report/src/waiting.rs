@@ -158,18 +158,19 @@ impl Waiting {
         let rows = self.rows(grouping);
         let joining = rows.values().filter(|time| time.is_only_joining()).count() as u64;
         let shared: Vec<u64> = rows.values().filter(|time| !time.is_only_joining()).map(|time| time.working).collect();
-        let mean = shared.iter().map(|&work| work as f64).sum::<f64>() / shared.len() as f64;
-        let most = shared.iter().max().filter(|_| shared.len() > 1 && mean > 0.0)?;
         let is_waiting_known = rows.values().any(|time| time.waiting > 0);
-        Some(Balance { ratio: *most as f64 / mean, joining, is_waiting_known })
+        let mean = shared.iter().map(|&work| work as f64).sum::<f64>() / shared.len() as f64;
+        let most = shared.iter().max().filter(|_| shared.len() > 1)?;
+        let ratio = (mean > 0.0).then(|| *most as f64 / mean);
+        (ratio.is_some() || is_waiting_known).then_some(Balance { ratio, joining, is_waiting_known })
     }
 }
 
 /// How well rows share the work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Balance {
-    /// How many times the mean the one that works most works; 1 is even.
-    pub(super) ratio: f64,
+    /// How many times the mean the one that works most works; 1 is even. Absent where all only wait.
+    pub(super) ratio: Option<f64>,
     /// Rows beside these that only wait for others to end.
     joining: u64,
     /// Whether any waiting was left out.
@@ -177,17 +178,20 @@ pub(super) struct Balance {
 }
 
 impl Balance {
-    /// What is said of it; `rows` is a word for one of them.
+    /// What is said of it; `row` is a word for one of them.
     pub(super) fn note(&self, row: &str) -> Note {
+        let Some(ratio) = self.ratio else {
+            return Note::plain(
+                "balance: not known, as all traced time is waiting; trace the functions that compute, too",
+            );
+        };
         let waiting = if self.is_waiting_known { "without waiting" } else { "no function here is known to wait" };
         let joining = match self.joining {
             0 => String::new(),
-            some => format!("; {} that only waits for others to end is left out", counted(some, row)),
+            1 => format!("; 1 {row} that only waits for others to end is left out"),
+            some => format!("; {} that only wait for others to end are left out", counted(some, row)),
         };
-        Note::plain(format!(
-            "balance: the {row} that works most works {:.2} times the mean ({waiting}{joining})",
-            self.ratio
-        ))
+        Note::plain(format!("balance: the {row} that works most works {ratio:.2} times the mean ({waiting}{joining})"))
     }
 }
 
@@ -312,7 +316,8 @@ mod tests {
         let said = "balance: the thread that works most works 1.50 times the mean (no function here is known to wait)";
         assert_eq!(balance(&folder).as_deref(), Some(said));
         assert_eq!(balance(&trace("thread 2\n a 0 30", None)), None);
-        assert_eq!(balance(&trace("thread 2\n b 0 30\n thread 3\n b 0 30", None)), None, "nobody works");
+        let said = "balance: not known, as all traced time is waiting; trace the functions that compute, too";
+        assert_eq!(balance(&trace("thread 2\n b 0 30\n thread 3\n b 0 30", None)).as_deref(), Some(said));
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn uneven(table: &Table, total: u64) -> Option<String> {
 
 fn balance(tables: &Tables<'_>) -> Option<String> {
     let (balance, what) = tables.balance.iter().flatten().next()?;
-    let ratio = balance.ratio;
+    let ratio = balance.ratio?;
     Some(match ratio {
         UNBALANCED.. => format!("The {what} that works most works {ratio:.2} times the mean."),
         _ => format!("The work is spread evenly: no {what} works more than {ratio:.2} times the mean."),
