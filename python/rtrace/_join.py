@@ -119,6 +119,12 @@ def paths(of):
         return None
     joined = _joined(table, "region", functions(of), ["function", "library", "waits_for"])
     joined = _joined(joined, "location", threads(of), ["pid", "tid", "thread", "process"])
+    # Where no call was timed, older traces have 0.
+    has_time = pc.greater(pc.add(joined["timed"], joined["open"]), 0)
+    is_timed = pc.greater(joined["timed"], 0)
+    for name, known in [("inclusive_ns", has_time), ("exclusive_ns", has_time), ("min_ns", is_timed), ("max_ns", is_timed)]:
+        times = pc.if_else(known, joined[name], pa.scalar(None, pa.int64()))
+        joined = joined.set_column(joined.column_names.index(name), name, times)
     order = ["location", "path", "parent", "function", "library", "waits_for", "pid", "tid", "thread", "process", "calls"]
     return joined.select([*order, "timed", "inclusive_ns", "exclusive_ns", "min_ns", "max_ns", "region"])
 
