@@ -3,7 +3,7 @@
 //! A trace directory is a folder of Parquet files and one `trace.json` that any tool reads without
 //! rtrace; `SCHEMA.md` describes it. [`TraceWriter`] is the sink that fills it while a recording
 //! runs, [`Trace`] opens it again, whether the recording finished, still runs, or was killed, and
-//! [`TraceSet`] opens many as one. [`export`] turns a stored trace into one of the [`FORMATS`].
+//! [`TraceSet`] opens many as one, and [`views()`] is SQL over their files. [`export`] turns a stored trace into one of the [`FORMATS`].
 
 mod consumer;
 mod directory;
@@ -21,6 +21,7 @@ mod set;
 mod stream;
 mod table;
 mod values;
+mod views;
 mod writer;
 
 pub use consumer::{Consumer, Delivery};
@@ -32,4 +33,5 @@ pub use overview::{Activity, Axis, Cell, Durations, Overview, SiteRow, Slice};
 pub use reader::{Status, Trace, Warning};
 pub use schema::VERSION;
 pub use set::{Folded, TraceSet};
+pub use views::views;
 pub use writer::TraceWriter;

@@ -84,6 +84,11 @@ impl TraceSet {
         self.parts.iter().map(|part| &part.trace)
     }
 
+    /// Nanoseconds from the clock of each of the [`traces`](TraceSet::traces) to that of the set.
+    pub(crate) fn shifts(&self) -> impl Iterator<Item = u64> {
+        self.parts.iter().map(|part| part.shift)
+    }
+
     /// What was known when the first recording began. Of several traces, texts that differ follow
     /// each other, `cpus` counts those of all machines, and there is no rank.
     pub fn header(&self) -> &Header {

@@ -94,7 +94,7 @@ impl ValueWriter {
 }
 
 /// The names of the columns in the file: those of the values, but where one is `location` or `call`.
-fn names(columns: &[ValueColumn]) -> Vec<String> {
+pub(crate) fn names(columns: &[ValueColumn]) -> Vec<String> {
     let is_taken = |name: &str| columns.iter().any(|column| column.name == name);
     let name = |column: &ValueColumn| {
         let mut name = column.name.clone();

@@ -7,10 +7,10 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, export};
+use rtrace_exporters::{Destination, FORMATS, Selection, TraceSet, TraceWriter, export};
 use rtrace_model::{
-    Base, Batch, Call, Definition, Ending, LocationId, Metric, MetricId, Reading, Region, RegionId, Sample, Scope,
-    Sink, Span, SymbolName, Timestamp, ValueBatch, ValueColumn, ValueType, Values,
+    Base, Batch, Call, Definition, Ending, Header, Location, LocationId, Metric, MetricId, Process, Rank, Reading,
+    Region, RegionId, Sample, Scope, Sink, Span, SymbolName, Timestamp, ValueBatch, ValueColumn, ValueType, Values,
 };
 
 /// Calls on the first thread: an OTF2 file of them has several chunks.
@@ -38,6 +38,58 @@ fn other_readers_find_every_call() {
         Command::new(python).arg(tests.join("python/read_exports.py")).args([&path, &exports]).output().unwrap();
     print!("{}", String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Two ranks of a job in one archive, one of which has a child of its own.
+#[test]
+fn ranks_are_location_groups_of_an_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = folder.path().join("job");
+    std::fs::create_dir(&job).unwrap();
+    for rank in 0..2 {
+        let mut writer = TraceWriter::create(&job.join(format!("rank-{rank}")), None).unwrap();
+        let rank_of = Rank { rank, size: Some(2), job: None };
+        writer.begin(&Header { rank: Some(rank_of), ..common::header() }).unwrap();
+        writer.define(&Definition::Library(common::library(0))).unwrap();
+        let symbol = |symbol: &str| SymbolName { symbol: symbol.into(), version: None };
+        for (id, name) in [(0, "MPI_Send"), (1, "solve")] {
+            let region = Region { name: name.into(), symbols: vec![symbol(name)], ..common::region(id) };
+            writer.define(&Definition::Region(region)).unwrap();
+        }
+        for pid in [&[40][..], &[50, 51]][rank as usize].iter().copied() {
+            writer.define(&Definition::Process(Process { pid, ..common::process("/usr/bin/prog") })).unwrap();
+            let location = Location { pid, tid: pid, ..common::location(pid) };
+            writer.define(&Definition::Location(location)).unwrap();
+            let calls: Vec<Call> =
+                [0, 1].map(|id| Call { region: RegionId(id), ..common::call(pid, u64::from(id) + 1) }).into();
+            writer.calls(&calls.into()).unwrap();
+        }
+        writer.define(&Definition::Metric(common::metric(0, "process/resident", Scope::Process))).unwrap();
+        writer
+            .samples(&[Sample { metric: MetricId(0), instance: 40 + 10 * rank, time: Timestamp(2_000), value: 1.0 }])
+            .unwrap();
+        writer.finish(&Default::default()).unwrap();
+    }
+    let path = folder.path().join("job.otf2");
+    let destination = Destination::Path { path: path.clone(), force: false, owner: None };
+    let otf2 = FORMATS.iter().find(|format| format.name == "otf2").unwrap();
+    export(&TraceSet::open(&job).unwrap(), otf2, &Selection::default(), &destination, &|_| {}).unwrap();
+    let Ok(output) = Command::new("otf2-print").arg("-G").arg(path.join("traces.otf2")).output() else {
+        println!("skipped: `otf2-print` is missing; `apt install otf2-tools`");
+        return;
+    };
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines =
+        |kind: &str| -> Vec<&str> { text.lines().filter(|line| line.starts_with(&format!("{kind} "))).collect() };
+    let groups = lines("LOCATION_GROUP");
+    for name in ["\"MPI Rank 0\"", "\"MPI Rank 1: prog (50)\"", "\"MPI Rank 1: prog (51)\""] {
+        assert_eq!(groups.iter().filter(|line| line.contains(name)).count(), 1, "{name} in {groups:?}");
+    }
+    let regions = lines("REGION");
+    for (name, paradigm) in [("\"MPI_Send\"", "Paradigm: MPI"), ("\"solve\"", "Paradigm: USER")] {
+        assert!(regions.iter().any(|line| line.contains(name) && line.contains(paradigm)), "{regions:?}");
+    }
 }
 
 /// Each call with counters that grow as fast as its time, and 7 times as fast.

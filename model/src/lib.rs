@@ -20,6 +20,7 @@
 //! | [`Level`] | – | how the calls of a region are recorded now, where a budget decides |
 //! | [`Loss`] | – | calls or events known to be missing, with the reason |
 //! | [`Untimed`] | – | calls without a duration, as their return was not observed, with the reason |
+//! | [`Wait`] | – | what a function that does no work meanwhile waits for |
 //! | [`Metric`] | Metric | something counted on every call, or sampled beside the calls |
 //! | [`ValueColumn`] | Parameter | an argument or result of a region's calls |
 //! | [`Reading`] | – | what one metric counted during one call |
@@ -49,6 +50,7 @@ mod text;
 mod time;
 mod untimed;
 mod values;
+mod waiting;
 
 pub use batch::{Batch, Reading};
 pub use calibration::CallCost;
@@ -72,3 +74,4 @@ pub use text::{counted, csv_field, escape, grouped};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use untimed::{Untimed, UntimedReason};
 pub use values::{ValueBatch, ValueColumn, ValueType, Values};
+pub use waiting::Wait;

@@ -186,11 +186,13 @@ struct Candidate<'a> {
 }
 
 /// People want the name that programs are linked to now and that they would write themselves:
-/// libc's `write` is a weak name of `__write`.
+/// libc's `write` is a weak name of `__write`, and `MPI_Send` one of `PMPI_Send`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_old_version: bool,
     is_reserved: bool,
+    /// Whether it is the name by which tools wrap a function of MPI.
+    is_profiling: bool,
     binding: Binding,
     length: usize,
 }
@@ -263,6 +265,7 @@ impl<'a> Collector<'a> {
             rank: Rank {
                 is_old_version: !is_default,
                 is_reserved: name.starts_with('_'),
+                is_profiling: name.starts_with("PMPI_") || name.starts_with("pmpi_"),
                 binding: Binding::of(entry),
                 length: name.len(),
             },
@@ -396,6 +399,16 @@ mod tests {
             .collect();
         assert_eq!(names, [vec!["a@OLD", "shared@OLD"], vec!["plain@NEW", "second@NEW", "shared@NEW"]]);
         assert!(image.defines("local") && image.defines("shared") && !image.defines("absent"));
+    }
+
+    #[test]
+    fn functions_of_mpi_have_the_names_that_programs_call() {
+        let source =
+            "int PMPI_Send(void) { return 1; } int MPI_Send(void) __attribute__((weak, alias(\"PMPI_Send\")));";
+        let Some(image) = fixture::compile("gcc", source, &["-shared", "-fPIC"]) else { return };
+        let exports = image.exports().unwrap();
+        let [(send, _)] = named(&exports, "PMPI_Send")[..] else { panic!("one function is named PMPI_Send") };
+        assert_eq!(send.name, "MPI_Send");
     }
 
     #[test]

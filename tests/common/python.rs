@@ -1,6 +1,7 @@
 //! Python with the libraries that read traces.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::skip::skip;
 use super::target::TESTS;
@@ -13,4 +14,12 @@ pub fn interpreter() -> Option<PathBuf> {
         return None;
     }
     Some(python)
+}
+
+/// The same with the package of the tree, which finds this rtrace.
+pub fn with_package() -> Option<Command> {
+    let mut command = Command::new(interpreter()?);
+    command.env("PYTHONPATH", Path::new(TESTS).join("../python"));
+    command.env("RTRACE", super::rtrace::command().get_program());
+    Some(command)
 }

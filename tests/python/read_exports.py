@@ -476,13 +476,18 @@ def flamegraph(path):
     assert len(titles) == processes + sum(time * 1200 / whole >= 0.1 for time in times.values()), len(titles)
 
 
+def number(label):
+    """The number in front of a label."""
+    return int(label.split()[0].replace(",", ""))
+
+
 @reader("dot")
 def dot(path):
     output = subprocess.run(["dot", "-Tjson0", path], capture_output=True, text=True, check=True)
     assert not output.stderr, output.stderr
     graph = json.loads(output.stdout)
     labels = [node["label"].split("\\n") for node in graph["objects"]]
-    found = {label[0]: int(label[2].split()[0]) for label in labels}
+    found = {label[0]: number(label[2]) for label in labels}
     expected, pairs = Counter(), Counter()
     for functions, calls in COUNTS.items():
         expected[functions[-1]] += calls
@@ -490,7 +495,7 @@ def dot(path):
             pairs[functions[-2:]] += calls
     same(found, expected)
     found = {
-        (labels[edge["tail"]][0], labels[edge["head"]][0]): int(edge["label"].split()[0]) for edge in graph["edges"]
+        (labels[edge["tail"]][0], labels[edge["head"]][0]): number(edge["label"]) for edge in graph["edges"]
     }
     same(found, pairs)
 
@@ -502,9 +507,9 @@ def event_flow(path):
     assert not output.stderr, output.stderr
     assert int(output.stdout.split()[0]) >= len(COUNTS), output.stdout
     found = Counter()
-    for label, calls in re.findall(r'label="((?:[^"\\]|\\.)*)\\n(\d+) calls"', path.read_text()):
+    for label, calls in re.findall(r'label="((?:[^"\\]|\\.)*)\\n([\d,]+) calls?"', path.read_text()):
         name, _, arguments = label.partition("(")
-        found[name] += int(calls)
+        found[name] += number(calls)
         assert not arguments or name in ("function1", "function2"), label
         assert not arguments or arguments.startswith("n=" if name == "function1" else "x="), label
     same(found, Counter(NAMES[call["region"]] for call in CALLS))

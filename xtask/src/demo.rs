@@ -74,7 +74,9 @@ fn say_where(rtrace: &Path, trace: &Path) {
     let (rtrace, trace) = (rtrace.display(), trace.display());
     println!("\nThe trace is a folder of Parquet files: {trace}. Open it with");
     println!("    {rtrace} report {trace} --by thread");
-    println!("    duckdb -c \"select region, count(*) from '{trace}/calls/*.parquet' group by all\"");
+    println!(
+        "    {rtrace} info {trace} --sql >demo.sql; duckdb -init demo.sql -c \"select function, count(*) from calls group by all\""
+    );
     println!("    python3 -c \"import pyarrow.dataset as d; print(d.dataset('{trace}/calls').head(10))\"\n");
 }
 

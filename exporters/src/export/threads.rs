@@ -22,6 +22,8 @@ pub(super) struct Program {
     /// The last component of its executable's path.
     pub(super) name: String,
     pub(super) command_line: Vec<String>,
+    /// Its rank in a parallel job, if its threads made calls.
+    pub(super) rank: Option<u32>,
 }
 
 /// The lifetime of a thread.
@@ -55,6 +57,8 @@ impl Threads {
                 programs.push(program_of(location.pid, process));
                 programs.len() - 1
             });
+            let header = trace.header_of(location.id);
+            programs[program].rank = header.and_then(|header| Some(header.rank.as_ref()?.rank));
             let taken = !numbers.insert((program, location.tid));
             threads.insert(location.id, thread_of(location, program, taken));
         }
@@ -89,6 +93,7 @@ fn program_of(pid: u32, process: Option<&Process>) -> Program {
         parent: process.and_then(|process| process.parent),
         name: executable.rsplit('/').next().unwrap_or(executable).to_owned(),
         command_line: process.map_or_else(Vec::new, |process| process.command_line.clone()),
+        rank: None,
     }
 }
 

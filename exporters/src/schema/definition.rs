@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field};
 use rtrace_model::{
-    ExitPolicy, Library, LibraryId, Location, LocationId, Process, Region, RegionId, SymbolName, Timestamp,
+    ExitPolicy, Library, LibraryId, Location, LocationId, Process, Region, RegionId, SymbolName, Timestamp, Wait,
 };
 
 use super::Row;
@@ -54,6 +54,7 @@ impl Row for Region {
 
     fn encode<'a>(regions: impl Iterator<Item = &'a Region> + Clone) -> RecordBatch {
         let regions = || regions.clone();
+        let waits = StringArray::from_iter(regions().map(|region| region.waits_for().map(Wait::name)));
         column::batch([
             ("region", column::int32(regions().map(|region| region.id.0)), false),
             ("library", column::int32(regions().map(|region| region.library.0)), false),
@@ -65,6 +66,7 @@ impl Row for Region {
             ("single_stepped", column::boolean(regions().map(|region| region.single_stepped)), false),
             ("stub", column::boolean(regions().map(|region| region.stub)), false),
             ("written", column::boolean(regions().map(|region| region.written)), false),
+            ("waits_for", Arc::new(waits), true),
         ])
     }
 

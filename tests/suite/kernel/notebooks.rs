@@ -1,7 +1,6 @@
 //! The notebooks run on traces that were just made.
 
 use std::path::Path;
-use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -12,12 +11,11 @@ use crate::common::{python, rtrace};
 /// Runs a notebook on traces named by variables, each of a program's scenario that was recorded with
 /// these options; it must draw so many pictures.
 fn run(notebook: &str, program: &str, options: &[String], traces: &[(&str, &str)], pictures: u32) {
-    let Some(python) = python::interpreter() else { return };
+    let Some(mut command) = python::with_package() else { return };
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
     let target = Target::build(program, Flavour::Cet);
     let options = [&target.selection()[..], options].concat();
-    let mut command = Command::new(python);
     command.arg(Path::new(TESTS).join("python/run_notebook.py"));
     command.arg(Path::new(TESTS).join("../notebooks").join(notebook));
     for (variable, scenario) in traces {
@@ -32,7 +30,7 @@ fn run(notebook: &str, program: &str, options: &[String], traces: &[(&str, &str)
 
 #[test]
 fn first_look() {
-    run("first_look.ipynb", "shapes", &[], &[("RTRACE_TRACE", "nested")], 4);
+    run("first_look.ipynb", "shapes", &[], &[("RTRACE_TRACE", "nested")], 8);
 }
 
 #[test]

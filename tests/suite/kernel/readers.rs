@@ -36,17 +36,50 @@ fn pyarrow_duckdb_and_polars() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The Python package and the SQL views say the same of calls with values and counters, and of several traces.
+#[test]
+fn python_package_and_views() {
+    let Some(python) = python::with_package() else { return };
+    let Some(_turn) = Turn::take() else { return };
+    let folder = TempDir::new().unwrap();
+    let directory = folder.path().join("trace");
+    let options = [
+        "--lib",
+        "libc.so.6",
+        "--func",
+        "read",
+        "--func",
+        "write",
+        "--func",
+        "malloc",
+        "--args",
+        "--counters",
+        "page-faults",
+    ];
+    rtrace::record(&options.map(str::to_owned), Command::new("cat").arg("/proc/self/maps"), &directory);
+    let counts = rtrace::command().args(["report", "--format", "json"]).arg(&directory).output().unwrap();
+    let counts: serde_json::Value = serde_json::from_slice(&counts.stdout).unwrap();
+    let rows = counts["rows"].as_array().unwrap();
+    let called = rows.iter().filter(|row| row["calls"] != 0);
+    let count = |row: &serde_json::Value| format!("{}={}", row["function"].as_str().unwrap(), row["calls"]);
+    let mut command = python;
+    command.arg(Path::new(TESTS).join("python/read_package.py")).arg(&directory).args(called.map(count));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "3", "functions with values");
+}
+
 /// Every query of the documents is understood, and its columns are there.
 #[test]
 fn recipes() {
-    let Some(python) = python::interpreter() else { return };
+    let Some(mut python) = python::with_package() else { return };
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
     std::fs::rename(record(&folder), folder.path().join("out.rtrace")).unwrap();
     ranks::record(&folder.path().join("job.rtrace"));
     let reads = ["--lib", "libc.so.6", "--func", "read", "--args"].map(str::to_owned);
     rtrace::record(&reads, Command::new("cat").arg("/proc/self/maps"), &folder.path().join("io.rtrace"));
-    let output = Command::new(python)
+    let output = python
         .arg(Path::new(TESTS).join("python/run_recipes.py"))
         .arg(Path::new(TESTS).join("../docs/recipes.md"))
         .current_dir(folder.path())

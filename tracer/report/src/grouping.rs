@@ -93,6 +93,15 @@ impl<'a> Grouping<'a> {
         }
     }
 
+    /// The row of all calls to that function on that thread, if only these decide.
+    pub(super) fn key_of(&self, region: RegionId, location: LocationId) -> Option<Key> {
+        match self {
+            Grouping::Function(_) | Grouping::Library(_) => Some(self.key_of_region(region)),
+            Grouping::Thread(_) | Grouping::Process(..) => Some(self.key_of_location(location)),
+            Grouping::Chain(_) | Grouping::Value(_) => None,
+        }
+    }
+
     fn key_of_region(&self, id: RegionId) -> Key {
         match self {
             Grouping::Library(trace) => trace.region(id).map_or(UNKNOWN, |region| region.library.0),

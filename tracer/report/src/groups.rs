@@ -147,6 +147,11 @@ impl<'a> Groups<'a> {
         by_value.asked().unknown(unknown.map(|(_, stats)| stats.calls()).sum())
     }
 
+    /// How calls are put into rows.
+    pub(super) fn grouping(&self) -> &Grouping<'a> {
+        &self.grouping
+    }
+
     /// What a row is.
     pub(super) fn columns(&self) -> &'static [Column] {
         self.grouping.columns()
@@ -182,14 +187,6 @@ impl<'a> Groups<'a> {
     /// Time of all rows in nanoseconds.
     pub(super) fn total(&self) -> u64 {
         self.groups.values().filter_map(Stats::exclusive).fold(0, u64::saturating_add)
-    }
-
-    /// How many times the mean of the rows' inclusive times the largest is; rows whose time is not
-    /// known are left out.
-    pub(super) fn imbalance(&self) -> Option<f64> {
-        let times: Vec<u64> = self.groups.values().filter_map(Stats::inclusive).collect();
-        let mean = times.iter().map(|&time| time as f64).sum::<f64>() / times.len() as f64;
-        times.iter().max().filter(|_| times.len() > 1 && mean > 0.0).map(|&max| max as f64 / mean)
     }
 }
 

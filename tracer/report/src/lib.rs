@@ -16,6 +16,7 @@
 //! - *unseen* calls were not timed: they have no duration and are in no time. Where no call of a row
 //!   was timed, its times are absent. What is nested in a call that was not timed is in the time of
 //!   the nearest timed one around it.
+//! - *working* and *waiting* are parts of the exclusive time: `waiting` says which.
 //! - *lost* are calls known to be missing.
 //! - *counted* and *estimated* are calls beside these that a budget left without a record: the ones
 //!   exact, the others between *at least* and *at most*.
@@ -50,6 +51,7 @@ mod table;
 mod testing;
 mod tree;
 mod untimed;
+mod waiting;
 mod walk;
 
 use std::collections::HashSet;
@@ -73,6 +75,7 @@ pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::table::Table;
 use self::tree::Tree;
 use self::untimed::Tally;
+use self::waiting::Waiting;
 use self::walk::Walk;
 
 /// Calls that are looked at together: two such chunks are in memory at a time.
@@ -348,13 +351,19 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
         (Some(grouping), None) => {
             let inside = Corrected::around(groups(grouping), trace);
-            let (mut walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
+            let (mut walk, mut waiting) = (Walk::new(Counting::around(inside, trace)), Walk::new(Waiting::new(trace)));
+            let is_split = options.callers.is_none() && Waiting::splits(&options.by);
+            let untimed = if is_split {
+                reading::read(trace, need, &mut [&mut walk, &mut waiting])?
+            } else {
+                reading::read(trace, need, &mut [&mut walk])?
+            };
             let corrected = &mut walk.visitor.inside;
             corrected.inside.add_estimates(trace.estimates());
             remarks.extend(corrected.inside.unknown());
             remarks.extend(corrected.inside.left_out());
-            if matches!(options.by, By::Thread | By::Process) {
-                remarks.extend(corrected.inside.imbalance().map(notes::imbalance));
+            if is_split && let Some(row) = waiting::worker(&options.by) {
+                remarks.extend(waiting.visitor.balance(corrected.inside.grouping()).map(|balance| balance.note(row)));
             }
             let mut table = if options.corrected {
                 corrected.check()?;
@@ -369,6 +378,9 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
                 remarks.extend(walk.visitor.not_corrected());
             } else {
                 walk.visitor.add_to(&mut table);
+            }
+            if is_split {
+                waiting.visitor.add_to(&mut table, walk.visitor.inside.inside.grouping());
             }
             (table, walk.lost_callers, untimed)
         }
@@ -525,9 +537,9 @@ from_ns,below_ns,calls,share,region,file_offset,library,function
             report(folder.path(), &Options { format: Format::Csv, sort: Sort::Calls, ..Options::default() }),
             "\
 calls,timed,share,inclusive_ns,exclusive_ns,min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,lost,counted,estimated,estimated_least,estimated_most,returned,unwound,open,unseen,\
-exclusive_share,region,file_offset,library,function
-2,2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,0,2,0,0,0,0.311765,1,64,libone.so,b
-1,1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,0,1,0,0,0,0.688235,0,64,libone.so,a
+exclusive_share,working_ns,waiting_ns,waits_for,region,file_offset,library,function
+2,2,0.311765,1590,1590,100,795,100,1490,1490,1490,1490,0,0,0,0,0,2,0,0,0,0.311765,1590,0,,1,64,libone.so,b
+1,1,0.980392,5000,3510,5000,5000,5000,5000,5000,5000,5000,0,0,0,0,0,1,0,0,0,0.688235,3510,0,,0,64,libone.so,a
 "
         );
         assert_eq!(

@@ -52,11 +52,6 @@ fn without_record(trace: &TraceSet) -> Option<String> {
     })
 }
 
-/// How well the rows share the time: the largest over the mean, which 1 says is even.
-pub(super) fn imbalance(ratio: f64) -> Note {
-    Note::plain(format!("balance: the busiest has {ratio:.2} times the mean time"))
-}
-
 fn lost(losses: &[Loss]) -> impl Iterator<Item = String> {
     LossReason::ALL.into_iter().filter_map(|reason| {
         let of_reason = losses.iter().filter(|loss| loss.reason == reason);

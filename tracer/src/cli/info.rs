@@ -1,10 +1,17 @@
 //! `rtrace info`: what a trace holds, on standard output.
 
+use rtrace_exporters::TraceSet;
+
 use super::args::Info;
 use super::{Outcome, screen};
 
 /// Prints what there is to know.
 pub fn info(options: &Info) -> anyhow::Result<Outcome> {
+    if options.sql {
+        let views = rtrace_exporters::views(&TraceSet::open(&options.directory)?)?;
+        screen::show(views.as_bytes(), options.display)?;
+        return Ok(Outcome::Complete);
+    }
     let info = rtrace_report::info::Info::of(&options.directory)?;
     let mut text = Vec::new();
     if options.format.is_json() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use rtrace_model::{RegionId, escape};
+use rtrace_model::{RegionId, counted, escape};
 
 use super::super::format::{Form, Format};
 use super::super::paths::{Paths, Roots, readable, remarkable};
@@ -58,12 +58,12 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     for (region, sum) in &nodes {
         let share = sum.exclusive as f64 / whole as f64;
         let label = format!(
-            "{}\\n{}\\n{}\\n{} of {} own",
+            "{}\\n{}\\n{}\\n{}, own {}",
             quoted(source.function(*region)),
             quoted(source.library_of(*region)),
             calls(sum.endings),
-            readable(sum.exclusive, sum.endings),
             readable(sum.inclusive, sum.endings),
+            readable(sum.exclusive, sum.endings),
         );
         writeln!(output, "  f{} [label=\"{label}\", fillcolor=\"0.05 {share:.3} 1.0\"];", region.0)?;
     }
@@ -77,8 +77,8 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
 
 fn calls(endings: [u64; 4]) -> String {
     let remarks: Vec<String> = remarkable(endings).map(|(ending, calls)| format!("{calls} {ending}")).collect();
-    let calls: u64 = endings.iter().sum();
-    if remarks.is_empty() { format!("{calls} calls") } else { format!("{calls} calls: {}", remarks.join(", ")) }
+    let calls = counted(endings.iter().sum(), "call");
+    if remarks.is_empty() { calls } else { format!("{calls}: {}", remarks.join(", ")) }
 }
 
 /// A name inside quotes.

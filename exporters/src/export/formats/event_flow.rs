@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use rtrace_model::escape;
+use rtrace_model::{counted, escape, grouped};
 
 use super::super::flow::{Edge, Flow, Flows, Place};
 use super::super::format::{Form, Format};
@@ -28,7 +28,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         writeln!(output, "  subgraph cluster{number} {{\n    label=\"{}\";", quoted(&names.join(", ")))?;
         for (place, node) in flow.nodes.iter().enumerate() {
             let name = quoted(&values[place].call(source.function(node.region)));
-            writeln!(output, "    n{number}_{place} [label=\"{name}\\n{} calls\"];", node.calls)?;
+            writeln!(output, "    n{number}_{place} [label=\"{name}\\n{}\"];", counted(node.calls, "call"))?;
         }
         for (&ends, edge) in &flow.edges {
             let (from, to, style) = match ends {
@@ -45,14 +45,29 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     Ok(())
 }
 
-/// How often; after which executions of the source, where not after each.
+/// How often, and after which executions of the source.
 fn label(edge: &Edge) -> String {
     let Edge { count, first, last, stride } = *edge;
+    let times = format!("{}×", grouped(count));
+    let [first, last] = [first, last].map(grouped);
     match (count, stride) {
-        (1, _) => format!("1: {first}"),
-        (_, 0) => format!("{count}: {first}..{last}"),
-        _ => format!("{count}: {first}..{last} step {stride}"),
+        (1, _) => format!("{times}, after call {first}"),
+        (_, 0) => format!("{times}, after calls from {first} to {last}"),
+        (_, 1) => format!("{times}, after calls {first} to {last}"),
+        _ => format!("{times}, after each {} of calls {first} to {last}", ordinal(stride)),
     }
+}
+
+/// Such as `2nd`.
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{}{ending}", grouped(number))
 }
 
 fn quoted(name: &str) -> String {

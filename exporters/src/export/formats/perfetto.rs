@@ -119,7 +119,9 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     let mut packets = Packets { output, packet: Message::new() };
     whole(source, &mut packets)?;
     let nested = source.nested_with_values()?;
-    for (place, program) in source.threads.programs.iter().enumerate() {
+    // The first stands for threads that are not defined, of which there are none as a rule.
+    let has_unknown = nested.locations().any(|location| source.threads.thread(location).program == 0);
+    for (place, program) in source.threads.programs.iter().enumerate().skip(usize::from(!has_unknown)) {
         let mut process = Message::new();
         process.int(field::track::PROCESS_PID, program.number.into()).text(field::track::PROCESS_NAME, &program.name);
         for argument in &program.command_line {

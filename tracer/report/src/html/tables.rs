@@ -19,8 +19,9 @@ use crate::groups::Groups;
 use crate::reading::Reader;
 use crate::table::{Table, Value};
 use crate::tree::Tree;
+use crate::waiting::{Balance, Waiting};
 use crate::walk::Walk;
-use crate::{By, Error, Sort, notes};
+use crate::{By, Error, Sort};
 
 /// Functions with a histogram.
 const HISTOGRAMS: usize = 2_000;
@@ -34,6 +35,7 @@ pub(super) struct Walks<'a> {
     callers: Walk<Edges<'a>>,
     sites: Walk<Sites<'a>>,
     shares: Walk<Shares>,
+    waiting: Walk<Waiting>,
 }
 
 /// The tables, with all their rows.
@@ -49,8 +51,8 @@ pub(super) struct Tables<'a> {
     pub(super) shares: Shares,
     /// Exclusive time of all functions in nanoseconds.
     pub(super) total: u64,
-    /// How well processes and threads share the time.
-    pub(super) balance: [Option<f64>; 2],
+    /// How well processes and threads share the work.
+    pub(super) balance: [Option<(Balance, &'static str)>; 2],
     pub(super) remarks: Vec<String>,
 }
 
@@ -68,6 +70,7 @@ impl<'a> Walks<'a> {
             callers: Walk::new(Edges::new(Depth::Caller, trace)),
             sites: Walk::new(Sites::new(trace)),
             shares: Walk::new(Shares::default()),
+            waiting: Walk::new(Waiting::new(trace)),
         }
     }
 
@@ -80,6 +83,7 @@ impl<'a> Walks<'a> {
             &mut self.tree,
             &mut self.callers,
             &mut self.shares,
+            &mut self.waiting,
         ];
         if let Some(sites) = sites {
             self.sites.visitor.know(sites);
@@ -107,17 +111,26 @@ impl<'a> Walks<'a> {
         let mut functions = groups.table(Sort::Exclusive, losses, |_| None);
         counting.inside.add_to(&mut functions);
         counting.add_to(&mut functions);
+        let waiting = self.waiting.visitor;
+        waiting.add_to(&mut functions, counting.inside.inside.grouping());
         let [mut threads, mut processes] = [self.threads, self.processes].map(|walk| walk.visitor);
         for groups in [&mut threads, &mut processes] {
             groups.add_estimates(trace.estimates());
         }
-        let balance = [processes.imbalance(), threads.imbalance()];
-        let remarks = balance.iter().flatten().next().map(|&ratio| notes::imbalance(ratio).text).into_iter().collect();
+        let balance = [(&processes, "process"), (&threads, "thread")]
+            .map(|(groups, row)| Some((waiting.balance(groups.grouping())?, row)));
+        let remarks =
+            balance.iter().flatten().next().map(|(balance, row)| balance.note(row).text).into_iter().collect();
+        let [threads, processes] = [&mut threads, &mut processes].map(|groups| {
+            let mut table = groups.table(Sort::Exclusive, losses, |_| None);
+            waiting.add_to(&mut table, groups.grouping());
+            table
+        });
         Ok(Tables {
             functions,
             histograms,
-            threads: threads.table(Sort::Exclusive, losses, |_| None),
-            processes: processes.table(Sort::Exclusive, losses, |_| None),
+            threads,
+            processes,
             tree: self.tree.visitor,
             callers: self.callers.visitor,
             sites: self.sites.visitor,

@@ -34,7 +34,7 @@ const WORTH: f64 = 0.01;
 /// How many times its median a function's p99 is where its calls are told to differ.
 const UNEVEN: u64 = 20;
 
-/// How many times the mean the busiest thread or process has where the work is told to be shared unevenly.
+/// How many times the mean the one that works most works where the work is told to be shared unevenly.
 const UNBALANCED: f64 = 1.25;
 
 /// The sentences, each with how it is meant.
@@ -166,11 +166,11 @@ fn uneven(table: &Table, total: u64) -> Option<String> {
 }
 
 fn balance(tables: &Tables<'_>) -> Option<String> {
-    let [processes, threads] = tables.balance;
-    let (ratio, what) = processes.map(|ratio| (ratio, "process")).or(threads.map(|ratio| (ratio, "thread")))?;
+    let (balance, what) = tables.balance.iter().flatten().next()?;
+    let ratio = balance.ratio?;
     Some(match ratio {
-        UNBALANCED.. => format!("The {what} with most traced time has {ratio:.2} times the mean."),
-        _ => format!("Traced time is spread evenly: no {what} has more than {ratio:.2} times the mean."),
+        UNBALANCED.. => format!("The {what} that works most works {ratio:.2} times the mean."),
+        _ => format!("The work is spread evenly: no {what} works more than {ratio:.2} times the mean."),
     })
 }
 

@@ -152,7 +152,7 @@ const SORT: [Choice<Sort>; 11] = [
 ];
 
 /// The headings of figures.
-const COLUMNS: [&str; 28] = [
+const COLUMNS: [&str; 31] = [
     "calls",
     "timed",
     "share",
@@ -181,6 +181,9 @@ const COLUMNS: [&str; 28] = [
     "unwound",
     "open",
     "unseen",
+    "working",
+    "waiting",
+    "waits for",
 ];
 
 pub(super) const EXAMPLES: &str = "\

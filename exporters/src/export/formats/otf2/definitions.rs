@@ -127,6 +127,36 @@ pub(super) fn write(source: &Source<'_>, gathered: &Gathered, path: &Path) -> Re
     Ok(definitions.written)
 }
 
+/// What a program is called: a rank by its number, as tools for parallel jobs expect it.
+fn name_of(source: &Source<'_>, program: usize) -> String {
+    let name = source.step(Step::Program(program));
+    let programs = &source.threads.programs;
+    let Some(rank) = programs[program].rank else { return name };
+    match programs.iter().filter(|other| other.rank == Some(rank)).count() {
+        1 => format!("MPI Rank {rank}"),
+        _ => format!("MPI Rank {rank}: {name}"),
+    }
+}
+
+/// The programming model that a function belongs to, by which tools colour it.
+fn paradigm(symbol: &str) -> u8 {
+    const USER: u8 = 1;
+    const BY_PREFIX: [(&str, u8); 11] = [
+        ("MPI_", 4),
+        ("PMPI_", 4),
+        ("mpi_", 4),
+        ("pmpi_", 4),
+        ("GOMP_", 3),
+        ("__kmpc_", 3),
+        ("omp_", 3),
+        ("cuda", 5),
+        ("pthread_", 7),
+        ("shmem_", 13),
+        ("hip", 23),
+    ];
+    BY_PREFIX.iter().find(|(prefix, _)| symbol.starts_with(prefix)).map_or(USER, |&(_, paradigm)| paradigm)
+}
+
 struct Definitions {
     file: Chunks,
     written: u64,
@@ -245,7 +275,7 @@ impl Definitions {
         }
         let group = self.groups.len() as u32;
         self.groups.insert(program, group);
-        let name = program.map_or("rtrace".to_owned(), |program| source.step(Step::Program(program)));
+        let name = program.map_or("rtrace".to_owned(), |program| name_of(source, program));
         let name = self.string(&name)?;
         let mut record = Record::default();
         record.int(group).int(name).byte(PROCESS).int(NODE).int(UNDEFINED);
@@ -274,14 +304,13 @@ impl Definitions {
         /// What versions before 1.2 have in place of role and paradigm.
         const TYPE_FUNCTION: u8 = 3;
         const ROLE_FUNCTION: u8 = 1;
-        const PARADIGM_USER: u8 = 1;
         let name = self.string(source.function(id))?;
         let canonical = self.string(source.symbol(id))?;
         let description = self.string(source.library_of(id))?;
         let mut record = Record::default();
         record.int(place).int(name).int(description).byte(TYPE_FUNCTION);
         record.int(UNDEFINED).int(0).int(0); // source file, first and last line
-        record.int(canonical).byte(ROLE_FUNCTION).byte(PARADIGM_USER).int(0);
+        record.int(canonical).byte(ROLE_FUNCTION).byte(paradigm(source.symbol(id))).int(0);
         self.put(kind::REGION, &record)
     }
 
@@ -308,7 +337,7 @@ impl Definitions {
         const ASYNCHRONOUS: u8 = 2;
         const RECORDED_BY_METRIC_LOCATION: u8 = 1;
         for (place, metric) in source.sampled_metrics().iter().enumerate() {
-            let member = (source.call_metrics().len() + place) as u32;
+            let member = (super::metrics(source).len() + place) as u32;
             let mode = match metric.span {
                 Span::SinceStart => ACCUMULATED_SINCE_START,
                 Span::Point => ABSOLUTE_POINT,
@@ -317,7 +346,7 @@ impl Definitions {
             };
             self.member(member, metric, super::TYPE_DOUBLE, mode)?;
             let mut class = Record::default();
-            class.int(samples::class(place)).byte(1).int(member);
+            class.int(samples::class(source, place)).byte(1).int(member);
             class.byte(ASYNCHRONOUS).byte(RECORDED_BY_METRIC_LOCATION);
             self.put(kind::METRIC_CLASS, &class)?;
         }
@@ -326,7 +355,7 @@ impl Definitions {
             let (metric, recorder) = (series.metric(), samples::recorder(place));
             self.location(recorder, &series.name(source), LOCATION_METRIC, values, group)?;
             let mut instance = Record::default();
-            instance.int(samples::instance(source, place)).int(samples::class(metric));
+            instance.int(samples::instance(source, place)).int(samples::class(source, metric));
             instance.long(recorder).byte(scope).long(of);
             self.put(kind::METRIC_INSTANCE, &instance)?;
         }

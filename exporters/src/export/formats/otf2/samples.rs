@@ -12,14 +12,15 @@ use super::gathered::{Gathered, METRICS};
 /// Series written at once: each has a file and a chunk in memory.
 const AT_ONCE: usize = 64;
 
-/// The class of a metric, by its place among the sampled ones.
-pub(super) fn class(metric: usize) -> u32 {
-    METRICS + 1 + metric as u32
+/// The class of a metric, by its place among the sampled ones: behind that of the counters, if there is one.
+pub(super) fn class(source: &Source<'_>, metric: usize) -> u32 {
+    let first = if super::metrics(source).is_empty() { METRICS } else { METRICS + 1 };
+    first + metric as u32
 }
 
 /// The instance of a series, by its place: classes and instances share their numbers.
 pub(super) fn instance(source: &Source<'_>, series: usize) -> u32 {
-    class(source.sampled_metrics().len()) + series as u32
+    class(source, source.sampled_metrics().len()) + series as u32
 }
 
 /// The location that records a series, by its place: above those of threads.

@@ -1,0 +1,73 @@
+
+-- The files that contain the functions.
+CREATE OR REPLACE VIEW libraries AS
+SELECT trace, library AS library_id, parse_filename(path) AS library, path, build_id FROM _libraries;
+
+-- The functions that were probed; `waits_for` says what a function that does no work waits for.
+CREATE OR REPLACE VIEW functions AS
+SELECT r.trace, r.region, r.name AS function, l.library, l.path, r.waits_for, r.exit, r.symbols, r.file_offset, r.size
+FROM _regions AS r LEFT JOIN libraries AS l ON r.trace = l.trace AND r.library = l.library_id;
+
+-- The traced processes: `process` is the name of the program.
+CREATE OR REPLACE VIEW processes AS
+SELECT p.trace, t.rank, p.pid, parse_filename(p.executable) AS process, p.parent, p.start_ns, p.end_ns, p.executable,
+       p.command_line, p.exit_code
+FROM _processes AS p JOIN traces AS t USING (trace);
+
+-- The traced threads. The process is the last of that ID that started before the thread, or else the first.
+CREATE OR REPLACE VIEW threads AS
+SELECT l.trace, t.rank, l.location, l.pid, l.tid, l.name AS thread, coalesce(p.process, first.process) AS process,
+       l.start_ns, l.end_ns, l.calls_entered
+FROM _locations AS l JOIN traces AS t USING (trace)
+ASOF LEFT JOIN processes AS p ON l.trace = p.trace AND l.pid = p.pid AND l.start_ns >= p.start_ns
+LEFT JOIN (SELECT trace, pid, arg_min(process, start_ns) AS process FROM processes GROUP BY trace, pid) AS first
+  ON l.trace = first.trace AND l.pid = first.pid;
+
+-- Where calls come from: `called_at` is the source line, or the function, or the file.
+CREATE OR REPLACE VIEW call_sites AS
+SELECT *, coalesce(source_file || ':' || source_line, function, file) AS called_at FROM _call_sites;
+
+-- All calls that have a record, joined with what they refer to. `since_start_ns` is on one clock for all traces. A call that
+-- was not timed has no duration, which older traces have as 0.
+CREATE OR REPLACE VIEW calls AS
+SELECT c.trace, th.rank, c.location, c.call, c.parent, c.depth, f.function, f.library, f.waits_for, th.pid, th.tid,
+       th.thread, th.process, c.start_ns + t.shift_ns - {begin} AS since_start_ns, c.start_ns,
+       CASE WHEN c.ending <> 'unseen' THEN c.duration_ns END AS duration_ns, c.child_ns,
+       CASE WHEN c.ending <> 'unseen' THEN c.duration_ns - c.child_ns END AS exclusive_ns, c.ending, s.called_at, c.call_site, c.region{counted}
+FROM _calls AS c
+JOIN traces AS t ON c.trace = t.trace
+LEFT JOIN functions AS f ON c.trace = f.trace AND c.region = f.region
+LEFT JOIN threads AS th ON c.trace = th.trace AND c.location = th.location
+LEFT JOIN call_sites AS s ON c.trace = s.trace AND c.call_site = s.call_site;
+
+-- The same with the function that made each call: `-` if no traced one did.
+CREATE OR REPLACE VIEW calls_with_caller AS
+SELECT callee.*, CASE WHEN callee.parent = 0 THEN '-' ELSE coalesce(r.name, '[lost caller]') END AS caller
+FROM calls AS callee
+LEFT JOIN _calls AS made_by
+  ON callee.trace = made_by.trace AND callee.location = made_by.location AND callee.parent = made_by.call
+LEFT JOIN _regions AS r ON made_by.trace = r.trace AND made_by.region = r.region;
+
+-- Sums over the calls of each call path of a thread: of aggregated calls, and of all others once a recording has ended.
+CREATE OR REPLACE VIEW paths AS
+SELECT p.trace, th.rank, p.location, p.path, p.parent, f.function, f.library, f.waits_for, th.pid, th.tid, th.thread,
+       th.process, p.calls, p.timed, CASE WHEN p.timed + p.open > 0 THEN p.inclusive_ns END AS inclusive_ns,
+       CASE WHEN p.timed + p.open > 0 THEN p.exclusive_ns END AS exclusive_ns,
+       CASE WHEN p.timed > 0 THEN p.min_ns END AS min_ns, CASE WHEN p.timed > 0 THEN p.max_ns END AS max_ns, p.region
+FROM (SELECT * FROM _profile UNION ALL BY NAME SELECT * FROM _folded) AS p
+LEFT JOIN functions AS f ON p.trace = f.trace AND p.region = f.region
+LEFT JOIN threads AS th ON p.trace = th.trace AND p.location = th.location;
+
+-- Values of processes and the machine, in their unit.
+CREATE OR REPLACE VIEW samples AS
+SELECT s.trace, t.rank, m.name AS metric, s.instance, m.scope, s.time_ns + t.shift_ns - {begin} AS since_start_ns, s.time_ns,
+       s.value * pow(m.base, m.exponent) AS value, m.unit, m.span
+FROM _samples AS s JOIN traces AS t USING (trace) JOIN metrics AS m ON s.trace = m.trace AND s.metric = m.metric;
+
+-- With a budget: calls without a record, counted or estimated.
+CREATE OR REPLACE VIEW estimates AS
+SELECT e.trace, th.rank, f.function, f.library, th.pid, th.tid, th.thread, e.counted, e.estimated, e.least, e.most
+FROM _estimates AS e
+LEFT JOIN functions AS f ON e.trace = f.trace AND e.region = f.region
+LEFT JOIN threads AS th ON e.trace = th.trace AND e.location = th.location;
+

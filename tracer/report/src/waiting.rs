@@ -1,0 +1,341 @@
+//! What of the time was work, and what was waiting.
+//!
+//! The exclusive time of a call is waiting if its function is known to wait ([`Wait`](rtrace_model::Wait)), or if it was
+//! made within such a call. Of the others, waiting is what passed off a CPU, as far as that is known: where `task-clock`
+//! was counted. The rest of the time is work.
+
+use std::collections::HashMap;
+
+use rtrace_exporters::TraceSet;
+use rtrace_model::{Batch, Call, FoldedPath, LocationId, RegionId, Scope, Wait, counted};
+
+use super::By;
+use super::grouping::{Grouping, Key};
+use super::people::Note;
+use super::people::paint::Tone;
+use super::table::{Column, SUM, Shown, Table, Value};
+use super::walk::{Caller, Visitor};
+
+/// The counter of time on a CPU.
+const ON_CPU: &str = "task-clock";
+
+/// A thread that does little but wait for the end of others has no share of the work: of its time, one part of so many
+/// may be anything else.
+const OTHERWISE: u64 = 10;
+
+/// Sums up work and waiting by function and thread.
+pub(super) struct Waiting {
+    waits: HashMap<RegionId, Wait>,
+    /// The place of the counter of time on a CPU among those of calls.
+    on_cpu: Option<usize>,
+    /// Time on a CPU, without callees, of calls that are not visited yet.
+    counted: HashMap<(LocationId, u64), u64>,
+    sums: HashMap<(RegionId, LocationId), Time>,
+}
+
+/// Exclusive time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Time {
+    working: u64,
+    waiting: u64,
+    /// The part of `waiting` that is for the end of others.
+    joining: u64,
+}
+
+impl Time {
+    fn add(&mut self, other: Time) {
+        self.working = self.working.saturating_add(other.working);
+        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.joining = self.joining.saturating_add(other.joining);
+    }
+
+    fn is_only_joining(self) -> bool {
+        self.joining > 0 && (self.working + (self.waiting - self.joining)).saturating_mul(OTHERWISE) <= self.joining
+    }
+}
+
+impl Visitor for Waiting {
+    /// What the call, or one around it, waits for.
+    type Mark = Option<Wait>;
+
+    fn readings(&mut self, batch: &Batch) {
+        let Some(place) = self.on_cpu.filter(|&place| place < batch.metrics()) else { return };
+        let timed = batch.iter().enumerate().filter(|(_, call)| call.is_timed());
+        let reading = |(index, call): (usize, &Call)| {
+            let reading = batch.readings(index).get(place)?;
+            Some(((call.location, call.id), reading.exclusive()))
+        };
+        self.counted.extend(timed.filter_map(reading));
+    }
+
+    fn visit(&mut self, call: &Call, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
+        let on_cpu = self.counted.remove(&(call.location, call.id));
+        let wait = self.wait(call.region, caller);
+        if let Some(exclusive) = call.exclusive() {
+            self.add(call.region, call.location, wait, exclusive, on_cpu);
+        }
+        wait
+    }
+
+    fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
+        let wait = self.wait(path.region, caller);
+        if path.has_time() {
+            let on_cpu = self.on_cpu.and_then(|place| path.counts.get(place)).map(|count| count.exclusive);
+            self.add(path.region, path.location, wait, path.exclusive, on_cpu);
+        }
+        wait
+    }
+}
+
+impl Waiting {
+    pub(super) fn new(trace: &TraceSet) -> Waiting {
+        let of_calls = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call);
+        Waiting {
+            waits: trace.regions().iter().filter_map(|region| Some((region.id, region.waits_for()?))).collect(),
+            on_cpu: of_calls.into_iter().position(|metric| metric.name == ON_CPU),
+            counted: HashMap::new(),
+            sums: HashMap::new(),
+        }
+    }
+
+    /// Whether functions and threads decide to which of these rows a call belongs.
+    pub(super) fn splits(by: &By) -> bool {
+        matches!(by, By::Function | By::Library | By::Thread | By::Process)
+    }
+
+    fn wait(&self, region: RegionId, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
+        let around = caller.enclosing().last().and_then(|open| open.mark);
+        around.or_else(|| self.waits.get(&region).copied())
+    }
+
+    fn add(&mut self, region: RegionId, location: LocationId, wait: Option<Wait>, exclusive: u64, on_cpu: Option<u64>) {
+        let waiting = match (wait, on_cpu) {
+            (Some(_), _) => exclusive,
+            (None, on_cpu) => on_cpu.map_or(0, |on_cpu| exclusive.saturating_sub(on_cpu)),
+        };
+        let joining = if wait == Some(Wait::Join) { exclusive } else { 0 };
+        self.sums.entry((region, location)).or_default().add(Time { working: exclusive - waiting, waiting, joining });
+    }
+
+    /// The times of each row of these, of which the place in code or the thread decides.
+    fn rows(&self, grouping: &Grouping<'_>) -> HashMap<Key, Time> {
+        let mut rows: HashMap<Key, Time> = HashMap::new();
+        for (&(region, location), &time) in &self.sums {
+            if let Some(key) = grouping.key_of(region, location) {
+                rows.entry(key).or_default().add(time);
+            }
+        }
+        rows
+    }
+
+    /// Adds what is work and what is waiting to a table of such rows, and what functions wait for.
+    pub(super) fn add_to(&self, table: &mut Table, grouping: &Grouping<'_>) {
+        let rows = self.rows(grouping);
+        let waits = |mark: Key| match grouping {
+            Grouping::Function(_) => self.waits.get(&RegionId(mark)).copied(),
+            _ => None,
+        };
+        // Where nothing waits, work is all of the time, and not worth a column.
+        let is_shown = rows.values().any(|time| time.waiting > 0);
+        let working = if is_shown { Shown::Always } else { Shown::Never };
+        table.insert(&COLUMNS, |mark| {
+            let times = rows
+                .get(&mark)
+                .map_or([Value::Absent, Value::Absent], |time| [Value::Time(time.working), Value::Time(time.waiting)]);
+            let word = |wait: Wait| Value::Verdict { text: wait.name().to_owned(), tone: Tone::Dim };
+            times.into_iter().chain([waits(mark).map_or(Value::Absent, word)]).collect()
+        });
+        table.show(WORKING, working);
+        if matches!(grouping, Grouping::Function(_)) && self.on_cpu.is_none() {
+            // What a function waits for says it in one word.
+            table.show(WORKING, Shown::Never);
+            table.show(WAITING, Shown::Never);
+        }
+    }
+
+    /// How well threads, or processes, share the work.
+    pub(super) fn balance(&self, grouping: &Grouping<'_>) -> Option<Balance> {
+        let rows = self.rows(grouping);
+        let joining = rows.values().filter(|time| time.is_only_joining()).count() as u64;
+        let shared: Vec<u64> = rows.values().filter(|time| !time.is_only_joining()).map(|time| time.working).collect();
+        let is_waiting_known = rows.values().any(|time| time.waiting > 0);
+        let mean = shared.iter().map(|&work| work as f64).sum::<f64>() / shared.len() as f64;
+        let most = shared.iter().max().filter(|_| shared.len() > 1)?;
+        let ratio = (mean > 0.0).then(|| *most as f64 / mean);
+        (ratio.is_some() || is_waiting_known).then_some(Balance { ratio, joining, is_waiting_known })
+    }
+}
+
+/// How well rows share the work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Balance {
+    /// How many times the mean the one that works most works; 1 is even. Absent where all only wait.
+    pub(super) ratio: Option<f64>,
+    /// Rows beside these that only wait for others to end.
+    joining: u64,
+    /// Whether any waiting was left out.
+    is_waiting_known: bool,
+}
+
+impl Balance {
+    /// What is said of it; `row` is a word for one of them.
+    pub(super) fn note(&self, row: &str) -> Note {
+        let Some(ratio) = self.ratio else {
+            return Note::plain(
+                "balance: not known, as all traced time is waiting; trace the functions that compute, too",
+            );
+        };
+        let waiting = if self.is_waiting_known { "without waiting" } else { "no function here is known to wait" };
+        let joining = match self.joining {
+            0 => String::new(),
+            1 => format!("; 1 {row} that only waits for others to end is left out"),
+            some => format!("; {} that only wait for others to end are left out", counted(some, row)),
+        };
+        Note::plain(format!("balance: the {row} that works most works {ratio:.2} times the mean ({waiting}{joining})"))
+    }
+}
+
+/// The word for a row whose share of the work is of interest.
+pub(super) fn worker(by: &By) -> Option<&'static str> {
+    match by {
+        By::Thread => Some("thread"),
+        By::Process => Some("process"),
+        _ => None,
+    }
+}
+
+const WORKING: &str = "working_ns";
+const WAITING: &str = "waiting_ns";
+
+const COLUMNS: [Column; 3] = [
+    Column::new(WORKING, "working").seat(4).rank(2).unit(SUM),
+    Column::new(WAITING, "waiting").seat(4).rank(2).unit(SUM).shown(Shown::IfNotZero),
+    Column::new("waits_for", "waits for").seat(7).rank(3).shown(Shown::IfNotZero),
+];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use rtrace_model::{Base, Definition, Location, Metric, MetricId, Reading, Sink, Span, Summary, Timestamp};
+
+    use super::*;
+    use crate::testing::{region, script, writer};
+    use crate::{Format, Options, run};
+
+    /// Three threads, on which `a` works, `b` is a barrier and `c` joins threads; with `task-clock`, if a part of the
+    /// time is on a CPU.
+    fn trace(calls: &str, on_cpu: Option<u64>) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        for (id, name) in [(1, "pthread_barrier_wait"), (2, "pthread_join")] {
+            writer.define(&Definition::Region(region(id, name.to_owned()))).unwrap();
+        }
+        let third = Location {
+            id: LocationId(3),
+            pid: 70,
+            tid: 73,
+            start: Timestamp(0),
+            end: None,
+            name: "third".to_owned(),
+            calls_entered: None,
+        };
+        writer.define(&Definition::Location(third)).unwrap();
+        let calls = script(calls);
+        let mut readings = Vec::new();
+        if let Some(percent) = on_cpu {
+            let metric = Metric {
+                id: MetricId(0),
+                name: ON_CPU.to_owned(),
+                unit: "s".to_owned(),
+                base: Base::Decimal,
+                exponent: -9,
+                scope: Scope::Call,
+                span: Span::SinceStart,
+            };
+            writer.define(&Definition::Metric(metric)).unwrap();
+            let part = |time: u64| time * percent / 100;
+            let reading =
+                |call: &Call| Reading { inclusive: part(call.duration.unwrap_or(0)), child: part(call.child) };
+            readings = calls.iter().map(reading).collect();
+        }
+        writer.calls(&Batch::measured(calls, usize::from(on_cpu.is_some()), readings)).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        folder
+    }
+
+    fn report(folder: &tempfile::TempDir, by: By) -> serde_json::Value {
+        let mut out = Vec::new();
+        run(folder.path(), &Options { by, format: Format::Json, ..Options::default() }, &mut out).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    fn balance(folder: &tempfile::TempDir) -> Option<String> {
+        let report = report(folder, By::Thread);
+        let notes = report["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap());
+        notes.filter(|note| note.starts_with("balance")).map(str::to_owned).next()
+    }
+
+    /// Of each row its name, work and waiting.
+    fn times(folder: &tempfile::TempDir, by: By) -> Vec<(String, Option<u64>, Option<u64>)> {
+        let name = by.clone();
+        let name = move |row: &serde_json::Value| row[if name == By::Thread { "tid" } else { "function" }].to_string();
+        let report = report(folder, by);
+        let mut rows: Vec<_> = report["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| (name(row), row["working_ns"].as_u64(), row["waiting_ns"].as_u64()))
+            .collect();
+        rows.sort();
+        rows
+    }
+
+    const BARRIER: &str = "thread 1\n c 0 100\n thread 2\n a 0 30\n b 30 100\n thread 3\n a 0 90\n b 90 100";
+
+    #[test]
+    fn the_thread_that_works_most_is_the_busiest_however_long_others_wait() {
+        let folder = trace(BARRIER, None);
+        let row = |tid: &str, working, waiting| (tid.to_owned(), Some(working), Some(waiting));
+        assert_eq!(times(&folder, By::Thread), [row("71", 0, 100), row("72", 30, 70), row("73", 90, 10)]);
+        assert_eq!(
+            balance(&folder).as_deref(),
+            Some(
+                "balance: the thread that works most works 1.50 times the mean (without waiting; 1 thread that only waits \
+                 for others to end is left out)"
+            )
+        );
+        let functions = report(&folder, By::Function);
+        let waits: Vec<_> = functions["rows"].as_array().unwrap().iter().map(|row| row["waits_for"].as_str()).collect();
+        assert_eq!(waits, [None, Some("join"), Some("barrier")]);
+    }
+
+    #[test]
+    fn where_nothing_is_known_to_wait_that_is_said() {
+        let folder = trace("thread 2\n a 0 30\n thread 3\n a 0 90", None);
+        let said = "balance: the thread that works most works 1.50 times the mean (no function here is known to wait)";
+        assert_eq!(balance(&folder).as_deref(), Some(said));
+        assert_eq!(balance(&trace("thread 2\n a 0 30", None)), None);
+        let said = "balance: not known, as all traced time is waiting; trace the functions that compute, too";
+        assert_eq!(balance(&trace("thread 2\n b 0 30\n thread 3\n b 0 30", None)).as_deref(), Some(said));
+    }
+
+    #[test]
+    fn what_is_called_within_a_wait_waits_timed_or_not() {
+        let row = |name: &str, working, waiting| (format!("\"{name}\""), Some(working), Some(waiting));
+        let nested = trace("thread 1\n a 0 100\n  b 10 60\n   a 20 50\n  a 70 80", None);
+        assert_eq!(times(&nested, By::Function), [row("a", 50, 30), row("pthread_barrier_wait", 0, 20)]);
+        let untimed = trace("thread 1\n b 0 ?\n  a 20 50", None);
+        let unknown = ("\"pthread_barrier_wait\"".to_owned(), None, None);
+        assert_eq!(times(&untimed, By::Function), [row("a", 0, 30), unknown]);
+    }
+
+    #[test]
+    fn time_off_a_cpu_is_waiting_where_that_was_counted() {
+        let row = |name: &str, working, waiting| (format!("\"{name}\""), Some(working), Some(waiting));
+        let folder = trace("thread 1\n a 0 100\n  d 10 60\n b 200 300", Some(40));
+        // The barrier spins on its CPU for a part of the time.
+        let expected = [row("a", 20, 30), row("d", 20, 30), row("pthread_barrier_wait", 0, 100)];
+        assert_eq!(times(&folder, By::Function), expected);
+    }
+}
