@@ -41,12 +41,14 @@ mod item;
 mod latency;
 mod loss;
 mod metric;
+pub mod names;
 mod probe;
 mod profile;
 mod sink;
 mod summary;
 mod text;
 mod time;
+pub mod units;
 mod untimed;
 mod values;
 
