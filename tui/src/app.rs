@@ -9,6 +9,7 @@ use rtrace_model::{LocationId, RegionId};
 use crate::list::List;
 use crate::live::{Range, Stored};
 use crate::state::State;
+use crate::state::function::Slow;
 use crate::theme::Theme;
 
 /// What is to be done outside the view.
@@ -51,6 +52,10 @@ pub struct App {
     pub focus: Option<RegionId>,
     /// The timeline's part of the time.
     pub window: Window,
+    /// The call that is looked at.
+    pub call: Option<Slow>,
+    /// The views from which others were opened, the first one first.
+    pub trail: Vec<usize>,
     /// Text that names must contain.
     pub filter: String,
     /// Whether the user is typing it.
@@ -95,6 +100,14 @@ impl Window {
         self.end = (end < now).then_some(end);
     }
 
+    /// Shows a span of time with some before and after it.
+    pub fn show(&mut self, from: u64, length: u64, now: u64) {
+        let margin = (length / 8).max(Window::SHORTEST / 4);
+        self.length = length.saturating_add(2 * margin).clamp(Window::SHORTEST, Window::LONGEST);
+        let end = from.saturating_add(length).saturating_add(margin);
+        self.end = (end < now).then_some(end);
+    }
+
     /// Keeps the middle in its place, or the present at the end.
     pub fn zoom(&mut self, length: u64) {
         let length = length.clamp(Window::SHORTEST, Window::LONGEST);
@@ -114,6 +127,19 @@ pub struct Targets {
     pub titles: Vec<(usize, Rect)>,
     /// Rows of the list of the view.
     pub rows: Rect,
+    /// Rows that are not a line each, or that several lists have.
+    pub spots: Vec<Spot>,
+}
+
+/// A row on the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// Where it is.
+    pub area: Rect,
+    /// The list, of those of the view.
+    pub part: usize,
+    /// The row.
+    pub place: usize,
 }
 
 impl App {
@@ -130,6 +156,8 @@ impl App {
             threads: List::default(),
             focus: None,
             window: Window { length: 1_000_000_000, end: None },
+            call: None,
+            trail: Vec::new(),
             filter: String::new(),
             typing: false,
             muted: BTreeSet::new(),

@@ -8,6 +8,7 @@
 
 mod app;
 mod canvas;
+mod colours;
 #[cfg(test)]
 mod cost;
 mod dashboard;

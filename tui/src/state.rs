@@ -530,6 +530,11 @@ impl State {
         self.libraries.get(&id).map_or("", |name| name)
     }
 
+    /// The libraries with their names, by id.
+    pub fn libraries(&self) -> impl Iterator<Item = (LibraryId, &str)> {
+        self.libraries.iter().map(|(&id, name)| (id, &**name))
+    }
+
     /// The threads that are kept, by id.
     pub fn threads(&self) -> impl Iterator<Item = &Thread> {
         self.threads.values()

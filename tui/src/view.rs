@@ -2,12 +2,15 @@
 //!
 //! Nothing depends on colour: what it says is also said in words, by weight or by place.
 
+pub mod activity;
+pub mod axis;
 pub mod counters;
 pub mod detail;
 pub mod events;
 pub mod functions;
 pub mod header;
 pub mod help;
+pub mod legend;
 pub mod plan;
 pub mod threads;
 pub mod timeline;
@@ -21,8 +24,8 @@ pub fn panels() -> Vec<Box<dyn Panel>> {
         Box::new(functions::Functions),
         Box::<tree::CallTree>::default(),
         Box::new(threads::Threads),
-        Box::new(timeline::Timeline),
-        Box::new(detail::Detail),
+        Box::<timeline::Timeline>::default(),
+        Box::<detail::Detail>::default(),
         Box::<plan::Plan>::default(),
         Box::<events::Events>::default(),
     ]

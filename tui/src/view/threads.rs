@@ -10,21 +10,18 @@ use crate::list::Rows;
 use crate::panel::{Panel, Subject};
 use crate::state::State;
 use crate::state::thread::Thread;
-use crate::text::{count, counted, percent, short_ns};
+use crate::text::{count, counted, short_ns};
 use crate::theme::Theme;
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 7] = [
     Column::number("tid", 7, 0),
     Column::number("pid", 7, 110),
     Column::words("thread", 15, 60),
-    Column::number("calls", 8, 46),
-    Column::number("in calls", 8, 36),
-    Column::words("", GAUGE, 130),
+    Column::number("calls", 10, 46),
+    Column::number("in calls %", 13, 40),
     Column::number("for", 7, 0),
     Column::rest("in right now"),
 ];
-
-const GAUGE: u16 = 10;
 
 /// What is said where there is no thread.
 pub const NONE: &str = "no thread has called a traced function yet";
@@ -97,8 +94,7 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
             thread.location.pid.to_string().into(),
             thread.location.name.as_str().into(),
             count(thread.calls).into(),
-            percent(traced, lived).into(),
-            Cell::from(theme.gauge(share, usize::from(GAUGE))).styled(theme.heat(share)),
+            Cell::share(Some(share), 0.0).styled(theme.heat(share)),
             Cell::from(since).styled(theme.title()),
             Cell::from(within).styled(style),
         ]
@@ -109,7 +105,7 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         .and_then(|id| state.thread(id))
         .map_or_else(String::new, |thread| in_full(thread, state, theme));
     let area = canvas.put_below(area, &below);
-    canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.threads, row);
+    canvas.table(Table::plain(area, &COLUMNS), &mut app.threads, row);
     if app.threads.rows().is_empty() {
         canvas.put_empty(area, app.why_empty(NONE));
     }
