@@ -1,7 +1,7 @@
 //! What the user has done, as far as it concerns more than one view: which is shown, filter, order, choice, range.
 //! Knows no view.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ratatui::layout::Rect;
 use rtrace_model::{LocationId, RegionId};
@@ -18,7 +18,7 @@ pub enum Flow {
     /// Nothing but to draw again.
     Continue,
     /// The user wants to leave.
-    Quit,
+    End(Fate),
     /// Stand still, or go on.
     Pause,
     /// Write this moment to files.
@@ -27,6 +27,22 @@ pub enum Flow {
     Mute,
     /// Look at another part of a stored trace.
     Look(Range),
+}
+
+/// What becomes of a recording when the user leaves its view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It ends, and what was recorded stays.
+    Keep,
+    /// It goes on without a view.
+    GoOn,
+    /// It ends, and what was recorded is deleted.
+    Delete,
+}
+
+impl Fate {
+    /// All that there are.
+    pub const ALL: [Fate; 3] = [Fate::Keep, Fate::GoOn, Fate::Delete];
 }
 
 /// What all views share.
@@ -64,6 +80,12 @@ pub struct App {
     pub muted: BTreeSet<RegionId>,
     /// Whether the help is shown.
     pub help: bool,
+    /// What may become of the recording; one fate needs no question.
+    pub fates: Vec<Fate>,
+    /// Whether it is being asked what becomes of the recording.
+    pub asks: bool,
+    /// The ranks of threads of a parallel job.
+    pub ranks: BTreeMap<LocationId, u32>,
     /// Whether the view stands still.
     pub paused: bool,
     /// What was done last, for people.
@@ -162,6 +184,9 @@ impl App {
             typing: false,
             muted: BTreeSet::new(),
             help: false,
+            fates: vec![Fate::Keep],
+            asks: false,
+            ranks: BTreeMap::new(),
             paused: false,
             message: None,
             size: None,

@@ -5,15 +5,15 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
 use rtrace_model::{RegionId, Timestamp};
 
-use crate::app::{App, Flow, Spot, Targets};
+use crate::app::{App, Fate, Flow, Spot, Targets};
 use crate::canvas::{Canvas, Units};
 use crate::key::{self, Action, Help};
 use crate::list::Rows;
 use crate::live::{Range, Stored};
 use crate::panel::{Panel, Subject};
-use crate::state::State;
+use crate::state::{Span, State};
 use crate::theme::Theme;
-use crate::view::{self, activity, functions, header, help};
+use crate::view::{self, activity, functions, header, help, question};
 
 const LONGEST_FILTER: usize = 64;
 const WHEEL: isize = 3;
@@ -59,6 +59,9 @@ impl Dashboard {
         }
         self.app.message = None;
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if self.app.asks && !is_control {
+            return self.answer(key.code);
+        }
         if self.app.typing && !is_control && self.type_filter(key.code, state) {
             return Flow::Continue;
         }
@@ -74,6 +77,7 @@ impl Dashboard {
     pub fn point(&mut self, mouse: MouseEvent, state: &State) -> Flow {
         let at = Position { x: mouse.column, y: mouse.row };
         match mouse.kind {
+            _ if self.app.asks => Flow::Continue,
             MouseEventKind::ScrollDown => self.act(Action::Step(WHEEL), state),
             MouseEventKind::ScrollUp => self.act(Action::Step(-WHEEL), state),
             MouseEventKind::Down(MouseButton::Left) => self.click(at, state),
@@ -107,7 +111,9 @@ impl Dashboard {
         header::draw_facts(&mut canvas, facts, app, state);
         activity::draw(&mut canvas, graph, state);
         header::draw_tabs(&mut canvas, tabs, app, panels.iter().map(|panel| panel.title()));
-        if app.help {
+        if app.asks {
+            question::draw(&mut canvas, view, &app.fates);
+        } else if app.help {
             help::draw(&mut canvas, view, &keys);
         } else {
             panels[app.view].draw(&mut canvas, view, app, state);
@@ -162,7 +168,14 @@ impl Dashboard {
     fn act(&mut self, action: Action, state: &State) -> Flow {
         let (view, views) = (self.app.view, self.panels.len());
         match action {
-            Action::Quit => return Flow::Quit,
+            Action::End => return Flow::End(Fate::Keep),
+            Action::Quit => {
+                let is_recording = state.span == Span::Live && state.summary.is_none();
+                if !is_recording || self.app.fates.len() < 2 {
+                    return Flow::End(Fate::Keep);
+                }
+                self.app.asks = true;
+            }
             Action::Help => self.app.help = !self.app.help,
             Action::Next => self.show((view + 1) % views, state),
             Action::Previous => self.show((view + views - 1) % views, state),
@@ -180,6 +193,14 @@ impl Dashboard {
                 return self.other_range(action, state);
             }
         }
+        Flow::Continue
+    }
+
+    fn answer(&mut self, code: KeyCode) -> Flow {
+        if let Some(fate) = question::answer(code, &self.app.fates) {
+            return Flow::End(fate);
+        }
+        self.app.asks = code != KeyCode::Esc;
         Flow::Continue
     }
 

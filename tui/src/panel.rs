@@ -22,6 +22,8 @@ pub enum Subject {
     Function,
     /// The thread of the row chosen.
     Thread,
+    /// The threads of the process of the row chosen: those that pass the filter.
+    Process,
     /// The call of the row chosen: that of [`App::call`].
     Call,
 }

@@ -8,10 +8,12 @@ pub mod counters;
 pub mod detail;
 pub mod events;
 pub mod functions;
+pub mod groups;
 pub mod header;
 pub mod help;
 pub mod legend;
 pub mod plan;
+pub mod question;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
@@ -21,7 +23,7 @@ use crate::panel::Panel;
 /// The views, in the order of their tabs. Esc leads to the first.
 pub fn panels() -> Vec<Box<dyn Panel>> {
     vec![
-        Box::new(functions::Functions),
+        Box::<functions::Functions>::default(),
         Box::<tree::CallTree>::default(),
         Box::new(threads::Threads),
         Box::<timeline::Timeline>::default(),

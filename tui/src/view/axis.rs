@@ -31,10 +31,12 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State, (from
     let step = step(length, cells);
     let origin = if follows(app, state) { to } else { app.origin(state) };
     // The first mark that is not before the span, as a multiple of the step from where times are counted.
-    let behind = if from >= origin { (from - origin).next_multiple_of(step) } else { (origin - from) / step * step };
-    let first = if from >= origin { origin + behind } else { origin - behind };
-    let mut time = first;
-    while time <= to {
+    let first = match from.checked_sub(origin) {
+        Some(since) => since.checked_next_multiple_of(step).and_then(|since| origin.checked_add(since)),
+        None => Some(origin - (origin - from) / step * step),
+    };
+    let Some(first) = first else { return };
+    for time in std::iter::successors(Some(first), |time| time.checked_add(step)).take_while(|&time| time <= to) {
         let x = ((time - from) as u128 * u128::from(cells) / u128::from(length)) as u16;
         let text = match time - first {
             since if since > 0 && step < FINE && time > origin => format!("|+{}", units::round(since)),
@@ -43,7 +45,6 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State, (from
         if x < area.width && time != to {
             canvas.put(area.x + x, area.y, area.width - x, &text, dim);
         }
-        time += step;
     }
     let right = if follows(app, state) && !app.paused { " now" } else { "" };
     canvas.put_aligned(area, right, dim, Align::Right);

@@ -19,11 +19,15 @@ use crate::state::function::Function;
 use crate::state::history::SLOTS;
 use crate::text::count;
 use crate::theme::Theme;
+use crate::view::groups::{By, Groups, Key};
 use crate::view::{counters, legend};
 
-/// The view. Its list is shared with the view of one function, which goes through it.
-#[derive(Debug)]
-pub struct Functions;
+/// The view. The list of functions is shared with the view of one function, which goes through it.
+#[derive(Debug, Default)]
+pub struct Functions {
+    by: By,
+    groups: Groups,
+}
 
 const KEYS: &[Binding<Act<Functions>>] = &[
     key(&[Char('s')], "s r", "sort by the next column; reverse the order", "sort", |_, app, state| {
@@ -35,6 +39,11 @@ const KEYS: &[Binding<Act<Functions>>] = &[
     also(&[Char('r')], |_, app, state| {
         app.reversed = !app.reversed;
         arrange(app, state);
+        Flow::Continue
+    }),
+    key(&[Char('b')], "b", "rows by function, library, process, thread or rank", "by", |functions, app, state| {
+        functions.by = functions.by.next(app);
+        functions.arrange(app, state);
         Flow::Continue
     }),
     key(&[Char('m')], "m u", "hide the function; show hidden functions again", "hide", |_, app, state| {
@@ -64,23 +73,49 @@ impl Panel for Functions {
     }
 
     fn arrange(&mut self, app: &mut App, state: &State) {
-        arrange(app, state);
+        match self.by {
+            By::Function => arrange(app, state),
+            by => self.groups.arrange(by, app, state),
+        }
     }
 
     fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-        draw(canvas, area, app, state);
+        match self.by {
+            By::Function => draw(canvas, area, app, state),
+            by => self.groups.draw(canvas, area, by, app, state),
+        }
     }
 
     fn rows<'a>(&'a mut self, app: &'a mut App) -> &'a mut dyn Rows {
-        &mut app.functions
+        if self.by == By::Function { &mut app.functions } else { &mut self.groups.rows }
     }
 
     fn chosen_function(&self, app: &App, _state: &State) -> Option<RegionId> {
-        app.functions.key()
+        (self.by == By::Function).then(|| app.functions.key())?
+    }
+
+    fn descend(&mut self, app: &mut App, state: &State) -> bool {
+        let is_library = self.by != By::Function && self.groups.descend(app, state);
+        if is_library {
+            self.by = By::Function;
+        }
+        is_library
     }
 
     fn opens(&self) -> Option<Subject> {
-        Some(Subject::Function)
+        match (self.by, self.groups.rows.key()) {
+            (By::Function, _) => Some(Subject::Function),
+            (_, Some(Key::Thread(_))) => Some(Subject::Thread),
+            (_, Some(Key::Process(_) | Key::Rank(_))) => Some(Subject::Process),
+            _ => None,
+        }
+    }
+
+    fn close(&mut self, app: &mut App, state: &State) -> bool {
+        let is_grouped = self.by != By::Function;
+        self.by = By::Function;
+        arrange(app, state);
+        is_grouped
     }
 }
 

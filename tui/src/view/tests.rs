@@ -13,7 +13,7 @@ use rtrace_model::{
 mod counters;
 
 use super::*;
-use crate::app::Flow;
+use crate::app::{Fate, Flow};
 use crate::dashboard::Dashboard;
 use crate::export;
 use crate::live::{Range, Stored};
@@ -103,17 +103,23 @@ fn the_functions() {
     let mut dashboard = dashboard(&state);
     let expected = [
         " rtrace  fft_demo (4711)                                    recording  00:00:10",
-        " 199 calls  19/s  0 lost  1 not timed  2 threads  overhead ~0.00 CPU",
+        " 199 calls  19/s  0 lost  1 not timed  overhead ~0.00 CPU  2 threads",
         "  1 functions  2 tree  3 threads  4 timeline  5 detail  6 plan  7 events",
         "      calls    calls/s  exclusive ms▼        share %  function",
         "         99          9         987.00  █████▍   76.9  fftw_dft_solve",
         "         99          9         297.00  █▋       23.1  fftw_execute",
         "          1          1              -              -  evil\\x1b[31m",
         "",
-        " q quit  ? help  s sort  m hide  Tab view  Enter open  / filter  Space pause",
+        " q quit  ? help  s sort  b by  m hide  Tab view  Enter open  / filter",
     ];
     assert_eq!(screen(&mut dashboard, &state, 80, 9), expected);
-    let expected = ["EXPECT150"];
+    let expected = [
+        "      calls    calls/s  calls over time    inclusive s  exclusive ms▼        share %     mean ms        p99 ms      max ms  function",
+        "         99          9              ▆█▆           0.99         987.00  █████▍   76.9        9.97         13.00       13.00  fftw_dft_solve",
+        "         99          9              ▆█▆           1.28         297.00  █▋       23.1       12.97         16.00       16.00  fftw_execute",
+        "          1          1                █              -              -              -           -             -           -  evil\\x1b[31m",
+        "",
+    ];
     assert_eq!(screen(&mut dashboard, &state, 150, 8)[2..7], expected);
 }
 
@@ -174,7 +180,15 @@ fn the_timeline() {
             "",
         ]
     );
-    assert_eq!(view("4+++", 9)[..4], ["EXPECT4+++",]);
+    assert_eq!(
+        view("4+++", 9)[..4],
+        [
+            " last 125 ms                   |-100 ms                |-50 ms              now",
+            " 4711 worker                   ▁",
+            "",
+            " 4712 main         ▏fftw_plan_dft",
+        ]
+    );
 }
 
 #[test]
@@ -208,9 +222,9 @@ fn a_slow_call_leads_to_its_place_in_the_timeline_and_back() {
     press(&mut dashboard, &state, "\n");
     let lines = screen(&mut dashboard, &state, 80, 14);
     let expected = [
-        " 20 ms             |600 ms                           |610 ms",
-        " 4711 worker         ▏fftw_execute",
-        "                       ▏fftw_dft_solve",
+        " 20 ms                   |600 ms        |605 ms        |610 ms        |615 ms",
+        " 4711 worker             ▏fftw_execute                                   ▁",
+        "                            ▏fftw_dft_solve                        ▁",
         "",
     ];
     assert_eq!(lines[3..7], expected, "{lines:?}");
@@ -218,7 +232,7 @@ fn a_slow_call_leads_to_its_place_in_the_timeline_and_back() {
     let terminal = terminal(&mut dashboard, &state, 80, 14);
     let is_marked = |cell: &&ratatui::buffer::Cell| cell.modifier.contains(ratatui::style::Modifier::REVERSED);
     let row = &terminal.backend().buffer().content()[4 * 80..][19..80];
-    assert_eq!(row.iter().filter(is_marked).count(), 47, "16 of 20 ms of 59 cells");
+    assert_eq!(row.iter().filter(is_marked).count(), 48, "16 of 20 ms");
     dashboard.press(KeyEvent::from(KeyCode::Esc), &state);
     assert_eq!((dashboard.app.view, dashboard.app.call), (4, None));
     dashboard.press(KeyEvent::from(KeyCode::Esc), &state);
@@ -260,13 +274,13 @@ fn deep_calls_are_reached_line_by_line() {
     press(&mut dashboard, &state, "4");
     let lines = |dashboard: &mut Dashboard| screen(dashboard, &state, 80, 24);
     let first = lines(&mut dashboard);
-    assert!(first[6].starts_with(" depth 1-15/40") && first.join(" ").contains("J: deeper calls"), "{first:?}");
+    assert!(first[6].starts_with(" depth 1-16/40") && first.join(" ").contains("J: deeper calls"), "{first:?}");
     press(&mut dashboard, &state, "JJ");
-    assert!(lines(&mut dashboard)[6].starts_with(" depth 3-17/40"));
+    assert!(lines(&mut dashboard)[6].starts_with(" depth 3-18/40"));
     press(&mut dashboard, &state, &"J".repeat(99));
-    assert!(lines(&mut dashboard)[6].starts_with(" depth 26-40/40"));
+    assert!(lines(&mut dashboard)[6].starts_with(" depth 25-40/40"));
     press(&mut dashboard, &state, "K");
-    assert!(lines(&mut dashboard)[6].starts_with(" depth 25-39/40"), "it does not count what leads nowhere");
+    assert!(lines(&mut dashboard)[6].starts_with(" depth 24-39/40"), "it does not count what leads nowhere");
 }
 
 #[test]
@@ -581,11 +595,70 @@ fn this_moment_as_a_table() {
 fn leaving_takes_q_or_control_c() {
     let state = state();
     let mut dashboard = dashboard(&state);
-    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('q')), &state), Flow::Quit);
+    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('q')), &state), Flow::End(Fate::Keep));
     press(&mut dashboard, &state, "/q");
     assert_eq!(dashboard.app.filter, "q");
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(dashboard.press(control, &state), Flow::Quit);
+    assert_eq!(dashboard.press(control, &state), Flow::End(Fate::Keep));
+}
+
+#[test]
+fn leaving_a_recording_asks_what_becomes_of_it() {
+    let mut state = state();
+    let mut dashboard = dashboard(&state);
+    dashboard.app.fates = Fate::ALL.to_vec();
+    let key = |dashboard: &mut Dashboard, state: &State, code| dashboard.press(KeyEvent::from(code), state);
+    for (code, fate) in [('s', Fate::Keep), ('q', Fate::Keep), ('l', Fate::GoOn), ('D', Fate::Delete)] {
+        assert_eq!(key(&mut dashboard, &state, KeyCode::Char('q')), Flow::Continue);
+        assert_eq!(key(&mut dashboard, &state, KeyCode::Char(code)), Flow::End(fate));
+        dashboard.app.asks = false;
+    }
+    key(&mut dashboard, &state, KeyCode::Char('q'));
+    for code in [KeyCode::Char('d'), KeyCode::Char('x'), KeyCode::Tab] {
+        assert_eq!(key(&mut dashboard, &state, code), Flow::Continue, "no slip deletes anything");
+    }
+    let lines = screen(&mut dashboard, &state, 60, 12).join("\n");
+    for said in ["What becomes of the recording?", "l    leave the view; the recording goes on", "D delete  Esc back"] {
+        assert!(lines.contains(said), "{said}: {lines}");
+    }
+    let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(dashboard.press(control, &state), Flow::End(Fate::Keep), "at once");
+    assert_eq!((key(&mut dashboard, &state, KeyCode::Esc), dashboard.app.asks), (Flow::Continue, false));
+    state.finish(&Summary::default());
+    assert_eq!(key(&mut dashboard, &state, KeyCode::Char('q')), Flow::End(Fate::Keep), "it has ended");
+}
+
+#[test]
+fn rows_stand_for_libraries_processes_threads_and_ranks() {
+    let state = state();
+    let mut dashboard = dashboard(&state);
+    let row = |dashboard: &mut Dashboard| {
+        dashboard.arrange(&state);
+        screen(dashboard, &state, 100, 12)[3..5].to_vec()
+    };
+    let expected = [
+        ("b", "library", "          3  libfftw3.so.3"),
+        ("b", "process", "          2  4711 worker"),
+        ("b", "thread", "          1  4711 worker of process 4711"),
+        ("b", "function", "fftw_dft_solve"),
+    ];
+    for (key, title, end) in expected {
+        press(&mut dashboard, &state, key);
+        let lines = row(&mut dashboard);
+        assert!(lines[0].ends_with(title) && lines[1].ends_with(end), "{lines:?}");
+        assert!(lines[1].contains("199") || title == "function", "{lines:?}");
+    }
+    dashboard.app.ranks = [(LocationId(1), 7)].into();
+    press(&mut dashboard, &state, "bbbb");
+    assert!(row(&mut dashboard)[1].contains("rank 7, process 4711"));
+    press(&mut dashboard, &state, "\n");
+    assert_eq!((dashboard.app.view, dashboard.app.filter.as_str()), (2, "4711"), "the threads of the process");
+    dashboard.app.filter.clear();
+    press(&mut dashboard, &state, "1bb\n");
+    assert_eq!((dashboard.app.view, dashboard.app.filter.as_str()), (0, "libfftw3.so.3"), "the library's functions");
+    dashboard.app.filter.clear();
+    press(&mut dashboard, &state, "bbb\n");
+    assert_eq!((dashboard.app.view, dashboard.app.tree_of), (1, Some(LocationId(1))), "the tree of the thread");
 }
 
 #[test]
@@ -626,5 +699,34 @@ fn folded_calls_show_all_but_single_ones() {
         press(&mut dashboard, &state, key);
         let lines = screen(&mut dashboard, &state, 120, 20).join("\n");
         assert!(lines.contains(said), "{lines}");
+    }
+}
+
+#[test]
+fn hostile_names_stay_in_their_places() {
+    let long: String = ["std::vector<int>::f(", &"unsigned long, ".repeat(30), ")"].concat();
+    let names = [&long, "漢字".repeat(60).as_str(), "\u{1b}[2J\u{202e}\r\n", ""].map(str::to_owned);
+    let mut state = State::new(Span::Live, false);
+    state.define(&library("/lib/\u{1b}[31m漢字漢字漢字漢字漢字漢字漢字漢字漢字.so"));
+    names.iter().zip(0..).for_each(|(name, id)| state.define(&region(id, name)));
+    state.define(&location(1, "\u{7}漢字\t"));
+    state.add_event(&event(0, EventKind::Armed));
+    let calls = (0..4).map(|id| Call { duration: Some(u64::MAX >> (8 * id)), ..call(id + 1, 0, id as u32, (0, 1), 0) });
+    state.add(&Batch::from(calls.collect::<Vec<_>>()));
+    state.running(Timestamp(900 * MS), &[]);
+    let empty = State::new(Span::Live, false);
+    for (width, height) in [(40, 12), (40, 24), (80, 24), (120, 40), (200, 60)] {
+        for (state, keys) in [&state, &empty].into_iter().flat_map(|state| {
+            ["1", "1b", "1bb", "1bbb", "2", "3", "4", "4J", "5", "5l", "5ll\n", "6", "7", "?", "/漢"]
+                .map(|keys| (state, keys))
+        }) {
+            let mut dashboard = dashboard(state);
+            dashboard.app.fates = Fate::ALL.to_vec();
+            press(&mut dashboard, state, keys);
+            let terminal = terminal(&mut dashboard, state, width, height);
+            let cells = terminal.backend().buffer().content();
+            let is_safe = |symbol: &str| symbol.chars().all(|c| !c.is_control() && c != '\u{202e}');
+            assert!(cells.iter().all(|cell| is_safe(cell.symbol())), "{keys} on {width} x {height}");
+        }
     }
 }

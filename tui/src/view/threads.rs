@@ -54,6 +54,10 @@ impl Panel for Threads {
     fn opens(&self) -> Option<Subject> {
         Some(Subject::Thread)
     }
+
+    fn shows(&self) -> Option<Subject> {
+        Some(Subject::Process)
+    }
 }
 
 /// The innermost function that the thread chosen is in.
@@ -67,7 +71,8 @@ pub fn arrange(app: &mut App, state: &State) {
     let passes = |thread: &&Thread| {
         let running = thread.at_snapshot().iter().filter_map(|call| state.function(call.region)).map(|of| &*of.name);
         let names: Vec<&str> = running.chain([thread.location.name.as_str()]).collect();
-        App::passes(&wanted, &names) || thread.location.tid.to_string() == wanted
+        App::passes(&wanted, &names)
+            || [thread.location.tid, thread.location.pid].iter().any(|id| id.to_string() == wanted)
     };
     let mut rows: Vec<&Thread> = state.threads().filter(passes).collect();
     rows.sort_by_key(|thread| (thread.location.end.is_some(), thread.location.pid, thread.location.tid));

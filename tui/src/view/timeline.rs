@@ -305,7 +305,7 @@ fn heights(needed: &[usize], chosen: Option<usize>, height: usize) -> Vec<usize>
     if let Some(lane) = chosen {
         give(lane, height / 2);
     }
-    while (0..needed.len()).fold(false, |any, lane| give(lane, 1) || any) {}
+    while (0..needed.len()).filter(|&lane| give(lane, 1)).count() > 0 {}
     lines
 }
 
@@ -380,11 +380,12 @@ impl Picture<'_> {
 
     /// Marks a call, which may not be kept any more.
     fn mark(&self, canvas: &mut Canvas<'_>, area: Rect, state: &State, call: &Slow) {
-        let (begin, end) = (self.scale.cell(call.start.0), self.scale.cell(call.start.0 + call.duration));
+        let until = call.start.0.saturating_add(call.duration);
+        let (begin, end) = (self.scale.cell(call.start.0), self.scale.cell(until));
         let begin = (begin.round() as u16).min(area.width.saturating_sub(1));
         let end = (end.round() as u16).clamp(begin + 1, area.width.max(begin + 1));
         let place = Rect { x: area.x + begin, width: end - begin, ..area };
-        if call.start.0 > self.scale.to || call.start.0 + call.duration < self.scale.from || area.width == 0 {
+        if call.start.0 > self.scale.to || until < self.scale.from || area.width == 0 {
             return;
         }
         if place.width > 1 {
