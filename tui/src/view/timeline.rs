@@ -277,7 +277,7 @@ fn note(
         notes.push(format!("threads {first}-{last} of {all}"));
     }
     if is_cut {
-        notes.push("J: deeper calls".to_owned());
+        notes.push("J: deeper calls of the selected thread".to_owned());
     }
     let forgotten = lanes.iter().filter_map(|(_, thread)| thread.lanes.forgotten(scale.from));
     // No limit is the highest one.
