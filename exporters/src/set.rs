@@ -215,6 +215,17 @@ impl TraceSet {
         self.parts.iter().flat_map(move |part| part.calls(is_counted))
     }
 
+    /// The calls of one of the [`traces`](TraceSet::traces), by its place.
+    pub fn calls_of(&self, place: usize) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        let is_counted = self.is_counted();
+        self.parts.get(place).into_iter().flat_map(move |part| part.calls(is_counted))
+    }
+
+    /// Calls on record, without reading them.
+    pub fn recorded_calls(&self) -> u64 {
+        self.parts.iter().map(|part| part.trace.recorded_calls()).sum()
+    }
+
     /// All calls, as call paths where that is asked for and known, and else one by one.
     pub fn folded(&self, is_asked_for: bool) -> Folded<'_> {
         let mut folded = Folded { set: self, paths: Vec::new(), unfolded: Vec::new() };

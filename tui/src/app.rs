@@ -1,7 +1,7 @@
 //! What the user has done, as far as it concerns more than one view: which is shown, filter, order, choice, range.
 //! Knows no view.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ratatui::layout::Rect;
 use rtrace_model::{LocationId, RegionId};
@@ -9,6 +9,7 @@ use rtrace_model::{LocationId, RegionId};
 use crate::list::List;
 use crate::live::{Range, Stored};
 use crate::state::State;
+use crate::state::function::Slow;
 use crate::theme::Theme;
 
 /// What is to be done outside the view.
@@ -17,7 +18,7 @@ pub enum Flow {
     /// Nothing but to draw again.
     Continue,
     /// The user wants to leave.
-    Quit,
+    End(Fate),
     /// Stand still, or go on.
     Pause,
     /// Write this moment to files.
@@ -26,6 +27,22 @@ pub enum Flow {
     Mute,
     /// Look at another part of a stored trace.
     Look(Range),
+}
+
+/// What becomes of a recording when the user leaves its view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It ends, and what was recorded stays.
+    Keep,
+    /// It goes on without a view.
+    GoOn,
+    /// It ends, and what was recorded is deleted.
+    Delete,
+}
+
+impl Fate {
+    /// All that there are.
+    pub const ALL: [Fate; 3] = [Fate::Keep, Fate::GoOn, Fate::Delete];
 }
 
 /// What all views share.
@@ -51,6 +68,10 @@ pub struct App {
     pub focus: Option<RegionId>,
     /// The timeline's part of the time.
     pub window: Window,
+    /// The call that is looked at.
+    pub call: Option<Slow>,
+    /// The views from which others were opened, the first one first.
+    pub trail: Vec<usize>,
     /// Text that names must contain.
     pub filter: String,
     /// Whether the user is typing it.
@@ -59,6 +80,12 @@ pub struct App {
     pub muted: BTreeSet<RegionId>,
     /// Whether the help is shown.
     pub help: bool,
+    /// What may become of the recording; one fate needs no question.
+    pub fates: Vec<Fate>,
+    /// Whether it is being asked what becomes of the recording.
+    pub asks: bool,
+    /// The ranks of threads of a parallel job.
+    pub ranks: BTreeMap<LocationId, u32>,
     /// Whether the view stands still.
     pub paused: bool,
     /// What was done last, for people.
@@ -95,6 +122,14 @@ impl Window {
         self.end = (end < now).then_some(end);
     }
 
+    /// Shows a span of time with some before and after it.
+    pub fn show(&mut self, from: u64, length: u64, now: u64) {
+        let margin = (length / 8).max(Window::SHORTEST / 4);
+        self.length = length.saturating_add(2 * margin).clamp(Window::SHORTEST, Window::LONGEST);
+        let end = from.saturating_add(length).saturating_add(margin);
+        self.end = (end < now).then_some(end);
+    }
+
     /// Keeps the middle in its place, or the present at the end.
     pub fn zoom(&mut self, length: u64) {
         let length = length.clamp(Window::SHORTEST, Window::LONGEST);
@@ -114,6 +149,19 @@ pub struct Targets {
     pub titles: Vec<(usize, Rect)>,
     /// Rows of the list of the view.
     pub rows: Rect,
+    /// Rows that are not a line each, or that several lists have.
+    pub spots: Vec<Spot>,
+}
+
+/// A row on the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    /// Where it is.
+    pub area: Rect,
+    /// The list, of those of the view.
+    pub part: usize,
+    /// The row.
+    pub place: usize,
 }
 
 impl App {
@@ -130,10 +178,15 @@ impl App {
             threads: List::default(),
             focus: None,
             window: Window { length: 1_000_000_000, end: None },
+            call: None,
+            trail: Vec::new(),
             filter: String::new(),
             typing: false,
             muted: BTreeSet::new(),
             help: false,
+            fates: vec![Fate::Keep],
+            asks: false,
+            ranks: BTreeMap::new(),
             paused: false,
             message: None,
             size: None,

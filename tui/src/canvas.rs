@@ -1,13 +1,15 @@
 //! Text on the cells of a frame, and tables of it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use rtrace_model::units::Unit;
 
 use crate::list::List;
-use crate::text::{fit, width, wrap};
+use crate::text::{fit, fit_name, share, width, wrap};
 use crate::theme::Theme;
 
 /// A frame that is being filled.
@@ -17,7 +19,12 @@ pub struct Canvas<'a> {
     pub buffer: &'a mut Buffer,
     /// What things look like.
     pub theme: Theme,
+    /// The units of times.
+    pub units: &'a mut Units,
 }
+
+/// The unit that a column of times had last, by its title.
+pub type Units = BTreeMap<String, Unit>;
 
 /// Where a text stands in its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,44 +53,103 @@ pub struct Column<'a> {
     pub width: Width,
     /// The columns of text that a table must have for this one to be shown.
     pub from: u16,
+    /// Whether its title names a unit.
+    is_of_times: bool,
 }
 
 impl<'a> Column<'a> {
-    /// A column of numbers or times.
+    /// A column of numbers.
     pub const fn number(title: &'a str, cells: u16, from: u16) -> Column<'a> {
-        Column { title, width: Width::Cells(cells, Align::Right), from }
+        Column { title, width: Width::Cells(cells, Align::Right), from, is_of_times: false }
+    }
+
+    /// A column of times, whose title has room for a unit and the mark of the order.
+    pub const fn time(title: &'a str, cells: u16, from: u16) -> Column<'a> {
+        Column { is_of_times: true, ..Column::number(title, cells, from) }
     }
 
     /// A column of words.
     pub const fn words(title: &'a str, cells: u16, from: u16) -> Column<'a> {
-        Column { title, width: Width::Cells(cells, Align::Left), from }
+        Column { title, width: Width::Cells(cells, Align::Left), from, is_of_times: false }
     }
 
     /// The column of names.
     pub const fn rest(title: &'a str) -> Column<'a> {
-        Column { title, width: Width::Rest, from: 0 }
+        Column { title, width: Width::Rest, from: 0, is_of_times: false }
     }
 }
 
-/// Text in a cell of a table; not escaped.
+/// What a cell of a table says; text is not escaped.
 #[derive(Clone, Debug, Default)]
 pub struct Cell<'a> {
-    /// What it says.
-    pub text: Cow<'a, str>,
-    /// How it looks.
-    pub style: Style,
+    content: Content<'a>,
+    /// How it looks; of a share, how its bar looks.
+    style: Style,
+}
+
+#[derive(Clone, Debug)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    /// The name of a function behind some cells.
+    Name(Cow<'a, str>, usize),
+    /// Nanoseconds, in the unit of the column, behind a mark.
+    Time(u64, &'static str),
+    /// A part of a whole from 0 to 1, as a bar; and which part of that is drawn in another shade.
+    Share(f64, f64),
+}
+
+impl Default for Content<'_> {
+    fn default() -> Self {
+        Content::Text(Cow::Borrowed(""))
+    }
 }
 
 impl<'a, T: Into<Cow<'a, str>>> From<T> for Cell<'a> {
     fn from(text: T) -> Cell<'a> {
-        Cell { text: text.into(), style: Style::new() }
+        Content::Text(text.into()).into()
     }
 }
 
-impl Cell<'_> {
+impl<'a> From<Content<'a>> for Cell<'a> {
+    fn from(content: Content<'a>) -> Cell<'a> {
+        Cell { content, style: Style::new() }
+    }
+}
+
+impl<'a> Cell<'a> {
+    /// The name of a function.
+    pub fn name(name: impl Into<Cow<'a, str>>) -> Cell<'a> {
+        Content::Name(name.into(), 0).into()
+    }
+
+    /// The same, moved to the right.
+    pub fn indented(name: impl Into<Cow<'a, str>>, cells: usize) -> Cell<'a> {
+        Content::Name(name.into(), cells).into()
+    }
+
+    /// A time in nanoseconds: all of a column are in one unit, which its title names.
+    pub fn time(ns: Option<u64>) -> Cell<'a> {
+        Cell::marked(ns, "")
+    }
+
+    /// The same, behind a mark.
+    pub fn marked(ns: Option<u64>, mark: &'static str) -> Cell<'a> {
+        ns.map_or_else(|| Cell::from("-"), |ns| Content::Time(ns, mark).into())
+    }
+
+    /// A part of a whole, as a bar and in percent; `other` is the part of it that is drawn in another shade.
+    pub fn share(part: Option<f64>, other: f64) -> Cell<'a> {
+        part.map_or_else(|| Cell::from("-"), |part| Content::Share(part, other).into())
+    }
+
     /// The same text in another style.
     pub fn styled(self, style: Style) -> Self {
         Cell { style, ..self }
+    }
+
+    /// Its time, and the cells of the mark before it.
+    fn as_time(&self) -> Option<(u64, usize)> {
+        if let Content::Time(ns, mark) = self.content { Some((ns, mark.len())) } else { None }
     }
 }
 
@@ -96,6 +162,15 @@ pub struct Table<'a> {
     pub columns: &'a [Column<'a>],
     /// The column that gives the order, with the glyph of that.
     pub order: Option<(usize, &'static str)>,
+    /// Whether keys move through it, so that a row is marked.
+    pub is_active: bool,
+}
+
+impl<'a> Table<'a> {
+    /// The table of a view, in the order of its rows.
+    pub fn plain(area: Rect, columns: &'a [Column<'a>]) -> Table<'a> {
+        Table { area, columns, order: None, is_active: true }
+    }
 }
 
 impl Canvas<'_> {
@@ -162,42 +237,88 @@ impl Canvas<'_> {
         list: &mut List<K>,
         row: impl Fn(K) -> Vec<Cell<'t>>,
     ) -> Vec<(usize, Rect)> {
-        let Table { area, columns, order } = table;
+        let Table { area, columns, order, is_active } = table;
         if area.is_empty() {
             return Vec::new();
         }
         let places = places(columns, area);
-        for &(index, place) in &places {
-            let column = &columns[index];
-            let align = column.align();
-            match order {
-                Some((marked, glyph)) if marked == index => {
-                    let title = format!("{}{glyph}", column.title);
-                    self.put_aligned(place, &title, self.theme.title().patch(self.theme.accent()), align);
-                }
-                _ => self.put_aligned(place, column.title, self.theme.title(), align),
-            }
-        }
         let height = usize::from(area.height.saturating_sub(1));
-        if height == 0 {
-            return places;
+        let shown = if height == 0 { Vec::new() } else { list.on_screen(height) };
+        let rows: Vec<(usize, Vec<Cell<'_>>)> = shown.into_iter().map(|(place, key)| (place, row(key))).collect();
+        let units: Vec<Option<Unit>> =
+            places.iter().map(|&(index, place)| self.unit(&columns[index], index, place, &rows)).collect();
+        for (&(index, place), unit) in places.iter().zip(&units) {
+            let mark = order.filter(|&(marked, _)| marked == index).map(|(_, glyph)| glyph);
+            self.put_title(place, &columns[index], *unit, mark);
         }
         let chosen = list.place();
-        for (line, (place_in_list, key)) in list.on_screen(height).into_iter().enumerate() {
-            let y = area.y + 1 + u16::try_from(line).unwrap_or(u16::MAX);
-            let cells = row(key);
-            for &(index, place) in &places {
+        for ((place_in_list, cells), y) in rows.iter().zip(area.y + 1..area.bottom()) {
+            for (&(index, place), unit) in places.iter().zip(&units) {
                 if let Some(cell) = cells.get(index) {
-                    self.put_aligned(Rect { y, height: 1, ..place }, &cell.text, cell.style, columns[index].align());
+                    self.put_cell(Rect { y, height: 1, ..place }, cell, *unit, columns[index].align());
                 }
             }
-            if place_in_list == chosen {
+            if *place_in_list == chosen && is_active {
                 self.buffer.set_style(Rect { y, height: 1, ..area }, self.theme.chosen());
             }
         }
         places
     }
 }
+
+impl Canvas<'_> {
+    /// The unit of the times of a column; absent where it has none.
+    fn unit(
+        &mut self,
+        column: &Column<'_>,
+        index: usize,
+        place: Rect,
+        rows: &[(usize, Vec<Cell<'_>>)],
+    ) -> Option<Unit> {
+        let (times, marks): (Vec<u64>, Vec<usize>) =
+            rows.iter().filter_map(|(_, cells)| cells.get(index)?.as_time()).unzip();
+        let before = self.units.get(column.title).copied();
+        if times.is_empty() {
+            return before.filter(|_| column.is_of_times);
+        }
+        let marks = marks.into_iter().max().unwrap_or(0);
+        let unit = Unit::steady(before, &times, usize::from(place.width).saturating_sub(marks));
+        self.units.insert(column.title.to_owned(), unit);
+        Some(unit)
+    }
+
+    fn put_title(&mut self, place: Rect, column: &Column<'_>, unit: Option<Unit>, mark: Option<&str>) {
+        let unit = unit.map_or_else(String::new, |unit| format!(" {}", unit.name));
+        let title = format!("{}{unit}{}", column.title, mark.unwrap_or_default());
+        let style = self.theme.title();
+        let style = if mark.is_some() { style.patch(self.theme.accent()) } else { style };
+        self.put_aligned(place, &title, style, column.align());
+    }
+
+    fn put_cell(&mut self, place: Rect, cell: &Cell<'_>, unit: Option<Unit>, align: Align) {
+        match &cell.content {
+            Content::Text(text) => self.put_aligned(place, text, cell.style, align),
+            Content::Name(name, indent) => {
+                let indent = u16::try_from(*indent).unwrap_or(u16::MAX).min(place.width / 2);
+                let place = Rect { x: place.x + indent, width: place.width - indent, ..place };
+                let name = fit_name(name, usize::from(place.width), self.theme.glyphs);
+                self.put_aligned(place, &name, cell.style, align);
+            }
+            Content::Time(ns, mark) => {
+                let time = unit.map_or_else(String::new, |unit| unit.show(*ns, true));
+                self.put_aligned(place, &format!("{mark}{time}"), cell.style, align);
+            }
+            Content::Share(part, other) => {
+                let bar = self.theme.gauge_of_two(*part, *other, usize::from(place.width.saturating_sub(NUMBER)));
+                self.put_aligned(place, &share(*part), Style::new(), Align::Right);
+                self.put(place.x, place.y, place.width.saturating_sub(NUMBER), &bar, cell.style);
+            }
+        }
+    }
+}
+
+/// Cells beside a bar for a share in percent.
+const NUMBER: u16 = 6;
 
 impl Column<'_> {
     fn align(&self) -> Align {

@@ -3,17 +3,17 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Position, Rect};
-use rtrace_model::Timestamp;
+use rtrace_model::{RegionId, Timestamp};
 
-use crate::app::{App, Flow, Targets};
-use crate::canvas::Canvas;
+use crate::app::{App, Fate, Flow, Spot, Targets};
+use crate::canvas::{Canvas, Units};
 use crate::key::{self, Action, Help};
 use crate::list::Rows;
 use crate::live::{Range, Stored};
-use crate::panel::Panel;
-use crate::state::State;
+use crate::panel::{Panel, Subject};
+use crate::state::{Span, State};
 use crate::theme::Theme;
-use crate::view::{self, functions, header, help};
+use crate::view::{self, activity, functions, header, help, question};
 
 const LONGEST_FILTER: usize = 64;
 const WHEEL: isize = 3;
@@ -26,6 +26,9 @@ const FACTS_FROM: u16 = 6;
 const TABS_FROM: u16 = 9;
 const SPACE_FROM: u16 = 30;
 
+/// Heights from which there is room for the graph of all calls, and how high it is.
+const GRAPHS: [(u16, u16); 3] = [(48, 4), (30, 3), (16, 1)];
+
 /// The state of the dashboard.
 #[derive(Debug)]
 pub struct Dashboard {
@@ -33,17 +36,19 @@ pub struct Dashboard {
     pub app: App,
     /// The views, in the order of their tabs.
     pub panels: Vec<Box<dyn Panel>>,
+    /// The units of times in tables.
+    units: Units,
 }
 
 impl Dashboard {
     /// A view of `target`, before anything is known.
     pub fn new(target: &str, theme: Theme) -> Dashboard {
-        Dashboard { app: App::new(target, theme, functions::FIRST_ORDER), panels: view::panels() }
+        Dashboard { app: App::new(target, theme, functions::FIRST_ORDER), panels: view::panels(), units: Units::new() }
     }
 
     /// Filters and sorts the rows of the view anew.
     pub fn arrange(&mut self, state: &State) {
-        let Dashboard { app, panels } = self;
+        let Dashboard { app, panels, .. } = self;
         panels[app.view].arrange(app, state);
     }
 
@@ -54,13 +59,16 @@ impl Dashboard {
         }
         self.app.message = None;
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if self.app.asks && !is_control {
+            return self.answer(key.code);
+        }
         if self.app.typing && !is_control && self.type_filter(key.code, state) {
             return Flow::Continue;
         }
         if let Some(action) = key::action(key, self.panels.len(), self.app.stored.is_some()) {
             return self.act(action, state);
         }
-        let Dashboard { app, panels } = self;
+        let Dashboard { app, panels, .. } = self;
         let own = (!is_control).then(|| panels[app.view].press(key.code, app, state)).flatten();
         own.unwrap_or(Flow::Continue)
     }
@@ -69,6 +77,7 @@ impl Dashboard {
     pub fn point(&mut self, mouse: MouseEvent, state: &State) -> Flow {
         let at = Position { x: mouse.column, y: mouse.row };
         match mouse.kind {
+            _ if self.app.asks => Flow::Continue,
             MouseEventKind::ScrollDown => self.act(Action::Step(WHEEL), state),
             MouseEventKind::ScrollUp => self.act(Action::Step(-WHEEL), state),
             MouseEventKind::Down(MouseButton::Left) => self.click(at, state),
@@ -80,13 +89,15 @@ impl Dashboard {
     pub fn draw(&mut self, frame: &mut Frame<'_>, state: &State) {
         let area = frame.area();
         let keys = self.keys();
-        let Dashboard { app, panels } = self;
-        let mut canvas = Canvas { buffer: frame.buffer_mut(), theme: app.theme };
+        let Dashboard { app, panels, units } = self;
+        let mut canvas = Canvas { buffer: frame.buffer_mut(), theme: app.theme, units };
         let lines = |shown: bool| Constraint::Length(u16::from(shown));
         let has_slider = app.stored.is_some() && area.height >= TABS_FROM;
-        let [title, facts, tabs, _, view, slider, foot] = Layout::vertical([
+        let graph = GRAPHS.iter().find(|&&(from, _)| area.height >= from && activity::is_known(state));
+        let [title, facts, graph, tabs, _, view, slider, foot] = Layout::vertical([
             Constraint::Length(1),
             lines(area.height >= FACTS_FROM),
+            Constraint::Length(graph.map_or(0, |&(_, lines)| lines)),
             lines(area.height >= TABS_FROM),
             lines(area.height >= SPACE_FROM),
             Constraint::Fill(1),
@@ -98,8 +109,11 @@ impl Dashboard {
         app.targets = Targets { rows, ..Targets::default() };
         header::draw_title(&mut canvas, title, app, state);
         header::draw_facts(&mut canvas, facts, app, state);
+        activity::draw(&mut canvas, graph, state);
         header::draw_tabs(&mut canvas, tabs, app, panels.iter().map(|panel| panel.title()));
-        if app.help {
+        if app.asks {
+            question::draw(&mut canvas, view, &app.fates);
+        } else if app.help {
             help::draw(&mut canvas, view, &keys);
         } else {
             panels[app.view].draw(&mut canvas, view, app, state);
@@ -121,7 +135,7 @@ impl Dashboard {
     }
 
     fn click(&mut self, at: Position, state: &State) -> Flow {
-        let Targets { tabs, titles, rows } = &self.app.targets;
+        let Targets { tabs, titles, rows, spots } = &self.app.targets;
         if let Some(&(view, _)) = tabs.iter().find(|(_, tab)| tab.contains(at)) {
             return self.act(Action::Show(view), state);
         }
@@ -129,22 +143,39 @@ impl Dashboard {
             self.app.reversed = column == self.app.order && !self.app.reversed;
             self.app.order = column;
             self.arrange(state);
-        } else if rows.contains(at) {
+        } else if let Some(&Spot { part, place, .. }) = spots.iter().find(|spot| spot.area.contains(at)) {
+            let view = self.app.view;
+            self.panels[view].point(part);
+            return self.choose_or_enter(place, state);
+        } else if rows.contains(at) && spots.is_empty() {
             let line = usize::from(at.y - rows.y);
             let list = self.rows();
             let Some(place) = list.at_line(line) else { return Flow::Continue };
-            if place == list.place() {
-                return self.act(Action::Enter, state);
-            }
-            list.choose(place);
+            return self.choose_or_enter(place, state);
         }
+        Flow::Continue
+    }
+
+    /// A click on the row chosen opens it.
+    fn choose_or_enter(&mut self, place: usize, state: &State) -> Flow {
+        if place == self.rows().place() {
+            return self.act(Action::Enter, state);
+        }
+        self.choose(|list| list.choose(place));
         Flow::Continue
     }
 
     fn act(&mut self, action: Action, state: &State) -> Flow {
         let (view, views) = (self.app.view, self.panels.len());
         match action {
-            Action::Quit => return Flow::Quit,
+            Action::End => return Flow::End(Fate::Keep),
+            Action::Quit => {
+                let is_recording = state.span == Span::Live && state.summary.is_none();
+                if !is_recording || self.app.fates.len() < 2 {
+                    return Flow::End(Fate::Keep);
+                }
+                self.app.asks = true;
+            }
             Action::Help => self.app.help = !self.app.help,
             Action::Next => self.show((view + 1) % views, state),
             Action::Previous => self.show((view + views - 1) % views, state),
@@ -165,9 +196,23 @@ impl Dashboard {
         Flow::Continue
     }
 
+    fn answer(&mut self, code: KeyCode) -> Flow {
+        if let Some(fate) = question::answer(code, &self.app.fates) {
+            return Flow::End(fate);
+        }
+        self.app.asks = code != KeyCode::Esc;
+        Flow::Continue
+    }
+
+    /// Shows a view on its own account.
     fn show(&mut self, view: usize, state: &State) {
-        let Dashboard { app, panels } = self;
-        let chosen = panels[app.view].chosen_function(app, state);
+        self.app.trail.clear();
+        let chosen = self.panels[self.app.view].chosen_function(&self.app, state);
+        self.turn_to(view, chosen, state);
+    }
+
+    fn turn_to(&mut self, view: usize, chosen: Option<RegionId>, state: &State) {
+        let Dashboard { app, panels, .. } = self;
         app.view = view;
         app.help = false;
         panels[view].enter(app, chosen);
@@ -176,19 +221,34 @@ impl Dashboard {
 
     /// Opens what is chosen in the view that shows such.
     fn enter(&mut self, state: &State) {
-        let Some(subject) = self.panels[self.app.view].opens() else { return };
-        let Some(view) = self.panels.iter().position(|panel| panel.shows() == Some(subject)) else { return };
-        self.panels[view].open(&mut self.app);
-        self.show(view, state);
+        let Dashboard { app, panels, .. } = self;
+        let from = app.view;
+        if panels[from].descend(app, state) {
+            self.arrange(state);
+            return;
+        }
+        let Some(subject) = panels[from].opens() else { return };
+        let Some(view) = panels.iter().position(|panel| panel.shows() == Some(subject)) else { return };
+        let chosen = panels[from].chosen_function(app, state);
+        if subject == Subject::Function && chosen.is_none() {
+            return;
+        }
+        panels[view].open(app, state);
+        app.trail.push(from);
+        self.turn_to(view, chosen, state);
     }
 
     fn back(&mut self, state: &State) {
-        let Dashboard { app, panels } = self;
+        let Dashboard { app, panels, .. } = self;
         if app.help {
             app.help = false;
         } else if !app.filter.is_empty() {
             self.set_filter(String::new(), state);
-        } else if !panels[app.view].close(app, state) {
+        } else if panels[app.view].close(app, state) {
+            self.arrange(state);
+        } else if let Some(view) = app.trail.pop() {
+            self.turn_to(view, None, state);
+        } else {
             self.show(0, state);
         }
     }
@@ -196,13 +256,13 @@ impl Dashboard {
     /// Lets the choice move.
     fn choose(&mut self, with: impl FnOnce(&mut dyn Rows)) {
         with(self.rows());
-        let Dashboard { app, panels } = self;
+        let Dashboard { app, panels, .. } = self;
         panels[app.view].moved(app);
     }
 
     /// The list of the view.
     fn rows(&mut self) -> &mut dyn Rows {
-        let Dashboard { app, panels } = self;
+        let Dashboard { app, panels, .. } = self;
         panels[app.view].rows(app)
     }
 
@@ -289,9 +349,9 @@ mod tests {
     #[test]
     fn what_views_open_is_shown_by_one_other() {
         let dashboard = Dashboard::new("", Theme::of_environment(|_| None));
-        for panel in dashboard.panels.iter().filter(|panel| panel.opens().is_some()) {
-            let showing = dashboard.panels.iter().filter(|other| other.shows() == panel.opens());
-            assert_eq!(showing.count(), 1, "{}", panel.title());
+        for subject in [Subject::Function, Subject::Thread, Subject::Call] {
+            let showing = dashboard.panels.iter().filter(|other| other.shows() == Some(subject));
+            assert_eq!(showing.count(), 1, "{subject:?}");
         }
     }
 }

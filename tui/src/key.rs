@@ -6,8 +6,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// End the view, and the recording with it.
+    /// Leave the view; of a recording it is asked what becomes of it.
     Quit,
+    /// End the view, and the recording with it, at once.
+    End,
     /// Show or hide the help.
     Help,
     /// The next view.
@@ -108,7 +110,7 @@ const DIGITS: &[KeyCode] =
 
 /// The keys of all views.
 pub const BINDINGS: &[Binding<Action>] = &[
-    key(&[Char('q')], "q", "quit; this also ends the recording", "quit", Action::Quit),
+    key(&[Char('q')], "q", "quit; asks what becomes of a recording", "quit", Action::Quit),
     key(&[Char('?')], "?", "show or hide this list", "help", Action::Help),
     key(&[Tab], "Tab", "next view; Shift-Tab: previous view", "view", Action::Next),
     also(&[BackTab], Action::Previous),
@@ -144,7 +146,7 @@ pub const STORED: &[Binding<Action>] = &[
 /// What a key asks for in every one of so many views.
 pub fn action(key: KeyEvent, views: usize, is_stored: bool) -> Option<Action> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return (key.code == Char('c')).then_some(Action::Quit);
+        return (key.code == Char('c')).then_some(Action::End);
     }
     if let Some(place) = DIGITS.iter().position(|&digit| digit == key.code) {
         return (place < views).then_some(Action::Show(place));
@@ -165,6 +167,6 @@ mod tests {
         assert_eq!(of(Char('<'), 7, false), None);
         assert_eq!(of(Char('<'), 7, true), Some(Action::Earlier));
         let control = KeyEvent::new(Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(action(control, 7, false), Some(Action::Quit));
+        assert_eq!(action(control, 7, false), Some(Action::End));
     }
 }

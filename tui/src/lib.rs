@@ -8,6 +8,7 @@
 
 mod app;
 mod canvas;
+mod colours;
 #[cfg(test)]
 mod cost;
 mod dashboard;
@@ -23,6 +24,7 @@ mod text;
 mod theme;
 mod view;
 
+pub use app::Fate;
 pub use live::{Handle, LiveSink, Range, live, stored};
-pub use run::{Host, is_possible, run};
+pub use run::{Host, Shown, is_possible, run};
 pub use state::counters::{Derive, Derived};

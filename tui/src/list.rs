@@ -57,6 +57,11 @@ impl<K: Copy + PartialEq> List<K> {
         }
     }
 
+    /// Chooses the row of a key once there is one.
+    pub fn want(&mut self, key: K) {
+        self.chosen = Some(key);
+    }
+
     /// Moves the choice by so many rows, down where positive.
     pub fn step(&mut self, rows: isize) {
         self.choose(self.place.saturating_add_signed(rows));

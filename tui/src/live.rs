@@ -3,10 +3,13 @@
 //! Both share one lock. The sink takes it once per batch, the view while it fills a frame in memory,
 //! never while it writes to the terminal.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_model::{
-    Batch, Call, Definition, Estimate, Event, Header, PathProfile, Sample, Sink, SinkError, Summary, Timestamp,
+    Batch, Call, Definition, Estimate, Event, Header, LocationId, PathProfile, Sample, Sink, SinkError, Summary,
+    Timestamp,
 };
 
 use crate::state::counters::Derive;
@@ -18,8 +21,10 @@ use crate::state::{Span, State};
 pub fn live(target: impl Into<String>, is_folded: bool, derive: Derive) -> (LiveSink, Handle) {
     let state = State::new(Span::Live, is_folded).deriving(derive);
     let state = Arc::new(Mutex::new(state));
-    let sink = LiveSink { state: Arc::clone(&state) };
-    (sink, Handle { target: target.into(), derive, current: Mutex::new(state), stored: None })
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let sink = LiveSink { state: Arc::clone(&state), is_closed: Arc::clone(&is_closed) };
+    let (current, ranks) = (Mutex::new(state), BTreeMap::new());
+    (sink, Handle { target: target.into(), derive, current, is_closed, stored: None, ranks })
 }
 
 /// A view of the stored recording of `target`; [`Handle::replay`] fills it. `derive` gives the
@@ -31,7 +36,9 @@ pub fn stored(target: impl Into<String>, whole: Range, derive: Derive) -> Handle
         target: target.into(),
         derive,
         current: Mutex::new(Arc::new(Mutex::new(state))),
+        is_closed: Arc::default(),
         stored: Some(Mutex::new(stored)),
+        ranks: BTreeMap::new(),
     }
 }
 
@@ -66,6 +73,8 @@ pub(crate) struct Stored {
 #[derive(Debug)]
 pub struct LiveSink {
     state: Arc<Mutex<State>>,
+    /// Whether nobody will look at it any more.
+    is_closed: Arc<AtomicBool>,
 }
 
 /// The end that the view looks through.
@@ -74,7 +83,9 @@ pub struct Handle {
     target: String,
     derive: Derive,
     current: Mutex<Arc<Mutex<State>>>,
+    is_closed: Arc<AtomicBool>,
     stored: Option<Mutex<Stored>>,
+    ranks: BTreeMap<LocationId, u32>,
 }
 
 impl Handle {
@@ -108,6 +119,21 @@ impl Handle {
         self.stored.as_ref().map(|stored| lock(stored).wanted)
     }
 
+    /// Tells the ranks of the threads of a parallel job.
+    #[must_use]
+    pub fn with_ranks(self, ranks: BTreeMap<LocationId, u32>) -> Handle {
+        Handle { ranks, ..self }
+    }
+
+    pub(crate) fn ranks(&self) -> &BTreeMap<LocationId, u32> {
+        &self.ranks
+    }
+
+    /// Nobody will look any more: the sink of a recording that goes on takes nothing in from now on.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
     /// Shows what is being done; nothing, when the text is empty.
     pub fn say(&self, status: impl Into<String>) {
         if let Some(stored) = &self.stored {
@@ -131,7 +157,7 @@ impl Handle {
     pub fn replay(&self, range: Range, is_folded: bool) -> LiveSink {
         let span = Span::Range { from: range.from, to: range.to };
         let state = State::new(span, is_folded).deriving(self.derive);
-        LiveSink { state: Arc::new(Mutex::new(state)) }
+        LiveSink { state: Arc::new(Mutex::new(state)), is_closed: Arc::clone(&self.is_closed) }
     }
 
     /// Begins to show the sums of a range of a stored recording, whose single calls are still to come.
@@ -152,56 +178,66 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl LiveSink {
+    /// Takes something in, while somebody may look.
+    fn with(&mut self, take: impl FnOnce(&mut State)) {
+        if !self.is_closed.load(Ordering::Relaxed) {
+            take(&mut lock(&self.state));
+        }
+    }
+}
+
 impl Sink for LiveSink {
     fn begin(&mut self, header: &Header) -> Result<(), SinkError> {
-        let mut state = lock(&self.state);
-        state.begin(header.begin.monotonic);
-        state.budget = header.budget;
-        state.calibrate(&header.calibration);
+        self.with(|state| {
+            state.begin(header.begin.monotonic);
+            state.budget = header.budget;
+            state.calibrate(&header.calibration);
+        });
         Ok(())
     }
 
     fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
-        lock(&self.state).define(definition);
+        self.with(|state| state.define(definition));
         Ok(())
     }
 
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
-        lock(&self.state).add(batch);
+        self.with(|state| state.add(batch));
         Ok(())
     }
 
     fn profile(&mut self, paths: &[PathProfile]) -> Result<(), SinkError> {
-        lock(&self.state).fold(paths);
+        self.with(|state| state.fold(paths));
         Ok(())
     }
 
     fn estimates(&mut self, estimates: &[Estimate]) -> Result<(), SinkError> {
-        lock(&self.state).estimate(estimates);
+        self.with(|state| state.estimate(estimates));
         Ok(())
     }
 
     fn samples(&mut self, samples: &[Sample]) -> Result<(), SinkError> {
-        lock(&self.state).sampled(samples);
+        self.with(|state| state.sampled(samples));
         Ok(())
     }
 
     fn wants_running(&self) -> bool {
-        true
+        !self.is_closed.load(Ordering::Relaxed)
     }
 
     fn running(&mut self, time: Timestamp, calls: &[Call]) -> Result<(), SinkError> {
-        lock(&self.state).running(time, calls);
+        self.with(|state| state.running(time, calls));
         Ok(())
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SinkError> {
-        lock(&self.state).add_event(event);
+        self.with(|state| state.add_event(event));
         Ok(())
     }
 
     fn finish(&mut self, summary: &Summary) -> Result<(), SinkError> {
-        lock(&self.state).finish(summary);
+        self.with(|state| state.finish(summary));
         Ok(())
     }
 }

@@ -22,6 +22,10 @@ pub enum Subject {
     Function,
     /// The thread of the row chosen.
     Thread,
+    /// The threads of the process of the row chosen: those that pass the filter.
+    Process,
+    /// The call of the row chosen: that of [`App::call`].
+    Call,
 }
 
 /// A view of the dashboard.
@@ -64,7 +68,12 @@ pub trait Panel: Debug {
     }
 
     /// Opens what is chosen in another view.
-    fn open(&mut self, _app: &mut App) {}
+    fn open(&mut self, _app: &mut App, _state: &State) {}
+
+    /// Opens the row chosen within this view; whether it did.
+    fn descend(&mut self, _app: &mut App, _state: &State) -> bool {
+        false
+    }
 
     /// Leaves what was opened; whether there was anything.
     fn close(&mut self, _app: &mut App, _state: &State) -> bool {
@@ -73,6 +82,9 @@ pub trait Panel: Debug {
 
     /// The view is shown from here on; `chosen`: the function that was chosen in the one before.
     fn enter(&mut self, _app: &mut App, _chosen: Option<RegionId>) {}
+
+    /// The mouse is on one of several lists of this view.
+    fn point(&mut self, _part: usize) {}
 
     /// Another row was chosen.
     fn moved(&mut self, _app: &mut App) {}

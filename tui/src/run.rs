@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossterm::event::{self, Event};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::app::Flow;
+use crate::app::{Fate, Flow};
 use crate::dashboard::Dashboard;
 use crate::export;
 use crate::live::Handle;
@@ -31,11 +31,23 @@ pub trait Host {
     /// Size of the recording in bytes, where it is known.
     fn size(&self) -> Option<u64>;
 
+    /// What may become of the recording when the user leaves; one fate needs no question.
+    fn fates(&self) -> &[Fate];
+
     /// Keeps a text beside the trace in a file of its own; returns what it is called.
     ///
     /// # Errors
     /// It cannot be written.
     fn save(&self, kind: &str, extension: &str, content: &str) -> io::Result<String>;
+}
+
+/// How a view was left.
+#[derive(Debug)]
+pub struct Shown {
+    /// What the user wants to become of the recording.
+    pub fate: Fate,
+    /// The files that were written, as [`Host::save`] called them.
+    pub saved: Vec<String>,
 }
 
 /// Whether there is a terminal to draw on and to read keys from.
@@ -44,14 +56,13 @@ pub fn is_possible() -> bool {
     !dumb && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Shows the recording until the user leaves, which sets `stop`, or `stop` is set elsewhere.
+/// Shows the recording until the user leaves, or `stop` is set.
 ///
 /// Blocks the calling thread; the terminal is as before when it returns.
 ///
 /// # Errors
 /// The terminal cannot be used, has gone, or was given back because another thread panicked.
-/// `stop` is then left as it is.
-pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()> {
+pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<Shown> {
     let mut screen = Screen::take()?;
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
     let mut show = Show {
@@ -61,7 +72,10 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
         frozen: None,
         sized: None,
         answered: None,
+        saved: Vec::new(),
     };
+    show.dashboard.app.fates = host.fates().to_vec();
+    show.dashboard.app.ranks = handle.ranks().clone();
     let mut looked: Option<Instant> = None;
     let mut tick = TICK;
     while !stop.load(Ordering::Relaxed) {
@@ -80,11 +94,11 @@ pub fn run(handle: &Handle, host: &dyn Host, stop: &AtomicBool) -> io::Result<()
         }
         show.freeze();
         let until = looked.map_or(tick, |then| tick.saturating_sub(then.elapsed()));
-        if show.wait(&mut screen, until)? == Flow::Quit {
-            stop.store(true, Ordering::Relaxed);
+        if let Flow::End(fate) = show.wait(&mut screen, until)? {
+            return Ok(Shown { fate, saved: show.saved });
         }
     }
-    Ok(())
+    Ok(Shown { fate: Fate::Keep, saved: show.saved })
 }
 
 /// CPU time that this thread has taken, whatever else the machine does.
@@ -102,6 +116,8 @@ struct Show<'a> {
     sized: Option<Instant>,
     /// When keys were last drawn.
     answered: Option<Instant>,
+    /// Files that were written.
+    saved: Vec<String>,
 }
 
 impl Show<'_> {
@@ -139,7 +155,7 @@ impl Show<'_> {
                 _ => Flow::Continue,
             });
             match flow {
-                Flow::Quit => return Ok(Flow::Quit),
+                Flow::End(fate) => return Ok(Flow::End(fate)),
                 Flow::Pause => self.dashboard.app.paused = !self.dashboard.app.paused,
                 Flow::Export => self.export(screen),
                 Flow::Look(range) => {
@@ -182,7 +198,11 @@ impl Show<'_> {
             .and_then(|()| self.host.save("screen", "txt", &text))
             .and_then(|screen| Ok((screen, self.host.save("functions", "csv", &csv)?)));
         self.dashboard.app.message = Some(match saved {
-            Ok((screen, functions)) => format!("wrote {screen} and {functions}"),
+            Ok((screen, functions)) => {
+                let message = format!("wrote {screen} and {functions}");
+                self.saved.extend([screen, functions]);
+                message
+            }
             Err(error) => format!("failed to save the screen: {error}"),
         });
     }

@@ -102,6 +102,8 @@ pub struct State {
     told: Option<Told>,
     functions: Vec<Option<Function>>,
     libraries: BTreeMap<LibraryId, Arc<str>>,
+    /// The programs of processes.
+    processes: BTreeMap<u32, Arc<str>>,
     threads: BTreeMap<LocationId, Thread>,
     /// Threads that have ended, the first first: these may be forgotten.
     ended: VecDeque<LocationId>,
@@ -157,6 +159,7 @@ impl State {
             told: None,
             functions: Vec::new(),
             libraries: BTreeMap::new(),
+            processes: BTreeMap::new(),
             threads: BTreeMap::new(),
             ended: VecDeque::new(),
             threads_seen: 0,
@@ -192,6 +195,7 @@ impl State {
             told: self.told,
             functions: self.functions.clone(),
             libraries: self.libraries.clone(),
+            processes: self.processes.clone(),
             threads: self.threads.iter().map(|(&id, thread)| (id, thread.snapshot())).collect(),
             threads_seen: self.threads_seen,
             merged: self.merged.snapshot(),
@@ -229,7 +233,11 @@ impl State {
             Definition::Location(location) => self.define_location(location),
             Definition::Metric(metric) if metric.name == "rtrace/overhead" => self.overhead_metric = Some(metric.id),
             Definition::Metric(metric) => self.counters.define(metric),
-            Definition::Process(_) | Definition::CallSite(_) | Definition::ValueColumn(_) => {}
+            Definition::Process(process) => {
+                self.processes
+                    .insert(process.pid, Arc::from(process.executable.rsplit('/').next().unwrap_or_default()));
+            }
+            Definition::CallSite(_) | Definition::ValueColumn(_) => {}
         }
     }
 
@@ -322,7 +330,11 @@ impl State {
                 if !slot.times.contains(&since) {
                     self.history.add_calls(slot.number, slot.calls);
                     let number = since / slot_length;
-                    slot = SlotOfTime { number, times: number * slot_length..(number + 1) * slot_length, calls: 0 };
+                    slot = SlotOfTime {
+                        number,
+                        times: number * slot_length..(number + 1).saturating_mul(slot_length),
+                        calls: 0,
+                    };
                 }
                 slot.calls += 1;
                 self.untimed += u64::from(!call.is_timed());
@@ -528,6 +540,16 @@ impl State {
     /// The name of a library, not escaped; empty where it is not known.
     pub fn library(&self, id: LibraryId) -> &str {
         self.libraries.get(&id).map_or("", |name| name)
+    }
+
+    /// The libraries with their names, by id.
+    pub fn libraries(&self) -> impl Iterator<Item = (LibraryId, &str)> {
+        self.libraries.iter().map(|(&id, name)| (id, &**name))
+    }
+
+    /// The program of a process, not escaped; empty where it is not known.
+    pub fn program(&self, pid: u32) -> &str {
+        self.processes.get(&pid).map_or("", |name| name)
     }
 
     /// The threads that are kept, by id.

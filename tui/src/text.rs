@@ -2,24 +2,33 @@
 
 use std::borrow::Cow;
 
-use rtrace_model::escape;
+use rtrace_model::units::Unit;
 pub use rtrace_model::{counted, grouped};
+use rtrace_model::{escape, names};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::theme::Glyphs;
 
-/// A number in at most eight cells: exact while it fits.
+/// What stands for a part of a name that is left out, where there are glyphs.
+const LEFT_OUT: &str = "…";
+
+/// A number in at most nine cells: exact while it fits.
 pub fn count(number: u64) -> String {
     match number {
-        0..100_000_000 => number.to_string(),
-        100_000_000..100_000_000_000 => format!("{:.1}M", number as f64 / 1e6),
-        _ => format!("{:.1}G", number as f64 / 1e9),
+        0..10_000_000 => grouped(number),
+        10_000_000..10_000_000_000 => format!("{}M", hundredths(number / 10_000)),
+        10_000_000_000..10_000_000_000_000 => format!("{}G", hundredths(number / 10_000_000)),
+        _ => format!("{:.1e}", number as f64),
     }
 }
 
-/// A part of a whole, in percent.
-pub fn percent(part: u64, whole: u64) -> String {
-    format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
+fn hundredths(number: u64) -> String {
+    format!("{}.{:02}", grouped(number / 100), number % 100)
+}
+
+/// A part of a whole in percent, without the sign.
+pub fn share(part: f64) -> String {
+    format!("{:.1}", part * 100.0)
 }
 
 /// A number of bytes.
@@ -51,6 +60,12 @@ pub fn short_ns(ns: u64) -> String {
     }
 }
 
+/// A duration with two digits after the point, such as `1.23 ms`.
+pub fn time(ns: u64) -> String {
+    let unit = Unit::steady(None, &[ns], usize::MAX);
+    format!("{} {}", unit.show(ns, true), unit.name)
+}
+
 /// Cells that a text takes.
 pub fn width(text: &str) -> usize {
     text.width()
@@ -76,6 +91,17 @@ pub fn fit<'a>(name: &'a str, cells: usize, glyphs: &Glyphs) -> Cow<'a, str> {
         cut.push_str(glyphs.more);
     }
     Cow::Owned(cut)
+}
+
+/// A function's name, safe to show, in a number of cells: without arguments where it is too long, and cut in its middle
+/// where that is not enough.
+pub fn fit_name(name: &str, cells: usize, glyphs: &Glyphs) -> String {
+    let name = escape(name);
+    if name.width() <= cells {
+        return name.into_owned();
+    }
+    let short = names::short(&name, cells);
+    if glyphs.more == LEFT_OUT { short } else { short.replace(LEFT_OUT, glyphs.more) }
 }
 
 /// A text of a traced program on lines of so many cells, broken between words; what does not fit
@@ -104,8 +130,9 @@ mod tests {
 
     #[test]
     fn numbers_are_exact_while_they_fit() {
-        assert_eq!([0, 99_999_999, 100_000_000].map(count), ["0", "99999999", "100.0M"]);
-        assert_eq!(count(1_234_567_890_123), "1234.6G");
+        assert_eq!([0, 9_999_999, 10_000_000].map(count), ["0", "9,999,999", "10.00M"]);
+        assert_eq!([9_999_999_999, 1_234_567_890_123].map(count), ["9,999.99M", "1,234.56G"]);
+        assert!([u64::MAX, 9_999_999_999_999].into_iter().all(|number| count(number).len() <= 9));
         assert_eq!(
             [999, 1_234, 12_345, 9_960_000, 2_000_000_000].map(short_ns),
             ["999 ns", "1.2 us", "12 us", "10 ms", "2.0 s"]
@@ -119,6 +146,16 @@ mod tests {
         assert_eq!(fit("漢字漢字", 5, glyphs), "漢字…");
         assert_eq!(fit("name", 4, glyphs), "name");
         assert_eq!(fit("name", 0, glyphs), "");
+    }
+
+    #[test]
+    fn names_of_functions_lose_their_arguments_first() {
+        let glyphs = |locale: &str| Theme::of_environment(|_| Some(locale.to_owned())).glyphs;
+        let name = "QHeaderView::paintEvent(QPaintEvent*)";
+        assert_eq!(fit_name(name, 40, glyphs("C.UTF-8")), name);
+        assert_eq!(fit_name(name, 30, glyphs("C.UTF-8")), "QHeaderView::paintEvent(…)");
+        assert_eq!(fit_name(name, 30, glyphs("C")), "QHeaderView::paintEvent(~)");
+        assert_eq!(fit_name("evil\u{1b}", 5, glyphs("C.UTF-8")), "e…x1b");
     }
 
     #[test]

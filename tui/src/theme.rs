@@ -3,12 +3,45 @@
 //! Text keeps the terminal's own colours, so that it reads on dark and on light ones.
 
 use ratatui::style::{Color, Modifier, Style};
-use rtrace_model::RegionId;
+
+/// Colours that tell libraries apart, and shades of each for their functions.
+pub const HUES: usize = 8;
+const SHADES: usize = 3;
+
+/// Muted colours of the 256 of xterm, on dark terminals with black text and on light ones with white text: blue, tan,
+/// green, mauve, teal, rose, khaki, slate.
+const ON_DARK: [[u8; SHADES]; HUES] = [
+    [67, 110, 74],
+    [179, 137, 180],
+    [71, 108, 107],
+    [139, 97, 140],
+    [73, 66, 72],
+    [174, 131, 138],
+    [144, 101, 143],
+    [103, 246, 102],
+];
+const ON_LIGHT: [[u8; SHADES]; HUES] = [
+    [25, 67, 31],
+    [94, 130, 137],
+    [28, 65, 64],
+    [96, 90, 97],
+    [30, 66, 29],
+    [131, 95, 125],
+    [58, 101, 100],
+    [60, 102, 59],
+];
+const WHITE: Color = Color::Indexed(231);
+
+/// Where there are eight colours.
+const FEW: [Color; HUES] =
+    [Color::Blue, Color::Yellow, Color::Green, Color::Magenta, Color::Cyan, Color::Red, Color::LightBlue, Color::Gray];
 
 /// What things look like.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
     has_colours: bool,
+    /// Whether there are more than eight of them.
+    has_many: bool,
     is_light: bool,
     /// What pictures are made of.
     pub glyphs: &'static Glyphs,
@@ -78,6 +111,7 @@ impl Theme {
         let background = set("COLORFGBG").and_then(|colours| colours.rsplit(';').next()?.parse::<u8>().ok());
         Theme {
             has_colours: set("NO_COLOR").is_none(),
+            has_many: !is_console,
             is_light: background.is_some_and(|colour| colour == 7 || colour == 15),
             glyphs: if has_unicode && !is_console { &UNICODE } else { &ASCII },
         }
@@ -121,39 +155,29 @@ impl Theme {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// A call on a timeline: a ground of its function's own; absent without colours.
-    pub fn bar(self, region: RegionId) -> Option<Style> {
-        const ON_LIGHT: [Color; 8] = [
-            Color::Cyan,
-            Color::Green,
-            Color::Yellow,
-            Color::Magenta,
-            Color::LightBlue,
-            Color::LightRed,
-            Color::LightMagenta,
-            Color::DarkGray,
-        ];
-        const ON_DARK: [Color; 10] = [
-            Color::Cyan,
-            Color::Green,
-            Color::Yellow,
-            Color::Magenta,
-            Color::LightBlue,
-            Color::LightGreen,
-            Color::LightMagenta,
-            Color::LightCyan,
-            Color::LightYellow,
-            Color::LightRed,
-        ];
-        // Neighbours in a library have neighbouring ids: these get colours far from each other.
-        let grounds: &[Color] = if self.is_light { &ON_LIGHT } else { &ON_DARK };
-        let ground = grounds[region.index().wrapping_mul(7) % grounds.len()];
-        self.has_colours.then(|| Style::new().fg(Color::Black).bg(ground))
+    /// Whether there are colours at all.
+    pub fn has_colours(self) -> bool {
+        self.has_colours
     }
 
-    /// A cell that is covered in part on the ground of nothing.
-    pub fn trace(self, region: RegionId) -> Style {
-        self.bar(region).and_then(|style| style.bg).map_or(Style::new(), |colour| Style::new().fg(colour))
+    /// The ground of a call on a timeline, and its text; absent without colours. `hue` and `shade` are any numbers.
+    pub fn ground(self, hue: usize, shade: usize) -> Option<Style> {
+        let text = if self.has_many && self.is_light { WHITE } else { Color::Black };
+        self.has_colours.then(|| Style::new().fg(text).bg(self.colour(hue, shade)))
+    }
+
+    /// A mark in the same colour on the ground of the terminal.
+    pub fn mark(self, hue: usize, shade: usize) -> Style {
+        if self.has_colours { Style::new().fg(self.colour(hue, shade)) } else { Style::new() }
+    }
+
+    fn colour(self, hue: usize, shade: usize) -> Color {
+        let hue = hue % HUES;
+        match (self.has_many, self.is_light) {
+            (false, _) => FEW[hue],
+            (true, false) => Color::Indexed(ON_DARK[hue][shade % SHADES]),
+            (true, true) => Color::Indexed(ON_LIGHT[hue][shade % SHADES]),
+        }
     }
 
     /// How much there is of something, from 0 to 1.
@@ -179,6 +203,18 @@ impl Theme {
         gauge
     }
 
+    /// The same; of what is filled, the last part is of another shade.
+    pub fn gauge_of_two(self, share: f64, other: f64, cells: usize) -> String {
+        let gauge = self.gauge(share, cells);
+        let filled = gauge.chars().count();
+        let first = (share.clamp(0.0, 1.0) * (1.0 - other.clamp(0.0, 1.0)) * cells as f64).round() as usize;
+        if other <= 0.0 || first >= filled {
+            return gauge;
+        }
+        let kept: String = gauge.chars().take(first).collect();
+        format!("{kept}{}", self.glyphs.shades[1].repeat(filled - first))
+    }
+
     /// A curve of values from 0 to the largest of them.
     pub fn curve(self, values: &[u64]) -> String {
         let most = values.iter().copied().max().unwrap_or(0).max(1);
@@ -192,6 +228,8 @@ impl Theme {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     fn theme(variables: &[(&str, &str)]) -> Theme {
@@ -205,18 +243,51 @@ mod tests {
         assert_eq!(theme(&[("LANG", "de_DE.utf8"), ("LC_ALL", "C")]).glyphs.hot, "*");
         assert_eq!(theme(&[("LANG", "C.UTF-8"), ("TERM", "linux")]).glyphs.hot, "*");
         assert_eq!(theme(&[("NO_COLOR", "1")]).accent(), Style::new());
-        assert_eq!(theme(&[("NO_COLOR", "1")]).bar(RegionId(1)), None);
+        assert_eq!(theme(&[("NO_COLOR", "1")]).ground(1, 0), None);
         let light = theme(&[("COLORFGBG", "0;15")]);
         assert_eq!(light.accent().fg, Some(Color::Blue));
-        // Parts of cells are drawn in these, too.
-        let pale = [Color::LightYellow, Color::LightCyan, Color::LightGreen, Color::White];
-        assert!((0..100).all(|id| light.trace(RegionId(id)).fg.is_some_and(|colour| !pale.contains(&colour))));
+        assert!(matches!(theme(&[("TERM", "linux")]).mark(1, 0).fg, Some(Color::Yellow)));
+    }
+
+    /// The relative luminance of a colour of xterm's cube or greys, as WCAG 2.1 defines it.
+    fn luminance(colour: Color) -> f64 {
+        let channels = match colour {
+            Color::Black => [0.0; 3],
+            Color::Indexed(grey @ 232..) => [8.0 + 10.0 * f64::from(grey - 232); 3],
+            Color::Indexed(index @ 16..) => {
+                let level = |step: u8| if step == 0 { 0.0 } else { 55.0 + 40.0 * f64::from(step) };
+                [(index - 16) / 36, (index - 16) / 6 % 6, (index - 16) % 6].map(level)
+            }
+            other => panic!("{other:?}"),
+        };
+        let linear = channels.map(|channel| channel / 255.0).map(|channel: f64| {
+            if channel <= 0.03928 { channel / 12.92 } else { ((channel + 0.055) / 1.055).powf(2.4) }
+        });
+        0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    }
+
+    fn contrast(one: f64, other: f64) -> f64 {
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn all_colours_can_be_read_and_seen() {
+        for (variables, ground) in [([("TERM", "xterm")], 0.0), ([("COLORFGBG", "0;15")], 1.0)] {
+            let theme = theme(&variables);
+            for (hue, shade) in (0..HUES).flat_map(|hue| (0..SHADES).map(move |shade| (hue, shade))) {
+                let style = theme.ground(hue, shade).unwrap();
+                let (text, bar) = (luminance(style.fg.unwrap()), luminance(style.bg.unwrap()));
+                assert!(contrast(text, bar) >= 3.0, "text on {style:?}: {}", contrast(text, bar));
+                assert!(contrast(ground, bar) >= 3.0, "{style:?} on the terminal: {}", contrast(ground, bar));
+            }
+        }
     }
 
     #[test]
     fn gauges_and_curves_fill_their_cells() {
         let theme = theme(&[("LANG", "C.UTF-8")]);
         assert_eq!([0.0, 0.5, 0.55, 1.0, 7.0].map(|share| theme.gauge(share, 4)), ["", "██", "██▎", "████", "████"]);
+        assert_eq!([0.0, 0.25, 1.0].map(|waits| theme.gauge_of_two(0.5, waits, 8)), ["████", "███▒", "▒▒▒▒"]);
         assert_eq!(theme.curve(&[0, 1, 50, 100]), " ▁▅█");
         assert_eq!(theme.curve(&[0, 0]), "  ");
     }

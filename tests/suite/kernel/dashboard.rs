@@ -54,7 +54,10 @@ fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
     terminal.press("e");
     terminal.wait_for("trace.functions-1.csv");
     terminal.press("q");
+    terminal.wait_for("What becomes of the recording?");
+    terminal.press("s");
     let end = terminal.wait_for("status 0");
+    assert!(end.contains("trace.functions-1.csv"), "{end}");
     assert!(end.contains("2 calls to") && end.contains("1 still running at the end"), "{end}");
 
     let told = waiting.finish();
@@ -144,6 +147,49 @@ fn a_program_that_ends_leaves_its_last_figures_and_a_clean_terminal() {
     let end = terminal.wait_for("status 0");
     assert!(end.starts_with("before\nrtrace: 600 calls to"), "{end}");
     assert_eq!(Recording::open(&trace).calls().count(), 600);
+}
+
+#[test]
+fn a_recording_goes_on_without_its_view() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("calls_on"));
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("trace");
+    let Some(terminal) = Terminal::start(80, 24, &attach(&target, waiting.pid(), &trace)) else { return };
+    terminal.wait_for("recording");
+    waiting.go();
+    waiting.feed(&[b'x'; 100]);
+    terminal.wait_for("500 calls");
+    terminal.press("q");
+    terminal.press("l");
+    terminal.wait_for("goes on; Ctrl-C ends it");
+    waiting.feed(&[b'x'; 20]);
+    assert!(waiting.finish().status.success());
+    let end = terminal.wait_for("status 0");
+    assert!(end.contains("600 calls to"), "{end}");
+    assert_eq!(Recording::open(&trace).calls().count(), 600);
+}
+
+#[test]
+fn a_recording_is_deleted_where_the_user_says_so() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("calls_on"));
+    let folder = TempDir::new().unwrap();
+    let trace = folder.path().join("trace");
+    let Some(terminal) = Terminal::start(80, 24, &attach(&target, waiting.pid(), &trace)) else { return };
+    terminal.wait_for("recording");
+    waiting.go();
+    terminal.press("q");
+    terminal.press("d");
+    terminal.wait_for("What becomes of the recording?");
+    assert!(trace.exists());
+    terminal.press("D");
+    let end = terminal.wait_for("status 0");
+    assert!(end.contains("trace deleted, as you asked"), "{end}");
+    assert!(!trace.exists());
+    assert!(waiting.finish().status.success());
 }
 
 #[test]

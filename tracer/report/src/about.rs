@@ -1,10 +1,8 @@
 //! Which recording a report is about: of what, where, when, how long, and whether it is complete.
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Process, escape, format_ns};
+use rtrace_model::{Process, escape, format_ns, names};
 use serde::Serialize;
-
-use super::people::names;
 
 /// Programs that a line names.
 const NAMED: usize = 3;

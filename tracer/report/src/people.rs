@@ -4,19 +4,17 @@
 //! from traced programs and are escaped.
 
 mod layout;
-pub(crate) mod names;
 pub(crate) mod paint;
-mod units;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
-use rtrace_model::{escape, grouped};
+use rtrace_model::units::{self, Unit};
+use rtrace_model::{escape, grouped, names};
 use unicode_width::UnicodeWidthStr as _;
 
 use self::layout::{Draft, GAP};
 use self::paint::{Tone, paint};
-use self::units::Unit;
 use super::table::{Column, Kind, Recorded, Shown, Table, Value};
 use super::{Look, Report};
 

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use rtrace_exporters::{Error, Trace};
+use rtrace_exporters::{Error, TraceSet};
 use rtrace_model::{
     Call, ClockAnchor, Definition, Ending, Event, EventKind, PathProfile, Sink, SinkError, Summary, Timestamp,
 };
@@ -27,21 +27,24 @@ pub enum ReplayError {
 ///
 /// # Errors
 /// The last calls cannot be read.
-pub fn whole(trace: &Trace) -> Result<(Timestamp, Timestamp), Error> {
+pub fn whole(trace: &TraceSet) -> Result<(Timestamp, Timestamp), Error> {
     let begin = trace.header().begin.monotonic;
     let end = match trace.summary() {
         Some(summary) => summary.end.monotonic,
         None => {
-            let last = trace.calls().next_back().transpose()?;
-            let call = last.iter().flat_map(|batch| batch.iter()).map(Call::known_until).max();
-            call.max(last_sample(trace)?).unwrap_or(begin)
+            let mut last = last_sample(trace)?;
+            for place in 0..trace.traces().len() {
+                let batch = trace.calls_of(place).next_back().transpose()?;
+                last = last.max(batch.iter().flat_map(|batch| batch.iter()).map(Call::known_until).max());
+            }
+            last.unwrap_or(begin)
         }
     };
     Ok((begin, end.max(begin)))
 }
 
 /// Where calls are folded there may be none with a time, but what is measured beside them has one.
-fn last_sample(trace: &Trace) -> Result<Option<Timestamp>, Error> {
+fn last_sample(trace: &TraceSet) -> Result<Option<Timestamp>, Error> {
     let mut last = None;
     if !trace.profile().is_empty() {
         for samples in trace.samples() {
@@ -58,36 +61,45 @@ fn last_sample(trace: &Trace) -> Result<Option<Timestamp>, Error> {
 /// # Errors
 /// The trace cannot be read, or the sink fails.
 pub fn replay(
-    trace: &Trace,
+    trace: &TraceSet,
     (from, to): (Timestamp, Timestamp),
     sink: &mut dyn Sink,
     goes_on: impl Fn(f64) -> bool,
 ) -> Result<bool, ReplayError> {
     define(trace, (from, to), sink)?;
-    sink.profile(trace.profile())?;
+    let folded = trace.folded(!trace.profile().is_empty());
+    let profile: Vec<PathProfile> = folded.paths.into_iter().map(|path| path.profile).collect();
+    sink.profile(&profile)?;
     let step = (to.since(from) / STEPS).max(SHORTEST_STEP);
     // Looking for the calls of a range takes about as long as telling them.
     let Some(long) = Long::find(trace, (from, to), step, |share| goes_on(share / 2.0))? else { return Ok(false) };
+    let batches = trace.batches().max(1);
+    let mut number = 0;
     let mut told = from;
-    let batches = trace.calls().count().max(1);
-    for (number, batch) in trace.calls().enumerate() {
-        if !goes_on(0.5 + number as f64 / batches as f64 / 2.0) {
-            return Ok(false);
-        }
-        let batch = batch?;
-        let end = |place: usize| batch[place].known_until();
-        let mut places: Vec<usize> = (0..batch.len()).filter(|&place| end(place) > from && end(place) <= to).collect();
-        places.sort_unstable_by_key(|&place| (end(place), Reverse(batch[place].id)));
-        let mut rest = places.as_slice();
-        while let Some(first) = rest.first().map(|&place| &batch[place]) {
-            let since = first.known_until().since(told);
-            if since >= step {
-                told = Timestamp(first.known_until().0 - since % step);
-                sink.running(told, &long.at(told))?;
+    for place in 0..trace.traces().len() {
+        // Each trace has the time from its beginning: what one says of a thread does not depend on the others.
+        told = from;
+        for batch in trace.calls_of(place) {
+            if !goes_on(0.5 + number as f64 / batches as f64 / 2.0) {
+                return Ok(false);
             }
-            let (now, later) = rest.split_at(rest.partition_point(|&place| end(place).since(told) < step));
-            sink.calls(&batch.selected(now.iter().copied()))?;
-            rest = later;
+            number += 1;
+            let batch = batch?;
+            let end = |place: usize| batch[place].known_until();
+            let mut places: Vec<usize> =
+                (0..batch.len()).filter(|&place| end(place) > from && end(place) <= to).collect();
+            places.sort_unstable_by_key(|&place| (end(place), Reverse(batch[place].id)));
+            let mut rest = places.as_slice();
+            while let Some(first) = rest.first().map(|&place| &batch[place]) {
+                let since = first.known_until().since(told);
+                if since >= step {
+                    told = Timestamp(first.known_until().0 - since % step);
+                    sink.running(told, &long.at(told))?;
+                }
+                let (now, later) = rest.split_at(rest.partition_point(|&place| end(place).since(told) < step));
+                sink.calls(&batch.selected(now.iter().copied()))?;
+                rest = later;
+            }
         }
     }
     if told < to {
@@ -102,18 +114,21 @@ pub fn replay(
 ///
 /// # Errors
 /// The trace cannot be read, or the sink fails.
-pub fn tell_sums(trace: &Trace, sink: &mut dyn Sink) -> Result<bool, ReplayError> {
-    let Some(paths) = trace.folded() else { return Ok(false) };
+pub fn tell_sums(trace: &TraceSet, sink: &mut dyn Sink) -> Result<bool, ReplayError> {
+    let folded = trace.folded(true);
+    if !folded.is_complete() {
+        return Ok(false);
+    }
     let (from, to) = whole(trace)?;
     define(trace, (from, to), sink)?;
-    let profile: Vec<PathProfile> = paths.into_iter().map(|path| path.profile).collect();
+    let profile: Vec<PathProfile> = folded.paths.into_iter().map(|path| path.profile).collect();
     sink.profile(&profile)?;
     sink.finish(&summary(trace, to)?)?;
     Ok(true)
 }
 
 /// Tells what calls refer to, and the events of a range.
-fn define(trace: &Trace, (from, to): (Timestamp, Timestamp), sink: &mut dyn Sink) -> Result<(), ReplayError> {
+fn define(trace: &TraceSet, (from, to): (Timestamp, Timestamp), sink: &mut dyn Sink) -> Result<(), ReplayError> {
     sink.begin(trace.header())?;
     trace.libraries().iter().try_for_each(|library| sink.define(&Definition::Library(library.clone())))?;
     trace.regions().iter().try_for_each(|region| sink.define(&Definition::Region(region.clone())))?;
@@ -137,7 +152,7 @@ fn is_told(event: &Event, from: Timestamp, to: Timestamp) -> bool {
 }
 
 /// The summary, or what is known of a recording without one.
-fn summary(trace: &Trace, to: Timestamp) -> Result<Summary, Error> {
+fn summary(trace: &TraceSet, to: Timestamp) -> Result<Summary, Error> {
     if let Some(summary) = trace.summary() {
         return Ok(summary.clone());
     }
@@ -151,13 +166,13 @@ struct Long(Vec<Call>);
 impl Long {
     /// Finds them; absent where that was not to go on.
     fn find(
-        trace: &Trace,
+        trace: &TraceSet,
         (from, to): (Timestamp, Timestamp),
         step: u64,
         goes_on: impl Fn(f64) -> bool,
     ) -> Result<Option<Long>, Error> {
         let mut long: Vec<Call> = Vec::new();
-        let batches = trace.calls().count().max(1);
+        let batches = trace.batches().max(1);
         for (number, batch) in trace.calls().enumerate() {
             if !goes_on(number as f64 / batches as f64) {
                 return Ok(None);
@@ -187,6 +202,8 @@ impl Long {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::path::Path;
 
     use rtrace_exporters::TraceWriter;
     use rtrace_model::{Base, Batch, Header, Location, LocationId, Metric, MetricId, Reading, Scope, Span};
@@ -255,9 +272,13 @@ mod tests {
         Metric { id, name, unit, base: Base::Decimal, exponent: 0, scope: Scope::Call, span: Span::SinceStart }
     }
 
-    fn stored(folder: &TempDir) -> Trace {
-        let path = folder.path().join("trace");
-        let mut writer = TraceWriter::create(&path, None).unwrap();
+    fn stored(folder: &TempDir) -> TraceSet {
+        write(&folder.path().join("trace"));
+        TraceSet::open(&folder.path().join("trace")).unwrap()
+    }
+
+    fn write(path: &Path) {
+        let mut writer = TraceWriter::create(path, None).unwrap();
         writer.begin(&Header::default()).unwrap();
         let (pid, tid, start, name) = (1, 1, Timestamp(0), String::new());
         let location = Location { id: LocationId(1), pid, tid, start, end: None, name, calls_entered: None };
@@ -268,7 +289,26 @@ mod tests {
         writer.calls(&Batch::measured(calls, 1, readings)).unwrap();
         let end = ClockAnchor { monotonic: Timestamp(200 * MS), realtime_ns: 0 };
         writer.finish(&Summary { end, ..Summary::default() }).unwrap();
-        Trace::open(&path).unwrap()
+    }
+
+    #[test]
+    fn a_job_is_told_trace_after_trace_each_from_its_beginning() {
+        let folder = TempDir::new().unwrap();
+        for rank in ["0", "1"] {
+            std::fs::create_dir_all(folder.path().join("job.rtrace")).unwrap();
+            write(&folder.path().join("job.rtrace").join(rank));
+        }
+        let job = TraceSet::open(&folder.path().join("job.rtrace")).unwrap();
+        let mut told = Told::default();
+        let range = whole(&job).unwrap();
+        assert_eq!(range, (Timestamp(0), Timestamp(200 * MS)));
+        assert!(replay(&job, range, &mut told, |_| true).unwrap() && told.finished);
+        assert_eq!(told.calls, [2, 3, 1, 4, 2, 3, 1, 4]);
+        let times: Vec<u64> = told.running.iter().map(|&(time, _)| time).collect();
+        assert_eq!(times, [20, 180, 190, 200, 20, 180, 190, 200]);
+        let mut sums = Told::default();
+        assert!(tell_sums(&job, &mut sums).unwrap());
+        assert_eq!(sums.folded.iter().map(|(calls, _)| calls).sum::<u64>(), 8);
     }
 
     #[test]
@@ -293,7 +333,7 @@ mod tests {
         assert_eq!((told.calls, told.metrics), (Vec::new(), vec![faults()]));
         // The first call, with the two that it made, and the last.
         assert_eq!(told.folded, [(2, 195), (2, 160)]);
-        std::fs::remove_file(trace.directory().join("folded.parquet")).unwrap();
+        std::fs::remove_file(folder.path().join("trace/folded.parquet")).unwrap();
         assert!(!tell_sums(&trace, &mut Told::default()).unwrap());
     }
 

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 
 use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, PathProfile, RegionId, Untimed, escape, grouped};
+use rtrace_model::{Call, PathProfile, RegionId, Untimed, escape, grouped, names};
 
 use super::Error;
-use super::people::{Note, names};
+use super::people::Note;
 
 /// Functions that are named, and cells of each name.
 const NAMED: usize = 3;

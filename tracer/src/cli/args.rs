@@ -280,7 +280,7 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(after_long_help = TUI_EXAMPLES)]
 pub struct Tui {
-    /// Trace directory, finished or still being recorded
+    /// Trace directory, or directory of a job, finished or still being recorded
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }

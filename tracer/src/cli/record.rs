@@ -1,5 +1,6 @@
 //! What `attach` and `run` share: what they say of a recording, and where it goes.
 
+use std::fs;
 use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +15,14 @@ use rtrace::user::{self, User};
 use rtrace_exporters::{Consumer, Delivery, TraceWriter};
 use rtrace_model::{Sink, SinkError, Summary, escape};
 use rtrace_plan::Plan;
+use rtrace_tui::Fate;
 
 use super::Outcome;
 use super::args::Recording;
 use super::derive::derive;
 use super::message::{Hint as _, tell};
 use super::progress::{Lingering, Progress};
-use super::trace_host::TraceHost;
+use super::trace_host::{TraceHost, tell_saved};
 
 /// Warns of what replaced return addresses do on this kernel.
 pub fn say_hazard(options: &session::Options) {
@@ -55,7 +57,7 @@ pub fn record(
     ready: Ready<'_>,
     show: &Show<'_>,
     armed: impl FnOnce(Option<Child>) -> anyhow::Result<()> + Send,
-) -> anyhow::Result<Summary> {
+) -> anyhow::Result<Recorded> {
     ready.check().with_context(|| format!("failed to trace {}", show.target))?;
     if let Some(reason) = ready.no_stubs() {
         tell!("{reason}");
@@ -77,7 +79,7 @@ pub fn record(
         for warning in deliveries.iter().flat_map(Delivery::warnings) {
             tell!("{warning}");
         }
-        return recorded.map_err(explain);
+        return recorded.map(Recorded::kept).map_err(explain);
     }
     let (is_folded, is_timed) = (ready.options().profile.is_some(), ready.options().duration.is_some());
     let (sink, handle) = rtrace_tui::live(show.target, is_folded, derive);
@@ -91,12 +93,33 @@ pub fn record(
             }
             recorded
         });
-        let shown = rtrace_tui::run(&handle, &TraceHost(show.directory), show.stop);
-        show.stop.store(true, Ordering::Relaxed);
+        let shown = rtrace_tui::run(&handle, &TraceHost::recording(show.directory), show.stop);
+        let fate = shown.as_ref().map_or(Fate::Keep, |shown| shown.fate);
+        if fate == Fate::GoOn {
+            handle.close();
+            tell!("the recording of {} goes on; Ctrl-C ends it", escape(show.target));
+        } else {
+            show.stop.store(true, Ordering::Relaxed);
+        }
         let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        shown.context("failed to show the live view")?;
-        recorded.map_err(explain)
+        tell_saved(&shown.context("failed to show the live view")?);
+        let summary = recorded.map_err(explain)?;
+        Ok(Recorded { summary, is_kept: fate != Fate::Delete })
     })
+}
+
+/// A recording that has ended.
+pub struct Recorded {
+    /// What is said of it.
+    pub summary: Summary,
+    /// Whether the user wants its trace.
+    is_kept: bool,
+}
+
+impl Recorded {
+    fn kept(summary: Summary) -> Recorded {
+        Recorded { summary, is_kept: true }
+    }
 }
 
 /// Starts the programs that get the calls.
@@ -159,10 +182,20 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Ends the talk: the one honest line, where the trace is, and what to do next.
-pub fn conclude(summary: &Summary, directory: &Path) {
+///
+/// # Errors
+/// The trace is not wanted, and cannot be deleted.
+pub fn conclude(Recorded { summary, is_kept }: &Recorded, directory: &Path) -> anyhow::Result<()> {
     tell!("{summary}");
     let shown = shell_quote(&directory.display().to_string());
+    if !is_kept {
+        // The recording has made this directory: it would not have begun in one that was there.
+        fs::remove_dir_all(directory).with_context(|| format!("failed to delete {shown}"))?;
+        tell!("trace deleted, as you asked: {shown}");
+        return Ok(());
+    }
     tell!("trace saved in {shown}; open it with `rtrace report {shown}` or `rtrace tui {shown}`");
+    Ok(())
 }
 
 /// The outcome of a recording under `--strict`.

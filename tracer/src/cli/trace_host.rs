@@ -6,21 +6,47 @@ use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
 
 use rtrace::privilege;
-use rtrace_tui::Host;
+use rtrace_tui::{Fate, Host, Shown};
+
+use super::message::tell;
 
 /// Files of one kind beside a trace, at the most.
 const MOST_FILES: u32 = 10_000;
 
-/// The host of a view on the trace directory at this path.
-pub struct TraceHost<'a>(pub &'a Path);
+/// The host of a view on a trace directory.
+pub struct TraceHost<'a> {
+    path: &'a Path,
+    fates: &'static [Fate],
+}
+
+impl<'a> TraceHost<'a> {
+    /// That of a trace which the view does not change.
+    pub fn stored(path: &'a Path) -> TraceHost<'a> {
+        TraceHost { path, fates: &[Fate::Keep] }
+    }
+
+    /// That of a recording which the user of the view has started.
+    pub fn recording(path: &'a Path) -> TraceHost<'a> {
+        TraceHost { path, fates: &Fate::ALL }
+    }
+}
+
+/// Names the files that a view has written, which its last line did for a moment only.
+pub fn tell_saved(shown: &Shown) {
+    shown.saved.iter().for_each(|file| tell!("wrote {file}"));
+}
 
 impl Host for TraceHost<'_> {
     fn size(&self) -> Option<u64> {
-        size(self.0).ok()
+        size(self.path).ok()
+    }
+
+    fn fates(&self) -> &[Fate] {
+        self.fates
     }
 
     fn save(&self, kind: &str, extension: &str, content: &str) -> io::Result<String> {
-        let (path, mut file) = create(self.0, kind, extension)?;
+        let (path, mut file) = create(self.path, kind, extension)?;
         if let Some(owner) = privilege::invoker() {
             fchown(&file, Some(owner.uid), Some(owner.gid))?;
         }
@@ -66,7 +92,7 @@ mod tests {
         let trace = folder.path().join("a.rtrace");
         fs::create_dir_all(trace.join("calls")).unwrap();
         fs::write(trace.join("calls/1"), "12345").unwrap();
-        let host = TraceHost(&trace);
+        let host = TraceHost::stored(&trace);
         assert_eq!(host.size(), Some(5));
         let names = ["one", "two"].map(|content| host.save("screen", "txt", content).unwrap());
         assert!(names[0].ends_with("/a.rtrace.screen-1.txt") && names[1].ends_with("/a.rtrace.screen-2.txt"));

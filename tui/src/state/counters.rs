@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use rtrace_model::{Count, Metric, MetricId, Scope, Tally, format_ns};
+use rtrace_model::{Count, Metric, MetricId, Scope, Tally};
 
-use crate::text::count;
+use crate::text::{count, time};
 
 /// Computes a derived figure from a time in nanoseconds and what was counted in it, both without
 /// traced callees, by counter; `None` where there is no such figure.
@@ -131,6 +131,12 @@ impl Counters {
         of_metrics.chain(self.derived.iter().map(|derived| ratio(derived.of(exclusive, counts)))).collect()
     }
 
+    /// Nanoseconds on a CPU, where that is counted.
+    pub fn on_cpu(&self, counts: &[Count]) -> Option<Count> {
+        let place = self.metrics.values().position(|metric| metric.name == "task-clock" && metric.is_nanoseconds())?;
+        counts.get(place).copied()
+    }
+
     /// The figures there are, those that are worth most room first.
     pub fn figures(&self) -> &[Figure] {
         &self.figures
@@ -138,6 +144,11 @@ impl Counters {
 }
 
 impl Figure {
+    /// Whether its values are times.
+    pub fn is_time(&self) -> bool {
+        matches!(self.what, What::Inclusive(_, true) | What::Exclusive(_, true))
+    }
+
     /// The figure of calls with that time without traced callees, in nanoseconds, and these counts;
     /// absent where none of the calls was timed, so that there are no counts.
     pub fn of(&self, exclusive: u64, counts: &[Count]) -> Value {
@@ -169,7 +180,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Value::Count(sum) => f.write_str(&count(sum)),
-            Value::Time(ns) => f.write_str(&format_ns(ns)),
+            Value::Time(ns) => f.write_str(&time(ns)),
             Value::Ratio(None) => f.write_str("-"),
             Value::Ratio(Some(ratio)) if ratio < 1e5 => write!(f, "{ratio:.3}"),
             Value::Ratio(Some(ratio)) => f.write_str(&count(ratio.round() as u64)),

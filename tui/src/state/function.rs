@@ -7,7 +7,7 @@ use rtrace_model::{
     Call, Count, Ending, Estimate, ExitPolicy, Latency, LibraryId, LocationId, PathProfile, RegionId, Timestamp,
 };
 
-use super::counters::{add_exclusive, add_inclusive};
+use super::counters::{Counters, add_exclusive, add_inclusive};
 use super::history::{CLASSES, History, class_of_bucket};
 
 /// Slowest calls that are kept of each function.
@@ -67,6 +67,10 @@ pub struct Slow {
     pub location: LocationId,
     /// Its id on that thread.
     pub call: u64,
+    /// Its function.
+    pub region: RegionId,
+    /// Number of calls it is nested in.
+    pub depth: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -191,15 +195,21 @@ impl Function {
 
     #[cold]
     fn note_slow(&mut self, call: &Call, duration: u64) {
-        let Call { child, start, location, id, .. } = *call;
+        let Call { child, start, location, id, region, depth, .. } = *call;
         let place = self.slowest.partition_point(|slow| slow.duration >= duration);
-        self.slowest.insert(place, Slow { duration, child, start, location, call: id });
+        self.slowest.insert(place, Slow { duration, child, start, location, call: id, region, depth });
         self.slowest.truncate(SLOWEST);
     }
 
     /// One of its sums over times in nanoseconds; absent where none of its calls was timed.
     pub fn time(&self, sum: u64) -> Option<u64> {
         (self.calls > self.unseen).then_some(sum)
+    }
+
+    /// The part of its time without traced callees, from 0 to 1, in which its threads were on no CPU, where that is known.
+    pub fn off_cpu(&self, counters: &Counters) -> Option<f64> {
+        let on_cpu = counters.on_cpu(&self.counts)?.exclusive;
+        (self.exclusive > 0).then(|| 1.0 - on_cpu.min(self.exclusive) as f64 / self.exclusive as f64)
     }
 
     /// Calls that ended and were timed, which the mean and the percentiles are of.

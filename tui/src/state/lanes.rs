@@ -39,7 +39,20 @@ impl Bar {
 
 /// The last calls of one thread.
 #[derive(Clone, Debug, Default)]
-pub struct Lanes([VecDeque<Bar>; CLASSES]);
+pub struct Lanes {
+    kept: [VecDeque<Bar>; CLASSES],
+    /// Of each class, the latest end of a call that is not kept any more.
+    forgotten: [Option<u64>; CLASSES],
+}
+
+/// Calls that are missing from a part of the time, as too many came after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Forgotten {
+    /// They are shorter than this; absent where they may have any duration.
+    pub shorter_than: Option<u64>,
+    /// They ended until then.
+    pub until: u64,
+}
 
 impl Lanes {
     /// Adds a call that ended, `most` are kept of each class; one that was not timed is a mark without
@@ -47,20 +60,26 @@ impl Lanes {
     pub fn add(&mut self, call: &Call, most: usize) {
         let duration = call.duration.unwrap_or(0);
         let class = LIMITS.iter().take_while(|&&limit| duration >= limit).count();
-        let bars = &mut self.0[class];
+        let bars = &mut self.kept[class];
         while bars.len() >= most.max(1) {
-            bars.pop_front();
+            let oldest = bars.pop_front().map(|bar| bar.end());
+            self.forgotten[class] = self.forgotten[class].max(oldest);
         }
         bars.push_back(Bar::new(call, duration));
     }
 
     /// The calls kept that touch a span of time, the longest classes first, each newest first.
     pub fn within(&self, from: u64, to: u64) -> impl Iterator<Item = &Bar> {
-        self.0.iter().rev().flat_map(move |bars| {
+        self.kept.iter().rev().flat_map(move |bars| {
             // They are in the order of their ends, nearly: threads move between CPUs.
             let newest = bars.iter().rev().take_while(move |bar| bar.end() >= from);
             newest.filter(move |bar| bar.start <= to)
         })
+    }
+    /// What is missing after a time: the longest of such calls.
+    pub fn forgotten(&self, from: u64) -> Option<Forgotten> {
+        let class = (0..CLASSES).rev().find(|&class| self.forgotten[class].is_some_and(|end| end > from))?;
+        Some(Forgotten { shorter_than: LIMITS.get(class).copied(), until: self.forgotten[class]? })
     }
 }
 
@@ -86,6 +105,8 @@ mod tests {
         let kept: Vec<u64> = lanes.within(0, u64::MAX).map(|bar| bar.start).collect();
         assert_eq!(kept, [0, 60_000_900, 60_000_800, 60_000_700]);
         assert_eq!(lanes.within(55_000_000, 60_000_750).count(), 1);
+        let forgotten = Forgotten { shorter_than: Some(10_000), until: 60_000_650 };
+        assert_eq!((lanes.forgotten(0), lanes.forgotten(60_000_700)), (Some(forgotten), None));
         lanes.add(&Call { duration: None, ending: Ending::Unseen, ..call(70_000_000, 0) }, 3);
         let marks: Vec<_> = lanes.within(65_000_000, u64::MAX).map(|bar| (bar.start, bar.end())).collect();
         assert_eq!(marks, [(70_000_000, 70_000_000)]);

@@ -4,13 +4,16 @@ use rtrace_model::Count;
 
 use crate::canvas::{Cell, Column, GAP};
 use crate::state::State;
-use crate::state::counters::Figure;
+use crate::state::counters::{Figure, Value};
 
 /// The columns of text that tables have without counters, before these take some.
-const WITHOUT: u16 = 78;
+const WITHOUT: u16 = 68;
 
 /// The least cells of a column.
 const LEAST: usize = 10;
+
+/// Cells of a unit behind a title.
+const UNIT: usize = 3;
 
 /// As many figures as there is room for in a table of that width, and the width that they leave.
 pub fn fitting(state: &State, width: u16) -> (&[Figure], u16) {
@@ -28,15 +31,20 @@ pub fn fitting(state: &State, width: u16) -> (&[Figure], u16) {
 
 /// The column of a figure.
 pub fn column(figure: &Figure) -> Column<'_> {
-    Column::number(&figure.title, cells(figure), 0)
+    let column = if figure.is_time() { Column::time } else { Column::number };
+    column(&figure.title, cells(figure), 0)
 }
 
 /// The text of that column for calls with that time without traced callees and these counts.
 pub fn text(figure: &Figure, exclusive: u64, counts: &[Count]) -> Cell<'static> {
-    figure.of(exclusive, counts).to_string().into()
+    match figure.of(exclusive, counts) {
+        Value::Time(ns) => Cell::time(Some(ns)),
+        value => value.to_string().into(),
+    }
 }
 
-/// One more than the title has, for the mark of the order.
+/// Those of the title, with room for the mark of the order and for a unit.
 fn cells(figure: &Figure) -> u16 {
-    u16::try_from(crate::text::width(&figure.title).max(LEAST - 1) + 1).unwrap_or(u16::MAX)
+    let unit = if figure.is_time() { UNIT } else { 0 };
+    u16::try_from((crate::text::width(&figure.title) + unit).max(LEAST - 1) + 1).unwrap_or(u16::MAX)
 }

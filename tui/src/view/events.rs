@@ -75,7 +75,7 @@ impl Panel for Events {
         };
         let chosen = self.rows.key().map(|place| together(state, place)).unwrap_or_default();
         let area = canvas.put_below(area, &in_full(&chosen, state));
-        canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut self.rows, row);
+        canvas.table(Table::plain(area, &COLUMNS), &mut self.rows, row);
         if self.rows.rows().is_empty() {
             canvas.put_empty(area, app.why_empty("nothing has happened yet"));
         }

@@ -5,23 +5,29 @@ use std::cmp::Ordering;
 
 use crossterm::event::KeyCode::{self, Char};
 use ratatui::layout::Rect;
-use rtrace_model::{RegionId, format_ns};
+use ratatui::style::Style;
+use rtrace_model::RegionId;
 
 use crate::app::{App, Flow};
 use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::colours::Colours;
 use crate::key::{Binding, Keys, also, find, key};
 use crate::list::Rows;
 use crate::panel::{self, Act, Panel, Subject};
 use crate::state::State;
 use crate::state::function::Function;
 use crate::state::history::SLOTS;
-use crate::text::{count, percent};
+use crate::text::count;
 use crate::theme::Theme;
-use crate::view::counters;
+use crate::view::groups::{By, Groups, Key};
+use crate::view::{counters, legend};
 
-/// The view. Its list is shared with the view of one function, which goes through it.
-#[derive(Debug)]
-pub struct Functions;
+/// The view. The list of functions is shared with the view of one function, which goes through it.
+#[derive(Debug, Default)]
+pub struct Functions {
+    by: By,
+    groups: Groups,
+}
 
 const KEYS: &[Binding<Act<Functions>>] = &[
     key(&[Char('s')], "s r", "sort by the next column; reverse the order", "sort", |_, app, state| {
@@ -35,7 +41,12 @@ const KEYS: &[Binding<Act<Functions>>] = &[
         arrange(app, state);
         Flow::Continue
     }),
-    key(&[Char('m')], "m u", "hide the function; show hidden functions again", "mute", |_, app, state| {
+    key(&[Char('b')], "b", "rows by function, library, process, thread or rank", "by", |functions, app, state| {
+        functions.by = functions.by.next(app);
+        functions.arrange(app, state);
+        Flow::Continue
+    }),
+    key(&[Char('m')], "m u", "hide the function; show hidden functions again", "hide", |_, app, state| {
         let Some(region) = app.functions.key() else { return Flow::Continue };
         app.muted.insert(region);
         arrange(app, state);
@@ -62,23 +73,49 @@ impl Panel for Functions {
     }
 
     fn arrange(&mut self, app: &mut App, state: &State) {
-        arrange(app, state);
+        match self.by {
+            By::Function => arrange(app, state),
+            by => self.groups.arrange(by, app, state),
+        }
     }
 
     fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
-        draw(canvas, area, app, state);
+        match self.by {
+            By::Function => draw(canvas, area, app, state),
+            by => self.groups.draw(canvas, area, by, app, state),
+        }
     }
 
     fn rows<'a>(&'a mut self, app: &'a mut App) -> &'a mut dyn Rows {
-        &mut app.functions
+        if self.by == By::Function { &mut app.functions } else { &mut self.groups.rows }
     }
 
     fn chosen_function(&self, app: &App, _state: &State) -> Option<RegionId> {
-        app.functions.key()
+        (self.by == By::Function).then(|| app.functions.key())?
+    }
+
+    fn descend(&mut self, app: &mut App, state: &State) -> bool {
+        let is_library = self.by != By::Function && self.groups.descend(app, state);
+        if is_library {
+            self.by = By::Function;
+        }
+        is_library
     }
 
     fn opens(&self) -> Option<Subject> {
-        Some(Subject::Function)
+        match (self.by, self.groups.rows.key()) {
+            (By::Function, _) => Some(Subject::Function),
+            (_, Some(Key::Thread(_))) => Some(Subject::Thread),
+            (_, Some(Key::Process(_) | Key::Rank(_))) => Some(Subject::Process),
+            _ => None,
+        }
+    }
+
+    fn close(&mut self, app: &mut App, state: &State) -> bool {
+        let is_grouped = self.by != By::Function;
+        self.by = By::Function;
+        arrange(app, state);
+        is_grouped
     }
 }
 
@@ -96,8 +133,15 @@ pub struct Figure {
 pub struct Facts<'a> {
     state: &'a State,
     theme: Theme,
+    colours: Colours,
     /// Sum of the exclusive times of all functions.
     exclusive: u64,
+}
+
+impl Facts<'_> {
+    fn library(&self, function: &Function) -> Style {
+        self.colours.library(function.library)
+    }
 }
 
 const CURVE: u16 = 15;
@@ -105,7 +149,7 @@ const CURVE: u16 = 15;
 /// All columns from left to right.
 pub const COLUMNS: [Figure; 13] = [
     Figure {
-        column: Column::number("calls", 8, 0),
+        column: Column::number("calls", 10, 0),
         text: |facts, function| match function.without_record.mark() {
             "" => count(function.all_calls()).into(),
             mark => Cell::from(format!("{mark}{}", count(function.all_calls()))).styled(facts.theme.bad()),
@@ -113,55 +157,56 @@ pub const COLUMNS: [Figure; 13] = [
         order: |_, a, b| b.all_calls().cmp(&a.all_calls()),
     },
     Figure {
-        column: Column::number("calls/s", 8, 54),
+        column: Column::number("calls/s", 9, 64),
         text: |facts, function| count(rate(facts.state, function).round() as u64).into(),
         order: |state, a, b| rate(state, b).total_cmp(&rate(state, a)),
     },
     Figure {
-        column: Column::words("last minute", CURVE, 150),
-        text: |facts, function| Cell::from(curve(facts, function)).styled(facts.theme.accent()),
+        column: Column::words("calls over time", CURVE, 118),
+        text: |facts, function| Cell::from(curve(facts, function)).styled(facts.library(function)),
         order: |state, a, b| rate(state, b).total_cmp(&rate(state, a)),
     },
     Figure {
-        column: Column::number("inclusive", 10, 66),
-        text: |_, function| known(function.time(function.inclusive)),
+        column: Column::time("inclusive", TIME, 92),
+        text: |_, function| Cell::time(function.time(function.inclusive)),
         order: |_, a, b| b.inclusive.cmp(&a.inclusive),
     },
     Figure {
-        column: Column::number("exclusive", 10, 34),
-        text: |_, function| known(function.time(function.exclusive)),
+        column: Column::time("exclusive", TIME, 38),
+        text: |_, function| Cell::time(function.time(function.exclusive)),
         order: |_, a, b| b.exclusive.cmp(&a.exclusive),
     },
     Figure {
-        column: Column::number("share", 7, 44),
+        column: Column::number("share %", 13, 50),
         text: |facts, function| {
-            let share = function.time(function.exclusive).map(|time| percent(time, facts.exclusive));
-            share.map_or(Cell::from("-"), Cell::from)
+            let share = |time: u64| time as f64 / facts.exclusive.max(1) as f64;
+            let off_cpu = function.off_cpu(&facts.state.counters).unwrap_or(0.0);
+            Cell::share(function.time(function.exclusive).map(share), off_cpu).styled(facts.library(function))
         },
         order: |_, a, b| b.exclusive.cmp(&a.exclusive),
     },
     Figure {
-        column: Column::number("mean", 10, 110),
-        text: |_, function| known(function.mean()),
+        column: Column::time("mean", 10, 132),
+        text: |_, function| Cell::time(function.mean()),
         order: |_, a, b| b.mean().cmp(&a.mean()),
     },
     Figure {
-        column: Column::number("p50", 12, 140),
-        text: |_, function| percentile(function, function.p50()).into(),
+        column: Column::time("p50", 12, 158),
+        text: |_, function| percentile(function, function.p50()),
         order: |_, a, b| b.about_p50().cmp(&a.about_p50()),
     },
     Figure {
-        column: Column::number("p99", 12, 100),
-        text: |_, function| percentile(function, function.p99()).into(),
+        column: Column::time("p99", 12, 106),
+        text: |_, function| percentile(function, function.p99()),
         order: |_, a, b| b.about_p99().cmp(&a.about_p99()),
     },
     Figure {
-        column: Column::number("max", 10, 130),
-        text: |_, function| known(function.max()),
+        column: Column::time("max", 10, 144),
+        text: |_, function| Cell::time(function.max()),
         order: |_, a, b| b.max().cmp(&a.max()),
     },
     Figure {
-        column: Column::number("lost", 6, 210),
+        column: Column::number("lost", 9, 210),
         text: |facts, function| match function.lost {
             0 => "0".into(),
             lost => Cell::from(count(lost)).styled(facts.theme.bad()),
@@ -170,15 +215,18 @@ pub const COLUMNS: [Figure; 13] = [
     },
     Figure {
         column: Column::rest("function"),
-        text: |_, function| (&*function.name).into(),
+        text: |_, function| Cell::name(&*function.name),
         order: |_, a, b| a.name.cmp(&b.name),
     },
     Figure {
-        column: Column::words("library", 20, 170),
+        column: Column::words("library", 20, 182),
         text: |facts, function| facts.state.library(function.library).into(),
         order: |state, a, b| state.library(a.library).cmp(state.library(b.library)),
     },
 ];
+
+/// Cells of a title with a unit and the mark of the order.
+pub const TIME: u16 = 13;
 
 /// Index of the column by which the table is sorted at first.
 pub const FIRST_ORDER: usize = 4;
@@ -221,7 +269,11 @@ pub fn arrange(app: &mut App, state: &State) {
 
 fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
     let exclusive = state.functions().map(|function| function.exclusive).fold(0, u64::saturating_add);
-    let facts = Facts { state, theme: app.theme, exclusive };
+    let facts = Facts { state, theme: app.theme, colours: Colours::of(state, app.theme), exclusive };
+    let bars = [app.theme.glyphs.shades[3], app.theme.glyphs.shades[1]];
+    let has_cpu = state.functions().any(|function| function.off_cpu(&state.counters).is_some());
+    let bars: &[(&str, &str)] = if has_cpu { &[(bars[0], "on CPU"), (bars[1], "off CPU")] } else { &[] };
+    let area = legend::draw_below(canvas, area, state, &facts.colours, bars);
     let (counted, left) = counters::fitting(state, area.width);
     let shown = |range: std::ops::Range<usize>| range.filter(|&place| COLUMNS[place].column.from <= left);
     let orders: Vec<usize> = shown(0..NAME)
@@ -243,7 +295,7 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         };
         orders.iter().map(cell).collect()
     };
-    let titles = canvas.table(Table { area, columns: &columns, order }, &mut app.functions, row);
+    let titles = canvas.table(Table { order, ..Table::plain(area, &columns) }, &mut app.functions, row);
     app.targets.titles = titles.into_iter().map(|(place, title)| (orders[place], title)).collect();
     if app.functions.rows().is_empty() {
         let is_hidden = !app.muted.is_empty() && app.filter.is_empty() && state.calls > 0;
@@ -267,14 +319,13 @@ fn rate(state: &State, function: &Function) -> f64 {
 }
 
 /// A percentile, or a duration that it does not exceed.
-pub fn percentile(function: &Function, ns: Option<u64>) -> String {
-    let bound = if function.has_bounds() { "<=" } else { "" };
-    ns.map_or_else(|| "-".to_owned(), |ns| format!("{bound}{}", format_ns(ns)))
+fn percentile(function: &Function, ns: Option<u64>) -> Cell<'static> {
+    Cell::marked(ns, bound(function))
 }
 
-/// A time, where one is known.
-fn known(ns: Option<u64>) -> Cell<'static> {
-    ns.map_or(Cell::from("-"), |ns| format_ns(ns).into())
+/// What stands before percentiles: where durations are known to a power of two, they are upper bounds.
+pub fn bound(function: &Function) -> &'static str {
+    if function.has_bounds() { "<=" } else { "" }
 }
 
 /// Calls over the last minute, or over the range.

@@ -10,7 +10,8 @@ use crate::canvas::{Align, Canvas};
 use crate::key::Help;
 use crate::state::function::WithoutRecord;
 use crate::state::{Span, State};
-use crate::text::{bytes, clock, counted, grouped, short_ns};
+use crate::text::{bytes, clock, counted, grouped, short_ns, width};
+use crate::view::question;
 
 type Piece<'a> = (Cow<'a, str>, Style);
 
@@ -74,7 +75,6 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
     if state.untimed > 0 {
         fact(format!("{} not timed", grouped(state.untimed)), Style::new());
     }
-    fact(counted(state.threads_seen(), "thread"), Style::new());
     if let Some(budget) = state.budget {
         let share = state.share.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}"));
         fact(format!("overhead {share} of {budget}"), Style::new());
@@ -83,10 +83,17 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
         let cpus = overhead / state.calls as f64 * rate / 1e9;
         fact(format!("overhead ~{cpus:.2} CPU"), Style::new());
     }
+    fact(counted(state.threads_seen(), "thread"), Style::new());
     if let Some(size) = app.size {
         fact(bytes(size), Style::new());
     }
-    canvas.put_all(area, facts);
+    // What there is no room for is left out, not cut.
+    let mut taken = 0;
+    let fits = |(text, _): &Piece<'_>| {
+        taken += width(text);
+        taken <= usize::from(area.width)
+    };
+    canvas.put_all(area, facts.into_iter().take_while(fits));
 }
 
 /// The views.
@@ -140,6 +147,10 @@ pub fn draw_foot(canvas: &mut Canvas<'_>, area: Rect, app: &App, keys: &[Help]) 
                 (Cow::from("  Enter keep  Esc clear"), theme.dim()),
             ],
         );
+        return;
+    }
+    if app.asks {
+        canvas.put(area.x, area.y, area.width, &question::hints(&app.fates), theme.accent());
         return;
     }
     if let Some(message) = &app.message {

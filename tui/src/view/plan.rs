@@ -27,8 +27,8 @@ enum Row {
 
 const COLUMNS: [Column; 5] = [
     Column::words("exit", 10, 0),
-    Column::number("bytes", 7, 70),
-    Column::number("calls", 8, 50),
+    Column::number("bytes", 9, 70),
+    Column::number("calls", 9, 50),
     Column::rest("function"),
     Column::words("library, or why it is not probed", 44, 120),
 ];
@@ -76,7 +76,7 @@ impl Panel for Plan {
                     Cell::from("refused").styled(theme.bad()),
                     Cell::default(),
                     Cell::default(),
-                    refusal.function.as_str().into(),
+                    Cell::name(refusal.function.as_str()),
                     refusal.reason.as_str().into(),
                 ]
             }
@@ -87,12 +87,12 @@ impl Panel for Plan {
                     if function.exit == ExitPolicy::EntryOnly { exit.styled(theme.accent()) } else { exit },
                     count(function.size).into(),
                     count(function.calls).into(),
-                    (&*function.name).into(),
+                    Cell::name(&*function.name),
                     state.library(function.library).into(),
                 ]
             }
         };
-        canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut self.rows, row);
+        canvas.table(Table::plain(area, &COLUMNS), &mut self.rows, row);
         if self.rows.rows().is_empty() {
             canvas.put_empty(area, app.why_empty("no function is probed yet"));
         }

@@ -13,7 +13,7 @@ use rtrace_model::{
 mod counters;
 
 use super::*;
-use crate::app::Flow;
+use crate::app::{Fate, Flow};
 use crate::dashboard::Dashboard;
 use crate::export;
 use crate::live::{Range, Stored};
@@ -94,29 +94,30 @@ fn view(keys: &str, height: u16) -> Vec<String> {
     let mut dashboard = dashboard(&state);
     press(&mut dashboard, &state, keys);
     let lines = screen(&mut dashboard, &state, 80, height);
-    lines[3..lines.len() - 1].to_vec()
+    lines[if height < 16 { 3 } else { 4 }..lines.len() - 1].to_vec()
 }
+
 #[test]
 fn the_functions() {
     let state = state();
     let mut dashboard = dashboard(&state);
     let expected = [
         " rtrace  fft_demo (4711)                                    recording  00:00:10",
-        " 199 calls  19/s  0 lost  1 not timed  2 threads  overhead ~0.00 CPU",
+        " 199 calls  19/s  0 lost  1 not timed  overhead ~0.00 CPU  2 threads",
         "  1 functions  2 tree  3 threads  4 timeline  5 detail  6 plan  7 events",
-        "    calls   calls/s   inclusive  exclusive▼    share  function",
-        "       99         9  987.000 ms  987.000 ms   76.9 %  fftw_dft_solve",
-        "       99         9     1.284 s  297.000 ms   23.1 %  fftw_execute",
-        "        1         1           -           -        -  evil\\x1b[31m",
+        "      calls    calls/s  exclusive ms▼        share %  function",
+        "         99          9         987.00  █████▍   76.9  fftw_dft_solve",
+        "         99          9         297.00  █▋       23.1  fftw_execute",
+        "          1          1              -              -  evil\\x1b[31m",
         "",
-        " q quit  ? help  s sort  m mute  Tab view  Enter open  / filter  Space pause",
+        " q quit  ? help  s sort  b by  m hide  Tab view  Enter open  / filter",
     ];
     assert_eq!(screen(&mut dashboard, &state, 80, 9), expected);
     let expected = [
-        "    calls   calls/s   inclusive  exclusive▼    share        mean           p50           p99         max  function",
-        "       99         9  987.000 ms  987.000 ms   76.9 %    9.970 ms     10.000 ms     13.000 ms   13.000 ms  fftw_dft_solve",
-        "       99         9     1.284 s  297.000 ms   23.1 %   12.970 ms     13.000 ms     16.000 ms   16.000 ms  fftw_execute",
-        "        1         1           -           -        -           -             -             -           -  evil\\x1b[31m",
+        "      calls    calls/s  calls over time    inclusive s  exclusive ms▼        share %     mean ms        p99 ms      max ms  function",
+        "         99          9              ▆█▆           0.99         987.00  █████▍   76.9        9.97         13.00       13.00  fftw_dft_solve",
+        "         99          9              ▆█▆           1.28         297.00  █▋       23.1       12.97         16.00       16.00  fftw_execute",
+        "          1          1                █              -              -              -           -             -           -  evil\\x1b[31m",
         "",
     ];
     assert_eq!(screen(&mut dashboard, &state, 150, 8)[2..7], expected);
@@ -127,27 +128,27 @@ fn the_tree() {
     assert_eq!(
         view("2", 9),
         [
-            "  inclusive    share   exclusive     calls  call path, all threads (● hot)",
-            "    1.284 s  100.0 %  297.000 ms        99  ▾ fftw_execute ●",
-            " 987.000 ms   76.9 %  987.000 ms        99      fftw_dft_solve ●",
-            "          -        -           -         1    evil\\x1b[31m",
-            "       0 ns    0.0 %        0 ns         0    fftw_plan_dft",
+            "  inclusive s        share %  exclusive ms  call path, all threads (● hot)",
+            "         1.28  ███████ 100.0        297.00  ▾ fftw_execute ●",
+            "         0.99  █████▍   76.9        987.00      fftw_dft_solve ●",
+            "            -              -             -    evil\\x1b[31m",
+            "            0            0.0             0    fftw_plan_dft",
         ]
     );
     assert_eq!(
         view("2h", 9)[..3],
         [
-            "  inclusive    share   exclusive     calls  call path, all threads (● hot)",
-            "    1.284 s  100.0 %  297.000 ms        99  ▸ fftw_execute ●",
-            "          -        -           -         1    evil\\x1b[31m",
+            "  inclusive s        share %  exclusive ms  call path, all threads (● hot)",
+            "         1.28  ███████ 100.0        297.00  ▸ fftw_execute ●",
+            "            -              -             -    evil\\x1b[31m",
         ]
     );
     assert_eq!(
         view("2t", 9)[..3],
         [
-            "  inclusive    share   exclusive     calls  call path on thread 4711 worker",
-            "    1.284 s  100.0 %  297.000 ms        99  ▾ fftw_execute ●",
-            " 987.000 ms   76.9 %  987.000 ms        99      fftw_dft_solve ●",
+            "  inclusive s        share %  exclusive ms  call path on thread 4711 worker",
+            "         1.28  ███████ 100.0        297.00  ▾ fftw_execute ●",
+            "         0.99  █████▍   76.9        987.00      fftw_dft_solve ●",
         ]
     );
 }
@@ -157,9 +158,9 @@ fn the_threads() {
     assert_eq!(
         view("3", 9),
         [
-            "     tid  thread              calls  in calls      for  in right now",
-            "    4711  worker                199    12.8 %           no traced call",
-            "    4712  main                    0    20.0 %    2.0 s  fftw_plan_dft",
+            "     tid  thread                calls     in calls %      for  in right now",
+            "    4711  worker                  199  ▉        12.8           no traced call",
+            "    4712  main                      0  █▍       20.0    2.0 s  fftw_plan_dft",
             "",
             "",
         ]
@@ -171,21 +172,21 @@ fn the_timeline() {
     assert_eq!(
         view("4", 10),
         [
-            " last 1.0 s        |-1.0 s         |-733 ms        |-467 ms                 now",
+            " last 1.0 s        |-1 s                         |-500 ms                   now",
             " 4711 worker       █     ▅     ▆     ▆     ▇     ▇     █     █     ▅     ▁",
             "                   ▇     ▄     ▄     ▅     ▅     ▆     ▆     ▇     ▄",
-            " 4712 main         ▏fftw_plan_dft",
             "",
+            " 4712 main         ▏fftw_plan_dft",
             "",
         ]
     );
     assert_eq!(
         view("4+++", 9)[..4],
         [
-            " last 125 ms       |-125 ms        |-92 ms         |-58 ms                  now",
+            " last 125 ms                   |-100 ms                |-50 ms              now",
             " 4711 worker                   ▁",
-            " 4712 main         ▏fftw_plan_dft",
             "",
+            " 4712 main         ▏fftw_plan_dft",
         ]
     );
 }
@@ -196,21 +197,90 @@ fn one_function() {
         view("j\n", 18),
         [
             " fftw_execute  libfftw3.so.3  exit: uretprobe",
-            " calls 99           calls/s 9          inclusive 1.284 s  exclusive 297.000 ms",
-            " mean 12.970 ms     p50 13.000 ms      p99 16.000 ms      max 16.000 ms",
+            " calls 99        calls/s 9      inclusive 1.28 s   exclusive 297.00 ms",
+            " mean 12.97 ms   p50 13.00 ms   p99 16.00 ms       max 16.00 ms",
             " durations in the last minute",
             "   10 ms                                      ░░░░░░░░         99 ████████████",
             "         -1 min                 -30 s               now",
+            "    inclusive  callers                   inclusive ms  callees",
+            " none is traced                                987.00  fftw_dft_solve",
             "",
             "",
-            "",
-            "",
-            "",
-            " callees                                 slowest calls",
-            " 987.000 ms  fftw_dft_solve  99 calls     16.000 ms  at 600 ms, thread 4711, 1…",
-            "                                          16.000 ms  at 1.3 s, thread 4711, 18…",
+            "      took ms   own %         at  slowest calls",
+            "        16.00    18.8     600 ms  thread 4711 worker",
+            "        16.00    18.8      1.3 s  thread 4711 worker",
         ]
     );
+}
+
+#[test]
+fn a_slow_call_leads_to_its_place_in_the_timeline_and_back() {
+    let state = state();
+    let mut dashboard = dashboard(&state);
+    press(&mut dashboard, &state, "j\nll");
+    assert_eq!((dashboard.app.focus, dashboard.app.view), (Some(RegionId(0)), 4));
+    press(&mut dashboard, &state, "\n");
+    let lines = screen(&mut dashboard, &state, 80, 14);
+    let expected = [
+        " 20 ms                   |600 ms        |605 ms        |610 ms        |615 ms",
+        " 4711 worker             ▏fftw_execute                                   ▁",
+        "                            ▏fftw_dft_solve                        ▁",
+        "",
+    ];
+    assert_eq!(lines[3..7], expected, "{lines:?}");
+    assert!(lines.contains(&" marked: fftw_execute for 16.00 ms, from 600 ms".to_owned()), "{lines:?}");
+    let terminal = terminal(&mut dashboard, &state, 80, 14);
+    let is_marked = |cell: &&ratatui::buffer::Cell| cell.modifier.contains(ratatui::style::Modifier::REVERSED);
+    let row = &terminal.backend().buffer().content()[4 * 80..][19..80];
+    assert_eq!(row.iter().filter(is_marked).count(), 48, "16 of 20 ms");
+    dashboard.press(KeyEvent::from(KeyCode::Esc), &state);
+    assert_eq!((dashboard.app.view, dashboard.app.call), (4, None));
+    dashboard.press(KeyEvent::from(KeyCode::Esc), &state);
+    assert_eq!(dashboard.app.view, 0);
+}
+
+#[test]
+fn callers_and_callees_lead_on_and_back() {
+    let state = state();
+    let mut dashboard = dashboard(&state);
+    press(&mut dashboard, &state, "j\nl\n");
+    assert_eq!(dashboard.app.focus, Some(RegionId(1)), "the callee");
+    press(&mut dashboard, &state, "h\n");
+    assert_eq!(dashboard.app.focus, Some(RegionId(0)), "its caller");
+    for focus in [1, 0] {
+        dashboard.press(KeyEvent::from(KeyCode::Esc), &state);
+        assert_eq!((dashboard.app.focus, dashboard.app.view), (Some(RegionId(focus)), 4));
+    }
+    press(&mut dashboard, &state, "n");
+    assert_eq!(dashboard.app.focus, Some(RegionId(3)), "the next one of the first view");
+    // A click chooses, another one opens.
+    press(&mut dashboard, &state, "p");
+    let lines = screen(&mut dashboard, &state, 80, 18);
+    let row = lines.iter().position(|line| line.ends_with("fftw_dft_solve")).unwrap() as u16;
+    let kind = MouseEventKind::Down(MouseButton::Left);
+    dashboard.point(MouseEvent { kind, column: 50, row, modifiers: KeyModifiers::NONE }, &state);
+    assert_eq!(dashboard.app.focus, Some(RegionId(1)), "the only row is chosen already");
+}
+
+#[test]
+fn deep_calls_are_reached_line_by_line() {
+    let mut state = State::new(Span::Live, false);
+    state.define(&region(0, "deep"));
+    state.define(&location(1, "main"));
+    state.add_event(&event(0, EventKind::Armed));
+    let nested = |depth: u64| Call { depth: depth as u32, ..call(depth + 1, depth, 0, (0, 1_000 - depth), 0) };
+    state.add(&Batch::from((0..40).rev().map(nested).collect::<Vec<_>>()));
+    let mut dashboard = dashboard(&state);
+    press(&mut dashboard, &state, "4");
+    let lines = |dashboard: &mut Dashboard| screen(dashboard, &state, 80, 24);
+    let first = lines(&mut dashboard);
+    assert!(first[6].starts_with(" depth 1-16/40") && first.join(" ").contains("J: deeper calls"), "{first:?}");
+    press(&mut dashboard, &state, "JJ");
+    assert!(lines(&mut dashboard)[6].starts_with(" depth 3-18/40"));
+    press(&mut dashboard, &state, &"J".repeat(99));
+    assert!(lines(&mut dashboard)[6].starts_with(" depth 25-40/40"));
+    press(&mut dashboard, &state, "K");
+    assert!(lines(&mut dashboard)[6].starts_with(" depth 24-39/40"), "it does not count what leads nowhere");
 }
 
 #[test]
@@ -219,11 +289,11 @@ fn the_plan() {
         view("6", 10),
         [
             " 4 probed: 4 uretprobe; 1 refused",
-            " exit          bytes     calls  function",
-            " refused                        fftw_tiny",
-            " uretprobe        64        99  fftw_execute",
-            " uretprobe        64        99  fftw_dft_solve",
-            " uretprobe        64         0  fftw_plan_dft",
+            " exit            bytes      calls  function",
+            " refused                           fftw_tiny",
+            " uretprobe          64         99  fftw_execute",
+            " uretprobe          64         99  fftw_dft_solve",
+            " uretprobe          64          0  fftw_plan_dft",
         ]
     );
 }
@@ -264,7 +334,7 @@ fn the_help_is_made_of_the_tables_of_keys() {
 
 #[test]
 fn what_is_chosen_is_told_in_full_below() {
-    let below = |keys| view(keys, 24)[18..].to_vec();
+    let below = |keys| view(keys, 24)[17..].to_vec();
     assert_eq!(below("3j"), [" thread 4712 main of process 4711, 0 calls: in fftw_plan_dft", ""]);
     assert_eq!(below("6"), [" fftw_tiny of /usr/lib/libfftw3.so.3 is not probed: too short", ""]);
     assert_eq!(below("6jjjj"), [" evil\\x1b[31m of libfftw3.so.3, 64 bytes: its return address is replaced", ""]);
@@ -312,9 +382,9 @@ fn a_terminal_of_twenty_by_five_shows_what_it_can() {
         screen(&mut dashboard, &state, 20, 5),
         [
             " recording  00:00:10",
-            "   calls  function",
-            "      99  fftw_dft_…",
-            "      99  fftw_exec…",
+            "     calls  function",
+            "        99  ff…solve",
+            "        99  ff…ecute",
             "q quit  ? help",
         ]
     );
@@ -350,7 +420,7 @@ fn without_colours_and_glyphs_all_is_said_in_ascii() {
     }
     press(&mut dashboard, &state, "4");
     assert_eq!(
-        screen(&mut dashboard, &state, 80, 9)[6],
+        screen(&mut dashboard, &state, 80, 10)[7],
         " 4712 main         [fftw_plan_dft---------------------------------------------]"
     );
 }
@@ -372,8 +442,8 @@ fn losses_stand_out_and_name_their_reason() {
     state.add_event(&event(5_001, EventKind::Loss(loss)));
     dashboard.arrange(&state);
     let lines = screen(&mut dashboard, &state, 80, 24);
-    assert!(lines[4].contains("3,012 lost: ring full; 3,000 of fftw_dft"), "{lines:?}");
-    assert!(lines[5].contains("recording begins"), "told together, so one row: {lines:?}");
+    assert!(lines[5].contains("3,012 lost: ring full; 3,000 of fftw_dft"), "{lines:?}");
+    assert!(lines[6].contains("recording begins"), "told together, so one row: {lines:?}");
     let below = [
         " 3,012 lost: ring full; 3,000 of fftw_dft_solve, 12 of fftw_execute. More room:",
         " --buffer 64M; fewer records: --func, --mode profile or --budget 5%",
@@ -383,7 +453,7 @@ fn losses_stand_out_and_name_their_reason() {
     dashboard.arrange(&state);
     let lines = screen(&mut dashboard, &state, 80, 24);
     assert!(lines[1].contains("3,013 LOST (3,012 ring full, 1 too deep)"), "{lines:?}");
-    assert!(lines[4].contains("1 lost of fftw_dft_solve: too deep"), "another reason is another row: {lines:?}");
+    assert!(lines[5].contains("1 lost of fftw_dft_solve: too deep"), "another reason is another row: {lines:?}");
 }
 
 #[test]
@@ -402,19 +472,19 @@ fn calls_that_were_not_timed_are_told_with_their_reason() {
     );
     state.add_event(&event(5_001, not_yet(0, 1_200)));
     dashboard.arrange(&state);
-    let told = &screen(&mut dashboard, &state, 140, 24)[4];
+    let told = &screen(&mut dashboard, &state, 140, 24)[5];
     let expected = "1,201 not timed: return site not yet placed; 1,200 of fftw_execute, 1 of evil\\x1b[31m";
     assert!(told.ends_with(expected), "told together, so one row: {told}");
     let loss = Loss { reason: LossReason::RingFull, region: Some(RegionId(0)), count: 12 };
     state.add_event(&event(5_002, EventKind::Loss(loss)));
     dashboard.arrange(&state);
-    assert!(screen(&mut dashboard, &state, 100, 24)[4].contains("12 lost of fftw_execute"), "a loss is another row");
+    assert!(screen(&mut dashboard, &state, 100, 24)[5].contains("12 lost of fftw_execute"), "a loss is another row");
 
     dashboard.app.focus = Some(RegionId(3));
     press(&mut dashboard, &state, "5");
     let lines = screen(&mut dashboard, &state, 100, 20);
-    assert!(lines[3].ends_with("1 call not timed"), "{lines:?}");
-    assert!(lines[4].contains("inclusive -") && lines[4].contains("exclusive -"), "{lines:?}");
+    assert!(lines[4].ends_with("1 call not timed"), "{lines:?}");
+    assert!(lines[5].contains("inclusive -") && lines[5].contains("exclusive -"), "{lines:?}");
 }
 
 #[test]
@@ -525,11 +595,70 @@ fn this_moment_as_a_table() {
 fn leaving_takes_q_or_control_c() {
     let state = state();
     let mut dashboard = dashboard(&state);
-    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('q')), &state), Flow::Quit);
+    assert_eq!(dashboard.press(KeyEvent::from(KeyCode::Char('q')), &state), Flow::End(Fate::Keep));
     press(&mut dashboard, &state, "/q");
     assert_eq!(dashboard.app.filter, "q");
     let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(dashboard.press(control, &state), Flow::Quit);
+    assert_eq!(dashboard.press(control, &state), Flow::End(Fate::Keep));
+}
+
+#[test]
+fn leaving_a_recording_asks_what_becomes_of_it() {
+    let mut state = state();
+    let mut dashboard = dashboard(&state);
+    dashboard.app.fates = Fate::ALL.to_vec();
+    let key = |dashboard: &mut Dashboard, state: &State, code| dashboard.press(KeyEvent::from(code), state);
+    for (code, fate) in [('s', Fate::Keep), ('q', Fate::Keep), ('l', Fate::GoOn), ('D', Fate::Delete)] {
+        assert_eq!(key(&mut dashboard, &state, KeyCode::Char('q')), Flow::Continue);
+        assert_eq!(key(&mut dashboard, &state, KeyCode::Char(code)), Flow::End(fate));
+        dashboard.app.asks = false;
+    }
+    key(&mut dashboard, &state, KeyCode::Char('q'));
+    for code in [KeyCode::Char('d'), KeyCode::Char('x'), KeyCode::Tab] {
+        assert_eq!(key(&mut dashboard, &state, code), Flow::Continue, "no slip deletes anything");
+    }
+    let lines = screen(&mut dashboard, &state, 60, 12).join("\n");
+    for said in ["What becomes of the recording?", "l    leave the view; the recording goes on", "D delete  Esc back"] {
+        assert!(lines.contains(said), "{said}: {lines}");
+    }
+    let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(dashboard.press(control, &state), Flow::End(Fate::Keep), "at once");
+    assert_eq!((key(&mut dashboard, &state, KeyCode::Esc), dashboard.app.asks), (Flow::Continue, false));
+    state.finish(&Summary::default());
+    assert_eq!(key(&mut dashboard, &state, KeyCode::Char('q')), Flow::End(Fate::Keep), "it has ended");
+}
+
+#[test]
+fn rows_stand_for_libraries_processes_threads_and_ranks() {
+    let state = state();
+    let mut dashboard = dashboard(&state);
+    let row = |dashboard: &mut Dashboard| {
+        dashboard.arrange(&state);
+        screen(dashboard, &state, 100, 12)[3..5].to_vec()
+    };
+    let expected = [
+        ("b", "library", "          3  libfftw3.so.3"),
+        ("b", "process", "          2  4711 worker"),
+        ("b", "thread", "          1  4711 worker of process 4711"),
+        ("b", "function", "fftw_dft_solve"),
+    ];
+    for (key, title, end) in expected {
+        press(&mut dashboard, &state, key);
+        let lines = row(&mut dashboard);
+        assert!(lines[0].ends_with(title) && lines[1].ends_with(end), "{lines:?}");
+        assert!(lines[1].contains("199") || title == "function", "{lines:?}");
+    }
+    dashboard.app.ranks = [(LocationId(1), 7)].into();
+    press(&mut dashboard, &state, "bbbb");
+    assert!(row(&mut dashboard)[1].contains("rank 7, process 4711"));
+    press(&mut dashboard, &state, "\n");
+    assert_eq!((dashboard.app.view, dashboard.app.filter.as_str()), (2, "4711"), "the threads of the process");
+    dashboard.app.filter.clear();
+    press(&mut dashboard, &state, "1bb\n");
+    assert_eq!((dashboard.app.view, dashboard.app.filter.as_str()), (0, "libfftw3.so.3"), "the library's functions");
+    dashboard.app.filter.clear();
+    press(&mut dashboard, &state, "bbb\n");
+    assert_eq!((dashboard.app.view, dashboard.app.tree_of), (1, Some(LocationId(1))), "the tree of the thread");
 }
 
 #[test]
@@ -550,9 +679,9 @@ fn folded_calls_show_all_but_single_ones() {
     assert_eq!(
         lines[2..5],
         [
-            "    calls   calls/s   inclusive  exclusive▼    share        mean           p50           p99         max  function",
-            "      180       180  540.000 ms  540.000 ms   60.0 %    3.000 ms    <=3.000 ms    <=3.000 ms    3.000 ms  step",
-            "       90        90  900.000 ms  360.000 ms   40.0 %   10.000 ms   <=10.000 ms   <=10.000 ms   10.000 ms  solve",
+            "      calls    calls/s  calls over time   inclusive ms  exclusive ms▼        share %     mean ms        p99 ms      max ms  function",
+            "        180        180                █         540.00         540.00  ████▎    60.0        3.00        <=3.00        3.00  step",
+            "         90         90                █         900.00         360.00  ██▊      40.0       10.00       <=10.00       10.00  solve",
         ]
     );
     for (key, said) in [
@@ -570,5 +699,34 @@ fn folded_calls_show_all_but_single_ones() {
         press(&mut dashboard, &state, key);
         let lines = screen(&mut dashboard, &state, 120, 20).join("\n");
         assert!(lines.contains(said), "{lines}");
+    }
+}
+
+#[test]
+fn hostile_names_stay_in_their_places() {
+    let long: String = ["std::vector<int>::f(", &"unsigned long, ".repeat(30), ")"].concat();
+    let names = [&long, "漢字".repeat(60).as_str(), "\u{1b}[2J\u{202e}\r\n", ""].map(str::to_owned);
+    let mut state = State::new(Span::Live, false);
+    state.define(&library("/lib/\u{1b}[31m漢字漢字漢字漢字漢字漢字漢字漢字漢字.so"));
+    names.iter().zip(0..).for_each(|(name, id)| state.define(&region(id, name)));
+    state.define(&location(1, "\u{7}漢字\t"));
+    state.add_event(&event(0, EventKind::Armed));
+    let calls = (0..4).map(|id| Call { duration: Some(u64::MAX >> (8 * id)), ..call(id + 1, 0, id as u32, (0, 1), 0) });
+    state.add(&Batch::from(calls.collect::<Vec<_>>()));
+    state.running(Timestamp(900 * MS), &[]);
+    let empty = State::new(Span::Live, false);
+    for (width, height) in [(40, 12), (40, 24), (80, 24), (120, 40), (200, 60)] {
+        for (state, keys) in [&state, &empty].into_iter().flat_map(|state| {
+            ["1", "1b", "1bb", "1bbb", "2", "3", "4", "4J", "5", "5l", "5ll\n", "6", "7", "?", "/漢"]
+                .map(|keys| (state, keys))
+        }) {
+            let mut dashboard = dashboard(state);
+            dashboard.app.fates = Fate::ALL.to_vec();
+            press(&mut dashboard, state, keys);
+            let terminal = terminal(&mut dashboard, state, width, height);
+            let cells = terminal.backend().buffer().content();
+            let is_safe = |symbol: &str| symbol.chars().all(|c| !c.is_control() && c != '\u{202e}');
+            assert!(cells.iter().all(|cell| is_safe(cell.symbol())), "{keys} on {width} x {height}");
+        }
     }
 }

@@ -10,21 +10,18 @@ use crate::list::Rows;
 use crate::panel::{Panel, Subject};
 use crate::state::State;
 use crate::state::thread::Thread;
-use crate::text::{count, counted, percent, short_ns};
+use crate::text::{count, counted, short_ns};
 use crate::theme::Theme;
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 7] = [
     Column::number("tid", 7, 0),
     Column::number("pid", 7, 110),
     Column::words("thread", 15, 60),
-    Column::number("calls", 8, 46),
-    Column::number("in calls", 8, 36),
-    Column::words("", GAUGE, 130),
+    Column::number("calls", 10, 46),
+    Column::number("in calls %", 13, 40),
     Column::number("for", 7, 0),
     Column::rest("in right now"),
 ];
-
-const GAUGE: u16 = 10;
 
 /// What is said where there is no thread.
 pub const NONE: &str = "no thread has called a traced function yet";
@@ -57,6 +54,10 @@ impl Panel for Threads {
     fn opens(&self) -> Option<Subject> {
         Some(Subject::Thread)
     }
+
+    fn shows(&self) -> Option<Subject> {
+        Some(Subject::Process)
+    }
 }
 
 /// The innermost function that the thread chosen is in.
@@ -70,7 +71,8 @@ pub fn arrange(app: &mut App, state: &State) {
     let passes = |thread: &&Thread| {
         let running = thread.at_snapshot().iter().filter_map(|call| state.function(call.region)).map(|of| &*of.name);
         let names: Vec<&str> = running.chain([thread.location.name.as_str()]).collect();
-        App::passes(&wanted, &names) || thread.location.tid.to_string() == wanted
+        App::passes(&wanted, &names)
+            || [thread.location.tid, thread.location.pid].iter().any(|id| id.to_string() == wanted)
     };
     let mut rows: Vec<&Thread> = state.threads().filter(passes).collect();
     rows.sort_by_key(|thread| (thread.location.end.is_some(), thread.location.pid, thread.location.tid));
@@ -97,8 +99,7 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
             thread.location.pid.to_string().into(),
             thread.location.name.as_str().into(),
             count(thread.calls).into(),
-            percent(traced, lived).into(),
-            Cell::from(theme.gauge(share, usize::from(GAUGE))).styled(theme.heat(share)),
+            Cell::share(Some(share), 0.0).styled(theme.heat(share)),
             Cell::from(since).styled(theme.title()),
             Cell::from(within).styled(style),
         ]
@@ -109,7 +110,7 @@ fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &mut App, state: &State) {
         .and_then(|id| state.thread(id))
         .map_or_else(String::new, |thread| in_full(thread, state, theme));
     let area = canvas.put_below(area, &below);
-    canvas.table(Table { area, columns: &COLUMNS, order: None }, &mut app.threads, row);
+    canvas.table(Table::plain(area, &COLUMNS), &mut app.threads, row);
     if app.threads.rows().is_empty() {
         canvas.put_empty(area, app.why_empty(NONE));
     }

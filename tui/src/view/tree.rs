@@ -5,16 +5,17 @@ use std::collections::HashMap;
 
 use crossterm::event::KeyCode::{self, Char, Left, Right};
 use ratatui::layout::Rect;
-use rtrace_model::{Count, RegionId, format_ns};
+use rtrace_model::{Count, RegionId};
 
 use crate::app::{App, Flow};
 use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::colours::Colours;
 use crate::key::{Binding, Keys, also, find, key};
 use crate::list::{List, Rows};
 use crate::panel::{self, Act, Panel, Subject};
 use crate::state::State;
 use crate::state::paths::{Figures, Label, PathIndex, Paths, ROOT};
-use crate::text::{count, percent};
+use crate::text::count;
 use crate::view::{counters, functions};
 
 /// Nodes above this depth are unfolded at first, if they take this part of all time.
@@ -24,15 +25,12 @@ const UNFOLDED_PART: u64 = 100;
 /// The most cells that a name is moved to the right.
 const MOST_INDENT: usize = 60;
 
-const COLUMNS: [Column<'static>; 5] = [
-    Column::number("inclusive", 10, 0),
-    Column::number("share", 7, 40),
-    Column::words("", GAUGE, 100),
-    Column::number("exclusive", 10, 60),
-    Column::number("calls", 8, 50),
+const COLUMNS: [Column<'static>; 4] = [
+    Column::time("inclusive", 12, 0),
+    Column::number("share %", 13, 50),
+    Column::time("exclusive", 12, 68),
+    Column::number("calls", 9, 84),
 ];
-
-const GAUGE: u16 = 10;
 
 /// The view.
 #[derive(Debug, Default)]
@@ -129,6 +127,7 @@ impl Panel for CallTree {
         let CallTree { rows, sums, unfolded } = self;
         let tree = Tree::of(app, state, sums);
         let glyphs = app.theme.glyphs;
+        let colours = Colours::of(state, app.theme);
         let (counted, left) = counters::fitting(state, area.width);
         let thread = app.tree_of.and_then(|location| state.thread(location));
         let counts: Cow<'_, [Vec<Count>]> = match thread {
@@ -147,17 +146,18 @@ impl Panel for CallTree {
             let is_hot = tree.is_hot(node);
             let hot = if is_hot { format!(" {}", glyphs.hot) } else { String::new() };
             let name = name(state, tree.paths.node(node).label);
-            let path = format!("{:indent$}{mark} {name}{hot}", "", indent = (2 * depth).min(MOST_INDENT));
+            let path = format!("{mark} {name}{hot}");
             let style = if is_hot { app.theme.title() } else { ratatui::style::Style::new() };
             let inclusive = figures.time(figures.inclusive);
-            let share = inclusive.unwrap_or(0) as f64 / tree.whole.max(1) as f64;
-            let known = |time: Option<u64>| time.map_or_else(|| "-".to_owned(), format_ns);
-            let part = inclusive.map_or_else(|| "-".to_owned(), |time| percent(time, tree.whole));
+            let share = inclusive.map(|time| time as f64 / tree.whole.max(1) as f64);
+            let colour = match tree.paths.node(node).label {
+                Label::Region(region) => colours.function(state, region),
+                _ => ratatui::style::Style::new(),
+            };
             let mut cells = vec![
-                Cell::from(known(inclusive)).styled(style),
-                Cell::from(part).styled(style),
-                Cell::from(app.theme.gauge(share, usize::from(GAUGE))).styled(app.theme.heat(share)),
-                known(figures.time(figures.exclusive)).into(),
+                Cell::time(inclusive).styled(style),
+                Cell::share(share, 0.0).styled(colour),
+                Cell::time(figures.time(figures.exclusive)),
                 count(figures.calls).into(),
             ];
             cells.retain({
@@ -166,7 +166,7 @@ impl Panel for CallTree {
             });
             let counts = counts.get(node as usize).map_or(&[][..], Vec::as_slice);
             cells.extend(counted.iter().map(|figure| counters::text(figure, figures.exclusive, counts)));
-            cells.push(Cell::from(path).styled(style));
+            cells.push(Cell::indented(path, (2 * depth).min(MOST_INDENT)).styled(style));
             cells
         };
         let figures = COLUMNS.iter().copied().filter(|column| column.from <= left);
@@ -179,7 +179,7 @@ impl Panel for CallTree {
             title = format!("call path, all threads ({} hot)", glyphs.hot);
         }
         let last = columns.len() - 1;
-        let places = canvas.table(Table { area, columns: &columns, order: None }, rows, row);
+        let places = canvas.table(Table::plain(area, &columns), rows, row);
         if let Some((_, place)) = places.into_iter().find(|(index, _)| *index == last) {
             canvas.put(place.x, place.y, place.width, &title, canvas.theme.title());
         }
@@ -208,7 +208,7 @@ impl Panel for CallTree {
         Some(Subject::Thread)
     }
 
-    fn open(&mut self, app: &mut App) {
+    fn open(&mut self, app: &mut App, _state: &State) {
         app.tree_of = app.threads.key();
         self.unfolded.clear();
     }

@@ -1,6 +1,6 @@
 //! One unit for all times of a column, so that the eye can put them in order.
 
-use rtrace_model::grouped;
+use crate::grouped;
 
 /// Units of time, from the largest: name and nanoseconds.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
@@ -8,11 +8,14 @@ const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us",
 /// Digits that a typical small value has at least, and digits after the point at most.
 const DIGITS: usize = 3;
 
+/// Digits after the point of times that change.
+const HUNDREDTHS: usize = 2;
+
 /// A unit, and how exactly times are shown in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unit {
+pub struct Unit {
     /// Its symbol.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     nanoseconds: u64,
     decimals: usize,
 }
@@ -20,7 +23,7 @@ pub(super) struct Unit {
 impl Unit {
     /// The unit in which most of these times, in nanoseconds, have three digits; zeros do not count. Only the
     /// smallest quarter may be shown with fewer.
-    pub(super) fn of(times: impl Iterator<Item = u64>) -> Unit {
+    pub fn of(times: impl Iterator<Item = u64>) -> Unit {
         let mut times: Vec<u64> = times.filter(|&time| time > 0).collect();
         times.sort_unstable();
         let small = times.get(times.len() / 4).copied().unwrap_or(0);
@@ -34,7 +37,7 @@ impl Unit {
     }
 
     /// A time without the unit; what rounds to zero and is none is shown as less than the last digit.
-    pub(super) fn show(&self, time: u64, is_grouped: bool) -> String {
+    pub fn show(&self, time: u64, is_grouped: bool) -> String {
         let scale = 10_u128.pow(self.decimals as u32);
         let nanoseconds = u128::from(self.nanoseconds);
         let digits = (u128::from(time) * scale + nanoseconds / 2) / nanoseconds;
@@ -45,6 +48,35 @@ impl Unit {
             return format!("<{}", self.decimal(1, scale, is_grouped));
         }
         self.decimal(digits, scale, is_grouped)
+    }
+
+    /// The unit for times that change and stand in so many cells: the one before while it still suits them, so that the
+    /// eye finds numbers where they were. Fractions have two digits.
+    pub fn steady(before: Option<Unit>, times: &[u64], cells: usize) -> Unit {
+        let unit = Unit::of(times.iter().copied());
+        // One that is too small for the cells gives way to the next larger one.
+        let from = UNITS.iter().position(|&(name, _)| name == unit.name).unwrap_or(0);
+        let fresh = (0..=from).rev().map(Unit::with_hundredths).find(|unit| unit.fits(times, cells));
+        before.filter(|unit| unit.suits(times, cells)).or(fresh).unwrap_or_else(|| Unit::with_hundredths(0))
+    }
+
+    fn with_hundredths(place: usize) -> Unit {
+        let (name, nanoseconds) = UNITS[place];
+        Unit { name, nanoseconds, decimals: if nanoseconds == 1 { 0 } else { HUNDREDTHS } }
+    }
+
+    fn fits(&self, times: &[u64], cells: usize) -> bool {
+        times.iter().max().is_none_or(|&largest| self.show(largest, true).len() <= cells)
+    }
+
+    /// Whether most of the times can be read in this unit.
+    fn suits(&self, times: &[u64], cells: usize) -> bool {
+        let is_read = |time: u64| time >= self.nanoseconds.div_ceil(100) && time / self.nanoseconds < 10_000;
+        let (read, all) = times
+            .iter()
+            .filter(|&&time| time > 0)
+            .fold((0, 0), |(read, all), &time| (read + usize::from(is_read(time)), all + 1));
+        4 * read >= 3 * all && self.fits(times, cells)
     }
 
     fn decimal(&self, digits: u128, scale: u128, is_grouped: bool) -> String {
@@ -58,7 +90,7 @@ impl Unit {
 }
 
 /// A round time with its own unit, such as a step of a histogram.
-pub(super) fn round(time: u64) -> String {
+pub fn round(time: u64) -> String {
     let (name, unit) = UNITS.into_iter().find(|&(_, unit)| time >= unit).unwrap_or(("ns", 1));
     let thousandths = u128::from(time) * 1_000 / u128::from(unit);
     let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
@@ -108,6 +140,20 @@ mod tests {
         let longest = Unit::of([u64::MAX].into_iter());
         assert_eq!((longest.name, longest.show(u64::MAX, true)), ("s", "18,446,744,074".to_owned()));
         assert_eq!(longest.show(u64::MAX, false), "18446744074");
+    }
+
+    #[test]
+    fn a_unit_stays_while_it_suits() {
+        let unit = |before, times: &[u64], cells| Unit::steady(before, times, cells);
+        let ms = unit(None, &[12_345_678, 950_000], 10);
+        assert_eq!((ms.name, ms.show(12_345_678, true).as_str()), ("ms", "12.35"));
+        assert_eq!(unit(None, &[1_400_000_000, 1_100_000_000], 10).name, "s");
+        assert_eq!(unit(Some(ms), &[1_400_000_000, 1_100_000_000], 10), ms);
+        assert_eq!(unit(Some(ms), &[1_400_000_000, 1_100_000_000], 7).name, "s", "it must fit");
+        assert_eq!(unit(Some(ms), &[900, 700, 0], 10).name, "ns", "nothing could be read");
+        assert_eq!(unit(None, &[9_000_000_000_000, 20, 30, 40], 8).name, "s");
+        assert_eq!(unit(None, &[], 8).name, "ns");
+        assert_eq!(unit(None, &[u64::MAX], 3).name, "s");
     }
 
     #[test]

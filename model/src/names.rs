@@ -7,7 +7,7 @@ const LEFT_OUT: &str = "…";
 const ARGUMENTS: &str = "(…)";
 
 /// A name without the types of its arguments, as `QPen::QPen(…)`; one that has no arguments stays.
-pub(crate) fn without_arguments(name: &str) -> String {
+pub fn without_arguments(name: &str) -> String {
     let name = name.strip_suffix(" const").unwrap_or(name);
     shortened(name, '(', ')', |before| {
         before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '>' | '~' | ']' | '}'))
@@ -74,12 +74,12 @@ fn matching(text: &str, open: char, close: char) -> Option<usize> {
 }
 
 /// A name without arguments, in at most so many cells.
-pub(crate) fn short(name: &str, cells: usize) -> String {
+pub fn short(name: &str, cells: usize) -> String {
     fit(&without_arguments(name), cells)
 }
 
 /// A name in at most so many cells: whole if it fits, else shortened, else cut.
-pub(super) fn fit(name: &str, cells: usize) -> String {
+pub fn fit(name: &str, cells: usize) -> String {
     if name.width() <= cells {
         return name.to_owned();
     }
@@ -104,7 +104,7 @@ fn cut(text: &str, cells: usize) -> String {
 }
 
 /// A text in at most so many cells, its end left out.
-pub(crate) fn beginning(text: &str, cells: usize) -> String {
+pub fn beginning(text: &str, cells: usize) -> String {
     if text.width() <= cells {
         return text.to_owned();
     }

@@ -1,0 +1,218 @@
+//! Calls summed up by something larger than a function: library, process, thread or rank.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ratatui::layout::Rect;
+use rtrace_model::{LibraryId, LocationId};
+
+use crate::app::App;
+use crate::canvas::{Canvas, Cell, Column, Table};
+use crate::colours::Colours;
+use crate::list::List;
+use crate::state::State;
+use crate::state::thread::Thread;
+use crate::text::count;
+use crate::view::{functions, threads};
+
+/// What the rows of the first view stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// See [`crate::view::functions`].
+    #[default]
+    Function,
+    /// A library with its functions.
+    Library,
+    /// A process with its threads.
+    Process,
+    /// A thread.
+    Thread,
+    /// A rank of a parallel job with its threads.
+    Rank,
+}
+
+impl By {
+    const ALL: [By; 5] = [By::Function, By::Library, By::Process, By::Thread, By::Rank];
+
+    /// What comes after it; ranks where there are any.
+    pub fn next(self, app: &App) -> By {
+        let known: Vec<By> = By::ALL.into_iter().filter(|&by| by != By::Rank || !app.ranks.is_empty()).collect();
+        let place = known.iter().position(|&by| by == self).map_or(0, |place| place + 1);
+        known[place % known.len()]
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            By::Function => "function",
+            By::Library => "library",
+            By::Process => "process",
+            By::Thread => "thread",
+            By::Rank => "rank",
+        }
+    }
+
+    /// What the rows are made of.
+    fn parts(self) -> &'static str {
+        if self == By::Library { "functions" } else { "threads" }
+    }
+}
+
+/// A row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// A library.
+    Library(LibraryId),
+    /// A process.
+    Process(u32),
+    /// A thread.
+    Thread(LocationId),
+    /// A rank.
+    Rank(u32),
+    /// Threads of which no rank is known, or that have ended and are kept as sums only.
+    Others,
+}
+
+/// The rows with their sums.
+#[derive(Debug, Default)]
+pub struct Groups {
+    /// The rows, those that take most time first.
+    pub rows: List<Key>,
+    sums: BTreeMap<Key, Sums>,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    calls: u64,
+    exclusive: u64,
+    parts: u64,
+    name: String,
+}
+
+impl Groups {
+    /// Sums up anew; those pass the filter whose names do.
+    pub fn arrange(&mut self, by: By, app: &App, state: &State) {
+        self.sums = if by == By::Library { of_libraries(state) } else { of_threads(by, app, state) };
+        let wanted = app.filter.to_lowercase();
+        let mut rows: Vec<(Key, &Sums)> = self.sums.iter().map(|(&key, sums)| (key, sums)).collect();
+        rows.retain(|(_, sums)| sums.calls > 0 && App::passes(&wanted, &[&sums.name]));
+        rows.sort_by_key(|(key, sums)| (Reverse(sums.exclusive), Reverse(sums.calls), *key));
+        self.rows.set(rows.into_iter().map(|(key, _)| key).collect());
+    }
+
+    /// Draws the table.
+    pub fn draw(&mut self, canvas: &mut Canvas<'_>, area: Rect, by: By, app: &App, state: &State) {
+        let columns = [
+            Column::number("calls", 10, 44),
+            Column::time("exclusive", functions::TIME, 0),
+            Column::number("share %", 13, 50),
+            Column::number(by.parts(), 9, 84),
+            Column::rest(by.title()),
+        ];
+        let colours = Colours::of(state, app.theme);
+        let Groups { rows, sums } = self;
+        let all: u64 = sums.values().fold(0, |all, sums| all.saturating_add(sums.exclusive));
+        let row = |key: Key| {
+            let Some(sums) = sums.get(&key) else { return Vec::new() };
+            let style = match key {
+                Key::Library(library) => colours.library(library),
+                _ => app.theme.accent(),
+            };
+            vec![
+                count(sums.calls).into(),
+                Cell::time(Some(sums.exclusive)),
+                Cell::share(Some(sums.exclusive as f64 / all.max(1) as f64), 0.0).styled(style),
+                count(sums.parts).into(),
+                Cell::name(sums.name.as_str()),
+            ]
+        };
+        canvas.table(Table::plain(area, &columns), rows, row);
+        if rows.rows().is_empty() {
+            canvas.put_empty(area, app.why_empty(functions::no_calls(app, state)));
+        }
+    }
+
+    /// Prepares what the row chosen leads to; whether that is the functions of a library.
+    pub fn descend(&self, app: &mut App, state: &State) -> bool {
+        match self.rows.key() {
+            Some(Key::Library(library)) => {
+                app.filter = state.library(library).to_owned();
+                return true;
+            }
+            Some(Key::Process(pid)) => app.filter = pid.to_string(),
+            Some(Key::Rank(rank)) => {
+                let of_rank = state.threads().find(|thread| app.ranks.get(&thread.location.id) == Some(&rank));
+                app.filter = of_rank.map_or_else(String::new, |thread| thread.location.pid.to_string());
+            }
+            Some(Key::Thread(thread)) => {
+                app.filter.clear();
+                app.threads.want(thread);
+                threads::arrange(app, state);
+            }
+            Some(Key::Others) | None => {}
+        }
+        false
+    }
+}
+
+fn of_libraries(state: &State) -> BTreeMap<Key, Sums> {
+    let mut groups: BTreeMap<Key, Sums> = BTreeMap::new();
+    for function in state.functions().filter(|function| function.calls > 0) {
+        let group = groups.entry(Key::Library(function.library)).or_default();
+        group.calls += function.calls;
+        group.exclusive = group.exclusive.saturating_add(function.exclusive);
+        group.parts += 1;
+    }
+    for (key, group) in &mut groups {
+        if let Key::Library(library) = key {
+            state.library(*library).clone_into(&mut group.name);
+        }
+    }
+    groups
+}
+
+fn of_threads(by: By, app: &App, state: &State) -> BTreeMap<Key, Sums> {
+    let mut groups: BTreeMap<Key, Sums> = BTreeMap::new();
+    for thread in state.threads() {
+        let key = match by {
+            By::Process => Key::Process(thread.location.pid),
+            By::Rank => app.ranks.get(&thread.location.id).map_or(Key::Others, |&rank| Key::Rank(rank)),
+            _ => Key::Thread(thread.location.id),
+        };
+        let group = groups.entry(key).or_default();
+        group.calls += thread.calls;
+        group.exclusive = group.exclusive.saturating_add(exclusive(thread));
+        group.parts += 1;
+        if group.name.is_empty() {
+            group.name = name(key, thread, state);
+        }
+    }
+    let kept = groups.values().fold((0_u64, 0_u64), |(calls, parts), group| (calls + group.calls, parts + group.parts));
+    let merged = state.merged_paths().nodes().iter();
+    let exclusive = merged.fold(0_u64, |sum, node| sum.saturating_add(node.figures.exclusive));
+    let gone = state.threads_seen().saturating_sub(kept.1);
+    if gone > 0 {
+        let others = groups.entry(Key::Others).or_default();
+        others.calls += state.calls.saturating_sub(kept.0);
+        others.exclusive = others.exclusive.saturating_add(exclusive);
+        others.parts += gone;
+        others.name = "[threads that have ended]".to_owned();
+    }
+    groups
+}
+
+/// Time in its calls without traced callees, of calls whose callers are known.
+fn exclusive(thread: &Thread) -> u64 {
+    thread.paths.nodes().iter().fold(0, |sum, node| sum.saturating_add(node.figures.exclusive))
+}
+
+fn name(key: Key, thread: &Thread, state: &State) -> String {
+    let location = &thread.location;
+    match key {
+        Key::Process(pid) => {
+            format!("{pid} {}", Some(state.program(pid)).filter(|it| !it.is_empty()).unwrap_or(&location.name))
+        }
+        Key::Rank(rank) => format!("rank {rank}, process {} {}", location.pid, state.program(location.pid)),
+        Key::Others => "[no rank known]".to_owned(),
+        Key::Thread(_) | Key::Library(_) => format!("{} {} of process {}", location.tid, location.name, location.pid),
+    }
+}
