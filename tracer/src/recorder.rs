@@ -502,7 +502,6 @@ impl<'a> Recording<'a> {
             self.blind_windows += 1;
             emit_event(pipeline, EventKind::BlindWindow { library, since });
         }
-        remaining.into_iter().for_each(|remaining| detach(remaining.probes));
         if let Some(governing) = self.governing {
             governing.hear(pipeline, &mut source)?;
         }
@@ -510,9 +509,11 @@ impl<'a> Recording<'a> {
         samplers.stop();
         listen(pipeline, samplers);
         let ids = self.attachments.iter().flat_map(|attachment| &attachment.regions).map(|region| region.id);
-        let drained = source.drain(ids.max().map_or(0, |last| last.index() + 1))?;
+        let drained = source.drain(ids.max().map_or(0, |last| last.index() + 1));
+        // Calls end when recording does, not when the kernel has taken out the last of these.
+        remaining.into_iter().for_each(|remaining| detach(remaining.probes));
         released?;
-        Ok(drained)
+        Ok(drained?)
     }
 
     /// Hands on what happens until it `is_over`, or nothing more can happen.
