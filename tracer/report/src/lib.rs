@@ -38,6 +38,7 @@ mod histogram;
 pub mod html;
 pub mod info;
 mod notes;
+mod overhead;
 mod own;
 mod people;
 mod reading;
