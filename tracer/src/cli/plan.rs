@@ -4,6 +4,7 @@
 use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
 use std::panic::resume_unwind;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context as _;
@@ -49,7 +50,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     let sampled = match sampling {
         Some((guard, duration)) => {
             session::check(pids)?;
-            Some(sampling::sample(&plan, &guard, pids, mechanism?, emulated, duration)?)
+            Some(sampling::sample(&plan, &guard, pids, mechanism?, emulated, duration, &AtomicBool::new(false))?)
         }
         None => None,
     };
