@@ -26,6 +26,7 @@ fn version_and_help_are_data() {
     for verb in [
         "attach",
         "run",
+        "libs",
         "plan",
         "report",
         "tui",
@@ -45,7 +46,16 @@ fn version_and_help_are_data() {
 
 #[test]
 fn wrong_usage_ends_with_2() {
-    for arguments in [&[][..], &["attach"], &["run", "--lib", "libz.so"], &["plan", "--lib", "x"], &["nonsense"]] {
+    for arguments in [
+        &[][..],
+        &["attach"],
+        &["attach", "--lib", "x"],
+        &["attach", "-p", "nginx", "--lib", "x"],
+        &["libs"],
+        &["run", "--lib", "libz.so"],
+        &["plan", "--lib", "x"],
+        &["nonsense"],
+    ] {
         let output = rtrace(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert_eq!(stdout(&output), "", "{arguments:?}");
@@ -68,6 +78,16 @@ fn a_program_that_does_not_exist_is_named() {
     let output = rtrace(&["plan", "--lib", "libz.so", "--", "/no/such/program"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("/no/such/program"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_process_that_does_not_run_is_named() {
+    for arguments in [&["plan", "rt-nobody", "--lib", "x"][..], &["libs", "--name", "rt-nobody"]] {
+        let output = rtrace(arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.starts_with("rtrace: failed to find a process named `rt-nobody`\n\nhint: "), "{said}");
+    }
 }
 
 #[test]

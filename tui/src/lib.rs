@@ -16,6 +16,7 @@ mod key;
 mod list;
 mod live;
 mod panel;
+mod pick;
 mod run;
 mod state;
 mod term;
@@ -23,6 +24,8 @@ mod text;
 mod theme;
 mod view;
 
+pub use canvas::Align;
 pub use live::{Handle, LiveSink, Range, live, stored};
+pub use pick::{Entries, Entry, Question, pick};
 pub use run::{Host, is_possible, run};
 pub use state::counters::{Derive, Derived};

@@ -19,12 +19,13 @@ use rtrace_signatures::Book;
 
 use super::message::tell;
 use super::plan_table::{self, Costs, View};
-use super::{Outcome, plan_values, record, terminal_columns};
+use super::{Outcome, plan_values, processes, record, terminal_columns};
 
 /// Prints the plan.
 pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
+    let chosen = processes::find(&options.target.processes)?;
     let sampling = options.sample.map(|duration| Guard::start().map(|guard| (guard, duration))).transpose()?;
-    let pids = options.target.pids.as_slice();
+    let pids = chosen.as_slice();
     let (program, how) = match pids {
         [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options()? }),
         pids => (Program::Running(pids), options.selection.options()?),
