@@ -27,6 +27,7 @@ mod report;
 mod run;
 mod screen;
 mod shortage;
+mod silence;
 mod trace_host;
 mod tui;
 

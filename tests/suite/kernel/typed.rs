@@ -1,4 +1,4 @@
-//! Command lines as people type them: processes by name, libraries to choose from.
+//! Command lines as people type them: processes by name, libraries to choose from, recordings of nothing.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::common::recording::Recording;
 use crate::common::rtrace::{self, Waiting};
-use crate::common::skip::Turn;
+use crate::common::skip::{Turn, installed};
 use crate::common::target::{Flavour, TRUTH_FUNCTIONS, Target};
 use crate::common::terminal::{Terminal, quoted};
 
@@ -80,6 +80,9 @@ fn without_a_library_there_is_a_list_and_the_line_that_would_record() {
     command.args(line.split(' ')).args(["--duration", "100ms", "--no-tui", "-o"]).arg(&trace);
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
+    let text = said(&output);
+    assert!(text.contains(&format!(") called none of {} functions", TRUTH_FUNCTIONS.len())), "{text}");
+    assert!(text.contains(&format!("`rtrace libs -p {} --sample`", waiting.pid())), "{text}");
 }
 
 fn libraries(options: &[&str]) -> Value {
@@ -123,6 +126,48 @@ fn libs_counts_functions_and_the_calls_of_a_while() {
     assert!((1_000.0..110_000.0).contains(&rate), "{rate}: {busy:#}");
     assert!(busy["libraries"][0]["calls_per_s"].as_f64().unwrap() >= rate, "the busiest is the first: {busy:#}");
     assert!(waiting.finish().status.success());
+}
+
+#[test]
+fn a_command_that_never_loads_the_library_is_said_not_to() {
+    let Some(_turn) = Turn::take() else { return };
+    if !installed(&["gzip"]) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("file"), "text").unwrap();
+    let record = |library: &str, name: &str| {
+        let mut command = rtrace::command();
+        command.current_dir(folder.path()).args(["run", "--lib", library, "-o", name, "--", "gzip", "-kf", "file"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    let text = record("libz.so", "a");
+    assert!(
+        text.contains("rtrace: nothing was recorded: gzip (") && text.contains(" never loaded libz.so\n"),
+        "{text}"
+    );
+    assert!(text.contains("it loaded libc.so.6") && text.contains("`--lib libc.so.6` would record"), "{text}");
+    let text = record("libc.so.6", "b");
+    assert!(!text.contains("nothing was recorded"), "what is suggested records something: {text}");
+}
+
+#[test]
+fn what_was_loaded_and_not_called_is_not_said_to_be_missing() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let folder = TempDir::new().unwrap();
+    let mut command = rtrace::command();
+    command
+        .args(["run", "-o"])
+        .arg(folder.path().join("trace"))
+        .args(target.selection())
+        .arg("--")
+        .arg(&target.program);
+    let output = command.arg("calls_on").stdin(Stdio::null()).output().unwrap();
+    let text = said(&output);
+    assert!(text.contains("called none of the functions of ") && !text.contains("never loaded"), "{text}");
 }
 
 #[test]

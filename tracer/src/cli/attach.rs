@@ -184,15 +184,15 @@ fn record_processes(
     }
     let ready = found.plan()?.start()?;
     let regions: usize = ready.plan().libraries.iter().map(|library| library.regions.len()).sum();
-    let summary = record(ready, show, |_| {
+    let recorded = record(ready, show, |_| {
         armed();
         if !stderr().is_terminal() {
             tell!("recording {regions} functions of {}", show.target);
         }
         Ok(())
     })?;
-    conclude(&summary, show.directory);
-    Ok(completeness(&summary, &options.recording))
+    conclude(&recorded, show.directory);
+    Ok(completeness(&recorded.0, &options.recording))
 }
 
 fn describe(name: &str, pids: &[u32]) -> String {

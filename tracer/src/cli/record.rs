@@ -20,6 +20,7 @@ use super::args::Recording;
 use super::derive::derive;
 use super::message::{Hint as _, tell};
 use super::progress::{Lingering, Progress};
+use super::silence::Silence;
 use super::trace_host::TraceHost;
 
 /// Warns of what replaced return addresses do on this kernel.
@@ -50,12 +51,13 @@ pub struct Show<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Says what the user should know, and records; the live view, if there is one, runs on this thread.
+/// Says what the user should know, and records; the live view, if there is one, runs on this thread. Gives also what
+/// explains a recording without calls.
 pub fn record(
     ready: Ready<'_>,
     show: &Show<'_>,
     armed: impl FnOnce(Option<Child>) -> anyhow::Result<()> + Send,
-) -> anyhow::Result<Summary> {
+) -> anyhow::Result<(Summary, Silence)> {
     ready.check().with_context(|| format!("failed to trace {}", show.target))?;
     if let Some(reason) = ready.no_stubs() {
         tell!("{reason}");
@@ -65,6 +67,7 @@ pub fn record(
         say_who_pays(ready.plan()).hint("omit --everywhere, so that this process gets no breakpoints")?;
     }
     say_what_is_untimed(ready.plan());
+    let silence = Silence::of(&ready, show.target);
     let writer = writer(show.directory).hint("choose another directory with --output DIR")?;
     let consumers = consumers(show.sinks, ready.options().helper_user.as_ref())?;
     let lingering = ready.options().outlasts_first().then(|| Lingering::of(ready.pids(), ready.is_command()));
@@ -77,7 +80,7 @@ pub fn record(
         for warning in deliveries.iter().flat_map(Delivery::warnings) {
             tell!("{warning}");
         }
-        return recorded.map_err(explain);
+        return recorded.map(|summary| (summary, silence)).map_err(explain);
     }
     let (is_folded, is_timed) = (ready.options().profile.is_some(), ready.options().duration.is_some());
     let (sink, handle) = rtrace_tui::live(show.target, is_folded, derive);
@@ -95,7 +98,7 @@ pub fn record(
         show.stop.store(true, Ordering::Relaxed);
         let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         shown.context("failed to show the live view")?;
-        recorded.map_err(explain)
+        recorded.map(|summary| (summary, silence)).map_err(explain)
     })
 }
 
@@ -158,9 +161,10 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
     error
 }
 
-/// Ends the talk: the one honest line, where the trace is, and what to do next.
-pub fn conclude(summary: &Summary, directory: &Path) {
+/// Ends the talk: the one honest line, why it is empty if it is, where the trace is, and what to do next.
+pub fn conclude((summary, silence): &(Summary, Silence), directory: &Path) {
     tell!("{summary}");
+    silence.explain(summary);
     let shown = shell_quote(&directory.display().to_string());
     tell!("trace saved in {shown}; open it with `rtrace report {shown}` or `rtrace tui {shown}`");
 }

@@ -63,9 +63,9 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
         message::print(error, verbose);
     }
     let status = wait(&ended, &interrupts)?;
-    let Ok(summary) = recorded else { return Ok(Outcome::Unable) };
-    conclude(&summary, &directory);
-    Ok(match (completeness(&summary, recording), status) {
+    let Ok(recorded) = recorded else { return Ok(Outcome::Unable) };
+    conclude(&recorded, &directory);
+    Ok(match (completeness(&recorded.0, recording), status) {
         (Outcome::Incomplete, _) => Outcome::Incomplete,
         (_, Some(status)) => Outcome::Command(status),
         (_, None) => Outcome::Command(128 + SIGINT as u8),
