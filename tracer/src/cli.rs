@@ -7,6 +7,7 @@ mod args;
 mod attach;
 mod clean;
 mod completions;
+mod config;
 mod counters;
 mod derive;
 mod diff;
@@ -71,7 +72,14 @@ impl From<Outcome> for ExitCode {
 /// Runs rtrace and returns its exit status.
 pub fn main() -> ExitCode {
     shortage::handle_missing_threads();
-    let cli = match args::read(std::env::args_os()) {
+    let words = match config::complete(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(error) => {
+            message::print(&error, false);
+            return Outcome::Usage.into();
+        }
+    };
+    let cli = match args::read(words) {
         Ok(cli) => cli,
         Err(usage) => {
             // Nobody is left to tell when the terminal has gone.

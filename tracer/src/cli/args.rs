@@ -58,6 +58,10 @@ pub struct Cli {
     /// Verbose output: the causes of an error, all functions of a plan
     #[arg(short, long, global = true, action = ArgAction::SetTrue)]
     pub verbose: bool,
+
+    /// Ignore the configuration file (docs/config.md)
+    #[arg(long, global = true, action = ArgAction::SetTrue)]
+    pub no_config: bool,
 }
 
 /// The command line, as it is read: `attach` alone does not need a library, as it shows what there is to choose.
@@ -414,9 +418,10 @@ Commands:
   help         Print this message or the help of the given subcommand(s)
 
 Options:
-  -v, --verbose  Verbose output: the causes of an error, all functions of a plan
-  -h, --help     Print help (see more with '--help')
-  -V, --version  Print version
+  -v, --verbose    Verbose output: the causes of an error, all functions of a plan
+      --no-config  Ignore the configuration file (docs/config.md)
+  -h, --help       Print help (see more with '--help')
+  -V, --version    Print version
 "
         );
     }
