@@ -23,9 +23,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use rtrace_report::Format;
 
-use choice::{FORMAT, TextOrJson, one_of};
+use choice::{TableFormat, TextOrJson};
 pub use diff::Diff;
 pub use display::{Colour, Display};
 pub use export::Export;
@@ -215,8 +214,8 @@ pub struct Plan {
     pub target: Target,
 
     /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
-    pub format: Format,
+    #[command(flatten)]
+    pub format: TableFormat,
 
     /// Count calls for TIME, then predict what tracing would cost
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["command", "reach"])]

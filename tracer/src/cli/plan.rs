@@ -46,7 +46,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         )
     });
     if let Some(book) = book {
-        return plan_values::print(&book, &target, &plan, pids, options.format, verbose);
+        return plan_values::print(&book, &target, &plan, pids, options.format.chosen(), verbose);
     }
     let sampled = match sampling {
         Some((guard, duration)) => {
@@ -65,7 +65,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     };
     let bystanders: Vec<usize> = plan.libraries.iter().map(others).collect();
     let view = View {
-        format: options.format,
+        format: options.format.chosen(),
         verbose,
         width: terminal_columns(),
         bystanders: &bystanders,
