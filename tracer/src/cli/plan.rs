@@ -19,7 +19,7 @@ use rtrace_signatures::Book;
 
 use super::message::tell;
 use super::plan_table::{self, Costs, View};
-use super::{Outcome, plan_values, processes, record, terminal_columns};
+use super::{Outcome, plan_values, processes, record, screen, terminal_columns};
 
 /// Prints the plan.
 pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
@@ -68,6 +68,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         format: options.format.chosen(),
         verbose,
         width: terminal_columns(),
+        colours: screen::has_colours(),
         bystanders: &bystanders,
         sampled: sampled.as_ref(),
         costs: &costs,

@@ -35,6 +35,8 @@ pub struct View<'a> {
     pub verbose: bool,
     /// Columns of the terminal, if it is one: names are cut to fit.
     pub width: Option<u16>,
+    /// Whether what costs much stands out.
+    pub colours: bool,
     /// Of each library, how many processes beside the traced ones would meet its probes.
     pub bystanders: &'a [usize],
     /// How often functions were called meanwhile, if that was counted.
@@ -58,7 +60,7 @@ pub fn render(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
 
 fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn Write) -> io::Result<()> {
     if let Some(prediction) = prediction {
-        writeln!(out, "{}", prediction.summary(plan))?;
+        writeln!(out, "{}", prediction.summary(plan, view.colours))?;
     }
     for (number, library) in plan.libraries.iter().enumerate() {
         if number > 0 {
@@ -419,7 +421,15 @@ mod tests {
 
     fn view() -> View<'static> {
         static COSTS: LazyLock<Costs> = LazyLock::new(Costs::typical);
-        View { format: Format::default(), verbose: false, width: None, bystanders: &[], sampled: None, costs: &COSTS }
+        View {
+            format: Format::default(),
+            verbose: false,
+            width: None,
+            colours: false,
+            bystanders: &[],
+            sampled: None,
+            costs: &COSTS,
+        }
     }
 
     fn rendered(plan: &Plan, view: View) -> String {
@@ -545,6 +555,8 @@ costs are typical of a virtual machine; rtrace measures them where it may trace 
         let without =
             "without the 1 function that cost most, about +2.0 % run time:\n    --exclude s0\n--budget 5% keeps";
         assert!(text.contains(without), "{text}");
+        let text = rendered(&sample(3), View { sampled: Some(&sampled), colours: true, ..view() });
+        assert!(text.starts_with("\x1b[33mtracing would cost about +92 % run time\x1b[0m, at"), "{text}");
         let calls = HashMap::from_iter((0..30).map(|number| (RegionId(number), 10_000)));
         let sampled = Sampled { time: Duration::from_secs(1), cpu: Duration::from_secs(1), calls };
         let text = rendered(&sample(30), View { sampled: Some(&sampled), ..view() });

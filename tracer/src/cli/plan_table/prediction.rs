@@ -66,11 +66,13 @@ impl Prediction<'_> {
     }
 
     /// What it comes to, and what to do about it.
-    pub fn summary(&self, plan: &Plan) -> String {
+    pub fn summary(&self, plan: &Plan, has_colours: bool) -> String {
         let rate: f64 = regions(plan).map(|planned| self.rate(planned)).sum();
         let total = self.sum(regions(plan));
+        let cost = format!("tracing would cost about {total}");
+        let cost = if total.is_high() { rtrace_report::warning(&cost, has_colours) } else { cost };
         let mut text = format!(
-            "tracing would cost about {total}, at the {} calls per second that were counted for {:.1} s\n",
+            "{cost}, at the {} calls per second that were counted for {:.1} s\n",
             grouped(rate.round() as u64),
             self.sampled.time.as_secs_f64(),
         );
