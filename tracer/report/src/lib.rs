@@ -369,6 +369,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
                 corrected.inside.table(options.sort, &losses, |_| None)
             };
             walk.visitor.inside.add_to(&mut table);
+            remarks.extend(walk.visitor.unaccessed());
             if options.corrected {
                 walk.visitor.add_corrected_to(&mut table);
                 remarks.extend(walk.visitor.inside.withheld());
