@@ -2,18 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Level, Loss, RegionId, Timestamp, Untimed};
-
-/// A slowdown of so many percent: that much or more, of which nobody knows how much.
-pub const SLOWDOWN_AT_LEAST: u32 = 200;
+use crate::{Level, Loss, Overhead, RegionId, Timestamp, Untimed};
 
 /// How people are told of a slowdown by so many percent.
 pub fn slowdown(percent: u32) -> String {
-    let by = match percent {
-        SLOWDOWN_AT_LEAST.. => format!("{SLOWDOWN_AT_LEAST} % or more"),
-        _ => format!("about {percent} %"),
-    };
-    format!("tracing slows the program down by {by}; --budget 5% would keep that low")
+    let overhead = Overhead::percent(f64::from(percent));
+    format!("tracing costs the programs about {overhead}; --budget 5% would keep that low")
 }
 
 /// Something that happened at one time, to one process or to the recording.
@@ -127,7 +121,7 @@ pub enum EventKind {
     },
     /// Tracing slows the program down more than most would want, and no budget was given.
     Slowdown {
-        /// By how much its time is longer, in percent, as estimated: up to [`SLOWDOWN_AT_LEAST`].
+        /// By how much its time is longer, in percent, as estimated: an [`Overhead`].
         percent: u32,
     },
     /// A variable is watched in the process from here on, but could be accessed since an earlier time.

@@ -43,6 +43,7 @@ mod latency;
 mod loss;
 mod metric;
 pub mod names;
+mod overhead;
 mod probe;
 mod profile;
 mod sink;
@@ -63,11 +64,12 @@ pub use definition::{
     RegionId, SymbolName,
 };
 pub use estimate::{CallRange, Estimate, Level, estimated};
-pub use event::{Event, EventKind, SLOWDOWN_AT_LEAST, slowdown};
+pub use event::{Event, EventKind, slowdown};
 pub use item::Item;
 pub use latency::{FEW_DURATIONS, Latency, three_digits};
 pub use loss::{Loss, LossReason};
 pub use metric::{Base, Metric, Sample, Scope, Span, Tally};
+pub use overhead::{LEAST_CPU, Overhead};
 pub use probe::{Jump, MOST_WORDS, Step};
 pub use profile::{Count, FoldedPath, HISTOGRAM_BUCKETS, PathDetail, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};

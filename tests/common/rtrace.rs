@@ -16,9 +16,11 @@ use super::recording::Recording;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The binary under test.
+/// The binary under test, without the configuration of whoever runs the tests.
 pub fn command() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_rtrace"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rtrace"));
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
+    command
 }
 
 /// Runs `program` under `rtrace run` with `options`; gives what both printed, and the trace.

@@ -1,5 +1,7 @@
 //! What the binary says and how it ends, without tracing.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 
 use tempfile::TempDir;
@@ -26,6 +28,7 @@ fn version_and_help_are_data() {
     for verb in [
         "attach",
         "run",
+        "libs",
         "plan",
         "report",
         "tui",
@@ -45,7 +48,16 @@ fn version_and_help_are_data() {
 
 #[test]
 fn wrong_usage_ends_with_2() {
-    for arguments in [&[][..], &["attach"], &["run", "--lib", "libz.so"], &["plan", "--lib", "x"], &["nonsense"]] {
+    for arguments in [
+        &[][..],
+        &["attach"],
+        &["attach", "--lib", "x"],
+        &["attach", "-p", "nginx", "--lib", "x"],
+        &["libs"],
+        &["run", "--lib", "libz.so"],
+        &["plan", "--lib", "x"],
+        &["nonsense"],
+    ] {
         let output = rtrace(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert_eq!(stdout(&output), "", "{arguments:?}");
@@ -68,6 +80,70 @@ fn a_program_that_does_not_exist_is_named() {
     let output = rtrace(&["plan", "--lib", "libz.so", "--", "/no/such/program"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("/no/such/program"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_process_that_does_not_run_is_named() {
+    for arguments in [&["plan", "rt-nobody", "--lib", "x"][..], &["libs", "--name", "rt-nobody"]] {
+        let output = rtrace(arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.starts_with("rtrace: failed to find a process named `rt-nobody`\n\nhint: "), "{said}");
+    }
+}
+
+/// Runs rtrace with this configuration.
+fn configured(text: &str, mode: u32, arguments: &[&str]) -> (Output, String) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("rtrace/config.toml");
+    fs::create_dir(folder.path().join("rtrace")).unwrap();
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    let output = rtrace::command().env("XDG_CONFIG_HOME", folder.path()).args(arguments).output().unwrap();
+    (output, path.display().to_string())
+}
+
+#[test]
+fn defaults_come_from_a_file_and_the_command_line_decides() {
+    let plan = ["plan", "--lib", "libc.so.6", "--", "/bin/true"];
+    let started = |arguments: &[&str], text: &str| {
+        let (output, _) = configured(text, 0o600, arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output).chars().take(8).collect::<String>()
+    };
+    let csv = "[plan]\nformat = 'csv'\nfunc = ['malloc', 'free']\n[report]\nlimit = 3\n";
+    assert_eq!(started(&plan, csv), "library,");
+    let with = |option: &[&'static str]| [&["plan"], option, &plan[1..]].concat();
+    assert!(started(&with(&["--format", "json"]), csv).starts_with("{\n"));
+    assert!(started(&with(&["--no-config"]), csv).starts_with('/'));
+    for help in [&["--no-config", "--version"][..], &["plan", "--help"], &["--help"]] {
+        started(help, "nonsense");
+    }
+    let with_library = csv.replace("[plan]", "[plan]\nlib = 'libc.so.6'");
+    assert_eq!(started(&["plan", "--", "/bin/true"], &with_library), "library,");
+}
+
+#[test]
+fn a_mistake_in_the_file_is_named_with_its_line() {
+    let (output, path) = configured("[plan]\nformat = 'xml'\n", 0o600, &["report", "nothing"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+    assert!(
+        stderr(&output).contains(&format!("{path}:2: invalid value 'xml' for '--format <FORMAT>'")),
+        "{}",
+        stderr(&output)
+    );
+    assert!(stderr(&output).contains("--no-config"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_file_that_others_may_write_is_ignored_with_a_word() {
+    let (output, path) = configured("nonsense", 0o666, &["completions", "bash"]);
+    assert!(output.status.success());
+    assert!(
+        stderr(&output).contains(&format!("the configuration `{path}` is ignored: others may write it")),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

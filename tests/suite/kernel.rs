@@ -30,6 +30,7 @@ mod sinks;
 mod stubs;
 mod surroundings;
 mod threads;
+mod typed;
 mod values;
 mod watch;
 mod ways;

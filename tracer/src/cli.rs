@@ -7,6 +7,7 @@ mod args;
 mod attach;
 mod clean;
 mod completions;
+mod config;
 mod counters;
 mod derive;
 mod diff;
@@ -14,16 +15,20 @@ mod doctor;
 mod export;
 mod info;
 mod interrupt;
+mod libs;
 mod message;
+mod pick;
 mod plan;
 mod plan_table;
 mod plan_values;
+mod processes;
 mod progress;
 mod record;
 mod report;
 mod run;
 mod screen;
 mod shortage;
+mod silence;
 mod trace_host;
 mod tui;
 
@@ -31,9 +36,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
-
 use args::{Cli, Verb};
+use message::Hint as _;
 
 #[global_allocator]
 static ALLOCATOR: shortage::Allocator = shortage::Allocator;
@@ -45,6 +49,8 @@ pub enum Outcome {
     Complete,
     /// The answer is no: this machine cannot trace, there is a regression.
     Unable,
+    /// Something is missing on the command line.
+    Usage,
     /// The record is not complete, and `--strict` was given.
     Incomplete,
     /// The traced command ended with this status, or 128 + signal.
@@ -56,6 +62,7 @@ impl From<Outcome> for ExitCode {
         ExitCode::from(match outcome {
             Outcome::Complete => 0,
             Outcome::Unable => 1,
+            Outcome::Usage => 2,
             Outcome::Incomplete => 3,
             Outcome::Command(status) => status,
         })
@@ -65,7 +72,14 @@ impl From<Outcome> for ExitCode {
 /// Runs rtrace and returns its exit status.
 pub fn main() -> ExitCode {
     shortage::handle_missing_threads();
-    let cli = match Cli::try_parse() {
+    let words = match config::complete(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(error) => {
+            message::print(&error, false);
+            return Outcome::Usage.into();
+        }
+    };
+    let cli = match args::read(words) {
         Ok(cli) => cli,
         Err(usage) => {
             // Nobody is left to tell when the terminal has gone.
@@ -88,6 +102,7 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
     match &cli.verb {
         Verb::Attach(options) => attach::attach(options),
         Verb::Run(options) => run::run(options, cli.verbose),
+        Verb::Libs(options) => libs::libs(options),
         Verb::Plan(options) => plan::plan(options, cli.verbose),
         Verb::Report(options) => report::report(options),
         Verb::Tui(options) => tui::tui(options),
@@ -99,6 +114,13 @@ fn act(cli: &Cli) -> anyhow::Result<Outcome> {
         Verb::Doctor(options) => doctor::doctor(options),
         Verb::Completions(options) => completions::completions(options),
     }
+}
+
+/// Says that a verb needs something, and how to give it.
+fn usage(missing: &str, remedy: impl std::fmt::Display) -> Outcome {
+    let missing = Err::<(), _>(anyhow::anyhow!("{missing}")).hint(remedy);
+    missing.unwrap_or_else(|error| message::print(&error, false));
+    Outcome::Usage
 }
 
 /// Writes data to standard output.

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
-use rtrace_model::{CallCost, Estimate, Level, Percent, RegionId, Timestamp};
+use rtrace_model::{CallCost, Estimate, LEAST_CPU, Level, Percent, RegionId, Timestamp};
 
 use self::controller::{Controller, Observed};
 pub use self::estimate::{Ended, NO_LOCATION};
@@ -309,7 +309,7 @@ impl<'a> Governor<'a> {
     fn overhead(&self) -> f64 {
         let cost = |region: &Governed| region.rate * (region.full + self.extra) / 1e9;
         let fixed = self.fixed.values().map(|region| region.rate * (region.cost + self.extra) / 1e9);
-        (self.regions.values().map(cost).chain(fixed).sum::<f64>() + self.vain) / self.cpu.max(1e-9)
+        (self.regions.values().map(cost).chain(fixed).sum::<f64>() + self.vain) / self.cpu.max(LEAST_CPU)
     }
 
     /// Nanoseconds that hits took so far by which nothing was recorded.

@@ -21,6 +21,7 @@ use rtrace_plan::Plan;
 use rtrace_signatures::Book;
 
 use crate::host;
+use crate::mapped_files::MappedFiles;
 use crate::perf::mappings::{Mapping, Mappings};
 use crate::target::{self, Target};
 use crate::{privilege, signatures, sources, values};
@@ -88,6 +89,8 @@ pub struct LateLoads {
     next_region: RegionId,
     /// What is known of functions, and programs that may call them, if values are recorded.
     book: Option<(Arc<Book>, Vec<PathBuf>)>,
+    /// What was mapped.
+    mapped: MappedFiles,
 }
 
 impl LateLoads {
@@ -103,7 +106,14 @@ impl LateLoads {
             next_library: LibraryId(plan.libraries.len() as u32),
             next_region: RegionId(regions as u32),
             book: None,
+            mapped: MappedFiles::default(),
         }
+    }
+
+    /// Tells there what the processes map.
+    pub fn telling(mut self, mapped: MappedFiles) -> LateLoads {
+        self.mapped = mapped;
+        self
     }
 
     /// With values of calls, as the book says; `pids`: processes that run already.
@@ -160,6 +170,9 @@ impl LateLoads {
             };
             let now = host::now();
             let (seen, lost) = mappings.read();
+            if lost > 0 {
+                self.mapped.lose();
+            }
             has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
             waiting.extend(seen);
             if is_last {
@@ -240,8 +253,12 @@ impl LateLoads {
         files
     }
 
+    /// Whether a pattern names what a traced process has mapped, which is noted.
     fn is_named(&self, mapping: &Mapping) -> bool {
-        target::is_named(mapping, &self.patterns)
+        let names = |pattern: &&String| target::is_named(mapping, std::slice::from_ref(*pattern));
+        let patterns: Vec<&str> = self.patterns.iter().filter(names).map(String::as_str).collect();
+        self.mapped.add(&mapping.path, patterns.iter().copied());
+        !patterns.is_empty()
     }
 
     fn tell_mapped(&self, mappings: impl IntoIterator<Item = (u32, Timestamp)>, channels: &Channels) {

@@ -24,6 +24,8 @@ pub mod guard;
 pub mod host;
 mod inspection;
 mod late_loads;
+pub mod mapped_files;
+pub mod named;
 mod options;
 pub mod overhead;
 pub mod perf;

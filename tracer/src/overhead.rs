@@ -40,6 +40,13 @@ pub fn of_return(costs: &[CallCost], is_stepped: bool) -> f64 {
     }
 }
 
+/// Nanoseconds by which a program is slower after a call.
+pub fn after(costs: &[CallCost]) -> f64 {
+    let is_timed = |of: &&CallCost| (of.single_stepped, of.written, of.exit) == (false, false, ExitPolicy::ReturnSite);
+    let call = costs.iter().find(is_timed).map(|cost| cost.whole as f64);
+    call.unwrap_or(UNKNOWN) * SLOWER_AFTER
+}
+
 /// What calls cost beyond what was measured: their stacks are deeper, and what hits look at is in no cache; and returns
 /// may be single-stepped. And the program itself is slower after a hit, which leaves less of its own in the caches.
 #[derive(Debug, Default)]
@@ -60,10 +67,7 @@ impl Surcharge {
     pub fn new(costs: &[CallCost], calm: Option<HitTimes>) -> Surcharge {
         let calm = calm.and_then(|calm| mean_times(&calm, &HitTimes::default()));
         let step = (of_return(costs, true) - of_return(costs, false)).max(0.0);
-        let is_timed =
-            |of: &&CallCost| (of.single_stepped, of.written, of.exit) == (false, false, ExitPolicy::ReturnSite);
-        let call = costs.iter().find(is_timed).map(|cost| cost.whole as f64);
-        let after = call.unwrap_or(UNKNOWN) * SLOWER_AFTER;
+        let after = after(costs);
         Surcharge { calm, after, step, per_call: after, ..Surcharge::default() }
     }
 
@@ -110,7 +114,7 @@ impl CpuMeter {
 }
 
 /// CPU time of a process in nanoseconds; none if it has ended.
-fn cpu_time(pid: u32) -> Option<u64> {
+pub fn cpu_time(pid: u32) -> Option<u64> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: both pointers are valid for the calls, which keep neither.

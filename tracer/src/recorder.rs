@@ -24,7 +24,7 @@ use rtrace_model::{CallCost, Definition, Event, EventKind, Item, MetricId, Regio
 use rtrace_plan::{Exit, Plan};
 use rtrace_symbolizer::modules::{self, Module};
 
-use self::governing::Governing;
+use self::governing::{Governing, overhead_metric, tell_overhead};
 use self::notice::Notice;
 use crate::altered;
 use crate::attach::{self, Attachment, detach};
@@ -191,6 +191,7 @@ pub fn record(
         inspection: Inspection::new(),
         costs: &costs,
         notice: Notice::default(),
+        overhead: next_metric,
         captured: &captured,
         governing: setup.how.budget.map(|_| &governing),
     };
@@ -207,7 +208,7 @@ pub fn record(
     recording.join_family(late, &mut return_sites)?;
     let pipeline = Pipeline::start(sinks);
     recording.all_run()?;
-    metrics.extend(recording.governing.map(Governing::metric));
+    metrics.push(overhead_metric(next_metric));
     let (are_over, exchange) = (AtomicBool::new(false), Exchange::default());
     let (drained, return_sites) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
@@ -280,6 +281,8 @@ struct Recording<'a> {
     /// What a call costs here.
     costs: &'a [CallCost],
     notice: Notice,
+    /// What it tells of.
+    overhead: MetricId,
     captured: &'a Captured,
     /// Present where there is a budget.
     governing: Option<&'a Governing>,
@@ -502,7 +505,6 @@ impl<'a> Recording<'a> {
             self.blind_windows += 1;
             emit_event(pipeline, EventKind::BlindWindow { library, since });
         }
-        remaining.into_iter().for_each(|remaining| detach(remaining.probes));
         if let Some(governing) = self.governing {
             governing.hear(pipeline, &mut source)?;
         }
@@ -510,9 +512,11 @@ impl<'a> Recording<'a> {
         samplers.stop();
         listen(pipeline, samplers);
         let ids = self.attachments.iter().flat_map(|attachment| &attachment.regions).map(|region| region.id);
-        let drained = source.drain(ids.max().map_or(0, |last| last.index() + 1))?;
+        let drained = source.drain(ids.max().map_or(0, |last| last.index() + 1));
+        // Calls end when recording does, not when the kernel has taken out the last of these.
+        remaining.into_iter().for_each(|remaining| detach(remaining.probes));
         released?;
-        Ok(drained)
+        Ok(drained?)
     }
 
     /// Hands on what happens until it `is_over`, or nothing more can happen.
@@ -556,10 +560,13 @@ impl<'a> Recording<'a> {
                 pipeline.send(Item::Samples(samplers.sample(&source.living())));
                 source.tick()?;
                 if self.governing.is_none()
-                    && let Some(percent) =
+                    && let Some(overhead) =
                         self.notice.look(self.programs, source.calls_by_region(), &source.living())?
                 {
-                    emit_event(pipeline, EventKind::Slowdown { percent });
+                    tell_overhead(pipeline, self.overhead, overhead.in_percent());
+                    if let Some(percent) = self.notice.worth_saying(overhead) {
+                        emit_event(pipeline, EventKind::Slowdown { percent });
+                    }
                 }
             }
             let ended = source.take_ended();

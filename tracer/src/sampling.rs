@@ -5,7 +5,6 @@
 //! nothing is sent per call.
 
 use std::collections::HashMap;
-use std::fs;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -23,6 +22,7 @@ use crate::counters::Counters;
 use crate::guard::Guard;
 use crate::late_loads::LateLoads;
 use crate::options::Options;
+use crate::overhead::cpu_time;
 use crate::privilege;
 use crate::recorder::{self, Extras, Setup, Subject};
 use crate::samples::Samplers;
@@ -45,7 +45,7 @@ pub struct Sampled {
 }
 
 /// Counts the calls that these processes make of what the plan holds; `emulated`: as
-/// it was planned.
+/// it was planned. It ends before its time when `stop` is set.
 ///
 /// # Errors
 /// The kernel refuses programs or probes.
@@ -56,6 +56,7 @@ pub fn sample(
     mechanism: Mechanism,
     emulated: Emulation,
     duration: Duration,
+    stop: &AtomicBool,
 ) -> anyhow::Result<Sampled> {
     let counting = enters_only(plan);
     let (sender, receiver) = channel();
@@ -86,15 +87,7 @@ pub fn sample(
     };
     let late_loads = LateLoads::beyond(&counting, &[], plan::Options::default(), false);
     let extras = Extras { late_loads, samplers: Samplers::default() };
-    recorder::record(
-        recorder::load(&setup)?,
-        &counting,
-        &setup,
-        extras,
-        vec![Box::new(sink)],
-        &AtomicBool::new(false),
-        || Ok(()),
-    )?;
+    recorder::record(recorder::load(&setup)?, &counting, &setup, extras, vec![Box::new(sink)], stop, || Ok(()))?;
     receiver.recv().context("failed to count calls: the processes have ended")
 }
 
@@ -129,7 +122,8 @@ impl Sink for Count {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SinkError> {
-        let moment = || Some((event.time, self.pids.iter().map(|&pid| cpu_time(pid)).sum()));
+        let moment =
+            || Some((event.time, self.pids.iter().filter_map(|&pid| cpu_time(pid)).map(Duration::from_nanos).sum()));
         match event.kind {
             EventKind::Armed => self.armed = moment(),
             EventKind::Disarmed => self.disarmed = moment(),
@@ -148,31 +142,5 @@ impl Sink for Count {
         // Whoever asked waits for it.
         let _ = self.result.send(Sampled { time, cpu: to.1.saturating_sub(from.1), calls });
         Ok(())
-    }
-}
-
-/// CPU time that a process has used, to a hundredth of a second; none if it has ended.
-fn cpu_time(pid: u32) -> Duration {
-    let ticks = || {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is a name in brackets, in which anything may stand; times are fields 14 and 15.
-        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-        Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
-    };
-    Duration::from_secs(ticks().unwrap_or(0)) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn our_own_cpu_time_grows() {
-        let before = cpu_time(std::process::id());
-        let mut sum = 0_u64;
-        while cpu_time(std::process::id()) < before + Duration::from_millis(20) {
-            sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
-        }
-        assert_eq!(cpu_time(u32::MAX), Duration::ZERO);
     }
 }

@@ -24,6 +24,7 @@ use crate::command::{Inherited, Waiting};
 use crate::counters::{self, Counters};
 use crate::guard::Guard;
 use crate::late_loads::LateLoads;
+use crate::mapped_files::MappedFiles;
 pub use crate::options::Options;
 use crate::recorder::{self, Extras, Loaded, Setup, Subject};
 use crate::samples::{Samplers, plugin};
@@ -348,7 +349,7 @@ impl<'a> Planned<'a> {
                 )
             }
         };
-        Ok(Ready { planned: self, waiting })
+        Ok(Ready { planned: self, waiting, mapped: MappedFiles::default() })
     }
 }
 
@@ -356,9 +357,15 @@ impl<'a> Planned<'a> {
 pub struct Ready<'a> {
     planned: Planned<'a>,
     waiting: Option<Waiting>,
+    mapped: MappedFiles,
 }
 
 impl Ready<'_> {
+    /// What the processes map while they are recorded; it is known when the recording has ended.
+    pub fn mapped_files(&self) -> MappedFiles {
+        self.mapped.clone()
+    }
+
     /// Whose calls will be recorded; of a command, the process that will execute it.
     pub fn pids(&self) -> Vec<u32> {
         self.waiting.as_ref().map_or_else(|| self.planned.basis.program.pids().to_vec(), |waiting| vec![waiting.pid()])
@@ -424,7 +431,7 @@ impl Ready<'_> {
         armed: impl FnOnce(Option<Child>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Summary> {
         self.check()?;
-        let Ready { planned: Planned { basis, plan, loaded, stubs, samplers }, waiting } = self;
+        let Ready { planned: Planned { basis, plan, loaded, stubs, samplers }, waiting, mapped } = self;
         let subject = match (basis.program, &waiting) {
             (_, Some(waiting)) => Subject::Command(waiting.pid()),
             (program, None) => Subject::Processes(program.pids()),
@@ -433,7 +440,8 @@ impl Ready<'_> {
         let loaded = loaded.unwrap_or_else(|| recorder::load(&setup))?;
         let tells_mappings = !basis.watches.watches.is_empty();
         let late_loads = LateLoads::beyond(&plan, &basis.options.libraries, basis.plan_options.clone(), tells_mappings)
-            .with_values(basis.book.clone(), basis.program.pids());
+            .with_values(basis.book.clone(), basis.program.pids())
+            .telling(mapped);
         recorder::record(loaded, &plan, &setup, Extras { late_loads, samplers }, sinks, stop, || {
             let released = waiting.map(Waiting::release).transpose();
             armed(released.with_context(|| match basis.program {

@@ -17,6 +17,7 @@ mod key;
 mod list;
 mod live;
 mod panel;
+mod pick;
 mod run;
 mod state;
 mod term;
@@ -25,6 +26,8 @@ mod theme;
 mod view;
 
 pub use app::Fate;
+pub use canvas::Align;
 pub use live::{Handle, LiveSink, Range, live, stored};
+pub use pick::{Entries, Entry, Question, pick};
 pub use run::{Host, Shown, is_possible, run};
 pub use state::counters::{Derive, Derived};

@@ -74,6 +74,11 @@ impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
     }
 }
 
+/// Whether a counter is that of a watched variable, whose name says which accesses it counts.
+fn is_watch(metric: &Metric) -> bool {
+    metric.name.ends_with(":w") || metric.name.ends_with(":rw")
+}
+
 impl Sums {
     fn add(&mut self, calls: u64, exclusive: u64, counts: impl ExactSizeIterator<Item = Count>, is_outermost: bool) {
         self.calls = self.calls.saturating_add(calls);
@@ -105,6 +110,20 @@ impl<V> Counting<V> {
     pub(super) fn around(inside: V, trace: &TraceSet) -> Counting<V> {
         let metrics = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call).cloned().collect();
         Counting { inside, metrics, waiting: HashMap::new(), sums: HashMap::new() }
+    }
+
+    /// Says of watched variables why all counts are 0: what is outside of traced calls is not counted.
+    pub(super) fn unaccessed(&self) -> impl Iterator<Item = Note> {
+        let is_counted = |index: usize| self.sums.values().any(|sums| sums.counts(index) != [0, 0]);
+        let is_idle = move |(index, metric): &(usize, &Metric)| is_watch(metric) && !is_counted(*index);
+        let idle = self.metrics.iter().enumerate().filter(is_idle).filter(|_| !self.sums.is_empty());
+        idle.map(|(_, metric)| {
+            Note::plain(format!(
+                "no traced call accessed {}: what the program does outside of traced calls is not counted; trace the functions \
+                 that do it, such as `--lib exe`",
+                escape(&metric.name)
+            ))
+        })
     }
 
     /// Adds the counts to a table of the rows.
@@ -246,6 +265,27 @@ mod tests {
         writer.calls(&Batch::measured(calls, 2, readings)).unwrap();
         writer.finish(&Summary::default()).unwrap();
         folder
+    }
+
+    #[test]
+    fn a_variable_that_no_traced_call_writes_is_not_just_0() {
+        let text = |counts: [u64; 2], names: [&str; 2]| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = writer(folder.path());
+            for (id, name) in (0..).zip(names) {
+                writer.define(&Definition::Metric(metric(id, name, "#", 0))).unwrap();
+            }
+            let calls = script("thread 1\n a 0 4000");
+            let readings = counts.map(|inclusive| Reading { inclusive, child: 0 }).to_vec();
+            writer.calls(&Batch::measured(calls, 2, readings)).unwrap();
+            writer.finish(&Summary::default()).unwrap();
+            let mut out = Vec::new();
+            run(folder.path(), &Options::default(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let said = text([0, 7], ["exe:total:w", "errors:rw"]);
+        assert!(said.contains("no traced call accessed exe:total:w") && !said.contains("accessed errors"), "{said}");
+        assert!(!text([0, 0], ["page-faults", "cycles:u"]).contains("no traced call"));
     }
 
     #[test]

@@ -5,11 +5,14 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
-use rtrace_model::{CallRange, Estimate, EventKind, Loss, Untimed, counted, escape, estimated, format_ns, grouped};
+use rtrace_model::{
+    CallRange, Estimate, EventKind, Loss, Overhead, Untimed, counted, escape, estimated, format_ns, grouped,
+};
 use serde::Serialize;
 
 use super::Look;
 use super::about::duration;
+use super::overhead::overhead;
 use super::people::paint::{Tone, paint};
 use super::people::wrapped;
 
@@ -54,6 +57,8 @@ pub struct Info {
     pub bytes: u64,
     /// Size per call.
     pub bytes_per_call: Option<f64>,
+    /// By how much tracing made the programs' run time longer, in percent; absent where nobody measured it.
+    pub overhead_percent: Option<f64>,
 }
 
 /// One recording.
@@ -171,6 +176,7 @@ impl Info {
             warnings: trace.warnings().iter().map(ToString::to_string).collect(),
             bytes,
             bytes_per_call: (calls > 0).then(|| bytes as f64 / calls as f64),
+            overhead_percent: overhead(&trace)?.map(Overhead::in_percent),
         })
     }
 }
@@ -292,6 +298,10 @@ impl Info {
         );
         let per_call = self.bytes_per_call.map_or_else(String::new, |bytes| format!(", {bytes:.1} per call"));
         lines.push(plain("size", format!("{} bytes{per_call}", grouped(self.bytes))));
+        if let Some(overhead) = self.overhead_percent.map(Overhead::percent) {
+            let text = format!("about {overhead}");
+            lines.push(if overhead.is_high() { warning("overhead", text) } else { plain("overhead", text) });
+        }
         if self.refused > 0 {
             lines.push(plain("skipped", number(self.refused, "function")));
         }

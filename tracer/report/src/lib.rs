@@ -39,6 +39,7 @@ mod histogram;
 pub mod html;
 pub mod info;
 mod notes;
+mod overhead;
 mod own;
 mod people;
 mod reading;
@@ -273,6 +274,11 @@ pub struct Options {
     pub callers: Option<HashSet<CallSiteId>>,
 }
 
+/// A text that is not to be overlooked, as reports show it, if there are colours.
+pub fn warning(text: &str, has_colours: bool) -> String {
+    people::paint::paint(text, people::paint::Tone::Warning, has_colours)
+}
+
 /// How a table for people looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
@@ -372,6 +378,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
                 corrected.inside.table(options.sort, &losses, |_| None)
             };
             walk.visitor.inside.add_to(&mut table);
+            remarks.extend(walk.visitor.unaccessed());
             if options.corrected {
                 walk.visitor.add_corrected_to(&mut table);
                 remarks.extend(walk.visitor.inside.withheld());

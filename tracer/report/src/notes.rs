@@ -6,6 +6,7 @@ use rtrace_exporters::TraceSet;
 use rtrace_model::{EventKind, Loss, LossReason, counted, escape, format_ns, grouped};
 
 use super::Error;
+use super::overhead::{overhead, sentence};
 use super::people::Note;
 
 /// Lines below the rows.
@@ -22,6 +23,10 @@ pub(super) fn notes(trace: &TraceSet, losses: &[Loss], lost_callers: u64, left_o
             notes.push(Note::warning(unfinished));
             notes.extend(lost(losses).map(Note::warning));
         }
+    }
+    if let Some(overhead) = overhead(trace)? {
+        let text = sentence(overhead);
+        notes.push(if overhead.is_high() { Note::warning(text) } else { Note::plain(text) });
     }
     if !trace.profile().is_empty() {
         notes.push(Note::plain("aggregated profile: percentiles are upper bounds, everything else is exact"));

@@ -8,7 +8,9 @@ mod diff;
 mod display;
 mod export;
 mod info;
+mod libs;
 mod names;
+mod processes;
 mod quantity;
 mod recording;
 mod report;
@@ -20,14 +22,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
-use rtrace_report::Format;
+use clap::{ArgAction, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use choice::{FORMAT, TextOrJson, one_of};
+use choice::{TableFormat, TextOrJson};
 pub use diff::Diff;
 pub use display::{Colour, Display};
 pub use export::Export;
 pub use info::Info;
+pub use libs::Libs;
+pub use processes::Processes;
+use processes::{Pids, parse_pids};
 use quantity::parse_duration;
 pub use recording::Recording;
 pub use report::Report;
@@ -53,18 +57,29 @@ pub struct Cli {
     /// Verbose output: the causes of an error, all functions of a plan
     #[arg(short, long, global = true, action = ArgAction::SetTrue)]
     pub verbose: bool,
+
+    /// Ignore the configuration file (docs/config.md)
+    #[arg(long, global = true, action = ArgAction::SetTrue)]
+    pub no_config: bool,
+}
+
+/// The command line, as it is read: `attach` alone does not need a library, as it shows what there is to choose.
+pub fn command() -> Command {
+    let optional = |attach: Command| attach.mut_arg("libraries", |argument| argument.required(false));
+    Cli::command().mut_subcommand("attach", optional)
 }
 
 const EXAMPLES: &str = "\
 EXAMPLES:
-    # Watch the FFTs of a running program
-    rtrace attach -p 4711 --lib libfftw3.so
+    # Show which libraries a running program has, then watch the calls to one
+    rtrace libs redis-server
+    rtrace attach redis-server --lib libc.so.6
 
     # Record a command from its first instruction to its exit
     rtrace run --lib libz.so -o out.rtrace -- python3 -m gzip file
 
     # Show what would be probed, and what each call would cost
-    rtrace plan -p 4711 --lib libfftw3.so
+    rtrace plan redis-server --lib libc.so.6
 
     # Show where the time went
     rtrace report out.rtrace --by tree";
@@ -76,6 +91,8 @@ pub enum Verb {
     Attach(Attach),
     /// Run a command and trace it
     Run(Run),
+    /// List the libraries of running processes, with functions and call rates
+    Libs(Libs),
     /// Show what would be probed, and at what cost, without probing it
     Plan(Plan),
     /// Summarise a trace
@@ -98,13 +115,23 @@ pub enum Verb {
     Completions(Completions),
 }
 
+/// Reads a command line.
+///
+/// # Errors
+/// It is wrong, or asks for help: clap's explanation.
+pub fn read(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
 /// Options of `rtrace attach`.
 #[derive(Debug, Args)]
 #[command(after_long_help = ATTACH_EXAMPLES)]
 pub struct Attach {
-    /// Process to trace, including all its threads; may be repeated
-    #[arg(short = 'p', long = "pid", value_name = "PID", required = true, num_args = 1.., value_delimiter = ',')]
-    pub pids: Vec<u32>,
+    /// Which processes.
+    #[command(flatten)]
+    pub processes: Processes,
 
     /// Which functions.
     #[command(flatten)]
@@ -117,14 +144,17 @@ pub struct Attach {
 
 const ATTACH_EXAMPLES: &str = "\
 EXAMPLES:
+    # Choose the process and its libraries from lists
+    rtrace attach
+
     # Open the dashboard; q or Ctrl-C stops recording
-    rtrace attach -p 4711 --lib libfftw3.so
+    rtrace attach redis-server --lib libc.so.6
 
     # Record all nginx processes for two seconds, without the dashboard
-    rtrace attach -p $(pidof nginx) --lib libssl.so --lib libcrypto.so --duration 2s --no-tui
+    rtrace attach nginx --lib libc.so.6 --duration 2s --no-tui
 
-    # Trace only some functions
-    rtrace attach -p 4711 --lib libsqlite3.so --func 'sqlite3_*' --exclude '/_(free|malloc)$/'";
+    # Trace only some functions of a process
+    rtrace attach -p 4711 --lib libc.so.6 --func '*printf*' --exclude '/^v/'";
 
 /// Options of `rtrace run`.
 #[derive(Debug, Args)]
@@ -184,11 +214,11 @@ pub struct Plan {
     pub target: Target,
 
     /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
-    pub format: Format,
+    #[command(flatten)]
+    pub format: TableFormat,
 
     /// Count calls for TIME, then predict what tracing would cost
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "pids", conflicts_with = "reach")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["command", "reach"])]
     pub sample: Option<Duration>,
 
     /// Which functions.
@@ -206,27 +236,31 @@ pub struct Plan {
 
 /// Running processes, or a command that is not run.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
 pub struct Target {
-    /// Process to examine; may be repeated
-    #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
-    pub pids: Vec<u32>,
+    /// Which processes.
+    #[command(flatten)]
+    pub processes: Processes,
 
     /// Command whose libraries to examine; rtrace does not run it
-    #[arg(value_name = "CMD", last = true)]
+    #[arg(
+        value_name = "CMD",
+        last = true,
+        conflicts_with_all = ["names", "named", "pids"],
+        required_unless_present_any = ["names", "named", "pids"]
+    )]
     pub command: Vec<OsString>,
 }
 
 const PLAN_EXAMPLES: &str = "\
 EXAMPLES:
     # Show what `rtrace attach` would probe
-    rtrace plan -p 4711 --lib libfftw3.so
+    rtrace plan redis-server --lib libc.so.6
 
     # Show all functions of a library that a command uses, not only the first 20
     rtrace plan --verbose --lib libz.so -- python3
 
     # Count calls for a second, and predict what tracing would cost
-    rtrace plan -p 4711 --lib libfftw3.so --sample 1s
+    rtrace plan redis-server --lib libc.so.6 --sample 1s
 
     # Write the plan for a script
     rtrace plan -p 4711 --lib exe --format csv >plan.csv";
@@ -235,12 +269,19 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(after_long_help = CLEAN_EXAMPLES)]
 pub struct Clean {
-    /// Process to examine; may be repeated [default: all]
-    #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_delimiter = ',')]
-    pub pids: Vec<u32>,
+    /// Process to examine; a list, or repeated [default: all]
+    #[arg(short = 'p', long = "pid", value_name = "PID", num_args = 1.., value_parser = parse_pids)]
+    pids: Vec<Pids>,
     /// Remove all unused probes without asking
     #[arg(short, long)]
     pub yes: bool,
+}
+
+impl Clean {
+    /// The processes to examine; none stands for all.
+    pub fn pids(&self) -> Vec<u32> {
+        self.pids.iter().flat_map(|pids| &pids.0).copied().collect()
+    }
 }
 
 const CLEAN_EXAMPLES: &str = "\
@@ -330,7 +371,6 @@ mod tests {
 
     use std::time::Duration;
 
-    use clap::CommandFactory;
     use clap::error::ErrorKind;
     use rtrace::session::Options;
     use rtrace_model::ExitPolicy;
@@ -338,7 +378,7 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Verb, clap::Error> {
-        Cli::try_parse_from(line.split(' ')).map(|cli| cli.verb)
+        read(line.split(' ')).map(|cli| cli.verb)
     }
 
     fn refusal(line: &str) -> ErrorKind {
@@ -347,12 +387,12 @@ mod tests {
 
     #[test]
     fn the_definition_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn help_names_every_verb() {
-        let help = Cli::command().term_width(HELP_WIDTH).render_help().to_string();
+        let help = command().term_width(HELP_WIDTH).render_help().to_string();
         assert_eq!(
             help,
             "\
@@ -363,6 +403,7 @@ Usage: rtrace [OPTIONS] <COMMAND>
 Commands:
   attach       Trace running processes
   run          Run a command and trace it
+  libs         List the libraries of running processes, with functions and call rates
   plan         Show what would be probed, and at what cost, without probing it
   report       Summarise a trace
   tui          Open a trace in the dashboard
@@ -376,18 +417,17 @@ Commands:
   help         Print this message or the help of the given subcommand(s)
 
 Options:
-  -v, --verbose  Verbose output: the causes of an error, all functions of a plan
-  -h, --help     Print help (see more with '--help')
-  -V, --version  Print version
+  -v, --verbose    Verbose output: the causes of an error, all functions of a plan
+      --no-config  Ignore the configuration file (docs/config.md)
+  -h, --help       Print help (see more with '--help')
+  -V, --version    Print version
 "
         );
     }
 
     #[test]
     fn every_help_has_examples_and_fits_its_width() {
-        for mut verb in
-            Cli::command().term_width(HELP_WIDTH).get_subcommands().filter(|verb| !verb.is_hide_set()).cloned()
-        {
+        for mut verb in command().term_width(HELP_WIDTH).get_subcommands().filter(|verb| !verb.is_hide_set()).cloned() {
             let help = verb.render_long_help().to_string();
             assert!(help.contains("EXAMPLES:"), "{}", verb.get_name());
             let longest = help.lines().map(|line| line.chars().count()).max();
@@ -401,6 +441,7 @@ Options:
             EXAMPLES,
             ATTACH_EXAMPLES,
             RUN_EXAMPLES,
+            libs::EXAMPLES,
             PLAN_EXAMPLES,
             report::EXAMPLES,
             export::EXAMPLES,
@@ -415,8 +456,7 @@ Options:
         let commands = texts.into_iter().flat_map(str::lines).map(str::trim).filter(|line| line.starts_with("rtrace "));
         let mut seen = 0;
         for command in commands {
-            let command =
-                command.split(['>', '|']).next().unwrap().trim().replace('\'', "").replace("$(pidof nginx)", "1 2");
+            let command = command.split(" >").next().unwrap().split(" |").next().unwrap().replace('\'', "");
             assert!(parse(&command).is_ok(), "{command}: {}", parse(&command).unwrap_err());
             seen += 1;
         }
@@ -429,7 +469,7 @@ Options:
         else {
             panic!("another verb");
         };
-        assert_eq!(attach.pids, [1, 2, 3, 4]);
+        assert_eq!(attach.processes.pids(), [1, 2, 3, 4]);
         let options = attach.recording.options(&attach.selection, false).unwrap();
         assert_eq!(options.libraries, ["libz.so", "exe"]);
         assert_eq!(options.exit, ExitPolicy::ReturnSite);
@@ -531,8 +571,11 @@ Options:
 
     #[test]
     fn wrong_usage_is_refused() {
-        assert_eq!(refusal("rtrace attach -p 1"), ErrorKind::MissingRequiredArgument);
-        assert_eq!(refusal("rtrace attach -l z"), ErrorKind::MissingRequiredArgument);
+        assert!(parse("rtrace attach -p 1").is_ok() && parse("rtrace attach -l z").is_ok(), "it shows what there is");
+        assert_eq!(refusal("rtrace plan -p 1"), ErrorKind::MissingRequiredArgument);
+        assert_eq!(refusal("rtrace plan x -l z -- ls"), ErrorKind::ArgumentConflict);
+        assert_eq!(refusal("rtrace plan -l z --sample 1s -- ls"), ErrorKind::ArgumentConflict);
+        assert_eq!(refusal("rtrace attach -p nginx -l z"), ErrorKind::ValueValidation);
         assert_eq!(refusal("rtrace run -l z"), ErrorKind::MissingRequiredArgument);
         assert_eq!(refusal("rtrace plan -l z"), ErrorKind::MissingRequiredArgument);
         assert_eq!(refusal("rtrace plan -l z -p 1 -- ls"), ErrorKind::ArgumentConflict);

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rtrace::guard::Guard;
+use rtrace::privilege::{self, shell_quote};
 use rtrace::session::{self, Found, Program};
 use rtrace::target::Target;
-use rtrace::{descendants, privilege, target};
+use rtrace::{descendants, target};
 use rtrace_plan::LibrarySource;
 
-use super::Outcome;
 use super::args::Attach;
-use super::interrupt;
+use super::libs::{self, Survey};
 use super::message::{Hint as _, tell};
 use super::record::{Show, completeness, conclude, record, say_hazard, say_unknown_sources};
+use super::{Outcome, interrupt, pick, processes};
 
 /// Children of the processes named may end while a recording is prepared: after so many times none are prepared for,
 /// and all get their probes as those do that come later.
@@ -25,13 +26,24 @@ const MOST_ATTEMPTS: u32 = 3;
 /// Processes that end before their probes are in place are left out, with a word on each.
 pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
     let guard = Guard::start()?;
-    session::check(&options.pids)?;
-    let how = options.recording.options(&options.selection, false)?;
-    say_hazard(&how);
-    let name = program(options.pids.first().copied().unwrap_or_default());
+    let is_interactive = !options.recording.no_tui && rtrace_tui::is_possible();
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::handle(&stop)?;
-    let mut named = options.pids.clone();
+    let chosen = match processes(options, is_interactive, &stop)? {
+        Choice::Made(pids) => pids,
+        Choice::None(outcome) => return Ok(outcome),
+    };
+    session::check(&chosen)?;
+    let mut how = options.recording.options(&options.selection, false)?;
+    if how.libraries.is_empty() {
+        how.libraries = match libraries(&guard, &chosen, is_interactive, &stop)? {
+            Choice::Made(libraries) => libraries,
+            Choice::None(outcome) => return Ok(outcome),
+        };
+    }
+    say_hazard(&how);
+    let name = program(chosen.first().copied().unwrap_or_default());
+    let mut named = chosen.clone();
     let mut attempts = 0;
     loop {
         let mut is_armed = false;
@@ -54,7 +66,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         if living.is_empty() {
             return Err(anyhow::anyhow!(
                 "failed to trace {}: ended before its probes were in place",
-                describe(&name, &options.pids)
+                describe(&name, &chosen)
             ))
             .hint("let rtrace start it, so that it waits for its probes: rtrace run … -- COMMAND");
         }
@@ -63,6 +75,72 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         }
         named = living;
     }
+}
+
+/// What the user chose, or how it ends if that is nothing.
+enum Choice<T> {
+    Made(T),
+    None(Outcome),
+}
+
+impl<T> Choice<T> {
+    /// `None` if the user has left a list.
+    fn of(made: Option<T>) -> Choice<T> {
+        made.map_or(Choice::None(Outcome::Complete), Choice::Made)
+    }
+}
+
+/// The processes that are meant.
+fn processes(options: &Attach, is_interactive: bool, stop: &AtomicBool) -> anyhow::Result<Choice<Vec<u32>>> {
+    match (options.processes.is_empty(), is_interactive) {
+        (true, true) => {
+            session::check(&[])?;
+            pick::process(stop).map(Choice::of)
+        }
+        (true, false) => {
+            let remedy = "rtrace attach NAME --lib LIB, or rtrace attach -p PID --lib LIB; on a terminal, \
+                          `rtrace attach` shows lists to choose from";
+            Ok(Choice::None(super::usage("failed to attach: no process is named", remedy)))
+        }
+        (false, _) => {
+            // Without privileges no process is in reach: that is to be said, and not of the first of them.
+            session::check(&[])?;
+            processes::find(&options.processes).map(Choice::Made)
+        }
+    }
+}
+
+/// Lets the user choose libraries, or shows which there are.
+fn libraries(
+    guard: &Guard,
+    pids: &[u32],
+    is_interactive: bool,
+    stop: &AtomicBool,
+) -> anyhow::Result<Choice<Vec<String>>> {
+    let target = describe(&program(pids.first().copied().unwrap_or_default()), pids);
+    if is_interactive {
+        // Of large programs that takes seconds.
+        tell!("looking at the libraries of {target}");
+    }
+    let survey = Survey::of(pids)?;
+    let choices = survey.choices(None);
+    let Some(first) = libs::suggestion(&choices) else {
+        return Err(anyhow::anyhow!("failed to find functions in the libraries of {target}"));
+    };
+    if is_interactive {
+        let chosen = Choice::of(pick::libraries(guard, &survey, &target, stop)?);
+        if let Choice::Made(libraries) = &chosen {
+            let libraries: Vec<String> = libraries.iter().map(|name| format!(" --lib {}", shell_quote(name))).collect();
+            tell!("the same again: rtrace attach -p {}{}", libs::list(pids).replace(' ', ""), libraries.concat());
+        }
+        return Ok(chosen);
+    }
+    let words = std::env::args_os().skip(1).map(|word| shell_quote(&word.to_string_lossy()));
+    let line: Vec<String> = words.chain([libs::option(first)]).collect();
+    let table = libs::table(&choices, None);
+    let missing = format!("failed to attach to {target}: no library is named; it has these\n\n{}", table.trim_end());
+    let hint = format!("rtrace {}\n`rtrace libs --sample` shows which of them are called", line.join(" "));
+    Ok(Choice::None(super::usage(&missing, hint)))
 }
 
 /// The processes named, and the children that they have already.

@@ -19,7 +19,7 @@ use super::{Outcome, print};
 /// own, and those of all processes at once, only after a question.
 pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
     privilege::check_capabilities()?;
-    let found = match options.pids.as_slice() {
+    let found = match options.pids().as_slice() {
         [] => host::processes().into_iter().filter_map(|pid| look(pid).ok()).flatten().collect(),
         pids => pids.iter().map(|&pid| look(pid)).collect::<anyhow::Result<Vec<_>>>()?.concat(),
     };
@@ -40,7 +40,7 @@ pub fn clean(options: &Clean) -> anyhow::Result<Outcome> {
     for (breakpoints, doubt) in &doubtful {
         tell!("{}: {doubt}", describe(breakpoints));
     }
-    let is_named = !options.pids.is_empty();
+    let is_named = !options.pids().is_empty();
     let allows = options.yes || ((!doubtful.is_empty() || !is_named) && asks(&certain, &doubtful, is_named)?);
     let programs = Programs::load(&LoadOptions::plain(mechanism))?;
     if allows || is_named {

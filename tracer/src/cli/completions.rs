@@ -1,8 +1,6 @@
 //! `rtrace completions`: the script that teaches a shell rtrace's options.
 
-use clap::CommandFactory;
-
-use super::args::{Cli, Completions};
+use super::args::{self, Completions};
 use super::{Outcome, print};
 
 /// Prints the completions of one shell.
@@ -14,7 +12,7 @@ pub fn completions(options: &Completions) -> anyhow::Result<Outcome> {
 /// Generates into memory because clap's generator panics when its output is closed.
 fn script(shell: clap_complete::Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "rtrace", &mut script);
+    clap_complete::generate(shell, &mut args::command(), "rtrace", &mut script);
     script
 }
 
@@ -30,7 +28,7 @@ mod tests {
     fn every_shell_learns_every_verb() {
         for &shell in clap_complete::Shell::value_variants() {
             let script = String::from_utf8(script(shell)).unwrap();
-            for verb in ["attach", "run", "plan", "report", "export", "doctor", "completions"] {
+            for verb in ["attach", "run", "libs", "plan", "report", "export", "doctor", "completions"] {
                 assert!(script.contains(verb), "{shell}: {verb}");
             }
         }

@@ -76,7 +76,7 @@ impl Diagnosis {
     }
 }
 
-/// Prints the checks and the verdict.
+/// Prints the verdict and the checks.
 pub fn doctor(options: &Doctor) -> anyhow::Result<Outcome> {
     let diagnosis = checks::diagnose();
     let text =
@@ -87,17 +87,16 @@ pub fn doctor(options: &Doctor) -> anyhow::Result<Outcome> {
 
 fn table(diagnosis: &Diagnosis) -> String {
     let width = diagnosis.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
-    let mut text = String::new();
+    let mut text = match diagnosis.mechanism {
+        Some(mechanism) if diagnosis.can_trace => format!("rtrace works on this machine (using {mechanism})\n\n"),
+        _ => "rtrace does not work on this machine\n\n".to_owned(),
+    };
     for check in &diagnosis.checks {
         text.push_str(&format!("{:width$}  {:4}  {}\n", check.name, check.state.name(), escape(&check.detail)));
         if let Some(remedy) = &check.remedy {
             text.push_str(&format!("{:width$}        remedy: {}\n", "", escape(remedy)));
         }
     }
-    text.push_str(&match diagnosis.mechanism {
-        Some(mechanism) if diagnosis.can_trace => format!("\nrtrace works on this machine (using {mechanism})\n"),
-        _ => "\nrtrace does not work on this machine\n".to_owned(),
-    });
     text
 }
 
@@ -108,18 +107,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_lines_up_and_ends_with_the_verdict() {
+    fn the_table_lines_up_below_the_verdict() {
         let checks = vec![Check::ok("kernel", "6.18.44 x86_64"), Check::note("lockdown", "integrity").remedy("none")];
         let well = Diagnosis::new(Some("uprobe.multi"), checks);
         assert_eq!(
             table(&well),
-            "kernel    ok    6.18.44 x86_64\n\
+            "rtrace works on this machine (using uprobe.multi)\n\n\
+             kernel    ok    6.18.44 x86_64\n\
              lockdown  note  integrity\n\
-             \x20               remedy: none\n\
-             \nrtrace works on this machine (using uprobe.multi)\n"
+             \x20               remedy: none\n"
         );
         let ill = Diagnosis::new(None, vec![Check::no("BTF", "missing")]);
-        assert_eq!(table(&ill), "BTF  no    missing\n\nrtrace does not work on this machine\n");
+        assert_eq!(table(&ill), "rtrace does not work on this machine\n\nBTF  no    missing\n");
     }
 
     #[test]

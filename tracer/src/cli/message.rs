@@ -5,6 +5,7 @@
 use std::fmt::{self, Display};
 use std::io::{ErrorKind, Write};
 
+use rtrace::named::NotRunning;
 use rtrace::presence::Absent;
 use rtrace::{counters, privilege, session, sources, target, watch};
 use rtrace_exporters::ExportError;
@@ -108,6 +109,7 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
         added
             .or_else(|| cause.downcast_ref::<privilege::Error>()?.hint())
             .or_else(|| cause.downcast_ref::<target::Error>()?.hint())
+            .or_else(|| Some(cause.downcast_ref::<NotRunning>()?.hint()))
             .or_else(|| cause.downcast_ref::<counters::Error>()?.hint())
             .or_else(|| Some(cause.downcast_ref::<Absent>()?.hint().to_owned()))
             .or_else(|| cause.downcast_ref::<session::Error>()?.hint().map(str::to_owned))

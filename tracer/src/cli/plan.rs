@@ -4,6 +4,7 @@
 use super::args::Plan;
 use std::io::{BufWriter, Write as _, stdout};
 use std::panic::resume_unwind;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use anyhow::Context as _;
@@ -18,12 +19,13 @@ use rtrace_signatures::Book;
 
 use super::message::tell;
 use super::plan_table::{self, Costs, View};
-use super::{Outcome, plan_values, record, terminal_columns};
+use super::{Outcome, plan_values, processes, record, screen, terminal_columns};
 
 /// Prints the plan.
 pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
+    let chosen = processes::find(&options.target.processes)?;
     let sampling = options.sample.map(|duration| Guard::start().map(|guard| (guard, duration))).transpose()?;
-    let pids = options.target.pids.as_slice();
+    let pids = chosen.as_slice();
     let (program, how) = match pids {
         [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options()? }),
         pids => (Program::Running(pids), options.selection.options()?),
@@ -44,12 +46,12 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         )
     });
     if let Some(book) = book {
-        return plan_values::print(&book, &target, &plan, pids, options.format, verbose);
+        return plan_values::print(&book, &target, &plan, pids, options.format.chosen(), verbose);
     }
     let sampled = match sampling {
         Some((guard, duration)) => {
             session::check(pids)?;
-            Some(sampling::sample(&plan, &guard, pids, mechanism?, emulated, duration)?)
+            Some(sampling::sample(&plan, &guard, pids, mechanism?, emulated, duration, &AtomicBool::new(false))?)
         }
         None => None,
     };
@@ -63,9 +65,10 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     };
     let bystanders: Vec<usize> = plan.libraries.iter().map(others).collect();
     let view = View {
-        format: options.format,
+        format: options.format.chosen(),
         verbose,
         width: terminal_columns(),
+        colours: screen::has_colours(),
         bystanders: &bystanders,
         sampled: sampled.as_ref(),
         costs: &costs,

@@ -5,6 +5,7 @@
 mod costs;
 mod prediction;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -12,13 +13,13 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
 use rtrace::sampling::Sampled;
 use rtrace_code::instruction::SiteCost;
-use rtrace_model::{csv_field, escape};
+use rtrace_model::{counted, csv_field, escape, grouped};
 use rtrace_plan::{Plan, PlannedLibrary, PlannedRegion, Reason};
 use rtrace_report::Format;
 use serde_json::{Value, json};
 
 pub use self::costs::Costs;
-use self::prediction::Prediction;
+pub use self::prediction::Prediction;
 
 /// Functions that are listed unless all are asked for.
 const LISTED: usize = 20;
@@ -34,6 +35,8 @@ pub struct View<'a> {
     pub verbose: bool,
     /// Columns of the terminal, if it is one: names are cut to fit.
     pub width: Option<u16>,
+    /// Whether what costs much stands out.
+    pub colours: bool,
     /// Of each library, how many processes beside the traced ones would meet its probes.
     pub bystanders: &'a [usize],
     /// How often functions were called meanwhile, if that was counted.
@@ -56,11 +59,14 @@ pub fn render(plan: &Plan, view: View, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(prediction) = prediction {
+        writeln!(out, "{}", prediction.summary(plan, view.colours))?;
+    }
     for (number, library) in plan.libraries.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
         }
-        header(library, out)?;
+        header(library, view, out)?;
         bystanders(view.bystanders.get(number).copied().unwrap_or(0), view.costs, out)?;
         functions(library, prediction, view, out)?;
         reasons("Single-stepped:", stepped(library), view, out)?;
@@ -79,22 +85,21 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
             "\ncosts are typical of a virtual machine; rtrace measures them where it may trace (see `rtrace doctor`)"
         )?;
     }
-    if let Some(prediction) = prediction {
-        writeln!(out, "\n{}", prediction.summary(plan))?;
-    }
     Ok(())
 }
 
-fn header(library: &PlannedLibrary, out: &mut dyn Write) -> io::Result<()> {
+fn header(library: &PlannedLibrary, view: View, out: &mut dyn Write) -> io::Result<()> {
     let stepped = library.regions.iter().filter(|planned| planned.region.single_stepped).count();
     let slid = library.regions.iter().filter(|planned| skipped(planned) > 0).count();
-    writeln!(
-        out,
-        "{}: {} functions, {} refused",
-        escape(&library.library.path),
-        library.regions.len(),
-        library.refused.len()
-    )?;
+    let refused = match library.refused.len() {
+        0 => String::new(),
+        refused => format!(", {} refused", grouped(refused as u64)),
+    };
+    let functions = counted(library.regions.len() as u64, "function");
+    writeln!(out, "{}: {functions}{refused}", escape(&library.library.path))?;
+    if !view.verbose {
+        return Ok(());
+    }
     let with_stub = library.regions.iter().filter(|planned| planned.stub().is_some()).count();
     let stubs = if with_stub > 0 { format!(" ({with_stub} with a stub)") } else { String::new() };
     let written = library.regions.iter().filter(|planned| planned.region.written).count();
@@ -118,7 +123,7 @@ fn expensive(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut
     )?;
     if let Some(prediction) = prediction {
         stepped.retain(|planned| prediction.rate(planned) > 0.0);
-        stepped.sort_by(|a, b| prediction.slowdown(b).total_cmp(&prediction.slowdown(a)));
+        stepped.sort_by(|a, b| prediction.rate(b).total_cmp(&prediction.rate(a)));
     }
     let shown = if view.verbose || prediction.is_some() { count } else { EXAMPLES };
     if stepped.is_empty() {
@@ -157,21 +162,23 @@ fn functions(
     view: View,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    if library.regions.is_empty() {
-        return Ok(());
-    }
     let listed = if view.verbose { library.regions.len() } else { LISTED };
+    let mut regions: Vec<&PlannedRegion> = library.regions.iter().collect();
+    if let Some(prediction) = prediction {
+        regions.retain(|planned| view.verbose || prediction.rate(planned) > 0.0);
+        regions.sort_by(|a, b| by_cost(prediction, a, b));
+    }
+    let (idle, more) = (library.regions.len() - regions.len(), regions.len().saturating_sub(listed));
+    if regions.is_empty() {
+        return if idle > 0 { writeln!(out, "none of them was called") } else { Ok(()) };
+    }
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     if let Some(width) = view.width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
-    let predicted: &[&str] = if prediction.is_some() { &["CALLS/S", "ADDS"] } else { &[] };
+    let predicted: &[&str] = if prediction.is_some() { &["CALLS/S", "RUN TIME"] } else { &[] };
     table.set_header(["FUNCTION", "ENTRY", "PER CALL"].iter().chain(predicted));
-    let mut regions: Vec<&PlannedRegion> = library.regions.iter().collect();
-    if let Some(prediction) = prediction {
-        regions.sort_by(|a, b| prediction.slowdown(b).total_cmp(&prediction.slowdown(a)));
-    }
     for planned in regions.into_iter().take(listed) {
         let mut row = Row::from([
             escape(&planned.region.name).into_owned(),
@@ -179,8 +186,8 @@ fn functions(
             format!("about {:.1} us", view.costs.call(planned) as f64 / 1e3),
         ]);
         if let Some(prediction) = prediction {
-            row.add_cell(format!("{:.0}", prediction.rate(planned)).into());
-            row.add_cell(format!("{:.1} %", prediction.slowdown(planned) * 100.0).into());
+            row.add_cell(grouped(prediction.rate(planned).round() as u64).into());
+            row.add_cell(prediction.overhead(planned).short().into());
         }
         row.max_height(1);
         table.add_row(row);
@@ -195,10 +202,21 @@ fn functions(
         }
     }
     writeln!(out, "\n{}", table.trim_fmt())?;
-    match library.regions.len().saturating_sub(listed) {
-        0 => Ok(()),
-        more => writeln!(out, "… and {more} more; --verbose lists all"),
+    match (more, idle) {
+        (0, 0) => Ok(()),
+        (0, idle) => writeln!(out, "{} not called; --verbose lists all", counted(idle as u64, "function")),
+        (more, 0) => writeln!(out, "… and {} more; --verbose lists all", grouped(more as u64)),
+        (more, idle) => {
+            let (more, idle) = (grouped(more as u64), grouped(idle as u64));
+            writeln!(out, "… and {more} more, {idle} not called; --verbose lists all")
+        }
     }
+}
+
+/// Those that cost most first, then those that are called most.
+fn by_cost(prediction: &Prediction, a: &PlannedRegion, b: &PlannedRegion) -> Ordering {
+    let cost = |planned| (prediction.overhead(planned).in_percent(), prediction.rate(planned));
+    cost(b).partial_cmp(&cost(a)).unwrap_or(Ordering::Equal)
 }
 
 /// Writes each reason once with the functions that it holds for, the most frequent first.
@@ -248,7 +266,10 @@ fn csv(plan: &Plan, prediction: Option<&Prediction>, costs: &Costs, out: &mut dy
                 costs.call(planned),
                 csv_field(&text_of(planned.untimed.as_ref())),
                 prediction.map_or_else(String::new, |prediction| format!("{:.1}", prediction.rate(planned))),
-                prediction.map_or_else(String::new, |prediction| format!("{:.4}", prediction.slowdown(planned))),
+                prediction.map_or_else(String::new, |prediction| format!(
+                    "{:.4}",
+                    prediction.overhead(planned).in_percent() / 100.0
+                )),
                 csv_field(&text_of(stub_remark(planned))),
             )?;
         }
@@ -295,7 +316,7 @@ fn json_function(planned: &PlannedRegion, prediction: Option<&Prediction>, costs
         "untimed": planned.untimed.as_ref().map(Reason::to_string),
         "cost_ns": costs.call(planned),
         "calls_per_s": prediction.map(|prediction| prediction.rate(planned)),
-        "slowdown": prediction.map(|prediction| prediction.slowdown(planned)),
+        "slowdown": prediction.map(|prediction| prediction.overhead(planned).in_percent() / 100.0),
         "stub": planned.stub.as_ref().map(Result::is_ok),
         "stub_remark": stub_remark(planned),
     })
@@ -400,7 +421,15 @@ mod tests {
 
     fn view() -> View<'static> {
         static COSTS: LazyLock<Costs> = LazyLock::new(Costs::typical);
-        View { format: Format::default(), verbose: false, width: None, bystanders: &[], sampled: None, costs: &COSTS }
+        View {
+            format: Format::default(),
+            verbose: false,
+            width: None,
+            colours: false,
+            bystanders: &[],
+            sampled: None,
+            costs: &COSTS,
+        }
     }
 
     fn rendered(plan: &Plan, view: View) -> String {
@@ -414,7 +443,6 @@ mod tests {
         let text = rendered(&sample(3), view());
         let expected = "\
 /lib/libx.so: 3 functions, 2 refused
-entries: 1 single-stepped, 1 moved past the first instruction
 
 FUNCTION           ENTRY              PER CALL
 a(int, \\x1b[31m)   emulated at +4  about 1.6 us
@@ -438,7 +466,7 @@ costs are typical of a virtual machine; rtrace measures them where it may trace 
     fn what_our_programs_do_is_told() {
         let mut plan = sample(2);
         plan.libraries[0].regions[1] = planned(1, "b", SiteCost::BpfEmulated(Step::Frame { words: 1 }));
-        let text = rendered(&plan, view());
+        let text = rendered(&plan, View { verbose: true, ..view() });
         assert!(text.contains("entries: 0 single-stepped, 1 written, 1 moved"), "{text}");
         let row = text.lines().find(|line| line.starts_with("b ")).unwrap();
         let words: Vec<&str> = row.split_whitespace().collect();
@@ -507,14 +535,32 @@ costs are typical of a virtual machine; rtrace measures them where it may trace 
         let calls = HashMap::from([(RegionId(1), 1000), (RegionId(2), 10_000)]);
         let sampled = Sampled { time: Duration::from_secs(2), cpu: Duration::from_millis(1000 + 19), calls };
         let text = rendered(&sample(3), View { sampled: Some(&sampled), ..view() });
-        // 10,000 hits of 0.8 us and 1,000 of 11 us are left out; added are 10,000 times 1.6 us and 1,000 times 11.8 us.
-        assert!(
-            text.contains("5500 calls per second, 1.00 s of CPU time; tracing would add about 3 % CPU time"),
-            "{text}"
-        );
+        // 10,000 hits of 0.8 us and 1,000 of 11 us are left out; added are 10,000 times 1.6 us and 1,000 times 11.8 us,
+        // and 0.64 us by which the program is slower after each.
+        let summary =
+            "tracing would cost about +3.5 % run time, at the 5,500 calls per second that were counted for 2.0 s\n";
+        assert_eq!(text.lines().next(), summary.strip_suffix('\n'), "{text}");
+        assert!(!text.contains("--budget") && text.contains("\n1 function not called"), "nobody need worry: {text}");
         let rows: Vec<&str> = text.lines().filter(|line| line.contains(" us ")).collect();
-        assert!(rows[0].starts_with("c ") && rows[0].ends_with("5000  1.6 %"), "{text}");
-        assert!(rows[1].starts_with("b ") && rows[1].ends_with("500  1.2 %"), "{text}");
+        assert!(rows[0].starts_with("c ") && rows[0].ends_with("5,000    +2.2 %"), "{text}");
+        assert!(rows[1].starts_with("b ") && rows[1].ends_with("500    +1.2 %"), "{text}");
+    }
+
+    #[test]
+    fn what_costs_much_comes_with_what_to_leave_out() {
+        let calls = HashMap::from([(RegionId(0), 300_000), (RegionId(1), 1_000), (RegionId(2), 1_000)]);
+        let sampled = Sampled { time: Duration::from_secs(1), cpu: Duration::from_secs(1), calls };
+        let text = rendered(&sample(3), View { sampled: Some(&sampled), ..view() });
+        assert!(text.starts_with("tracing would cost about +92 % run time, at the 302,000 calls"), "{text}");
+        let without =
+            "without the 1 function that cost most, about +2.0 % run time:\n    --exclude s0\n--budget 5% keeps";
+        assert!(text.contains(without), "{text}");
+        let text = rendered(&sample(3), View { sampled: Some(&sampled), colours: true, ..view() });
+        assert!(text.starts_with("\x1b[33mtracing would cost about +92 % run time\x1b[0m, at"), "{text}");
+        let calls = HashMap::from_iter((0..30).map(|number| (RegionId(number), 10_000)));
+        let sampled = Sampled { time: Duration::from_secs(1), cpu: Duration::from_secs(1), calls };
+        let text = rendered(&sample(30), View { sampled: Some(&sampled), ..view() });
+        assert!(text.contains("without the 5 functions that cost most") && text.contains("--exclude s1 "), "{text}");
     }
 
     #[test]

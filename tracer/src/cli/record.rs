@@ -22,6 +22,7 @@ use super::args::Recording;
 use super::derive::derive;
 use super::message::{Hint as _, tell};
 use super::progress::{Lingering, Progress};
+use super::silence::Silence;
 use super::trace_host::{TraceHost, tell_saved};
 
 /// Warns of what replaced return addresses do on this kernel.
@@ -52,7 +53,8 @@ pub struct Show<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Says what the user should know, and records; the live view, if there is one, runs on this thread.
+/// Says what the user should know, and records; the live view, if there is one, runs on this thread. Gives also what
+/// explains a recording without calls.
 pub fn record(
     ready: Ready<'_>,
     show: &Show<'_>,
@@ -67,6 +69,7 @@ pub fn record(
         say_who_pays(ready.plan()).hint("omit --everywhere, so that this process gets no breakpoints")?;
     }
     say_what_is_untimed(ready.plan());
+    let silence = Silence::of(&ready, show.target);
     let writer = writer(show.directory).hint("choose another directory with --output DIR")?;
     let consumers = consumers(show.sinks, ready.options().helper_user.as_ref())?;
     let lingering = ready.options().outlasts_first().then(|| Lingering::of(ready.pids(), ready.is_command()));
@@ -79,7 +82,7 @@ pub fn record(
         for warning in deliveries.iter().flat_map(Delivery::warnings) {
             tell!("{warning}");
         }
-        return recorded.map(Recorded::kept).map_err(explain);
+        return recorded.map(|summary| Recorded::kept(summary, silence)).map_err(explain);
     }
     let (is_folded, is_timed) = (ready.options().profile.is_some(), ready.options().duration.is_some());
     let (sink, handle) = rtrace_tui::live(show.target, is_folded, derive);
@@ -104,7 +107,7 @@ pub fn record(
         let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         tell_saved(&shown.context("failed to show the live view")?);
         let summary = recorded.map_err(explain)?;
-        Ok(Recorded { summary, is_kept: fate != Fate::Delete })
+        Ok(Recorded { summary, silence, is_kept: fate != Fate::Delete })
     })
 }
 
@@ -112,13 +115,15 @@ pub fn record(
 pub struct Recorded {
     /// What is said of it.
     pub summary: Summary,
+    /// Why it may be empty.
+    silence: Silence,
     /// Whether the user wants its trace.
     is_kept: bool,
 }
 
 impl Recorded {
-    fn kept(summary: Summary) -> Recorded {
-        Recorded { summary, is_kept: true }
+    fn kept(summary: Summary, silence: Silence) -> Recorded {
+        Recorded { summary, silence, is_kept: true }
     }
 }
 
@@ -181,12 +186,13 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
     error
 }
 
-/// Ends the talk: the one honest line, where the trace is, and what to do next.
+/// Ends the talk: the one honest line, why it is empty if it is, where the trace is, and what to do next.
 ///
 /// # Errors
 /// The trace is not wanted, and cannot be deleted.
-pub fn conclude(Recorded { summary, is_kept }: &Recorded, directory: &Path) -> anyhow::Result<()> {
+pub fn conclude(Recorded { summary, silence, is_kept }: &Recorded, directory: &Path) -> anyhow::Result<()> {
     tell!("{summary}");
+    silence.explain(summary);
     let shown = shell_quote(&directory.display().to_string());
     if !is_kept {
         // The recording has made this directory: it would not have begun in one that was there.

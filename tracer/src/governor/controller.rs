@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rtrace_model::{Level, RegionId};
+use rtrace_model::{LEAST_CPU, Level, RegionId};
 
 /// Parts of the budget: above the first, regions are throttled until the cost is below the second; regions are restored
 /// while it stays below the last.
@@ -34,10 +34,6 @@ const MOST_RESTORED: usize = 8;
 
 /// The part of the budget that makes up for regions which had to be throttled soon after they were restored.
 const TRIED: f64 = 0.2;
-
-/// Programs are taken to use so many CPUs at least: of one that hardly runs even what is called rarely would
-/// be above the budget, and to record that hurts nobody.
-const LEAST_CPU: f64 = 0.04;
 
 /// What a region costs when it is throttled, it has cost for this long at the most: else it would have been throttled.
 const SHOWN: Duration = Duration::from_millis(200);

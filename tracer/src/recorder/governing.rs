@@ -12,6 +12,24 @@ use crate::host;
 use crate::pipeline::Pipeline;
 use crate::source::Source;
 
+/// What tracing takes of the programs' CPU time.
+pub fn overhead_metric(id: MetricId) -> Metric {
+    Metric {
+        id,
+        name: "rtrace/overhead".to_owned(),
+        unit: "#".to_owned(),
+        base: Base::Decimal,
+        exponent: -2,
+        scope: Scope::Node,
+        span: Span::Point,
+    }
+}
+
+/// Hands on what it takes now, in percent.
+pub fn tell_overhead(pipeline: &Pipeline, metric: MetricId, value: f64) {
+    pipeline.send(Item::Samples(vec![Sample { metric, time: host::now(), instance: 0, value }]));
+}
+
 /// The ends that the recorder holds.
 pub struct Governing {
     adopt: Sender<Governable>,
@@ -28,19 +46,6 @@ impl Governing {
         let (outbox, reports) = channel();
         let living = Living { pids: pids.to_vec(), ended: Vec::new() };
         (Governing { adopt, reports, metric, living: Mutex::new(living) }, inbox, outbox)
-    }
-
-    /// What tracing takes of the programs' CPU time.
-    pub fn metric(&self) -> Metric {
-        Metric {
-            id: self.metric,
-            name: "rtrace/overhead".to_owned(),
-            unit: "#".to_owned(),
-            base: Base::Decimal,
-            exponent: -2,
-            scope: Scope::Node,
-            span: Span::Point,
-        }
     }
 
     /// Puts regions under the governor's control.
@@ -68,15 +73,7 @@ impl Governing {
                     pipeline.send(Item::Event(Event { time, pid: None, tid: None, kind }));
                 }
                 Report::Estimates(estimates) => source.estimated(estimates)?,
-                Report::Overhead(share) => {
-                    let value = share * 100.0;
-                    pipeline.send(Item::Samples(vec![Sample {
-                        metric: self.metric,
-                        time: host::now(),
-                        instance: 0,
-                        value,
-                    }]));
-                }
+                Report::Overhead(share) => tell_overhead(pipeline, self.metric, share * 100.0),
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use rtrace_model::Overhead;
 
 use crate::app::App;
 use crate::canvas::{Align, Canvas};
@@ -78,6 +79,8 @@ pub fn draw_facts(canvas: &mut Canvas<'_>, area: Rect, app: &App, state: &State)
     if let Some(budget) = state.budget {
         let share = state.share.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}"));
         fact(format!("overhead {share} of {budget}"), Style::new());
+    } else if let Some(overhead) = state.share.map(Overhead::percent) {
+        fact(overhead.to_string(), if overhead.is_high() { theme.bad() } else { Style::new() });
     } else if let Some(overhead) = state.overhead.filter(|_| state.calls > 0) {
         // Nanoseconds of the program's time in each second.
         let cpus = overhead / state.calls as f64 * rate / 1e9;

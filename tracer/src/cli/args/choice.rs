@@ -12,11 +12,30 @@ use super::recording::Mode;
 pub type Choice<T> = (&'static str, &'static str, T);
 
 /// How tables are written.
-pub const FORMAT: [Choice<Format>; 3] = [
+const FORMAT: [Choice<Format>; 3] = [
     ("table", "Columns for people", Format::Table),
     ("csv", "Comma-separated values", Format::Csv),
     ("json", "One JSON object", Format::Json),
 ];
+
+/// How a verb writes a table.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct TableFormat {
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
+    format: Format,
+
+    /// Write JSON; the same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl TableFormat {
+    /// The format that is asked for.
+    pub fn chosen(self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+}
 
 /// Whether a verb writes for people or for programs.
 #[derive(Clone, Copy, Debug, Args)]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtrace_exporters::{Destination, Owner};
-use rtrace_report::{By, DiffOptions, Format, Look, Min};
+use rtrace_report::{By, DiffOptions, Look, Min};
 
-use super::choice::{Choice, FORMAT, one_of};
+use super::choice::{Choice, TableFormat, one_of};
 use super::display::Display;
 use super::quantity::parse_min;
 use super::report::destination;
@@ -44,8 +44,8 @@ pub struct Diff {
     columns: Vec<String>,
 
     /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
-    format: Format,
+    #[command(flatten)]
+    format: TableFormat,
 
     /// Write the HTML page of B to FILE instead, with a flame graph of what has changed; `-` is standard output
     ///
@@ -75,7 +75,7 @@ impl Diff {
             by: self.by.clone(),
             min: self.min,
             limit: self.limit,
-            format: self.format,
+            format: self.format.chosen(),
             columns: self.columns.clone(),
             look,
             regression: self.fail_on_regression.map(|percent| percent / 100.0),

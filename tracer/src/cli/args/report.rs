@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use rtrace_exporters::{Destination, Owner};
 use rtrace_plan::Selector;
-use rtrace_report::{By, Format, Histogram, Look, Min, Options, Sort};
+use rtrace_report::{By, Histogram, Look, Min, Options, Sort};
 
-use super::choice::{Choice, FORMAT, OneOfOrValue, one_of};
+use super::choice::{Choice, OneOfOrValue, TableFormat, one_of};
 use super::display::Display;
 use super::quantity::parse_min;
 
@@ -59,14 +59,14 @@ pub struct Report {
     histogram: Option<Histogram>,
 
     /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = one_of(FORMAT))]
-    format: Format,
+    #[command(flatten)]
+    format: TableFormat,
 
     /// Write one HTML page to FILE instead: tables, flame graph, timeline, latencies; `-` is standard output
     ///
     /// The page needs no other file and no network. It holds sums, and single calls up to a bound. An older page of that
     /// name is replaced, another file is not.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json"])]
     html: Option<PathBuf>,
 
     /// Write a Score-P filter file that leaves out functions that cost most and say least [default: to stdout]
@@ -75,7 +75,7 @@ pub struct Report {
     /// what leaving each of them out would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
     /// suggestion of that name is replaced, another file is not.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
-          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "html", "callers"])]
+          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers"])]
     suggest_filter: Option<PathBuf>,
 
     /// Show names with all their arguments, however long they are
@@ -110,7 +110,7 @@ impl Report {
             corrected: self.corrected,
             callers: None,
             limit: self.limit,
-            format: self.format,
+            format: self.format.chosen(),
             look,
         }
     }

@@ -21,7 +21,7 @@ pub struct Selection {
     /// Library to trace: a name, a path, a glob, or `exe`; may be repeated
     ///
     /// `libfftw3.so` matches every version of that library in any directory, `libQt5*` every file with a matching
-    /// name, `./libmine.so` only this file, and `exe` the program itself.
+    /// name, `./libmine.so` only this file, and `exe` the program itself. `rtrace libs` lists what a process has.
     #[arg(short = 'l', long = "lib", value_name = "LIB", required = true)]
     pub libraries: Vec<String>,
 

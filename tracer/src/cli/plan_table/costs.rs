@@ -1,6 +1,7 @@
 //! What calls cost, measured on this machine where rtrace may trace.
 
 use rtrace::calibration::calibrate;
+use rtrace::overhead;
 use rtrace_bpf::{LoadOptions, Mechanism, Programs};
 use rtrace_model::{CallCost, ExitPolicy, Region};
 use rtrace_plan::PlannedRegion;
@@ -54,6 +55,11 @@ impl Costs {
     /// there is a stub.
     pub fn call(&self, planned: &PlannedRegion) -> u64 {
         self.whole(planned, planned.exit.policy() != ExitPolicy::EntryOnly)
+    }
+
+    /// By how much the program is slower after a call, in nanoseconds.
+    pub fn after(&self) -> f64 {
+        overhead::after(&self.kinds)
     }
 
     /// What its enter alone adds.

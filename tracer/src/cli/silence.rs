@@ -1,0 +1,106 @@
+//! A recording without a call: why, and what would have recorded something.
+
+use std::path::Path;
+
+use rtrace::mapped_files::MappedFiles;
+use rtrace::privilege::shell_quote;
+use rtrace::session::Ready;
+use rtrace_model::{Summary, counted};
+use rtrace_symbolizer::{select, soname};
+
+use super::libs::PROGRAM;
+use super::message::tell;
+
+/// So many libraries are named that were loaded instead.
+const NAMED: usize = 5;
+
+/// What has to be known of a recording before it begins, to say afterwards why it is empty.
+pub struct Silence {
+    target: String,
+    libraries: Vec<String>,
+    functions: usize,
+    /// Processes that ran before; none where a command is recorded.
+    pids: Vec<u32>,
+    mapped: MappedFiles,
+}
+
+impl Silence {
+    /// Of a recording of `target`, which is a description for people.
+    pub fn of(ready: &Ready<'_>, target: &str) -> Silence {
+        Silence {
+            target: target.to_owned(),
+            libraries: ready.options().libraries.clone(),
+            functions: ready.plan().libraries.iter().map(|library| library.regions.len()).sum(),
+            pids: if ready.is_command() { Vec::new() } else { ready.pids() },
+            mapped: ready.mapped_files(),
+        }
+    }
+
+    /// Says it, if there was no call. What is missing for a reason of its own has been told already.
+    pub fn explain(&self, summary: &Summary) {
+        if summary.calls + summary.counted + summary.estimated == 0 && summary.is_complete() {
+            self.lines().iter().for_each(|line| tell!("{line}"));
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let called_none = |functions: &str| format!("nothing was recorded: {} called none of {functions}", self.target);
+        if !self.pids.is_empty() {
+            let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
+            let look = format!("`rtrace libs -p {} --sample` shows what it calls", pids.join(","));
+            return vec![called_none(&counted(self.functions as u64, "function")), look];
+        }
+        let (never, others): (Vec<&String>, Vec<&String>) =
+            self.libraries.iter().partition(|library| *library != PROGRAM && self.mapped.never(library));
+        let mut lines: Vec<String> = never
+            .iter()
+            .map(|library| format!("nothing was recorded: {} never loaded {library}", self.target))
+            .collect();
+        if !others.is_empty() {
+            lines.push(called_none(&format!("the functions of {}", joined(others.into_iter().cloned()))));
+        }
+        if !never.is_empty() {
+            lines.push(self.instead(never[0]));
+        }
+        lines
+    }
+
+    /// What would record something.
+    fn instead(&self, wanted: &str) -> String {
+        let paths = self.mapped.paths();
+        let names: Vec<String> = paths.iter().filter_map(|path| name_of(path)).collect();
+        let known: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut near = select::near_names(wanted, &known);
+        near.extend(names.iter().filter(|name| !near.contains(name)).cloned().collect::<Vec<_>>());
+        near.truncate(NAMED);
+        let (more, first) = (names.len().saturating_sub(near.len()), near.first().cloned());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let list = if near.is_empty() { "no library".to_owned() } else { joined(near.into_iter()) };
+        let example = first.map(|name| format!(": `--lib {}` would record calls to that", shell_quote(&name)));
+        format!("it loaded {list}{more}{}", example.unwrap_or_default())
+    }
+}
+
+fn joined(names: impl Iterator<Item = String>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// By what a file is chosen, if it is a library: all programs have the dynamic linker, and nobody means it.
+fn name_of(path: &Path) -> Option<String> {
+    let file_name = path.file_name()?.to_str()?;
+    let is_library = file_name.contains(".so") && !file_name.starts_with("ld-");
+    is_library.then(|| soname(path).unwrap_or_else(|| file_name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_loaded_has_the_name_by_which_it_is_chosen() {
+        assert_eq!(name_of(Path::new("/nowhere/libx.so.1.2")), Some("libx.so.1.2".to_owned()));
+        for none in ["/lib64/ld-linux-x86-64.so.2", "/usr/bin/gzip", "[vdso]", "/"] {
+            assert_eq!(name_of(Path::new(none)), None, "{none}");
+        }
+    }
+}

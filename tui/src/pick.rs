@@ -1,0 +1,299 @@
+//! Choosing from a list, before anything is recorded: what is typed filters it.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers, MouseEventKind};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use crate::canvas::{Align, Canvas, Cell, Column, Table, Units};
+use crate::list::List;
+use crate::term::{self, Screen};
+use crate::theme::Theme;
+
+/// Time between two looks at what is known of the entries.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Lines around the list: title, filter, note.
+const AROUND: u16 = 4;
+
+/// A question that a list answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// What is asked.
+    pub title: &'a str,
+    /// Titles of the columns but the last, with their cells.
+    pub columns: &'a [(&'a str, u16, Align)],
+    /// Title of the last column, which takes what is left.
+    pub last: &'a str,
+    /// What Enter does.
+    pub does: &'a str,
+}
+
+/// What can be chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Which it is, whatever its place.
+    pub key: usize,
+    /// A text for each column. They may come from traced programs.
+    pub cells: Vec<String>,
+}
+
+/// What is known now.
+#[derive(Clone, Debug, Default)]
+pub struct Entries {
+    /// In the order in which they are shown.
+    pub entries: Vec<Entry>,
+    /// What is said below them.
+    pub note: String,
+}
+
+/// Lets the user choose one or several entries; gives their keys, or nothing if the user leaves or `stop` is set. `fresh`
+/// is asked again and again, and gives what is known if that has changed.
+///
+/// # Errors
+/// The terminal cannot be used, or has gone.
+pub fn pick(
+    question: Question<'_>,
+    stop: &AtomicBool,
+    fresh: &mut dyn FnMut() -> Option<Entries>,
+) -> io::Result<Option<Vec<usize>>> {
+    let mut screen = Screen::take()?;
+    let theme = Theme::of_environment(|name| std::env::var(name).ok());
+    let mut picker = Picker::default();
+    while !stop.load(Ordering::Relaxed) {
+        if screen.is_lost() {
+            return Err(io::Error::other("the list ended by a panic elsewhere"));
+        }
+        if let Some(entries) = fresh() {
+            picker.learn(entries);
+        }
+        screen.draw(|frame| picker.draw(frame, question, theme))?;
+        if !term::has_event(TICK)? {
+            continue;
+        }
+        match event::read()? {
+            Event::Key(key) => match picker.press(key) {
+                Answer::None => {}
+                Answer::Leave => return Ok(None),
+                Answer::Take(keys) => return Ok(Some(keys)),
+            },
+            Event::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::ScrollDown => picker.list.step(1),
+                MouseEventKind::ScrollUp => picker.list.step(-1),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    None,
+    Leave,
+    Take(Vec<usize>),
+}
+
+#[derive(Debug, Default)]
+struct Picker {
+    known: Entries,
+    list: List<usize>,
+    filter: String,
+    marked: Vec<usize>,
+}
+
+impl Picker {
+    fn learn(&mut self, known: Entries) {
+        self.known = known;
+        self.arrange();
+    }
+
+    /// Shows the entries that have every word of the filter.
+    fn arrange(&mut self) {
+        let filter = self.filter.to_lowercase();
+        let has = |entry: &&Entry| {
+            let text = entry.cells.join(" ").to_lowercase();
+            filter.split_whitespace().all(|word| text.contains(word))
+        };
+        self.list.set(self.known.entries.iter().filter(has).map(|entry| entry.key).collect());
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Answer {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Esc => return Answer::Leave,
+            KeyCode::Char('c' | 'd') if is_control => return Answer::Leave,
+            KeyCode::Char('u') if is_control => self.filter.clear(),
+            KeyCode::Char(_) if is_control => {}
+            KeyCode::Enter => return self.take(),
+            KeyCode::Up => self.list.step(-1),
+            KeyCode::Down => self.list.step(1),
+            KeyCode::PageUp => self.list.step(-self.list.page()),
+            KeyCode::PageDown => self.list.step(self.list.page()),
+            KeyCode::Home => self.list.choose(0),
+            KeyCode::End => self.list.choose(usize::MAX),
+            KeyCode::Tab => self.mark(),
+            KeyCode::Backspace => _ = self.filter.pop(),
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+        self.arrange();
+        Answer::None
+    }
+
+    fn take(&self) -> Answer {
+        match (self.marked.is_empty(), self.list.key()) {
+            (false, _) => Answer::Take(self.marked.clone()),
+            (true, Some(key)) => Answer::Take(vec![key]),
+            (true, None) => Answer::None,
+        }
+    }
+
+    /// Marks the row chosen, or not any more, and goes on to the next.
+    fn mark(&mut self) {
+        let Some(key) = self.list.key() else { return };
+        match self.marked.iter().position(|&marked| marked == key) {
+            Some(place) => _ = self.marked.remove(place),
+            None => self.marked.push(key),
+        }
+        self.list.step(1);
+    }
+
+    fn draw(&mut self, frame: &mut Frame<'_>, question: Question<'_>, theme: Theme) {
+        let area = frame.area();
+        let mut units = Units::new();
+        let mut canvas = Canvas { buffer: frame.buffer_mut(), theme, units: &mut units };
+        let line = |y: u16| Rect { y: area.y + y, height: u16::from(y < area.height), ..area };
+        canvas.put_all(line(0), [(Cow::from(question.title), theme.title())]);
+        let typed = [
+            (Cow::from("filter: "), theme.dim()),
+            (Cow::from(self.filter.as_str()), Style::new()),
+            (Cow::from(" "), Style::new().add_modifier(Modifier::REVERSED)),
+        ];
+        canvas.put_all(line(1), typed);
+        let marks = if self.marked.is_empty() { String::new() } else { format!("{} marked, ", self.marked.len()) };
+        let keys = format!("{marks}Enter {}  Tab mark  Esc leave", question.does);
+        let bottom = area.height.saturating_sub(1);
+        if area.height > AROUND {
+            canvas.put_all(line(bottom - 1), [(Cow::from(self.known.note.as_str()), theme.accent())]);
+        }
+        let body = Rect { y: area.y + 2, height: area.height.saturating_sub(AROUND), ..area };
+        let mut columns = vec![Column::words(" ", 1, 0)];
+        let column = |&(title, cells, align)| match align {
+            Align::Left => Column::words(title, cells, 0),
+            Align::Right => Column::number(title, cells, 0),
+        };
+        columns.extend(question.columns.iter().map(column));
+        columns.push(Column::rest(question.last));
+        let (entries, marked) = (&self.known.entries, &self.marked);
+        let row = |key: usize| -> Vec<Cell<'_>> {
+            let cells = entries.iter().find(|entry| entry.key == key).map(|entry| entry.cells.as_slice());
+            let mark = Cell::from(if marked.contains(&key) { "*" } else { " " }).styled(theme.accent());
+            let texts = cells.unwrap_or_default().iter().map(|text| Cell::from(text.as_str()));
+            std::iter::once(mark).chain(texts).collect()
+        };
+        canvas.table(Table::plain(body, &columns), &mut self.list, row);
+        if self.list.rows().is_empty() {
+            canvas.put_empty(body, if entries.is_empty() { "there is nothing to choose" } else { "nothing matches" });
+        }
+        canvas.put_all(line(bottom), [(Cow::from(keys), theme.dim())]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use crate::export;
+
+    const QUESTION: Question<'_> =
+        Question { title: "Trace which process?", columns: &[("PID", 7, Align::Right)], last: "NAME", does: "choose" };
+
+    fn picker() -> Picker {
+        let entry = |(key, name): (usize, &str)| Entry { key, cells: vec![(key * 100).to_string(), name.to_owned()] };
+        let names = ["redis-server", "nginx: master", "nginx: worker", "a\u{1b}[2Jb"];
+        let mut picker = Picker::default();
+        let entries = names.into_iter().enumerate().map(entry).collect();
+        picker.learn(Entries { entries, note: "counting calls".to_owned() });
+        picker
+    }
+
+    fn press(picker: &mut Picker, keys: &[KeyCode]) -> Answer {
+        keys.iter().fold(Answer::None, |_, &code| picker.press(KeyEvent::from(code)))
+    }
+
+    fn type_in(picker: &mut Picker, text: &str) -> Answer {
+        press(picker, &text.chars().map(KeyCode::Char).collect::<Vec<_>>())
+    }
+
+    fn screen(picker: &mut Picker, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        let theme = Theme::of_environment(|_| None);
+        terminal.draw(|frame| picker.draw(frame, QUESTION, theme)).unwrap();
+        export::screen(terminal.backend().buffer())
+    }
+
+    #[test]
+    fn what_is_typed_filters_and_enter_takes() {
+        let mut picker = picker();
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::Take(vec![0]));
+        type_in(&mut picker, "WORK ngi");
+        assert_eq!(picker.list.rows(), [2]);
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::Take(vec![2]));
+        type_in(&mut picker, "zzz");
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::None, "there is nothing to take");
+        assert!(screen(&mut picker, 60, 12).contains("nothing matches"));
+        picker.press(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL));
+        assert_eq!(picker.list.rows().len(), 4);
+    }
+
+    #[test]
+    fn several_can_be_marked_and_stay_marked_while_the_filter_changes() {
+        let mut picker = picker();
+        type_in(&mut picker, "nginx");
+        press(&mut picker, &[KeyCode::Tab, KeyCode::Tab]);
+        type_in(&mut picker, " master");
+        assert!(screen(&mut picker, 60, 12).contains("2 marked"));
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::Take(vec![1, 2]));
+        assert_eq!(press(&mut picker, &[KeyCode::Home, KeyCode::Tab, KeyCode::Enter]), Answer::Take(vec![2]));
+    }
+
+    #[test]
+    fn the_choice_follows_its_entry_when_the_order_changes() {
+        let mut picker = picker();
+        press(&mut picker, &[KeyCode::Down]);
+        let mut known = picker.known.clone();
+        known.entries.reverse();
+        picker.learn(known);
+        assert_eq!(press(&mut picker, &[KeyCode::Enter]), Answer::Take(vec![1]));
+    }
+
+    #[test]
+    fn it_can_be_left() {
+        assert_eq!(press(&mut picker(), &[KeyCode::Esc]), Answer::Leave);
+        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(picker().press(interrupt), Answer::Leave);
+    }
+
+    #[test]
+    fn it_fits_any_screen_and_hostile_names_do_not_reach_it() {
+        let text = screen(&mut picker(), 60, 12);
+        for part in ["Trace which process?", "filter:", "redis-server", "counting calls", "Enter choose", "\\x1b[2J"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains('\u{1b}'));
+        for (width, height) in [(1, 1), (3, 2), (10, 3), (20, 5), (400, 100)] {
+            screen(&mut picker(), width, height);
+        }
+    }
+}
