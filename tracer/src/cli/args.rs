@@ -3,6 +3,7 @@
 //! Values leave here checked and in plain types, so that a mistake is a usage error with clap's
 //! explanation and the verbs need not check again.
 
+mod address;
 mod choice;
 mod diff;
 mod display;

@@ -40,6 +40,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         let show = Show {
             directory: &options.recording.directory(&name, pids.first().copied().unwrap_or_default()),
             sinks: &options.recording.sinks,
+            listen: options.recording.listen,
             target: &describe(&name, &pids),
             live: !options.recording.no_tui,
             stop: &stop,

@@ -1,5 +1,6 @@
 //! What `attach` and `run` share: what they say of a recording, and where it goes.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use rtrace::session::{self, Ready};
 use rtrace::target;
 use rtrace::translated;
 use rtrace::user::{self, User};
-use rtrace_exporters::{Consumer, Delivery, TraceWriter};
+use rtrace_exporters::{Consumer, Delivery, OpenMetrics, TraceWriter};
 use rtrace_model::{Sink, SinkError, Summary, escape};
 use rtrace_plan::Plan;
 
@@ -42,6 +43,8 @@ pub struct Show<'a> {
     pub directory: &'a Path,
     /// Programs that get the calls while they happen.
     pub sinks: &'a [String],
+    /// Where figures are served to Prometheus.
+    pub listen: Option<SocketAddr>,
     /// What is recorded, for people.
     pub target: &'a str,
     /// Whether a live view may use the terminal.
@@ -65,6 +68,8 @@ pub fn record(
         say_who_pays(ready.plan()).hint("omit --everywhere, so that this process gets no breakpoints")?;
     }
     say_what_is_untimed(ready.plan());
+    let (is_folded, is_timed) = (ready.options().profile.is_some(), ready.options().duration.is_some());
+    let metrics = show.listen.map(|address| listen(address, is_folded)).transpose()?;
     let writer = writer(show.directory).hint("choose another directory with --output DIR")?;
     let consumers = consumers(show.sinks, ready.options().helper_user.as_ref())?;
     let lingering = ready.options().outlasts_first().then(|| Lingering::of(ready.pids(), ready.is_command()));
@@ -72,6 +77,7 @@ pub fn record(
     if !(show.live && consumers.is_empty() && rtrace_tui::is_possible()) {
         let progress = Progress::new(show.target, lingering);
         let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(progress)];
+        sinks.extend(metrics.map(|metrics| Box::new(metrics) as Box<dyn Sink>));
         sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
         let recorded = ready.record(sinks, show.stop, armed);
         for warning in deliveries.iter().flat_map(Delivery::warnings) {
@@ -79,9 +85,9 @@ pub fn record(
         }
         return recorded.map_err(explain);
     }
-    let (is_folded, is_timed) = (ready.options().profile.is_some(), ready.options().duration.is_some());
     let (sink, handle) = rtrace_tui::live(show.target, is_folded, derive);
-    let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
+    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
+    sinks.extend(metrics.map(|metrics| Box::new(metrics) as Box<dyn Sink>));
     std::thread::scope(|scope| {
         let recording = scope.spawn(|| {
             let recorded = ready.record(sinks, show.stop, armed);
@@ -97,6 +103,15 @@ pub fn record(
         shown.context("failed to show the live view")?;
         recorded.map_err(explain)
     })
+}
+
+/// Serves the figures, and says where.
+fn listen(address: SocketAddr, is_folded: bool) -> anyhow::Result<OpenMetrics> {
+    let metrics = OpenMetrics::listen(address, is_folded)
+        .with_context(|| format!("failed to listen on `{address}`"))
+        .hint("choose another port with --listen PORT; 0 is one that is free")?;
+    tell!("metrics are at http://{}/metrics", metrics.address());
+    Ok(metrics)
 }
 
 /// Starts the programs that get the calls.

@@ -47,6 +47,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let show = Show {
         directory: &directory,
         sinks: &recording.sinks,
+        listen: recording.listen,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.
         live: false,

@@ -1,5 +1,6 @@
 //! How long, how, and into which directory calls are recorded.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +12,7 @@ use rtrace_bpf::ProfileOptions;
 use rtrace_model::Percent;
 use rtrace_plan::Pattern;
 
+use super::address::parse_address;
 use super::choice::{MODE, one_of};
 use super::names::{Names, parse_counters};
 use super::quantity::{parse_budget, parse_buffer_size, parse_duration};
@@ -156,6 +158,13 @@ pub struct Recording {
     /// dashboard is off, because the command may use the terminal.
     #[arg(long = "sink", value_name = "CMD")]
     pub sinks: Vec<String>,
+
+    /// Serve calls, durations and losses of each function for Prometheus: http://ADDRESS/metrics
+    ///
+    /// A port alone listens on 127.0.0.1, where every user of this machine can read the figures. `docs/prometheus.md` has
+    /// the metrics, a configuration to scrape them, and queries.
+    #[arg(long, value_name = "[IP:]PORT", value_parser = parse_address)]
+    pub listen: Option<SocketAddr>,
 
     /// Run sinks and metric plug-ins as this user [default under sudo: the user who called sudo]
     #[arg(long, value_name = "NAME")]
