@@ -9,6 +9,7 @@ mod diff;
 mod display;
 mod export;
 mod info;
+mod keep;
 mod names;
 mod quantity;
 mod recording;
@@ -29,6 +30,7 @@ pub use diff::Diff;
 pub use display::{Colour, Display};
 pub use export::Export;
 pub use info::Info;
+pub use keep::Keep;
 use quantity::parse_duration;
 pub use recording::Recording;
 pub use report::Report;
@@ -125,7 +127,13 @@ EXAMPLES:
     rtrace attach -p $(pidof nginx) --lib libssl.so --lib libcrypto.so --duration 2s --no-tui
 
     # Trace only some functions
-    rtrace attach -p 4711 --lib libsqlite3.so --func 'sqlite3_*' --exclude '/_(free|malloc)$/'";
+    rtrace attach -p 4711 --lib libsqlite3.so --func 'sqlite3_*' --exclude '/_(free|malloc)$/'
+
+    # Wait for a slow call, and save what was called in the 30 s before it
+    rtrace attach -p 4711 --lib libsqlite3.so --keep 30s --trigger 'sqlite3_step > 50ms'
+
+    # Let Prometheus scrape latency histograms from http://127.0.0.1:9464/metrics
+    rtrace attach -p 4711 --lib libz.so --listen 9464 --no-tui";
 
 /// Options of `rtrace run`.
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ use super::Outcome;
 use super::args::Attach;
 use super::interrupt;
 use super::message::{Hint as _, tell};
-use super::record::{Show, completeness, conclude, record, say_hazard, say_unknown_sources};
+use super::record::{Show, completeness, record, say_hazard, say_unknown_sources};
 
 /// Children of the processes named may end while a recording is prepared: after so many times none are prepared for,
 /// and all get their probes as those do that come later.
@@ -40,6 +40,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         let show = Show {
             directory: &options.recording.directory(&name, pids.first().copied().unwrap_or_default()),
             sinks: &options.recording.sinks,
+            keep: &options.recording.keep,
             listen: options.recording.listen,
             target: &describe(&name, &pids),
             live: !options.recording.no_tui,
@@ -107,15 +108,15 @@ fn record_processes(
     }
     let ready = found.plan()?.start()?;
     let regions: usize = ready.plan().libraries.iter().map(|library| library.regions.len()).sum();
-    let summary = record(ready, show, |_| {
+    let recorded = record(ready, show, |_| {
         armed();
         if !stderr().is_terminal() {
             tell!("recording {regions} functions of {}", show.target);
         }
         Ok(())
     })?;
-    conclude(&summary, show.directory);
-    Ok(completeness(&summary, &options.recording))
+    recorded.conclude(show.directory);
+    Ok(completeness(&recorded.summary, &options.recording))
 }
 
 fn describe(name: &str, pids: &[u32]) -> String {

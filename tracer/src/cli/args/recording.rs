@@ -16,7 +16,7 @@ use super::address::parse_address;
 use super::choice::{MODE, one_of};
 use super::names::{Names, parse_counters};
 use super::quantity::{parse_budget, parse_buffer_size, parse_duration};
-use super::{Selection, Values};
+use super::{Keep, Selection, Values};
 
 /// What is recorded of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,6 +165,10 @@ pub struct Recording {
     /// the metrics, a configuration to scrape them, and queries.
     #[arg(long, value_name = "[IP:]PORT", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
+
+    /// What is kept until something happens.
+    #[command(flatten)]
+    pub keep: Keep,
 
     /// Run sinks and metric plug-ins as this user [default under sudo: the user who called sudo]
     #[arg(long, value_name = "NAME")]
