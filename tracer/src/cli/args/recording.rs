@@ -116,10 +116,6 @@ pub struct Recording {
     #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
     counters: Names,
 
-    /// Which values of calls.
-    #[command(flatten)]
-    values: Values,
-
     /// Count accesses to this global variable on every call; up to 4 times
     ///
     /// [LIB:]SYMBOL[:w|rw][:unsigned|signed|float], such as `errors`, `libz.so:errors:rw` or `exe:ns::total:w:float`.
@@ -166,10 +162,6 @@ pub struct Recording {
     #[arg(long, value_name = "[IP:]PORT", value_parser = parse_address)]
     pub listen: Option<SocketAddr>,
 
-    /// What is kept until something happens.
-    #[command(flatten)]
-    pub keep: Keep,
-
     /// Run sinks and metric plug-ins as this user [default under sudo: the user who called sudo]
     #[arg(long, value_name = "NAME")]
     helper_user: Option<String>,
@@ -179,6 +171,15 @@ pub struct Recording {
     /// Calls skipped by --budget do not count as lost.
     #[arg(long)]
     pub strict: bool,
+
+    // These have a heading of their own, which what follows them would get, too.
+    /// Which values of calls.
+    #[command(flatten)]
+    values: Values,
+
+    /// What is kept until something happens.
+    #[command(flatten)]
+    pub keep: Keep,
 }
 
 impl Recording {
