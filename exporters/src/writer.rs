@@ -3,7 +3,7 @@
 //! Once a second everything is published, definitions before the calls that refer to them, so that
 //! at any moment the directory is a readable trace of all but the last second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -132,6 +132,16 @@ impl TraceWriter {
         }
         self.published = Instant::now();
         Ok(())
+    }
+
+    /// Writes newer states of call sites into a trace that is finished already.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn name_call_sites<'a>(&mut self, sites: impl Iterator<Item = &'a CallSite>) -> Result<(), Error> {
+        let known: HashSet<CallSiteId> = self.call_sites.rows().map(|site| site.id).collect();
+        sites.filter(|site| known.contains(&site.id)).for_each(|site| self.call_sites.put(site.id, site));
+        self.call_sites.publish(&self.directory)
     }
 
     fn push_calls(&mut self, batch: &Batch) -> Result<(), Error> {

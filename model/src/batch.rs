@@ -93,6 +93,22 @@ impl Batch {
         selected
     }
 
+    /// Adds the calls of another, with their readings.
+    ///
+    /// # Panics
+    /// They have readings of other metrics.
+    pub fn append(&mut self, other: &Batch) {
+        assert_eq!(self.metrics, other.metrics, "each call has a reading of each metric");
+        self.calls.extend_from_slice(&other.calls);
+        self.readings.extend_from_slice(&other.readings);
+    }
+
+    /// Gives back memory for calls that might have been added.
+    pub fn shrink_to_fit(&mut self) {
+        self.calls.shrink_to_fit();
+        self.readings.shrink_to_fit();
+    }
+
     /// The calls, to be changed in place.
     pub fn calls_mut(&mut self) -> &mut [Call] {
         &mut self.calls

@@ -73,7 +73,7 @@ pub use overhead::{LEAST_CPU, Overhead};
 pub use probe::{Jump, MOST_WORDS, Step};
 pub use profile::{Count, FoldedPath, HISTOGRAM_BUCKETS, PathDetail, PathProfile, histogram_bucket};
 pub use sink::{Sink, SinkError};
-pub use summary::{Header, Percent, Rank, ReturnSites, Summary};
+pub use summary::{Header, Percent, Rank, ReturnSites, Summary, Window};
 pub use text::{counted, csv_field, escape, grouped};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use untimed::{Untimed, UntimedReason};

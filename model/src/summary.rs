@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallCost, CallRange, ClockAnchor, Loss, LossReason, Untimed, counted, estimated, grouped};
+use crate::{
+    CallCost, CallRange, ClockAnchor, LocationId, Loss, LossReason, Timestamp, Untimed, counted, estimated, grouped,
+};
 
 /// What is known of a recording when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +40,26 @@ pub struct Header {
     /// What tracing costs on this machine, by kind of site; empty where it was not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calibration: Vec<CallCost>,
+    /// Present where the trace is a part of a longer recording: calls before its begin and after its end were not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+}
+
+/// Why a part of a recording was kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Counts up from 1 in a recording.
+    pub number: u32,
+    /// What asked for it: a trigger as the user wrote it, or a signal.
+    pub trigger: String,
+    /// When that happened.
+    pub time: Timestamp,
+    /// The thread of the call that did.
+    pub location: Option<LocationId>,
+    /// Its id.
+    pub call: Option<u64>,
+    /// Whether calls were dropped that belong to the time that was to be kept, as they did not fit into memory.
+    pub is_cut: bool,
 }
 
 /// A part of a whole, in thousandths of a percent.

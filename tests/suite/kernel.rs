@@ -17,6 +17,7 @@ mod jumps;
 mod ledger;
 mod leftovers;
 mod linkage;
+mod live;
 mod notebooks;
 mod processes;
 mod profile;

@@ -17,6 +17,7 @@ pub mod callers;
 pub mod command;
 pub mod counters;
 pub mod descendants;
+pub mod flight;
 pub mod followed;
 mod gate;
 mod governor;

@@ -12,6 +12,7 @@ use rtrace_model::{
 
 pub fn header() -> Header {
     Header {
+        window: None,
         rtrace_version: "0.1.0".into(),
         host: "box".into(),
         kernel: "6.18.44".into(),

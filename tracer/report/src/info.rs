@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
 use rtrace_model::{
-    CallRange, Estimate, EventKind, Loss, Overhead, Untimed, counted, escape, estimated, format_ns, grouped,
+    CallRange, Estimate, EventKind, Loss, Overhead, Untimed, Window, counted, escape, estimated, format_ns, grouped,
 };
 use serde::Serialize;
 
@@ -86,6 +86,8 @@ pub struct Recording {
     pub budget: Option<f64>,
     /// The rank in a parallel job.
     pub rank: Option<u32>,
+    /// Why it was kept, where it is a part of a longer recording.
+    pub window: Option<Window>,
 }
 
 /// A process that was traced.
@@ -196,6 +198,7 @@ impl Recording {
             mechanism: header.mechanism,
             budget: header.budget.map(|budget| budget.share() * 100.0),
             rank: header.rank.map(|rank| rank.rank),
+            window: header.window,
         }
     }
 }
@@ -341,6 +344,10 @@ impl Recording {
             plain("host", format!("{}, Linux {}, {} CPUs", self.host, self.kernel, self.cpus)),
         ];
         lines.extend(self.rank.map(|rank| plain("rank", rank.to_string())));
+        lines.extend(self.window.as_ref().map(|window| {
+            let cut = if window.is_cut { ", cut for want of memory" } else { "" };
+            plain("window", format!("{} of a longer recording, around `{}`{cut}", window.number, window.trigger))
+        }));
         lines.push(plain("recorded by", format!("rtrace {}, {}", self.rtrace_version, self.mechanism)));
         lines.extend(self.budget.map(|budget| plain("budget", format!("{budget} % of the programs' CPU time"))));
         lines.push(plain("command", self.command_line.join(" ")));

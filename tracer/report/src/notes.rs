@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{EventKind, Loss, LossReason, counted, escape, format_ns, grouped};
+use rtrace_model::{EventKind, Loss, LossReason, Window, counted, escape, format_ns, grouped};
 
 use super::Error;
 use super::overhead::{overhead, sentence};
@@ -28,6 +28,7 @@ pub(super) fn notes(trace: &TraceSet, losses: &[Loss], lost_callers: u64, left_o
         let text = sentence(overhead);
         notes.push(if overhead.is_high() { Note::warning(text) } else { Note::plain(text) });
     }
+    notes.extend(window(trace).map(Note::plain));
     if !trace.profile().is_empty() {
         notes.push(Note::plain("aggregated profile: percentiles are upper bounds, everything else is exact"));
     }
@@ -43,6 +44,19 @@ pub(super) fn notes(trace: &TraceSet, losses: &[Loss], lost_callers: u64, left_o
 /// Rows that there are beside those that are shown.
 pub(super) fn more_rows(count: usize) -> Note {
     Note::plain(counted(count as u64, "more row"))
+}
+
+/// That there is a longer recording of which other calls were not kept.
+fn window(trace: &TraceSet) -> Option<String> {
+    let windows: Vec<&Window> = trace.traces().filter_map(|part| part.header().window.as_ref()).collect();
+    let what = match windows.as_slice() {
+        [] => return None,
+        [only] => format!("a window of a longer recording, around `{}`", escape(&only.trigger)),
+        _ => format!("{} windows of a longer recording", windows.len()),
+    };
+    let cut = windows.iter().filter(|window| window.is_cut).count();
+    let cut = if cut > 0 { "; some of the time before did not fit into memory (--keep-memory)" } else { "" };
+    Some(format!("{what}: calls before and after were not kept{cut}"))
 }
 
 /// Which counts are exact and which are not, where a budget left calls without a record.

@@ -3,11 +3,13 @@
 //! Values leave here checked and in plain types, so that a mistake is a usage error with clap's
 //! explanation and the verbs need not check again.
 
+mod address;
 mod choice;
 mod diff;
 mod display;
 mod export;
 mod info;
+mod keep;
 mod libs;
 mod names;
 mod processes;
@@ -29,6 +31,7 @@ pub use diff::Diff;
 pub use display::{Colour, Display};
 pub use export::Export;
 pub use info::Info;
+pub use keep::Keep;
 pub use libs::Libs;
 pub use processes::Processes;
 use processes::{Pids, parse_pids};
@@ -154,7 +157,13 @@ EXAMPLES:
     rtrace attach nginx --lib libc.so.6 --duration 2s --no-tui
 
     # Trace only some functions of a process
-    rtrace attach -p 4711 --lib libc.so.6 --func '*printf*' --exclude '/^v/'";
+    rtrace attach -p 4711 --lib libc.so.6 --func '*printf*' --exclude '/^v/'
+
+    # Wait for a slow call, and save what was called in the 30 s before it
+    rtrace attach -p 4711 --lib libsqlite3.so --keep 30s --trigger 'sqlite3_step > 50ms'
+
+    # Let Prometheus scrape latency histograms from http://127.0.0.1:9464/metrics
+    rtrace attach -p 4711 --lib libz.so --listen 9464 --no-tui";
 
 /// Options of `rtrace run`.
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ use rtrace_plan::LibrarySource;
 use super::args::Attach;
 use super::libs::{self, Survey};
 use super::message::{Hint as _, tell};
-use super::record::{Show, completeness, conclude, record, say_hazard, say_unknown_sources};
+use super::record::{Show, completeness, record, say_hazard, say_unknown_sources};
 use super::{Outcome, interrupt, pick, processes};
 
 /// Children of the processes named may end while a recording is prepared: after so many times none are prepared for,
@@ -52,6 +52,8 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         let show = Show {
             directory: &options.recording.directory(&name, pids.first().copied().unwrap_or_default()),
             sinks: &options.recording.sinks,
+            keep: &options.recording.keep,
+            listen: options.recording.listen,
             target: &describe(&name, &pids),
             live: !options.recording.no_tui,
             stop: &stop,
@@ -191,7 +193,7 @@ fn record_processes(
         }
         Ok(())
     })?;
-    conclude(&recorded, show.directory)?;
+    recorded.conclude(show.directory)?;
     Ok(completeness(&recorded.summary, &options.recording))
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use rtrace::flight::Log;
 use rtrace::host;
 use rtrace_model::{
     Batch, Definition, Event, EventKind, LocationId, PathId, PathProfile, Process, Sink, SinkError, Summary, Timestamp,
@@ -84,18 +85,20 @@ pub struct Progress {
     lingering: Option<Lingering>,
     /// Whether that was said of a program.
     is_withheld: bool,
+    /// Has what is to be said of windows.
+    windows: Option<Log>,
 }
 
 impl Progress {
-    /// A line about the recording of `target`, which is a description for people; `leftovers`: what may keep it going.
-    pub fn new(target: &str, lingering: Option<Lingering>) -> Progress {
+    /// A line about the recording of `target`, which is a description for people; `lingering`: what may keep it going.
+    pub fn new(target: &str, lingering: Option<Lingering>, windows: Option<Log>) -> Progress {
         let bar = ProgressBar::new_spinner().with_prefix(rtrace_model::escape(target).into_owned());
         bar.set_style(
             ProgressStyle::with_template("{spinner} {prefix}: {msg}, {elapsed}").expect("the template is valid"),
         );
         bar.set_message("attaching");
         bar.enable_steady_tick(Duration::from_millis(250));
-        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0, lingering, is_withheld: false }
+        Progress { bar, recorded: 0, paths: HashMap::new(), lost: 0, lingering, is_withheld: false, windows }
     }
 
     fn show(&self) {
@@ -143,6 +146,9 @@ impl Sink for Progress {
         self.show();
         if let Some(notice) = self.lingering.as_mut().and_then(|lingering| lingering.notice(host::now())) {
             self.bar.suspend(|| tell!("{notice}"));
+        }
+        for news in self.windows.iter().flat_map(Log::take_news) {
+            self.bar.suspend(|| tell!("{news}"));
         }
         Ok(())
     }

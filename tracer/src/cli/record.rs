@@ -1,24 +1,29 @@
 //! What `attach` and `run` share: what they say of a recording, and where it goes.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
+use rtrace::flight::{self, Flight, Log};
 use rtrace::privilege::{self, shell_quote};
 use rtrace::rank;
 use rtrace::session::{self, Ready};
 use rtrace::target;
 use rtrace::translated;
 use rtrace::user::{self, User};
-use rtrace_exporters::{Consumer, Delivery, TraceWriter};
-use rtrace_model::{Sink, SinkError, Summary, escape};
+use rtrace_exporters::{Consumer, Delivery, OpenMetrics, TraceWriter};
+use rtrace_model::{Sink, SinkError, Summary, counted, escape};
 use rtrace_plan::Plan;
 use rtrace_tui::Fate;
+use signal_hook::consts::SIGUSR1;
+use signal_hook::flag;
 
 use super::Outcome;
-use super::args::Recording;
+use super::args::{Keep, Recording};
 use super::derive::derive;
 use super::message::{Hint as _, tell};
 use super::progress::{Lingering, Progress};
@@ -45,12 +50,28 @@ pub struct Show<'a> {
     pub directory: &'a Path,
     /// Programs that get the calls while they happen.
     pub sinks: &'a [String],
+    /// What is kept until something happens.
+    pub keep: &'a Keep,
+    /// Where figures are served to Prometheus.
+    pub listen: Option<SocketAddr>,
     /// What is recorded, for people.
     pub target: &'a str,
     /// Whether a live view may use the terminal.
     pub live: bool,
     /// Ends the recording when set.
-    pub stop: &'a AtomicBool,
+    pub stop: &'a Arc<AtomicBool>,
+}
+
+/// What was recorded.
+pub struct Recorded {
+    /// The whole recording.
+    pub summary: Summary,
+    /// Why it may be empty.
+    silence: Silence,
+    /// The parts of it that were written, where not all is.
+    windows: Option<Log>,
+    /// Whether the user wants its trace.
+    is_kept: bool,
 }
 
 /// Says what the user should know, and records; the live view, if there is one, runs on this thread. Gives also what
@@ -70,23 +91,26 @@ pub fn record(
     }
     say_what_is_untimed(ready.plan());
     let silence = Silence::of(&ready, show.target);
-    let writer = writer(show.directory).hint("choose another directory with --output DIR")?;
+    let (is_folded, is_timed) = (ready.options().profile.is_some(), ready.options().duration.is_some());
+    let metrics = show.listen.map(|address| listen(address, is_folded)).transpose()?;
+    let (writer, windows) = writer(show).hint("choose another directory with --output DIR")?;
     let consumers = consumers(show.sinks, ready.options().helper_user.as_ref())?;
     let lingering = ready.options().outlasts_first().then(|| Lingering::of(ready.pids(), ready.is_command()));
     let deliveries: Vec<Delivery> = consumers.iter().map(Consumer::delivery).collect();
-    if !(show.live && consumers.is_empty() && rtrace_tui::is_possible()) {
-        let progress = Progress::new(show.target, lingering);
-        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(progress)];
+    let mut sinks = vec![writer];
+    sinks.extend(metrics.map(|metrics| Box::new(metrics) as Box<dyn Sink>));
+    if !(show.live && consumers.is_empty() && windows.is_none() && rtrace_tui::is_possible()) {
+        sinks.push(Box::new(Progress::new(show.target, lingering, windows.clone())));
         sinks.extend(consumers.into_iter().map(|consumer| Box::new(consumer) as Box<dyn Sink>));
         let recorded = ready.record(sinks, show.stop, armed);
-        for warning in deliveries.iter().flat_map(Delivery::warnings) {
-            tell!("{warning}");
+        let news = windows.iter().flat_map(Log::take_news);
+        for line in deliveries.iter().flat_map(Delivery::warnings).chain(news) {
+            tell!("{line}");
         }
-        return recorded.map(|summary| Recorded::kept(summary, silence)).map_err(explain);
+        return recorded.map(|summary| Recorded { summary, silence, windows, is_kept: true }).map_err(explain);
     }
-    let (is_folded, is_timed) = (ready.options().profile.is_some(), ready.options().duration.is_some());
     let (sink, handle) = rtrace_tui::live(show.target, is_folded, derive);
-    let sinks: Vec<Box<dyn Sink>> = vec![Box::new(writer), Box::new(sink)];
+    sinks.push(Box::new(sink));
     std::thread::scope(|scope| {
         let recording = scope.spawn(|| {
             let recorded = ready.record(sinks, show.stop, armed);
@@ -107,24 +131,17 @@ pub fn record(
         let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         tell_saved(&shown.context("failed to show the live view")?);
         let summary = recorded.map_err(explain)?;
-        Ok(Recorded { summary, silence, is_kept: fate != Fate::Delete })
+        Ok(Recorded { summary, silence, windows: None, is_kept: fate != Fate::Delete })
     })
 }
 
-/// A recording that has ended.
-pub struct Recorded {
-    /// What is said of it.
-    pub summary: Summary,
-    /// Why it may be empty.
-    silence: Silence,
-    /// Whether the user wants its trace.
-    is_kept: bool,
-}
-
-impl Recorded {
-    fn kept(summary: Summary, silence: Silence) -> Recorded {
-        Recorded { summary, silence, is_kept: true }
-    }
+/// Serves the figures, and says where.
+fn listen(address: SocketAddr, is_folded: bool) -> anyhow::Result<OpenMetrics> {
+    let metrics = OpenMetrics::listen(address, is_folded)
+        .with_context(|| format!("failed to listen on `{address}`"))
+        .hint("choose another port with --listen PORT; 0 is one that is free")?;
+    tell!("metrics are at http://{}/metrics", metrics.address());
+    Ok(metrics)
 }
 
 /// Starts the programs that get the calls.
@@ -136,13 +153,35 @@ fn consumers(commands: &[String], user: Option<&User>) -> anyhow::Result<Vec<Con
     commands.iter().map(start).collect()
 }
 
-/// Ranks of a parallel job write into one directory, each a trace.
-fn writer(directory: &Path) -> Result<TraceWriter, rtrace_exporters::Error> {
-    let owner = privilege::invoker();
-    match rank::from_environment() {
-        Some(_) => TraceWriter::create_member(directory, owner),
-        None => TraceWriter::create(directory, owner),
-    }
+/// What stores the recording: all of it, or windows of it. Ranks of a parallel job write into one directory, each a
+/// trace.
+fn writer(show: &Show<'_>) -> anyhow::Result<(Box<dyn Sink>, Option<Log>)> {
+    let (directory, owner) = (show.directory, privilege::invoker());
+    let rank = rank::from_environment();
+    let Some(before) = show.keep.keep else {
+        let writer = match rank {
+            Some(_) => TraceWriter::create_member(directory, owner),
+            None => TraceWriter::create(directory, owner),
+        };
+        return Ok((Box::new(writer?), None));
+    };
+    let asked = Arc::default();
+    flag::register(SIGUSR1, Arc::clone(&asked)).context("failed to handle signals")?;
+    let around = directory.parent().filter(|_| rank.is_some()).unwrap_or(directory);
+    let flight = Flight::new(flight::Settings {
+        directory: around.to_owned(),
+        prefix: rank.map(|rank| format!("{}-", rank::directory_name(&rank))).unwrap_or_default(),
+        owner,
+        before,
+        after: show.keep.keep_after,
+        most_bytes: show.keep.keep_memory as usize,
+        most_windows: show.keep.windows,
+        triggers: show.keep.triggers.clone(),
+        asked,
+        stop: Arc::clone(show.stop),
+    })?;
+    let log = flight.log();
+    Ok((Box::new(flight), Some(log)))
 }
 
 /// A budget has no hold over functions whose probes cannot be taken out alone.
@@ -186,22 +225,40 @@ fn explain(error: anyhow::Error) -> anyhow::Error {
     error
 }
 
-/// Ends the talk: the one honest line, why it is empty if it is, where the trace is, and what to do next.
-///
-/// # Errors
-/// The trace is not wanted, and cannot be deleted.
-pub fn conclude(Recorded { summary, silence, is_kept }: &Recorded, directory: &Path) -> anyhow::Result<()> {
-    tell!("{summary}");
-    silence.explain(summary);
-    let shown = shell_quote(&directory.display().to_string());
-    if !is_kept {
-        // The recording has made this directory: it would not have begun in one that was there.
-        fs::remove_dir_all(directory).with_context(|| format!("failed to delete {shown}"))?;
-        tell!("trace deleted, as you asked: {shown}");
-        return Ok(());
+impl Recorded {
+    /// Ends the talk: the one honest line, why it is empty if it is, where the trace is, and what to do next.
+    ///
+    /// # Errors
+    /// The trace is not wanted, and cannot be deleted.
+    pub fn conclude(&self, directory: &Path) -> anyhow::Result<()> {
+        tell!("{}", self.summary);
+        self.silence.explain(&self.summary);
+        if let Some(log) = &self.windows {
+            tell_windows(log);
+            return Ok(());
+        }
+        let shown = shell_quote(&directory.display().to_string());
+        if !self.is_kept {
+            // The recording has made this directory: it would not have begun in one that was there.
+            fs::remove_dir_all(directory).with_context(|| format!("failed to delete {shown}"))?;
+            tell!("trace deleted, as you asked: {shown}");
+            return Ok(());
+        }
+        tell!("trace saved in {shown}; open it with `rtrace report {shown}` or `rtrace tui {shown}`");
+        Ok(())
     }
-    tell!("trace saved in {shown}; open it with `rtrace report {shown}` or `rtrace tui {shown}`");
-    Ok(())
+}
+
+/// Where the windows are.
+fn tell_windows(log: &Log) {
+    let (met, windows) = (counted(log.met(), "trigger"), log.windows());
+    match windows.as_slice() {
+        [] => tell!("no trigger was met: nothing is saved"),
+        [first, ..] => {
+            let (count, shown) = (counted(windows.len() as u64, "window"), shell_quote(&first.display().to_string()));
+            tell!("{met} met, {count} saved; open one with `rtrace report {shown}` or `rtrace tui {shown}`");
+        }
+    }
 }
 
 /// The outcome of a recording under `--strict`.

@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::Run;
-use super::record::{Show, completeness, conclude, record, say_hazard, say_unknown_sources};
+use super::record::{Show, completeness, record, say_hazard, say_unknown_sources};
 use super::{Outcome, message};
 
 /// Time between two looks whether the user insists on leaving.
@@ -47,6 +47,8 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let show = Show {
         directory: &directory,
         sinks: &recording.sinks,
+        keep: &recording.keep,
+        listen: recording.listen,
         target: &format!("{name} ({pid})"),
         // The command's own output would run through a live view on the same terminal.
         live: false,
@@ -64,7 +66,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     }
     let status = wait(&ended, &interrupts)?;
     let Ok(recorded) = recorded else { return Ok(Outcome::Unable) };
-    conclude(&recorded, &directory)?;
+    recorded.conclude(&directory)?;
     Ok(match (completeness(&recorded.summary, recording), status) {
         (Outcome::Incomplete, _) => Outcome::Incomplete,
         (_, Some(status)) => Outcome::Command(status),

@@ -1,5 +1,6 @@
 //! How long, how, and into which directory calls are recorded.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,10 +12,11 @@ use rtrace_bpf::ProfileOptions;
 use rtrace_model::Percent;
 use rtrace_plan::Pattern;
 
+use super::address::parse_address;
 use super::choice::{MODE, one_of};
 use super::names::{Names, parse_counters};
 use super::quantity::{parse_budget, parse_buffer_size, parse_duration};
-use super::{Selection, Values};
+use super::{Keep, Selection, Values};
 
 /// What is recorded of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,10 +116,6 @@ pub struct Recording {
     #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
     counters: Names,
 
-    /// Which values of calls.
-    #[command(flatten)]
-    values: Values,
-
     /// Count accesses to this global variable on every call; up to 4 times
     ///
     /// [LIB:]SYMBOL[:w|rw][:unsigned|signed|float], such as `errors`, `libz.so:errors:rw` or `exe:ns::total:w:float`.
@@ -157,6 +155,13 @@ pub struct Recording {
     #[arg(long = "sink", value_name = "CMD")]
     pub sinks: Vec<String>,
 
+    /// Serve calls, durations and losses of each function for Prometheus: http://ADDRESS/metrics
+    ///
+    /// A port alone listens on 127.0.0.1, where every user of this machine can read the figures. `docs/prometheus.md` has
+    /// the metrics, a configuration to scrape them, and queries.
+    #[arg(long, value_name = "[IP:]PORT", value_parser = parse_address)]
+    pub listen: Option<SocketAddr>,
+
     /// Run sinks and metric plug-ins as this user [default under sudo: the user who called sudo]
     #[arg(long, value_name = "NAME")]
     helper_user: Option<String>,
@@ -166,6 +171,15 @@ pub struct Recording {
     /// Calls skipped by --budget do not count as lost.
     #[arg(long)]
     pub strict: bool,
+
+    // These have a heading of their own, which what follows them would get, too.
+    /// Which values of calls.
+    #[command(flatten)]
+    values: Values,
+
+    /// What is kept until something happens.
+    #[command(flatten)]
+    pub keep: Keep,
 }
 
 impl Recording {

@@ -1,0 +1,197 @@
+//! What is known of each function so far.
+//!
+//! Figures of calls never go down: Prometheus would take that for a new start.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use rtrace_model::{
+    Batch, CallRange, Definition, Ending, Estimate, EventKind, HISTOGRAM_BUCKETS, Header, Level, LibraryId, LocationId,
+    LossReason, PathId, PathProfile, Region, RegionId, escape, histogram_bucket,
+};
+
+/// The names of a function and of its library, escaped. Functions at different addresses may have the same, and are
+/// one function here.
+pub(super) type Labels = (Arc<str>, Arc<str>);
+
+/// A function's place in [`Shown::functions`].
+type Place = usize;
+
+/// The name of what was not defined.
+const UNKNOWN: &str = "[unknown]";
+
+/// Calls, folded. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// Of any ending.
+    pub(super) calls: u64,
+    /// Of these, those that were not timed.
+    pub(super) untimed: u64,
+    /// Sum of the durations of those that were timed, and ended.
+    pub(super) time: u64,
+    /// The same calls by duration.
+    pub(super) histogram: [u64; HISTOGRAM_BUCKETS],
+}
+
+impl Sums {
+    const NONE: Sums = Sums { calls: 0, untimed: 0, time: 0, histogram: [0; HISTOGRAM_BUCKETS] };
+
+    fn of(path: &PathProfile) -> Sums {
+        let time = path.inclusive.saturating_sub(path.open_time);
+        Sums { calls: path.calls, untimed: path.unseen, time, histogram: path.histogram }
+    }
+
+    /// Adds what `now` is more than `before`.
+    fn grow(&mut self, before: &Sums, now: &Sums) {
+        let add = |sum: &mut u64, before: u64, now: u64| *sum = sum.saturating_add(now.saturating_sub(before));
+        add(&mut self.calls, before.calls, now.calls);
+        add(&mut self.untimed, before.untimed, now.untimed);
+        add(&mut self.time, before.time, now.time);
+        let buckets = before.histogram.iter().zip(&now.histogram);
+        self.histogram.iter_mut().zip(buckets).for_each(|(sum, (&before, &now))| add(sum, before, now));
+    }
+}
+
+/// A function that was called, or throttled.
+#[derive(Clone, Debug)]
+pub(super) struct Function {
+    pub(super) labels: Labels,
+    pub(super) sums: Sums,
+    /// Whether a budget has its probes out; `None` while it never had.
+    pub(super) is_throttled: Option<bool>,
+    /// Further calls, which the budget left without a record.
+    pub(super) unseen: Option<CallRange>,
+}
+
+/// What is shown to who asks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    /// Known once calls are being recorded.
+    pub(super) header: Option<Header>,
+    pub(super) is_folded: bool,
+    pub(super) functions: Vec<Function>,
+    pub(super) losses: BTreeMap<LossReason, u64>,
+    pub(super) blind_windows: u64,
+}
+
+/// All figures, and what they are made of.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    shown: Shown,
+    libraries: HashMap<LibraryId, Arc<str>>,
+    by_labels: HashMap<Labels, Place>,
+    /// Absent until its first call.
+    by_region: Vec<Option<Place>>,
+    regions: HashMap<RegionId, Labels>,
+    /// Only where calls are folded.
+    paths: HashMap<(LocationId, PathId), Sums>,
+    estimates: HashMap<(LocationId, RegionId), Estimate>,
+}
+
+impl Figures {
+    pub(super) fn new(is_folded: bool) -> Figures {
+        Figures { shown: Shown { is_folded, ..Shown::default() }, ..Figures::default() }
+    }
+
+    /// A copy for who asks.
+    pub(super) fn shown(&self) -> Shown {
+        let mut shown = self.shown.clone();
+        for (&(_, region), estimate) in &self.estimates {
+            let Some(&Some(place)) = self.by_region.get(region.index()) else { continue };
+            let CallRange(least, most) = shown.functions[place].unseen.unwrap_or_default();
+            let most = most.zip(estimate.most).map(|(sum, most)| sum.saturating_add(most + estimate.counted));
+            let least = least.saturating_add(estimate.least + estimate.counted);
+            shown.functions[place].unseen = Some(CallRange(least, most));
+        }
+        shown
+    }
+
+    pub(super) fn begin(&mut self, header: &Header) {
+        self.shown.header = Some(header.clone());
+    }
+
+    pub(super) fn define(&mut self, definition: &Definition) {
+        match definition {
+            Definition::Library(library) => _ = self.libraries.insert(library.id, escape(library.name()).into()),
+            Definition::Region(region) => self.define_region(region),
+            _ => {}
+        }
+    }
+
+    fn define_region(&mut self, region: &Region) {
+        let library = self.libraries.get(&region.library).cloned();
+        let labels = (escape(&region.name).into(), library.unwrap_or_else(|| UNKNOWN.into()));
+        self.regions.insert(region.id, labels);
+    }
+
+    pub(super) fn calls(&mut self, batch: &Batch) {
+        if self.shown.is_folded {
+            return;
+        }
+        for call in &**batch {
+            let sums = &mut self.function(call.region).sums;
+            sums.calls += 1;
+            match call.duration {
+                Some(duration) if call.ending != Ending::Open => {
+                    sums.time = sums.time.saturating_add(duration);
+                    sums.histogram[histogram_bucket(duration)] += 1;
+                }
+                Some(_) => {}
+                None => sums.untimed += 1,
+            }
+        }
+    }
+
+    pub(super) fn profile(&mut self, paths: &[PathProfile]) {
+        for path in paths {
+            let now = Sums::of(path);
+            let before = self.paths.insert((path.location, path.path), now).unwrap_or(Sums::NONE);
+            self.function(path.region).sums.grow(&before, &now);
+        }
+    }
+
+    pub(super) fn estimates(&mut self, estimates: &[Estimate]) {
+        for estimate in estimates {
+            self.function(estimate.region);
+            self.estimates.insert((estimate.location, estimate.region), *estimate);
+        }
+    }
+
+    pub(super) fn event(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::Loss(loss) => *self.shown.losses.entry(loss.reason).or_default() += loss.count,
+            EventKind::BlindWindow { .. } => self.shown.blind_windows += 1,
+            EventKind::Level { region, to, .. } => self.function(*region).is_throttled = Some(*to == Level::Off),
+            _ => {}
+        }
+    }
+
+    /// The function of a region. From now on it is shown.
+    fn function(&mut self, region: RegionId) -> &mut Function {
+        let place = match self.by_region.get(region.index()) {
+            Some(&Some(place)) => place,
+            _ => self.place(region),
+        };
+        &mut self.shown.functions[place]
+    }
+
+    #[cold]
+    fn place(&mut self, region: RegionId) -> Place {
+        let known = self.regions.get(&region).cloned();
+        let is_known = known.is_some();
+        let labels = known.unwrap_or_else(|| (UNKNOWN.into(), UNKNOWN.into()));
+        let functions = &mut self.shown.functions;
+        let place = *self.by_labels.entry(labels).or_insert_with_key(|labels| {
+            functions.push(Function { labels: labels.clone(), sums: Sums::NONE, is_throttled: None, unseen: None });
+            functions.len() - 1
+        });
+        // Ids of regions count up from 0. Of one that was not defined that is not certain.
+        if is_known {
+            let length = self.by_region.len().max(region.index() + 1);
+            self.by_region.resize(length, None);
+            self.by_region[region.index()] = Some(place);
+        }
+        place
+    }
+}
