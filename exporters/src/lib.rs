@@ -19,6 +19,7 @@ mod segment;
 mod set;
 mod stream;
 mod table;
+mod untraced;
 mod values;
 mod writer;
 
@@ -30,4 +31,5 @@ pub use joined::{CallValues, Value, ValueReader};
 pub use reader::{Status, Trace, Warning};
 pub use schema::VERSION;
 pub use set::{Folded, TraceSet};
+pub use untraced::{ChainId, Led, Untraced, UntracedId};
 pub use writer::TraceWriter;

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
-    Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary,
-    Timestamp, Untimed, ValueColumn,
+    Batch, CallSite, CallSiteId, ClockAnchor, Context, ContextId, Estimate, Event, EventKind, FoldedPath, Header,
+    Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites,
+    Sample, Summary, Timestamp, Untimed, ValueColumn,
 };
 
 use crate::joined::columns_of;
@@ -47,6 +47,8 @@ struct Part {
     regions: HashMap<RegionId, RegionId>,
     /// Its call sites in the set.
     call_sites: HashMap<CallSiteId, CallSiteId>,
+    /// Its contexts in the set.
+    contexts: HashMap<ContextId, ContextId>,
 }
 
 impl TraceSet {
@@ -174,6 +176,16 @@ impl TraceSet {
     /// The call site of that id.
     pub fn call_site(&self, id: CallSiteId) -> Option<&CallSite> {
         find(self.call_sites(), id, |site| site.id)
+    }
+
+    /// All contexts, by id. Empty where calls have none.
+    pub fn contexts(&self) -> &[Context] {
+        &self.definitions.contexts
+    }
+
+    /// The context of that id.
+    pub fn context(&self, id: ContextId) -> Option<&Context> {
+        find(self.contexts(), id, |context| context.id)
     }
 
     /// The process that a location belongs to.
@@ -330,6 +342,7 @@ impl Part {
         path.profile.region = self.region(path.profile.region);
         if let Some(detail) = &mut path.detail {
             detail.call_site = detail.call_site.and_then(|site| self.call_sites.get(&site).copied());
+            detail.context = detail.context.and_then(|context| self.contexts.get(&context).copied());
         }
         path
     }
@@ -357,6 +370,7 @@ impl Part {
             call.location.0 = call.location.0.saturating_add(self.locations_before);
             call.region = self.region(call.region);
             call.call_site = call.call_site.and_then(|site| self.call_sites.get(&site).copied());
+            call.context = call.context.and_then(|context| self.contexts.get(&context).copied());
             call.start = self.time(call.start);
         }
         if is_counted { batch } else { Batch::from(batch.into_calls()) }

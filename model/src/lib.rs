@@ -33,6 +33,7 @@ mod batch;
 mod calibration;
 mod call;
 mod call_site;
+mod context;
 pub mod counter;
 mod definition;
 mod estimate;
@@ -48,15 +49,17 @@ mod summary;
 mod text;
 mod time;
 mod untimed;
+mod unwind;
 mod values;
 
 pub use batch::{Batch, Reading};
 pub use calibration::CallCost;
 pub use call::{Call, Ending};
 pub use call_site::{CallSite, Inlined, SourceLine};
+pub use context::{Context, ContextEnding};
 pub use definition::{
-    CallSiteId, Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region,
-    RegionId, SymbolName,
+    CallSiteId, ContextId, Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process,
+    Region, RegionId, SymbolName,
 };
 pub use estimate::{CallRange, Estimate, Level, estimated};
 pub use event::{Event, EventKind, SLOWDOWN_AT_LEAST, slowdown};
@@ -71,4 +74,5 @@ pub use summary::{Header, Percent, Rank, ReturnSites, Summary};
 pub use text::{counted, csv_field, escape, grouped};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use untimed::{Untimed, UntimedReason};
+pub use unwind::{CallerFrame, CallerStack, UnwindRule};
 pub use values::{ValueBatch, ValueColumn, ValueType, Values};

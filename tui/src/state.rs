@@ -229,7 +229,7 @@ impl State {
             Definition::Location(location) => self.define_location(location),
             Definition::Metric(metric) if metric.name == "rtrace/overhead" => self.overhead_metric = Some(metric.id),
             Definition::Metric(metric) => self.counters.define(metric),
-            Definition::Process(_) | Definition::CallSite(_) | Definition::ValueColumn(_) => {}
+            Definition::Process(_) | Definition::CallSite(_) | Definition::Context(_) | Definition::ValueColumn(_) => {}
         }
     }
 

@@ -8,7 +8,7 @@ use rtrace_model::{Call, Ending, Timestamp, three_digits};
 use super::*;
 
 /// Region, whether timed, and call site, from the root of a path to it.
-type Chain = Vec<(u32, bool, Option<u32>)>;
+type Chain = Vec<(u32, bool, Option<u32>, Option<u32>)>;
 
 /// What is folded of the calls of a path, by its location and chain.
 type Paths = BTreeMap<(u32, Chain), FoldedPath>;
@@ -70,6 +70,7 @@ fn calls(steps: &[(u32, Step)]) -> Vec<(Call, [u64; 2])> {
                     duration: None,
                     ending,
                     call_site: (fate % 2 == 0).then_some(CallSiteId(u32::from(fate % 4))),
+                    context: (fate % 3 > 0).then_some(ContextId(u32::from(fate % 3))),
                     ..Call::default()
                 });
             }
@@ -100,8 +101,8 @@ fn fold(calls: &[(Call, [u64; 2])], size: usize, late: usize) -> Option<Paths> {
     let mut paths = Paths::new();
     for mut path in folding.into_paths(1)? {
         let mut key = path.parent.map_or_else(Vec::new, |parent| keys[&(path.location, parent)].clone());
-        let site = path.detail.as_ref().unwrap().call_site;
-        key.push((path.region.0, path.unseen == 0, site.map(|site| site.0)));
+        let (site, context) = (path.call_site(), path.context());
+        key.push((path.region.0, path.unseen == 0, site.map(|site| site.0), context.map(|context| context.0)));
         keys.insert((path.location, path.path), key.clone());
         (path.profile.path, path.profile.parent) = (PathId(0), None);
         assert_eq!(paths.insert((path.location.0, key), path), None, "a path is there twice");
@@ -118,12 +119,16 @@ fn truth(calls: &[(Call, [u64; 2])]) -> Paths {
     for (call, reading) in calls {
         let mut chain = vec![call];
         chain.extend(std::iter::successors(caller(call), |call| caller(call)));
-        let site = |call: &Call| call.call_site.filter(|_| call.parent == 0);
-        let key = |call: &&Call| (call.region.0, call.is_timed(), site(call).map(|site| site.0));
+        // What traced calls made directly is not told apart by where it came from.
+        let context = |call: &Call| call.context.filter(|context| call.parent == 0 || context.0 != 1);
+        let site = |call: &Call| call.call_site.filter(|_| call.parent == 0 || context(call).is_some());
+        let led = |call: &Call| (site(call).map(|site| site.0), context(call).map(|context| context.0));
+        let key = |call: &&Call| (call.region.0, call.is_timed(), led(call).0, led(call).1);
         let key = (call.location.0, chain.iter().rev().map(key).collect::<Vec<_>>());
         let of_path = durations.entry(key.clone()).or_default();
         let path = paths.entry(key).or_insert_with(|| {
-            let key = Key { region: call.region, is_timed: call.is_timed(), site: site(call) };
+            let (site, context) = (site(call), context(call));
+            let key = Key { region: call.region, is_timed: call.is_timed(), site, context };
             folded(call.location, (PathId(0), None), key, &Sums::default(), 1)
         });
         let (profile, detail) = (&mut path.profile, path.detail.as_mut().unwrap());
