@@ -2,7 +2,7 @@
 
 use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, CallSiteId, FoldedPath, PathProfile, RegionId};
+use rtrace_model::{Call, CallSiteId, ContextId, FoldedPath, PathProfile, RegionId};
 use serde_json::{Value as Json, json};
 
 use super::names::Names;
@@ -28,6 +28,9 @@ struct Sums {
     exclusive: u64,
 }
 
+/// The site of a call and its context.
+type Origin = (Option<CallSiteId>, Option<ContextId>);
+
 impl Visitor for Edges<'_> {
     type Mark = Key;
 
@@ -35,13 +38,13 @@ impl Visitor for Edges<'_> {
         let inclusive = call.duration.unwrap_or(0);
         let exclusive = call.exclusive().unwrap_or(0);
         let sums = Sums { calls: 1, timed: u64::from(call.is_timed()), inclusive, exclusive };
-        self.add(call.region, call.call_site, &caller, sums)
+        self.add(call.region, (call.call_site, call.context), &caller, sums)
     }
 
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
         let PathProfile { calls, unseen, inclusive, exclusive, .. } = path.profile;
         let sums = Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive };
-        self.add(path.region, path.call_site(), &caller, sums)
+        self.add(path.region, (path.call_site(), path.context()), &caller, sums)
     }
 }
 
@@ -50,8 +53,8 @@ impl<'a> Edges<'a> {
         Edges { chains: Chains::new(depth, trace), sums: HashMap::default() }
     }
 
-    fn add(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>, added: Sums) -> Key {
-        let key = self.chains.key(region, site, caller);
+    fn add(&mut self, region: RegionId, from: Origin, caller: &Caller<'_, Key>, added: Sums) -> Key {
+        let key = self.chains.key(region, from, caller);
         let sums = self.sums.entry(key).or_default();
         sums.calls += added.calls;
         sums.timed += added.timed;
