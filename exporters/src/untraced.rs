@@ -24,9 +24,9 @@ pub struct Led {
     pub is_root: bool,
 }
 
-/// The untraced functions of a trace.
-pub struct Untraced<'a> {
-    trace: &'a TraceSet,
+/// The untraced functions of one trace.
+#[derive(Default)]
+pub struct Untraced {
     names: Vec<String>,
     ids: HashMap<String, UntracedId>,
     /// The outermost first.
@@ -35,21 +35,15 @@ pub struct Untraced<'a> {
     known: HashMap<Led, Option<ChainId>>,
 }
 
-impl<'a> Untraced<'a> {
-    /// None yet.
-    pub fn new(trace: &'a TraceSet) -> Untraced<'a> {
-        let (ids, chain_ids, known) = (HashMap::default(), HashMap::default(), HashMap::default());
-        Untraced { trace, names: Vec::new(), ids, chains: Vec::new(), chain_ids, known }
-    }
-
+impl Untraced {
     /// The functions that led from the traced call around a call to the call; `None` where there are none, or they were
     /// not recorded.
-    pub fn of(&mut self, led: Led) -> Option<ChainId> {
+    pub fn of(&mut self, trace: &TraceSet, led: Led) -> Option<ChainId> {
         led.context?;
         if let Some(&known) = self.known.get(&led) {
             return known;
         }
-        let chain = self.find(led).filter(|chain| !chain.is_empty()).map(|chain| self.chain_id(chain));
+        let chain = self.find(trace, led).filter(|chain| !chain.is_empty()).map(|chain| self.chain_id(chain));
         self.known.insert(led, chain);
         chain
     }
@@ -64,8 +58,7 @@ impl<'a> Untraced<'a> {
         &self.names[id.0 as usize]
     }
 
-    fn find(&mut self, led: Led) -> Option<Vec<UntracedId>> {
-        let trace = self.trace;
+    fn find(&mut self, trace: &TraceSet, led: Led) -> Option<Vec<UntracedId>> {
         let context = trace.context(led.context?)?;
         let sites = || led.site.iter().chain(&context.sites).rev();
         let is_complete = context.ending == ContextEnding::Complete;

@@ -33,7 +33,7 @@ pub(super) struct Chains<'a> {
     links: Vec<Link>,
     keys: HashMap<Link, Key>,
     /// What led to calls, of whole call paths.
-    led: Untraced<'a>,
+    led: Untraced,
     /// By untraced function and file: the first of its call sites, which stands for all.
     untraced: HashMap<(Option<&'a str>, Option<&'a str>), CallSiteId>,
 }
@@ -62,7 +62,7 @@ enum From {
 impl<'a> Chains<'a> {
     pub(super) fn new(depth: Depth, trace: &'a TraceSet) -> Chains<'a> {
         let (keys, untraced) = (HashMap::default(), HashMap::default());
-        Chains { trace, depth, links: Vec::new(), keys, led: Untraced::new(trace), untraced }
+        Chains { trace, depth, links: Vec::new(), keys, led: Untraced::default(), untraced }
     }
 
     pub(super) fn key(
@@ -72,7 +72,8 @@ impl<'a> Chains<'a> {
         caller: &Caller<'_, Key>,
     ) -> Key {
         let is_root = matches!(caller, Caller::None);
-        let via = if self.depth == Depth::Path { self.led.of(Led { site, context, is_root }) } else { None };
+        let via =
+            if self.depth == Depth::Path { self.led.of(self.trace, Led { site, context, is_root }) } else { None };
         let from = match caller {
             _ if self.depth == Depth::Site => site.map_or(From::Nobody, From::Site),
             Caller::None if via.is_some() => From::Nobody,

@@ -23,7 +23,8 @@ type NodeId = u32;
 const ROOT: NodeId = 0;
 
 pub(super) struct Tree<'a> {
-    untraced: Untraced<'a>,
+    trace: &'a TraceSet,
+    untraced: Untraced,
     nodes: Vec<Node>,
     ids: HashMap<(NodeId, Label), NodeId>,
     most_paths: usize,
@@ -87,8 +88,8 @@ impl<'a> Tree<'a> {
     }
 
     fn with_most_paths(trace: &'a TraceSet, most_paths: usize) -> Tree<'a> {
-        let untraced = Untraced::new(trace);
-        Tree { untraced, nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
+        let untraced = Untraced::default();
+        Tree { trace, untraced, nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
     }
 
     fn add(
@@ -108,7 +109,7 @@ impl<'a> Tree<'a> {
         if self.nodes[parent as usize].label == Label::LostCaller {
             self.add_inclusive(parent, sums.inclusive);
         }
-        if let Some(chain) = self.untraced.of(Led { site, context, is_root }) {
+        if let Some(chain) = self.untraced.of(self.trace, Led { site, context, is_root }) {
             for place in 0..self.untraced.chain(chain).len() {
                 let id = self.path(parent, Label::Untraced(self.untraced.chain(chain)[place]));
                 if id != parent {

@@ -121,7 +121,7 @@ pub struct Recording {
     /// Record which untraced functions led to each call, up to LEVELS of them
     ///
     /// rtrace walks the stack by the unwind tables of the program and its libraries; they need no frame pointers. Trees
-    /// and flame graphs then begin with `main`. Costs about 0.2 µs per level and call.
+    /// then begin with `main`. Costs about 0.2 µs per level and call. Aggregated calls have no context.
     #[arg(
         long, value_name = "LEVELS", num_args = 0..=1, require_equals = true, default_missing_value = "64",
         value_parser = value_parser!(u32).range(1..=i64::from(MAX_LEVELS)), conflicts_with = "mode"
