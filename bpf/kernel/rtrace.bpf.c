@@ -195,4 +195,10 @@ struct {
 	struct rt_access access;
 	enum rt_fetch_op fetch_op;
 	enum rt_fetch_flag fetch_flag;
+	struct rt_context context;
+	struct rt_stack stack;
+	enum rt_rule_kind rule_kind;
+	enum rt_saved saved;
+	enum rt_context_number context_number;
+	enum rt_context_end context_end;
 } unused_types SEC(".data.types");

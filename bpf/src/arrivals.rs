@@ -210,14 +210,14 @@ unsafe impl wire::Record for One {
 }
 
 /// Removes an entry, if it is there.
-fn forget(map: &impl MapCore, key: &impl wire::Record) -> libbpf_rs::Result<()> {
+pub(crate) fn forget(map: &impl MapCore, key: &impl wire::Record) -> libbpf_rs::Result<()> {
     match map.delete(bytes_of(key)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         deleted => deleted,
     }
 }
 
-fn write_all<K: wire::Record, V: wire::Record>(
+pub(crate) fn write_all<K: wire::Record, V: wire::Record>(
     map: &impl MapCore,
     mut pairs: impl Iterator<Item = (K, V)>,
 ) -> libbpf_rs::Result<()> {

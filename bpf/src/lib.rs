@@ -11,6 +11,7 @@ mod arrivals;
 mod attach;
 mod calibration;
 mod check;
+mod contexts;
 mod cpus;
 mod error;
 mod fetch;
@@ -50,6 +51,7 @@ pub fn set_verbose(verbose: bool) {
 pub use arrivals::{Arrival, FilePlace, MAX_SITES, Questions, Since};
 pub use attach::Probes;
 pub use calibration::CallCost;
+pub use contexts::{Contexts, MAX_LEVELS, Rest, Walked};
 pub use cpus::online_cpus;
 pub use error::Error;
 pub use fetch::MAX_PROGRAMS;

@@ -14,7 +14,7 @@ use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::wire::{CountCode, Limit};
 use crate::{Counter, Error, LoadOptions, MAX_COUNTERS, Mechanism, Programs};
-use crate::{arrivals, fetch, governed, online_cpus, profile, watch};
+use crate::{arrivals, contexts, fetch, governed, online_cpus, profile, watch};
 
 impl Programs {
     /// Loads the programs and begins to follow the processes given to [`trace`](Programs::trace).
@@ -43,6 +43,7 @@ impl Programs {
         for (source, counter) in constants.counter_sources.iter_mut().zip(options.counters) {
             *source = counter.code().0;
         }
+        contexts::configure(&mut open, options.levels).map_err(load_error)?;
         fetch::configure(&mut open, options.words).map_err(load_error)?;
         watch::configure(&mut open, options.counters).map_err(load_error)?;
         let counts_per_cpu =
@@ -83,6 +84,7 @@ impl Programs {
             mechanism: options.mechanism,
             counters: options.counters.len(),
             words: options.words as usize,
+            levels: options.levels.min(contexts::MAX_LEVELS),
             is_profiled: options.profile.is_some(),
             is_governed: options.is_governed,
             shared,
@@ -148,12 +150,17 @@ mod tests {
         let folding = Some(ProfileOptions { max_paths: 16, written_from: Some(1) });
         let steps = crate::may_step().is_ok();
         for counters in [Vec::new(), kernel.collect(), events.collect(), mixed.collect()] {
-            for (profile, is_governed, words) in
-                [(None, false, 0), (folding, false, 16), (None, true, 3), (folding, true, 0), (None, false, 16)]
-            {
-                let plain = LoadOptions::plain(mechanism);
-                let options =
-                    LoadOptions { hooks: true, profile, counters: &counters, is_governed, words, steps, ..plain };
+            for (profile, is_governed, words, levels) in [
+                (None, false, 0, 0),
+                (folding, false, 16, 0),
+                (None, true, 3, 8),
+                (folding, true, 0, 0),
+                (None, false, 16, contexts::MAX_LEVELS),
+                (folding, false, 0, 1),
+            ] {
+                let (plain, hooks) = (LoadOptions::plain(mechanism), true);
+                let values = LoadOptions { words, levels, ..plain };
+                let options = LoadOptions { hooks, profile, counters: &counters, is_governed, steps, ..values };
                 let loaded = Programs::load(&options).map(|programs| programs.counters());
                 assert_eq!(loaded.map_err(|error| error.to_string()), Ok(counters.len()));
             }

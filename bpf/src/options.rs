@@ -90,6 +90,8 @@ pub struct LoadOptions<'a> {
     pub is_governed: bool,
     /// Words of values in the record of a call whose region has a program, [`MAX_WORDS`] at the most; 0: none has.
     pub words: u32,
+    /// Return addresses of a call's context, [`MAX_LEVELS`](crate::MAX_LEVELS) at the most; 0: calls have no contexts.
+    pub levels: u32,
     /// Whether the programs do the instructions that cookies [name](crate::wire::step_cookie), where they
     /// [may](crate::may_step).
     pub steps: bool,
@@ -107,6 +109,7 @@ impl LoadOptions<'_> {
             counters: &[],
             is_governed: false,
             words: 0,
+            levels: 0,
             steps: false,
         }
     }

@@ -40,6 +40,7 @@ pub struct Programs {
     pub(crate) mechanism: Mechanism,
     pub(crate) counters: usize,
     pub(crate) words: usize,
+    pub(crate) levels: u32,
     pub(crate) is_profiled: bool,
     pub(crate) is_governed: bool,
     pub(crate) shared: Shared,
@@ -54,6 +55,7 @@ pub struct Programs {
 pub(crate) struct Shared {
     armed: &'static AtomicU32,
     guarded: &'static AtomicU32,
+    pub(crate) walking_stacks: &'static AtomicU32,
     guard_user: &'static AtomicU32,
     guard_group: &'static AtomicU32,
     guard_capabilities: &'static AtomicU64,
@@ -78,6 +80,7 @@ impl Shared {
             Shared {
                 armed: AtomicU32::from_ptr(&raw mut bss.armed),
                 guarded: AtomicU32::from_ptr(&raw mut bss.guarded),
+                walking_stacks: AtomicU32::from_ptr(&raw mut bss.walking_stacks),
                 guard_user: AtomicU32::from_ptr(&raw mut bss.guard_user),
                 guard_group: AtomicU32::from_ptr(&raw mut bss.guard_group),
                 guard_capabilities: AtomicU64::from_ptr(&raw mut bss.guard_capabilities),
@@ -348,7 +351,7 @@ impl Programs {
                 for _ in 0..thread.frames {
                     let (open, after) = wire::take::<OpenCallRecord>(rest)?;
                     rest = wire::take_readings(after, self.counters, &mut entry.readings)?;
-                    if self.words > 0 {
+                    if self.words > 0 || self.levels > 0 {
                         let (values, after) = wire::take(rest)?;
                         entry.values.push(values);
                         rest = after;

@@ -8,20 +8,25 @@ use rtrace_model::{Jump, MOST_WORDS, Step};
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
     rt_access as AccessRecord, rt_arrival as ArrivalRecord, rt_arrival_key as ArrivalKey,
-    rt_arrival_kind as ArrivalCode, rt_call as CallRecord, rt_cookie as CookieBit, rt_count as CountCode,
-    rt_counted_key as CountedKey, rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode,
-    rt_fetch as FetchRecord, rt_fetch_flag as FetchFlag, rt_fetch_op as FetchCode, rt_hit_times as HitTimes,
-    rt_jump as JumpCode, rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey,
+    rt_arrival_kind as ArrivalCode, rt_call as CallRecord, rt_context as ContextRecord, rt_context_end as ContextEnd,
+    rt_context_number as ContextNumber, rt_cookie as CookieBit, rt_count as CountCode, rt_counted_key as CountedKey,
+    rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode, rt_fetch as FetchRecord,
+    rt_fetch_flag as FetchFlag, rt_fetch_op as FetchCode, rt_hit_times as HitTimes, rt_jump as JumpCode,
+    rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey,
     rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord, rt_path as PathRecord,
     rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode, rt_primed_key as PrimedKey,
     rt_process as ProcessRecord, rt_program as ProgramRecord, rt_question as QuestionRecord,
-    rt_reading as ReadingRecord, rt_return_cookie as ReturnBit, rt_site_hits as SiteHitsRecord,
-    rt_stack_key as StackCode, rt_step as StepCode, rt_sum as SumRecord, rt_tail_key as TailKey, rt_tails as TailsCode,
-    rt_traced as TracedCode, rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode, rt_values as ValuesRecord,
+    rt_reading as ReadingRecord, rt_return_cookie as ReturnBit, rt_rule as RuleRecord, rt_rule_kind as RuleCode,
+    rt_saved as SavedCode, rt_site_hits as SiteHitsRecord, rt_stack as StackRecord, rt_stack_key as StackCode,
+    rt_step as StepCode, rt_sum as SumRecord, rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode,
+    rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode, rt_values as ValuesRecord,
 };
 
 /// The region of a loss whose region is not known.
 pub const NO_REGION: u32 = u32::MAX;
+
+/// The number of the context of a call that has none.
+pub const NO_CONTEXT: u32 = ContextNumber::RT_CONTEXT_NONE.0;
 
 /// Plain records: any bytes of their size are a value of them.
 ///
@@ -48,6 +53,7 @@ records! {
     ArrivalKey => "a key of the return addresses",
     ArrivalRecord => "a return address",
     CallRecord => "a call",
+    ContextRecord => "a context",
     CountedKey => "a key of the counted calls",
     EventRecord => "an event",
     HitTimes => "what hits took",
@@ -63,6 +69,7 @@ records! {
     ProgramRecord => "a program that fetches values",
     QuestionRecord => "a return address that was met",
     ReadingRecord => "a reading",
+    RuleRecord => "a rule of a return address",
     SiteHitsRecord => "the hits of a return site",
     TailKey => "a key of the tail calls",
     UntimedKey => "a key of the untimed calls",
@@ -111,17 +118,19 @@ pub fn take_readings<'a>(
     Ok(bytes)
 }
 
-/// Reads the values in the record of a call, which hold as many words as the programs were loaded for.
+/// Reads the context and the values in the record of a call: as many words as the programs were loaded for, or none.
 ///
 /// # Errors
 /// [`Error::Decode`] if there are others.
 pub fn take_values(bytes: &[u8], words: usize) -> Result<ValuesRecord, Error> {
-    let mut values = ValuesRecord { has: 1, ..ValuesRecord::default() };
+    let mut values = ValuesRecord::default();
     let mut found = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")));
-    if bytes.len() != (1 + words) * 8 || words > values.word.len() {
+    if ![8, (1 + words) * 8].contains(&bytes.len()) || words > values.word.len() {
         return Err(Error::Decode { what: ValuesRecord::NAME, bytes: bytes.len() });
     }
-    values.failed = found.next().unwrap_or_default() as u32;
+    let head = found.next().unwrap_or_default();
+    (values.failed, values.context) = (head as u16, (head >> 32) as u32);
+    values.has = u8::from(words > 0 && bytes.len() > 8);
     for (place, word) in values.word.iter_mut().zip(found) {
         *place = word;
     }

@@ -19,8 +19,8 @@ use std::cmp::Reverse;
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Call, CallSiteId, Count, FoldedPath, HISTOGRAM_BUCKETS, LocationId, PathDetail, PathId, PathProfile, Reading,
-    RegionId, Timestamp, histogram_bucket,
+    Call, CallSiteId, Context, ContextId, Count, FoldedPath, HISTOGRAM_BUCKETS, LocationId, PathDetail, PathId,
+    PathProfile, Reading, RegionId, Timestamp, histogram_bucket,
 };
 
 use self::sites::Sites;
@@ -50,8 +50,10 @@ const NONE: NodeId = NodeId::MAX;
 struct Key {
     region: RegionId,
     is_timed: bool,
-    /// Of a path without callers.
+    /// Of a path without callers, or with a context.
     site: Option<CallSiteId>,
+    /// What untraced functions led to the calls, unless a traced call made them directly.
+    context: Option<ContextId>,
 }
 
 struct Node {
@@ -68,7 +70,7 @@ struct Node {
 
 impl Default for Node {
     fn default() -> Node {
-        let key = Key { region: RegionId(0), is_timed: false, site: None };
+        let key = Key { region: RegionId(0), is_timed: false, site: None, context: None };
         Node {
             key,
             sums: Sums::default(),
@@ -300,8 +302,9 @@ impl Folding {
     }
 
     fn call(&mut self, thread: &mut Thread, call: &Call, caller: Open, readings: &[u64]) -> Open {
-        let site = call.call_site.filter(|_| call.parent == 0);
-        let key = Key { region: call.region, is_timed: call.is_timed(), site };
+        let context = call.context.filter(|&context| call.parent == 0 || context != Context::EMPTY);
+        let site = call.call_site.filter(|_| call.parent == 0 || context.is_some());
+        let key = Key { region: call.region, is_timed: call.is_timed(), site, context };
         let arrived = thread.take_pending(call.id);
         let known = self.callee(caller.node, key);
         let node = match (&arrived, known) {
@@ -541,8 +544,9 @@ fn folded(
     let mut counts = sums.counts.clone();
     counts.resize(metrics, Count::default());
     let [ended_with_caller, instant_with_caller] = sums.ended_with_caller;
-    let detail =
-        PathDetail { call_site: key.site, durations, instant: sums.instant, ended_with_caller, instant_with_caller };
+    let Key { site: call_site, context, .. } = key;
+    let instant = sums.instant;
+    let detail = PathDetail { call_site, context, durations, instant, ended_with_caller, instant_with_caller };
     let (timed, unseen) = if key.is_timed { (sums.calls - sums.open, 0) } else { (0, sums.calls) };
     let profile = PathProfile {
         path,

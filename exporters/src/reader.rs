@@ -10,9 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId, Location,
-    LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed, ValueBatch,
-    ValueColumn,
+    Batch, Call, CallSite, CallSiteId, Context, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
+    Location, LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed,
+    ValueBatch, ValueColumn,
 };
 
 use crate::file::{self, Decoder};
@@ -33,6 +33,7 @@ pub struct Trace {
     locations: Vec<Location>,
     metrics: Vec<Metric>,
     call_sites: Vec<CallSite>,
+    contexts: Vec<Context>,
     value_columns: Vec<ValueColumn>,
     /// The segments of each region that has some.
     values: HashMap<RegionId, Vec<PathBuf>>,
@@ -122,6 +123,7 @@ impl Trace {
             readings: call_columns(metrics.iter()),
             metrics,
             call_sites: read_optional_table(path)?,
+            contexts: read_optional_table(path)?,
             value_columns,
             values,
             calls,
@@ -136,6 +138,7 @@ impl Trace {
         trace.processes.sort_by_key(|process| (process.pid, process.start));
         trace.locations.sort_by_key(|location| location.id);
         trace.call_sites.sort_by_key(|site| site.id);
+        trace.contexts.sort_by_key(|context| context.id);
         trace.value_columns.sort_by_key(|column| (column.region, column.position));
         trace.profile.sort_by_key(|path| (path.location, path.path));
         Ok(trace)
@@ -209,6 +212,11 @@ impl Trace {
     /// The call sites, by id. Empty in older traces.
     pub fn call_sites(&self) -> &[CallSite] {
         &self.call_sites
+    }
+
+    /// The contexts, by id. Empty where calls have none.
+    pub fn contexts(&self) -> &[Context] {
+        &self.contexts
     }
 
     /// The call site of that id.

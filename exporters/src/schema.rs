@@ -6,6 +6,7 @@
 mod call;
 mod call_site;
 pub(crate) mod column;
+mod context;
 mod definition;
 mod estimate;
 mod event;

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, ClockAnchor, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
-    Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites, Sample, Summary,
-    Timestamp, Untimed, ValueColumn,
+    Batch, Call, CallSite, CallSiteId, ClockAnchor, Context, ContextId, Estimate, Event, EventKind, FoldedPath, Header,
+    Library, LibraryId, Location, LocationId, Loss, Metric, PathProfile, Process, Region, RegionId, ReturnSites,
+    Sample, Summary, Timestamp, Untimed, ValueColumn,
 };
 
 use crate::joined::columns_of;
@@ -48,6 +48,8 @@ struct Part {
     regions: HashMap<RegionId, RegionId>,
     /// Its call sites in the set.
     call_sites: HashMap<CallSiteId, CallSiteId>,
+    /// Its contexts in the set.
+    contexts: HashMap<ContextId, ContextId>,
 }
 
 impl TraceSet {
@@ -180,6 +182,16 @@ impl TraceSet {
     /// The call site of that id.
     pub fn call_site(&self, id: CallSiteId) -> Option<&CallSite> {
         find(self.call_sites(), id, |site| site.id)
+    }
+
+    /// All contexts, by id. Empty where calls have none.
+    pub fn contexts(&self) -> &[Context] {
+        &self.definitions.contexts
+    }
+
+    /// The context of that id.
+    pub fn context(&self, id: ContextId) -> Option<&Context> {
+        find(self.contexts(), id, |context| context.id)
     }
 
     /// The process that a location belongs to.
@@ -356,6 +368,7 @@ impl Part {
         path.profile.region = self.region(path.profile.region);
         if let Some(detail) = &mut path.detail {
             detail.call_site = self.call_site(detail.call_site);
+            detail.context = self.context(detail.context);
         }
         path
     }
@@ -379,6 +392,7 @@ impl Part {
         call.location = self.location(call.location);
         call.region = self.region(call.region);
         call.call_site = self.call_site(call.call_site);
+        call.context = self.context(call.context);
         call.start = self.time(call.start);
     }
 
@@ -388,6 +402,10 @@ impl Part {
 
     fn call_site(&self, id: Option<CallSiteId>) -> Option<CallSiteId> {
         id.and_then(|site| self.call_sites.get(&site).copied())
+    }
+
+    fn context(&self, id: Option<ContextId>) -> Option<ContextId> {
+        id.and_then(|context| self.contexts.get(&context).copied())
     }
 
     fn time(&self, time: Timestamp) -> Timestamp {

@@ -60,7 +60,7 @@ impl Encoder {
             Definition::Metric(metric) => {
                 self.metrics.insert(metric.id, metric.clone());
             }
-            Definition::Process(_) | Definition::CallSite(_) | Definition::ValueColumn(_) => {}
+            Definition::Process(_) | Definition::CallSite(_) | Definition::Context(_) | Definition::ValueColumn(_) => {}
         }
     }
 

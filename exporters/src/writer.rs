@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Definition, Estimate, Event, FoldedPath, Header, Library, LibraryId, Location,
-    LocationId, Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample, Sink, SinkError, Summary,
-    Timestamp, ValueBatch, ValueColumn,
+    Batch, Call, CallSite, CallSiteId, Context, ContextId, Definition, Estimate, Event, FoldedPath, Header, Library,
+    LibraryId, Location, LocationId, Metric, MetricId, PathId, PathProfile, Process, Region, RegionId, Sample, Sink,
+    SinkError, Summary, Timestamp, ValueBatch, ValueColumn,
 };
 
 use crate::directory::{Directory, Lock};
@@ -47,6 +47,8 @@ pub struct TraceWriter {
     locations: Table<LocationId, Location>,
     metrics: Table<MetricId, Metric>,
     call_sites: Table<CallSiteId, CallSite>,
+    /// Present once calls have contexts.
+    contexts: Option<Table<ContextId, Context>>,
     /// Present once a region has values.
     value_columns: Option<Table<(RegionId, u32), ValueColumn>>,
     values: HashMap<RegionId, ValueWriter>,
@@ -81,6 +83,7 @@ impl TraceWriter {
             locations: Table::new(),
             metrics: Table::new(),
             call_sites: Table::new(),
+            contexts: None,
             value_columns: None,
             values: HashMap::new(),
             calls: Segments::create(&directory)?,
@@ -116,6 +119,9 @@ impl TraceWriter {
         self.locations.publish(&self.directory)?;
         self.metrics.publish(&self.directory)?;
         self.call_sites.publish(&self.directory)?;
+        if let Some(contexts) = &mut self.contexts {
+            contexts.publish(&self.directory)?;
+        }
         if let Some(columns) = &mut self.value_columns {
             columns.publish(&self.directory)?;
         }
@@ -232,6 +238,9 @@ impl Sink for TraceWriter {
                 self.calls.set_further(call_columns(self.metrics.rows()));
             }
             Definition::CallSite(site) => self.call_sites.put(site.id, site),
+            Definition::Context(context) => {
+                self.contexts.get_or_insert_with(Table::new).put(context.id, context);
+            }
             Definition::ValueColumn(column) => {
                 let columns = self.value_columns.get_or_insert_with(Table::new);
                 columns.put((column.region, column.position), column);

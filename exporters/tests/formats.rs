@@ -12,7 +12,10 @@ use std::fs;
 use std::path::Path;
 
 use rtrace_exporters::{Destination, ExportError, Exported, FORMATS, Format, Selection, TraceSet, export};
-use rtrace_model::{LocationId, RegionId, Timestamp};
+use rtrace_model::{
+    Call, CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, LocationId, RegionId, Sink as _,
+    Timestamp,
+};
 
 fn write(trace: &TraceSet, format: &Format, selection: &Selection, path: &Path) -> Result<Exported, ExportError> {
     let destination = Destination::Path { path: path.to_owned(), force: false, owner: None };
@@ -147,4 +150,53 @@ fn a_full_disk_is_an_error_that_names_the_output() {
         let error = write(&trace, format, &Selection::default(), Path::new("/dev/full")).unwrap_err();
         assert!(error.to_string().contains("`/dev/full`: No space left on device"), "{}: {error}", format.name);
     }
+}
+
+/// A call under `main` and two more functions that are not traced, and one that a callback of the first made.
+#[test]
+fn stacks_begin_with_the_untraced_functions_that_led_to_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut writer, path) = common::begin(folder.path());
+    let names = ["_start", "main", "solve", "step", "callback", "traced"];
+    for (id, name) in (0..).zip(names) {
+        let site =
+            CallSite { id: CallSiteId(id), file: Some("/p".to_owned()), offset: id.into(), ..CallSite::default() };
+        writer.define(&Definition::CallSite(CallSite { function: Some(name.to_owned()), ..site })).unwrap();
+    }
+    for (id, sites, ending) in [
+        (1, &[][..], ContextEnding::Complete),
+        (2, &[2, 1, 0], ContextEnding::Complete),
+        (3, &[5], ContextEnding::Complete),
+        (4, &[2], ContextEnding::Cut),
+    ] {
+        let sites = sites.iter().copied().map(CallSiteId).collect();
+        writer.define(&Definition::Context(Context { id: ContextId(id), sites, ending })).unwrap();
+    }
+    let of = |id, parent, site, context, duration| Call {
+        parent,
+        call_site: Some(CallSiteId(site)),
+        context: Some(ContextId(context)),
+        duration: Some(duration),
+        depth: u32::from(parent > 0),
+        ..common::call(1, id)
+    };
+    let outer = Call { child: 20, ..of(1, 0, 3, 2, 100) };
+    let calls =
+        vec![of(2, 1, 4, 3, 10), of(3, 1, 5, 1, 10), outer, Call { start: Timestamp(5_000), ..of(4, 0, 3, 4, 7) }];
+    writer.calls(&calls.into()).unwrap();
+    writer.finish(&common::summary()).unwrap();
+    let format = FORMATS.iter().find(|format| format.name == "folded").unwrap();
+    let output = folder.path().join("out.folded");
+    write(&TraceSet::open(&path).unwrap(), format, &Selection::default(), &output).unwrap();
+    let text = std::fs::read_to_string(output).unwrap();
+    let stacks: Vec<&str> = text.lines().map(|line| line.splitn(3, ';').nth(2).unwrap()).collect();
+    assert_eq!(
+        stacks,
+        [
+            "main (p);solve (p);step (p);not defined 80",
+            "main (p);solve (p);step (p);not defined;callback (p);not defined 10",
+            "main (p);solve (p);step (p);not defined;not defined 10",
+            "[cut];solve (p);step (p);not defined 7",
+        ]
+    );
 }

@@ -13,11 +13,11 @@ use common::*;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
-use rtrace_exporters::Trace;
+use rtrace_exporters::{Trace, TraceSet};
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Count, Definition, Ending, EventKind, HISTOGRAM_BUCKETS, Inlined, LocationId,
-    Loss, LossReason, MetricId, PathId, PathProfile, Reading, RegionId, ReturnSites, Sample, Scope, Sink, SourceLine,
-    Summary, Timestamp, Untimed, UntimedReason,
+    Batch, Call, CallSite, CallSiteId, Context, ContextEnding, ContextId, Count, Definition, Ending, EventKind,
+    HISTOGRAM_BUCKETS, Inlined, LocationId, Loss, LossReason, MetricId, PathId, PathProfile, Reading, RegionId,
+    ReturnSites, Sample, Scope, Sink, SourceLine, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 #[test]
@@ -103,6 +103,42 @@ fn a_trace_without_metrics_and_samples_is_read() {
     let trace = Trace::open(&path).unwrap();
     assert_eq!((trace.metrics().len(), trace.samples().count()), (0, 0));
     assert_eq!(calls(&trace).unwrap(), [call(1, 1)]);
+}
+
+#[test]
+fn contexts_are_kept_and_equal_ones_become_one() {
+    let parent = tempfile::tempdir().unwrap();
+    let (mut writer, path) = begin(parent.path());
+    let context = |id, sites: &[u32], ending| Context {
+        id: ContextId(id),
+        sites: sites.iter().copied().map(CallSiteId).collect(),
+        ending,
+    };
+    let contexts: Vec<Context> = (1..)
+        .zip(ContextEnding::ALL)
+        .map(|(id, ending)| context(id, &[1, 0][..id as usize % 3], ending))
+        .chain([context(9, &[1], ContextEnding::Complete)])
+        .collect();
+    for context in &contexts {
+        writer.define(&Definition::Context(context.clone())).unwrap();
+    }
+    for id in 0..2 {
+        let site = CallSite { id: CallSiteId(id), file: Some("/p".to_owned()), ..CallSite::default() };
+        writer.define(&Definition::CallSite(CallSite { offset: id.into(), ..site })).unwrap();
+    }
+    let of = |id, context| Call { context: Some(ContextId(context)), ..call(1, id) };
+    writer.calls(&vec![of(1, 1), of(2, 9), call(1, 3), of(4, 77)].into()).unwrap();
+    writer.finish(&summary()).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.contexts(), contexts);
+    let set = TraceSet::open(&path).unwrap();
+    assert_eq!(set.contexts().len(), contexts.len() - 1, "the last one is like the first");
+    let calls: Vec<Call> = set.calls().flat_map(|batch| batch.unwrap().into_calls()).collect();
+    let found: Vec<_> = calls.iter().map(|call| call.context).collect();
+    assert_eq!(found, [Some(ContextId(1)), Some(ContextId(1)), None, None]);
+    assert_eq!(set.context(ContextId(1)), Some(&contexts[0]));
+    std::fs::remove_file(path.join("contexts.parquet")).unwrap();
+    assert!(Trace::open(&path).unwrap().contexts().is_empty());
 }
 
 #[test]
@@ -364,6 +400,7 @@ prop_compose! {
         child in any::<u32>(),
         ending in 0..4_usize,
         call_site in prop::option::of(0..5_u32),
+        context in prop::option::of(0..5_u32),
     ) -> Call {
         Call {
             region: RegionId(region.into()),
@@ -374,6 +411,7 @@ prop_compose! {
             child: child.into(),
             ending: Ending::ALL[ending],
             call_site: call_site.map(CallSiteId),
+            context: context.map(ContextId),
             ..call(location, id)
         }
     }

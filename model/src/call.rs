@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallSiteId, LocationId, RegionId, Timestamp};
+use crate::{CallSiteId, ContextId, LocationId, RegionId, Timestamp};
 
 /// How a call ended, or why that is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,6 +64,8 @@ pub struct Call {
     pub ending: Ending,
     /// Where it was called from; `None` where the return address could not be read.
     pub call_site: Option<CallSiteId>,
+    /// Which untraced functions led to it; `None` where that was not recorded.
+    pub context: Option<ContextId>,
 }
 
 /// The first call of the first thread, at time 0: it was made by nobody and returned at once.
@@ -80,6 +82,7 @@ impl Default for Call {
             child: 0,
             ending: Ending::Returned,
             call_site: None,
+            context: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallSite, Metric, Timestamp, ValueColumn};
+use crate::{CallSite, Context, Metric, Timestamp, ValueColumn};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -39,6 +39,10 @@ id!(
 id!(
     /// Names a [`CallSite`] within one trace; counts up from 0.
     CallSiteId
+);
+id!(
+    /// Names a [`Context`] within one trace.
+    ContextId
 );
 id!(
     /// Names a call path among those of one location; never 0.
@@ -198,6 +202,8 @@ pub enum Definition {
     Metric(Metric),
     /// A call site.
     CallSite(CallSite),
+    /// What led to calls.
+    Context(Context),
     /// A value that the calls of a region have.
     ValueColumn(ValueColumn),
 }

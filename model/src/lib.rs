@@ -34,6 +34,7 @@ mod batch;
 mod calibration;
 mod call;
 mod call_site;
+mod context;
 pub mod counter;
 mod definition;
 mod estimate;
@@ -52,6 +53,7 @@ mod text;
 mod time;
 pub mod units;
 mod untimed;
+mod unwind;
 mod values;
 mod waiting;
 
@@ -59,9 +61,10 @@ pub use batch::{Batch, Reading};
 pub use calibration::CallCost;
 pub use call::{Call, Ending};
 pub use call_site::{CallSite, Inlined, SourceLine};
+pub use context::{Context, ContextEnding};
 pub use definition::{
-    CallSiteId, Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process, Region,
-    RegionId, SymbolName,
+    CallSiteId, ContextId, Definition, ExitPolicy, Library, LibraryId, Location, LocationId, MetricId, PathId, Process,
+    Region, RegionId, SymbolName,
 };
 pub use estimate::{CallRange, Estimate, Level, estimated};
 pub use event::{Event, EventKind, slowdown};
@@ -77,5 +80,6 @@ pub use summary::{Header, Percent, Rank, ReturnSites, Summary, Window};
 pub use text::{counted, csv_field, escape, grouped};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use untimed::{Untimed, UntimedReason};
+pub use unwind::{CallerFrame, CallerStack, UnwindRule};
 pub use values::{ValueBatch, ValueColumn, ValueType, Values};
 pub use waiting::Wait;

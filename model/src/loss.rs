@@ -28,6 +28,8 @@ pub enum LossReason {
     ValueLost,
     /// An argument or result of a call could not be read from memory.
     ValueUnread,
+    /// Which untraced functions led to a call was not recorded.
+    ContextLost,
     /// The kernel did not run a program of rtrace's when it was its turn.
     ProgramNotRun,
     /// A call entered, and was neither recorded nor counted as lost; or it was recorded more than once.
@@ -36,7 +38,7 @@ pub enum LossReason {
 
 impl LossReason {
     /// All reasons, the order is that of reports.
-    pub const ALL: [LossReason; 12] = [
+    pub const ALL: [LossReason; 13] = [
         LossReason::RingFull,
         LossReason::TooDeep,
         LossReason::NoMemory,
@@ -47,13 +49,14 @@ impl LossReason {
         LossReason::AccessUncounted,
         LossReason::ValueLost,
         LossReason::ValueUnread,
+        LossReason::ContextLost,
         LossReason::ProgramNotRun,
         LossReason::Unaccounted,
     ];
 
-    /// Whether a value of a call is missing, and not a call or an event.
+    /// Whether a value of a call or its context is missing, and not a call or an event.
     pub const fn is_value(self) -> bool {
-        matches!(self, LossReason::ValueUnread)
+        matches!(self, LossReason::ValueUnread | LossReason::ContextLost)
     }
 
     /// The word used in columns and reports.
@@ -69,6 +72,7 @@ impl LossReason {
             LossReason::AccessUncounted => "access uncounted",
             LossReason::ValueLost => "value lost",
             LossReason::ValueUnread => "value not readable",
+            LossReason::ContextLost => "context lost",
             LossReason::ProgramNotRun => "program not run",
             LossReason::Unaccounted => "unaccounted",
         }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{CallSiteId, LocationId, PathId, RegionId};
+use crate::{CallSiteId, ContextId, LocationId, PathId, RegionId};
 
 /// Number of buckets of a [`PathProfile`]'s histogram.
 pub const HISTOGRAM_BUCKETS: usize = 48;
@@ -98,8 +98,10 @@ pub struct FoldedPath {
 /// What reports need of single calls to say of a call path what they say of its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathDetail {
-    /// Where the calls came from, of a path without callers.
+    /// Where the calls came from, of a path without callers or with a context.
     pub call_site: Option<CallSiteId>,
+    /// Which untraced functions led to them, if they did not come from a traced call directly.
+    pub context: Option<ContextId>,
     /// Timed calls by duration in nanoseconds, in ascending order: see
     /// [`Latency::record_counted`](crate::Latency::record_counted).
     pub durations: Vec<(u64, u64)>,
@@ -112,6 +114,11 @@ pub struct PathDetail {
 }
 
 impl FoldedPath {
+    /// Which untraced functions led to the calls, if they did not come from a traced call directly.
+    pub fn context(&self) -> Option<ContextId> {
+        self.detail.as_ref().and_then(|detail| detail.context)
+    }
+
     /// Where the calls came from, of a path without callers, if that is known.
     pub fn call_site(&self) -> Option<CallSiteId> {
         self.detail.as_ref().and_then(|detail| detail.call_site)

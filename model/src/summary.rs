@@ -169,7 +169,16 @@ impl Summary {
 
     /// Values of calls that could not be read.
     pub fn unread(&self) -> u64 {
-        self.losses.iter().filter(|loss| loss.reason.is_value()).map(|loss| loss.count).sum()
+        self.of_reason(LossReason::ValueUnread)
+    }
+
+    /// Calls of which it is not known what led to them, though it was to be recorded.
+    pub fn without_context(&self) -> u64 {
+        self.of_reason(LossReason::ContextLost)
+    }
+
+    fn of_reason(&self, reason: LossReason) -> u64 {
+        self.losses.iter().filter(|loss| loss.reason == reason).map(|loss| loss.count).sum()
     }
 
     /// Losses summed by reason, largest reasons of equal code order first seen.
@@ -240,6 +249,8 @@ impl Summary {
             (self.open > 0).then(|| format!("{} still running at the end", grouped(self.open))),
             (self.unwound > 0).then(|| format!("{} unwound", grouped(self.unwound))),
             (self.unread() > 0).then(|| format!("{} not readable", counted(self.unread(), "value"))),
+            (self.without_context() > 0)
+                .then(|| format!("{} without a context", counted(self.without_context(), "call"))),
             (self.unseen > 0).then(untimed),
         ]
         .into_iter()
@@ -288,6 +299,9 @@ mod tests {
         let summary = Summary { calls: 9, regions: 1, locations: 1, losses, ..Summary::default() };
         let said = "9 calls to 1 function on 1 thread. Complete: no calls lost. 3 values not readable.";
         assert_eq!((summary.to_string().as_str(), summary.lost()), (said, 0));
+        let losses = vec![Loss { reason: LossReason::ContextLost, region: None, count: 2 }];
+        let said = "9 calls to 1 function on 1 thread. Complete: no calls lost. 2 calls without a context.";
+        assert_eq!(Summary { losses, ..summary }.to_string(), said);
     }
 
     #[test]

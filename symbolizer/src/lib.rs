@@ -36,6 +36,7 @@ mod slots;
 mod sources;
 mod stamp;
 mod symtab;
+mod unwind;
 mod variables;
 
 pub use debug_file::{DebugFile, debug_files};
@@ -51,4 +52,5 @@ pub use outline::soname;
 pub use slots::{OwnSlot, Slot};
 pub use sources::{Sources, normal_path};
 pub use stamp::Stamp;
+pub use unwind::UnwindTables;
 pub use variables::Variable;

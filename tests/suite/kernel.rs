@@ -6,6 +6,7 @@ mod attach;
 mod budget;
 mod call_sites;
 mod changed;
+mod contexts;
 mod counters;
 mod dashboard;
 mod exceptions;

@@ -15,6 +15,7 @@ pub mod attach;
 pub mod calibration;
 pub mod callers;
 pub mod command;
+mod contexts;
 pub mod counters;
 pub mod descendants;
 pub mod flight;

@@ -30,6 +30,8 @@ pub struct Options {
     pub counters: Vec<String>,
     /// Which arguments and results are recorded, if some are.
     pub values: Option<Request>,
+    /// Return addresses of each call's context at the most; 0: calls have none.
+    pub levels: u32,
     /// Variables whose accesses are counted on every call.
     pub watches: Vec<watch::Name>,
     /// Whether a command gets stubs for functions that are expensive to probe, and which calls they reach.
@@ -70,6 +72,7 @@ impl Default for Options {
             exit: ExitPolicy::ReturnSite,
             counters: Vec::new(),
             values: None,
+            levels: 0,
             watches: Vec::new(),
             stubs: None,
             profile: None,

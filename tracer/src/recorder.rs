@@ -30,6 +30,7 @@ use crate::altered;
 use crate::attach::{self, Attachment, detach};
 use crate::calibration::calibrate;
 use crate::callers::{self, CallerFile, Executed, Traced};
+use crate::contexts::{Contexts, Found};
 use crate::counters::Counters;
 use crate::descendants;
 use crate::followed::{BlindChild, Followed, Overwritten};
@@ -143,11 +144,14 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         counters: &setup.counters.sources,
         is_governed: setup.how.budget.is_some(),
         words: setup.words,
+        levels: setup.how.levels,
         steps: setup.emulated.steps,
     };
     host::allow_descriptors();
     let programs = Programs::load(&load)?;
     let costs = calibrate(&programs, setup.emulated.steps, setup.hooks);
+    // What calibration calls has no contexts worth having.
+    programs.walk_stacks();
     setup.observer.into_iter().for_each(|observer| programs.guard(observer));
     Ok(Loaded { programs, costs })
 }
@@ -210,11 +214,13 @@ pub fn record(
     recording.all_run()?;
     metrics.push(overhead_metric(next_metric));
     let (are_over, exchange) = (AtomicBool::new(false), Exchange::default());
+    let found = Found::default();
     let (drained, return_sites) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
             let answered = return_sites.answer(&followed, gate, executed, &exchange, &are_over);
             (answered, return_sites)
         });
+        let walking = (programs.levels() > 0).then(|| scope.spawn(|| Contexts::new(&programs, &found).walk(&are_over)));
         let recorded = (|| {
             let feed = late_loads.start(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
@@ -238,12 +244,14 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            let heard = Heard { feed, rings: Rings::read(scope, &programs)? };
+            let heard = Heard { feed, rings: Rings::read(scope, &programs)?, contexts: &found };
             recording.read_until_stopped(&pipeline, heard, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
-        let (answered, return_sites) = answering.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (recorded.and_then(|summary| answered.map(|()| summary).map_err(anyhow::Error::from)), return_sites)
+        let (answered, return_sites) = joined(answering);
+        let walked = walking.map_or(Ok(()), |walking| joined(walking));
+        let ended = answered.and(walked).map_err(anyhow::Error::from);
+        (recorded.and_then(|summary| ended.map(|()| summary)), return_sites)
     });
     recording.tell_overwritten_at_end(&pipeline, &return_sites);
     recording.tell_blind_windows(&pipeline);
@@ -252,7 +260,9 @@ pub fn record(
     let probes = attachments.into_iter().flat_map(Attachment::into_probes);
     detach(probes.chain(return_sites.into_probes()).chain(followed.into_probes()).collect());
 
-    let (drained, call_sites) = drained?;
+    let (drained, mut call_sites) = drained?;
+    call_sites.add_contexts(found.take());
+    pipeline.send(Item::Define(call_sites.announce()));
     let summary = Summary { regions, refused, blind_windows, overwritten, return_sites: return_summary, ..drained };
     pipeline.send(Item::Define(call_sites.named()));
     pipeline.finish(summary.clone())?;
@@ -260,9 +270,15 @@ pub fn record(
 }
 
 /// What other threads tell of a recording.
-struct Heard {
+struct Heard<'a> {
     feed: LateLoadFeed,
     rings: Rings,
+    contexts: &'a Found,
+}
+
+/// What a thread gives, or its panic.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// A recording under way.
@@ -451,7 +467,7 @@ impl<'a> Recording<'a> {
     fn read_until_stopped<'scope, G>(
         &mut self,
         pipeline: &Pipeline,
-        heard: Heard,
+        heard: Heard<'_>,
         begin: impl FnOnce(&mut Self) -> G,
         samplers: &mut Samplers,
         stop: &AtomicBool,
@@ -461,13 +477,13 @@ impl<'a> Recording<'a> {
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Remaining, rtrace_bpf::Error>>>,
     {
         let Setup { how, counters, watches, .. } = self.setup;
-        let Heard { feed, rings } = heard;
+        let Heard { feed, rings, contexts } = heard;
         let mut watching = Watching::new(self.programs, watches, self.setup.how.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = how.profile.is_some();
-        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured };
+        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured, contexts };
         let mut source = Source::new(self.programs, rings, kinds, is_folded, pipeline, &self.pids);
         self.programs.arm();
         emit_event(pipeline, EventKind::Armed);

@@ -788,7 +788,7 @@ impl<'a> ReturnSites<'a> {
 }
 
 /// Waits until one of these can be read.
-fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>, patience: Duration) {
+pub(crate) fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>, patience: Duration) {
     let mut descriptors: Vec<_> =
         descriptors.map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
     // A signal only makes the wait shorter.

@@ -154,6 +154,7 @@ pub fn plan_options(options: &Options, mechanism: Option<Mechanism>, program: Pr
         exit: Some(options.exit),
         emulated,
         keeps_accesses: !options.watches.is_empty(),
+        keeps_frame: options.levels > 0,
         stubs: false,
     }
 }

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 
 use rtrace_bpf::wire::{
-    AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_REGION,
-    ReadingRecord, UntimedCode, comm,
+    AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_CONTEXT,
+    NO_REGION, ReadingRecord, UntimedCode, ValuesRecord, comm,
 };
 use rtrace_bpf::{Error, Programs, Records};
 use rtrace_model::{
-    Batch, Call, CallRange, Definition, Ending, Estimate, Event, EventKind, Item, Location, LocationId, Loss,
-    LossReason, Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
+    Batch, Call, CallRange, ContextId, Definition, Ending, Estimate, Event, EventKind, Item, Location, LocationId,
+    Loss, LossReason, Metric, Reading, RegionId, Sample, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 pub use self::call_sites::CallSites;
@@ -27,6 +27,7 @@ use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
 pub use self::rings::Rings;
+use crate::contexts::Found;
 use crate::governor::{Ended, NO_LOCATION};
 use crate::host;
 use crate::pipeline::Pipeline;
@@ -59,6 +60,8 @@ pub struct Kinds<'a> {
     pub watches: &'a Watches,
     /// Values of calls.
     pub captured: &'a Captured,
+    /// Contexts of calls.
+    pub contexts: &'a Found,
 }
 
 /// A recording as it is read from the kernel.
@@ -110,7 +113,7 @@ impl<'a> Source<'a> {
             kinds,
             locations: HashMap::new(),
             processes: Processes::default(),
-            call_sites: CallSites::default(),
+            call_sites: CallSites::new(programs.levels() > 0),
             bad_records: 0,
             reported: HashMap::new(),
             reported_untimed: HashMap::new(),
@@ -226,13 +229,15 @@ impl<'a> Source<'a> {
             for call in calls {
                 self.discover(call.location)?;
             }
-            let first = number * BATCH * counters;
+            let (first_call, first) = (number * BATCH, number * BATCH * counters);
             let readings = records.readings[first..first + calls.len() * counters].iter().map(reading_of).collect();
-            let calls = calls.iter().map(|call| self.call_of(call)).collect();
+            let values = |place: usize| Some(&records.values.get(place).filter(|(of, _)| *of == place)?.1);
+            let calls = (first_call..).zip(calls).map(|(place, call)| self.call_of(call, values(place))).collect();
             self.announce_call_sites();
             self.hand_over(Batch::measured(calls, counters, readings));
         }
-        let values = records.values.iter().map(|(place, values)| (&records.calls[*place], values));
+        let values = records.values.iter().filter(|(_, values)| values.has != 0);
+        let values = values.map(|(place, values)| (&records.calls[*place], values));
         self.pipeline.send(Item::Values(self.kinds.captured.batches(values)));
         for event in &records.events {
             self.emit_event(event)?;
@@ -293,7 +298,8 @@ impl<'a> Source<'a> {
         for thread in open {
             let id = thread.thread.location;
             self.discover(id)?;
-            let calls = thread.calls.iter().map(|open| self.call_of(&open.call)).collect();
+            let with_values = thread.calls.iter().enumerate();
+            let calls = with_values.map(|(place, open)| self.call_of(&open.call, thread.values.get(place))).collect();
             self.announce_call_sites();
             let open = OpenCalls::of(&thread, calls, self.kinds.metrics.len(), end.monotonic);
             for call in thread.calls.iter().filter(|open| open.doubt > 0) {
@@ -348,13 +354,15 @@ impl<'a> Source<'a> {
         self.pipeline.send(Item::Calls(batch));
     }
 
-    /// A call with its call site; its location is known.
-    fn call_of(&mut self, record: &CallRecord) -> Call {
+    /// A call with its call site, and its context if it has one; its location is known.
+    fn call_of(&mut self, record: &CallRecord, values: Option<&ValuesRecord>) -> Call {
         let pid = self.locations.get(&record.location).map_or(0, |location| location.pid);
-        Call { call_site: self.call_sites.at(pid, record.space, record.site), ..call_of(record) }
+        let context = values.map(|values| values.context).filter(|&number| number != NO_CONTEXT).map(ContextId);
+        Call { call_site: self.call_sites.at(pid, record.space, record.site), context, ..call_of(record) }
     }
 
     fn announce_call_sites(&mut self) {
+        self.bad_records += self.call_sites.add_contexts(self.kinds.contexts.take());
         self.pipeline.send(Item::Define(self.call_sites.announce()));
     }
 
@@ -547,6 +555,7 @@ fn call_of(record: &CallRecord) -> Call {
         child: record.child,
         ending,
         call_site: None,
+        context: None,
     }
 }
 
@@ -607,6 +616,7 @@ fn loss_of(key: &LossKey, count: u64) -> Loss {
         LossCode::RT_LOSS_ACCESS => LossReason::AccessUncounted,
         LossCode::RT_LOSS_VALUE => LossReason::ValueLost,
         LossCode::RT_LOSS_UNREAD => LossReason::ValueUnread,
+        LossCode::RT_LOSS_CONTEXT => LossReason::ContextLost,
         _ => LossReason::BadRecord,
     };
     Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }

@@ -244,7 +244,7 @@ fn push(capture: &Capture, values: &ValuesRecord, columns: &mut [Values]) {
     let words = |place: usize| {
         let slots = capture.program.columns[place];
         let words = values.word.get(usize::from(slots.first)..usize::from(slots.first + slots.words));
-        words.filter(|_| values.failed & u32::from(slots.fetches) == 0)
+        words.filter(|_| values.failed & slots.fetches == 0)
     };
     let holds = |place: usize| {
         capture.signature.columns[place].condition.as_ref().is_none_or(|condition| {

@@ -237,7 +237,7 @@ impl State {
                 self.processes
                     .insert(process.pid, Arc::from(process.executable.rsplit('/').next().unwrap_or_default()));
             }
-            Definition::CallSite(_) | Definition::ValueColumn(_) => {}
+            Definition::CallSite(_) | Definition::Context(_) | Definition::ValueColumn(_) => {}
         }
     }
 

@@ -25,12 +25,12 @@ static __always_inline void fill_call(struct rt_call *call, const struct rt_thre
 #define CALL_SIZE (sizeof(struct rt_call) + rt_counters * sizeof(struct rt_reading))
 #define VALUES_SIZE ((1 + rt_words) * sizeof(u64))
 
-/* Which operations failed, and as many words as a program of this recording fills at the most. */
+/* The call's context, which operations failed, and as many words as a program of this recording fills at the most. */
 static __always_inline void write_values(u64 *words, const struct rt_values *values)
 {
 	u32 i;
 
-	words[0] = values->failed;
+	words[0] = values->failed | (u64)values->context << 32;
 	for (i = 0; i < RT_WORDS && i < rt_words; i++)
 		words[1 + i] = values->word[i];
 }
@@ -38,7 +38,7 @@ static __always_inline void write_values(u64 *words, const struct rt_values *val
 static __always_inline void write_call(const struct rt_hit *hit, const struct rt_frame *frame,
 				       const struct rt_values *values, u64 duration, u32 ending)
 {
-	u32 cpu = bpf_get_smp_processor_id(), i;
+	u32 cpu = bpf_get_smp_processor_id(), context = 0, i;
 	struct rt_reading *readings;
 	struct rt_call *call;
 	void *ring;
@@ -48,9 +48,17 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 		count_loss(frame->region, RT_LOSS_RING_FULL);
 		return;
 	}
+	if (rt_levels && values)
+		context = values->context;
+	if (!rt_words || (values && !values->has))
+		values = 0;
+	/* Else clang asks again below, and the verifier does not know the answer. */
+	rt_apart(values);
 	/* Sizes are known when the programs are loaded. */
 	if (values)
 		call = bpf_ringbuf_reserve(ring, CALL_SIZE + VALUES_SIZE, 0);
+	else if (rt_levels)
+		call = bpf_ringbuf_reserve(ring, CALL_SIZE + sizeof(u64), 0);
 	else
 		call = bpf_ringbuf_reserve(ring, CALL_SIZE, 0);
 	if (!call) {
@@ -63,6 +71,8 @@ static __always_inline void write_call(const struct rt_hit *hit, const struct rt
 		readings[i] = hit->measured->readings[i];
 	if (values)
 		write_values((u64 *)(readings + rt_counters), values);
+	else if (rt_levels)
+		*(u64 *)(readings + rt_counters) = (u64)context << 32;
 	/* A wake-up per record would cost the target several times the probe; the reader polls. */
 	bpf_ringbuf_submit(call, BPF_RB_NO_WAKEUP);
 }

@@ -196,7 +196,7 @@ static __always_inline void fetch_at_entry(struct pt_regs *ctx, const struct rt_
 	if (!program)
 		return;
 	values->waits = program->count > program->enters || program->sums;
-	values->failed = ~0u;
+	values->failed = 0xffff;
 	fetch(ctx, values, program, hit->slot);
 }
 

@@ -105,6 +105,12 @@ rt_rare u64 rt_replaced(u64 slot)
 	return 0;
 }
 
+static __always_inline struct rt_measured *rt_measured(void)
+{
+	return rt_has_rows ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
+}
+
+#include "context.bpf.h"
 #include "enter.h"
 #include "jump.h"
 
@@ -119,11 +125,6 @@ static __always_inline bool is_recording(void)
 		return true;
 	withhold(false);
 	return false;
-}
-
-static __always_inline struct rt_measured *rt_measured(void)
-{
-	return rt_has_rows ? bpf_task_storage_get(&counted_threads, bpf_get_current_task_btf(), 0, 0) : 0;
 }
 
 /*
@@ -341,6 +342,8 @@ static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread)
 			return;
 		if (rt_words)
 			fetch_at_entry(ctx, &hit);
+		if (rt_levels)
+			hit.measured->frame_pointer = ctx->bp;
 	}
 	rt_enter(&hit, cookie >> RT_COOKIE_POLICY & 3, cookie >> RT_COOKIE_TAILS & 3);
 }

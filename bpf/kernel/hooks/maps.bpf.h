@@ -12,6 +12,9 @@ const volatile u32 rt_counters;
 /* Words of values in the record of a call whose region has a program; 0: none has. */
 const volatile u32 rt_words;
 
+/* Return addresses of a context at the most; 0: calls have none. */
+const volatile u32 rt_levels;
+
 const volatile u32 counter_sources[RT_COUNTERS]; /* enum rt_count */
 
 /* Counters of this place and after are of watched variables. */
@@ -42,6 +45,9 @@ volatile u32 guarded;
 volatile u32 guard_user;
 volatile u32 guard_group;
 volatile u64 guard_capabilities;
+
+/* Whether contexts are looked for: there is somebody who answers. */
+volatile u32 walking_stacks;
 
 /* Recording is over; threads that end hand over their calls, until the reader of open frames has come to them. */
 volatile u32 closing;

@@ -53,7 +53,7 @@ static __always_inline void write_open_readings(struct open_walk *walk, u32 inde
 		}
 		bpf_seq_write(walk->seq, &reading, sizeof(reading));
 	}
-	if (rt_words)
+	if (rt_has_values)
 		write_open_values(walk->seq, row ? &row->values : 0);
 }
 
@@ -69,7 +69,7 @@ static __always_inline void write_left_call(struct open_walk *walk, u32 index)
 	bpf_seq_write(walk->seq, &open, sizeof(open));
 	rt_for_counters(i)
 		bpf_seq_write(walk->seq, &left->readings[i], sizeof(left->readings[i]));
-	if (rt_words)
+	if (rt_has_values)
 		write_open_values(walk->seq, &left->row.values);
 }
 

@@ -4,7 +4,8 @@
  * thread's counts at its enter, and what the calls that it made have counted.
  *
  * Pure logic like stack.h, which includes it. The includer provides rt_counters (how many counters
- * there are), rt_words (whether calls have values), rt_row() and rt_fetch_rest().
+ * there are), rt_words (whether calls have values), rt_levels (whether they have contexts), rt_row() and
+ * rt_fetch_rest().
  */
 #ifndef RTRACE_COUNTER_H
 #define RTRACE_COUNTER_H
@@ -52,10 +53,12 @@ static __always_inline int rt_count_from_here(struct rt_hit *hit, u32 index)
 	row = rt_row(hit, index, 1);
 	if (!row)
 		return 0;
-	if (rt_words && hit->measured->entering.has)
+	if (rt_words && hit->measured->entering.has) {
 		row->values = hit->measured->entering;
-	else if (rt_words)
-		row->values.has = 0;
+	} else if (rt_has_values) {
+		row->values.has = row->values.waits = 0;
+		row->values.context = hit->measured->entering.context;
+	}
 	rt_for_counters(i) {
 		row->start[i] = hit->measured->now[i];
 		row->child[i] = 0;
@@ -66,7 +69,7 @@ static __always_inline int rt_count_from_here(struct rt_hit *hit, u32 index)
 /* Values that leave with their call; null: it has none. */
 static __always_inline const struct rt_values *rt_valued(const struct rt_values *values)
 {
-	return rt_words && values->has ? values : 0;
+	return rt_levels || (rt_words && values->has) ? values : 0;
 }
 
 /* The frame at the index ends: sets the readings, and adds them to those of its caller, if it has one. */

@@ -280,6 +280,8 @@ static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
 
 	hit->word = rt_read_return(hit->slot, &is_hooked);
 	caller = rt_caller(hit);
+	if (rt_levels)
+		rt_see_context(hit, caller);
 	thread->calls++;
 	if (policy == RT_POLICY_ENTRY_ONLY) {
 		rt_pass(hit, caller);

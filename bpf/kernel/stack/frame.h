@@ -104,6 +104,7 @@ struct rt_measured {
 	struct rt_reading readings[RT_COUNTERS]; /* of the call that ends in it */
 	struct rt_values entering; /* of the call that enters in it, which others may end in first */
 	u64 result; /* of the function that returns in it */
+	u64 frame_pointer; /* of the function that calls in it */
 	/* Of counters that belong to a CPU: the counts when the thread last left one, */
 	u64 total[RT_COUNTERS];
 	/* and the counters of the CPU when it last came to one. */
@@ -119,7 +120,9 @@ struct rt_measured {
 #define rt_apart(variable) asm volatile("" : "+r"(variable))
 
 /* Whether frames have rows. */
-#define rt_has_rows (rt_counters || rt_words)
+#define rt_has_rows (rt_counters || rt_has_values)
+/* Whether some calls have values, or all have contexts. */
+#define rt_has_values (rt_words || rt_levels)
 #define rt_for_counters(i) for (i = 0; i < RT_COUNTERS && i < rt_counters; i++)
 
 /* A hit: where and when, and the thread it is on. */

@@ -73,6 +73,8 @@ rt_rare u64 rt_replaced(u64 slot);
 static u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words);
 /* Asks for a probe at a return address from which callers only return, one above the other. */
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address);
+/* Looks for the context of a call that enters; `caller`: the traced function around it, which may be null. */
+static void rt_see_context(const struct rt_hit *hit, const struct rt_frame *caller);
 /* Whether a region ends in jumps to another, where its tail calls are known. */
 static u32 rt_is_known_tail(u32 from, u32 to);
 /* The thread that is hit; its counters, null while nothing is counted. */
@@ -311,7 +313,7 @@ rt_rare int rt_complete_values(u32 index, u32 region)
 /* The values of the frame at the index; null: it has none. */
 static __always_inline const struct rt_values *rt_values(struct rt_hit *hit, u32 index)
 {
-	struct rt_row *row = rt_words ? rt_row(hit, index, 0) : 0;
+	struct rt_row *row = rt_has_values ? rt_row(hit, index, 0) : 0;
 
 	return row ? rt_valued(&row->values) : 0;
 }
@@ -324,7 +326,7 @@ static __always_inline void rt_close(struct rt_hit *hit, struct rt_frame *frame,
 	const struct rt_values *values = rt_values(hit, index);
 	u64 duration = hit->now - frame->start;
 
-	if (values && values->waits && ending == RT_RETURNED)
+	if (rt_words && values && values->waits && ending == RT_RETURNED)
 		rt_complete_values(index, frame->region);
 	if (ending == RT_UNSEEN) {
 		rt_untimed(frame->region, frame->doubt - 1);

@@ -34,6 +34,8 @@
 static const u32 rt_counters = 2;
 /* Each call has its id as value. */
 static const u32 rt_words = 1;
+/* And as context. */
+static const u32 rt_levels = 1;
 
 #define GUARD 0xa5
 #define GUARD_BYTES 256
@@ -137,7 +139,7 @@ static u32 rt_emit(const struct rt_hit *hit, const struct rt_frame *frame, const
 	const struct rt_reading *readings = hit->measured->readings;
 	struct rt_test *test = current;
 
-	test->miscounted += !values || values->word[0] != frame->id;
+	test->miscounted += !values || values->word[0] != frame->id || values->context != (u32)frame->id;
 	test->miscounted += values && values->waits != (ending != RT_RETURNED);
 	test->miscounted += !is_counted(&readings[0], duration, frame->child);
 	test->miscounted += !is_counted(&readings[1], 2 * duration, 2 * frame->child);
@@ -216,6 +218,11 @@ static u64 rt_trampoline(void)
 static u64 rt_replaced(u64 slot)
 {
 	return current->world.replaced(current->world.context, slot);
+}
+
+static void rt_see_context(const struct rt_hit *hit, const struct rt_frame *caller)
+{
+	hit->measured->entering.context = hit->thread->calls + 1;
 }
 
 static u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words)

@@ -36,6 +36,8 @@ enum rt_limit {
 	RT_FETCHES = 16, /* operations that fetch them */
 	RT_SUMS = 4, /* counters that a function's values add to */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
+	RT_LEVELS = 128, /* return addresses of a context, at the most */
+	RT_STACK_PAGES = 8, /* pages of a stack that user space gets at a time */
 };
 
 /* Frames whose counters are held in a thread's own storage; those of deeper ones are in chunks, made when needed. */
@@ -139,7 +141,8 @@ enum rt_loss {
 	RT_LOSS_ACCESS = 6, /* an access to a watched variable was not counted */
 	RT_LOSS_VALUE = 7, /* the value of one was not recorded */
 	RT_LOSS_UNREAD = 8, /* not all values of a call could be read */
-	RT_LOSSES = 9,
+	RT_LOSS_CONTEXT = 9, /* the context of a call was not recorded */
+	RT_LOSSES = 10,
 };
 
 /* One finished call: complete by itself. Times in ns of CLOCK_MONOTONIC. */
@@ -327,10 +330,81 @@ struct rt_program {
 
 /* The values of a call. */
 struct rt_values {
-	u16 has; /* whether its region has a program */
-	u16 waits; /* whether that has something to do when the call returns */
-	u32 failed; /* operations that failed, a bit for each; those that did not run are among them */
+	u8 has; /* whether its region has a program */
+	u8 waits; /* whether that has something to do when the call returns */
+	u16 failed; /* operations that failed, a bit for each; those that did not run are among them */
+	u32 context; /* number of the call's context; 0: it has none */
 	u64 word[RT_WORDS];
+};
+
+/* How a frame is left for its caller, whose stack pointer is as a return from there leaves it. */
+enum rt_rule_kind {
+	RT_RULE_STACK = 0, /* `offset` above the stack pointer */
+	RT_RULE_FRAME = 1, /* `offset` above the frame pointer */
+	RT_RULE_STORED = 2, /* in the word that is `offset` above the frame pointer */
+	RT_RULE_OUTERMOST = 3, /* there is no caller */
+	RT_RULE_SIGNAL = 4, /* a signal handler returns there */
+	RT_RULE_NONE = 5, /* nothing is known of it that helps */
+};
+
+/* Where the caller's frame pointer is. */
+enum rt_saved {
+	RT_SAVED_UNTOUCHED = 0, /* where it was */
+	RT_SAVED_BY_STACK = 1, /* in the word that is `saved_at` above the caller's stack pointer */
+	RT_SAVED_BY_FRAME = 2, /* in the word that is so many bytes above the frame pointer */
+	RT_SAVED_NOWHERE = 3, /* it is not known */
+};
+
+/* What is known of the code behind a return address. */
+struct rt_rule {
+	u8 kind; /* enum rt_rule_kind */
+	u8 saved; /* enum rt_saved */
+	u16 reserved;
+	int offset;
+	int saved_at;
+};
+
+/* Numbers of contexts that mean something. */
+enum rt_context_number {
+	RT_CONTEXT_NONE = 0, /* it was not recorded */
+	RT_CONTEXT_EMPTY = 1, /* the function around the call is traced, or the outermost */
+	RT_CONTEXT_FIRST = 2,
+};
+
+/* Why a context has no more addresses. */
+enum rt_context_end {
+	RT_CONTEXT_COMPLETE = 0, /* the next is traced, or there is none */
+	RT_CONTEXT_CUT = 1, /* it is as long as was asked for */
+	RT_CONTEXT_ASKED = 2, /* how the last frame is left was not known yet */
+	RT_CONTEXT_UNDESCRIBED = 3, /* nobody knows it */
+	RT_CONTEXT_UNREADABLE = 4, /* the stack could not be read there */
+	RT_CONTEXT_BROKEN = 5, /* the stack is not what the tables say */
+	RT_CONTEXT_SIGNAL = 6, /* a signal interrupted what comes next */
+	RT_CONTEXT_GOES_ON = 7,
+};
+
+/* The context of calls: a record of as many addresses as `count` says. */
+struct rt_context {
+	u64 sp; /* how far the walk is: the stack pointer behind the return to `word`, and the frame pointer there */
+	u64 bp;
+	u64 word;
+	u32 id;
+	u32 space;
+	u32 pid;
+	u32 end; /* enum rt_context_end */
+	u32 count;
+	u16 has_bp; /* whether the frame pointer is known */
+	u16 entered; /* whether `word` is not the return address of the call itself */
+	u64 address[RT_LEVELS]; /* the innermost first */
+};
+
+/* A context whose walk user space goes on with: a record with the stack from there on. */
+struct rt_stack {
+	struct rt_context context;
+	u64 limit; /* slot where the walk ends; 0: at the end of the stack */
+	u64 start; /* address of the first byte */
+	u64 pages; /* those that could be read, a bit for each */
+	u8 bytes[RT_STACK_PAGES * 4096];
 };
 
 /* Where a counter is read. */
@@ -416,6 +490,7 @@ struct rt_open_call {
 _Static_assert(sizeof(struct rt_call) == 64, "record of a call");
 _Static_assert(sizeof(struct rt_reading) == 16, "reading of a counter");
 _Static_assert(sizeof(struct rt_program) == 8 + 8 * RT_FETCHES + 4 * RT_SUMS, "program");
+_Static_assert(sizeof(struct rt_rule) == 12, "rule of a return address");
 _Static_assert(sizeof(struct rt_values) == 8 + 8 * RT_WORDS, "values");
 _Static_assert(sizeof(struct rt_event) == 24, "record of an event");
 _Static_assert(sizeof(struct rt_access) == 24, "record of an access");

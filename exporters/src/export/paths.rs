@@ -61,6 +61,16 @@ pub(super) struct Paths {
 impl Paths {
     /// Folds the chosen calls.
     pub(super) fn collect(source: &Source<'_>, roots: Roots) -> Result<Paths, ExportError> {
+        Paths::gather(source, roots, false)
+    }
+
+    /// The same, with the untraced functions that led to calls.
+    pub(super) fn with_untraced(source: &Source<'_>, roots: Roots) -> Result<Paths, ExportError> {
+        Paths::gather(source, roots, true)
+    }
+
+    fn gather(source: &Source<'_>, roots: Roots, with_untraced: bool) -> Result<Paths, ExportError> {
+        let untraced = with_untraced.then_some(source);
         let mut paths = Paths::default();
         let nested = source.nested()?;
         for location in nested.locations() {
@@ -73,7 +83,7 @@ impl Paths {
                     Some(paths.place(Some(program), Step::Thread(location)))
                 }
             };
-            nested.visit(location, &mut Folding { paths: &mut paths, root, open: Vec::new() })?;
+            nested.visit(location, &mut Folding { paths: &mut paths, untraced, root, open: Vec::new() })?;
         }
         Ok(paths)
     }
@@ -94,13 +104,18 @@ impl Paths {
 
 struct Folding<'p> {
     paths: &'p mut Paths,
+    /// Who knows the untraced functions, if they are wanted.
+    untraced: Option<&'p Source<'p>>,
     root: Option<usize>,
     open: Vec<usize>,
 }
 
 impl Visitor for Folding<'_> {
     fn enter(&mut self, _: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
-        let parent = self.open.last().copied().or(self.root);
+        let mut parent = self.open.last().copied().or(self.root);
+        for step in self.untraced.map_or_else(Vec::new, |source| source.led_to(&measured.call)) {
+            parent = Some(self.paths.place(parent, step));
+        }
         self.open.push(self.paths.place(parent, Step::Function(measured.call.region)));
         Ok(())
     }

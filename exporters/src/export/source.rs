@@ -11,7 +11,7 @@ use super::spool::{Measured, Spool, Spooler};
 use super::step::Step;
 use super::threads::{Program, Threads};
 use super::{ExportError, Exported, Selection};
-use crate::{TraceSet, ValueReader};
+use crate::{Led, TraceSet, Untraced, ValueReader};
 
 /// Calls between two words on the progress.
 const STEP: u64 = 1 << 16;
@@ -27,6 +27,7 @@ pub(super) struct Source<'a> {
     selection: &'a Selection,
     progress: &'a dyn Fn(f64),
     findings: RefCell<BTreeMap<LocationId, Findings>>,
+    untraced: RefCell<Untraced>,
 }
 
 impl Deref for Source<'_> {
@@ -42,7 +43,8 @@ impl<'a> Source<'a> {
         let (call_metrics, sampled_metrics) =
             trace.metrics().iter().cloned().partition(|metric| metric.scope == Scope::Call);
         let threads = Threads::of(trace);
-        Source { trace, threads, call_metrics, sampled_metrics, selection, progress, findings: RefCell::default() }
+        let (findings, untraced) = (RefCell::default(), RefCell::default());
+        Source { trace, threads, call_metrics, sampled_metrics, selection, progress, findings, untraced }
     }
 
     /// What was written so far.
@@ -143,7 +145,16 @@ impl<'a> Source<'a> {
                 format!("{} ({})", thread.name, thread.tid)
             }
             Step::Function(region) => self.function(region).to_owned(),
+            Step::Untraced(id) => self.untraced.borrow().name(id).to_owned(),
         }
+    }
+
+    /// The untraced functions that led to a call, the outermost first.
+    pub(super) fn led_to(&self, call: &Call) -> Vec<Step> {
+        let mut untraced = self.untraced.borrow_mut();
+        let chain =
+            untraced.of(self.trace, Led { site: call.call_site, context: call.context, is_root: call.parent == 0 });
+        chain.map_or_else(Vec::new, |chain| untraced.chain(chain).iter().copied().map(Step::Untraced).collect())
     }
 
     /// Whether something of that time is selected.

@@ -18,7 +18,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use rtrace_model::{Batch, Call, CallSiteId, Ending, LocationId, Reading, RegionId, Timestamp};
+use rtrace_model::{Batch, Call, CallSiteId, ContextId, Ending, LocationId, Reading, RegionId, Timestamp};
 
 use self::values::Schemas;
 use super::varint;
@@ -257,6 +257,7 @@ impl Before {
         varint::put(bytes, call.region.0.into());
         varint::put(bytes, call.depth.into());
         varint::put(bytes, call.call_site.map_or(0, |site| u64::from(site.0) + 1));
+        varint::put(bytes, call.context.map_or(0, |context| u64::from(context.0) + 1));
         (self.id, self.start) = (call.id, call.start.0);
     }
 
@@ -279,6 +280,10 @@ impl Before {
             call_site: match varint::take(bytes)? {
                 0 => None,
                 next => Some(CallSiteId((next - 1).try_into().ok()?)),
+            },
+            context: match varint::take(bytes)? {
+                0 => None,
+                next => Some(ContextId((next - 1).try_into().ok()?)),
             },
         })
     }
@@ -319,6 +324,7 @@ mod tests {
             child: noise >> 30,
             ending,
             call_site: noise.is_multiple_of(3).then_some(CallSiteId((noise >> 20) as u32)),
+            context: noise.is_multiple_of(5).then_some(ContextId((noise >> 24) as u32)),
         }
     }
 

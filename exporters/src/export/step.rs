@@ -2,6 +2,8 @@
 
 use rtrace_model::{LocationId, RegionId};
 
+use crate::UntracedId;
+
 /// One step of a call path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
@@ -9,4 +11,6 @@ pub(super) enum Step {
     Program(usize),
     Thread(LocationId),
     Function(RegionId),
+    /// A function that is not traced, which led to a call.
+    Untraced(UntracedId),
 }

@@ -8,7 +8,7 @@ use rtrace_model::{Call, Ending, Timestamp, three_digits};
 use super::*;
 
 /// Region, whether timed, and call site, from the root of a path to it.
-type Chain = Vec<(u32, bool, Option<u32>)>;
+type Chain = Vec<(u32, bool, Option<u32>, Option<u32>)>;
 
 /// What is folded of the calls of a path, by its location and chain.
 type Paths = BTreeMap<(u32, Chain), FoldedPath>;
@@ -73,6 +73,7 @@ fn calls(steps: &[(u32, Step)]) -> Vec<(Call, [u64; 2])> {
                     duration: None,
                     ending,
                     call_site: (fate % 2 == 0).then_some(CallSiteId(u32::from(fate % 4))),
+                    context: (fate % 3 > 0).then_some(ContextId(u32::from(fate % 3))),
                     ..Call::default()
                 });
             }
@@ -108,8 +109,8 @@ fn fold_all(calls: &[(Call, [u64; 2])], size: usize, late: usize) -> Option<(Pat
     let (mut folded, overview) = folding.into_paths(1)?;
     for mut path in folded.by_ref() {
         let mut key = path.parent.map_or_else(Vec::new, |parent| keys[&(path.location, parent)].clone());
-        let site = path.detail.as_ref().unwrap().call_site;
-        key.push((path.region.0, path.unseen == 0, site.map(|site| site.0)));
+        let (site, context) = (path.call_site(), path.context());
+        key.push((path.region.0, path.unseen == 0, site.map(|site| site.0), context.map(|context| context.0)));
         keys.insert((path.location, path.path), key.clone());
         (path.profile.path, path.profile.parent) = (PathId(0), None);
         assert_eq!(paths.insert((path.location.0, key), path), None, "a path is there twice");
@@ -138,6 +139,17 @@ fn told(overview: &Overview) -> String {
     format!("{widths:?} {} {threads:?} {functions:?} {:?}", overview.calls(), overview.chosen(1))
 }
 
+/// What a call adds to the paths of those in it. What traced calls made directly is not told apart by where it came from.
+fn link(call: &Call) -> (u32, bool, Option<u32>, Option<u32>) {
+    let (site, context) = origin(call);
+    (call.region.0, call.is_timed(), site.map(|site| site.0), context.map(|context| context.0))
+}
+
+fn origin(call: &Call) -> (Option<CallSiteId>, Option<ContextId>) {
+    let context = call.context.filter(|context| call.parent == 0 || context.0 != 1);
+    (call.call_site.filter(|_| call.parent == 0 || context.is_some()), context)
+}
+
 /// The call sites and the overview from all calls at once.
 fn other_truth(calls: &[(Call, [u64; 2])]) -> (Sites, Overview) {
     let by_id: HashMap<_, _> = calls.iter().map(|(call, _)| ((call.location, call.id), call)).collect();
@@ -147,10 +159,8 @@ fn other_truth(calls: &[(Call, [u64; 2])]) -> (Sites, Overview) {
         let around: Vec<&Call> = std::iter::successors(caller(call), |call| caller(call)).collect();
         overview.add(call, !around.iter().any(|call| call.is_timed()));
         if let (Some(site), false) = (call.call_site, around.is_empty()) {
-            let mut chain: Chain = vec![(call.region.0, call.is_timed(), None)];
-            chain.extend(around.iter().map(|call| {
-                (call.region.0, call.is_timed(), call.call_site.filter(|_| call.parent == 0).map(|site| site.0))
-            }));
+            let mut chain: Chain = vec![link(call)];
+            chain.extend(around.iter().map(|call| link(call)));
             chain.reverse();
             let sums = sites.entry((call.location.0, chain, site.0)).or_default();
             let added = [1, call.duration.unwrap_or(0), call.exclusive().unwrap_or(0)];
@@ -169,12 +179,11 @@ fn truth(calls: &[(Call, [u64; 2])]) -> Paths {
     for (call, reading) in calls {
         let mut chain = vec![call];
         chain.extend(std::iter::successors(caller(call), |call| caller(call)));
-        let site = |call: &Call| call.call_site.filter(|_| call.parent == 0);
-        let key = |call: &&Call| (call.region.0, call.is_timed(), site(call).map(|site| site.0));
-        let key = (call.location.0, chain.iter().rev().map(key).collect::<Vec<_>>());
+        let key = (call.location.0, chain.iter().rev().map(|call| link(call)).collect::<Vec<_>>());
         let of_path = durations.entry(key.clone()).or_default();
         let path = paths.entry(key).or_insert_with(|| {
-            let key = Key { region: call.region, is_timed: call.is_timed(), site: site(call) };
+            let (site, context) = origin(call);
+            let key = Key { region: call.region, is_timed: call.is_timed(), site, context };
             folded(call.location, (PathId(0), None), key, &Sums::default(), 1)
         });
         let (profile, detail) = (&mut path.profile, path.detail.as_mut().unwrap());

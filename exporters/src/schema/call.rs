@@ -4,14 +4,25 @@ use std::sync::Arc;
 
 use arrow_array::types::Int8Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int8Array, RecordBatch, StringArray};
-use rtrace_model::{Batch, Call, CallSiteId, Ending, LocationId, Reading, RegionId, Timestamp};
+use rtrace_model::{Batch, Call, CallSiteId, ContextId, Ending, LocationId, Reading, RegionId, Timestamp};
 
 use super::column::{self, ColumnError, Columns, with_further};
 use super::{Row, Stream};
 
 /// The names of the columns that every trace has.
-pub(super) const COLUMNS: [&str; 10] =
-    ["location", "call", "parent", "region", "depth", "start_ns", "duration_ns", "child_ns", "ending", "call_site"];
+pub(super) const COLUMNS: [&str; 11] = [
+    "location",
+    "call",
+    "parent",
+    "region",
+    "depth",
+    "start_ns",
+    "duration_ns",
+    "child_ns",
+    "ending",
+    "call_site",
+    "context",
+];
 
 impl Row for Call {
     const PLACE: &'static str = "calls";
@@ -29,6 +40,7 @@ impl Row for Call {
             ("child_ns", column::int64(calls().map(|call| call.child)), false),
             ("ending", endings(calls().map(|call| call.ending)), false),
             ("call_site", column::optional_int32(calls().map(|call| call.call_site.map(|site| site.0))), true),
+            ("context", column::optional_int32(calls().map(|call| call.context.map(|context| context.0))), true),
         ])
     }
 
@@ -43,6 +55,7 @@ impl Row for Call {
         let child = columns.int64("child_ns")?;
         let ending = columns.words("ending", Ending::from_name)?;
         let call_site = columns.added_int32("call_site")?;
+        let context = columns.added_int32("context")?;
         let call = |row: usize| {
             let duration = match (ending[row], duration[row]) {
                 // In version 1 there is a 0.
@@ -61,6 +74,7 @@ impl Row for Call {
                 child: child[row],
                 ending: ending[row],
                 call_site: call_site[row].map(CallSiteId),
+                context: context[row].map(ContextId),
             })
         };
         (0..columns.rows()).map(call).collect()

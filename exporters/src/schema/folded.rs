@@ -1,7 +1,7 @@
 //! `folded.parquet`: a row per call path of a location, of calls that have a record each.
 
 use arrow_array::RecordBatch;
-use rtrace_model::{CallSiteId, FoldedPath, PathDetail, PathProfile};
+use rtrace_model::{CallSiteId, ContextId, FoldedPath, PathDetail, PathProfile};
 
 use super::Row;
 use super::column::{self, ColumnError, Columns, with_columns};
@@ -18,10 +18,12 @@ impl Row for FoldedPath {
             lists(details().map(move |detail| detail.into_iter().flat_map(|detail| &detail.durations).map(of)))
         };
         let site = |detail: Option<&PathDetail>| detail?.call_site.map(|site| site.0);
+        let context = |detail: Option<&PathDetail>| detail?.context.map(|context| context.0);
         with_columns(
             &profile,
             [
                 ("call_site", column::optional_int32(details().map(site)), true),
+                ("context", column::optional_int32(details().map(context)), true),
                 ("instant", number(|detail| detail.instant), false),
                 ("ended_with_caller", number(|detail| detail.ended_with_caller), false),
                 ("instant_with_caller", number(|detail| detail.instant_with_caller), false),
@@ -34,6 +36,7 @@ impl Row for FoldedPath {
     fn decode(columns: &Columns<'_>) -> Result<Vec<FoldedPath>, ColumnError> {
         let profiles = PathProfile::decode(columns)?;
         let call_site = columns.optional_int32("call_site")?;
+        let context = columns.added_int32("context")?;
         let instant = columns.int64("instant")?;
         let ended_with_caller = columns.int64("ended_with_caller")?;
         let instant_with_caller = columns.int64("instant_with_caller")?;
@@ -42,6 +45,7 @@ impl Row for FoldedPath {
             let durations = numbers("durations_ns", &durations[row])?;
             let detail = PathDetail {
                 call_site: call_site[row].map(CallSiteId),
+                context: context[row].map(ContextId),
                 durations: durations.into_iter().zip(numbers("duration_calls", &calls[row])?).collect(),
                 instant: instant[row],
                 ended_with_caller: ended_with_caller[row],

@@ -4,7 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use rtrace_model::{
-    CallSite, CallSiteId, Library, LibraryId, Location, LocationId, PathProfile, Process, Region, RegionId, ValueColumn,
+    CallSite, CallSiteId, Context, ContextEnding, ContextId, Library, LibraryId, Location, LocationId, PathProfile,
+    Process, Region, RegionId, ValueColumn,
 };
 
 use super::Part;
@@ -18,6 +19,7 @@ pub(super) struct Definitions {
     pub(super) locations: Vec<Location>,
     pub(super) profile: Vec<PathProfile>,
     pub(super) call_sites: Vec<CallSite>,
+    pub(super) contexts: Vec<Context>,
     pub(super) value_columns: Vec<ValueColumn>,
     /// The names of the columns of each region.
     value_names: HashMap<RegionId, HashSet<String>>,
@@ -27,6 +29,8 @@ pub(super) struct Definitions {
     places: HashMap<(LibraryId, u64, usize), RegionId>,
     /// Call sites of the set by all that is known of them but the id.
     known_sites: HashMap<CallSite, CallSiteId>,
+    /// Contexts of the set by their places.
+    known_contexts: HashMap<(Vec<CallSiteId>, ContextEnding), ContextId>,
 }
 
 /// What makes a library the same in two traces: its build, or on one machine its inode.
@@ -55,8 +59,8 @@ impl Definitions {
     /// trace keeps its ids.
     pub(super) fn take_in(&mut self, trace: Trace, shift: u64) -> Part {
         let locations_before = self.locations.last().map_or(0, |last| last.id.0);
-        let mut part =
-            Part { trace, shift, locations_before, regions: Default::default(), call_sites: Default::default() };
+        let (regions, call_sites, contexts) = (Default::default(), Default::default(), Default::default());
+        let mut part = Part { trace, shift, locations_before, regions, call_sites, contexts };
         let host = &part.trace.header().host;
         let mut libraries = HashMap::new();
         let mut copies: HashMap<File, usize> = HashMap::new();
@@ -75,6 +79,11 @@ impl Definitions {
         }
         for site in part.trace.call_sites() {
             part.call_sites.insert(site.id, self.call_site(site));
+        }
+        for context in part.trace.contexts() {
+            let of_set = |site| part.call_sites.get(site).copied().unwrap_or(CallSiteId(u32::MAX));
+            let sites = context.sites.iter().map(of_set).collect();
+            part.contexts.insert(context.id, self.context(Context { sites, ..context.clone() }));
         }
         for column in part.trace.value_columns() {
             self.value_column(ValueColumn { region: part.region(column.region), ..column.clone() });
@@ -118,6 +127,16 @@ impl Definitions {
         let id = if what.file.is_some() { *self.known_sites.entry(what).or_insert(next) } else { next };
         if id == next {
             self.call_sites.push(CallSite { id, ..site.clone() });
+        }
+        id
+    }
+
+    fn context(&mut self, context: Context) -> ContextId {
+        let next = ContextId(self.contexts.last().map_or(0, |last| last.id.0 + 1).max(context.id.0));
+        let what = (context.sites.clone(), context.ending);
+        let id = *self.known_contexts.entry(what).or_insert(next);
+        if id == next {
+            self.contexts.push(Context { id, ..context });
         }
         id
     }

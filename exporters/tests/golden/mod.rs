@@ -234,6 +234,7 @@ fn calls() -> Vec<Call> {
         child,
         ending,
         call_site: [None, Some(CallSiteId(0)), Some(CallSiteId(1))][region as usize % 3],
+        context: None,
     };
     let mut calls = vec![
         // A loop, a call without exit, and an exception through two calls.

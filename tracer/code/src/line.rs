@@ -20,6 +20,9 @@ const LONGEST: usize = 32;
 /// Bytes of the return address.
 const SLOT: i64 = 8;
 
+/// The frame pointer, `rbp`, among the registers of [`Keeps`].
+pub const FRAME_POINTER: u16 = 1 << 5;
+
 /// What must still be as it was where a probe sits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeps {

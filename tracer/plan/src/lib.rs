@@ -161,6 +161,8 @@ pub struct Options {
     pub emulated: Emulation,
     /// Accesses to variables are counted: none may come before the site of its call's enter.
     pub keeps_accesses: bool,
+    /// Contexts of calls are recorded: the frame pointer must be the caller's at the site of its call's enter.
+    pub keeps_frame: bool,
     /// Stubs are made for functions that must be single-stepped.
     pub stubs: bool,
 }

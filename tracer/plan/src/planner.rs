@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashSet};
 use rtrace_code::instruction::SiteCost;
-use rtrace_code::line::Keeps;
+use rtrace_code::line::{self, Keeps};
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_code::{parallel, stub, tails};
@@ -201,7 +201,8 @@ impl<'a> Planner<'a> {
     /// What must be as it was where the entry of the function at this address is seen.
     fn keeps(&self, address: u64) -> Keeps {
         let keeps = self.source.captures.get(&address).map(|capture| capture.keeps()).unwrap_or_default();
-        Keeps { accesses: self.options.keeps_accesses, ..keeps }
+        let frame = if self.options.keeps_frame { line::FRAME_POINTER } else { 0 };
+        Keeps { accesses: self.options.keeps_accesses, registers: keeps.registers | frame, ..keeps }
     }
 
     /// Whether the function that begins at this address is Go's.

@@ -4,8 +4,8 @@
 //! Above [`MOST_ROWS`] new ones are not told apart any more: they are one row.
 
 use foldhash::HashMap;
-use rtrace_exporters::TraceSet;
-use rtrace_model::{CallSite, CallSiteId, Library, RegionId};
+use rtrace_exporters::{ChainId, Led, TraceSet, Untraced};
+use rtrace_model::{CallSite, CallSiteId, ContextId, Library, RegionId};
 
 use super::grouping::{Key, LEFT_OUT};
 use super::table::{Column, Shown, Value};
@@ -32,6 +32,8 @@ pub(super) struct Chains<'a> {
     /// Rows by their key.
     links: Vec<Link>,
     keys: HashMap<Link, Key>,
+    /// What led to calls, of whole call paths.
+    led: Untraced,
     /// By untraced function and file: the first of its call sites, which stands for all.
     untraced: HashMap<(Option<&'a str>, Option<&'a str>), CallSiteId>,
 }
@@ -40,6 +42,8 @@ pub(super) struct Chains<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Link {
     from: From,
+    /// The untraced functions between, where whole call paths are told apart.
+    via: Option<ChainId>,
     region: RegionId,
 }
 
@@ -57,12 +61,22 @@ enum From {
 
 impl<'a> Chains<'a> {
     pub(super) fn new(depth: Depth, trace: &'a TraceSet) -> Chains<'a> {
-        Chains { trace, depth, links: Vec::new(), keys: HashMap::default(), untraced: HashMap::default() }
+        let (keys, untraced) = (HashMap::default(), HashMap::default());
+        Chains { trace, depth, links: Vec::new(), keys, led: Untraced::default(), untraced }
     }
 
-    pub(super) fn key(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>) -> Key {
+    pub(super) fn key(
+        &mut self,
+        region: RegionId,
+        (site, context): (Option<CallSiteId>, Option<ContextId>),
+        caller: &Caller<'_, Key>,
+    ) -> Key {
+        let is_root = matches!(caller, Caller::None);
+        let via =
+            if self.depth == Depth::Path { self.led.of(self.trace, Led { site, context, is_root }) } else { None };
         let from = match caller {
             _ if self.depth == Depth::Site => site.map_or(From::Nobody, From::Site),
+            Caller::None if via.is_some() => From::Nobody,
             Caller::None => site.map_or(From::Nobody, |site| From::Site(self.untraced(site))),
             Caller::Lost(_) => From::Lost,
             Caller::Known(enclosing) => match enclosing.last().map(|caller| caller.mark & !LEFT_OUT) {
@@ -72,7 +86,7 @@ impl<'a> Chains<'a> {
                 None => From::Lost,
             },
         };
-        let link = Link { from, region };
+        let link = Link { from, via, region };
         if let Some(&key) = self.keys.get(&link) {
             return key;
         }
@@ -112,12 +126,13 @@ impl<'a> Chains<'a> {
 
     /// The values of [`columns`](Chains::columns); callers from the nearest to the root.
     pub(super) fn labels(&self, key: Key) -> Vec<Value> {
-        let Some(&Link { from, region }) = self.links.get(key as usize) else {
+        let Some(&Link { from, via, region }) = self.links.get(key as usize) else {
             return vec![Value::Absent, Value::Absent, Value::Name("[more]".to_owned()), Value::Absent];
         };
         let library = self.trace.region(region).and_then(|region| self.trace.library(region.library));
         let mut callers: Vec<String> = Vec::new();
         let mut next = from;
+        callers.extend(via.into_iter().flat_map(|via| self.names_of(via)));
         loop {
             next = match next {
                 From::Nobody => break,
@@ -136,6 +151,7 @@ impl<'a> Chains<'a> {
                 From::Path(row) => {
                     let link = self.links[row as usize];
                     callers.push(self.name(link.region).to_owned());
+                    callers.extend(link.via.into_iter().flat_map(|via| self.names_of(via)));
                     link.from
                 }
             };
@@ -146,6 +162,11 @@ impl<'a> Chains<'a> {
             Value::Name(self.name(region).to_owned()),
             if callers.is_empty() { Value::Absent } else { Value::Name(callers.join(" < ")) },
         ]
+    }
+
+    /// The untraced functions of a chain, the nearest first.
+    fn names_of(&self, via: ChainId) -> impl Iterator<Item = String> {
+        self.led.chain(via).iter().rev().map(|&id| self.led.name(id).to_owned())
     }
 
     /// The first call site in the same untraced function.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::{CallValues, TraceSet};
-use rtrace_model::{Call, CallSiteId, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
+use rtrace_model::{Call, CallSiteId, ContextId, Library, LibraryId, Location, LocationId, Loss, Process, RegionId};
 
 use super::by_value::{Asked, ByValue};
 use super::chains::{Chains, Depth};
@@ -29,6 +29,7 @@ pub(super) struct Origin {
     pub(super) region: RegionId,
     pub(super) location: LocationId,
     pub(super) site: Option<CallSiteId>,
+    pub(super) context: Option<ContextId>,
     /// The id of a single call.
     pub(super) call: Option<u64>,
 }
@@ -84,10 +85,10 @@ impl<'a> Grouping<'a> {
 
     /// The row that calls of that origin belong to, of that caller.
     pub(super) fn key(&mut self, origin: Origin, caller: &Caller<'_, Key>) -> Key {
-        let Origin { region, location, site, call } = origin;
+        let Origin { region, location, site, context, call } = origin;
         match self {
             Grouping::Value(by_value) => by_value.key(region, call.map(|call| (location, call))),
-            Grouping::Chain(chains) => chains.key(region, site, caller),
+            Grouping::Chain(chains) => chains.key(region, (site, context), caller),
             Grouping::Function(_) | Grouping::Library(_) => self.key_of_region(region),
             Grouping::Thread(_) | Grouping::Process(..) => self.key_of_location(location),
         }

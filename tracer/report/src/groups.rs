@@ -37,8 +37,8 @@ impl Visitor for Groups<'_> {
     }
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
-        let Call { region, location, call_site: site, id, .. } = *call;
-        let (key, row) = self.row(Origin { region, location, site, call: Some(id) }, 1, &caller);
+        let Call { region, location, call_site: site, context, id, .. } = *call;
+        let (key, row) = self.row(Origin { region, location, site, context, call: Some(id) }, 1, &caller);
         if let Some((stats, outermost)) = row {
             stats.add(call, outermost);
         }
@@ -46,7 +46,8 @@ impl Visitor for Groups<'_> {
     }
 
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
-        let origin = Origin { region: path.region, location: path.location, site: path.call_site(), call: None };
+        let (site, context) = (path.call_site(), path.context());
+        let origin = Origin { region: path.region, location: path.location, site, context, call: None };
         let (key, row) = self.row(origin, path.calls, &caller);
         if let Some((stats, outermost)) = row {
             stats.add_path(path, outermost);
@@ -97,7 +98,8 @@ impl<'a> Groups<'a> {
             return;
         }
         for estimate in estimates {
-            let origin = Origin { region: estimate.region, location: estimate.location, site: None, call: None };
+            let (region, location) = (estimate.region, estimate.location);
+            let origin = Origin { region, location, site: None, context: None, call: None };
             let key = self.grouping.key(origin, &Caller::Lost(&[]));
             self.groups.entry(key).or_default().add_estimate(&estimate);
         }

@@ -74,10 +74,11 @@ pub fn html(directory: &Path, destination: &Destination) -> Result<(), Error> {
 /// # Errors
 /// A trace cannot be read, or the page not be written.
 pub fn html_since(first: &Path, directory: &Path, destination: &Destination) -> Result<(), Error> {
-    write(directory, Some(Before::read(TraceSet::open(first)?)?), destination)
+    let first = TraceSet::open(first)?;
+    write(directory, Some(Before::read(&first)?), destination)
 }
 
-fn write(directory: &Path, before: Option<Before>, destination: &Destination) -> Result<(), Error> {
+fn write(directory: &Path, before: Option<Before<'_>>, destination: &Destination) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
     let gathered = Gathered { before, ..Gathered::read(&trace, Info::of(directory)?)? };
     let mut page = String::new();
@@ -101,7 +102,7 @@ struct Gathered<'a> {
     tables: Tables<'a>,
     picture: Picture,
     /// What the page compares with.
-    before: Option<Before>,
+    before: Option<Before<'a>>,
 }
 
 impl<'a> Gathered<'a> {

@@ -395,7 +395,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         (None, Some(_)) => return Err(Error::Histogram),
         (None, None) => {
             let order = tree::Order::new(options.sort)?;
-            let inside = Corrected::around(Tree::default(), trace);
+            let inside = Corrected::around(Tree::of(trace), trace);
             let (walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
             let corrected = &walk.visitor.inside;
             let mut table = corrected.inside.table(trace, order, options.limit);

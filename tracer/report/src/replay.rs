@@ -135,6 +135,7 @@ fn define(trace: &TraceSet, (from, to): (Timestamp, Timestamp), sink: &mut dyn S
     trace.metrics().iter().try_for_each(|metric| sink.define(&Definition::Metric(metric.clone())))?;
     trace.processes().iter().try_for_each(|process| sink.define(&Definition::Process(process.clone())))?;
     trace.call_sites().iter().try_for_each(|site| sink.define(&Definition::CallSite(site.clone())))?;
+    trace.contexts().iter().try_for_each(|context| sink.define(&Definition::Context(context.clone())))?;
     trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))?;
     for events in trace.events() {
         for event in events?.iter().filter(|event| is_told(event, from, to)) {

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, FoldedPath, Library, PathProfile, RegionId};
+use rtrace_exporters::{Led, TraceSet, Untraced, UntracedId};
+use rtrace_model::{Call, CallSiteId, ContextId, FoldedPath, Library, PathProfile, RegionId};
 
 use super::table::{Column, SUM, Shown, Table, Value};
 use super::walk::{Caller, Visitor};
@@ -22,7 +22,9 @@ type NodeId = u32;
 
 const ROOT: NodeId = 0;
 
-pub(super) struct Tree {
+pub(super) struct Tree<'a> {
+    trace: &'a TraceSet,
+    untraced: Untraced,
     nodes: Vec<Node>,
     ids: HashMap<(NodeId, Label), NodeId>,
     most_paths: usize,
@@ -36,6 +38,8 @@ enum Label {
     /// Calls by paths that are not told apart.
     MorePaths,
     Region(RegionId),
+    /// A function that is not traced, which led to calls of others.
+    Untraced(UntracedId),
 }
 
 /// What some calls of one path add to their node. Times in nanoseconds.
@@ -57,13 +61,7 @@ struct Node {
     exclusive: u64,
 }
 
-impl Default for Tree {
-    fn default() -> Tree {
-        Tree::with_most_paths(MOST_PATHS)
-    }
-}
-
-impl Visitor for Tree {
+impl Visitor for Tree<'_> {
     type Mark = NodeId;
 
     fn visit(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
@@ -73,33 +71,56 @@ impl Visitor for Tree {
             inclusive: call.duration.unwrap_or(0),
             exclusive: call.exclusive().unwrap_or(0),
         };
-        self.add(call.region, caller, sums)
+        let Call { region, call_site: site, context, .. } = *call;
+        self.add(region, (site, context), caller, sums)
     }
 
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, NodeId>) -> NodeId {
         let PathProfile { calls, unseen, inclusive, exclusive, .. } = path.profile;
-        self.add(path.region, caller, Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive })
+        let sums = Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive };
+        self.add(path.region, (path.call_site(), path.context()), caller, sums)
     }
 }
 
-impl Tree {
-    fn with_most_paths(most_paths: usize) -> Tree {
-        Tree { nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
+impl<'a> Tree<'a> {
+    pub(super) fn of(trace: &'a TraceSet) -> Tree<'a> {
+        Tree::with_most_paths(trace, MOST_PATHS)
     }
 
-    fn add(&mut self, region: RegionId, caller: Caller<'_, NodeId>, sums: Sums) -> NodeId {
+    fn with_most_paths(trace: &'a TraceSet, most_paths: usize) -> Tree<'a> {
+        let untraced = Untraced::default();
+        Tree { trace, untraced, nodes: vec![Node::new(Label::Root)], ids: HashMap::new(), most_paths }
+    }
+
+    fn add(
+        &mut self,
+        region: RegionId,
+        (site, context): (Option<CallSiteId>, Option<ContextId>),
+        caller: Caller<'_, NodeId>,
+        sums: Sums,
+    ) -> NodeId {
         let outermost = caller.timed().next().is_none();
-        let parent = match caller {
+        let is_root = matches!(caller, Caller::None);
+        let mut parent = match caller {
             Caller::None => ROOT,
             Caller::Known(enclosing) => enclosing.last().map_or(ROOT, |caller| caller.mark),
             Caller::Lost(_) => self.child(ROOT, Label::LostCaller),
         };
-        let id = self.path(parent, region);
-        if id != parent {
-            self.add_inclusive(id, sums.inclusive);
-        }
         if self.nodes[parent as usize].label == Label::LostCaller {
             self.add_inclusive(parent, sums.inclusive);
+        }
+        if let Some(chain) = self.untraced.of(self.trace, Led { site, context, is_root }) {
+            for place in 0..self.untraced.chain(chain).len() {
+                let id = self.path(parent, Label::Untraced(self.untraced.chain(chain)[place]));
+                if id != parent {
+                    self.add_inclusive(id, sums.inclusive);
+                }
+                parent = id;
+            }
+        }
+        let id = self.path(parent, Label::Region(region));
+        if id != parent {
+            self.add_inclusive(id, sums.inclusive);
         }
         if outermost {
             self.add_inclusive(ROOT, sums.inclusive);
@@ -111,9 +132,8 @@ impl Tree {
         id
     }
 
-    /// The node of calls of `region` from `parent`.
-    fn path(&mut self, parent: NodeId, region: RegionId) -> NodeId {
-        let label = Label::Region(region);
+    /// The node of what `parent` calls.
+    fn path(&mut self, parent: NodeId, label: Label) -> NodeId {
         if let Some(&id) = self.ids.get(&(parent, label)) {
             return id;
         }
@@ -141,7 +161,7 @@ impl Tree {
     /// The tree as rows, callers above their callees; with a limit those that take most time.
     pub(super) fn table(&self, trace: &TraceSet, order: Order, limit: Option<usize>) -> Table {
         let weights = self.weights();
-        let names: Vec<String> = self.nodes.iter().map(|node| node.label.name(trace)).collect();
+        let names: Vec<String> = self.nodes.iter().map(|node| self.name(trace, node.label)).collect();
         let ranks = self.ranks(&names);
         let shown = self.largest(&weights, &ranks, limit.unwrap_or(self.nodes.len()));
         // Nodes are numbered as they are shown: their ids depend on the order in which calls were read.
@@ -222,41 +242,42 @@ impl Tree {
         let total = self.nodes[ROOT as usize].inclusive;
         let region = match node.label {
             Label::Region(region) => Some(region),
-            Label::Root | Label::LostCaller | Label::MorePaths => None,
+            Label::Root | Label::LostCaller | Label::MorePaths | Label::Untraced(_) => None,
         };
         let library = region.and_then(|id| trace.library(trace.region(id)?.library)).map(Library::name);
         let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Id(number.into()));
+        let is_untraced = matches!(node.label, Label::Untraced(_));
+        let counted = |count: u64| if is_untraced { Value::Absent } else { Value::Count(count) };
         let known = |value: Value| if node.timed == 0 && node.calls > 0 { Value::Absent } else { value };
         vec![
             Value::Id(numbers.0),
             numbers.1.map_or(Value::Absent, Value::Id),
             Value::Id(depth as u64),
             number(region.map(|region| region.0)),
-            Value::Count(node.calls),
-            Value::Count(node.timed),
+            counted(node.calls),
+            counted(node.timed),
             known(Value::Share(node.inclusive as f64 / total.max(1) as f64)),
             known(Value::Time(node.inclusive)),
-            known(Value::Time(node.exclusive)),
+            known(if is_untraced { Value::Absent } else { Value::Time(node.exclusive) }),
             library.map_or(Value::Absent, |library| Value::Name(library.to_owned())),
-            Value::Nested(depth, node.label.name(trace)),
+            Value::Nested(depth, self.name(trace, node.label)),
         ]
+    }
+
+    fn name(&self, trace: &TraceSet, label: Label) -> String {
+        match label {
+            Label::Root => String::new(),
+            Label::LostCaller => "[lost caller]".to_owned(),
+            Label::MorePaths => "[more paths]".to_owned(),
+            Label::Region(id) => trace.region(id).map_or_else(|| "[unknown]".to_owned(), |region| region.name.clone()),
+            Label::Untraced(id) => self.untraced.name(id).to_owned(),
+        }
     }
 }
 
 impl Node {
     fn new(label: Label) -> Node {
         Node { label, children: Vec::new(), calls: 0, timed: 0, inclusive: 0, exclusive: 0 }
-    }
-}
-
-impl Label {
-    fn name(self, trace: &TraceSet) -> String {
-        match self {
-            Label::Root => String::new(),
-            Label::LostCaller => "[lost caller]".to_owned(),
-            Label::MorePaths => "[more paths]".to_owned(),
-            Label::Region(id) => trace.region(id).map_or_else(|| "[unknown]".to_owned(), |region| region.name.clone()),
-        }
     }
 }
 
@@ -312,8 +333,9 @@ mod tests {
     use crate::testing::{definitions, nested, script, text};
     use crate::walk::Walk;
 
-    fn tree(calls: &[rtrace_model::Call], most_paths: usize) -> Tree {
-        let mut walk = Walk::new(Tree::with_most_paths(most_paths));
+    fn tree(calls: &[rtrace_model::Call], most_paths: usize) -> Tree<'static> {
+        let trace = Box::leak(Box::new(definitions()));
+        let mut walk = Walk::new(Tree::with_most_paths(trace, most_paths));
         walk.chunk(&mut calls.to_vec());
         walk.finish();
         walk.visitor

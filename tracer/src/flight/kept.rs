@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::size_of;
 
 use rtrace_model::{
-    Batch, Call, CallSite, CallSiteId, Definition, Event, EventKind, Item, Library, LibraryId, Location, LocationId,
-    Metric, MetricId, Process, Reading, Region, RegionId, Sample, Timestamp, ValueBatch, ValueColumn, Values,
+    Batch, Call, CallSite, CallSiteId, Context, ContextId, Definition, Event, EventKind, Item, Library, LibraryId,
+    Location, LocationId, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Timestamp, ValueBatch,
+    ValueColumn, Values,
 };
 
 /// Calls that come within this time are kept and dropped together, up to so many.
@@ -38,6 +39,7 @@ pub(super) struct Definitions {
     pub(super) locations: HashMap<LocationId, Location>,
     pub(super) metrics: BTreeMap<MetricId, Metric>,
     pub(super) call_sites: BTreeMap<CallSiteId, CallSite>,
+    pub(super) contexts: BTreeMap<ContextId, Context>,
     pub(super) value_columns: BTreeMap<(RegionId, u32), ValueColumn>,
 }
 
@@ -50,6 +52,7 @@ impl Definitions {
             Definition::Location(location) => _ = self.locations.insert(location.id, location),
             Definition::Metric(metric) => _ = self.metrics.insert(metric.id, metric),
             Definition::CallSite(site) => _ = self.call_sites.insert(site.id, site),
+            Definition::Context(context) => _ = self.contexts.insert(context.id, context),
             Definition::ValueColumn(column) => {
                 self.value_columns.insert((column.region, column.position), column);
             }

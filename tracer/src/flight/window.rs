@@ -69,6 +69,8 @@ impl Part {
             location.calls_entered = None;
             used.locations.contains(id)
         });
+        definitions.contexts.retain(|id, _| used.contexts.contains(id));
+        used.call_sites.extend(definitions.contexts.values().flat_map(|context| &context.sites));
         definitions.call_sites.retain(|id, _| used.call_sites.contains(id));
         part.definitions = definitions;
         part
@@ -80,6 +82,7 @@ impl Part {
                 self.summary.count_calls(batch);
                 used.locations.extend(batch.iter().map(|call| call.location));
                 used.call_sites.extend(batch.iter().filter_map(|call| call.call_site));
+                used.contexts.extend(batch.iter().filter_map(|call| call.context));
             }
             Item::Event(event) => self.summary.count_event(event),
             _ => {}
@@ -95,7 +98,7 @@ impl Part {
     /// Those of the writer.
     pub(super) fn write(&self, writer: &mut TraceWriter) -> Result<(), SinkError> {
         writer.begin(&self.header)?;
-        let Definitions { libraries, regions, processes, locations, metrics, call_sites, value_columns } =
+        let Definitions { libraries, regions, processes, locations, metrics, call_sites, contexts, value_columns } =
             &self.definitions;
         let all = (libraries.values().cloned().map(Definition::Library))
             .chain(regions.values().cloned().map(Definition::Region))
@@ -103,7 +106,8 @@ impl Part {
             .chain(value_columns.values().cloned().map(Definition::ValueColumn))
             .chain(processes.values().cloned().map(Definition::Process))
             .chain(locations.values().cloned().map(Definition::Location))
-            .chain(call_sites.values().cloned().map(Definition::CallSite));
+            .chain(call_sites.values().cloned().map(Definition::CallSite))
+            .chain(contexts.values().cloned().map(Definition::Context));
         for definition in all {
             writer.define(&definition)?;
         }
@@ -118,6 +122,7 @@ impl Part {
 struct Used {
     locations: HashSet<LocationId>,
     call_sites: HashSet<rtrace_model::CallSiteId>,
+    contexts: HashSet<rtrace_model::ContextId>,
 }
 
 /// The wall clock at an instant.

@@ -7,12 +7,13 @@ use std::collections::HashMap as Map;
 use std::path::Path;
 
 use foldhash::HashMap;
-use rtrace_model::{CallSite, CallSiteId, Definition};
+use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition};
 use rtrace_symbolizer::Stamp;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
 use rtrace_symbolizer::modules::Module;
 
 use crate::address_spaces::AddressSpaces;
+use crate::contexts::{FoundContext, FoundSoFar};
 use crate::pinned::Pinned;
 
 /// Device and inode.
@@ -43,9 +44,26 @@ pub struct CallSites {
     unknown: Vec<Unknown>,
     /// Those that are not announced in their newest state.
     changed: Vec<CallSiteId>,
+    /// Those that are not announced.
+    contexts: Vec<Context>,
 }
 
 impl CallSites {
+    /// None yet, but for the context that calls from traced ones have, if calls have contexts.
+    pub fn new(has_contexts: bool) -> CallSites {
+        let empty = Context { id: Context::EMPTY, sites: Vec::new(), ending: ContextEnding::Complete };
+        CallSites { contexts: has_contexts.then_some(empty).into_iter().collect(), ..CallSites::default() }
+    }
+
+    /// Looks the places of contexts up; returns how many of these could not be understood.
+    pub fn add_contexts(&mut self, found: FoundSoFar) -> u64 {
+        for FoundContext { id, pid, space, addresses, ending } in found.contexts {
+            let sites = addresses.into_iter().filter_map(|address| self.at(pid, space, address)).collect();
+            self.contexts.push(Context { id: ContextId(id), sites, ending });
+        }
+        found.bad_records
+    }
+
     /// The site of this return address; none where the address could not be read.
     pub fn at(&mut self, pid: u32, space: u32, address: u64) -> Option<CallSiteId> {
         if address == 0 {
@@ -90,7 +108,8 @@ impl CallSites {
     /// What has changed since the last call.
     pub fn announce(&mut self) -> Vec<Definition> {
         let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|id| Definition::CallSite(self.sites[id.index()].clone())).collect()
+        let sites = changed.into_iter().map(|id| Definition::CallSite(self.sites[id.index()].clone()));
+        sites.chain(std::mem::take(&mut self.contexts).into_iter().map(Definition::Context)).collect()
     }
 
     /// The sites with the names and lines that are known of them.

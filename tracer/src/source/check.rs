@@ -74,6 +74,7 @@ impl Ledger<'_> {
             | LossReason::AccessUncounted
             | LossReason::ValueLost
             | LossReason::ValueUnread
+            | LossReason::ContextLost
             | LossReason::ProgramNotRun
             | LossReason::Unaccounted => Some(false),
         }

@@ -151,6 +151,7 @@ fn remedy(reason: LossReason) -> &'static str {
         | LossReason::AccessUncounted
         | LossReason::ValueLost
         | LossReason::ValueUnread
+        | LossReason::ContextLost
         | LossReason::ProgramNotRun => "",
         LossReason::Unaccounted => ". This is a defect of rtrace: please report it",
     }

@@ -49,7 +49,7 @@ const HUES: [u32; 12] = [212, 30, 152, 262, 348, 92, 186, 48, 236, 12, 126, 288]
 const NAMED: usize = 6;
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::collect(source, Roots::Process)?;
+    let paths = Paths::with_untraced(source, Roots::Process)?;
     let graph = Graph::new(source, &paths);
     let height = HEAD + ROW * (graph.depth + 1) + 8;
     writeln!(

@@ -22,7 +22,7 @@ pub(super) const FORMAT: Format = Format {
 };
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::collect(source, Roots::Thread)?;
+    let paths = Paths::with_untraced(source, Roots::Thread)?;
     for place in 0..paths.all.len() {
         let time = paths.all[place].exclusive;
         if time == 0 {

@@ -70,7 +70,7 @@ impl<'a> Edges<'a> {
 
     /// The row of calls.
     pub(super) fn key(&mut self, region: RegionId, site: Option<CallSiteId>, caller: &Caller<'_, Key>) -> Key {
-        self.chains.key(region, site, caller)
+        self.chains.key(region, (site, None), caller)
     }
 
     /// Adds to a row.

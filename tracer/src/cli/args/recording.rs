@@ -8,7 +8,7 @@ use clap::{Args, value_parser};
 use rtrace::session::Options;
 use rtrace::user::{self, User};
 use rtrace::{privilege, rank, watch};
-use rtrace_bpf::ProfileOptions;
+use rtrace_bpf::{MAX_LEVELS, ProfileOptions};
 use rtrace_model::Percent;
 use rtrace_plan::Pattern;
 
@@ -116,6 +116,16 @@ pub struct Recording {
     #[arg(long, value_name = "LIST", value_parser = parse_counters, default_value = "", hide_default_value = true)]
     counters: Names,
 
+    /// Record which untraced functions led to each call, up to LEVELS of them
+    ///
+    /// rtrace walks the stack by the unwind tables of the program and its libraries; they need no frame pointers. Trees
+    /// then begin with `main`. Costs about 0.2 µs per level and call. Aggregated calls have no context.
+    #[arg(
+        long, value_name = "LEVELS", num_args = 0..=1, require_equals = true, default_missing_value = "64",
+        value_parser = value_parser!(u32).range(1..=i64::from(MAX_LEVELS)), conflicts_with = "mode"
+    )]
+    stacks: Option<u32>,
+
     /// Count accesses to this global variable on every call; up to 4 times
     ///
     /// [LIB:]SYMBOL[:w|rw][:unsigned|signed|float], such as `errors`, `libz.so:errors:rw` or `exe:ns::total:w:float`.
@@ -189,6 +199,7 @@ impl Recording {
             counters: self.counters.0.clone(),
             watches: self.watches.clone(),
             values: self.values.request(),
+            levels: self.stacks.unwrap_or(0),
             profile: self.profile(),
             fold: self.fold.clone(),
             budget: self.budget,

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The context of a call: the return addresses of untraced functions between the call and the traced one around it, or
+ * the end of the stack.
+ *
+ * Code is compiled without frame pointers, so how a frame is left for its caller must be known for each return
+ * address. User space knows it from the unwind tables of the file that is mapped there. The kernel side keeps the
+ * rules of the addresses that were met. Where it has none, it hands the rest of the stack to user space, which goes on
+ * with the walk and answers with the rules, so that such an address is met once. Each context that was not there
+ * before leaves once and gets a number, by which calls name it.
+ */
+#ifndef RTRACE_CONTEXT_H
+#define RTRACE_CONTEXT_H
+
+#include "loss.bpf.h"
+
+#define PAGE_BYTES 4096
+
+/* By address of a return, and address space. Its size is set before loading where contexts are recorded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_arrival_key);
+	__type(value, struct rt_rule);
+} rules SEC(".maps");
+
+/* What a context is known by. Two numbers of 64 bits that nobody can foresee: no two contexts have the same. */
+struct context_key {
+	u64 low;
+	u64 high;
+	u32 space;
+	u32 end;
+};
+
+/* Numbers of the contexts that left. Its size is set before loading, too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct context_key);
+	__type(value, u32);
+} context_ids SEC(".maps");
+
+/* The same holds for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} contexts SEC(".maps");
+
+/* The walk under way on a thread: stacks are short in the kernel, and a CPU may change the thread. */
+struct walking {
+	struct rt_context context;
+	u64 limit; /* slot of the traced function around the call; 0: there is none on this stack */
+	u64 low; /* of struct context_key */
+	u64 high;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct walking);
+} walks SEC(".maps");
+
+/* Where nobody can foresee what contexts are known by. */
+const volatile u64 context_seed;
+
+/* The last number given out. */
+u32 last_context = RT_CONTEXT_FIRST - 1;
+
+#define MIX_LOW 0x9e3779b97f4a7c15ull
+#define MIX_HIGH 0xc2b2ae3d27d4eb4full
+
+static __always_inline void push_address(struct walking *walk, u64 address)
+{
+	u32 count = walk->context.count;
+
+	if (count >= RT_LEVELS)
+		return;
+	rt_apart(count);
+	if (count >= RT_LEVELS)
+		return;
+	walk->context.address[count] = address;
+	walk->context.count = count + 1;
+	walk->low = (walk->low ^ address) * MIX_LOW;
+	walk->low ^= walk->low >> 29;
+	walk->high = (walk->high + address) * MIX_HIGH;
+	walk->high ^= walk->high >> 32;
+}
+
+/* What is known of the code that the walk returns to. */
+static __always_inline struct rt_rule *find_rule(struct walking *walk)
+{
+	struct rt_arrival_key key = { .address = walk->context.word, .space = walk->context.space };
+	struct rt_rule *rule = bpf_map_lookup_elem(&rules, &key);
+
+	if ((rule && rule->kind != RT_RULE_NONE) || key.address != rt_trampoline())
+		return rule;
+	/* Somebody hooks the return. */
+	walk->context.word = key.address = rt_replaced(walk->context.sp - sizeof(u64));
+	return bpf_map_lookup_elem(&rules, &key);
+}
+
+/* The stack pointer in the caller; 0: it is not known. */
+static __always_inline u64 caller_stack(const struct rt_context *at, const struct rt_rule *rule)
+{
+	u64 word;
+
+	if (rule->kind == RT_RULE_STACK)
+		return at->sp + rule->offset;
+	if (!at->has_bp)
+		return 0;
+	if (rule->kind == RT_RULE_FRAME)
+		return at->bp + rule->offset;
+	return rt_read_slot(at->bp + rule->offset, &word) ? 0 : word;
+}
+
+/* The frame pointer in the caller, where the function has changed it. */
+static __always_inline void restore_frame(struct rt_context *at, const struct rt_rule *rule, u64 sp)
+{
+	u64 base = rule->saved == RT_SAVED_BY_STACK ? sp : at->bp;
+
+	if (rule->saved == RT_SAVED_NOWHERE)
+		at->has_bp = 0;
+	else if (rule->saved != RT_SAVED_UNTOUCHED)
+		at->has_bp = (rule->saved == RT_SAVED_BY_STACK || at->has_bp) &&
+			     !rt_read_slot(base + rule->saved_at, &at->bp);
+}
+
+/* One frame further up. Returns enum rt_context_end where the walk is over, else RT_CONTEXT_GOES_ON. */
+static __always_inline u32 step_up(struct walking *walk, u32 is_last)
+{
+	struct rt_context *at = &walk->context;
+	const struct rt_rule *rule = find_rule(walk);
+	u64 sp, word;
+
+	if (at->entered)
+		push_address(walk, at->word);
+	at->entered = 1;
+	if (!rule)
+		return RT_CONTEXT_ASKED;
+	if (rule->kind >= RT_RULE_OUTERMOST) {
+		if (rule->kind != RT_RULE_OUTERMOST)
+			return rule->kind == RT_RULE_SIGNAL ? RT_CONTEXT_SIGNAL : RT_CONTEXT_UNDESCRIBED;
+		return walk->limit ? RT_CONTEXT_BROKEN : RT_CONTEXT_COMPLETE;
+	}
+	sp = caller_stack(at, rule);
+	if (!sp)
+		return at->has_bp ? RT_CONTEXT_UNREADABLE : RT_CONTEXT_UNDESCRIBED;
+	if (sp <= at->sp || sp % sizeof(u64))
+		return RT_CONTEXT_BROKEN;
+	if (walk->limit && sp - sizeof(u64) >= walk->limit)
+		return sp - sizeof(u64) == walk->limit ? RT_CONTEXT_COMPLETE : RT_CONTEXT_BROKEN;
+	if (rt_read_slot(sp - sizeof(u64), &word))
+		return RT_CONTEXT_UNREADABLE;
+	restore_frame(at, rule, sp);
+	at->sp = sp;
+	at->word = word;
+	if (!word)
+		return walk->limit ? RT_CONTEXT_BROKEN : RT_CONTEXT_COMPLETE;
+	return is_last ? RT_CONTEXT_CUT : RT_CONTEXT_GOES_ON;
+}
+
+static long walk_step(u32 step, void *context)
+{
+	struct walking *walk = *(struct walking **)context;
+
+	walk->context.end = step_up(walk, step >= rt_levels);
+	return walk->context.end != RT_CONTEXT_GOES_ON;
+}
+
+/* Copies the stack from where the walk is. Returns whether user space gets it. */
+static __noinline u32 hand_over_stack(struct walking *walk)
+{
+	struct rt_stack *copy;
+	u64 start;
+	u32 i;
+
+	if (!walk)
+		return 0;
+	copy = bpf_ringbuf_reserve(&contexts, sizeof(*copy), 0);
+	if (!copy)
+		return 0;
+	bpf_probe_read_kernel(&copy->context, sizeof(copy->context), &walk->context);
+	copy->limit = walk->limit;
+	start = walk->context.sp & ~(u64)(PAGE_BYTES - 1);
+	copy->start = start;
+	copy->pages = 0;
+	for (i = 0; i < RT_STACK_PAGES; i++) {
+		if (!bpf_probe_read_user(copy->bytes + i * PAGE_BYTES, PAGE_BYTES, (void *)(start + i * PAGE_BYTES)))
+			copy->pages |= 1u << i;
+	}
+	bpf_ringbuf_submit(copy, 0);
+	return 1;
+}
+
+#define CONTEXT_SIZE(count) (__builtin_offsetof(struct rt_context, address) + (count) * sizeof(u64))
+
+/* The number of the context that was walked; 0: there is no room for it. */
+static __noinline u32 number_of(struct walking *walk)
+{
+	struct context_key key = {};
+	u32 *known, id, count;
+
+	if (!walk)
+		return 0;
+	if (walk->context.end == RT_CONTEXT_ASKED) {
+		walk->context.id = __sync_fetch_and_add(&last_context, 1) + 1;
+		if (hand_over_stack(walk))
+			return walk->context.id;
+	}
+	key.low = walk->low;
+	key.high = walk->high;
+	key.space = walk->context.space;
+	key.end = walk->context.end;
+	known = bpf_map_lookup_elem(&context_ids, &key);
+	if (known)
+		return *known;
+	id = walk->context.id = __sync_fetch_and_add(&last_context, 1) + 1;
+	count = walk->context.count;
+	if (count > RT_LEVELS)
+		return 0;
+	if (bpf_ringbuf_output(&contexts, &walk->context, CONTEXT_SIZE(count), 0))
+		return 0;
+	if (!bpf_map_update_elem(&context_ids, &key, &id, BPF_NOEXIST))
+		return id;
+	/* Another thread was faster, or there is no room: then it leaves once more. */
+	known = bpf_map_lookup_elem(&context_ids, &key);
+	return known ? *known : id;
+}
+
+/*
+ * The context of a call whose return address is `word`, in the slot at `slot`; `limit`: slot of the traced function
+ * around it. Not static, so that the verifier looks at it once.
+ */
+__noinline u32 find_context(u64 slot, u64 word, u64 limit)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rt_thread *thread = rt_thread();
+	struct rt_measured *measured = rt_measured();
+	struct walking *walk, *walked;
+
+	if (!thread || !measured || !word)
+		return 0;
+	walk = bpf_task_storage_get(&walks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!walk)
+		return 0;
+	walk->context.sp = slot + sizeof(u64);
+	walk->context.bp = measured->frame_pointer;
+	walk->context.has_bp = 1;
+	walk->context.entered = 0;
+	walk->context.word = word;
+	walk->context.space = thread->space;
+	walk->context.pid = task->tgid;
+	walk->context.count = 0;
+	walk->context.end = RT_CONTEXT_GOES_ON;
+	walk->limit = limit;
+	walk->low = context_seed;
+	walk->high = ~context_seed;
+	walked = walk;
+	bpf_loop(RT_LEVELS + 1, walk_step, &walked, 0);
+	if (walk->context.end == RT_CONTEXT_COMPLETE && !walk->context.count)
+		return RT_CONTEXT_EMPTY;
+	return number_of(walk);
+}
+
+/* The context of the call that enters; `caller`: the traced function around it, which may be null. */
+static __always_inline void rt_see_context(const struct rt_hit *hit, const struct rt_frame *caller)
+{
+	struct rt_values *values = &hit->measured->entering;
+	u64 limit = caller && caller->stack == hit->stack ? caller->slot : 0;
+	u64 word = hit->word;
+
+	values->context = RT_CONTEXT_NONE;
+	if (!walking_stacks)
+		return;
+	if (limit == hit->slot) {
+		values->context = RT_CONTEXT_EMPTY;
+		return;
+	}
+	values->context = find_context(hit->slot, word, limit);
+	if (!values->context)
+		count_loss(hit->region, RT_LOSS_CONTEXT);
+}
+
+#endif
