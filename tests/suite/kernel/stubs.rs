@@ -177,6 +177,8 @@ fn environment_and_descriptors_are_what_they_were() {
     for own in [None, Some("/not/there.so")] {
         let mut command = target.command("environment");
         command.envs(own.map(|own| ("LD_AUDIT", own)));
+        // As rtrace has it here.
+        command.envs(rtrace::command().get_envs().filter_map(|(name, value)| Some((name, value?))));
         let untraced = launch::alone(&command);
         let (traced, recording) = rtrace::run(&[target.selection(), vec!["--stubs".into()]].concat(), &command);
         let lines = |output: &[u8]| -> Vec<String> {
