@@ -23,7 +23,7 @@ use crate::{Error, Trace, TraceSet};
 const JOINED: &str = include_str!("views.sql");
 
 /// The columns of the view `calls` in front of what was counted, by which values must not be called.
-const OF_CALLS: [&str; 23] = [
+const OF_CALLS: [&str; 24] = [
     "trace",
     "rank",
     "location",
@@ -46,6 +46,7 @@ const OF_CALLS: [&str; 23] = [
     "called_at",
     "call_site",
     "region",
+    "context",
     "caller",
 ];
 

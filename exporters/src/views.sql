@@ -25,7 +25,7 @@ LEFT JOIN (SELECT trace, pid, arg_min(process, start_ns) AS process FROM process
 
 -- Where calls come from: `called_at` is the source line, or the function, or the file.
 CREATE OR REPLACE VIEW call_sites AS
-SELECT *, coalesce(source_file || ':' || source_line, function, file) AS called_at FROM _call_sites;
+SELECT *, coalesce(source_file || ':' || source_line, function, 'near ' || nearest, file) AS called_at FROM _call_sites;
 
 -- All calls that have a record, joined with what they refer to. `since_start_ns` is on one clock for all traces. A call that
 -- was not timed has no duration, which older traces have as 0.
@@ -33,7 +33,7 @@ CREATE OR REPLACE VIEW calls AS
 SELECT c.trace, th.rank, c.location, c.call, c.parent, c.depth, f.function, f.library, f.waits_for, th.pid, th.tid,
        th.thread, th.process, c.start_ns + t.shift_ns - {begin} AS since_start_ns, c.start_ns,
        CASE WHEN c.ending <> 'unseen' THEN c.duration_ns END AS duration_ns, c.child_ns,
-       CASE WHEN c.ending <> 'unseen' THEN c.duration_ns - c.child_ns END AS exclusive_ns, c.ending, s.called_at, c.call_site, c.region{counted}
+       CASE WHEN c.ending <> 'unseen' THEN c.duration_ns - c.child_ns END AS exclusive_ns, c.ending, s.called_at, c.call_site, c.region, c.context{counted}
 FROM _calls AS c
 JOIN traces AS t ON c.trace = t.trace
 LEFT JOIN functions AS f ON c.trace = f.trace AND c.region = f.region

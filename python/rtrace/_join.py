@@ -30,6 +30,7 @@ OF_CALLS = [
     "called_at",
     "call_site",
     "region",
+    "context",
 ]
 
 
@@ -109,7 +110,10 @@ def call_sites(of):
     if table is None:
         return None
     line = pc.binary_join_element_wise(table["source_file"], table["source_line"].cast(pa.string()), ":")
-    return table.append_column("called_at", pc.coalesce(line, table["function"], table["file"]))
+    known = [line, table["function"]]
+    if "nearest" in table.column_names:
+        known.append(pc.binary_join_element_wise("near", table["nearest"], " "))
+    return table.append_column("called_at", pc.coalesce(*known, table["file"]))
 
 
 def paths(of):
@@ -187,6 +191,8 @@ class Calls:
     def table(self, calls):
         """The calls with the columns that are asked for."""
         counted = [name for name in calls.column_names if name not in OF_CALLS]
+        if "context" not in calls.column_names:
+            calls = calls.append_column("context", pa.nulls(len(calls), pa.int32()))
         calls = self._joined(calls, "region", self.functions, ["function", "library", "waits_for"])
         calls = self._joined(calls, "location", self.threads, ["pid", "tid", "thread", "process"])
         calls = self._joined(calls, "call_site", self.sites, ["called_at"])
