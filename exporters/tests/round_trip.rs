@@ -162,14 +162,15 @@ fn call_sites_get_their_names_later_and_older_traces_have_none() {
         ],
         ..place(1, Some("/bin/w"))
     };
-    for site in [place(0, None), place(1, Some("/bin/w")), named.clone()] {
+    let near = CallSite { nearest: Some("puts+0x1f0".to_owned()), ..place(0, None) };
+    for site in [near.clone(), place(1, Some("/bin/w")), named.clone()] {
         writer.define(&Definition::CallSite(site)).unwrap();
     }
     let from = |id, site| Call { call_site: Some(CallSiteId(site)), ..call(1, id) };
     writer.calls(&vec![from(1, 0), from(2, 1)].into()).unwrap();
     writer.finish(&summary()).unwrap();
     let trace = Trace::open(&path).unwrap();
-    assert_eq!(trace.call_sites(), [place(0, None), named.clone()]);
+    assert_eq!(trace.call_sites(), [near, named.clone()]);
     assert_eq!(trace.call_site(CallSiteId(1)), Some(&named));
     assert_eq!(calls(&trace).unwrap(), [from(1, 0), from(2, 1)]);
     std::fs::remove_file(path.join("call_sites.parquet")).unwrap();

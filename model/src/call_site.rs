@@ -21,6 +21,9 @@ pub struct CallSite {
     pub function: Option<String>,
     /// Bytes from the start of that function.
     pub function_offset: Option<u64>,
+    /// Where no symbol covers the place: the last function in front of it that the file exports, with the distance in
+    /// bytes, as `puts+0x1f0`. The code may be that of another one. Demangled, not escaped.
+    pub nearest: Option<String>,
     /// Where in the sources the call is, in the function or in the innermost that is inlined there.
     pub source: Option<SourceLine>,
     /// The functions that are inlined there, the outermost first.
@@ -52,7 +55,8 @@ impl CallSite {
     }
 }
 
-/// As people read it: `w.c:12 in multiply (inlined in main)`; without a line, `main+0x2b7 (libfoo.so)`; not escaped.
+/// As people read it: `w.c:12 in multiply (inlined in main)`; without a line, `main+0x2b7 (libfoo.so)`; without
+/// a symbol, `near main+0x2b7 (libfoo.so)`; not escaped.
 impl std::fmt::Display for CallSite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -66,7 +70,10 @@ impl std::fmt::Display for CallSite {
                 }
             }
             (_, _, Some(function), Some(offset)) => write!(f, "{function}+{offset:#x} ({file})"),
-            _ => write!(f, "{:#x} ({file})", self.offset),
+            _ => match &self.nearest {
+                Some(nearest) => write!(f, "near {nearest} ({file})"),
+                None => write!(f, "{:#x} ({file})", self.offset),
+            },
         }
     }
 }
@@ -82,6 +89,8 @@ mod tests {
         assert_eq!(unknown.to_string(), "0x7f00 (no file)");
         let in_file = CallSite { file: Some("/usr/lib/libfoo.so".to_owned()), ..unknown };
         assert_eq!(in_file.to_string(), "0x7f00 (libfoo.so)");
+        let near = CallSite { nearest: Some("puts+0x1f0".to_owned()), ..in_file.clone() };
+        assert_eq!(near.to_string(), "near puts+0x1f0 (libfoo.so)");
         let named = CallSite { function: Some("main".to_owned()), function_offset: Some(0x2b7), ..in_file };
         assert_eq!(named.to_string(), "main+0x2b7 (libfoo.so)");
         let lined = CallSite { source: line("/src/w.c", 12), ..named };

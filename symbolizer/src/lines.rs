@@ -1,13 +1,15 @@
 //! Which function and source line code belongs to, by symbol tables and debug information.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use blazesym::symbolize::source::{Elf, Process, Source};
 use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
 use rtrace_model::{Inlined, SourceLine};
 
-use crate::demangle;
+use crate::{Image, demangle};
 
 /// What is known of a place in code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,11 +30,13 @@ pub struct CodeLine {
 /// `/usr/lib/debug`, or from a `.dwp` beside it.
 pub struct Lines {
     symbolizer: Symbolizer,
+    /// Of files with places that no symbol covers, the exported functions by offset.
+    exports: RefCell<HashMap<PathBuf, Vec<(u64, String)>>>,
 }
 
 impl Default for Lines {
     fn default() -> Lines {
-        Lines { symbolizer: Symbolizer::builder().enable_demangling(false).build() }
+        Lines { symbolizer: Symbolizer::builder().enable_demangling(false).build(), exports: RefCell::default() }
     }
 }
 
@@ -44,6 +48,22 @@ impl Lines {
         // Debug information that cannot be read must not hide the symbol table.
         let found = of(Elf::new(path)).or_else(|_| of(Elf { debug_syms: false, ..Elf::new(path) }));
         found.ok().and_then(line_of)
+    }
+
+    /// The last function in front of this offset of an ELF file that the file exports, and the bytes from there. For code
+    /// that no symbol covers: stripped files have symbols only for what others use.
+    pub fn nearest(&self, path: &Path, offset: u64) -> Option<(String, u64)> {
+        let mut exports = self.exports.borrow_mut();
+        let functions = exports.entry(path.to_owned()).or_insert_with(|| {
+            let exports = Image::open(path).and_then(|image| image.exports());
+            let functions = exports.map(|exports| exports.functions).unwrap_or_default();
+            let mut functions: Vec<_> = functions.into_iter().map(|known| (known.file_offset, known.name)).collect();
+            functions.sort_unstable();
+            functions
+        });
+        let following = functions.partition_point(|&(start, _)| start <= offset);
+        let (start, name) = functions.get(following.checked_sub(1)?)?;
+        Some((name.clone(), offset - start))
     }
 
     /// The code at this address of a running process, where no file is mapped: that of the kernel's vDSO, and what
@@ -70,4 +90,39 @@ fn source_of(info: &CodeInfo<'_>) -> Option<SourceLine> {
     let path = info.to_path();
     let file = OsStr::to_string_lossy(path.as_os_str()).into_owned();
     (!file.is_empty()).then(|| SourceLine { file, line: info.line.unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::fixture;
+
+    /// The function in the middle has no symbol once the file is stripped.
+    const SOURCE: &str = "
+        int first(int x) { return x + 1; }
+        static __attribute__((noinline)) int hidden(int x) { return x * 3 + first(x); }
+        int last(int x) { return hidden(x) + 2; }
+    ";
+
+    #[test]
+    fn code_without_a_symbol_is_near_the_export_in_front_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library.so");
+        let flags = ["-shared", "-fPIC", "-O1", "-fno-toplevel-reorder", "-fno-ipa-cp", "-s"];
+        if !fixture::compile_to("gcc", SOURCE, &flags, &path) {
+            return;
+        }
+        let functions = Image::open(&path).unwrap().exports().unwrap().functions;
+        let of = |name: &str| functions.iter().find(|function| function.name == name).unwrap();
+        let (first, last) = (of("first"), of("last"));
+        let hidden = first.file_offset + first.size + 1;
+        assert!(hidden < last.file_offset, "the compiler has left out the function in the middle");
+        let lines = Lines::default();
+        assert_eq!(lines.in_file(&path, hidden), None);
+        assert_eq!(lines.nearest(&path, hidden), Some(("first".to_owned(), first.size + 1)));
+        assert_eq!(lines.nearest(&path, last.file_offset), Some(("last".to_owned(), 0)));
+        assert_eq!(lines.nearest(&path, 0), None);
+    }
 }

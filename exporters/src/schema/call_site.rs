@@ -27,6 +27,7 @@ impl Row for CallSite {
             ("offset", column::int64(sites().map(|site| site.offset)), false),
             ("function", texts(&mut sites().map(|site| site.function.as_deref())), true),
             ("function_offset", column::optional_int64(sites().map(|site| site.function_offset)), true),
+            ("nearest", texts(&mut sites().map(|site| site.nearest.as_deref())), true),
             ("source_file", texts(&mut sites().map(|site| source(site).map(|source| source.file.as_str()))), true),
             ("source_line", column::optional_int32(sites().map(|site| source(site).map(|source| source.line))), true),
             ("inlined", inlined(sites().map(|site| site.inlined.as_slice())), false),
@@ -39,6 +40,7 @@ impl Row for CallSite {
         let offset = columns.int64("offset")?;
         let function = columns.optional_text("function")?;
         let function_offset = columns.optional_int64("function_offset")?;
+        let nearest = columns.added_text("nearest")?;
         let source_file = columns.optional_text("source_file")?;
         let source_line = columns.optional_int32("source_line")?;
         let site = |(row, inlined): (usize, ArrayRef)| {
@@ -48,6 +50,7 @@ impl Row for CallSite {
                 offset: offset[row],
                 function: function[row].map(str::to_owned),
                 function_offset: function_offset[row],
+                nearest: nearest[row].map(str::to_owned),
                 source: source_of(source_file[row], source_line[row]),
                 inlined: inlined_of(&inlined)?,
             })

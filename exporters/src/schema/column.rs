@@ -247,6 +247,11 @@ impl<'a> Columns<'a> {
         Ok((0..lists.len()).map(|row| lists.value(row)).collect())
     }
 
+    /// A column of texts that the first traces of this version do not have: there, none.
+    pub(crate) fn added_text(&self, name: &str) -> Result<Vec<Option<&'a str>>, ColumnError> {
+        if self.0.column_by_name(name).is_some() { self.optional_text(name) } else { Ok(vec![None; self.0.num_rows()]) }
+    }
+
     /// A column of lists that the first traces of this version do not have: there, no rows.
     pub(crate) fn added_lists(&self, name: &str) -> Result<Vec<ArrayRef>, ColumnError> {
         if self.0.column_by_name(name).is_some() { self.lists(name) } else { Ok(Vec::new()) }

@@ -117,8 +117,10 @@ impl CallSites {
         let lines = Lines::default();
         for (site, (pid, file)) in self.sites.iter_mut().zip(self.origins) {
             let within = within_call(site.offset);
-            let line = match file.and_then(|file| self.files.get(&file)?.as_ref()) {
-                Some(pinned) => lines.in_file(&reachable(pinned, site.file.as_deref()), within),
+            let reached = file.and_then(|file| self.files.get(&file)?.as_ref());
+            let reached = reached.map(|pinned| reachable(pinned, site.file.as_deref()));
+            let line = match &reached {
+                Some(path) => lines.in_file(path, within),
                 None if site.file.is_none() => lines.in_process(pid, within),
                 None => None,
             };
@@ -126,6 +128,8 @@ impl CallSites {
                 site.function = Some(function);
                 site.function_offset = Some(function_offset + (site.offset - within));
                 (site.source, site.inlined) = (source, inlined);
+            } else if let Some((name, distance)) = reached.and_then(|path| lines.nearest(&path, within)) {
+                site.nearest = Some(format!("{name}+{:#x}", distance + (site.offset - within)));
             }
         }
         self.sites.into_iter().map(Definition::CallSite).collect()
