@@ -134,6 +134,13 @@ fn window(directory: &Path, number: u32) -> PathBuf {
 #[test]
 fn what_is_kept_becomes_a_trace_when_somebody_asks() {
     let Some(_turn) = Turn::take() else { return };
+    // The program may have ended before rtrace looks at what it maps: then its call sites have no names.
+    let tries = (1..=5).find(|_| ask_for_what_is_kept()).expect("rtrace never saw what the program mapped");
+    println!("rtrace saw what the program mapped at try {tries}");
+}
+
+/// Returns whether rtrace saw what the program mapped.
+fn ask_for_what_is_kept() -> bool {
     let folder = TempDir::new().unwrap();
     let directory = folder.path().join("windows");
     let recorded = Recorded::start(&["--keep", "1m", "--keep-after", "100ms", "--trigger", "leaf > 1h"], &directory);
@@ -150,7 +157,12 @@ fn what_is_kept_becomes_a_trace_when_somebody_asks() {
     let report = rtrace::command().arg("report").arg(&directory).output().unwrap();
     let note = "a window of a longer recording, around `SIGUSR1`: calls before and after were not kept";
     assert!(String::from_utf8(report.stdout).unwrap().contains(note));
-    assert!(Recording::open(&window(&directory, 1)).call_sites().iter().all(|site| site.function.is_some()));
+    let recording = Recording::open(&window(&directory, 1));
+    let sites = recording.call_sites();
+    let mut in_files = sites.iter().filter(|site| site.file.is_some()).peekable();
+    let is_seen = in_files.peek().is_some();
+    assert!(in_files.all(|site| site.function.is_some()), "{sites:?}");
+    is_seen
 }
 
 #[test]
