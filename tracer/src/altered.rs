@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use foldhash::HashMap;
 use rtrace_plan::parts::{Parts, union};
-use rtrace_symbolizer::address_space::{AddressSpace, Mapping};
+use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::Module;
 use rtrace_symbolizer::{Error, Image};
 
@@ -54,9 +54,11 @@ pub fn by_file<'m>(modules: impl IntoIterator<Item = &'m Module>) -> HashMap<(u6
 /// where the kernel takes no probes.
 pub fn moved(module: &Module, image: &Image) -> Parts {
     let Ok(space) = AddressSpace::of(module.pid) else { return Parts::new() };
-    let is_of_file = |other: &Mapping| module.mappings.iter().any(|mapping| mapping.start == other.start);
-    let executable = space.areas().map(|area| area.mapping).filter(|mapping| mapping.executable);
-    let others: Vec<Mapping> = executable.filter(|mapping| !is_of_file(mapping)).collect();
+    // By the file and not by the mappings that were seen before: a library that is being loaded gets more of them.
+    let was_seen = |area: &Area<'_>| module.mappings.iter().any(|mapping| mapping.start == area.mapping.start);
+    let Some(file) = space.areas().filter(was_seen).find_map(|area| area.file) else { return Parts::new() };
+    let executable = space.areas().filter(|area| area.mapping.executable);
+    let others: Vec<Mapping> = executable.filter(|area| area.file != Some(file)).map(|area| area.mapping).collect();
     let mut moved = Parts::new();
     for bias in module.load_biases(image) {
         for code in image.executable_ranges() {
