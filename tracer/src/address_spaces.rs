@@ -37,7 +37,8 @@ impl AddressSpaces {
     }
 }
 
-fn find(modules: &[Module], address: u64) -> Option<(&Module, u64)> {
+/// The file that is mapped at an address, and the offset in it.
+pub fn find(modules: &[Module], address: u64) -> Option<(&Module, u64)> {
     modules.iter().find_map(|module| {
         let offset = module.mappings.iter().find_map(|mapping| mapping.offset_of(address))?;
         Some((module, offset))

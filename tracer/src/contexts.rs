@@ -16,6 +16,7 @@ use rtrace_model::{CallerFrame, CallerStack, ContextEnding, UnwindRule};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, UnwindTables};
 
+use crate::address_spaces;
 use crate::returns::wait;
 
 /// Longest wait for a context, and so for the end.
@@ -78,15 +79,8 @@ struct Space {
 impl Space {
     /// The file at an address, and the offset in it.
     fn find(&self, address: u64) -> Option<(&Module, u64)> {
-        place_in(&self.modules, address)
+        address_spaces::find(&self.modules, address)
     }
-}
-
-fn place_in(modules: &[Module], address: u64) -> Option<(&Module, u64)> {
-    modules.iter().find_map(|module| {
-        let offset = module.mappings.iter().find_map(|mapping| mapping.offset_of(address))?;
-        Some((module, offset))
-    })
 }
 
 /// Finds contexts.
@@ -178,7 +172,7 @@ impl<'a> Contexts<'a> {
                 continue;
             }
             let place = |modules: &[Module], address| {
-                place_in(modules, address).map(|(module, offset)| (module.device, module.inode, offset))
+                address_spaces::find(modules, address).map(|(module, offset)| (module.device, module.inode, offset))
             };
             let is_gone = |address: u64| place(&known.modules, address) != place(&modules, address);
             let gone: HashSet<u64> = known.rules.keys().copied().filter(|&address| is_gone(address)).collect();
