@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -25,18 +25,36 @@ fn attach(target: &Target, pid: u32, trace: &Path) -> String {
     rtrace(&format!("attach -p {pid} {} -o {}", options.join(" "), quoted(trace)))
 }
 
+/// A program whose recording is viewed on a terminal; it has gone on.
+struct Viewed {
+    terminal: Terminal,
+    folder: TempDir,
+    trace: PathBuf,
+    waiting: Waiting,
+    _target: Target,
+    _turn: Turn,
+}
+
+impl Viewed {
+    /// `before`: what the terminal runs first. `None`, with the reason printed, where that is not possible.
+    fn start(mode: &str, (columns, rows): (u16, u16), before: &str) -> Option<Viewed> {
+        let turn = Turn::take()?;
+        let target = Target::build("processes", Flavour::Cet);
+        let mut waiting = Waiting::start(&mut target.command(mode));
+        let folder = TempDir::new().unwrap();
+        let trace = folder.path().join("trace");
+        let attach = attach(&target, waiting.pid(), &trace);
+        let terminal = Terminal::start(columns, rows, &format!("{before}{attach}"))?;
+        terminal.wait_for("recording");
+        waiting.go();
+        Some(Viewed { terminal, folder, trace, waiting, _target: target, _turn: turn })
+    }
+}
+
 #[test]
 fn a_call_that_blocks_is_seen_while_it_blocks_and_the_record_is_whole() {
-    let Some(_turn) = Turn::take() else { return };
-    let target = Target::build("processes", Flavour::Cet);
-    let mut waiting = Waiting::start(&mut target.command("blocks"));
-    let folder = TempDir::new().unwrap();
-    let trace = folder.path().join("trace");
-    let attach = attach(&target, waiting.pid(), &trace);
-    let Some(terminal) = Terminal::start(120, 40, &attach) else { return };
-
-    terminal.wait_for("recording");
-    waiting.go();
+    let Some(viewed) = Viewed::start("blocks", (120, 40), "") else { return };
+    let Viewed { waiting, trace, folder, terminal, .. } = viewed;
     let functions = terminal.wait_for("leaf");
     assert!(functions.contains(" 1 call ") && functions.contains("0 lost"), "{functions}");
     terminal.press("3");
@@ -116,15 +134,8 @@ fn assert_same_figures(shown: &str, report: &str) {
 
 #[test]
 fn a_program_that_ends_leaves_its_last_figures_and_a_clean_terminal() {
-    let Some(_turn) = Turn::take() else { return };
-    let target = Target::build("processes", Flavour::Cet);
-    let mut waiting = Waiting::start(&mut target.command("calls_on"));
-    let folder = TempDir::new().unwrap();
-    let trace = folder.path().join("trace");
-    let attach = attach(&target, waiting.pid(), &trace);
-    let Some(terminal) = Terminal::start(80, 24, &format!("echo before; {attach}")) else { return };
-    terminal.wait_for("recording");
-    waiting.go();
+    let Some(viewed) = Viewed::start("calls_on", (80, 24), "echo before; ") else { return };
+    let Viewed { mut waiting, trace, terminal, .. } = viewed;
     waiting.feed(&[b'x'; 100]);
     terminal.wait_for("500 calls");
     terminal.press("Space");
@@ -151,14 +162,8 @@ fn a_program_that_ends_leaves_its_last_figures_and_a_clean_terminal() {
 
 #[test]
 fn a_recording_goes_on_without_its_view() {
-    let Some(_turn) = Turn::take() else { return };
-    let target = Target::build("processes", Flavour::Cet);
-    let mut waiting = Waiting::start(&mut target.command("calls_on"));
-    let folder = TempDir::new().unwrap();
-    let trace = folder.path().join("trace");
-    let Some(terminal) = Terminal::start(80, 24, &attach(&target, waiting.pid(), &trace)) else { return };
-    terminal.wait_for("recording");
-    waiting.go();
+    let Some(viewed) = Viewed::start("calls_on", (80, 24), "") else { return };
+    let Viewed { mut waiting, trace, terminal, .. } = viewed;
     waiting.feed(&[b'x'; 100]);
     terminal.wait_for("500 calls");
     terminal.press("q");
@@ -173,14 +178,8 @@ fn a_recording_goes_on_without_its_view() {
 
 #[test]
 fn a_recording_is_deleted_where_the_user_says_so() {
-    let Some(_turn) = Turn::take() else { return };
-    let target = Target::build("processes", Flavour::Cet);
-    let mut waiting = Waiting::start(&mut target.command("calls_on"));
-    let folder = TempDir::new().unwrap();
-    let trace = folder.path().join("trace");
-    let Some(terminal) = Terminal::start(80, 24, &attach(&target, waiting.pid(), &trace)) else { return };
-    terminal.wait_for("recording");
-    waiting.go();
+    let Some(viewed) = Viewed::start("calls_on", (80, 24), "") else { return };
+    let Viewed { waiting, trace, terminal, .. } = viewed;
     terminal.press("q");
     terminal.press("d");
     terminal.wait_for("What becomes of the recording?");
@@ -194,15 +193,8 @@ fn a_recording_is_deleted_where_the_user_says_so() {
 
 #[test]
 fn a_terminal_that_goes_ends_the_recording_well() {
-    let Some(_turn) = Turn::take() else { return };
-    let target = Target::build("processes", Flavour::Cet);
-    let mut waiting = Waiting::start(&mut target.command("calls_on"));
-    let folder = TempDir::new().unwrap();
-    let trace = folder.path().join("trace");
-    let attach = attach(&target, waiting.pid(), &trace);
-    let Some(terminal) = Terminal::start(80, 24, &attach) else { return };
-    terminal.wait_for("recording");
-    waiting.go();
+    let Some(viewed) = Viewed::start("calls_on", (80, 24), "") else { return };
+    let Viewed { mut waiting, trace, terminal, .. } = viewed;
     waiting.feed(&[b'x'; 100]);
     terminal.wait_for("500 calls");
     drop(terminal);
