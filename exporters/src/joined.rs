@@ -251,8 +251,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use rtrace_model::{
-        Definition, ExitPolicy, Header, Library, LibraryId, Location, Region, Sink as _, Summary, Timestamp,
-        ValueBatch, Values,
+        Definition, Header, Library, LibraryId, Location, Region, Sink as _, Summary, Timestamp, ValueBatch, Values,
     };
 
     use super::*;
@@ -269,18 +268,8 @@ mod tests {
         writer.define(&Definition::Location(location)).unwrap();
         let of = |region: u32| {
             let id = RegionId(region);
-            let region = Region {
-                id,
-                library: LibraryId(0),
-                name: region.to_string(),
-                symbols: Vec::new(),
-                file_offset: region.into(),
-                size: 1,
-                exit: ExitPolicy::ReturnSite,
-                single_stepped: false,
-                written: false,
-                stub: false,
-            };
+            let region =
+                Region { id, name: region.to_string(), file_offset: region.into(), size: 1, ..Region::default() };
             let column = ValueColumn {
                 region: id,
                 position: 0,

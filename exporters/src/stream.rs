@@ -161,23 +161,12 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_ipc::reader::StreamReader;
-    use rtrace_model::{Base, Ending, ExitPolicy, Library, Reading, Region, Scope, Span, Timestamp};
+    use rtrace_model::{Base, Ending, Library, Reading, Region, Scope, Span, Timestamp};
 
     use super::*;
 
     fn region(id: u32, name: &str) -> Definition {
-        Definition::Region(Region {
-            id: RegionId(id),
-            library: LibraryId(0),
-            name: name.into(),
-            symbols: Vec::new(),
-            file_offset: 0,
-            size: 1,
-            exit: ExitPolicy::ReturnSite,
-            single_stepped: false,
-            written: false,
-            stub: false,
-        })
+        Definition::Region(Region { id: RegionId(id), name: name.into(), size: 1, ..Region::default() })
     }
 
     fn call(id: u64, region: u32) -> Call {

@@ -16,21 +16,18 @@ use rtrace_model::{
 fn items() -> Vec<Item> {
     let path = PathProfile {
         path: PathId(0),
-        parent: None,
         region: RegionId(0),
         location: LocationId(1),
         calls: 3,
         timed: 2,
-        unwound: 0,
-        open: 0,
         unseen: 1,
         inclusive: 10,
         exclusive: 10,
-        open_time: 0,
         min: Some(5),
         max: Some(5),
         histogram: std::array::from_fn(|bucket| if bucket == 3 { 2 } else { 0 }),
         counts: vec![Count { inclusive: 7, exclusive: 7 }],
+        ..PathProfile::default()
     };
     let sample = Sample { metric: MetricId(1), time: Timestamp(2_000), instance: 40, value: -0.5 };
     let reading = |inclusive| Reading { inclusive, child: 0 };

@@ -239,21 +239,16 @@ fn what_was_not_timed_is_null() {
     writer.calls(&batch).unwrap();
     let row = |path, timed, unseen| PathProfile {
         path: PathId(path),
-        parent: None,
         region: RegionId(0),
         location: LocationId(1),
         calls: timed + unseen,
         timed,
-        unwound: 0,
-        open: 0,
         unseen,
         inclusive: 5 * timed,
         exclusive: 5 * timed,
-        open_time: 0,
         min: (timed > 0).then_some(5),
         max: (timed > 0).then_some(5),
-        histogram: [0; HISTOGRAM_BUCKETS],
-        counts: Vec::new(),
+        ..PathProfile::default()
     };
     let rows = [row(1, 0, 3), row(2, 2, 1)];
     writer.profile(&rows).unwrap();

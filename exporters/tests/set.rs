@@ -8,9 +8,8 @@ use std::path::Path;
 use common::*;
 use rtrace_exporters::{Error, TraceSet, TraceWriter};
 use rtrace_model::{
-    Batch, Call, ClockAnchor, Definition, EventKind, HISTOGRAM_BUCKETS, Header, Library, LibraryId, LocationId, Loss,
-    LossReason, PathId, PathProfile, Rank, Region, RegionId, ReturnSites, Sink, Summary, Timestamp, Untimed,
-    UntimedReason,
+    Batch, Call, ClockAnchor, Definition, EventKind, Header, Library, LibraryId, LocationId, Loss, LossReason, PathId,
+    PathProfile, Rank, Region, RegionId, ReturnSites, Sink, Summary, Timestamp, Untimed, UntimedReason,
 };
 
 fn built(id: u32, path: &str, build_id: &str) -> Library {
@@ -166,21 +165,11 @@ fn calls_of_a_trace_that_folds_are_in_its_profile_alone() {
     writer.calls(&vec![call(1, 1)].into()).unwrap();
     let path = PathProfile {
         path: PathId(1),
-        parent: None,
         region: RegionId(0),
         location: LocationId(1),
         calls: 7,
-        timed: 0,
-        unwound: 0,
-        open: 0,
         unseen: 7,
-        inclusive: 0,
-        exclusive: 0,
-        open_time: 0,
-        min: None,
-        max: None,
-        histogram: [0; HISTOGRAM_BUCKETS],
-        counts: Vec::new(),
+        ..PathProfile::default()
     };
     writer.profile(std::slice::from_ref(&path)).unwrap();
     writer.finish(&Summary { calls: 7, folded: 6, ..summary() }).unwrap();

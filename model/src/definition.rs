@@ -81,13 +81,14 @@ pub struct SymbolName {
 }
 
 /// How the exit of a region is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExitPolicy {
     /// By a probe in the caller, where the call returns to.
     ///
     /// In older traces: by probes in the function, on the instructions that leave it or on its first one.
     #[serde(alias = "ret-site", alias = "instant")]
+    #[default]
     ReturnSite,
     /// The kernel replaces the return address on the stack while the function runs.
     Uretprobe,
@@ -118,7 +119,7 @@ impl ExitPolicy {
 }
 
 /// One function at one address of one library.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// Its id.
     pub id: RegionId,

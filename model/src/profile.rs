@@ -77,6 +77,30 @@ pub struct PathProfile {
     pub counts: Vec<Count>,
 }
 
+/// A path without calls.
+impl Default for PathProfile {
+    fn default() -> PathProfile {
+        PathProfile {
+            path: PathId::default(),
+            parent: None,
+            region: RegionId::default(),
+            location: LocationId::default(),
+            calls: 0,
+            timed: 0,
+            unwound: 0,
+            open: 0,
+            unseen: 0,
+            inclusive: 0,
+            exclusive: 0,
+            open_time: 0,
+            min: None,
+            max: None,
+            histogram: [0; HISTOGRAM_BUCKETS],
+            counts: Vec::new(),
+        }
+    }
+}
+
 impl PathProfile {
     /// Whether there is a call whose time is known: one that was timed, or one that still ran.
     pub fn has_time(&self) -> bool {

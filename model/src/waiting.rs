@@ -327,7 +327,7 @@ const TABLE: &[(Wait, &[&str])] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ExitPolicy, LibraryId, RegionId, SymbolName};
+    use crate::{RegionId, SymbolName};
 
     #[test]
     fn functions_that_wait_are_known_by_their_names() {
@@ -354,15 +354,10 @@ mod tests {
         let symbol = |symbol: &str| SymbolName { symbol: symbol.to_owned(), version: None };
         let region = Region {
             id: RegionId(0),
-            library: LibraryId(0),
             name: "internal".to_owned(),
             symbols: vec![symbol("internal"), symbol("__nanosleep")],
-            file_offset: 0,
             size: 1,
-            exit: ExitPolicy::ReturnSite,
-            single_stepped: false,
-            written: false,
-            stub: false,
+            ..Region::default()
         };
         assert_eq!(region.waits_for(), Some(Wait::Sleep));
         assert_eq!(Region { symbols: Vec::new(), ..region }.waits_for(), None);

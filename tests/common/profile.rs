@@ -94,24 +94,7 @@ pub fn check_against_records(directory: &Path) {
 }
 
 fn empty(call: &Call, path: PathId, parent: Option<PathId>) -> PathProfile {
-    PathProfile {
-        path,
-        parent,
-        region: call.region,
-        location: call.location,
-        calls: 0,
-        timed: 0,
-        unwound: 0,
-        open: 0,
-        unseen: 0,
-        inclusive: 0,
-        exclusive: 0,
-        open_time: 0,
-        min: None,
-        max: None,
-        histogram: [0; rtrace_model::HISTOGRAM_BUCKETS],
-        counts: Vec::new(),
-    }
+    PathProfile { path, parent, region: call.region, location: call.location, ..PathProfile::default() }
 }
 
 fn fold(path: &mut PathProfile, call: &Call, readings: &[Reading]) {

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rtrace_model::{
-    Call, Ending, EventKind, ExitPolicy, HISTOGRAM_BUCKETS, Level, Library, LibraryId, LocationId, Loss, LossReason,
-    PathId, Region, RegionId, Timestamp, histogram_bucket,
+    Call, Ending, EventKind, HISTOGRAM_BUCKETS, Level, Library, LibraryId, LocationId, Loss, LossReason, PathId,
+    Region, RegionId, Timestamp, histogram_bucket,
 };
 
 use super::*;
@@ -18,18 +18,7 @@ fn library(id: u32, path: &str) -> Definition {
 }
 
 fn region(id: u32, name: &str) -> Definition {
-    Definition::Region(Region {
-        id: RegionId(id),
-        library: LibraryId(0),
-        name: name.to_owned(),
-        symbols: Vec::new(),
-        file_offset: 0,
-        size: 0,
-        exit: ExitPolicy::ReturnSite,
-        single_stepped: false,
-        written: false,
-        stub: false,
-    })
+    Definition::Region(Region { id: RegionId(id), name: name.to_owned(), ..Region::default() })
 }
 
 fn call(region: u32, duration: Option<u64>) -> Call {
@@ -125,21 +114,17 @@ fn path(calls: u64, inclusive: u64) -> PathProfile {
     histogram[histogram_bucket(1_000)] = calls - 1;
     PathProfile {
         path: PathId(1),
-        parent: None,
         region: RegionId(0),
         location: LocationId(1),
         calls,
         timed: calls - 1,
-        unwound: 0,
-        open: 0,
         unseen: 1,
         inclusive,
         exclusive: inclusive,
-        open_time: 0,
         min: Some(1_000),
         max: Some(1_000),
         histogram,
-        counts: Vec::new(),
+        ..PathProfile::default()
     }
 }
 

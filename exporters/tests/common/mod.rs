@@ -49,7 +49,6 @@ pub fn library(id: u32) -> Library {
 pub fn region(id: u32) -> Region {
     Region {
         id: RegionId(id),
-        library: LibraryId(0),
         name: format!("one::function{id}(int)"),
         symbols: vec![
             SymbolName { symbol: format!("_Z8function{id}i"), version: None },
@@ -57,10 +56,9 @@ pub fn region(id: u32) -> Region {
         ],
         file_offset: 0x1000 + u64::from(id),
         size: 16,
-        exit: ExitPolicy::ReturnSite,
         single_stepped: true,
-        written: false,
         stub: id % 2 == 1,
+        ..Region::default()
     }
 }
 

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rtrace_exporters::{FORMATS, TraceSet};
 use rtrace_model::{
-    Base, Batch, Call, CallSite, CallSiteId, Definition, Ending, EventKind, ExitPolicy, Library, LibraryId, Location,
-    LocationId, Loss, LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink,
-    SourceLine, Span, Summary, SymbolName, Timestamp, Untimed, UntimedReason, ValueBatch, ValueColumn, ValueType,
-    Values,
+    Base, Batch, Call, CallSite, CallSiteId, Definition, Ending, EventKind, Library, LibraryId, Location, LocationId,
+    Loss, LossReason, Metric, MetricId, Process, Reading, Region, RegionId, Sample, Scope, Sink, SourceLine, Span,
+    Summary, SymbolName, Timestamp, Untimed, UntimedReason, ValueBatch, ValueColumn, ValueType, Values,
 };
 
 use super::common;
@@ -93,10 +92,7 @@ fn definitions() -> Vec<Definition> {
             symbols: vec![SymbolName { symbol: symbol.into(), version: None }],
             file_offset: 0x1000 + u64::from(id) * 16,
             size: 16,
-            exit: ExitPolicy::ReturnSite,
-            single_stepped: false,
-            written: false,
-            stub: false,
+            ..Region::default()
         })
     };
     let metric = |id, name: &str, unit: &str, exponent, scope, span| {

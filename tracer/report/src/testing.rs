@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rtrace_exporters::{TraceSet, TraceWriter};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, ExitPolicy, HISTOGRAM_BUCKETS, Header, Library, LibraryId, Location,
-    LocationId, PathId, PathProfile, Process, Region, RegionId, Sink, Timestamp,
+    Call, ClockAnchor, Definition, Ending, ExitPolicy, Header, Library, LibraryId, Location, LocationId, PathId,
+    PathProfile, Process, Region, RegionId, Sink, Timestamp,
 };
 
 use super::table::Table;
@@ -174,40 +174,12 @@ pub(super) fn definitions() -> TraceSet {
 
 /// A function of the first library, at an offset of its own.
 pub(super) fn region(id: u32, name: String) -> Region {
-    Region {
-        id: RegionId(id),
-        library: LibraryId(0),
-        name,
-        symbols: Vec::new(),
-        file_offset: id.into(),
-        size: 1,
-        exit: ExitPolicy::ReturnSite,
-        single_stepped: false,
-        written: false,
-        stub: false,
-    }
+    Region { id: RegionId(id), name, file_offset: id.into(), size: 1, ..Region::default() }
 }
 
 /// A call path of a function on a thread, without calls.
 pub(super) fn path(region: RegionId, location: LocationId) -> PathProfile {
-    PathProfile {
-        path: PathId(1),
-        parent: None,
-        region,
-        location,
-        calls: 0,
-        timed: 0,
-        unwound: 0,
-        open: 0,
-        unseen: 0,
-        inclusive: 0,
-        exclusive: 0,
-        open_time: 0,
-        min: None,
-        max: None,
-        histogram: [0; HISTOGRAM_BUCKETS],
-        counts: Vec::new(),
-    }
+    PathProfile { path: PathId(1), region, location, ..PathProfile::default() }
 }
 
 /// A table as people see it, without title and notes.

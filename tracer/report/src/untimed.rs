@@ -81,9 +81,7 @@ impl Tally {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{
-        Event, EventKind, HISTOGRAM_BUCKETS, LocationId, PathId, Sink, Summary, Timestamp, UntimedReason,
-    };
+    use rtrace_model::{Event, EventKind, LocationId, PathId, Sink, Summary, Timestamp, UntimedReason};
 
     use super::*;
     use crate::testing::{script, writer};
@@ -153,21 +151,12 @@ mod tests {
         let mut tally = Tally::default();
         let path = PathProfile {
             path: PathId(1),
-            parent: None,
             region: RegionId(0),
             location: LocationId(1),
             calls: 4,
-            timed: 0,
-            unwound: 0,
             open: 1,
             unseen: 3,
-            inclusive: 0,
-            exclusive: 0,
-            open_time: 0,
-            min: None,
-            max: None,
-            histogram: [0; HISTOGRAM_BUCKETS],
-            counts: Vec::new(),
+            ..PathProfile::default()
         };
         tally.add_path(&path);
         let note = tally.note(&crate::testing::definitions()).unwrap();

@@ -2,7 +2,7 @@
 
 use rtrace_exporters::{Trace, TraceSet};
 use rtrace_model::{
-    ClockAnchor, Ending, EventKind, ExitPolicy, Item, Library, LibraryId, Location, Loss, LossReason, Region, RegionId,
+    ClockAnchor, Ending, EventKind, Item, Library, LibraryId, Location, Loss, LossReason, Region, RegionId,
 };
 use tempfile::TempDir;
 
@@ -13,18 +13,7 @@ const MS: u64 = 1_000_000;
 const BEGIN: u64 = 1_000 * MS;
 
 fn region(id: u32, name: &str) -> Definition {
-    Definition::Region(Region {
-        id: RegionId(id),
-        library: LibraryId(0),
-        name: name.to_owned(),
-        symbols: Vec::new(),
-        file_offset: 0,
-        size: 0,
-        exit: ExitPolicy::ReturnSite,
-        single_stepped: false,
-        written: false,
-        stub: false,
-    })
+    Definition::Region(Region { id: RegionId(id), name: name.to_owned(), ..Region::default() })
 }
 
 fn location(id: u32, end: Option<u64>) -> Definition {

@@ -110,7 +110,7 @@ impl Triggers {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{ExitPolicy, LibraryId, RegionId};
+    use rtrace_model::RegionId;
 
     use super::*;
 
@@ -122,19 +122,8 @@ mod tests {
         Trigger::parse(text, time)
     }
 
-    pub(crate) fn region(id: u32, name: &str) -> Region {
-        Region {
-            id: RegionId(id),
-            library: LibraryId(0),
-            name: name.to_owned(),
-            symbols: Vec::new(),
-            file_offset: 0,
-            size: 0,
-            exit: ExitPolicy::ReturnSite,
-            single_stepped: false,
-            written: false,
-            stub: false,
-        }
+    fn region(id: u32, name: &str) -> Region {
+        Region { id: RegionId(id), name: name.to_owned(), ..Region::default() }
     }
 
     fn call(region: u32, duration: Option<u64>) -> Call {

@@ -11,15 +11,10 @@ const MS: u64 = 1_000_000;
 pub fn region(id: u32, name: &str) -> Definition {
     Definition::Region(Region {
         id: RegionId(id),
-        library: LibraryId(0),
         name: name.to_owned(),
-        symbols: Vec::new(),
-        file_offset: 0,
         size: 64,
         exit: ExitPolicy::Uretprobe,
-        single_stepped: false,
-        written: false,
-        stub: false,
+        ..Region::default()
     })
 }
 
@@ -83,16 +78,12 @@ pub fn path(id: u32, parent: u32, region: u32, (calls, each): (u64, u64), own: u
         location: LocationId(1),
         calls,
         timed: calls,
-        unwound: 0,
-        open: 0,
-        unseen: 0,
         inclusive: calls * each * MS,
         exclusive: own * MS,
-        open_time: 0,
         min: (calls > 0).then_some(each * MS),
         max: (calls > 0).then_some(each * MS),
         histogram,
-        counts: Vec::new(),
+        ..PathProfile::default()
     }
 }
 

@@ -236,16 +236,12 @@ fn the_same_is_true_of_folded_calls() {
             location: LocationId(1),
             calls,
             timed: calls,
-            unwound: 0,
-            open: 0,
-            unseen: 0,
             inclusive,
             exclusive,
-            open_time: 0,
             min: Some(70),
             max: Some(127),
             histogram,
-            counts: Vec::new(),
+            ..PathProfile::default()
         }
     };
     writer.profile(&[path(1, 0, 10, 1_000, 400), path(2, 1, 6, 600, 600)]).unwrap();

@@ -70,7 +70,7 @@ mod tests {
 
     use std::collections::BTreeMap;
 
-    use rtrace_model::{Call, HISTOGRAM_BUCKETS, PathProfile, RegionId};
+    use rtrace_model::{Call, PathProfile, RegionId};
 
     use super::*;
 
@@ -105,16 +105,11 @@ mod tests {
             location: LocationId(location),
             calls: 1,
             timed: 1,
-            unwound: 0,
-            open: 0,
-            unseen: 0,
             inclusive: 1,
             exclusive: 1,
-            open_time: 0,
             min: Some(1),
             max: Some(1),
-            histogram: [0; HISTOGRAM_BUCKETS],
-            counts: Vec::new(),
+            ..PathProfile::default()
         })
     }
 
