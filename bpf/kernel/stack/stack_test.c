@@ -22,10 +22,11 @@
 #endif
 #endif
 #ifdef GUARDS_ARE_POISONED
-#include <sanitizer/asan_interface.h>
+/* As in <sanitizer/asan_interface.h>, which Debian's clang does not bring. */
+void __asan_poison_memory_region(void const volatile *first, size_t bytes);
 #else
 #define GUARDS_ARE_POISONED 0
-#define ASAN_POISON_MEMORY_REGION(first, bytes) ((void)(first), (void)(bytes))
+#define __asan_poison_memory_region(first, bytes) ((void)(first), (void)(bytes))
 #endif
 
 #include "frame.h"
@@ -245,7 +246,7 @@ static u32 rt_is_known_tail(u32 from, u32 to)
 static void put_guard(u8 *guard)
 {
 	memset(guard, GUARD, GUARD_BYTES);
-	ASAN_POISON_MEMORY_REGION(guard, GUARD_BYTES);
+	__asan_poison_memory_region(guard, GUARD_BYTES);
 }
 
 struct rt_test *rt_test_new(u32 location, u32 memory_is_short, const struct rt_world *world)
