@@ -35,11 +35,14 @@ impl Trigger {
     /// # Errors
     /// It is neither.
     pub fn parse(text: &str, time: impl Fn(&str) -> Result<u64, String>) -> Result<Trigger, TriggerError> {
-        // Names of C++ may hold a `>`; no digit follows it there but in `operator>`, of which nobody asks more than 3 times.
-        let split = text.rsplit_once('>').map(|(pattern, limit)| (pattern.trim(), limit.trim()));
-        let limit = split.filter(|(_, limit)| limit.starts_with(|c: char| c.is_ascii_digit() || c == '.'));
-        let (pattern, longer_than) = match limit {
+        // Names of C++ may hold a `>`: no digit follows it there, and no blank comes before it but in `> >`.
+        let is_limit = |&(pattern, limit): &(&str, &str)| {
+            let is_apart = pattern.ends_with(char::is_whitespace) && !pattern.trim_end().ends_with('>');
+            is_apart || limit.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        };
+        let (pattern, longer_than) = match text.rsplit_once('>').filter(is_limit) {
             Some((pattern, limit)) => {
+                let (pattern, limit) = (pattern.trim(), limit.trim());
                 let error = |reason| TriggerError::Time { text: limit.to_owned(), reason };
                 (pattern, Some(time(limit).map_err(error)?))
             }
@@ -141,7 +144,8 @@ mod tests {
         assert!(limit.is_none() && pattern.matches("std::vector<int>::push_back"));
         let (limit, pattern) = parts("std::less<int>::less > 1ms").unwrap();
         assert!(limit == Some(1_000_000) && pattern.matches("std::less<int>::less"));
-        for text in ["", " > 5ms", "f > 5", "f > 5 lightyears", "re:( > 5ms"] {
+        assert!(parts("f(std::list<std::less<int> >)").unwrap().0.is_none());
+        for text in ["", " > 5ms", "f > 5", "f > 5 lightyears", "f >", "f >= 5ms", "f > ms", "re:( > 5ms"] {
             assert!(trigger(text).is_err(), "{text}");
         }
     }
