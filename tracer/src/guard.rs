@@ -103,6 +103,8 @@ fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
     // What ends the tracer from a terminal does not end its guard.
     setpgid(None, None)?;
     wait_for(tracer)?;
+    // Until the probes are gone the traced programs pay for a recording that is over.
+    let _ahead = host::run_first();
     close_all_but(journal.as_raw_fd())?;
     let mut noted = Vec::new();
     journal.rewind()?;
