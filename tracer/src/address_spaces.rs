@@ -1,19 +1,33 @@
 //! What address spaces map, by address: a space is read when an address is not found in what is known of it, and only
 //! once until it may have changed.
+//!
+//! Threads share what they have read: one that looks later than another finds what the other saw, also where the
+//! process has ended meanwhile.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_symbolizer::modules::{self, Module};
+
+/// The files of a space.
+type Files = Arc<[Module]>;
 
 /// The address spaces of the traced processes, by their numbers: an exec makes another one.
 #[derive(Default)]
 pub struct AddressSpaces {
-    known: HashMap<u32, Vec<Module>>,
+    known: HashMap<u32, Files>,
     /// Those that were read since they may have changed.
     fresh: HashSet<u32>,
+    /// As any thread has seen them last.
+    shared: Arc<Mutex<HashMap<u32, Files>>>,
 }
 
 impl AddressSpaces {
+    /// The same for another thread.
+    pub fn share(&self) -> AddressSpaces {
+        AddressSpaces { shared: Arc::clone(&self.shared), ..AddressSpaces::default() }
+    }
+
     /// From now on what is not found is looked for once more.
     pub fn may_have_changed(&mut self) {
         self.fresh.clear();
@@ -25,15 +39,43 @@ impl AddressSpaces {
     }
 
     /// The file that a process maps at an address, and the offset in it; none where there is no file, or the process
-    /// has ended. `read` gets the files of the space whenever they are read.
-    pub fn find(&mut self, pid: u32, space: u32, address: u64, read: impl FnOnce(&[Module])) -> Option<(&Module, u64)> {
-        let is_found = self.known.get(&space).is_some_and(|modules| find(modules, address).is_some());
-        if !is_found && self.fresh.insert(space) {
-            let modules = modules::of_process(pid).ok()?;
-            read(&modules);
-            self.known.insert(space, modules);
+    /// has ended before anybody looked. `met` gets the files of the space whenever they are new here.
+    pub fn find(
+        &mut self,
+        pid: u32,
+        space: u32,
+        address: u64,
+        mut met: impl FnMut(&[Module]),
+    ) -> Option<(&Module, u64)> {
+        if !self.has(space, address) && self.fresh.insert(space) {
+            let seen = self.shared().get(&space).cloned();
+            if let Some(files) = seen {
+                self.learn(space, files, &mut met);
+            }
+            if !self.has(space, address)
+                && let Ok(files) = modules::of_process(pid)
+            {
+                let files = Files::from(files);
+                self.shared().insert(space, Arc::clone(&files));
+                self.learn(space, files, &mut met);
+            }
         }
         find(self.known.get(&space)?, address)
+    }
+
+    fn has(&self, space: u32, address: u64) -> bool {
+        self.known.get(&space).is_some_and(|files| find(files, address).is_some())
+    }
+
+    fn learn(&mut self, space: u32, files: Files, met: &mut impl FnMut(&[Module])) {
+        if !self.known.get(&space).is_some_and(|known| Arc::ptr_eq(known, &files)) {
+            met(&files);
+            self.known.insert(space, files);
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, HashMap<u32, Files>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,6 +109,19 @@ mod tests {
         assert_eq!(reads, 1, "what is known is not read again");
         assert!(spaces.find(pid, 1, 8, |_| reads += 1).is_none());
         assert_eq!(reads, 2);
+    }
+
+    #[test]
+    fn what_one_thread_has_read_another_finds_after_the_end_of_the_process() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (pid, spaces) = (child.id(), AddressSpaces::default());
+        let code = modules::of_process(pid).unwrap()[0].mappings[0].start;
+        let (mut first, mut second) = (spaces.share(), spaces.share());
+        assert!(first.find(pid, 1, code, |_| ()).is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(second.find(pid, 1, code, |_| ()).is_some());
+        assert!(second.find(pid, 2, code, |_| ()).is_none(), "nobody has read that space");
     }
 
     #[test]

@@ -26,6 +26,7 @@ use rtrace_symbolizer::modules::{self, Module};
 
 use self::governing::{Governing, overhead_metric, tell_overhead};
 use self::notice::Notice;
+use crate::address_spaces::AddressSpaces;
 use crate::altered;
 use crate::attach::{self, Attachment, detach};
 use crate::calibration::calibrate;
@@ -201,7 +202,9 @@ pub fn record(
     };
     let late = recording.choose_processes()?;
     let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), result: setup.reads_results };
-    let mut return_sites = ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns())?;
+    let spaces = AddressSpaces::default();
+    let mut return_sites =
+        ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
@@ -244,7 +247,7 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            let heard = Heard { feed, rings: Rings::read(scope, &programs)?, contexts: &found };
+            let heard = Heard { feed, rings: Rings::read(scope, &programs)?, contexts: &found, spaces: &spaces };
             recording.read_until_stopped(&pipeline, heard, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
@@ -274,6 +277,7 @@ struct Heard<'a> {
     feed: LateLoadFeed,
     rings: Rings,
     contexts: &'a Found,
+    spaces: &'a AddressSpaces,
 }
 
 /// What a thread gives, or its panic.
@@ -477,13 +481,13 @@ impl<'a> Recording<'a> {
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Remaining, rtrace_bpf::Error>>>,
     {
         let Setup { how, counters, watches, .. } = self.setup;
-        let Heard { feed, rings, contexts } = heard;
+        let Heard { feed, rings, contexts, spaces } = heard;
         let mut watching = Watching::new(self.programs, watches, self.setup.how.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = how.profile.is_some();
-        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured, contexts };
+        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured, contexts, spaces };
         let mut source = Source::new(self.programs, rings, kinds, is_folded, pipeline, &self.pids);
         self.programs.arm();
         emit_event(pipeline, EventKind::Armed);

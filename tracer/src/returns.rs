@@ -35,6 +35,7 @@ use self::jumps::{Candidate, Jumps};
 use self::links::{Links, Placement};
 use self::spaces::Spaces;
 use self::warmth::Warmth;
+use crate::address_spaces::AddressSpaces;
 use crate::callers::{CallerFile, Executed, Loaded};
 use crate::followed::Followed;
 use crate::gate::Gate;
@@ -171,7 +172,7 @@ pub struct ReturnSites<'a> {
 
 impl<'a> ReturnSites<'a> {
     /// None yet. `emulation`: what the kernel does without a single step; `keeps`: what must be as it was when a
-    /// return is seen; `plan` and `patterns`: what is traced, now and once it is loaded.
+    /// return is seen; `plan` and `patterns`: what is traced, now and once it is loaded; `spaces`: what processes map.
     ///
     /// # Errors
     /// The hits of the sites cannot be mapped.
@@ -181,11 +182,12 @@ impl<'a> ReturnSites<'a> {
         keeps: Keeps,
         plan: &Plan,
         patterns: &[String],
+        spaces: AddressSpaces,
     ) -> Result<ReturnSites<'a>, Error> {
         Ok(ReturnSites {
             programs,
             callers: Callers::new(emulation, keeps),
-            spaces: Spaces::default(),
+            spaces: Spaces::new(spaces),
             links: Links::new(programs),
             jumps: Jumps::new(programs, plan, patterns),
             warmth: Warmth::new(programs),

@@ -27,6 +27,7 @@ use self::open::OpenCalls;
 use self::paths::Paths;
 use self::processes::Processes;
 pub use self::rings::Rings;
+use crate::address_spaces::AddressSpaces;
 use crate::contexts::Found;
 use crate::governor::{Ended, NO_LOCATION};
 use crate::host;
@@ -62,6 +63,8 @@ pub struct Kinds<'a> {
     pub captured: &'a Captured,
     /// Contexts of calls.
     pub contexts: &'a Found,
+    /// What the processes map.
+    pub spaces: &'a AddressSpaces,
 }
 
 /// A recording as it is read from the kernel.
@@ -113,7 +116,7 @@ impl<'a> Source<'a> {
             kinds,
             locations: HashMap::new(),
             processes: Processes::default(),
-            call_sites: CallSites::new(programs.levels() > 0),
+            call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share()),
             bad_records: 0,
             reported: HashMap::new(),
             reported_untimed: HashMap::new(),

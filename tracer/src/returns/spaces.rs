@@ -19,7 +19,6 @@ pub(super) struct Place {
 }
 
 /// What processes map.
-#[derive(Default)]
 pub(super) struct Spaces {
     known: AddressSpaces,
     /// Files by which control may leave functions, in the processes that were looked at.
@@ -27,6 +26,11 @@ pub(super) struct Spaces {
 }
 
 impl Spaces {
+    /// None looked at yet.
+    pub fn new(known: AddressSpaces) -> Spaces {
+        Spaces { known, met: Vec::new() }
+    }
+
     /// See [`AddressSpaces::may_have_changed`].
     pub fn may_have_changed(&mut self) {
         self.known.may_have_changed();

@@ -4,6 +4,7 @@
 //! and lines follow once the recording is over: reading debug information takes time that the traced program may need.
 
 use std::collections::HashMap as Map;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use foldhash::HashMap;
@@ -30,7 +31,6 @@ struct Unknown {
 }
 
 /// The call sites of a recording.
-#[derive(Default)]
 pub struct CallSites {
     /// Calls come from few places.
     known: HashMap<Place, CallSiteId>,
@@ -50,9 +50,19 @@ pub struct CallSites {
 
 impl CallSites {
     /// None yet, but for the context that calls from traced ones have, if calls have contexts.
-    pub fn new(has_contexts: bool) -> CallSites {
+    pub fn new(has_contexts: bool, spaces: AddressSpaces) -> CallSites {
         let empty = Context { id: Context::EMPTY, sites: Vec::new(), ending: ContextEnding::Complete };
-        CallSites { contexts: has_contexts.then_some(empty).into_iter().collect(), ..CallSites::default() }
+        CallSites {
+            known: HashMap::default(),
+            by_file: HashMap::default(),
+            sites: Vec::new(),
+            origins: Vec::new(),
+            files: Map::new(),
+            spaces,
+            unknown: Vec::new(),
+            changed: Vec::new(),
+            contexts: has_contexts.then_some(empty).into_iter().collect(),
+        }
     }
 
     /// Looks the places of contexts up; returns how many of these could not be understood.
@@ -157,13 +167,24 @@ impl CallSites {
         let CallSites { spaces, files, .. } = self;
         let keep = |modules: &[Module]| {
             for module in modules {
-                let id = (module.device, module.inode);
-                files.entry(id).or_insert_with(|| Pinned::open(&module.open_path(), None).ok());
+                let file = files.entry((module.device, module.inode)).or_default();
+                // Another process may still be there where that of an earlier attempt had ended.
+                *file = file.take().or_else(|| pin(module));
             }
         };
         let (module, offset) = spaces.find(pid, space, address, keep)?;
         Some(((module.device, module.inode), module.path.to_string_lossy().into_owned(), offset))
     }
+}
+
+/// The file as its process reaches it, or what has its path here, if that is the same.
+fn pin(module: &Module) -> Option<Pinned> {
+    let is_same = |pinned: &Pinned| {
+        let file = pinned.file().metadata();
+        file.is_ok_and(|file| (file.dev(), file.ino()) == (module.device, module.inode))
+    };
+    let paths = [module.open_path(), module.path.clone()];
+    paths.iter().filter_map(|path| Pinned::open(path, None).ok()).find(is_same)
 }
 
 /// A return address may be that of the next line, or of the next function: what is looked up is the call itself.
