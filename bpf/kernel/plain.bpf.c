@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Programs that name no type of the kernel's, so that they load at once: to read all its types takes
+ * Programs that use no field of the kernel's types, so that they load at once: to read all its types takes
  * longer than what they are for.
  */
 #include "kernel.h"
@@ -29,5 +29,54 @@ int write_register(struct pt_regs *ctx)
 SEC("?uprobe.multi")
 int nothing(struct pt_regs *ctx)
 {
+	return 0;
+}
+
+/* The rest is to try out what the kernel can do: it calls what the real programs cannot do without. */
+u64 enters;
+u64 returns;
+
+static long stop(u32 step, void *context)
+{
+	return 1;
+}
+
+static long look(struct task_struct *task, struct vm_area_struct *area, void *context)
+{
+	return 0;
+}
+
+static __always_inline void count(struct pt_regs *ctx, u64 *counter)
+{
+	bpf_find_vma(bpf_get_current_task_btf(), ctx->sp, look, 0, 0);
+	bpf_loop(1, stop, 0, 0);
+	__sync_fetch_and_add(counter, 1 + bpf_get_attach_cookie(ctx));
+}
+
+SEC("?uprobe.multi")
+int count_multi_enter(struct pt_regs *ctx)
+{
+	count(ctx, &enters);
+	return 0;
+}
+
+SEC("?uretprobe.multi")
+int count_multi_return(struct pt_regs *ctx)
+{
+	count(ctx, &returns);
+	return 0;
+}
+
+SEC("?uprobe")
+int count_single_enter(struct pt_regs *ctx)
+{
+	count(ctx, &enters);
+	return 0;
+}
+
+SEC("?uretprobe")
+int count_single_return(struct pt_regs *ctx)
+{
+	count(ctx, &returns);
 	return 0;
 }

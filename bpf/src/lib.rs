@@ -21,6 +21,7 @@ mod floor;
 mod governed;
 mod hits;
 pub mod journal;
+mod kernel_types;
 mod load;
 mod mapped;
 mod nops;

@@ -14,7 +14,7 @@ use crate::programs::{Shared, put_ring};
 use crate::skeleton::rtrace::{OpenRtraceSkel, RtraceSkel, RtraceSkelBuilder};
 use crate::wire::{CountCode, Limit};
 use crate::{Counter, Error, LoadOptions, MAX_COUNTERS, Mechanism, Programs};
-use crate::{arrivals, contexts, fetch, governed, online_cpus, profile, watch};
+use crate::{arrivals, contexts, fetch, governed, kernel_types, online_cpus, profile, watch};
 
 impl Programs {
     /// Loads the programs and begins to follow the processes given to [`trace`](Programs::trace).
@@ -27,7 +27,12 @@ impl Programs {
         let cpus = online_cpus()?;
         // The skeleton borrows its storage for as long as it lives; a process loads it a few times.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = RtraceSkelBuilder::default().open(storage).map_err(load_error)?;
+        let types = kernel_types::of_this_kernel();
+        let mut builder = RtraceSkelBuilder::default();
+        if let Some(types) = &types {
+            builder.obj_builder.btf_custom_path(types.path()).map_err(load_error)?;
+        }
+        let mut open = builder.open(storage).map_err(load_error)?;
         select_programs(&mut open, options);
         if let Some(profile) = &options.profile {
             profile::configure(&mut open, profile, !options.counters.is_empty()).map_err(load_error)?;

@@ -11,8 +11,8 @@ use rtrace_model::Step;
 
 use crate::attach::{LinkKind, attach_sites};
 use crate::self_test::own_code;
-use crate::skeleton::features::FeaturesSkelBuilder;
 use crate::skeleton::plain::PlainSkelBuilder;
+use crate::skeleton::step::StepSkelBuilder;
 use crate::wire::step_cookie;
 use crate::{AttachTarget, Site};
 
@@ -60,11 +60,7 @@ fn try_step() -> Result<(), Obstacle> {
     let (path, file_offset) = own_code(rtrace_add_site as *const () as usize).ok_or(Obstacle::NotMapped)?;
     try_to_write()?;
     let mut storage = MaybeUninit::uninit();
-    let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(Obstacle::Refused)?;
-    for mut program in open.open_object_mut().progs_mut() {
-        let is_tried = program.name() == "step_enter";
-        program.set_autoload(is_tried);
-    }
+    let open = StepSkelBuilder::default().open(&mut storage).map_err(Obstacle::Refused)?;
     let skel = in_silence(|| open.load()).map_err(Obstacle::Refused)?;
     let target = AttachTarget { path: &path, pid: std::process::id() };
     let site = Site { file_offset, cookie: step_cookie(0, Step::Landing, file_offset) };

@@ -11,7 +11,7 @@ use std::thread;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
 use crate::attach::{LinkKind, attach_site, attach_sites};
-use crate::skeleton::features::FeaturesSkelBuilder;
+use crate::skeleton::plain::PlainSkelBuilder;
 use crate::{AttachTarget, Mechanism, Site};
 
 /// What was tried, and what came of it.
@@ -96,7 +96,7 @@ fn try_a_call(mechanism: Mechanism, told: &Sender<()>) -> Result<(), Failure> {
     let error = |source| Failure::Kernel { mechanism: name, source };
     let (path, file_offset) = own_code(probed as *const () as usize).ok_or(Failure::NotMapped)?;
     let mut storage = MaybeUninit::uninit();
-    let mut open = FeaturesSkelBuilder::default().open(&mut storage).map_err(error)?;
+    let mut open = PlainSkelBuilder::default().open(&mut storage).map_err(error)?;
     for program in [&mut open.progs.count_multi_enter, &mut open.progs.count_multi_return] {
         program.set_autoload(mechanism == Mechanism::Multi);
     }

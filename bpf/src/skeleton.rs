@@ -6,9 +6,9 @@ pub mod rtrace {
     include!(concat!(env!("OUT_DIR"), "/rtrace.skel.rs"));
 }
 
-/// The programs that try out what the kernel can do.
-pub mod features {
-    include!(concat!(env!("OUT_DIR"), "/features.skel.rs"));
+/// The program that tries to do an instruction.
+pub mod step {
+    include!(concat!(env!("OUT_DIR"), "/step.skel.rs"));
 }
 
 /// The programs that need nothing of the kernel's types.
