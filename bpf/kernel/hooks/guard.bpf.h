@@ -4,7 +4,8 @@
  * run with another user's rights, with capabilities of their own, or that the user may execute and not read.
  *
  * The rules are those by which the kernel lets a caller without CAP_SYS_PTRACE attach to a process. They are asked at
- * each exec and at each hit, as credentials can change at any time.
+ * each exec and at each hit, as credentials can change at any time. What is asked is read by BPF_CORE_READ: for each
+ * pointer that a program loads itself, the verifier goes through all types of the kernel several times.
  */
 #ifndef RTRACE_GUARD_H
 #define RTRACE_GUARD_H
@@ -34,7 +35,7 @@ static __always_inline bool owns(struct user_namespace *space)
 static __always_inline bool is_open(struct task_struct *task)
 {
 	struct task_struct___state *later = (void *)task;
-	struct mm_struct *mm = task->mm;
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
 	struct mm_struct___bits *bits = (void *)mm;
 	u64 flags = 0;
 
@@ -53,8 +54,9 @@ static __always_inline bool has_rights_of_user(const struct cred *cred)
 	u64 capabilities = 0;
 
 	bpf_core_read(&capabilities, sizeof(capabilities), &cred->cap_permitted);
-	return cred->uid.val == guard_user && cred->euid.val == guard_user && cred->suid.val == guard_user &&
-	       cred->gid.val == guard_group && cred->egid.val == guard_group && cred->sgid.val == guard_group &&
+	return BPF_CORE_READ(cred, uid.val) == guard_user && BPF_CORE_READ(cred, euid.val) == guard_user &&
+	       BPF_CORE_READ(cred, suid.val) == guard_user && BPF_CORE_READ(cred, gid.val) == guard_group &&
+	       BPF_CORE_READ(cred, egid.val) == guard_group && BPF_CORE_READ(cred, sgid.val) == guard_group &&
 	       !(capabilities & ~guard_capabilities);
 }
 
@@ -66,8 +68,8 @@ __noinline u32 rt_may_observe(void)
 
 	if (!guarded)
 		return true;
-	cred = task->real_cred;
-	if (!cred || !task->mm)
+	cred = BPF_CORE_READ(task, real_cred);
+	if (!cred || !BPF_CORE_READ(task, mm))
 		return false;
 	return (has_rights_of_user(cred) || owns(BPF_CORE_READ(cred, user_ns))) && is_open(task);
 }

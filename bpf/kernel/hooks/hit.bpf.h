@@ -76,7 +76,7 @@ static __always_inline u64 rt_now(void)
  */
 rt_rare u64 rt_trampoline(void)
 {
-	return bpf_get_current_task_btf()->mm->uprobes_state.xol_area->vaddr;
+	return BPF_CORE_READ(bpf_get_current_task_btf(), mm, uprobes_state.xol_area, vaddr);
 }
 
 #define HOOKED_MAX 64 /* returns of a task that the kernel hooks at a time */

@@ -118,9 +118,9 @@ static __always_inline void on_task_exit(struct task_struct *task)
 
 	/* Of a process that ends, threads may come here when its last one has already passed. */
 	end_location(bpf_get_current_task_btf());
-	if (task->signal->live.counter > 0 || !is_traced(pid))
+	if (BPF_CORE_READ(task, signal, live.counter) > 0 || !is_traced(pid))
 		return;
-	code = task->signal->group_exit_code;
+	code = BPF_CORE_READ(task, signal, group_exit_code);
 	if (!code)
 		code = task->exit_code;
 	bpf_map_delete_elem(&traced, &pid);
