@@ -167,6 +167,16 @@ static void calls_on(void)
 		outer(byte);
 }
 
+// Calls through a pointer until its standard input is closed.
+static void calls_by_pointer(void)
+{
+	int (*volatile call)(int) = leaf;
+	char byte;
+
+	while (read(STDIN_FILENO, &byte, 1) == 1)
+		call(byte);
+}
+
 static void ends_with_code(void)
 {
 	leaf(0);
@@ -179,6 +189,7 @@ static const struct scenario scenarios[] = {
 	{ "after_vfork", after_vfork }, { "execs", execs },	    { "after_exec", after_exec },
 	{ "execs_in_thread", execs_in_thread },
 	{ "killed", killed },	    { "blocks", blocks },	    { "calls_on", calls_on },
+	{ "calls_by_pointer", calls_by_pointer },
 	{ "ends_with_code", ends_with_code },
 };
 

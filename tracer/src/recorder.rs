@@ -45,7 +45,7 @@ use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
 use crate::privilege;
-use crate::returns::{Exchange, ReturnSites, jumps};
+use crate::returns::{Exchange, ReturnSites, TIME_AHEAD, jumps};
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{CallSites, Change, Kinds, Rings, Source};
@@ -399,13 +399,14 @@ impl<'a> Recording<'a> {
         let modules: Vec<Module> =
             self.named().iter().flat_map(|&pid| modules::of_process(pid).unwrap_or_default()).collect();
         return_sites.avoid(altered::by_file(&modules));
+        let time = TIME_AHEAD / u32::try_from(pids.len()).unwrap_or(u32::MAX).max(1);
         for &pid in pids {
             let jumps = match self.setup.subject {
                 Subject::Processes(_) => jumps::among_modules(modules.iter().filter(|module| module.pid == pid)),
                 Subject::Command(_) => jumps::among_files(self.setup.command_files),
             };
             return_sites.see_jumps(pid, &jumps)?;
-            return_sites.prime(pid, &files)?;
+            return_sites.prime(pid, &files, time)?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ pub(crate) mod caller;
 mod hold;
 pub mod jumps;
 mod links;
+mod siblings;
 mod spaces;
 mod usefulness;
 pub(crate) mod warmth;
@@ -34,6 +35,7 @@ use self::caller::Callers;
 use self::hold::Hold;
 use self::jumps::{Candidate, Jumps};
 use self::links::{Links, Placement};
+use self::siblings::Siblings;
 use self::spaces::Spaces;
 use self::warmth::Warmth;
 use crate::address_spaces::AddressSpaces;
@@ -56,6 +58,15 @@ const FIRST_TIDY: Duration = Duration::from_millis(20);
 /// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
 const MOST_AHEAD: usize = 1 << 17;
+
+/// Time for them, as the program is not recorded meanwhile: where many programs map a file, or others place probes or
+/// fork, a site takes up to a millisecond. What is left out is placed when it is met.
+pub const TIME_AHEAD: Duration = Duration::from_secs(1);
+/// The same in a child, whose calls are missing meanwhile.
+const TIME_AHEAD_IN_CHILD: Duration = Duration::from_millis(250);
+/// A batch of sites takes about so long, as far as it can be told.
+const BATCH_TIME: Duration = Duration::from_millis(30);
+const FIRST_BATCH: usize = 256;
 
 /// What the governor and the return sites tell each other.
 #[derive(Debug, Default)]
@@ -129,6 +140,7 @@ pub struct ReturnSites<'a> {
     programs: &'a Programs,
     callers: Callers,
     spaces: Spaces,
+    siblings: Siblings,
     links: Links<'a>,
     jumps: Jumps<'a>,
     warmth: Warmth<'a>,
@@ -169,6 +181,7 @@ impl<'a> ReturnSites<'a> {
             programs,
             callers: Callers::new(emulation, keeps),
             spaces: Spaces::new(spaces),
+            siblings: Siblings::new(),
             links: Links::new(programs),
             jumps: Jumps::new(programs, plan, patterns),
             warmth: Warmth::new(programs),
@@ -197,12 +210,13 @@ impl<'a> ReturnSites<'a> {
         self.callers.avoid(altered);
     }
 
-    /// Places the sites of direct calls in these files before the process runs on, those of small files first and not
-    /// more than are worth it; those that it has stay as they are.
+    /// Places the sites of direct calls in these files before the process runs on, those of small files first, not
+    /// more than are worth it, and not for longer than that; those that it has stay as they are.
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
-    pub fn prime(&mut self, pid: u32, files: &[CallerFile]) -> Result<(), Error> {
+    pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
+        let until = Instant::now() + time;
         let mut primed = Vec::new();
         let mut files: Vec<&CallerFile> = files.iter().collect();
         files.sort_by_key(|file| file.returns.len());
@@ -228,23 +242,35 @@ impl<'a> ReturnSites<'a> {
                 }
             }
             let Some(path) = self.callers.path(id) else { continue };
-            primed.extend(self.link_ahead(pid, id, &path, &placements)?);
+            primed.extend(self.link_ahead(pid, id, &path, &placements, until)?);
         }
         self.programs.prime(&primed)
     }
 
-    /// Places sites of a file in a process; returns what the kernel side is to know of them when it meets them.
+    /// Places sites of a file in a process until then; returns what the kernel side is to know of them when it meets
+    /// them.
     fn link_ahead(
         &mut self,
         pid: u32,
         file: FileId,
         path: &Path,
-        sites: &[Placement],
+        mut sites: &[Placement],
+        until: Instant,
     ) -> Result<Vec<(FilePlace, Arrival)>, Error> {
-        let refused = self.link(pid, file, path, sites)?;
-        refused.iter().for_each(|&id| self.forget(id));
-        let in_place = sites.iter().map(|site| site.id).filter(|id| !refused.contains(id));
-        Ok(in_place.map(|id| (self.placed[id as usize].place(), self.in_place(id))).collect())
+        let mut batch_size = FIRST_BATCH;
+        let mut in_place = Vec::with_capacity(sites.len());
+        while !sites.is_empty() && Instant::now() < until {
+            let (batch, rest) = sites.split_at(batch_size.min(sites.len()));
+            let begin = Instant::now();
+            let refused = self.link(pid, file, path, batch)?;
+            refused.iter().for_each(|&id| self.forget(id));
+            let ids = batch.iter().map(|site| site.id).filter(|id| !refused.contains(id));
+            in_place.extend(ids.map(|id| (self.placed[id as usize].place(), self.in_place(id))));
+            batch_size = if begin.elapsed() < BATCH_TIME { batch_size * 2 } else { (batch_size / 2).max(1) };
+            sites = rest;
+        }
+        sites.iter().for_each(|site| self.forget(site.id));
+        Ok(in_place)
     }
 
     /// Answers the questions of the kernel side until `is_over`; children that are followed get their probes, and
@@ -282,7 +308,11 @@ impl<'a> ReturnSites<'a> {
         let (mut tidy_at, mut revive_at) = (Instant::now() + TIDY_PERIOD, Instant::now() + TIDY_PERIOD);
         self.warmth.expect();
         while !is_over.load(Ordering::Relaxed) {
-            let patience = if self.warmth.expects() { warmth::PERIOD } else { PATIENCE };
+            let patience = match self.warmth.expects() {
+                _ if self.siblings.want() => Duration::ZERO,
+                true => warmth::PERIOD,
+                false => PATIENCE,
+            };
             wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience);
             // Who waits has been forked before: that is among what is taken now.
             let waiting = gate.as_ref().map(Gate::waiting).unwrap_or_default();
@@ -310,9 +340,11 @@ impl<'a> ReturnSites<'a> {
                 self.drop_changed(program.pid)?;
                 let Loaded { callers, jumps } = executed.of(&path);
                 self.see_jumps(program.pid, jumps)?;
-                self.prime(program.pid, callers)?;
+                self.prime(program.pid, callers, TIME_AHEAD)?;
             }
-            if !met.is_empty() {
+            if met.is_empty() {
+                self.place_shared()?;
+            } else {
                 self.place(&met)?;
             }
             self.warmth.keep();
@@ -418,6 +450,7 @@ impl<'a> ReturnSites<'a> {
                 Err(error) if error.is_gone() => sites.iter().map(|site| site.id).collect(),
                 placed => placed?,
             };
+            let mut offsets = Vec::with_capacity(sites.len());
             for site in sites {
                 let is_refused = refused.contains(&site.id);
                 let answer = if is_refused { Arrival::Impossible } else { self.in_place(site.id) };
@@ -426,8 +459,11 @@ impl<'a> ReturnSites<'a> {
                 }
                 if is_refused {
                     self.forget(site.id);
+                } else {
+                    offsets.push(self.placed[site.id as usize].offset);
                 }
             }
+            self.share(pid, file, &offsets);
         }
         answers.into_iter().try_for_each(|(space, arrivals)| self.programs.set_arrivals(space, &arrivals))
     }
@@ -509,6 +545,7 @@ impl<'a> ReturnSites<'a> {
 
     /// Places in a child the sites that its parent has.
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
+        let until = Instant::now() + TIME_AHEAD_IN_CHILD;
         for (file, path, sites) in self.links.of(parent) {
             if self.known.len() + sites.len() > MOST_AHEAD {
                 continue;
@@ -520,7 +557,7 @@ impl<'a> ReturnSites<'a> {
                 let site = ReturnSite { distance, words: stack_words, cost };
                 placements.push(self.add(file, offset, pid, site, None));
             }
-            match self.link_ahead(pid, file, &path, &placements) {
+            match self.link_ahead(pid, file, &path, &placements, until) {
                 Err(error) if error.is_gone() => return Ok(()),
                 primed => self.programs.prime(&primed?)?,
             }
@@ -549,6 +586,7 @@ impl<'a> ReturnSites<'a> {
 
     /// A process has lost its probes: its returns are not detected any more.
     fn lose(&mut self, pid: u32) -> Result<(), Error> {
+        self.siblings.leave_out(pid);
         let mut lost = Vec::new();
         self.known.retain(|&(of, ..), id| {
             if of == pid {

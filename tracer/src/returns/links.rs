@@ -138,6 +138,11 @@ impl<'a> Links<'a> {
         groups.map(|((_, file), group)| (*file, group.path.clone(), sites(group))).collect()
     }
 
+    /// The processes with sites in a file.
+    pub fn processes_with(&self, file: FileId) -> impl Iterator<Item = u32> {
+        self.groups.keys().filter(move |(_, of)| *of == file).map(|(pid, _)| *pid)
+    }
+
     /// Takes out the sites of a process in these files, and waits until they are gone.
     ///
     /// # Errors

@@ -1,0 +1,100 @@
+//! What one process of a family has met is placed in the others, before calls come from there: programs of one kind
+//! call from the same places.
+//!
+//! Done only while nobody waits for a site, and a file of a process at a time.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use foldhash::{HashSet, HashSetExt as _};
+use rtrace_bpf::Error;
+use rtrace_code::arrival;
+
+use super::{FileId, MOST_AHEAD, ReturnSites};
+
+/// Larger families get only what each process meets: placing a site in all of them would take longer than it is missed.
+const MOST_SIBLINGS: usize = 64;
+
+/// Time for a file of a process: who asks for a site waits.
+const TIME_AHEAD_IN_SIBLING: Duration = Duration::from_millis(50);
+
+/// Return addresses that others have met.
+#[derive(Default)]
+pub(super) struct Siblings {
+    /// Offsets in a file, by process and file.
+    wanted: BTreeMap<(u32, FileId), Vec<u64>>,
+    /// Processes that get none.
+    left_out: HashSet<u32>,
+}
+
+impl Siblings {
+    /// None yet.
+    pub fn new() -> Siblings {
+        Siblings { wanted: BTreeMap::new(), left_out: HashSet::new() }
+    }
+
+    /// A process gets no sites any more.
+    pub fn leave_out(&mut self, pid: u32) {
+        self.left_out.insert(pid);
+    }
+
+    /// Whether something is to be placed.
+    pub fn want(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+}
+
+impl ReturnSites<'_> {
+    /// A process has met these return addresses of a file.
+    pub(super) fn share(&mut self, pid: u32, file: FileId, offsets: &[u64]) {
+        // Once functions were throttled, each site that is not needed counts.
+        if self.before.is_some() {
+            return;
+        }
+        let others: Vec<u32> = self.links.processes_with(file).filter(|&other| other != pid).collect();
+        if others.len() > MOST_SIBLINGS {
+            return;
+        }
+        for other in others.into_iter().filter(|other| !self.siblings.left_out.contains(other)) {
+            let is_new = |offset: &&u64| {
+                let key = (other, file, **offset);
+                !self.known.contains_key(&key) && !self.gone.contains_key(&key)
+            };
+            let new: Vec<u64> = offsets.iter().filter(is_new).copied().collect();
+            if !new.is_empty() {
+                self.siblings.wanted.entry((other, file)).or_default().extend(new);
+            }
+        }
+    }
+
+    /// Places what others have met of one file of one process.
+    ///
+    /// # Errors
+    /// As for [`answer`](ReturnSites::answer).
+    pub(super) fn place_shared(&mut self) -> Result<(), Error> {
+        let Some(((pid, file), mut offsets)) = self.siblings.wanted.pop_first() else { return Ok(()) };
+        offsets.sort_unstable();
+        offsets.dedup();
+        offsets.retain(|&offset| !self.known.contains_key(&(pid, file, offset)));
+        let Some(path) = self.callers.path(file) else { return Ok(()) };
+        if self.known.len() + offsets.len() > MOST_AHEAD || self.siblings.left_out.contains(&pid) {
+            return Ok(());
+        }
+        let mut placements = Vec::with_capacity(offsets.len());
+        for offset in offsets {
+            // The sites of one may have brought those of another.
+            if !self.known.contains_key(&(pid, file, offset))
+                && let arrival::Arrival::Site(site) = self.callers.arrival(file, offset)
+            {
+                placements.extend(self.sites(file, offset, pid, site, None));
+            }
+        }
+        match self.link_ahead(pid, file, &path, &placements, Instant::now() + TIME_AHEAD_IN_SIBLING) {
+            Err(error) if error.is_gone() => {
+                placements.iter().for_each(|site| self.forget(site.id));
+                Ok(())
+            }
+            primed => self.programs.prime(&primed?),
+        }
+    }
+}
