@@ -15,9 +15,10 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::page::PageReader as _;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnPath;
 
 use crate::Error;
@@ -192,6 +193,16 @@ impl<'a, T: Row> Decoder<'a, T> {
     /// Number of rows of each row group.
     pub(crate) fn rows(&self) -> Vec<u64> {
         self.reader.metadata().row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect()
+    }
+
+    /// The least and the greatest value of a column of 64-bit integers in each row group, where the file says them.
+    pub(crate) fn ranges(&self, column: &str) -> Vec<Option<[u64; 2]>> {
+        let range = |group: &RowGroupMetaData| {
+            let column = group.columns().iter().find(|of| of.column_path().string() == column)?;
+            let Statistics::Int64(values) = column.statistics()? else { return None };
+            Some([u64::try_from(*values.min_opt()?).ok()?, u64::try_from(*values.max_opt()?).ok()?])
+        };
+        self.reader.metadata().row_groups().iter().map(range).collect()
     }
 
     /// The rows of the given row groups, in their order.

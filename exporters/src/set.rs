@@ -227,6 +227,16 @@ impl TraceSet {
         self.parts.iter().flat_map(move |part| part.calls(is_counted))
     }
 
+    /// Of the batches of [`calls`](TraceSet::calls) those that may have calls which ran within that time, without
+    /// reading most of the others.
+    pub fn calls_near(&self, from: Timestamp, to: Timestamp) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        let is_counted = self.is_counted();
+        self.parts.iter().flat_map(move |part| {
+            let [from, to] = [from, to].map(|time| Timestamp(time.0.saturating_sub(part.shift)));
+            part.trace.calls_near(from, to).map(move |batch| Ok(part.batch(batch?, is_counted)))
+        })
+    }
+
     /// The calls of one of the [`traces`](TraceSet::traces), by its place.
     pub fn calls_of(&self, place: usize) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         let is_counted = self.is_counted();

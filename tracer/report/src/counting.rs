@@ -63,6 +63,11 @@ impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
         mark
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        self.waiting.remove(&(call.location, call.id));
+        self.inside.enclose(call, caller)
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
         let mark = self.inside.visit_path(path, caller);
         if self.metrics.len() == path.counts.len() && path.has_time() {

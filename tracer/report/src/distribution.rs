@@ -99,6 +99,11 @@ impl Visitor for Distribution<'_> {
         mark
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        self.waiting.remove(&(call.location, call.id));
+        self.inside.enclose(call, caller)
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
         self.inside.visit_path(path, caller)
     }

@@ -123,9 +123,9 @@ impl<'a> Gathered<'a> {
             }
         };
         let tables = walks.into_tables(trace, &losses)?;
-        let notes = notes::notes(trace, &losses, lost_callers, 0)?;
+        let notes = notes::notes(trace, None, &losses, (lost_callers, 0))?;
         let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
-        let untimed = untimed.note(trace)?.map(|note| note.text);
+        let untimed = untimed.note(trace, false)?.map(|note| note.text);
         notes.extend(untimed.clone());
         notes.extend(tables.remarks.iter().cloned());
         let verdicts = verdicts::verdicts(trace, &info, &tables, untimed)?;

@@ -41,6 +41,7 @@ pub mod info;
 mod notes;
 mod overhead;
 mod own;
+mod part;
 mod people;
 mod reading;
 mod render;
@@ -70,9 +71,11 @@ use self::distribution::Distribution;
 use self::grouping::Grouping;
 use self::groups::Groups;
 pub use self::html::{html, html_since};
+pub use self::part::Part;
 use self::people::Note;
 use self::reading::Need;
 pub use self::suggest::{Suggestion, is_suggestion, suggest};
+use self::stats::TIMELESS;
 use self::table::Table;
 use self::tree::Tree;
 use self::untimed::Tally;
@@ -133,6 +136,18 @@ pub enum Error {
     /// Calls that are folded do not know their call sites.
     #[error("failed to select callers: aggregated calls have no call site")]
     NoCallSites,
+    /// Sums by call path have no times.
+    #[error("failed to report a part of the time: calls are aggregated (--mode profile, --min-duration, --fold)")]
+    PartOfAggregated,
+    /// No call can have ended in it.
+    #[error("failed to report a part of the time: it ends before it starts")]
+    EmptyPart,
+    /// What is lost has no time.
+    #[error("failed to sort by lost: calls that were lost have no time, so they are in no part of it")]
+    LostOfPart,
+    /// The callees of a call may be in another part, and what tracing them took.
+    #[error("failed to correct times of a part of the time: what tracing took of calls that began before is not known")]
+    CorrectedPart,
     /// Call paths have no distributions.
     #[error("failed to show histograms of a call tree: choose --by callpath")]
     Histogram,
@@ -270,6 +285,8 @@ pub struct Options {
     pub look: Look,
     /// Whether times are also shown without what tracing itself took.
     pub corrected: bool,
+    /// The part of the time whose calls are shown, where not all are.
+    pub part: Option<Part>,
     /// The call sites whose calls are shown, where not all are.
     pub callers: Option<HashSet<CallSiteId>>,
 }
@@ -339,8 +356,19 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let mut remarks = Vec::new();
     // Call paths do not tell all call sites apart.
-    let need = if options.callers.is_some() { Need::Calls } else { need(&options.by) };
-    let groups = |grouping| Groups::of_callers(grouping, options.callers.as_ref());
+    let span = options.part.map(|part| part.of(trace)).transpose()?;
+    let need = match span {
+        Some(_) if options.sort == Sort::Lost => return Err(Error::LostOfPart),
+        Some(_) if options.corrected => return Err(Error::CorrectedPart),
+        Some(span) => Need::Within(span),
+        None if options.callers.is_some() => Need::Calls,
+        None => need(&options.by),
+    };
+    let groups = |grouping| {
+        let groups = Groups::of_callers(grouping, options.callers.as_ref());
+        if span.is_some() { groups.of_part() } else { groups }
+    };
+    let from = span.and_then(|span| span.from);
     let (mut table, lost_callers, untimed) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
         (Some(grouping), Some(Histogram::Durations)) => {
             let (walk, untimed) = walk(trace, need, groups(grouping))?;
@@ -356,7 +384,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             (table, walk.lost_callers, untimed)
         }
         (Some(grouping), None) => {
-            let inside = Corrected::around(groups(grouping), trace);
+            let inside = Corrected::around(groups(grouping), trace).later_than(from);
             let (mut walk, mut waiting) = (Walk::new(Counting::around(inside, trace)), Walk::new(Waiting::new(trace)));
             let is_split = options.callers.is_none() && Waiting::splits(&options.by);
             let untimed = if is_split {
@@ -395,7 +423,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         (None, Some(_)) => return Err(Error::Histogram),
         (None, None) => {
             let order = tree::Order::new(options.sort)?;
-            let inside = Corrected::around(Tree::of(trace), trace);
+            let inside = Corrected::around(Tree::of(trace), trace).later_than(from);
             let (walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
             let corrected = &walk.visitor.inside;
             let mut table = corrected.inside.table(trace, order, options.limit);
@@ -404,6 +432,9 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             (table, walk.lost_callers, untimed)
         }
     };
+    if span.is_some() {
+        table.forget(&TIMELESS);
+    }
     table.keep(options.sort.name());
     let left_out = if options.histogram.is_some() {
         table.left_out
@@ -421,10 +452,10 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     if !options.columns.is_empty() {
         table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
     }
-    let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
-    notes.extend(untimed.note(trace)?);
+    let mut notes = notes::notes(trace, options.part, &losses, (lost_callers, left_out))?;
+    notes.extend(untimed.note(trace, span.is_some())?);
     notes.extend(remarks);
-    Ok(Report { about: vec![("trace", About::new(trace))], is_per_second: None, table, notes, legend })
+    Ok(Report { about: vec![("trace", About::new(trace).of_part(options.part))], is_per_second: None, table, notes, legend })
 }
 
 /// Call paths do not tell all call sites apart.

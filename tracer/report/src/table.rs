@@ -253,6 +253,17 @@ impl Table {
         Ok(())
     }
 
+    /// Takes away figures of these keys.
+    pub(super) fn forget(&mut self, keys: &[&str]) {
+        let is_kept: Vec<bool> = self.columns.iter().map(|column| !keys.contains(&column.key)).collect();
+        let mut kept = is_kept.iter();
+        self.columns.retain(|_| kept.next() == Some(&true));
+        for row in &mut self.rows {
+            let mut kept = is_kept.iter();
+            row.retain(|_| kept.next() == Some(&true));
+        }
+    }
+
     /// Shows people a column, or does not.
     pub(super) fn show(&mut self, key: &str, shown: Shown) {
         self.columns.iter_mut().filter(|column| column.key == key).for_each(|column| column.shown = shown);

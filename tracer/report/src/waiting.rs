@@ -77,6 +77,11 @@ impl Visitor for Waiting {
         wait
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
+        self.counted.remove(&(call.location, call.id));
+        self.wait(call.region, caller)
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
         let wait = self.wait(path.region, caller);
         if path.has_time() {

@@ -12,6 +12,7 @@ mod info;
 mod keep;
 mod libs;
 mod names;
+mod part;
 mod processes;
 mod quantity;
 mod recording;

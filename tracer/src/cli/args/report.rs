@@ -9,6 +9,7 @@ use rtrace_report::{By, Histogram, Look, Min, Options, Sort};
 
 use super::choice::{Choice, OneOfOrValue, TableFormat, one_of};
 use super::display::Display;
+use super::part::PartOfTime;
 use super::quantity::parse_min;
 
 /// Options of `rtrace report`.
@@ -28,7 +29,7 @@ pub struct Report {
     /// rtrace measures its overhead when recording starts, for each kind of probe. Each corrected time has an error; a time
     /// of which tracing took more than a third is not corrected. Counted CPU time is corrected in the same way; other
     /// counters are shown as recorded.
-    #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min"])]
+    #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min", "from", "to"])]
     corrected: bool,
 
     /// Figure to sort by, largest first, or name [default: exclusive; in a tree inclusive]
@@ -50,6 +51,10 @@ pub struct Report {
     #[arg(long = "caller", value_name = "PATTERN", conflicts_with = "html")]
     pub callers: Vec<Selector>,
 
+    /// Which part of the time it is of.
+    #[command(flatten)]
+    part: PartOfTime,
+
     /// Figures to show instead of the default ones, in this order
     #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = COLUMNS)]
     columns: Vec<String>,
@@ -66,7 +71,7 @@ pub struct Report {
     ///
     /// The page needs no other file and no network. It holds sums, and single calls up to a bound. An older page of that
     /// name is replaced, another file is not.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "from", "to"])]
     html: Option<PathBuf>,
 
     /// Write a Score-P filter file that leaves out functions that cost most and say least [default: to stdout]
@@ -75,7 +80,7 @@ pub struct Report {
     /// what leaving each of them out would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
     /// suggestion of that name is replaced, another file is not.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
-          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers"])]
+          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to"])]
     suggest_filter: Option<PathBuf>,
 
     /// Show names with all their arguments, however long they are
@@ -109,6 +114,7 @@ impl Report {
             histogram: self.histogram.clone(),
             corrected: self.corrected,
             callers: None,
+            part: self.part.chosen(),
             limit: self.limit,
             format: self.format.chosen(),
             look,
@@ -207,6 +213,9 @@ EXAMPLES:
     # Which files take the time, and how much is read at once? (recorded with --args)
     rtrace report out.rtrace --by arg:fd --sort inclusive
     rtrace report out.rtrace --histogram arg:count
+
+    # What took the time in the third minute?
+    rtrace report out.rtrace --from 2m --to 3m
 
     # Write all functions for a script
     rtrace report out.rtrace --format csv >functions.csv
