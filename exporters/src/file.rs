@@ -3,6 +3,7 @@
 //! 64-bit integers are ids, times and durations: stored as differences. All else repeats itself:
 //! stored by dictionary. Pages hold a whole row group's column, which gives zstd the most to find.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -122,6 +123,26 @@ pub(crate) fn read_batches(path: &Path, columns: Option<&[&str]>) -> Result<Vec<
             read.push(batch);
         }
         Ok(read)
+    })
+}
+
+/// The number of rows of a file, and by column, as far as the file says, how many of them are null.
+pub(crate) fn nulls(path: &Path) -> Result<(u64, HashMap<String, u64>), Error> {
+    let file = open_file(path).map_err(Error::io("open", path))?;
+    guarded(path, || {
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
+        let reader = reader.map_err(Error::parquet("read", path))?;
+        let (mut rows, mut nulls) = (0, HashMap::new());
+        for group in reader.metadata().row_groups() {
+            rows += group.num_rows().unsigned_abs();
+            for column in group.columns() {
+                let sum: &mut Option<u64> = nulls.entry(column.column_path().string()).or_insert(Some(0));
+                let of_group = column.statistics().and_then(Statistics::null_count_opt);
+                *sum = sum.zip(of_group).map(|(sum, of)| sum.saturating_add(of));
+            }
+        }
+        Ok((rows, nulls.into_iter().filter_map(|(name, nulls)| Some((name, nulls?))).collect()))
     })
 }
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::{
     Batch, Call, CallSite, CallSiteId, Context, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
-    Location, LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Timestamp, Untimed,
-    ValueBatch, ValueColumn,
+    Location, LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Timestamp,
+    Untimed, ValueBatch, ValueColumn,
 };
 
 use crate::file::{self, Decoder};

@@ -22,6 +22,7 @@ use rtrace_model::{
 use crate::joined::columns_of;
 use crate::overview::Stored;
 use crate::reader::find;
+use crate::values;
 use crate::{Error, Overview, Trace, ValueReader, Warning};
 
 use self::definitions::Definitions;
@@ -151,6 +152,31 @@ impl TraceSet {
     /// The values that calls of a region have.
     pub fn value_columns_of(&self, region: RegionId) -> &[ValueColumn] {
         columns_of(self.value_columns(), region)
+    }
+
+    /// How many calls of a region have values, and of each of [its columns](TraceSet::value_columns_of) how many of
+    /// these are null, where the files say it.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn value_nulls(&self, region: RegionId) -> Result<(u64, Vec<Option<u64>>), Error> {
+        let columns = self.value_columns_of(region);
+        let (mut rows, mut sums) = (0, vec![Some(0_u64); columns.len()]);
+        for part in &self.parts {
+            let Some((&own, _)) = part.regions.iter().find(|&(_, &id)| id == region) else { continue };
+            let own_columns = part.trace.value_columns_of(own);
+            for segment in part.trace.value_segments(own) {
+                let (of_segment, nulls) = values::nulls(segment, own_columns)?;
+                rows += of_segment;
+                for (column, sum) in columns.iter().zip(&mut sums) {
+                    let place = own_columns.iter().position(|of| of.name == column.name);
+                    // What a trace has not recorded is null there.
+                    let of_column = place.map_or(Some(of_segment), |place| nulls[place]);
+                    *sum = sum.zip(of_column).map(|(sum, of)| sum.saturating_add(of));
+                }
+            }
+        }
+        Ok((rows, sums))
     }
 
     /// Finds the values of calls.

@@ -232,7 +232,15 @@ impl<'a, V> Corrected<'a, V> {
     pub(super) fn around(inside: V, trace: &'a TraceSet) -> Corrected<'a, V> {
         let is_known = |location: &Location| !calibration(trace, location.id).is_empty();
         let is_calibrated = trace.locations().iter().all(is_known);
-        Corrected { inside, trace, is_calibrated, from: None, costs: HashMap::default(), rows: HashMap::default(), visits: 0 }
+        Corrected {
+            inside,
+            trace,
+            is_calibrated,
+            from: None,
+            costs: HashMap::default(),
+            rows: HashMap::default(),
+            visits: 0,
+        }
     }
 
     /// Of the calls that ended later than that only.

@@ -26,9 +26,9 @@ use super::about::About;
 use super::grouping::Grouping;
 use super::groups::Groups;
 use super::people::Note;
+use super::reading::Need;
 use super::stats::Stats;
 use super::table::{Column, Shown, Table, Value};
-use super::reading::Need;
 use super::{By, Error, Format, Look, Min, Part, Report, need, notes, walk};
 
 /// What is compared and how.

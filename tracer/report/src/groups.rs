@@ -70,7 +70,14 @@ impl<'a> Groups<'a> {
 
     /// Only of calls from these sites, if some are given.
     pub(super) fn of_callers(grouping: Grouping<'a>, sites: Option<&'a HashSet<CallSiteId>>) -> Groups<'a> {
-        Groups { grouping, groups: BTreeMap::new(), recorded: HashMap::new(), sites, are_all: sites.is_none(), elsewhere: [0; 2] }
+        Groups {
+            grouping,
+            groups: BTreeMap::new(),
+            recorded: HashMap::new(),
+            sites,
+            are_all: sites.is_none(),
+            elsewhere: [0; 2],
+        }
     }
 
     /// Only of calls of a part of the time. Calls without a record have no time.

@@ -74,8 +74,8 @@ pub use self::html::{html, html_since};
 pub use self::part::Part;
 use self::people::Note;
 use self::reading::Need;
-pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::stats::TIMELESS;
+pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::table::Table;
 use self::tree::Tree;
 use self::untimed::Tally;
@@ -110,6 +110,17 @@ pub enum Error {
     /// These rows do not have that column.
     #[error("failed to show column `{0}`: rows of this kind do not have it")]
     Column(String),
+    /// This report does not have it.
+    #[error("failed to find column `{title}`: this report has {known}")]
+    NoColumn {
+        /// What was asked for.
+        title: String,
+        /// The columns that there are.
+        known: String,
+    },
+    /// Rows of that kind have an order of their own.
+    #[error("failed to sort by `{0}`: call trees and distributions are sorted by other figures")]
+    SortByColumn(String),
     /// There is nothing to compare in nodes of a tree.
     #[error("failed to compare call trees: choose functions or call paths")]
     Diff,
@@ -271,6 +282,8 @@ pub struct Options {
     pub by: By,
     /// Order of rows, in a tree of siblings.
     pub sort: Sort,
+    /// The figure that rows are sorted by instead, by its heading: of those that not every report has.
+    pub sort_by: Option<String>,
     /// Leave out rows with less time.
     pub min: Option<Min>,
     /// The figures to show, by their headings; those that are usual where there are none.
@@ -435,7 +448,13 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     if span.is_some() {
         table.forget(&TIMELESS);
     }
-    table.keep(options.sort.name());
+    if let Some(title) = &options.sort_by {
+        if options.by == By::Tree || options.histogram.is_some() {
+            return Err(Error::SortByColumn(title.clone()));
+        }
+        table.sort_by(title).map_err(|known| Error::NoColumn { title: title.clone(), known })?;
+    }
+    table.keep(options.sort_by.as_deref().unwrap_or(options.sort.name()));
     let left_out = if options.histogram.is_some() {
         table.left_out
     } else {
@@ -450,12 +469,19 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         legend = None;
     }
     if !options.columns.is_empty() {
-        table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
+        let known = table.titles();
+        table.choose(&options.columns).map_err(|title| Error::NoColumn { title: title.to_owned(), known })?;
     }
     let mut notes = notes::notes(trace, options.part, &losses, (lost_callers, left_out))?;
     notes.extend(untimed.note(trace, span.is_some())?);
     notes.extend(remarks);
-    Ok(Report { about: vec![("trace", About::new(trace).of_part(options.part))], is_per_second: None, table, notes, legend })
+    Ok(Report {
+        about: vec![("trace", About::new(trace).of_part(options.part))],
+        is_per_second: None,
+        table,
+        notes,
+        legend,
+    })
 }
 
 /// Call paths do not tell all call sites apart.
@@ -560,7 +586,7 @@ from_ns,below_ns,calls,share,region,file_offset,library,function
         let p50 = vec!["p50".to_owned()];
         assert_eq!(
             error(Options { columns: p50, ..tree() }),
-            "failed to show column `p50`: rows of this kind do not have it"
+            "failed to find column `p50`: this report has calls, timed, share, inclusive, exclusive"
         );
         assert_eq!(
             error(Options { histogram: Some(Histogram::Durations), ..tree() }),

@@ -203,7 +203,8 @@ not timed, so their time is not here: c (100.0 % of its calls)
         );
         let csv = report(folder.path(), Options { part, format: Format::Csv, ..Options::default() });
         assert!(!csv.contains("lost") && !csv.contains("estimated") && csv.contains("\n1,1,"), "{csv}");
-        let callers = report(folder.path(), Options { part, by: By::Caller, format: Format::Csv, ..Options::default() });
+        let callers =
+            report(folder.path(), Options { part, by: By::Caller, format: Format::Csv, ..Options::default() });
         assert!(callers.lines().skip(1).all(|row| row.contains(",a,") || row.ends_with(",a")), "{callers}");
         let json = report(folder.path(), Options { part, format: Format::Json, ..Options::default() });
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();

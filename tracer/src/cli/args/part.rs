@@ -22,8 +22,7 @@ pub struct PartOfTime {
 impl PartOfTime {
     /// The part, if not all is meant.
     pub fn chosen(self) -> Option<Part> {
-        let [from, to] =
-            [self.from, self.to].map(|time| Some(u64::try_from(time?.as_nanos()).unwrap_or(u64::MAX)));
+        let [from, to] = [self.from, self.to].map(|time| Some(u64::try_from(time?.as_nanos()).unwrap_or(u64::MAX)));
         (from.is_some() || to.is_some()).then_some(Part { from, to })
     }
 }

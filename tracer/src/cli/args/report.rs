@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::PossibleValue;
 use rtrace_exporters::{Destination, Owner};
 use rtrace_plan::Selector;
 use rtrace_report::{By, Histogram, Look, Min, Options, Sort};
 
-use super::choice::{Choice, OneOfOrValue, TableFormat, one_of};
+use super::choice::{Choice, OneOfOrOther, OneOfOrValue, TableFormat};
 use super::display::Display;
 use super::part::PartOfTime;
 use super::quantity::parse_min;
@@ -32,9 +33,9 @@ pub struct Report {
     #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min", "from", "to"])]
     corrected: bool,
 
-    /// Figure to sort by, largest first, or name [default: exclusive; in a tree inclusive]
-    #[arg(long, value_name = "FIGURE", value_parser = one_of(SORT))]
-    sort: Option<Sort>,
+    /// Figure to sort by, largest first, also a counter or its rate, or name [default: exclusive; in a tree inclusive]
+    #[arg(long, value_name = "FIGURE", value_parser = OneOfOrOther::new(Order::words, Order::read))]
+    sort: Option<Order>,
 
     /// Show at most this many rows
     #[arg(long, value_name = "ROWS")]
@@ -55,8 +56,8 @@ pub struct Report {
     #[command(flatten)]
     part: PartOfTime,
 
-    /// Figures to show instead of the default ones, in this order
-    #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = COLUMNS)]
+    /// Figures to show instead of the default ones, in this order; also counters and their rates, by their headings
+    #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = OneOfOrOther::new(headings, str::to_owned))]
     columns: Vec<String>,
 
     /// Show the distribution of durations, or of an argument or result in powers of two
@@ -108,7 +109,14 @@ impl Report {
         let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
         Options {
             by: self.by.clone(),
-            sort: self.sort.unwrap_or(usual),
+            sort: match &self.sort {
+                Some(Order::Figure(sort)) => *sort,
+                Some(Order::Column(_)) | None => usual,
+            },
+            sort_by: match &self.sort {
+                Some(Order::Column(title)) => Some(title.clone()),
+                Some(Order::Figure(_)) | None => None,
+            },
             min: self.min,
             columns: self.columns.clone(),
             histogram: self.histogram.clone(),
@@ -142,6 +150,30 @@ static BY: [Choice<By>; 8] = [
 ];
 
 static DISTRIBUTIONS: [Choice<Histogram>; 1] = [("durations", "Durations of calls", Histogram::Durations)];
+
+/// What rows are sorted by.
+#[derive(Clone, Debug)]
+enum Order {
+    /// A figure that every report has.
+    Figure(Sort),
+    /// A column that this report may have.
+    Column(String),
+}
+
+impl Order {
+    fn read(word: &str) -> Order {
+        let figure = SORT.iter().find(|(name, _, _)| *name == word);
+        figure.map_or_else(|| Order::Column(word.to_owned()), |&(_, _, sort)| Order::Figure(sort))
+    }
+
+    fn words() -> Vec<PossibleValue> {
+        SORT.iter().map(|(word, meaning, _)| PossibleValue::new(*word).help(*meaning)).collect()
+    }
+}
+
+fn headings() -> Vec<PossibleValue> {
+    COLUMNS.map(PossibleValue::new).into()
+}
 
 const SORT: [Choice<Sort>; 11] = [
     (Sort::Calls.name(), "Number of calls", Sort::Calls),
