@@ -80,6 +80,7 @@ use self::table::Table;
 use self::tree::Tree;
 use self::untimed::Tally;
 use self::waiting::Waiting;
+pub use self::waiting::Waits;
 use self::walk::Walk;
 
 /// Calls that are looked at together: two such chunks are in memory at a time.
@@ -298,6 +299,8 @@ pub struct Options {
     pub look: Look,
     /// Whether times are also shown without what tracing itself took.
     pub corrected: bool,
+    /// Functions that wait or do not, whatever their names say.
+    pub waits: Waits,
     /// The part of the time whose calls are shown, where not all are.
     pub part: Option<Part>,
     /// The call sites whose calls are shown, where not all are.
@@ -398,7 +401,8 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         }
         (Some(grouping), None) => {
             let inside = Corrected::around(groups(grouping), trace).later_than(from);
-            let (mut walk, mut waiting) = (Walk::new(Counting::around(inside, trace)), Walk::new(Waiting::new(trace)));
+            let (mut walk, mut waiting) =
+                (Walk::new(Counting::around(inside, trace)), Walk::new(Waiting::new(trace, &options.waits)));
             let is_split = options.callers.is_none() && Waiting::splits(&options.by);
             let untimed = if is_split {
                 reading::read(trace, need, &mut [&mut walk, &mut waiting])?

@@ -20,6 +20,7 @@ mod report;
 mod selection;
 mod stubs;
 mod values;
+mod waits;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValue;
-use rtrace_exporters::{Destination, Owner};
+use rtrace_exporters::{Destination, Owner, TraceSet};
 use rtrace_plan::Selector;
-use rtrace_report::{By, Histogram, Look, Min, Options, Sort};
+use rtrace_report::{By, Histogram, Look, Min, Options, Sort, Waits};
 
 use super::choice::{Choice, OneOfOrOther, OneOfOrValue, TableFormat};
 use super::display::Display;
 use super::part::PartOfTime;
 use super::quantity::parse_min;
+use super::waits::{Rule, parse_waiting, parse_working, waits};
 
 /// Options of `rtrace report`.
 #[derive(Debug, Args)]
@@ -84,6 +85,17 @@ pub struct Report {
           conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to"])]
     suggest_filter: Option<PathBuf>,
 
+    /// Function that waits, in the library of that name; `exe` is the program; may be repeated
+    ///
+    /// rtrace knows by their names which functions wait. KIND says what for: communication, barrier, lock, condition, join,
+    /// event (which is meant where nothing is said), sleep, io or device. Library and name may be globs.
+    #[arg(long, value_name = "LIBRARY:NAME[=KIND]", value_parser = parse_waiting)]
+    waits: Vec<Rule>,
+
+    /// Function that does not wait, though its name says so; may be repeated
+    #[arg(long, value_name = "LIBRARY:NAME", value_parser = parse_working)]
+    works: Vec<Rule>,
+
     /// Show names with all their arguments, however long they are
     #[arg(long, help_heading = "Display")]
     pub full_names: bool,
@@ -104,6 +116,11 @@ impl Report {
         self.suggest_filter.as_deref().map(|path| destination(path, owner, rtrace_report::is_suggestion))
     }
 
+    /// Which functions wait or do not, whatever their names say.
+    pub fn waits(&self, trace: &TraceSet) -> Waits {
+        waits(&[self.waits.as_slice(), self.works.as_slice()].concat(), trace)
+    }
+
     /// The options of the report itself.
     pub fn options(&self, look: Look) -> Options {
         let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
@@ -122,6 +139,7 @@ impl Report {
             histogram: self.histogram.clone(),
             corrected: self.corrected,
             callers: None,
+            waits: Waits::new(),
             part: self.part.chosen(),
             limit: self.limit,
             format: self.format.chosen(),
