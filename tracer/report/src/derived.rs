@@ -7,6 +7,9 @@ use rtrace_model::counter;
 /// The name by which a formula asks for a call's duration in nanoseconds.
 pub const DURATION: &str = "duration";
 
+/// Computes a figure from its two inputs.
+pub type Formula = fn(f64, f64) -> f64;
+
 /// A figure with its formula.
 #[derive(Clone, Debug)]
 pub struct Derived {
@@ -17,7 +20,7 @@ pub struct Derived {
     /// What it is computed from: counters, or [`DURATION`].
     pub inputs: [&'static str; 2],
     /// The figure; it is none where the second input is 0.
-    pub formula: fn(f64, f64) -> f64,
+    pub formula: Formula,
 }
 
 /// Bytes that one miss of the last cache moves on x86-64.
@@ -114,7 +117,7 @@ pub fn of(counters: &[&str]) -> Vec<(Derived, [Input; 2])> {
 
 /// What values of calls add up to, by the end of the metric's name, and what it is by the time of these calls without
 /// traced callees.
-const RATES: [(&str, &str, fn(f64, f64) -> f64); 2] = [
+const RATES: [(&str, &str, Formula); 2] = [
     ("bytes", "B/s", |bytes, nanoseconds| bytes / nanoseconds * 1e9),
     ("flops", "GF/s", |operations, nanoseconds| operations / nanoseconds),
 ];

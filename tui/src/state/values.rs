@@ -211,7 +211,8 @@ mod tests {
         let text = |call: u64| {
             if call < 3_000 { "a".to_owned() } else { "b".repeat(usize::try_from(call % 500).unwrap_or(0)) }
         };
-        let value = |call: u64| (Some(text(call)), (call % 10 != 0).then_some(if call % 2 == 0 { 0 } else { -5 }));
+        let result = |call: u64| if call.is_multiple_of(2) { 0 } else { -5 };
+        let value = |call: u64| (Some(text(call)), (!call.is_multiple_of(10)).then_some(result(call)));
         recorded.add(&batch(0..4_000, value), "open", &[(LocationId(1), 13), (LocationId(1), 20)]);
         let [path, result] = recorded.of(RegionId(7)) else { panic!("there are two") };
         assert_eq!(path.most_frequent(1), [("\"a\"".to_owned(), 3_000)]);

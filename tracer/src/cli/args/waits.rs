@@ -64,6 +64,8 @@ pub fn waits(rules: &[Rule], trace: &TraceSet) -> Waits {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]
