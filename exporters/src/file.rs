@@ -3,6 +3,7 @@
 //! 64-bit integers are ids, times and durations: stored as differences. All else repeats itself:
 //! stored by dictionary. Pages hold a whole row group's column, which gives zstd the most to find.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,9 +16,10 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::page::PageReader as _;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnPath;
 
 use crate::Error;
@@ -124,6 +126,26 @@ pub(crate) fn read_batches(path: &Path, columns: Option<&[&str]>) -> Result<Vec<
     })
 }
 
+/// The number of rows of a file, and by column, as far as the file says, how many of them are null.
+pub(crate) fn nulls(path: &Path) -> Result<(u64, HashMap<String, u64>), Error> {
+    let file = open_file(path).map_err(Error::io("open", path))?;
+    guarded(path, || {
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options);
+        let reader = reader.map_err(Error::parquet("read", path))?;
+        let (mut rows, mut nulls) = (0, HashMap::new());
+        for group in reader.metadata().row_groups() {
+            rows += group.num_rows().unsigned_abs();
+            for column in group.columns() {
+                let sum: &mut Option<u64> = nulls.entry(column.column_path().string()).or_insert(Some(0));
+                let of_group = column.statistics().and_then(Statistics::null_count_opt);
+                *sum = sum.zip(of_group).map(|(sum, of)| sum.saturating_add(of));
+            }
+        }
+        Ok((rows, nulls.into_iter().filter_map(|(name, nulls)| Some((name, nulls?))).collect()))
+    })
+}
+
 /// Whether a file is complete: its last part says what is in it.
 ///
 /// # Errors
@@ -192,6 +214,16 @@ impl<'a, T: Row> Decoder<'a, T> {
     /// Number of rows of each row group.
     pub(crate) fn rows(&self) -> Vec<u64> {
         self.reader.metadata().row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect()
+    }
+
+    /// The least and the greatest value of a column of 64-bit integers in each row group, where the file says them.
+    pub(crate) fn ranges(&self, column: &str) -> Vec<Option<[u64; 2]>> {
+        let range = |group: &RowGroupMetaData| {
+            let column = group.columns().iter().find(|of| of.column_path().string() == column)?;
+            let Statistics::Int64(values) = column.statistics()? else { return None };
+            Some([u64::try_from(*values.min_opt()?).ok()?, u64::try_from(*values.max_opt()?).ok()?])
+        };
+        self.reader.metadata().row_groups().iter().map(range).collect()
     }
 
     /// The rows of the given row groups, in their order.

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rtrace_model::{
     Batch, Call, CallSite, CallSiteId, Context, Estimate, Event, EventKind, FoldedPath, Header, Library, LibraryId,
-    Location, LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Untimed,
-    ValueBatch, ValueColumn,
+    Location, LocationId, Loss, Metric, PathProfile, Process, Reading, Region, RegionId, Sample, Summary, Timestamp,
+    Untimed, ValueBatch, ValueColumn,
 };
 
 use crate::file::{self, Decoder};
@@ -85,6 +85,15 @@ struct RowGroup {
     segment: PathBuf,
     index: usize,
     rows: u64,
+    /// Of calls: when the first of them began, and a time after which all had ended; absent where it is not known.
+    reach: Option<[Timestamp; 2]>,
+}
+
+impl RowGroup {
+    /// Whether calls may be in it that ran within that time.
+    fn reaches(&self, from: Timestamp, to: Timestamp) -> bool {
+        self.reach.is_none_or(|[first, last]| first <= to && last >= from)
+    }
 }
 
 impl Trace {
@@ -280,12 +289,26 @@ impl Trace {
     /// The calls in batches of at most some 100,000, batches roughly in the order in which calls
     /// ended, each sorted by location and call id. Reversed, the last calls come first.
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
-        self.calls.iter().map(|group| {
-            let (calls, values) = Decoder::open(&group.segment)?.read_further(vec![group.index], &self.readings)?;
-            let reading = |pair: &[u64]| Reading { inclusive: pair[0], child: pair[1] };
-            let readings = values.chunks_exact(2).map(reading).collect();
-            Ok(Batch::measured(calls, self.readings.len() / 2, readings))
-        })
+        self.calls.iter().map(|group| self.batch(group))
+    }
+
+    /// The batches that may have calls which ran within that time, and the batch before each of these: a call that was
+    /// not timed may be stored before those that it made.
+    pub(crate) fn calls_near(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        let is_near = move |place: usize| self.calls.get(place).is_some_and(|group| group.reaches(from, to));
+        let groups = self.calls.iter().enumerate();
+        groups.filter(move |&(place, _)| is_near(place) || is_near(place + 1)).map(|(_, group)| self.batch(group))
+    }
+
+    fn batch(&self, group: &RowGroup) -> Result<Batch, Error> {
+        let (calls, values) = Decoder::open(&group.segment)?.read_further(vec![group.index], &self.readings)?;
+        let reading = |pair: &[u64]| Reading { inclusive: pair[0], child: pair[1] };
+        let readings = values.chunks_exact(2).map(reading).collect();
+        Ok(Batch::measured(calls, self.readings.len() / 2, readings))
     }
 
     /// Calls on record, without reading them.
@@ -446,8 +469,14 @@ impl Segments<'_> {
 }
 
 fn row_groups<T: Stream>(segment: &Path) -> Result<Vec<RowGroup>, Error> {
-    let rows = Decoder::<T>::open(segment)?.rows().into_iter().enumerate();
-    Ok(rows.map(|(index, rows)| RowGroup { segment: segment.to_owned(), index, rows }).collect())
+    let decoder = Decoder::<T>::open(segment)?;
+    let starts = decoder.ranges("start_ns").into_iter().zip(decoder.ranges("duration_ns"));
+    let reaches = starts.map(|(start, duration)| {
+        let ([first, last], [_, longest]) = (start?, duration?);
+        Some([first, last.saturating_add(longest)].map(Timestamp))
+    });
+    let groups = decoder.rows().into_iter().zip(reaches).enumerate();
+    Ok(groups.map(|(index, (rows, reach))| RowGroup { segment: segment.to_owned(), index, rows, reach }).collect())
 }
 
 /// The segments in a folder, in their order; temporary files are none.

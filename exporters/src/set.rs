@@ -22,6 +22,7 @@ use rtrace_model::{
 use crate::joined::columns_of;
 use crate::overview::Stored;
 use crate::reader::find;
+use crate::values;
 use crate::{Error, Overview, Trace, ValueReader, Warning};
 
 use self::definitions::Definitions;
@@ -153,6 +154,31 @@ impl TraceSet {
         columns_of(self.value_columns(), region)
     }
 
+    /// How many calls of a region have values, and of each of [its columns](TraceSet::value_columns_of) how many of
+    /// these are null, where the files say it.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn value_nulls(&self, region: RegionId) -> Result<(u64, Vec<Option<u64>>), Error> {
+        let columns = self.value_columns_of(region);
+        let (mut rows, mut sums) = (0, vec![Some(0_u64); columns.len()]);
+        for part in &self.parts {
+            let Some((&own, _)) = part.regions.iter().find(|&(_, &id)| id == region) else { continue };
+            let own_columns = part.trace.value_columns_of(own);
+            for segment in part.trace.value_segments(own) {
+                let (of_segment, nulls) = values::nulls(segment, own_columns)?;
+                rows += of_segment;
+                for (column, sum) in columns.iter().zip(&mut sums) {
+                    let place = own_columns.iter().position(|of| of.name == column.name);
+                    // What a trace has not recorded is null there.
+                    let of_column = place.map_or(Some(of_segment), |place| nulls[place]);
+                    *sum = sum.zip(of_column).map(|(sum, of)| sum.saturating_add(of));
+                }
+            }
+        }
+        Ok((rows, sums))
+    }
+
     /// Finds the values of calls.
     pub fn value_reader(&self) -> ValueReader<'_> {
         ValueReader::new(self)
@@ -225,6 +251,16 @@ impl TraceSet {
     pub fn calls(&self) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
         let is_counted = self.is_counted();
         self.parts.iter().flat_map(move |part| part.calls(is_counted))
+    }
+
+    /// Of the batches of [`calls`](TraceSet::calls) those that may have calls which ran within that time, without
+    /// reading most of the others.
+    pub fn calls_near(&self, from: Timestamp, to: Timestamp) -> impl DoubleEndedIterator<Item = Result<Batch, Error>> {
+        let is_counted = self.is_counted();
+        self.parts.iter().flat_map(move |part| {
+            let [from, to] = [from, to].map(|time| Timestamp(time.0.saturating_sub(part.shift)));
+            part.trace.calls_near(from, to).map(move |batch| Ok(part.batch(batch?, is_counted)))
+        })
     }
 
     /// The calls of one of the [`traces`](TraceSet::traces), by its place.

@@ -175,6 +175,12 @@ pub(crate) fn read_blocks(path: &Path, columns: &[ValueColumn]) -> Result<Vec<Bl
     batches.iter().map(|batch| block_of(batch).ok_or_else(|| other_columns(path))).collect()
 }
 
+/// The number of rows of a segment, and of each column how many are null, where the file says it.
+pub(crate) fn nulls(path: &Path, columns: &[ValueColumn]) -> Result<(u64, Vec<Option<u64>>), Error> {
+    let (rows, nulls) = file::nulls(path)?;
+    Ok((rows, names(columns).iter().map(|name| nulls.get(name).copied()).collect()))
+}
+
 /// Visits which calls have a row in a segment, in their order.
 ///
 /// # Errors

@@ -199,4 +199,27 @@ fn stacks_begin_with_the_untraced_functions_that_led_to_calls() {
             "[cut];solve (p);step (p);not defined 7",
         ]
     );
+    let text = |format: &str| {
+        let format = FORMATS.iter().find(|known| known.name == format).unwrap();
+        let output = folder.path().join(format.name);
+        write(&TraceSet::open(&path).unwrap(), format, &Selection::default(), &output).unwrap();
+        std::fs::read(output).unwrap()
+    };
+    let contexts = ["main (p) > solve (p) > step (p)", "callback (p)", "[cut] > solve (p) > step (p)"];
+    for format in ["chrome", "perfetto"] {
+        let bytes = text(format);
+        let is_there = |context: &&str| bytes.windows(context.len()).any(|window| window == context.as_bytes());
+        assert!(contexts.iter().all(is_there), "{format}");
+    }
+    let lines = String::from_utf8(text("jsonl")).unwrap();
+    let calls = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let of_calls: Vec<_> = calls.filter(|line| line["type"] == "call").map(|call| call["context"].clone()).collect();
+    // Of the call that a traced one made itself there is none.
+    let expected = [
+        serde_json::json!(["main (p)", "solve (p)", "step (p)"]),
+        serde_json::json!(["callback (p)"]),
+        serde_json::Value::Null,
+        serde_json::json!(["[cut]", "solve (p)", "step (p)"]),
+    ];
+    assert_eq!(of_calls, expected);
 }

@@ -81,5 +81,5 @@ pub use text::{counted, csv_field, escape, grouped};
 pub use time::{ClockAnchor, Timestamp, format_ns};
 pub use untimed::{Untimed, UntimedReason};
 pub use unwind::{CallerFrame, CallerStack, UnwindRule};
-pub use values::{ValueBatch, ValueColumn, ValueType, Values};
+pub use values::{ValueBatch, ValueColumn, ValueRef, ValueType, Values, code, value_bounds, value_step};
 pub use waiting::Wait;

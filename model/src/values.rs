@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LocationId, RegionId};
+use crate::{LocationId, RegionId, escape};
 
 /// What the values of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +63,71 @@ impl ValueColumn {
     pub fn is_address(&self) -> bool {
         self.value_type == ValueType::Integer && self.c_type.trim_end().ends_with('*')
     }
+
+    /// Whether it is what the function returns.
+    pub fn is_result(&self) -> bool {
+        self.at_exit && self.name == "result"
+    }
+
+    /// One of its values as people read it in a line of code.
+    pub fn shown(&self, value: ValueRef<'_>) -> String {
+        match value {
+            ValueRef::Integer(value) if self.is_address() => format!("{value:#x}"),
+            ValueRef::Integer(value) => value.to_string(),
+            ValueRef::Float(value) => format!("{value:?}"),
+            ValueRef::Text(text) => {
+                let end = text.char_indices().nth(LONGEST).map(|(end, _)| end);
+                let quoted = text[..end.unwrap_or(text.len())].replace('\\', "\\\\").replace('"', "\\\"");
+                format!("\"{}{}\"", escape(&quoted), if end.is_some() { "…" } else { "" })
+            }
+        }
+    }
+}
+
+/// Characters of a text that are shown to people.
+const LONGEST: usize = 64;
+
+/// A value of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ValueRef<'a> {
+    /// See [`ValueType::Integer`].
+    Integer(i64),
+    /// See [`ValueType::Float`].
+    Float(f64),
+    /// See [`ValueType::Text`].
+    Text(&'a str),
+}
+
+/// A call as a line of code: `read(fd=7, count=65536) = 4096`. What is only known when the function returns has a `>`.
+/// The name is escaped already, or will be.
+pub fn code<'a>(function: &str, values: impl Iterator<Item = (&'a ValueColumn, String)>) -> String {
+    let (mut before, mut after, mut result) = (Vec::new(), Vec::new(), String::new());
+    for (column, value) in values {
+        match (column.at_exit, column.is_result()) {
+            (_, true) => result.push_str(&format!(" = {value}")),
+            (false, _) => before.push(format!("{}={value}", escape(&column.name))),
+            (true, _) => after.push(format!(">{}={value}", escape(&column.name))),
+        }
+    }
+    before.append(&mut after);
+    format!("{function}({}){result}", before.join(", "))
+}
+
+/// The step that an integer is in where values are counted by powers of two: the number of its digits in base 2, with
+/// its sign.
+pub fn value_step(value: i64) -> i32 {
+    let digits = (u64::BITS - value.unsigned_abs().leading_zeros()) as i32;
+    if value < 0 { -digits } else { digits }
+}
+
+/// The least integer of a step, and that from which integers are above it.
+pub fn value_bounds(step: i32) -> (i128, i128) {
+    let power = |exponent: i32| 1_i128 << exponent;
+    match step {
+        0 => (0, 1),
+        1.. => (power(step - 1), power(step)),
+        _ => (1 - power(-step), 1 - power(-step - 1)),
+    }
 }
 
 /// The values of one column.
@@ -100,6 +165,15 @@ impl Values {
         }
     }
 
+    /// The value of a row; `None` where there is none.
+    pub fn get(&self, row: usize) -> Option<ValueRef<'_>> {
+        match self {
+            Values::Integer(values) => Some(ValueRef::Integer((*values.get(row)?)?)),
+            Values::Float(values) => Some(ValueRef::Float((*values.get(row)?)?)),
+            Values::Text(values) => Some(ValueRef::Text(values.get(row)?.as_deref()?)),
+        }
+    }
+
     /// The value of a row as people read it; `None` where there is none.
     pub fn text(&self, row: usize) -> Option<String> {
         match self {
@@ -120,4 +194,21 @@ pub struct ValueBatch {
     /// By [`position`](ValueColumn::position), each with as many values as there are calls. `None` where a value could
     /// not be read, or does not exist.
     pub columns: Vec<Values>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_is_in_one_step() {
+        for (value, expected) in [(0, (0, 1)), (1, (1, 2)), (2, (2, 4)), (3, (2, 4)), (-1, (-1, 0)), (-3, (-3, -1))] {
+            assert_eq!(value_bounds(value_step(value)), expected, "{value}");
+        }
+        for value in [i64::MIN, i64::MIN + 1, -4_097, -4_096, -2, 5, 4_095, 4_096, i64::MAX] {
+            let (from, below) = value_bounds(value_step(value));
+            assert!((from..below).contains(&value.into()), "{value}: {from} to {below}");
+            assert_eq!(value_bounds(value_step(value) + 1).0, below);
+        }
+    }
 }

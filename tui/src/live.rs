@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_model::{
     Batch, Call, Definition, Estimate, Event, Header, LocationId, PathProfile, Sample, Sink, SinkError, Summary,
-    Timestamp,
+    Timestamp, ValueBatch,
 };
 
 use crate::state::counters::Derive;
@@ -204,6 +204,11 @@ impl Sink for LiveSink {
 
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
         self.with(|state| state.add(batch));
+        Ok(())
+    }
+
+    fn values(&mut self, batches: &[ValueBatch]) -> Result<(), SinkError> {
+        self.with(|state| state.add_values(batches));
         Ok(())
     }
 

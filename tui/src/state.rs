@@ -12,13 +12,14 @@ pub mod lanes;
 pub mod log;
 pub mod paths;
 pub mod thread;
+pub mod values;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use rtrace_model::{
     Batch, Call, CallCost, Count, Definition, Estimate, Event, EventKind, ExitPolicy, LibraryId, Location, LocationId,
-    Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp,
+    Loss, MetricId, PathProfile, Percent, Region, RegionId, Sample, Summary, Timestamp, ValueBatch,
 };
 
 use self::counters::{Counters, Derive, add_exclusive, add_inclusive};
@@ -27,6 +28,7 @@ use self::history::{History, SLOTS};
 use self::log::Log;
 use self::paths::{Figures, Paths};
 use self::thread::{Settle, Thread};
+use self::values::Recorded;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -99,6 +101,8 @@ pub struct State {
     pub without_record: WithoutRecord,
     /// What is counted on every call.
     pub counters: Counters,
+    /// Arguments and results.
+    pub values: Recorded,
     told: Option<Told>,
     functions: Vec<Option<Function>>,
     libraries: BTreeMap<LibraryId, Arc<str>>,
@@ -156,6 +160,7 @@ impl State {
             overhead_metric: None,
             without_record: WithoutRecord::default(),
             counters: Counters::new(|_| Vec::new()),
+            values: Recorded::default(),
             told: None,
             functions: Vec::new(),
             libraries: BTreeMap::new(),
@@ -192,6 +197,7 @@ impl State {
             share: self.share,
             without_record: self.without_record,
             counters: self.counters.clone(),
+            values: self.values.clone(),
             told: self.told,
             functions: self.functions.clone(),
             libraries: self.libraries.clone(),
@@ -237,7 +243,8 @@ impl State {
                 self.processes
                     .insert(process.pid, Arc::from(process.executable.rsplit('/').next().unwrap_or_default()));
             }
-            Definition::CallSite(_) | Definition::Context(_) | Definition::ValueColumn(_) => {}
+            Definition::ValueColumn(column) => self.values.define(column),
+            Definition::CallSite(_) | Definition::Context(_) => {}
         }
     }
 
@@ -352,6 +359,15 @@ impl State {
         self.calls += batch.len() as u64;
         if let Some(overhead) = &mut self.overhead {
             *overhead += cost as f64;
+        }
+    }
+
+    /// Takes in values of calls that ended.
+    pub fn add_values(&mut self, batches: &[ValueBatch]) {
+        for batch in batches {
+            let Some(Some(function)) = self.functions.get(batch.region.index()) else { continue };
+            let slowest: Vec<_> = function.slowest().iter().map(|slow| (slow.location, slow.call)).collect();
+            self.values.add(batch, &function.name, &slowest);
         }
     }
 

@@ -157,6 +157,12 @@ impl<'a> Source<'a> {
         chain.map_or_else(Vec::new, |chain| untraced.chain(chain).iter().copied().map(Step::Untraced).collect())
     }
 
+    /// The same by name, where contexts were recorded.
+    pub(super) fn context_of(&self, call: &Call) -> Option<Vec<String>> {
+        let steps = self.led_to(call);
+        (!steps.is_empty()).then(|| steps.into_iter().map(|step| self.step(step)).collect())
+    }
+
     /// Whether something of that time is selected.
     pub(super) fn spans(&self, time: Timestamp) -> bool {
         self.selection.spans(time)

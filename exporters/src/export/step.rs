@@ -14,3 +14,6 @@ pub(super) enum Step {
     /// A function that is not traced, which led to a call.
     Untraced(UntracedId),
 }
+
+/// Between functions of a context on one line, of which the second is called by the first.
+pub(super) const BELOW: &str = " > ";

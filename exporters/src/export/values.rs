@@ -1,16 +1,10 @@
 //! Values of calls as formats write them: arguments, the result, and what pointers point to when a function returns.
 
-use rtrace_model::{ValueColumn, escape};
+use rtrace_model::{ValueColumn, ValueRef};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
 use crate::{CallValues, Value};
-
-/// The column of what a function returns.
-const RESULT: &str = "result";
-
-/// Characters of a text that are shown to people.
-const LONGEST: usize = 64;
 
 /// What a value is to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +21,7 @@ impl Part {
     pub(super) fn of(column: &ValueColumn) -> Part {
         match column.at_exit {
             false => Part::Argument,
-            true if column.name == RESULT => Part::Result,
+            true if column.is_result() => Part::Result,
             true => Part::Out,
         }
     }
@@ -36,7 +30,7 @@ impl Part {
     pub(super) fn name(self) -> &'static str {
         match self {
             Part::Argument => "args",
-            Part::Result => RESULT,
+            Part::Result => "result",
             Part::Out => "out",
         }
     }
@@ -99,14 +93,9 @@ pub(super) fn result(values: &CallValues) -> Option<Option<&Value>> {
 
 /// A value as people read it in a line of code.
 pub(super) fn plain(column: &ValueColumn, value: &Value) -> String {
-    match value {
-        Value::Integer(value) if column.is_address() => format!("{value:#x}"),
-        Value::Integer(value) => value.to_string(),
-        Value::Float(value) => format!("{value:?}"),
-        Value::Text(text) => {
-            let end = text.char_indices().nth(LONGEST).map(|(end, _)| end);
-            let quoted = text[..end.unwrap_or(text.len())].replace('\\', "\\\\").replace('"', "\\\"");
-            format!("\"{}{}\"", escape(&quoted), if end.is_some() { "…" } else { "" })
-        }
-    }
+    column.shown(match value {
+        Value::Integer(value) => ValueRef::Integer(*value),
+        Value::Float(value) => ValueRef::Float(*value),
+        Value::Text(text) => ValueRef::Text(text),
+    })
 }

@@ -1,8 +1,8 @@
 //! The values of many calls in the room of one: `7`, `0|7`, `0..65536`, `...`.
 
-use rtrace_model::ValueColumn;
+use rtrace_model::{ValueColumn, code};
 
-use super::values::{Part, plain};
+use super::values::plain;
 use crate::{CallValues, Value};
 
 /// Values that are shown one by one.
@@ -82,22 +82,12 @@ impl Varieties {
         &mut self.columns[place].1
     }
 
-    /// The call as a line of code: `read(fd=7, count=65536) = 4096`. What is only known when the function returns has a
-    /// `>`; `-` stands for values that are not known. The name is escaped already, or will be.
+    /// The call as a line of [code]; `-` stands for values that are not known.
     pub(super) fn call(&self, function: &str) -> String {
         if self.is_empty() {
             return function.to_owned();
         }
-        let shown = |part: Part| self.columns.iter().filter(move |(column, _)| Part::of(column) == part);
-        let mut inside = Vec::new();
-        for (part, mark) in [(Part::Argument, ""), (Part::Out, ">")] {
-            let named = |(column, variety): &(ValueColumn, Variety)| {
-                format!("{mark}{}={}", rtrace_model::escape(&column.name), self.text(column, variety))
-            };
-            inside.extend(shown(part).map(named));
-        }
-        let result = shown(Part::Result).map(|(column, variety)| format!(" = {}", self.text(column, variety)));
-        format!("{function}({}){}", inside.join(", "), result.collect::<String>())
+        code(function, self.columns.iter().map(|(column, variety)| (column, self.text(column, variety))))
     }
 
     fn text(&self, column: &ValueColumn, variety: &Variety) -> String {

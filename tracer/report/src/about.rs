@@ -1,5 +1,6 @@
 //! Which recording a report is about: of what, where, when, how long, and whether it is complete.
 
+use super::part::Part;
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Process, escape, format_ns, names};
 use serde::Serialize;
@@ -20,6 +21,9 @@ pub(super) struct About {
     begin_realtime_ns: u64,
     /// From the first begin to the last end; absent of a recording that has not ended.
     pub(super) duration_ns: Option<u64>,
+    /// The part of it that a report is of, if it is not all.
+    #[serde(flatten)]
+    part: Option<PartOf>,
     /// Whether no call is missing; absent of a recording that has not ended, as the following are.
     complete: Option<bool>,
     calls: Option<u64>,
@@ -29,6 +33,13 @@ pub(super) struct About {
     /// Whether all that a command did was recorded, from its start to its end.
     #[serde(skip)]
     pub(super) is_whole: bool,
+}
+
+/// Nanoseconds after the start of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct PartOf {
+    from_ns: Option<u64>,
+    to_ns: Option<u64>,
 }
 
 impl About {
@@ -41,6 +52,7 @@ impl About {
             kernel: header.kernel.clone(),
             begin_realtime_ns: header.begin.realtime_ns,
             duration_ns: duration(trace),
+            part: None,
             complete: summary.map(|summary| summary.is_complete()),
             calls: summary.map(|summary| summary.calls),
             functions: summary.map(|summary| summary.regions),
@@ -48,6 +60,18 @@ impl About {
             lost: summary.map(|summary| summary.lost()),
             is_whole: !header.command.is_empty() && first(trace).is_some_and(|process| process.exit_code.is_some()),
         }
+    }
+
+    /// The same of a part of the time.
+    pub(super) fn of_part(self, part: Option<Part>) -> About {
+        let is_whole = self.is_whole && part.is_none();
+        About { part: part.map(|Part { from, to }| PartOf { from_ns: from, to_ns: to }), is_whole, ..self }
+    }
+
+    /// Nanoseconds of the time that is reported; 0 of a recording that has not ended.
+    pub(super) fn length(&self) -> u64 {
+        let duration = self.duration_ns.unwrap_or(0);
+        self.part.map_or(duration, |part| Part { from: part.from_ns, to: part.to_ns }.length(duration))
     }
 
     /// One line, in which a long command is cut so that the line has at most `width` cells.

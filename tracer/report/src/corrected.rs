@@ -22,7 +22,7 @@
 use foldhash::HashMap;
 use rtrace_exporters::{CallValues, TraceSet};
 use rtrace_model::{
-    Batch, Call, CallCost, FoldedPath, Location, LocationId, Loss, RegionId, counted, histogram_bucket,
+    Batch, Call, CallCost, FoldedPath, Location, LocationId, Loss, RegionId, Timestamp, counted, histogram_bucket,
 };
 
 use super::grouping::LEFT_OUT;
@@ -50,6 +50,8 @@ pub(super) struct Corrected<'a, V> {
     trace: &'a TraceSet,
     /// Whether it is known what tracing cost.
     is_calibrated: bool,
+    /// Of calls that began earlier not all callees are known.
+    from: Option<Timestamp>,
     costs: HashMap<(RegionId, LocationId), Costs>,
     rows: HashMap<u32, Row>,
     visits: u64,
@@ -68,8 +70,16 @@ struct Row {
     timed: u64,
     inclusive: Time,
     exclusive: Time,
+    /// Whether a call's callees are not all known, nor what tracing these took.
+    is_cut: bool,
     /// The last visit that came by this row, so that recursion does not count twice.
     visit: u64,
+}
+
+impl Row {
+    fn times(&self) -> [Time; 2] {
+        [self.inclusive, self.exclusive]
+    }
 }
 
 /// A sum of times, and what is known of its error.
@@ -173,7 +183,14 @@ impl<V: Visitor<Mark = u32>> Visitor for Corrected<'_, V> {
             },
             caller,
         );
+        if self.from.is_some_and(|from| call.start < from) {
+            self.row(mark).is_cut = true;
+        }
         mark
+    }
+
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        self.inside.enclose(call, caller)
     }
 
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
@@ -215,7 +232,20 @@ impl<'a, V> Corrected<'a, V> {
     pub(super) fn around(inside: V, trace: &'a TraceSet) -> Corrected<'a, V> {
         let is_known = |location: &Location| !calibration(trace, location.id).is_empty();
         let is_calibrated = trace.locations().iter().all(is_known);
-        Corrected { inside, trace, is_calibrated, costs: HashMap::default(), rows: HashMap::default(), visits: 0 }
+        Corrected {
+            inside,
+            trace,
+            is_calibrated,
+            from: None,
+            costs: HashMap::default(),
+            rows: HashMap::default(),
+            visits: 0,
+        }
+    }
+
+    /// Of the calls that ended later than that only.
+    pub(super) fn later_than(self, from: Option<Timestamp>) -> Corrected<'a, V> {
+        Corrected { from, ..self }
     }
 
     /// # Errors
@@ -274,7 +304,7 @@ impl<'a, V> Corrected<'a, V> {
 
     /// Inclusive and exclusive time of the row with that mark.
     pub(super) fn times(&self, mark: u32) -> [Time; 2] {
-        self.rows.get(&mark).map_or_else(Default::default, |row| [row.inclusive, row.exclusive])
+        self.rows.get(&mark).map_or_else(Default::default, Row::times)
     }
 
     /// What a row is sorted by where its times are corrected.
@@ -293,9 +323,10 @@ impl<'a, V> Corrected<'a, V> {
         if !self.is_calibrated {
             return;
         }
+        let known = |mark| self.rows.get(&mark).filter(|row| !row.is_cut);
         let places = SUMS.map(|(key, _)| table.columns.iter().position(|column| column.key == key));
         for (row, &mark) in table.rows.iter_mut().zip(&table.marks) {
-            for (place, time) in places.into_iter().zip(self.times(mark)) {
+            for (place, time) in places.into_iter().zip(known(mark).into_iter().flat_map(Row::times)) {
                 let Some(value) = place.and_then(|place| row.get_mut(place)) else { continue };
                 if let (Value::Time(recorded), true) = (&value, time.is_marked()) {
                     *value = Value::Traced(*recorded);
@@ -309,7 +340,7 @@ impl<'a, V> Corrected<'a, V> {
             .flat_map(|((_, columns), seat)| columns.map(|column| column.seat(seat).rank(RANK).shown(Shown::Never)));
         let columns: Vec<Column> = columns.collect();
         table.insert(&columns, |mark| {
-            let row = self.rows.get(&mark).filter(|row| row.timed > 0);
+            let row = known(mark).filter(|row| row.timed > 0);
             let of = |time: Time| {
                 let [_, corrected, error] = time.values();
                 [corrected, error, time.share().map_or(Value::Absent, Value::Share)]

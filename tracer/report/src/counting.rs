@@ -63,6 +63,11 @@ impl<V: Visitor<Mark = u32>> Visitor for Counting<V> {
         mark
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        self.waiting.remove(&(call.location, call.id));
+        self.inside.enclose(call, caller)
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
         let mark = self.inside.visit_path(path, caller);
         if self.metrics.len() == path.counts.len() && path.has_time() {
@@ -155,7 +160,9 @@ impl<V> Counting<V> {
                 Column::named(tally.key(metric), tally.title(metric)).rank(rank(tally)).shown(shown)
             }));
         }
-        columns.extend(derived.iter().map(|(derived, _)| Column::new(derived.key, derived.title).rank(3)));
+        columns.extend(derived.iter().map(|(derived, _)| {
+            Column::named(derived.key.clone().into_owned(), derived.title.clone().into_owned()).rank(3)
+        }));
         columns
     }
 
@@ -265,6 +272,35 @@ mod tests {
         writer.calls(&Batch::measured(calls, 2, readings)).unwrap();
         writer.finish(&Summary::default()).unwrap();
         folder
+    }
+
+    #[test]
+    fn rows_are_sorted_by_what_was_counted_and_by_its_rate() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.define(&Definition::Metric(metric(0, "io_bytes", "B", 0))).unwrap();
+        // In 1 us, 2 us and 4 us; of the last it is not known.
+        let calls = script("thread 1\n a 0 1000\n b 2000 4000\n c 5000 9000\n d 9500 ?");
+        let bytes = [3_000, 5_000, 1_000, 0].map(|inclusive| Reading { inclusive, child: 0 });
+        writer.calls(&Batch::measured(calls, 1, bytes.to_vec())).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let report = |title: &str| {
+            let columns = vec!["io_bytes".to_owned(), "io B/s".to_owned()];
+            let (sort_by, format) = (Some(title.to_owned()), Format::Csv);
+            let mut out = Vec::new();
+            run(folder.path(), &Options { sort_by, columns, format, ..Options::default() }, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let csv = report("io_bytes");
+        assert_eq!(column(&csv, "function"), ["b", "a", "c", "d"]);
+        assert_eq!(column(&csv, "io_bytes_inclusive"), ["5000", "3000", "1000", ""]);
+        let rates = ["2500000000.000000", "3000000000.000000", "250000000.000000", ""];
+        assert_eq!(column(&csv, "io_bytes_per_second"), rates);
+        assert_eq!(column(&report("io B/s"), "function"), ["a", "b", "c", "d"]);
+        let unknown = Options { sort_by: Some("mass".to_owned()), ..Options::default() };
+        let error = run(folder.path(), &unknown, &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.starts_with("failed to find column `mass`: this report has calls, "), "{error}");
+        assert!(error.contains("io_bytes, io_bytes excl, io_bytes/call, io B/s"), "{error}");
     }
 
     #[test]

@@ -1,21 +1,26 @@
 //! Figures that follow from counters: a row adds one.
 
+use std::borrow::Cow;
+
 use rtrace_model::counter;
 
 /// The name by which a formula asks for a call's duration in nanoseconds.
 pub const DURATION: &str = "duration";
 
+/// Computes a figure from its two inputs.
+pub type Formula = fn(f64, f64) -> f64;
+
 /// A figure with its formula.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Derived {
     /// Its name in CSV and JSON.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// Its heading.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// What it is computed from: counters, or [`DURATION`].
     pub inputs: [&'static str; 2],
     /// The figure; it is none where the second input is 0.
-    pub formula: fn(f64, f64) -> f64,
+    pub formula: Formula,
 }
 
 /// Bytes that one miss of the last cache moves on x86-64.
@@ -24,38 +29,38 @@ const CACHE_LINE: f64 = 64.0;
 /// All figures.
 pub const DERIVED: [Derived; 6] = [
     Derived {
-        key: "cpus_used",
-        title: "CPUs used",
+        key: Cow::Borrowed("cpus_used"),
+        title: Cow::Borrowed("CPUs used"),
         inputs: ["task-clock", DURATION],
         formula: |on_cpu, duration| on_cpu / duration,
     },
     Derived {
-        key: "instructions_per_cycle",
-        title: "IPC",
+        key: Cow::Borrowed("instructions_per_cycle"),
+        title: Cow::Borrowed("IPC"),
         inputs: ["instructions", "cpu-cycles"],
         formula: |instructions, cycles| instructions / cycles,
     },
     Derived {
-        key: "gigahertz",
-        title: "GHz",
+        key: Cow::Borrowed("gigahertz"),
+        title: Cow::Borrowed("GHz"),
         inputs: ["cpu-cycles", "task-clock"],
         formula: |cycles, nanoseconds| cycles / nanoseconds,
     },
     Derived {
-        key: "cache_misses_per_1000_instructions",
-        title: "misses/1000",
+        key: Cow::Borrowed("cache_misses_per_1000_instructions"),
+        title: Cow::Borrowed("misses/1000"),
         inputs: ["cache-misses", "instructions"],
         formula: |misses, instructions| misses / instructions * 1e3,
     },
     Derived {
-        key: "branch_misses_per_1000_instructions",
-        title: "mispredicted/1000",
+        key: Cow::Borrowed("branch_misses_per_1000_instructions"),
+        title: Cow::Borrowed("mispredicted/1000"),
         inputs: ["branch-misses", "instructions"],
         formula: |misses, instructions| misses / instructions * 1e3,
     },
     Derived {
-        key: "missed_bytes_per_second",
-        title: "missed B/s",
+        key: Cow::Borrowed("missed_bytes_per_second"),
+        title: Cow::Borrowed("missed B/s"),
         inputs: ["cache-misses", "task-clock"],
         formula: |misses, nanoseconds| misses * CACHE_LINE / nanoseconds * 1e9,
     },
@@ -95,8 +100,27 @@ impl Derived {
 
 /// The figures that counters of these names have, with the places of their inputs.
 pub fn of(counters: &[&str]) -> Vec<(Derived, [Input; 2])> {
-    DERIVED.into_iter().filter_map(|derived| Some((derived, derived.inputs(counters)?))).collect()
+    let known = DERIVED.into_iter().filter_map(|derived| {
+        let inputs = derived.inputs(counters)?;
+        Some((derived, inputs))
+    });
+    let rates = counters.iter().enumerate().filter_map(|(place, name)| {
+        let (unit, title, formula) = RATES.iter().find(|(unit, ..)| name.ends_with(unit))?;
+        let of = name.strip_suffix(unit)?.trim_end_matches('_');
+        let title = if of.is_empty() { (*title).to_owned() } else { format!("{of} {title}") };
+        let (key, title) = (Cow::Owned(format!("{name}_per_second")), Cow::Owned(title));
+        let rate = Derived { key, title, inputs: ["", DURATION], formula: *formula };
+        Some((rate, [Input::Counter(place), Input::Duration]))
+    });
+    known.chain(rates).collect()
 }
+
+/// What values of calls add up to, by the end of the metric's name, and what it is by the time of these calls without
+/// traced callees.
+const RATES: [(&str, &str, Formula); 2] = [
+    ("bytes", "B/s", |bytes, nanoseconds| bytes / nanoseconds * 1e9),
+    ("flops", "GF/s", |operations, nanoseconds| operations / nanoseconds),
+];
 
 #[cfg(test)]
 mod tests {
@@ -105,8 +129,9 @@ mod tests {
     #[test]
     fn a_figure_is_there_when_its_inputs_are() {
         let found =
-            |counters: &[&str]| -> Vec<&str> { of(counters).into_iter().map(|(derived, _)| derived.title).collect() };
+            |counters: &[&str]| -> Vec<_> { of(counters).into_iter().map(|(derived, _)| derived.title).collect() };
         assert_eq!(found(&["page-faults"]), Vec::<&str>::new());
+        assert_eq!(found(&["io_bytes", "flops", "bytes_read"]), ["io B/s", "GF/s"]);
         assert_eq!(found(&["task-clock"]), ["CPUs used"]);
         assert_eq!(found(&["cycles", "instructions", "task-clock"]), ["CPUs used", "IPC", "GHz"]);
         assert_eq!(found(&["cycles:u", "instructions"]), Vec::<&str>::new());

@@ -26,9 +26,10 @@ use super::about::About;
 use super::grouping::Grouping;
 use super::groups::Groups;
 use super::people::Note;
+use super::reading::Need;
 use super::stats::Stats;
 use super::table::{Column, Shown, Table, Value};
-use super::{By, Error, Format, Look, Min, Report, need, notes, walk};
+use super::{By, Error, Format, Look, Min, Part, Report, need, notes, walk};
 
 /// What is compared and how.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +38,8 @@ pub struct DiffOptions {
     pub by: By,
     /// Leave out rows with less time in both traces.
     pub min: Option<Min>,
+    /// The part of the time of both whose calls are compared, where not all are.
+    pub part: Option<Part>,
     /// Most rows.
     pub limit: Option<usize>,
     /// How the comparison is written.
@@ -106,14 +109,14 @@ const SAME_LENGTH: f64 = 0.01;
 
 /// Seconds of both recordings, where sums are to be compared per second.
 pub(super) fn per_second(before: &About, after: &About) -> Option<[f64; 2]> {
-    let seconds = [before, after].map(|about| about.duration_ns.unwrap_or(0) as f64 / 1e9);
+    let seconds = [before, after].map(|about| about.length() as f64 / 1e9);
     let [shorter, longer] = [seconds[0].min(seconds[1]), seconds[0].max(seconds[1])];
     let are_whole = before.is_whole && after.is_whole;
     (!are_whole && shorter > 0.0 && longer > shorter * (1.0 + SAME_LENGTH)).then_some(seconds)
 }
 
 fn rates(before: &About, after: &About) -> Note {
-    let length = |about: &About| format_ns(about.duration_ns.unwrap_or(0));
+    let length = |about: &About| format_ns(about.length());
     Note::plain(format!(
         "A was recorded for {}, B for {}: calls and exclusive times are per second of recording",
         length(before),
@@ -145,7 +148,11 @@ impl Side {
         let trace = TraceSet::open(path)?;
         let losses = trace.losses()?;
         let grouping = Grouping::new(&options.by, &trace)?.ok_or(Error::Diff)?;
-        let (walk, untimed) = walk(&trace, need(&options.by), Groups::new(grouping))?;
+        let need = match options.part {
+            Some(part) => Need::Within(part.of(&trace)?),
+            None => need(&options.by),
+        };
+        let (walk, untimed) = walk(&trace, need, Groups::new(grouping))?;
         let lost_callers = walk.lost_callers;
         let total = walk.visitor.total();
         let mut rows: BTreeMap<RowKey, Sums> = BTreeMap::new();
@@ -159,9 +166,9 @@ impl Side {
             let region = u32::try_from(label("region").1).ok().and_then(|id| trace.region(RegionId(id)));
             sums.exits.extend(region.map(|region| region.exit.name()));
         }
-        let mut notes = notes::notes(&trace, &losses, lost_callers, 0)?;
-        notes.extend(untimed.note(&trace)?);
-        Ok(Side { about: About::new(&trace), rows, total, notes })
+        let mut notes = notes::notes(&trace, options.part, &losses, (lost_callers, 0))?;
+        notes.extend(untimed.note(&trace, options.part.is_some())?);
+        Ok(Side { about: About::new(&trace).of_part(options.part), rows, total, notes })
     }
 }
 

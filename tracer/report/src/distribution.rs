@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rtrace_exporters::{CallValues, TraceSet, Value as Known};
-use rtrace_model::{Batch, Call, FoldedPath, LocationId, ValueType};
+use rtrace_model::{Batch, Call, FoldedPath, LocationId, ValueType, value_bounds, value_step};
 
 use super::by_value::Asked;
 use super::grouping::LEFT_OUT;
@@ -26,7 +26,7 @@ pub(super) struct Distribution<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Counts {
     unknown: u64,
-    /// By [`step`].
+    /// By [`value_step`].
     known: BTreeMap<i32, u64>,
 }
 
@@ -99,6 +99,11 @@ impl Visitor for Distribution<'_> {
         mark
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, u32>) -> u32 {
+        self.waiting.remove(&(call.location, call.id));
+        self.inside.enclose(call, caller)
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
         self.inside.visit_path(path, caller)
     }
@@ -107,7 +112,7 @@ impl Visitor for Distribution<'_> {
 impl Counts {
     fn add(&mut self, value: Option<i64>) {
         match value {
-            Some(value) => *self.known.entry(step(value)).or_default() += 1,
+            Some(value) => *self.known.entry(value_step(value)).or_default() += 1,
             None => self.unknown += 1,
         }
     }
@@ -126,7 +131,7 @@ impl Counts {
         };
         let unknown = (self.unknown > 0).then(|| row([Value::Absent, Value::Absent], self.unknown));
         let known = steps.map(|step| {
-            let (from, below) = bounds(step);
+            let (from, below) = value_bounds(step);
             let bounds = [from, below].map(|bound| Value::Recorded(Recorded::Integer(bound)));
             row(bounds, self.known.get(&step).copied().unwrap_or(0))
         });
@@ -134,37 +139,9 @@ impl Counts {
     }
 }
 
-/// The step that a value is in: the number of its digits in base 2, with its sign.
-fn step(value: i64) -> i32 {
-    let digits = (u64::BITS - value.unsigned_abs().leading_zeros()) as i32;
-    if value < 0 { -digits } else { digits }
-}
-
-/// The least value of a step, and that from which values are above it.
-fn bounds(step: i32) -> (i128, i128) {
-    let power = |exponent: i32| 1_i128 << exponent;
-    match step {
-        0 => (0, 1),
-        1.. => (power(step - 1), power(step)),
-        _ => (1 - power(-step), 1 - power(-step - 1)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_value_is_in_one_step() {
-        for (value, expected) in [(0, (0, 1)), (1, (1, 2)), (2, (2, 4)), (3, (2, 4)), (-1, (-1, 0)), (-3, (-3, -1))] {
-            assert_eq!(bounds(step(value)), expected, "{value}");
-        }
-        for value in [i64::MIN, i64::MIN + 1, -4_097, -4_096, -2, 5, 4_095, 4_096, i64::MAX] {
-            let (from, below) = bounds(step(value));
-            assert!((from..below).contains(&value.into()), "{value}: {from} to {below}");
-            assert_eq!(bounds(step(value) + 1).0, below);
-        }
-    }
 
     #[test]
     fn what_is_not_known_is_no_number() {

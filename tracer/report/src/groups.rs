@@ -21,6 +21,8 @@ pub(super) struct Groups<'a> {
     recorded: HashMap<LocationId, u64>,
     /// The call sites whose calls are asked for, where not all are.
     sites: Option<&'a HashSet<CallSiteId>>,
+    /// Whether all calls are asked for, so that those without a record belong to the rows, too.
+    are_all: bool,
     /// Calls from other sites, and those of them of which no site is known.
     elsewhere: [u64; 2],
 }
@@ -45,6 +47,11 @@ impl Visitor for Groups<'_> {
         key
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
+        let Call { region, location, call_site: site, context, id, .. } = *call;
+        self.grouping.key(Origin { region, location, site, context, call: Some(id) }, &caller)
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
         let (site, context) = (path.call_site(), path.context());
         let origin = Origin { region: path.region, location: path.location, site, context, call: None };
@@ -63,7 +70,19 @@ impl<'a> Groups<'a> {
 
     /// Only of calls from these sites, if some are given.
     pub(super) fn of_callers(grouping: Grouping<'a>, sites: Option<&'a HashSet<CallSiteId>>) -> Groups<'a> {
-        Groups { grouping, groups: BTreeMap::new(), recorded: HashMap::new(), sites, elsewhere: [0; 2] }
+        Groups {
+            grouping,
+            groups: BTreeMap::new(),
+            recorded: HashMap::new(),
+            sites,
+            are_all: sites.is_none(),
+            elsewhere: [0; 2],
+        }
+    }
+
+    /// Only of calls of a part of the time. Calls without a record have no time.
+    pub(super) fn of_part(self) -> Groups<'a> {
+        Groups { are_all: false, ..self }
     }
 
     /// The row to which so many calls belong, and whether they are not nested in calls of it; only a key where they are
@@ -94,7 +113,7 @@ impl<'a> Groups<'a> {
 
     /// Adds calls without a record, of which the callers are not known.
     pub(super) fn add_estimates(&mut self, estimates: impl Iterator<Item = Estimate>) {
-        if self.sites.is_some() {
+        if !self.are_all {
             return;
         }
         for estimate in estimates {
@@ -107,7 +126,7 @@ impl<'a> Groups<'a> {
 
     /// The rows, sorted by that figure, or by what `figure` says instead.
     pub(super) fn table(&mut self, sort: Sort, losses: &[Loss], figure: impl Fn(Key) -> Option<u64>) -> Table {
-        let losses = if self.sites.is_some() { Vec::new() } else { self.grouping.lost(losses, &self.recorded) };
+        let losses = if self.are_all { self.grouping.lost(losses, &self.recorded) } else { Vec::new() };
         for (key, lost) in losses {
             self.groups.entry(key).or_default().lost += lost;
         }

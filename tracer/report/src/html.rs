@@ -39,7 +39,7 @@ use crate::info::Info;
 use crate::reading::{Need, read};
 use crate::tree::Order;
 use crate::walk::Walk;
-use crate::{Error, Sort, notes};
+use crate::{Error, Sort, Waits, notes};
 
 pub use self::document::is_page;
 
@@ -61,12 +61,12 @@ const ROWS: usize = 1_000;
 /// Functions and columns of the matrix.
 const MATRIX: (usize, usize) = (24, 64);
 
-/// Writes the page of the trace in `directory`.
+/// Writes the page of the trace in `directory`, where `waits` knows better than the names of functions which wait.
 ///
 /// # Errors
 /// The trace cannot be read, or the page not be written.
-pub fn html(directory: &Path, destination: &Destination) -> Result<(), Error> {
-    write(directory, None, destination)
+pub fn html(directory: &Path, waits: &Waits, destination: &Destination) -> Result<(), Error> {
+    write(directory, waits, None, destination)
 }
 
 /// The same, with a flame graph of what has changed since the trace in `first`.
@@ -75,12 +75,12 @@ pub fn html(directory: &Path, destination: &Destination) -> Result<(), Error> {
 /// A trace cannot be read, or the page not be written.
 pub fn html_since(first: &Path, directory: &Path, destination: &Destination) -> Result<(), Error> {
     let first = TraceSet::open(first)?;
-    write(directory, Some(Before::read(&first)?), destination)
+    write(directory, &Waits::new(), Some(Before::read(&first)?), destination)
 }
 
-fn write(directory: &Path, before: Option<Before<'_>>, destination: &Destination) -> Result<(), Error> {
+fn write(directory: &Path, waits: &Waits, before: Option<Before<'_>>, destination: &Destination) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
-    let gathered = Gathered { before, ..Gathered::read(&trace, Info::of(directory)?)? };
+    let gathered = Gathered { before, ..Gathered::read(&trace, Info::of(directory)?, waits)? };
     let mut page = String::new();
     for divisor in DIVISORS {
         page = document::page(&gathered.title, gathered.data(divisor)?);
@@ -106,9 +106,9 @@ struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    fn read(trace: &'a TraceSet, info: Info) -> Result<Gathered<'a>, Error> {
+    fn read(trace: &'a TraceSet, info: Info, waits: &Waits) -> Result<Gathered<'a>, Error> {
         let losses = trace.losses()?;
-        let mut walks = tables::Walks::new(trace);
+        let mut walks = tables::Walks::new(trace, waits);
         let overview = trace.overview();
         let sites = overview.as_ref().map(Overview::sites);
         let untimed = read(trace, Need::Paths, &mut walks.readers(sites))?;
@@ -123,9 +123,9 @@ impl<'a> Gathered<'a> {
             }
         };
         let tables = walks.into_tables(trace, &losses)?;
-        let notes = notes::notes(trace, &losses, lost_callers, 0)?;
+        let notes = notes::notes(trace, None, &losses, (lost_callers, 0))?;
         let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
-        let untimed = untimed.note(trace)?.map(|note| note.text);
+        let untimed = untimed.note(trace, false)?.map(|note| note.text);
         notes.extend(untimed.clone());
         notes.extend(tables.remarks.iter().cloned());
         let verdicts = verdicts::verdicts(trace, &info, &tables, untimed)?;

@@ -1,5 +1,7 @@
 //! `rtrace info`: what was recorded, when, where and how, and what is missing from it.
 
+mod values;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,6 +12,7 @@ use rtrace_model::{
 };
 use serde::Serialize;
 
+pub use self::values::{Column, ValuesOf};
 use super::Look;
 use super::about::duration;
 use super::overhead::overhead;
@@ -53,6 +56,8 @@ pub struct Info {
     pub withheld: Vec<String>,
     /// Files that should be there and are not.
     pub warnings: Vec<String>,
+    /// The functions whose arguments and results were recorded.
+    pub values: Vec<ValuesOf>,
     /// Size of all files.
     pub bytes: u64,
     /// Size per call.
@@ -176,6 +181,7 @@ impl Info {
             overwritten,
             withheld,
             warnings: trace.warnings().iter().map(ToString::to_string).collect(),
+            values: values::of(&trace)?,
             bytes,
             bytes_per_call: (calls > 0).then(|| bytes as f64 / calls as f64),
             overhead_percent: overhead(&trace)?.map(Overhead::in_percent),
@@ -299,6 +305,7 @@ impl Info {
         lines.extend(
             untimed.map(|(reason, count)| plain("not timed", format!("{} ({})", grouped(count), reason.name()))),
         );
+        lines.extend(values::lines(&self.values).into_iter().map(|text| plain("values", text)));
         let per_call = self.bytes_per_call.map_or_else(String::new, |bytes| format!(", {bytes:.1} per call"));
         lines.push(plain("size", format!("{} bytes{per_call}", grouped(self.bytes))));
         if let Some(overhead) = self.overhead_percent.map(Overhead::percent) {

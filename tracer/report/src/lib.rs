@@ -41,6 +41,7 @@ pub mod info;
 mod notes;
 mod overhead;
 mod own;
+mod part;
 mod people;
 mod reading;
 mod render;
@@ -70,13 +71,16 @@ use self::distribution::Distribution;
 use self::grouping::Grouping;
 use self::groups::Groups;
 pub use self::html::{html, html_since};
+pub use self::part::Part;
 use self::people::Note;
 use self::reading::Need;
+use self::stats::TIMELESS;
 pub use self::suggest::{Suggestion, is_suggestion, suggest};
 use self::table::Table;
 use self::tree::Tree;
 use self::untimed::Tally;
 use self::waiting::Waiting;
+pub use self::waiting::Waits;
 use self::walk::Walk;
 
 /// Calls that are looked at together: two such chunks are in memory at a time.
@@ -107,6 +111,17 @@ pub enum Error {
     /// These rows do not have that column.
     #[error("failed to show column `{0}`: rows of this kind do not have it")]
     Column(String),
+    /// This report does not have it.
+    #[error("failed to find column `{title}`: this report has {known}")]
+    NoColumn {
+        /// What was asked for.
+        title: String,
+        /// The columns that there are.
+        known: String,
+    },
+    /// Rows of that kind have an order of their own.
+    #[error("failed to sort by `{0}`: call trees and distributions are sorted by other figures")]
+    SortByColumn(String),
     /// There is nothing to compare in nodes of a tree.
     #[error("failed to compare call trees: choose functions or call paths")]
     Diff,
@@ -133,6 +148,18 @@ pub enum Error {
     /// Calls that are folded do not know their call sites.
     #[error("failed to select callers: aggregated calls have no call site")]
     NoCallSites,
+    /// Sums by call path have no times.
+    #[error("failed to report a part of the time: calls are aggregated (--mode profile, --min-duration, --fold)")]
+    PartOfAggregated,
+    /// No call can have ended in it.
+    #[error("failed to report a part of the time: it ends before it starts")]
+    EmptyPart,
+    /// What is lost has no time.
+    #[error("failed to sort by lost: calls that were lost have no time, so they are in no part of it")]
+    LostOfPart,
+    /// The callees of a call may be in another part, and what tracing them took.
+    #[error("failed to correct times of a part of the time: what tracing took of calls that began before is not known")]
+    CorrectedPart,
     /// Call paths have no distributions.
     #[error("failed to show histograms of a call tree: choose --by callpath")]
     Histogram,
@@ -256,6 +283,8 @@ pub struct Options {
     pub by: By,
     /// Order of rows, in a tree of siblings.
     pub sort: Sort,
+    /// The figure that rows are sorted by instead, by its heading: of those that not every report has.
+    pub sort_by: Option<String>,
     /// Leave out rows with less time.
     pub min: Option<Min>,
     /// The figures to show, by their headings; those that are usual where there are none.
@@ -270,6 +299,10 @@ pub struct Options {
     pub look: Look,
     /// Whether times are also shown without what tracing itself took.
     pub corrected: bool,
+    /// Functions that wait or do not, whatever their names say.
+    pub waits: Waits,
+    /// The part of the time whose calls are shown, where not all are.
+    pub part: Option<Part>,
     /// The call sites whose calls are shown, where not all are.
     pub callers: Option<HashSet<CallSiteId>>,
 }
@@ -339,8 +372,19 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
     let losses = trace.losses()?;
     let mut remarks = Vec::new();
     // Call paths do not tell all call sites apart.
-    let need = if options.callers.is_some() { Need::Calls } else { need(&options.by) };
-    let groups = |grouping| Groups::of_callers(grouping, options.callers.as_ref());
+    let span = options.part.map(|part| part.of(trace)).transpose()?;
+    let need = match span {
+        Some(_) if options.sort == Sort::Lost => return Err(Error::LostOfPart),
+        Some(_) if options.corrected => return Err(Error::CorrectedPart),
+        Some(span) => Need::Within(span),
+        None if options.callers.is_some() => Need::Calls,
+        None => need(&options.by),
+    };
+    let groups = |grouping| {
+        let groups = Groups::of_callers(grouping, options.callers.as_ref());
+        if span.is_some() { groups.of_part() } else { groups }
+    };
+    let from = span.and_then(|span| span.from);
     let (mut table, lost_callers, untimed) = match (Grouping::new(&options.by, trace)?, &options.histogram) {
         (Some(grouping), Some(Histogram::Durations)) => {
             let (walk, untimed) = walk(trace, need, groups(grouping))?;
@@ -356,8 +400,9 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             (table, walk.lost_callers, untimed)
         }
         (Some(grouping), None) => {
-            let inside = Corrected::around(groups(grouping), trace);
-            let (mut walk, mut waiting) = (Walk::new(Counting::around(inside, trace)), Walk::new(Waiting::new(trace)));
+            let inside = Corrected::around(groups(grouping), trace).later_than(from);
+            let (mut walk, mut waiting) =
+                (Walk::new(Counting::around(inside, trace)), Walk::new(Waiting::new(trace, &options.waits)));
             let is_split = options.callers.is_none() && Waiting::splits(&options.by);
             let untimed = if is_split {
                 reading::read(trace, need, &mut [&mut walk, &mut waiting])?
@@ -395,7 +440,7 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         (None, Some(_)) => return Err(Error::Histogram),
         (None, None) => {
             let order = tree::Order::new(options.sort)?;
-            let inside = Corrected::around(Tree::of(trace), trace);
+            let inside = Corrected::around(Tree::of(trace), trace).later_than(from);
             let (walk, untimed) = walk(trace, need, Counting::around(inside, trace))?;
             let corrected = &walk.visitor.inside;
             let mut table = corrected.inside.table(trace, order, options.limit);
@@ -404,7 +449,16 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
             (table, walk.lost_callers, untimed)
         }
     };
-    table.keep(options.sort.name());
+    if span.is_some() {
+        table.forget(&TIMELESS);
+    }
+    if let Some(title) = &options.sort_by {
+        if options.by == By::Tree || options.histogram.is_some() {
+            return Err(Error::SortByColumn(title.clone()));
+        }
+        table.sort_by(title).map_err(|known| Error::NoColumn { title: title.clone(), known })?;
+    }
+    table.keep(options.sort_by.as_deref().unwrap_or(options.sort.name()));
     let left_out = if options.histogram.is_some() {
         table.left_out
     } else {
@@ -419,12 +473,19 @@ fn sum_up(trace: &TraceSet, options: &Options) -> Result<Report, Error> {
         legend = None;
     }
     if !options.columns.is_empty() {
-        table.choose(&options.columns).map_err(|title| Error::Column(title.to_owned()))?;
+        let known = table.titles();
+        table.choose(&options.columns).map_err(|title| Error::NoColumn { title: title.to_owned(), known })?;
     }
-    let mut notes = notes::notes(trace, &losses, lost_callers, left_out)?;
-    notes.extend(untimed.note(trace)?);
+    let mut notes = notes::notes(trace, options.part, &losses, (lost_callers, left_out))?;
+    notes.extend(untimed.note(trace, span.is_some())?);
     notes.extend(remarks);
-    Ok(Report { about: vec![("trace", About::new(trace))], is_per_second: None, table, notes, legend })
+    Ok(Report {
+        about: vec![("trace", About::new(trace).of_part(options.part))],
+        is_per_second: None,
+        table,
+        notes,
+        legend,
+    })
 }
 
 /// Call paths do not tell all call sites apart.
@@ -529,7 +590,7 @@ from_ns,below_ns,calls,share,region,file_offset,library,function
         let p50 = vec!["p50".to_owned()];
         assert_eq!(
             error(Options { columns: p50, ..tree() }),
-            "failed to show column `p50`: rows of this kind do not have it"
+            "failed to find column `p50`: this report has calls, timed, share, inclusive, exclusive"
         );
         assert_eq!(
             error(Options { histogram: Some(Histogram::Durations), ..tree() }),

@@ -7,17 +7,25 @@ use rtrace_model::{EventKind, Loss, LossReason, Window, counted, escape, format_
 
 use super::Error;
 use super::overhead::{overhead, sentence};
+use super::part::Part;
 use super::people::Note;
 
-/// Lines below the rows.
-pub(super) fn notes(trace: &TraceSet, losses: &[Loss], lost_callers: u64, left_out: usize) -> Result<Vec<Note>, Error> {
+/// Lines below the rows, which may be of a part of the time only.
+pub(super) fn notes(
+    trace: &TraceSet,
+    part: Option<Part>,
+    losses: &[Loss],
+    (lost_callers, left_out): (u64, usize),
+) -> Result<Vec<Note>, Error> {
     let mut notes = Vec::new();
     if left_out > 0 {
         notes.push(more_rows(left_out));
     }
+    notes.extend(part.map(Part::note));
+    let of_all = if part.is_some() { "all of the recording: " } else { "" };
     match trace.summary() {
-        Some(summary) if summary.is_complete() => notes.push(Note::plain(summary.to_string())),
-        Some(summary) => notes.push(Note::warning(summary.to_string())),
+        Some(summary) if summary.is_complete() => notes.push(Note::plain(format!("{of_all}{summary}"))),
+        Some(summary) => notes.push(Note::warning(format!("{of_all}{summary}"))),
         None => {
             let unfinished = "the recording did not end cleanly, or still runs: its last second may be missing";
             notes.push(Note::warning(unfinished));
@@ -32,7 +40,7 @@ pub(super) fn notes(trace: &TraceSet, losses: &[Loss], lost_callers: u64, left_o
     if !trace.profile().is_empty() {
         notes.push(Note::plain("aggregated profile: percentiles are upper bounds, everything else is exact"));
     }
-    notes.extend(without_record(trace).map(Note::plain));
+    notes.extend(without_record(trace, part.is_some()).map(Note::plain));
     if lost_callers > 0 {
         notes.push(Note::plain(format!("calls whose caller is not on record: {}", grouped(lost_callers))));
     }
@@ -60,12 +68,15 @@ fn window(trace: &TraceSet) -> Option<String> {
 }
 
 /// Which counts are exact and which are not, where a budget left calls without a record.
-fn without_record(trace: &TraceSet) -> Option<String> {
+fn without_record(trace: &TraceSet, is_part: bool) -> Option<String> {
     let regions: BTreeSet<_> = trace.estimates().map(|estimate| estimate.region).collect();
+    let said = match is_part {
+        true => "calls without a record are not here, as they have no time",
+        false => "calls and counted are exact, estimated is not",
+    };
     (!regions.is_empty()).then(|| {
         format!(
-            "{} throttled to stay within the budget: calls and counted are exact, estimated is not, and their time is part \
-             of their callers' time",
+            "{} throttled to stay within the budget: {said}, and their time is part of their callers' time",
             counted(regions.len() as u64, "function")
         )
     })

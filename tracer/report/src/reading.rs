@@ -6,14 +6,16 @@ mod tests;
 use std::sync::mpsc::sync_channel;
 
 use rtrace_exporters::{CallValues, Folded, TraceSet};
-use rtrace_model::{Batch, Call, FoldedPath};
+use rtrace_model::{Batch, Call, FoldedPath, Timestamp};
 
+use super::part::Span;
 use super::untimed::Tally;
 use super::walk::{Visitor, Walk};
 use super::{CHUNK, Error};
 
 /// A [`Walk`], whatever its visitor is.
 pub(super) trait Reader: Send {
+    fn within(&mut self, span: Span);
     fn paths(&mut self, paths: &[FoldedPath]);
     fn readings(&mut self, batch: &Batch);
     fn wants_values(&self) -> bool;
@@ -26,6 +28,10 @@ impl<V: Visitor + Send> Reader for Walk<V>
 where
     V::Mark: Send,
 {
+    fn within(&mut self, span: Span) {
+        self.span = span;
+    }
+
     fn paths(&mut self, paths: &[FoldedPath]) {
         Walk::paths(self, paths);
     }
@@ -61,6 +67,8 @@ pub(super) enum Need {
     Paths,
     /// Each call that has a record.
     Calls,
+    /// Each call that ended in a part of the time.
+    Within(Span),
 }
 
 /// Lets each reader visit all calls, and counts by function those that were not timed.
@@ -71,12 +79,15 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn Reader]
     let mut untimed = Tally::default();
     let wants_values = readers.iter().any(|reader| reader.wants_values());
     let folded = trace.folded(need == Need::Paths && !wants_values);
+    let span = if let Need::Within(span) = need { span } else { Span::ALL };
+    readers.iter_mut().for_each(|reader| reader.within(span));
     readers.iter_mut().for_each(|reader| reader.paths(&folded.paths));
     folded.paths.iter().for_each(|path| untimed.add_path(path));
     let mut values = wants_values.then(|| trace.value_reader());
     let mut calls = Vec::new();
-    each_batch(&folded, |batch| {
-        batch.iter().for_each(|call| untimed.add(call));
+    each_batch(trace, &folded, span, |batch| {
+        let batch = within(batch, span);
+        batch.iter().filter(|call| span.counts(call)).for_each(|call| untimed.add(call));
         readers.iter_mut().for_each(|reader| reader.readings(&batch));
         if let Some(values) = &mut values {
             let values = values.of(&batch)?;
@@ -96,13 +107,32 @@ pub(super) fn read(trace: &TraceSet, need: Need, readers: &mut [&mut dyn Reader]
 
 /// Takes the batches of the calls that are not folded, the last one first, while the next one is decoded: that takes
 /// about as long as visiting them.
-fn each_batch(folded: &Folded<'_>, mut take: impl FnMut(Batch) -> Result<(), Error>) -> Result<(), Error> {
+fn each_batch(
+    trace: &TraceSet,
+    folded: &Folded<'_>,
+    span: Span,
+    mut take: impl FnMut(Batch) -> Result<(), Error>,
+) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let (sender, batches) = sync_channel(AHEAD);
         // After an error nobody receives.
-        scope.spawn(move || folded.calls().rev().try_for_each(|batch| sender.send(batch)));
+        scope.spawn(move || match span {
+            Span::ALL => folded.calls().rev().try_for_each(|batch| sender.send(batch)),
+            Span { from, to } => {
+                let near = trace.calls_near(from.unwrap_or_default(), to.unwrap_or(Timestamp(u64::MAX)));
+                near.rev().try_for_each(|batch| sender.send(batch))
+            }
+        });
         batches.into_iter().try_for_each(|batch| take(batch?))
     })
+}
+
+/// Of a batch the calls that count, and those that may have made them.
+fn within(batch: Batch, span: Span) -> Batch {
+    if span == Span::ALL {
+        return batch;
+    }
+    batch.selected((0..batch.len()).filter(|&place| span.counts(&batch[place]) || span.may_enclose(&batch[place])))
 }
 
 /// Lets each reader visit a chunk, several of them at a time.

@@ -2,10 +2,12 @@
 //! and, at steps of time, those that ran then.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use rtrace_exporters::{Error, TraceSet};
+use rtrace_exporters::{CallValues, Error, TraceSet, Value};
 use rtrace_model::{
-    Call, ClockAnchor, Definition, Ending, Event, EventKind, PathProfile, Sink, SinkError, Summary, Timestamp,
+    Call, ClockAnchor, Definition, Ending, Event, EventKind, PathProfile, RegionId, Sink, SinkError, Summary,
+    Timestamp, ValueBatch, Values,
 };
 
 /// Steps that a range is told in, and the least length of one in nanoseconds.
@@ -74,6 +76,7 @@ pub fn replay(
     // Looking for the calls of a range takes about as long as telling them.
     let Some(long) = Long::find(trace, (from, to), step, |share| goes_on(share / 2.0))? else { return Ok(false) };
     let batches = trace.batches().max(1);
+    let mut values = (!trace.value_columns().is_empty()).then(|| trace.value_reader());
     let mut number = 0;
     let mut told = from;
     for place in 0..trace.traces().len() {
@@ -97,7 +100,11 @@ pub fn replay(
                     sink.running(told, &long.at(told))?;
                 }
                 let (now, later) = rest.split_at(rest.partition_point(|&place| end(place).since(told) < step));
-                sink.calls(&batch.selected(now.iter().copied()))?;
+                let calls = batch.selected(now.iter().copied());
+                sink.calls(&calls)?;
+                if let Some(values) = &mut values {
+                    sink.values(&batches_of(&calls, &values.of(&calls)?))?;
+                }
                 rest = later;
             }
         }
@@ -107,6 +114,30 @@ pub fn replay(
     }
     sink.finish(&summary(trace, to)?)?;
     Ok(true)
+}
+
+/// The values of calls, function by function.
+fn batches_of(calls: &[Call], values: &[Option<CallValues>]) -> Vec<ValueBatch> {
+    let mut batches: BTreeMap<RegionId, ValueBatch> = BTreeMap::new();
+    for (call, of_call) in calls.iter().zip(values).filter_map(|(call, values)| Some((call, values.as_ref()?))) {
+        let batch = batches.entry(call.region).or_insert_with(|| ValueBatch {
+            region: call.region,
+            calls: Vec::new(),
+            columns: of_call.columns.iter().map(|column| Values::new(column.value_type)).collect(),
+        });
+        batch.calls.push((call.location, call.id));
+        for (values, value) in batch.columns.iter_mut().zip(&of_call.values) {
+            match (values, value) {
+                (Values::Integer(values), Some(Value::Integer(value))) => values.push(Some(*value)),
+                (Values::Float(values), Some(Value::Float(value))) => values.push(Some(*value)),
+                (Values::Text(values), Some(Value::Text(value))) => values.push(Some(value.clone())),
+                (Values::Integer(values), _) => values.push(None),
+                (Values::Float(values), _) => values.push(None),
+                (Values::Text(values), _) => values.push(None),
+            }
+        }
+    }
+    batches.into_values().collect()
 }
 
 /// Tells the sums of all calls as a call-path profile, without the calls, which takes no longer the more calls there
@@ -134,6 +165,7 @@ fn define(trace: &TraceSet, (from, to): (Timestamp, Timestamp), sink: &mut dyn S
     trace.regions().iter().try_for_each(|region| sink.define(&Definition::Region(region.clone())))?;
     trace.metrics().iter().try_for_each(|metric| sink.define(&Definition::Metric(metric.clone())))?;
     trace.processes().iter().try_for_each(|process| sink.define(&Definition::Process(process.clone())))?;
+    trace.value_columns().iter().try_for_each(|column| sink.define(&Definition::ValueColumn(column.clone())))?;
     trace.call_sites().iter().try_for_each(|site| sink.define(&Definition::CallSite(site.clone())))?;
     trace.contexts().iter().try_for_each(|context| sink.define(&Definition::Context(context.clone())))?;
     trace.locations().iter().try_for_each(|location| sink.define(&Definition::Location(location.clone())))?;
@@ -223,10 +255,16 @@ mod tests {
         running: Vec<(u64, Vec<u64>)>,
         /// Calls and inclusive time of each path.
         folded: Vec<(u64, u64)>,
+        values: Vec<ValueBatch>,
         finished: bool,
     }
 
     impl Sink for Told {
+        fn values(&mut self, batches: &[ValueBatch]) -> Result<(), SinkError> {
+            self.values.extend_from_slice(batches);
+            Ok(())
+        }
+
         fn define(&mut self, definition: &Definition) -> Result<(), SinkError> {
             if let Definition::Metric(metric) = definition {
                 self.metrics.push(metric.clone());
@@ -336,6 +374,54 @@ mod tests {
         assert_eq!(told.folded, [(2, 195), (2, 160)]);
         std::fs::remove_file(folder.path().join("trace/folded.parquet")).unwrap();
         assert!(!tell_sums(&trace, &mut Told::default()).unwrap());
+    }
+
+    #[test]
+    fn calls_are_followed_by_their_values_and_info_says_how_many_are_not_known() {
+        use rtrace_model::{Loss, LossReason, Region, ValueColumn, ValueType};
+        let folder = TempDir::new().unwrap();
+        let mut writer = TraceWriter::create(&folder.path().join("trace"), None).unwrap();
+        writer.begin(&Header::default()).unwrap();
+        let (pid, tid, start, name) = (1, 1, Timestamp(0), String::new());
+        let location = Location { id: LocationId(1), pid, tid, start, end: None, name, calls_entered: None };
+        writer.define(&Definition::Location(location)).unwrap();
+        let region = RegionId(0);
+        writer.define(&Definition::Region(Region { name: "read".to_owned(), size: 1, ..Region::default() })).unwrap();
+        let column = |position, name: &str, at_exit| ValueColumn {
+            region,
+            position,
+            name: name.to_owned(),
+            value_type: ValueType::Integer,
+            c_type: "int".to_owned(),
+            unit: None,
+            role: None,
+            at_exit,
+            source: "table".to_owned(),
+        };
+        for column in [column(0, "fd", false), column(1, "result", true)] {
+            writer.define(&Definition::ValueColumn(column)).unwrap();
+        }
+        writer.calls(&vec![call(1, 0, 10, 20), call(2, 0, 30, 180)].into()).unwrap();
+        let columns = |fds: Vec<_>, results: Vec<_>| vec![Values::Integer(fds), Values::Integer(results)];
+        let calls = vec![(LocationId(1), 1), (LocationId(1), 2)];
+        let both = ValueBatch { region, calls, columns: columns(vec![Some(7), Some(8)], vec![None, Some(-1)]) };
+        writer.values(&[both]).unwrap();
+        let losses = vec![Loss { reason: LossReason::ValueUnread, region: Some(region), count: 1 }];
+        let end = ClockAnchor { monotonic: Timestamp(200 * MS), realtime_ns: 0 };
+        writer.finish(&Summary { end, losses, ..Summary::default() }).unwrap();
+        let trace = TraceSet::open(&folder.path().join("trace")).unwrap();
+        let mut told = Told::default();
+        replay(&trace, (Timestamp(25 * MS), Timestamp(200 * MS)), &mut told, |_| true).unwrap();
+        let second =
+            ValueBatch { region, calls: vec![(LocationId(1), 2)], columns: columns(vec![Some(8)], vec![Some(-1)]) };
+        assert_eq!((told.calls, told.values), (vec![2], vec![second]));
+        let info = crate::info::Info::of(&folder.path().join("trace")).unwrap();
+        let mut text = Vec::new();
+        info.write(&crate::Look::default(), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let line = "values       read: fd, result of 2 calls, known from: table; null: result 1 (calls that were not timed or did not return, or not readable)\n";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(info.values[0].columns[0].nulls, Some(0));
     }
 
     #[test]

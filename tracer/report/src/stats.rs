@@ -204,6 +204,9 @@ impl Stats {
 /// How many calls the mean, the percentiles, min and max are of; shown to people where a call was not timed.
 pub(super) const TIMED: Column = Column::new("timed", "timed").seat(1).rank(6).shown(Shown::Never);
 
+/// Figures of calls that have no time of their own.
+pub(super) const TIMELESS: [&str; 5] = ["lost", "counted", "estimated", "estimated_least", "estimated_most"];
+
 /// The columns of figures.
 pub(super) const FIGURES: [Column; 22] = [
     Column::new("calls", "calls").seat(0),

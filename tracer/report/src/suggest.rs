@@ -210,6 +210,8 @@ impl Visitor for Costs<'_> {
         self.add(call.region, cost, 1, u64::from(duration.is_some()), u64::from(is_short));
     }
 
+    fn enclose(&mut self, _: &Call, _: Caller<'_, ()>) {}
+
     fn visit_path(&mut self, path: &FoldedPath, _: Caller<'_, ()>) {
         let cost = self.of(path.region, path.location);
         let sum = |counts: &mut dyn Iterator<Item = (u64, u64)>| {

@@ -174,6 +174,19 @@ impl Value {
             || matches!(self, Value::Verdict { text, .. } if text.is_empty())
     }
 
+    /// What puts rows in order; less than all others where it is not known.
+    fn figure(&self) -> f64 {
+        match self {
+            Value::Count(number) | Value::Id(number) => *number as f64,
+            Value::Time(time) | Value::Traced(time) | Value::Bound(time) | Value::AtMost(time) => *time as f64,
+            Value::Share(figure) | Value::Bar(figure) | Value::Change(figure) => *figure,
+            Value::Ratio(figure) | Value::Rate(figure) => *figure,
+            Value::Name(_) | Value::Nested(..) | Value::Recorded(_) | Value::Verdict { .. } | Value::Absent => {
+                f64::NEG_INFINITY
+            }
+        }
+    }
+
     /// What puts labels in order: the name, then the number.
     pub(super) fn sortable(&self) -> (String, u64) {
         match self {
@@ -251,6 +264,40 @@ impl Table {
         }
         self.columns = columns;
         Ok(())
+    }
+
+    /// The headings by which figures are chosen.
+    pub(super) fn titles(&self) -> String {
+        let figures = self.columns.iter().filter(|column| column.kind == Kind::Figure);
+        figures.map(|column| column.title).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Puts the rows with the largest figure of that title first; rows of one figure stay in their order.
+    ///
+    /// # Errors
+    /// There is none; with the titles that there are.
+    pub(super) fn sort_by(&mut self, title: &str) -> Result<(), String> {
+        let is_meant = |column: &Column| column.kind == Kind::Figure && column.title == title;
+        let place = self.columns.iter().position(is_meant).ok_or_else(|| self.titles())?;
+        let mut rows: Vec<(Vec<Value>, Option<u32>)> = std::mem::take(&mut self.rows)
+            .into_iter()
+            .zip(self.marks.iter().copied().map(Some).chain(std::iter::repeat(None)))
+            .collect();
+        rows.sort_by(|(a, _), (b, _)| b[place].figure().total_cmp(&a[place].figure()));
+        self.marks = rows.iter().filter_map(|(_, mark)| *mark).collect();
+        self.rows = rows.into_iter().map(|(row, _)| row).collect();
+        Ok(())
+    }
+
+    /// Takes away figures of these keys.
+    pub(super) fn forget(&mut self, keys: &[&str]) {
+        let is_kept: Vec<bool> = self.columns.iter().map(|column| !keys.contains(&column.key)).collect();
+        let mut kept = is_kept.iter();
+        self.columns.retain(|_| kept.next() == Some(&true));
+        for row in &mut self.rows {
+            let mut kept = is_kept.iter();
+            row.retain(|_| kept.next() == Some(&true));
+        }
     }
 
     /// Shows people a column, or does not.

@@ -75,6 +75,11 @@ impl Visitor for Tree<'_> {
         self.add(region, (site, context), caller, sums)
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, NodeId>) -> NodeId {
+        let Call { region, call_site: site, context, .. } = *call;
+        self.add(region, (site, context), caller, Sums { calls: 0, timed: 0, inclusive: 0, exclusive: 0 })
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, NodeId>) -> NodeId {
         let PathProfile { calls, unseen, inclusive, exclusive, .. } = path.profile;
         let sums = Sums { calls, timed: calls.saturating_sub(unseen), inclusive, exclusive };
@@ -163,7 +168,8 @@ impl<'a> Tree<'a> {
         let weights = self.weights();
         let names: Vec<String> = self.nodes.iter().map(|node| self.name(trace, node.label)).collect();
         let ranks = self.ranks(&names);
-        let shown = self.largest(&weights, &ranks, limit.unwrap_or(self.nodes.len()));
+        let called = self.called();
+        let shown = self.largest(&weights, &ranks, &called, limit.unwrap_or(self.nodes.len()));
         // Nodes are numbered as they are shown: their ids depend on the order in which calls were read.
         let mut numbers = vec![0; self.nodes.len()];
         let (mut rows, mut marks) = (Vec::new(), Vec::new());
@@ -188,7 +194,7 @@ impl<'a> Tree<'a> {
             let below = if id == ROOT { 0 } else { depth + 1 };
             next.extend(children.into_iter().map(|child| (child, id, below)));
         }
-        let left_out = self.nodes.len() - 1 - rows.len();
+        let left_out = called.iter().skip(1).filter(|&&is_called| is_called).count() - rows.len();
         let mut table = Table { columns: COLUMNS.to_vec(), rows, marks, left_out, ..Table::default() };
         if self.nodes.iter().any(|node| node.timed < node.calls) {
             table.show(TIMED.key, Shown::Always);
@@ -223,14 +229,24 @@ impl<'a> Tree<'a> {
         weights
     }
 
-    /// Marks the root and the `limit` nodes below it with most inclusive time, callers first.
-    fn largest(&self, weights: &[u64], ranks: &[usize], limit: usize) -> Vec<bool> {
+    /// Whether a call of a node, or below it, counts.
+    fn called(&self) -> Vec<bool> {
+        let mut called: Vec<bool> = self.nodes.iter().map(|node| node.calls > 0).collect();
+        // A node comes after its caller.
+        for (id, node) in self.nodes.iter().enumerate().rev() {
+            called[id] |= node.children.iter().any(|&child| called[child as usize]);
+        }
+        called
+    }
+
+    /// Marks the root and the `limit` nodes below it with most inclusive time of those with calls, callers first.
+    fn largest(&self, weights: &[u64], ranks: &[usize], called: &[bool], limit: usize) -> Vec<bool> {
         let mut shown = vec![false; self.nodes.len()];
         let mut candidates = BinaryHeap::from([(u64::MAX, Reverse(0), ROOT)]);
         for _ in 0..=limit {
             let Some((_, _, id)) = candidates.pop() else { break };
             shown[id as usize] = true;
-            let children = self.nodes[id as usize].children.iter();
+            let children = self.nodes[id as usize].children.iter().filter(|&&child| called[child as usize]);
             candidates.extend(children.map(|&child| (weights[child as usize], Reverse(ranks[child as usize]), child)));
         }
         shown
@@ -248,7 +264,9 @@ impl<'a> Tree<'a> {
         let number = |number: Option<u32>| number.map_or(Value::Absent, |number| Value::Id(number.into()));
         let is_untraced = matches!(node.label, Label::Untraced(_));
         let counted = |count: u64| if is_untraced { Value::Absent } else { Value::Count(count) };
-        let known = |value: Value| if node.timed == 0 && node.calls > 0 { Value::Absent } else { value };
+        // A caller may have ended later than the part that is asked for.
+        let is_unknown = node.timed == 0 && (node.calls > 0 || region.is_some());
+        let known = |value: Value| if is_unknown { Value::Absent } else { value };
         vec![
             Value::Id(numbers.0),
             numbers.1.map_or(Value::Absent, Value::Id),

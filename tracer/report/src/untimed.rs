@@ -49,8 +49,8 @@ impl Tally {
     }
 
     /// A line that names the functions with most calls that were not timed, and says why these were not;
-    /// nothing where no function is worth a word.
-    pub(super) fn note(&self, trace: &TraceSet) -> Result<Option<Note>, Error> {
+    /// nothing where no function is worth a word. The reasons are not known where only a part of the calls is meant.
+    pub(super) fn note(&self, trace: &TraceSet, is_part: bool) -> Result<Option<Note>, Error> {
         let mut worst: Vec<(RegionId, Calls)> = self.0.iter().map(|(&region, &calls)| (region, calls)).collect();
         worst.retain(|(_, calls)| calls.share() > WORTH_A_WORD);
         if worst.is_empty() {
@@ -67,7 +67,8 @@ impl Tally {
         }
         let is_meant =
             |untimed: &&Untimed| untimed.region.is_none_or(|of| worst.iter().any(|&(region, _)| region == of));
-        let reasons = Untimed::by_reason(trace.untimed()?.iter().filter(is_meant));
+        // They are those of the whole recording.
+        let reasons = if is_part { Vec::new() } else { Untimed::by_reason(trace.untimed()?.iter().filter(is_meant)) };
         let reasons: Vec<String> =
             reasons.iter().map(|&(reason, count)| format!("{}: {}", reason.name(), grouped(count))).collect();
         if !reasons.is_empty() {
@@ -159,7 +160,7 @@ mod tests {
             ..PathProfile::default()
         };
         tally.add_path(&path);
-        let note = tally.note(&crate::testing::definitions()).unwrap();
+        let note = tally.note(&crate::testing::definitions(), false).unwrap();
         assert_eq!(
             note.map(|note| note.text).as_deref(),
             Some("not timed, so their time is not here: a (75.0 % of its calls)")

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Batch, Call, FoldedPath, LocationId, RegionId, Scope, Wait, counted};
+use rtrace_model::{Batch, Call, FoldedPath, LocationId, Region, RegionId, Scope, Wait, counted};
 
 use super::By;
 use super::grouping::{Grouping, Key};
@@ -32,6 +32,9 @@ pub(super) struct Waiting {
     counted: HashMap<(LocationId, u64), u64>,
     sums: HashMap<(RegionId, LocationId), Time>,
 }
+
+/// Functions of which somebody knows better than their names what they wait for, or that they do not wait.
+pub type Waits = HashMap<RegionId, Option<Wait>>;
 
 /// Exclusive time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +80,11 @@ impl Visitor for Waiting {
         wait
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
+        self.counted.remove(&(call.location, call.id));
+        self.wait(call.region, caller)
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Option<Wait>>) -> Option<Wait> {
         let wait = self.wait(path.region, caller);
         if path.has_time() {
@@ -88,10 +96,12 @@ impl Visitor for Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(trace: &TraceSet) -> Waiting {
+    /// What the names of functions say, unless `waits` says otherwise.
+    pub(super) fn new(trace: &TraceSet, waits: &Waits) -> Waiting {
+        let wait = |region: &Region| waits.get(&region.id).copied().unwrap_or_else(|| region.waits_for());
         let of_calls = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call);
         Waiting {
-            waits: trace.regions().iter().filter_map(|region| Some((region.id, region.waits_for()?))).collect(),
+            waits: trace.regions().iter().filter_map(|region| Some((region.id, wait(region)?))).collect(),
             on_cpu: of_calls.into_iter().position(|metric| metric.name == ON_CPU),
             counted: HashMap::new(),
             sums: HashMap::new(),
@@ -328,6 +338,20 @@ mod tests {
         let untimed = trace("thread 1\n b 0 ?\n  a 20 50", None);
         let unknown = ("\"pthread_barrier_wait\"".to_owned(), None, None);
         assert_eq!(times(&untimed, By::Function), [row("a", 0, 30), unknown]);
+    }
+
+    #[test]
+    fn who_knows_better_than_the_name_decides() {
+        let folder = trace("thread 1\n a 0 700\n b 1000 1300", None);
+        let waits = Waits::from([(RegionId(0), Some(Wait::Lock)), (RegionId(1), None)]);
+        let mut out = Vec::new();
+        run(folder.path(), &Options { format: Format::Json, waits, ..Options::default() }, &mut out).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let row = |row: usize| {
+            ["function", "working_ns", "waiting_ns", "waits_for"].map(|key| json["rows"][row][key].to_string())
+        };
+        assert_eq!(row(0), ["\"a\"", "0", "700", "\"lock\""]);
+        assert_eq!(row(1), ["\"pthread_barrier_wait\"", "300", "0", "null"]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use std::collections::{HashMap, HashSet};
 use rtrace_exporters::CallValues;
 use rtrace_model::{Batch, Call, FoldedPath, LocationId, Timestamp};
 
+use super::part::Span;
+
 /// What is done with each call.
 pub(super) trait Visitor {
     /// What is remembered of a call for its callees.
@@ -38,6 +40,9 @@ pub(super) trait Visitor {
 
     /// Called once for each call, with callers before their callees.
     fn visit(&mut self, call: &Call, caller: Caller<'_, Self::Mark>) -> Self::Mark;
+
+    /// The mark of a call that does not count, as it is not of the part that is asked for; calls that it made may be.
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, Self::Mark>) -> Self::Mark;
 
     /// The same for all calls of a call path on a location, where they are folded.
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Self::Mark>) -> Self::Mark;
@@ -81,6 +86,7 @@ impl<'a, M> Caller<'a, M> {
 #[derive(Clone, Copy)]
 pub(super) struct Open<M> {
     pub(super) mark: M,
+    /// Whether it has a time, and one that counts.
     is_timed: bool,
     id: u64,
     parent: u64,
@@ -92,6 +98,8 @@ pub(super) struct Open<M> {
 /// The state between chunks.
 pub(super) struct Walk<V: Visitor> {
     pub(super) visitor: V,
+    /// Which calls count.
+    pub(super) span: Span,
     /// Calls visited with [`Caller::Lost`].
     pub(super) lost_callers: u64,
     threads: HashMap<LocationId, Thread<V::Mark>>,
@@ -130,7 +138,7 @@ impl<M> Step<'_, M> {
 
 impl<V: Visitor> Walk<V> {
     pub(super) fn new(visitor: V) -> Walk<V> {
-        Walk { visitor, lost_callers: 0, threads: HashMap::new(), recent: HashSet::new() }
+        Walk { visitor, span: Span::ALL, lost_callers: 0, threads: HashMap::new(), recent: HashSet::new() }
     }
 
     /// Reads the calls that were stored before those of the last chunk.
@@ -185,11 +193,13 @@ impl<V: Visitor> Walk<V> {
                         (_, true) => Caller::Known(&stack),
                         (_, false) => Caller::Lost(&stack),
                     };
-                    self.lost_callers += u64::from(matches!(caller, Caller::Lost(_)));
-                    let mark = self.visitor.visit(call, caller);
+                    let counts = self.span.counts(call);
+                    self.lost_callers += u64::from(counts && matches!(caller, Caller::Lost(_)));
+                    let visit = if counts { V::visit } else { V::enclose };
+                    let mark = visit(&mut self.visitor, call, caller);
                     Open {
                         mark,
-                        is_timed: call.is_timed(),
+                        is_timed: counts && call.is_timed(),
                         id: call.id,
                         parent: call.parent,
                         start: call.start,
@@ -252,6 +262,10 @@ mod tests {
             };
             assert_eq!(self.0.insert((call.location.0, call.id), caller), None, "visited twice");
             call.id
+        }
+
+        fn enclose(&mut self, _: &Call, _: Caller<'_, u64>) -> u64 {
+            unreachable!("all calls count");
         }
 
         fn visit_path(&mut self, _: &FoldedPath, _: Caller<'_, u64>) -> u64 {

@@ -12,6 +12,7 @@ mod info;
 mod keep;
 mod libs;
 mod names;
+mod part;
 mod processes;
 mod quantity;
 mod recording;
@@ -19,6 +20,7 @@ mod report;
 mod selection;
 mod stubs;
 mod values;
+mod waits;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -18,14 +18,16 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
         return suggest(options, &destination);
     }
     if let Some(destination) = options.page(privilege::invoker()) {
-        wrote(rtrace_report::html(&options.directory, &destination), &destination)?;
+        let waits = options.waits(&TraceSet::open(&options.directory)?);
+        wrote(rtrace_report::html(&options.directory, &waits, &destination), &destination)?;
         return Ok(Outcome::Complete);
     }
     let mut text = Vec::new();
     let look = screen::look(options.display, options.full_names);
     let trace = TraceSet::open(&options.directory)?;
     let callers = callers(&options.callers, &trace)?;
-    rtrace_report::run_on(&trace, &rtrace_report::Options { callers, ..options.options(look) }, &mut text)?;
+    let waits = options.waits(&trace);
+    rtrace_report::run_on(&trace, &rtrace_report::Options { callers, waits, ..options.options(look) }, &mut text)?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
 }

@@ -1,5 +1,6 @@
 //! What is counted on every call, and the figures that follow from it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ type Formula = Arc<dyn Fn(u64, &[u64]) -> Option<f64> + Send + Sync>;
 /// A figure that follows from counters.
 #[derive(Clone)]
 pub struct Derived {
-    key: &'static str,
-    title: &'static str,
+    key: Cow<'static, str>,
+    title: Cow<'static, str>,
     formula: Formula,
 }
 
@@ -24,11 +25,11 @@ impl Derived {
     /// A figure of that name in CSV and that title. The formula is given a time in nanoseconds and
     /// what was counted in it, both without traced callees, by counter.
     pub fn new(
-        key: &'static str,
-        title: &'static str,
+        key: impl Into<Cow<'static, str>>,
+        title: impl Into<Cow<'static, str>>,
         formula: impl Fn(u64, &[u64]) -> Option<f64> + Send + Sync + 'static,
     ) -> Derived {
-        Derived { key, title, formula: Arc::new(formula) }
+        Derived { key: key.into(), title: title.into(), formula: Arc::new(formula) }
     }
 
     /// The figure of calls with that time without traced callees, in nanoseconds, and these counts.
@@ -105,7 +106,8 @@ impl Counters {
             self.metrics.values().enumerate().map(figure)
         };
         let derived = self.derived.iter().cloned();
-        let derived = derived.map(|derived| Figure { title: derived.title.to_owned(), what: What::Derived(derived) });
+        let derived =
+            derived.map(|derived| Figure { title: derived.title.clone().into_owned(), what: What::Derived(derived) });
         self.figures = sums(Tally::Inclusive, What::Inclusive)
             .chain(derived)
             .chain(sums(Tally::Exclusive, What::Exclusive))
@@ -115,7 +117,7 @@ impl Counters {
     /// The columns that `rtrace report --format csv` has for them.
     pub fn keys(&self) -> Vec<String> {
         let of_metrics = self.metrics.values().flat_map(|metric| Tally::ALL.map(|tally| tally.key(metric)));
-        of_metrics.chain(self.derived.iter().map(|derived| derived.key.to_owned())).collect()
+        of_metrics.chain(self.derived.iter().map(|derived| derived.key.clone().into_owned())).collect()
     }
 
     /// The fields of these columns for calls with a known end, their time without traced callees in

@@ -2,6 +2,7 @@
 //! slowest calls.
 
 mod durations;
+mod values;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -115,16 +116,21 @@ impl Detail {
         let lines = u16::try_from(facts.len().div_ceil(widths.len())).unwrap_or(u16::MAX);
         let left = area.height.saturating_sub(1 + lines);
         // The picture has a line for each class of durations; the lists have what it leaves.
+        let recorded = state.values.of(function.region);
+        let of_values = values::height(recorded).min(left / 3);
+        let left = left - of_values;
         let picture = if area.height < LISTS_FROM { left } else { durations::height(function, state).min(left / 2) };
-        let [name, above, picture, below] = Layout::vertical([
+        let [name, above, of_values, picture, below] = Layout::vertical([
             Constraint::Length(1),
             Constraint::Length(lines),
+            Constraint::Length(of_values),
             Constraint::Length(picture),
             Constraint::Fill(1),
         ])
         .areas(area);
         draw_name(canvas, name, function, state);
         draw_facts(canvas, above, &facts, &widths);
+        values::draw(canvas, of_values, recorded);
         if !picture.is_empty() {
             durations::draw(canvas, picture, function, state, app.origin(state));
         }
@@ -338,7 +344,11 @@ fn draw_slowest(
             Cell::time(Some(slow.duration)),
             share(own).into(),
             short_ns(slow.start.0.saturating_sub(origin)).into(),
-            thread.map_or_else(|| "thread ?".into(), |of| format!("thread {} {}", of.tid, of.name).into()),
+            match (state.values.call(function.region, key), thread) {
+                (Some(code), _) => code.into(),
+                (None, Some(of)) => format!("thread {} {}", of.tid, of.name).into(),
+                (None, None) => "thread ?".into(),
+            },
         ]
     };
     let table = Table { is_active, ..Table::plain(area, &columns) };

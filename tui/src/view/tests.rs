@@ -192,6 +192,43 @@ fn the_timeline() {
 }
 
 #[test]
+fn one_function_with_its_values() {
+    use rtrace_model::{Definition, ValueBatch, ValueColumn, ValueType, Values};
+    let mut state = state();
+    let (value_type, unit, role, source) = (ValueType::Integer, None, None, String::new());
+    let column = |position, name: &str, at_exit| ValueColumn {
+        region: RegionId(0),
+        position,
+        name: name.to_owned(),
+        value_type,
+        c_type: "int".to_owned(),
+        unit: unit.clone(),
+        role: role.clone(),
+        at_exit,
+        source: source.clone(),
+    };
+    for column in [column(0, "n", false), column(1, "result", true)] {
+        state.define(&Definition::ValueColumn(column));
+    }
+    let calls: Vec<_> = (0..99).map(|number| (LocationId(1), 2 * number + 1)).collect();
+    let sizes = Values::Integer((0..99).map(|number| Some(if number < 90 { 64 } else { 1_000 })).collect());
+    let results = Values::Integer((0..99).map(|number| (number > 10).then_some(0)).collect());
+    state.add_values(&[ValueBatch { region: RegionId(0), calls, columns: vec![sizes, results] }]);
+    let mut dashboard = dashboard(&state);
+    press(&mut dashboard, &state, "j\n");
+    let lines = screen(&mut dashboard, &state, 80, 24);
+    assert_eq!(
+        lines[7..10],
+        [
+            " value   last  most frequent          distribution",
+            " n       1000  64 90.9 %  1000 9.1 %  64 █  ▂ 1023",
+            " result  0     0 88.9 %  - 11.1 %     0 █ 0",
+        ]
+    );
+    assert!(lines.iter().any(|line| line.ends_with("fftw_execute(n=64) = -")), "{lines:#?}");
+}
+
+#[test]
 fn one_function() {
     assert_eq!(
         view("j\n", 18),

@@ -256,6 +256,7 @@ fn note(
     let mut notes = Vec::new();
     if let Some(call) = app.call {
         let name = state.function(call.region).map_or("[unknown]", |function| &function.name);
+        let name = state.values.call(call.region, (call.location, call.call)).unwrap_or(name);
         let at = units::round(call.start.0.saturating_sub(app.origin(state)) / 1_000 * 1_000);
         notes.push(format!(
             "marked: {} for {}, from {at}",

@@ -14,6 +14,7 @@ use super::super::nesting::Visitor;
 use super::super::remarks::remarks;
 use super::super::samples::{self, Owner, Series};
 use super::super::spool::Measured;
+use super::super::step::BELOW;
 use super::super::threads::Thread;
 use super::super::values::{self, Json, Part};
 use super::super::{ExportError, Source};
@@ -128,6 +129,9 @@ impl Visitor for Events<'_> {
             self.output,
             r#"{{{kind},"name":{name},"cat":{library},"pid":{pid},"tid":{tid},"ts":{at},"args":{{"call":{id},"ending":"{ending}"{untimed}"#
         )?;
+        if let Some(context) = source.context_of(call) {
+            write!(self.output, r#","context":{}"#, json::text(&context.join(BELOW)))?;
+        }
         for (metric, Reading { inclusive, .. }) in source.call_metrics().iter().zip(&measured.readings) {
             write!(self.output, ",{}:{inclusive}", json::text(&metric.name))?;
         }

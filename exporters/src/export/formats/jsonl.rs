@@ -50,6 +50,9 @@ enum Line<'a> {
         child_ns: u64,
         ending: &'static str,
         call_site: Option<String>,
+        /// The untraced functions that led to the call, the outermost first, where that was recorded.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        context: Option<Vec<String>>,
         #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
         counters: serde_json::Map<String, Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,6 +122,7 @@ fn line<'a>(source: &'a Source<'_>, call: &Call, readings: &[Reading], values: O
         child_ns: call.child,
         ending: call.ending.name(),
         call_site: source.call_site_of(call),
+        context: source.context_of(call),
         counters: counters.collect(),
         args: values.and_then(|values| values::object(values, Part::Argument)),
         result: values.and_then(values::result).map(Json),

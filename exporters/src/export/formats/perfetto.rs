@@ -15,6 +15,7 @@ use super::super::protobuf::Message;
 use super::super::remarks::remarks;
 use super::super::samples::{self, Owner};
 use super::super::spool::Measured;
+use super::super::step::BELOW;
 use super::super::threads::Thread;
 use super::super::values::Part;
 use super::super::{ExportError, Source};
@@ -377,6 +378,9 @@ impl Visitor for Events<'_, '_> {
         if !call.is_timed() {
             annotate(&mut self.event, "ending", Value::Text(call.ending.name()));
             annotate(&mut self.event, "untimed", Value::True);
+        }
+        if let Some(context) = self.source.context_of(call) {
+            annotate(&mut self.event, "context", Value::Text(&context.join(BELOW)));
         }
         if let Some(values) = values {
             annotate_values(&mut self.event, values, Part::Argument);

@@ -58,6 +58,10 @@ impl Visitor for Edges<'_> {
         self.add_within(call.region, call.call_site, &caller, Sums::of_call(call))
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, Key>) -> Key {
+        self.key(call.region, call.call_site, &caller)
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Key>) -> Key {
         self.add_within(path.region, path.call_site(), &caller, Sums::of_path(path))
     }

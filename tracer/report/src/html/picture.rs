@@ -59,6 +59,8 @@ impl Visitor for Picture {
         self.add(call, caller.timed().next().is_none());
     }
 
+    fn enclose(&mut self, _: &Call, _: Caller<'_, ()>) {}
+
     fn visit_path(&mut self, _: &FoldedPath, _: Caller<'_, ()>) {}
 }
 
@@ -76,6 +78,8 @@ impl Visitor for Shares {
         let timed = u64::from(call.is_timed());
         self.add(call.region, call.location, [1, timed, call.exclusive().unwrap_or(0)]);
     }
+
+    fn enclose(&mut self, _: &Call, _: Caller<'_, ()>) {}
 
     fn visit_path(&mut self, path: &FoldedPath, _: Caller<'_, ()>) {
         let timed = path.calls.saturating_sub(path.unseen);

@@ -89,6 +89,11 @@ impl Visitor for Sites<'_> {
         Mark::Row(self.add(call.region, call.call_site, &caller, Sums::of_call(call)))
     }
 
+    fn enclose(&mut self, call: &Call, caller: Caller<'_, Mark>) -> Mark {
+        let _ = caller;
+        Mark::Row(self.edges.key(call.region, call.call_site, &Caller::None))
+    }
+
     fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, Mark>) -> Mark {
         let PathProfile { location, path: id, region, .. } = path.profile;
         let is_timed = path.has_time();

@@ -19,7 +19,7 @@ use crate::groups::Groups;
 use crate::reading::Reader;
 use crate::table::{Table, Value};
 use crate::tree::Tree;
-use crate::waiting::{Balance, Waiting};
+use crate::waiting::{Balance, Waiting, Waits};
 use crate::walk::Walk;
 use crate::{By, Error, Sort};
 
@@ -57,7 +57,7 @@ pub(super) struct Tables<'a> {
 }
 
 impl<'a> Walks<'a> {
-    pub(super) fn new(trace: &'a TraceSet) -> Walks<'a> {
+    pub(super) fn new(trace: &'a TraceSet, waits: &Waits) -> Walks<'a> {
         let groups = |by| {
             let grouping = Grouping::new(&by, trace).ok().flatten();
             grouping.map(Groups::new).expect("these rows are no tree, and need no values")
@@ -70,7 +70,7 @@ impl<'a> Walks<'a> {
             callers: Walk::new(Edges::new(Depth::Caller, trace)),
             sites: Walk::new(Sites::new(trace)),
             shares: Walk::new(Shares::default()),
-            waiting: Walk::new(Waiting::new(trace)),
+            waiting: Walk::new(Waiting::new(trace, waits)),
         }
     }
 

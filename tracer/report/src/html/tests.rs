@@ -36,7 +36,7 @@ fn define_hostile(writer: &mut TraceWriter) {
 fn page(directory: &Path) -> String {
     let path = directory.join("page.html");
     let force = is_page(&path);
-    html(directory, &Destination::Path { path: path.clone(), force, owner: None }).unwrap();
+    html(directory, &crate::Waits::new(), &Destination::Path { path: path.clone(), force, owner: None }).unwrap();
     fs::read_to_string(path).unwrap()
 }
 
@@ -276,7 +276,7 @@ fn a_page_compares_call_paths_with_those_of_an_earlier_recording() {
     let gone = "which took 9.002 µs in traced calls, now 12 µs. The recordings differ in length, so times before are \
                 scaled to as much time. Call paths that are gone: &lt;!--'&amp;amp;\\x1b[31m\\u{202e} (1 µs).";
     assert!(flame.contains(gone), "{flame}");
-    html(&second, &Destination::Path { path, force: true, owner: None }).unwrap();
+    html(&second, &crate::Waits::new(), &Destination::Path { path, force: true, owner: None }).unwrap();
     assert!(!browsed(&second, "").unwrap().0.contains("Compared with"));
 }
 
@@ -389,7 +389,9 @@ fn another_file_is_not_replaced() {
     let path = folder.path().join("other.html");
     fs::write(&path, "mine").unwrap();
     let force = is_page(&path);
-    let error = html(folder.path(), &Destination::Path { path: path.clone(), force, owner: None }).unwrap_err();
+    let error =
+        html(folder.path(), &crate::Waits::new(), &Destination::Path { path: path.clone(), force, owner: None })
+            .unwrap_err();
     assert!(error.to_string().ends_with("it exists"), "{error}");
     assert_eq!(fs::read_to_string(path).unwrap(), "mine");
 }

@@ -87,6 +87,10 @@ mod tests {
             unreachable!("there are no calls");
         }
 
+        fn enclose(&mut self, _: &Call, _: Caller<'_, u32>) -> u32 {
+            unreachable!("there are no calls");
+        }
+
         fn visit_path(&mut self, path: &FoldedPath, caller: Caller<'_, u32>) -> u32 {
             let mut chain: Vec<_> = caller.enclosing().iter().rev().map(|open| Some(open.mark)).collect();
             if matches!(caller, Caller::Lost(_)) {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Command};
 use rtrace_report::Format;
 
@@ -71,6 +71,31 @@ pub fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
         let choice = choices.iter().find(|(word, _, _)| *word == chosen);
         choice.expect("the parser lets only these words pass").2.clone()
     })
+}
+
+/// Reads one of the words, or another one, such as the name of a counter, which only a trace knows.
+#[derive(Clone)]
+pub struct OneOfOrOther<T> {
+    words: fn() -> Vec<PossibleValue>,
+    read: fn(&str) -> T,
+}
+
+impl<T> OneOfOrOther<T> {
+    pub const fn new(words: fn() -> Vec<PossibleValue>, read: fn(&str) -> T) -> OneOfOrOther<T> {
+        OneOfOrOther { words, read }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for OneOfOrOther<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        NonEmptyStringValueParser::new().parse_ref(command, argument, value).map(|word| (self.read)(&word))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.words)().into_iter()))
+    }
 }
 
 /// Reads one of the words, or `arg:NAME`, which stands for the argument or result of that name.

@@ -8,6 +8,7 @@ use rtrace_report::{By, DiffOptions, Look, Min};
 
 use super::choice::{Choice, TableFormat, one_of};
 use super::display::Display;
+use super::part::PartOfTime;
 use super::quantity::parse_min;
 use super::report::destination;
 
@@ -31,6 +32,10 @@ pub struct Diff {
     #[arg(long, value_name = "TIME|SHARE", value_parser = parse_min)]
     min: Option<Min>,
 
+    /// Which part of the time of both is compared.
+    #[command(flatten)]
+    part: PartOfTime,
+
     /// Show at most this many rows
     #[arg(long, value_name = "ROWS")]
     limit: Option<usize>,
@@ -51,7 +56,7 @@ pub struct Diff {
     ///
     /// The page is that of `rtrace report B --html`. Red boxes take more time than in A, blue ones less. An older page of
     /// that name is replaced, another file is not.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "min", "limit", "columns", "format", "fail_on_regression"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "min", "limit", "columns", "format", "fail_on_regression", "from", "to"])]
     html: Option<PathBuf>,
 
     /// Show names with all their arguments, however long they are
@@ -74,6 +79,7 @@ impl Diff {
         DiffOptions {
             by: self.by.clone(),
             min: self.min,
+            part: self.part.chosen(),
             limit: self.limit,
             format: self.format.chosen(),
             columns: self.columns.clone(),

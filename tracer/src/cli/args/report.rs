@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use rtrace_exporters::{Destination, Owner};
+use clap::builder::PossibleValue;
+use rtrace_exporters::{Destination, Owner, TraceSet};
 use rtrace_plan::Selector;
-use rtrace_report::{By, Histogram, Look, Min, Options, Sort};
+use rtrace_report::{By, Histogram, Look, Min, Options, Sort, Waits};
 
-use super::choice::{Choice, OneOfOrValue, TableFormat, one_of};
+use super::choice::{Choice, OneOfOrOther, OneOfOrValue, TableFormat};
 use super::display::Display;
+use super::part::PartOfTime;
 use super::quantity::parse_min;
+use super::waits::{Rule, parse_waiting, parse_working, waits};
 
 /// Options of `rtrace report`.
 #[derive(Debug, Args)]
@@ -28,12 +31,12 @@ pub struct Report {
     /// rtrace measures its overhead when recording starts, for each kind of probe. Each corrected time has an error; a time
     /// of which tracing took more than a third is not corrected. Counted CPU time is corrected in the same way; other
     /// counters are shown as recorded.
-    #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min"])]
+    #[arg(long, conflicts_with_all = ["by", "columns", "histogram", "min", "from", "to"])]
     corrected: bool,
 
-    /// Figure to sort by, largest first, or name [default: exclusive; in a tree inclusive]
-    #[arg(long, value_name = "FIGURE", value_parser = one_of(SORT))]
-    sort: Option<Sort>,
+    /// Figure to sort by, largest first, also a counter or its rate, or name [default: exclusive; in a tree inclusive]
+    #[arg(long, value_name = "FIGURE", value_parser = OneOfOrOther::new(Order::words, Order::read))]
+    sort: Option<Order>,
 
     /// Show at most this many rows
     #[arg(long, value_name = "ROWS")]
@@ -50,8 +53,12 @@ pub struct Report {
     #[arg(long = "caller", value_name = "PATTERN", conflicts_with = "html")]
     pub callers: Vec<Selector>,
 
-    /// Figures to show instead of the default ones, in this order
-    #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = COLUMNS)]
+    /// Which part of the time it is of.
+    #[command(flatten)]
+    part: PartOfTime,
+
+    /// Figures to show instead of the default ones, in this order; also counters and their rates, by their headings
+    #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = OneOfOrOther::new(headings, str::to_owned))]
     columns: Vec<String>,
 
     /// Show the distribution of durations, or of an argument or result in powers of two
@@ -66,7 +73,7 @@ pub struct Report {
     ///
     /// The page needs no other file and no network. It holds sums, and single calls up to a bound. An older page of that
     /// name is replaced, another file is not.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "from", "to"])]
     html: Option<PathBuf>,
 
     /// Write a Score-P filter file that leaves out functions that cost most and say least [default: to stdout]
@@ -75,8 +82,19 @@ pub struct Report {
     /// what leaving each of them out would save. `--filter` of `run`, `attach` and `plan` reads the file. An older
     /// suggestion of that name is replaced, another file is not.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-",
-          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers"])]
+          conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "html", "callers", "from", "to"])]
     suggest_filter: Option<PathBuf>,
+
+    /// Function that waits, in the library of that name; `exe` is the program; may be repeated
+    ///
+    /// rtrace knows by their names which functions wait. KIND says what for: communication, barrier, lock, condition, join,
+    /// event (which is meant where nothing is said), sleep, io or device. Library and name may be globs.
+    #[arg(long, value_name = "LIBRARY:NAME[=KIND]", value_parser = parse_waiting)]
+    waits: Vec<Rule>,
+
+    /// Function that does not wait, though its name says so; may be repeated
+    #[arg(long, value_name = "LIBRARY:NAME", value_parser = parse_working)]
+    works: Vec<Rule>,
 
     /// Show names with all their arguments, however long they are
     #[arg(long, help_heading = "Display")]
@@ -98,17 +116,31 @@ impl Report {
         self.suggest_filter.as_deref().map(|path| destination(path, owner, rtrace_report::is_suggestion))
     }
 
+    /// Which functions wait or do not, whatever their names say.
+    pub fn waits(&self, trace: &TraceSet) -> Waits {
+        waits(&[self.waits.as_slice(), self.works.as_slice()].concat(), trace)
+    }
+
     /// The options of the report itself.
     pub fn options(&self, look: Look) -> Options {
         let usual = if self.by == By::Tree { Sort::Inclusive } else { Sort::default() };
         Options {
             by: self.by.clone(),
-            sort: self.sort.unwrap_or(usual),
+            sort: match &self.sort {
+                Some(Order::Figure(sort)) => *sort,
+                Some(Order::Column(_)) | None => usual,
+            },
+            sort_by: match &self.sort {
+                Some(Order::Column(title)) => Some(title.clone()),
+                Some(Order::Figure(_)) | None => None,
+            },
             min: self.min,
             columns: self.columns.clone(),
             histogram: self.histogram.clone(),
             corrected: self.corrected,
             callers: None,
+            waits: Waits::new(),
+            part: self.part.chosen(),
             limit: self.limit,
             format: self.format.chosen(),
             look,
@@ -136,6 +168,30 @@ static BY: [Choice<By>; 8] = [
 ];
 
 static DISTRIBUTIONS: [Choice<Histogram>; 1] = [("durations", "Durations of calls", Histogram::Durations)];
+
+/// What rows are sorted by.
+#[derive(Clone, Debug)]
+enum Order {
+    /// A figure that every report has.
+    Figure(Sort),
+    /// A column that this report may have.
+    Column(String),
+}
+
+impl Order {
+    fn read(word: &str) -> Order {
+        let figure = SORT.iter().find(|(name, _, _)| *name == word);
+        figure.map_or_else(|| Order::Column(word.to_owned()), |&(_, _, sort)| Order::Figure(sort))
+    }
+
+    fn words() -> Vec<PossibleValue> {
+        SORT.iter().map(|(word, meaning, _)| PossibleValue::new(*word).help(*meaning)).collect()
+    }
+}
+
+fn headings() -> Vec<PossibleValue> {
+    COLUMNS.map(PossibleValue::new).into()
+}
 
 const SORT: [Choice<Sort>; 11] = [
     (Sort::Calls.name(), "Number of calls", Sort::Calls),
@@ -207,6 +263,9 @@ EXAMPLES:
     # Which files take the time, and how much is read at once? (recorded with --args)
     rtrace report out.rtrace --by arg:fd --sort inclusive
     rtrace report out.rtrace --histogram arg:count
+
+    # What took the time in the third minute?
+    rtrace report out.rtrace --from 2m --to 3m
 
     # Write all functions for a script
     rtrace report out.rtrace --format csv >functions.csv
