@@ -11,7 +11,7 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use rtrace_code::arrival::{Arrival, Keeps, arrival};
 use rtrace_code::instruction::Emulation;
-use rtrace_plan::{Captures, LibrarySource, Options, Plan, plan};
+use rtrace_plan::{LibrarySource, Options, Plan, plan};
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
 use rtrace_symbolizer::Image;
 
@@ -60,6 +60,5 @@ fn source(bytes: &[u8]) -> Option<LibrarySource> {
     let exports = image.exports().ok()?;
     let path = "/lib/input.so";
     let library = Library { id: LibraryId(0), path: path.into(), build_id: None, device: 0, inode: 0 };
-    let image = Arc::new(image);
-    Some(LibrarySource { library, attach_path: path.into(), image, exports, ifuncs: Vec::new(), altered: Vec::new(), captures: Captures::default(), sources: None })
+    Some(LibrarySource::new(library, path.into(), Arc::new(image), exports, Vec::new()))
 }

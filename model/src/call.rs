@@ -1,4 +1,4 @@
-//! A call: one enter with its exit.
+//! A call: one entry with its exit.
 
 use serde::{Deserialize, Serialize};
 

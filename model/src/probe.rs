@@ -1,4 +1,4 @@
-//! What a probe tells the program that its hits run, beside whose it is.
+//! What a probe says to the BPF program that its hits run, besides which function it belongs to.
 
 /// An instruction that the programs do themselves where the kernel lets them write registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

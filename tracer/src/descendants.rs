@@ -1,4 +1,4 @@
-//! The children of processes, their children and so on, as `/proc` tells.
+//! The children of processes, their children and so on, as `/proc` lists them.
 //!
 //! A process whose parent has ended is no child of anybody that is named: it belongs to init, or to whoever has
 //! asked for it.

@@ -1,8 +1,8 @@
 //! A flight recorder: the last calls are kept in memory, and written when something happens.
 //!
 //! A window is a trace like any other. It holds the calls of some time before a trigger was met, and of some time after it.
-//! No call is in two windows, so that several can be read as one trace. What was not kept is said: a window knows its
-//! begin and its end, and what asked for it.
+//! No call is in two windows, so that several can be read as one trace. A window states its beginning, its end, and what
+//! triggered it, so it is known what was not kept.
 //!
 //! Nothing is encoded until a window is written, on a thread of its own, so that waiting costs a copy of each call.
 

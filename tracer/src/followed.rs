@@ -1,9 +1,9 @@
 //! The processes with probes: each has links of its own, so that no other process has a breakpoint.
 //!
 //! A child inherits the breakpoints with the memory of its parent, but the kernel runs no program there
-//! before the child has links, too. They are placed as soon as the kernel side tells of the fork, for which
+//! before the child has links, too. They are placed as soon as the kernel side reports the fork, for which
 //! the kernel takes some tens of milliseconds. What a child calls before that in a library that
-//! it maps is not on record; such a blind window is told. Links outlive an exec, and where there is a gate
+//! it maps is not recorded; an event reports such a blind window. Links outlive an exec, and where there is a gate
 //! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
 //! a library.
 

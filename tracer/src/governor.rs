@@ -1,9 +1,9 @@
-//! Keeps the cost of tracing below a budget: watches what calls cost, and takes probes out and places
-//! them again, as `controller` decides. Of what goes unseen, `estimate` says how much it was.
+//! Keeps the cost of tracing below a budget: measures what calls cost, and removes and restores probes as `controller`
+//! decides. `estimate` says how many calls were not recorded.
 //!
-//! A region has one probe, and the kernel side knows whether it is throttled. So lowering regions is a word in a map
-//! for each: from then on their hits do next to nothing, and their probes go meanwhile, on threads that nobody
-//! waits for. The returns of calls that ran then are still detected.
+//! A region has one probe, and the kernel side knows whether the region is throttled. So throttling a region changes
+//! one word in a map. From then on its hits do next to nothing, and threads that nobody waits for remove the probe. The
+//! returns of calls that were running are still detected.
 
 mod controller;
 mod estimate;

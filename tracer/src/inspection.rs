@@ -1,8 +1,9 @@
-//! Looks, while calls are recorded, whether they still come to the probes.
+//! Checks, while calls are recorded, that calls still hit the probes.
 //!
-//! What a program, or a tool in it, writes over a probe or in front of it hides calls, and nobody tells. A process that
-//! has ended can not be looked at any more, and the kernel tells of its end only when its memory is gone. So each is
-//! looked at from time to time, and all at the end: what is written shortly before a process ends goes unnoticed.
+//! A program, or a tool in it, may overwrite a probe or the code in front of it. Calls are missed then, and the kernel
+//! reports nothing. A process that has ended cannot be checked any more, and the kernel reports its end only when its
+//! memory is gone. So each process is checked from time to time, and all of them at the end. What is overwritten
+//! shortly before a process ends goes unnoticed.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

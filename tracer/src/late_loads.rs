@@ -1,6 +1,6 @@
 //! Libraries that traced processes load while they are recorded, by a path that nobody could know.
 //!
-//! The kernel tells every mapping with its time, and a thread of its own plans the probes, so that
+//! The kernel reports every mapping with its time, and a thread of its own plans the probes, so that
 //! neither the traced program nor the reader of the rings waits for it. Probes then come late: the
 //! time from the mapping to their placing is a blind window, and is recorded as one. So is that of a
 //! process which ends before anybody could look at it.

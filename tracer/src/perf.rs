@@ -1,4 +1,4 @@
-//! The kernel's performance events, as far as BPF does not give what they tell.
+//! The kernel's performance events, for what BPF does not report.
 
 pub mod mappings;
 

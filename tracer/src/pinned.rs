@@ -1,6 +1,6 @@
 //! Files in which probes are placed.
 //!
-//! A probe at an offset that was found in another content of the file changes what programs do. So a file is held open
+//! A probe at an offset that was found in other content of the file would change what programs do. So a file is held open
 //! from the look at it on, whatever becomes of its name, and gets no probe once it has changed.
 
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! From the reader of the rings to the sinks.
 //!
 //! Each sink runs on a thread of its own behind a bounded channel, and sinks do not see each other.
-//! When a sink is too slow, who feeds it waits. What is read meanwhile waits in memory up to a limit; then the rings
+//! If a sink is too slow, the thread that feeds it waits. What is read meanwhile waits in memory up to a limit; then the rings
 //! fill and count what they cannot take, so nothing is lost in silence and no traced program is held up.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Whether probes are in the memory of the processes that they were placed in.
 //!
-//! The kernel places a probe in a file, and writes a breakpoint where a process maps that file. It does not tell where
+//! The kernel places a probe in a file, and writes a breakpoint where a process maps that file. It does not say where
 //! it wrote none: the process may map another file than the one that its path leads to now, or the program may have
 //! written over the breakpoint, or a jump in front of it. Calls there are not recorded.
 

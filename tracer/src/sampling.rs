@@ -1,7 +1,7 @@
 //! How often the functions of a plan are called, counted for a while, to tell beforehand what
 //! tracing them would cost.
 //!
-//! Only enters are probed, and the programs count them in the kernel: no exit is touched, and
+//! Only entries are probed, and the programs count them in the kernel: no exit is touched, and
 //! nothing is sent per call.
 
 use std::collections::HashMap;

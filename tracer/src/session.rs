@@ -1,4 +1,4 @@
-//! A recording from its begin to its end, for whoever wants to record from a program of their own.
+//! A recording from beginning to end, for whoever wants to record from a program of their own.
 //!
 //! Each phase is a type: [`Found`] knows the libraries of a program and what is to be counted; [`Planned`] knows the
 //! probes; [`Ready`] has the process that will execute a command. [`Ready::record`] attaches, arms, reads and detaches.

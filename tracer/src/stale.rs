@@ -4,7 +4,7 @@
 //! nobody: the program runs as it should and pays for each. Placing a probe there once more and
 //! taking it out makes the kernel put the instruction back. Probes that somebody uses stay.
 //!
-//! A breakpoint does not tell whose it is. Those of a debugger, and those that a program sets for itself, would
+//! A breakpoint does not say whose it is. Those of a debugger, and those that a program sets for itself, would
 //! be lost. So only what lies where rtrace places probes, in a program that does not expect breakpoints, is
 //! taken for a leftover without a question.
 
@@ -19,7 +19,7 @@ use rtrace_code::arrival::{Arrival, Keeps};
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
 use rtrace_plan as plan;
-use rtrace_plan::{Captures, LibrarySource, jump};
+use rtrace_plan::{LibrarySource, jump};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Error, Image, ifunc};
 
@@ -136,17 +136,7 @@ impl Places {
         let path_shown = module.path.display().to_string();
         let library = Library { id: LibraryId(0), path: path_shown, build_id: None, device, inode };
         let ifuncs = ifunc::resolve(module.pid, module, &image, &exports);
-        let source = LibrarySource {
-            library,
-            attach_path: path.clone(),
-            image,
-            exports,
-            ifuncs,
-            altered: Vec::new(),
-            captures: Captures::default(),
-            sources: None,
-        };
-        let sources = [source];
+        let sources = [LibrarySource::new(library, path.clone(), image, exports, ifuncs)];
         for exit in [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe] {
             for keeps_accesses in [false, true] {
                 let options = plan::Options { exit: Some(exit), emulated, keeps_accesses, ..plan::Options::default() };

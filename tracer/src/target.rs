@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rtrace_code::parallel;
 use rtrace_model::{Library, LibraryId, escape};
-use rtrace_plan::{Captures, LibrarySource, parts};
+use rtrace_plan::{LibrarySource, parts};
 use rtrace_symbolizer::address_space::AddressSpace;
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
@@ -464,16 +464,7 @@ impl ImageCache {
             inode,
         };
         let ifuncs = mapped.map(|module| ifunc::resolve(module.pid, module, &image, &exports)).unwrap_or_default();
-        Ok(LibrarySource {
-            library,
-            attach_path: attach_path.to_owned(),
-            image,
-            exports,
-            ifuncs,
-            altered: Vec::new(),
-            captures: Captures::default(),
-            sources: None,
-        })
+        Ok(LibrarySource::new(library, attach_path.to_owned(), image, exports, ifuncs))
     }
 }
 

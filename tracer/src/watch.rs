@@ -1,6 +1,6 @@
 //! Watched variables: how often a call, or the calls that it made, accessed a global variable.
 //!
-//! The hardware's breakpoints tell: `name` is what the user asks for, `place` finds the variable in
+//! It uses hardware breakpoints: `name` is what the user asks for, `place` finds the variable in
 //! files and processes, `breakpoint` is one event of the kernel, [`Watching`] has all of a recording,
 //! and `hold` keeps a command from running ahead of them.
 

@@ -210,6 +210,19 @@ pub struct LibrarySource {
 }
 
 impl LibrarySource {
+    /// A library of which everything is planned, and nothing fetched. `ifuncs`: as a process has chosen them.
+    #[must_use]
+    pub fn new(
+        library: Library,
+        attach_path: PathBuf,
+        image: Arc<Image>,
+        exports: Exports,
+        ifuncs: Vec<ifunc::Resolved>,
+    ) -> LibrarySource {
+        let (altered, captures, sources) = (Vec::new(), Captures::default(), None);
+        LibrarySource { library, attach_path, image, exports, ifuncs, altered, captures, sources }
+    }
+
     /// What a function is selected by, if its code is at this address.
     pub fn subject<'a>(&'a self, function: &'a Function, address: u64) -> Subject<'a> {
         Subject::new(function, self.sources.as_ref().and_then(|sources| sources.of(address)))

@@ -8,16 +8,7 @@ use super::*;
 fn source(image: Image) -> LibrarySource {
     let exports = image.exports().unwrap();
     let library = Library { id: LibraryId(3), path: "/lib/x.so".to_owned(), build_id: None, device: 0, inode: 0 };
-    LibrarySource {
-        captures: Captures::default(),
-        library,
-        attach_path: "/lib/x.so".into(),
-        image: Arc::new(image),
-        exports,
-        ifuncs: Vec::new(),
-        altered: Vec::new(),
-        sources: None,
-    }
+    LibrarySource::new(library, "/lib/x.so".into(), Arc::new(image), exports, Vec::new())
 }
 
 fn planned(language: &str, code: &str, options: &Options) -> Option<PlannedLibrary> {

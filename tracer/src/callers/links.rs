@@ -2,7 +2,7 @@
 //!
 //! A slot that the dynamic linker has filled says so itself. Any other is judged by its name, by
 //! the dynamic linker's rules: the first file that defines the name in the right version is the one
-//! that is called, wherever the function is traced. A wrong guess costs a probe that is never of use.
+//! that is called, wherever the function is traced. A wrong guess costs a useless probe.
 
 use std::sync::OnceLock;
 

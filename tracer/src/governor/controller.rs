@@ -1,11 +1,11 @@
-//! Which regions' calls are recorded, so that tracing costs less than its budget. Pure logic: told what calls cost
-//! now, it says what to change.
+//! Decides which regions are recorded, so that tracing costs less than its budget. Pure logic: from what calls cost
+//! now, it derives what to change.
 //!
-//! While the cost is above the budget, those regions are throttled that cost most, all that have to be at once; what
-//! costs nothing is never touched. The program is quicker afterwards, and calls what is left more often: that is
-//! foreseen. When the load falls, regions are restored, if what they will cost then leaves room to spare. A region
-//! that has to be throttled soon after it was restored has to wait twice as long the next time, and none is restored until
-//! a part of the budget has made up for what that cost.
+//! While the cost is above the budget, the regions that cost most are throttled, as many at once as necessary; a region
+//! that costs nothing is never touched. The program is faster afterwards and calls the others more often, which the
+//! decision takes into account. When the load falls, regions are restored, provided that their expected cost leaves a
+//! reserve. A region that has to be throttled soon after it was restored waits twice as long the next time, and none is
+//! restored until a part of the budget has made up for what that cost.
 
 use std::collections::HashMap;
 use std::time::Duration;

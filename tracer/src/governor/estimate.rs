@@ -1,9 +1,9 @@
-//! How many calls were made while no probe was in place, from windows in which calls were counted.
+//! How many calls were made while no probe was in place, estimated from windows in which calls were counted.
 //!
-//! Nobody knows what happened between two windows, so what is said is what the windows around allow: no fewer
-//! calls than at the least rate of the four that are nearest, no more than at the greatest, and beside that bursts
-//! which no window has met. A window tells little of a function of some nanoseconds, as its probes slow it down;
-//! then, and after few windows, the upper bound is a guess, and is not said.
+//! Nobody knows what happened between two windows. So an estimate is a range: no fewer calls than at the lowest rate of
+//! the four nearest windows, no more than at the highest, plus a part for bursts that no window has met. A window says
+//! little about a function that takes some nanoseconds, because its probes slow it down. There, and after few windows,
+//! the upper bound would be a guess, and is omitted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

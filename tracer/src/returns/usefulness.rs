@@ -15,7 +15,7 @@ use super::hold::Hold;
 use super::links::Placement;
 use super::{Dropped, Exchange, FileId, Placed, ReturnSites, Seen};
 
-/// Hits in vain, as a part of those that end a call, that are borne.
+/// Hits in vain that are tolerated, as a part of those that end a call.
 const MOST_IN_VAIN: f64 = 0.12;
 
 /// Where there are more, a return is worth this many of them at its site.
@@ -150,9 +150,9 @@ impl<'a> ReturnSites<'a> {
     /// The sites that are hit in vain too often.
     ///
     /// One that others come to by another way is to be moved, where a single step for each return costs less
-    /// than these hits. One that sees the returns of other functions is borne, unless all hits in vain
+    /// than these hits. One that detects the returns of other functions is kept, unless all hits in vain
     /// together are too many. One to which control may come twice also tells which calls a jump has ended, so it is
-    /// borne unless functions were throttled: some programs come there tens of thousands of times a second.
+    /// kept unless functions were throttled: some programs come there tens of thousands of times a second.
     fn wasteful(&self, hits: &[SiteHitsRecord]) -> Vec<u32> {
         let is_placed = |(id, _): &(u32, &SiteHitsRecord)| self.known.get(&self.placed[*id as usize].key()) == Some(id);
         let are_hit = |(_, hits): &(u32, &SiteHitsRecord)| hits.matched + hits.unmatched > 0;

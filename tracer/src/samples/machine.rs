@@ -1,4 +1,4 @@
-//! What sysfs tells of the machine, where it does: the energy of each socket (RAPL) and the CPUs'
+//! What sysfs reports about the machine, if it does: the energy of each socket (RAPL) and the CPUs'
 //! frequency.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What `/proc/PID` tells of a process: a row adds a metric.
+//! What `/proc/PID` reports about a process: a row adds a metric.
 
 use rtrace_model::{Scope, Span};
 

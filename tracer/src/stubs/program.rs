@@ -1,12 +1,12 @@
-//! Whether the dynamic linker of a command would take an audit library.
+//! Whether the dynamic linker of a command would accept an audit library.
 //!
-//! If it would not, probes are where they always are: nothing is missed, only dearer. To know it
-//! before means that no variable is set in vain.
+//! If it would not, the command has no stubs: every call is recorded, at a higher cost. rtrace finds this out
+//! beforehand, so it sets no variable without effect.
 //!
-//! glibc sets up thread storage before it loads the program's libraries when there is an audit library.
-//! What libraries need of it then comes out of a small reserve, or is allocated at first use; a program
-//! that starts without one may not start with one. Such programs get none, and neither do programs that
-//! the command runs, of which nothing is known.
+//! With an audit library, glibc sets up thread storage before it loads the libraries of the program. What libraries
+//! need of it then comes out of a small reserve, or is allocated at first use. A program that starts without an audit
+//! library may not start with one. Such programs get none, and neither do programs that the command runs, because
+//! nothing is known of them.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt as _;
