@@ -53,7 +53,7 @@ static __always_inline void enter(struct pt_regs *ctx)
 	u64 begin = thread && enter_is_timed(thread) ? bpf_ktime_get_ns() : 0;
 
 	if (thread)
-		on_enter(ctx, thread);
+		on_enter(ctx, thread, cookie);
 	if (begin)
 		time_hit(begin, true);
 	if (jump)

@@ -66,8 +66,13 @@ static __always_inline struct rt_arrival *find_primed(u64 address)
 	return bpf_map_lookup_elem(&primed, &mapping->place);
 }
 
+static __always_inline u64 packed(const struct rt_arrival *arrival)
+{
+	return RT_ARRIVAL(arrival->kind, arrival->words);
+}
+
 /* A return address that is met for the first time. Not static, so that the verifier looks at it once. */
-__noinline u32 first_arrival(u64 address, u32 space)
+__noinline u64 first_arrival(u64 address, u32 space)
 {
 	struct rt_arrival_key key = { .address = address, .space = space };
 	struct rt_arrival *known = find_primed(address);
@@ -77,24 +82,24 @@ __noinline u32 first_arrival(u64 address, u32 space)
 		return RT_ARRIVAL_ASKED;
 	}
 	bpf_map_update_elem(&arrivals, &key, known, BPF_NOEXIST);
-	return known->kind | known->words << 8;
+	return packed(known);
 }
 
-static __always_inline u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words)
+static __always_inline u64 rt_known_arrival(const struct rt_hit *hit, u64 address)
 {
 	struct rt_arrival_key key = { .address = address, .space = hit->thread->space };
 	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &key);
-	u32 found;
 
-	if (known) {
-		if (known->kind == RT_ARRIVAL_DROPPED)
-			known->words++;
-		*words = known->words;
-		return known->kind;
-	}
-	found = first_arrival(address, key.space);
-	*words = found >> 8;
-	return found & 0xff;
+	if (!known)
+		return RT_UNKNOWN;
+	if (known->kind == RT_ARRIVAL_DROPPED)
+		known->words++;
+	return packed(known);
+}
+
+static __always_inline u64 rt_first_arrival(const struct rt_hit *hit, u64 address)
+{
+	return first_arrival(address, hit->thread->space);
 }
 
 static __always_inline void rt_ask_for_site(const struct rt_hit *hit, u64 address)

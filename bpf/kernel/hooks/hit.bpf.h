@@ -121,7 +121,7 @@ static __always_inline bool is_recording(void)
 {
 	if (!armed)
 		return false;
-	if (rt_may_observe())
+	if (!guarded || rt_may_observe())
 		return true;
 	withhold(false);
 	return false;
@@ -322,10 +322,9 @@ static __noinline struct rt_thread *entering_thread(u64 cookie)
 }
 
 /* A traced function enters. Apart, because stacks are short. */
-static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread)
+static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	u64 cookie = bpf_get_attach_cookie(ctx);
 	struct rt_hit hit = {};
 	u64 slot;
 

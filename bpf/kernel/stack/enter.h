@@ -195,32 +195,40 @@ static __always_inline struct rt_frame *rt_caller(struct rt_hit *hit)
 	return rt_frame(hit, walk.found);
 }
 
-/* The return address in a slot, also where it is replaced by the trampoline, which is noted; 0: it is not known. */
-static __always_inline u64 rt_read_return(u64 slot, u32 *is_hooked)
+/*
+ * The return address in a slot, also where it is replaced by the trampoline, which is noted; 0: it is not known.
+ * `arrival` becomes what is known of it. Nothing is known of the trampoline, so mostly nobody has to look for it.
+ */
+static __always_inline u64 rt_read_return(const struct rt_hit *hit, u64 slot, u64 *arrival, u32 *is_hooked)
 {
 	u64 word;
 
+	*arrival = RT_UNKNOWN;
 	if (rt_read_slot(slot, &word) || !word)
 		return 0;
-	if (word != rt_trampoline())
+	*arrival = rt_known_arrival(hit, word);
+	if (*arrival != RT_UNKNOWN || word != rt_trampoline())
 		return word;
 	*is_hooked = 1;
 	return rt_replaced(slot);
 }
 
 /* Where the return of a call will be detected: past callers that only return. */
-static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame)
+static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame, u64 arrival)
 {
 	u32 kind = RT_ARRIVAL_SKIP, rise = 0, words = 0, is_hooked = 0, i;
 	u64 home = hit->word, skipped = 0;
 
 	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
-		kind = rt_arrival(hit, home, &words);
+		if (arrival == RT_UNKNOWN)
+			arrival = rt_first_arrival(hit, home);
+		kind = arrival;
+		words = arrival >> 32;
 		if (kind != RT_ARRIVAL_SKIP)
 			break;
 		skipped = home;
 		rise += words;
-		home = rt_read_return(hit->slot + rise * sizeof(u64), &is_hooked);
+		home = rt_read_return(hit, hit->slot + rise * sizeof(u64), &arrival, &is_hooked);
 	}
 	if (home && kind == RT_ARRIVAL_SKIP) {
 		rt_ask_for_site(hit, skipped);
@@ -235,7 +243,7 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 
 /* What is known of a call when it enters; its caller may be null. */
 static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *frame, const struct rt_frame *caller,
-				     u32 policy, u32 tails)
+				     u32 policy, u32 tails, u64 arrival)
 {
 	frame->slot = hit->slot;
 	frame->word = hit->word;
@@ -255,7 +263,7 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->marked = 0;
 	frame->path = rt_path(hit->thread, caller, hit->region);
 	if (policy == RT_POLICY_RETURN_SITE)
-		rt_find_home(hit, frame);
+		rt_find_home(hit, frame, arrival);
 	/* The latest moment; but counters are read already, and time on a CPU begins with the duration. */
 	frame->start = rt_counters ? hit->now : rt_now();
 }
@@ -265,7 +273,7 @@ static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
 {
 	struct rt_frame frame;
 
-	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER);
+	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER, RT_UNKNOWN);
 	rt_untimed(hit->region, RT_UNTIMED_NOT_ASKED_FOR);
 	rt_measure_nothing(hit);
 	rt_leave(hit, &frame, caller, rt_valued(&hit->measured->entering), 0, RT_UNSEEN);
@@ -276,9 +284,10 @@ static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
 {
 	struct rt_thread *thread = hit->thread;
 	struct rt_frame *caller, *frame;
+	u64 arrival;
 	u32 is_hooked;
 
-	hit->word = rt_read_return(hit->slot, &is_hooked);
+	hit->word = rt_read_return(hit, hit->slot, &arrival, &is_hooked);
 	caller = rt_caller(hit);
 	if (rt_levels)
 		rt_see_context(hit, caller);
@@ -294,7 +303,7 @@ static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
 		rt_lost(hit->region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
 		return;
 	}
-	rt_begin(hit, frame, caller, policy, tails);
+	rt_begin(hit, frame, caller, policy, tails, arrival);
 	thread->frames++;
 }
 

@@ -51,6 +51,10 @@ struct rt_mapping {
 	struct rt_primed_key place; /* of the address, where it was asked for */
 };
 
+/* What is known of a return address: enum rt_arrival_kind, and the words of struct rt_arrival. */
+#define RT_ARRIVAL(kind, words) ((u64)(words) << 32 | (kind))
+#define RT_UNKNOWN (~0ull)
+
 struct rt_thread {
 	u64 calls; /* ids given out */
 	u64 left_places; /* bits for the slots of the frames in its struct rt_left, see rt_left_bits() */

@@ -69,8 +69,10 @@ static u64 rt_now(void);
 rt_rare u64 rt_trampoline(void);
 /* The return address that the trampoline has replaced in that slot; 0: it is not known. */
 rt_rare u64 rt_replaced(u64 slot);
-/* What is known of a return address: enum rt_arrival_kind; the words of a caller that only returns. */
-static u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words);
+/* What is known of a return address, as RT_ARRIVAL() packs it; RT_UNKNOWN: nothing, as of the trampoline. */
+static u64 rt_known_arrival(const struct rt_hit *hit, u64 address);
+/* The same of one of which nothing is known: it is found out, or asked for. */
+static u64 rt_first_arrival(const struct rt_hit *hit, u64 address);
 /* Asks for a probe at a return address from which callers only return, one above the other. */
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address);
 /* Looks for the context of a call that enters; `caller`: the traced function around it, which may be null. */
@@ -385,14 +387,16 @@ static __always_inline int rt_was_dropped(const struct rt_frame *frame, u32 sinc
 /* The probe at its home may have gone since the frame entered. */
 static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_frame *frame)
 {
-	u32 words, kind;
+	u64 arrival;
 
 	if (frame->doubt || frame->policy != RT_POLICY_RETURN_SITE)
 		return;
-	kind = rt_arrival(hit, frame->home, &words);
-	if (kind == RT_ARRIVAL_PLACED && rt_was_dropped(frame, words >> 1))
-		kind = RT_ARRIVAL_DROPPED;
-	frame->doubt = rt_doubt(kind);
+	arrival = rt_known_arrival(hit, frame->home);
+	if (arrival == RT_UNKNOWN)
+		arrival = rt_first_arrival(hit, frame->home);
+	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_was_dropped(frame, arrival >> 33))
+		arrival = RT_ARRIVAL_DROPPED;
+	frame->doubt = rt_doubt(arrival);
 }
 
 /* Ends the frame at this place. */

@@ -226,10 +226,20 @@ static void rt_see_context(const struct rt_hit *hit, const struct rt_frame *call
 	hit->measured->entering.context = hit->thread->calls + 1;
 }
 
-static u32 rt_arrival(const struct rt_hit *hit, u64 address, u32 *words)
+static u64 rt_known_arrival(const struct rt_hit *hit, u64 address)
 {
+	u32 words = 0, kind;
+
 	(void)hit;
-	return current->world.arrival(current->world.context, address, words);
+	if (address == current->world.trampoline)
+		return RT_UNKNOWN;
+	kind = current->world.arrival(current->world.context, address, &words);
+	return RT_ARRIVAL(kind, words);
+}
+
+static u64 rt_first_arrival(const struct rt_hit *hit, u64 address)
+{
+	return rt_known_arrival(hit, address);
 }
 
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address)

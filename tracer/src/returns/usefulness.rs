@@ -1,0 +1,217 @@
+//! Whether return sites are worth their hits: those that mostly see returns of calls that nobody traces are moved or
+//! taken out, and brought back once calls from there have been missed.
+//!
+//! Places no site for the first time.
+
+use std::sync::atomic::Ordering;
+use std::thread::Scope;
+use std::time::Instant;
+
+use foldhash::{HashMap, HashMapExt as _};
+use rtrace_bpf::wire::SiteHitsRecord;
+use rtrace_bpf::{Arrival, Error};
+
+use super::hold::Hold;
+use super::links::Placement;
+use super::{Dropped, Exchange, FileId, Placed, ReturnSites, Seen};
+
+/// Hits in vain, as a part of those that end a call, that are borne.
+const MOST_IN_VAIN: f64 = 0.12;
+
+/// Where there are more, a return is worth this many of them at its site.
+const MOST_FOR_A_RETURN: u64 = 20;
+
+/// A single step costs as much as this many hits, at the least.
+const STEP_IN_HITS: u64 = 8;
+
+/// Hits in vain of a site that are worth no thought, and calls that were missed.
+const FEW: u64 = 100;
+
+/// The same two where functions were throttled: all sites of those are hit in vain, and each hit counts.
+const MOST_FOR_A_RETURN_WHEN_THROTTLED: u64 = 2;
+const FEW_WHEN_THROTTLED: u64 = 8;
+
+/// Nanoseconds of the program that cost as much as one more hit: where stacks are deep, or threads have several, a
+/// hit in vain takes some microseconds.
+const HIT_TIME: u64 = 500;
+
+impl<'a> ReturnSites<'a> {
+    /// Other functions are recorded than before: what sites were hit for tells nothing any more. Those that were
+    /// taken out come back once calls from there have been missed.
+    pub(super) fn begin_anew(&mut self) {
+        self.before = Some(self.hits.read(self.count()));
+        self.gone.values_mut().for_each(|seen| *seen = Seen::default());
+    }
+
+    /// The kernel side is to ask about a site that was taken out.
+    fn bring_back(&self, Dropped { id, addresses }: &Dropped) -> Result<(), Error> {
+        self.programs.forget_arrival(self.placed[*id as usize].place(), addresses)
+    }
+
+    /// Brings back sites that have turned out to be worth their hits: more calls came from there than before.
+    pub(super) fn revive(&mut self) -> Result<(), Error> {
+        let (few, most) = match self.before {
+            Some(_) => (FEW_WHEN_THROTTLED, MOST_FOR_A_RETURN_WHEN_THROTTLED),
+            None => (FEW, MOST_FOR_A_RETURN),
+        };
+        let now = Instant::now();
+        let mut dropped = std::mem::take(&mut self.dropped);
+        let mut missed = Vec::with_capacity(dropped.len());
+        for Dropped { addresses, .. } in &dropped {
+            let of_each = addresses.iter().map(|&(space, address)| self.programs.missed(space, address));
+            missed.push(of_each.sum::<Result<u32, Error>>()?);
+        }
+        let mut missed = missed.into_iter().map(u64::from);
+        let back = dropped.extract_if(.., |dropped| {
+            let missed = missed.next().unwrap_or_default();
+            let key = self.placed[dropped.id as usize].key();
+            if self.held.get(&key).is_some_and(|hold| !hold.is_over(now)) {
+                return false;
+            }
+            let Some(seen) = self.gone.get_mut(&key) else { return false };
+            let is_worth = missed >= few && seen.unmatched <= most * (seen.returns + missed);
+            if is_worth {
+                seen.returns += missed;
+            }
+            is_worth
+        });
+        let back: Vec<Dropped> = back.collect();
+        self.dropped = dropped;
+        back.iter().try_for_each(|dropped| self.bring_back(dropped))
+    }
+
+    /// Tells the governor how many of these hits were in vain.
+    fn tell(&self, hits: &[SiteHitsRecord], exchange: &Exchange) {
+        let in_vain = |is_meant: fn(&Placed) -> bool| {
+            let meant = hits.iter().zip(&self.placed).filter(|(_, placed)| is_meant(placed));
+            meant.map(|(hits, _)| hits.unmatched).sum()
+        };
+        exchange.spent_in_vain.store(hits.iter().map(|hits| hits.spent).sum(), Ordering::Relaxed);
+        exchange.in_vain.store(in_vain(|_| true), Ordering::Relaxed);
+        exchange.stepped_in_vain.store(in_vain(Placed::is_stepped), Ordering::Relaxed);
+    }
+
+    /// Of these hits of each site, those since levels last changed.
+    fn recent(&self, mut hits: Vec<SiteHitsRecord>) -> Vec<SiteHitsRecord> {
+        for (hits, before) in hits.iter_mut().zip(self.before.iter().flatten()) {
+            hits.matched = hits.matched.saturating_sub(before.matched);
+            hits.unmatched = hits.unmatched.saturating_sub(before.unmatched);
+            hits.spent = hits.spent.saturating_sub(before.spent);
+        }
+        hits
+    }
+
+    /// What the hits in vain of a site cost, in hits.
+    fn vain_cost(&self, id: u32, hits: &SiteHitsRecord) -> u64 {
+        let of_one = if self.placed[id as usize].is_stepped() { 1 + STEP_IN_HITS } else { 1 };
+        match self.before {
+            Some(_) => hits.unmatched * of_one + hits.spent / HIT_TIME,
+            None => hits.unmatched,
+        }
+    }
+
+    /// Moves or takes out sites that are mostly hit in vain, and makes one link of many small ones.
+    pub(super) fn tidy<'s>(&mut self, scope: &'s Scope<'s, '_>, exchange: &Exchange) -> Result<(), Error>
+    where
+        'a: 's,
+    {
+        let hits = self.hits.read(self.count());
+        self.tell(&hits, exchange);
+        let hits = self.recent(hits);
+        let wasteful = self.wasteful(&hits);
+        let mut moved: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
+        for &id in &wasteful {
+            let Placed { file, offset, pid, .. } = self.placed[id as usize];
+            // Others come to the site by another way; to the return address they do not.
+            let at_address = self.callers.at_return_address(file, offset);
+            match at_address.filter(|_| self.can_move(id)) {
+                Some(site) => {
+                    let met = self.placed[id as usize].met;
+                    moved.entry((pid, file)).or_default().push(self.add(file, offset, pid, site, met));
+                }
+                None => self.drop(id, hits[id as usize])?,
+            }
+        }
+        for ((pid, file), sites) in moved {
+            let Some(path) = self.callers.path(file) else { continue };
+            match self.link(pid, file, &path, &sites) {
+                Err(error) if error.is_gone() => {}
+                refused => {
+                    for id in refused? {
+                        self.drop(id, SiteHitsRecord::default())?;
+                    }
+                }
+            }
+        }
+        self.links.tidy(scope, &wasteful);
+        Ok(())
+    }
+
+    /// The sites that are hit in vain too often.
+    ///
+    /// One that others come to by another way is to be moved, where a single step for each return costs less
+    /// than these hits. One that sees the returns of other functions is borne, unless all hits in vain
+    /// together are too many. One to which control may come twice also tells which calls a jump has ended, so it is
+    /// borne unless functions were throttled: some programs come there tens of thousands of times a second.
+    fn wasteful(&self, hits: &[SiteHitsRecord]) -> Vec<u32> {
+        let is_placed = |(id, _): &(u32, &SiteHitsRecord)| self.known.get(&self.placed[*id as usize].key()) == Some(id);
+        let are_hit = |(_, hits): &(u32, &SiteHitsRecord)| hits.matched + hits.unmatched > 0;
+        let hit: Vec<(u32, &SiteHitsRecord)> = (0..).zip(hits).filter(are_hit).filter(is_placed).collect();
+        let matched: u64 = hit.iter().map(|(_, hits)| hits.matched).sum();
+        let unmatched: u64 = hit.iter().map(|(_, hits)| hits.unmatched).sum();
+        let are_too_many = unmatched as f64 > MOST_IN_VAIN * matched as f64;
+        let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
+            let placed = &self.placed[*id as usize];
+            let seen = self.gone.get(&placed.key()).copied().unwrap_or_default();
+            let (few, most) = match self.can_move(*id) {
+                true => (FEW, STEP_IN_HITS),
+                false if self.before.is_some() => (FEW_WHEN_THROTTLED, MOST_FOR_A_RETURN_WHEN_THROTTLED),
+                false if are_too_many => (FEW, MOST_FOR_A_RETURN),
+                false => return false,
+            };
+            let cost = self.vain_cost(*id, hits);
+            cost >= few
+                && cost + seen.unmatched > most * (hits.matched + seen.returns)
+                && (self.before.is_some() || !self.returns_twice(placed))
+        };
+        hit.into_iter().filter(is_wasteful).map(|(id, _)| id).collect()
+    }
+
+    /// Whether control may come twice to the return address of a site.
+    fn returns_twice(&self, placed: &Placed) -> bool {
+        self.callers.returns_twice(placed.file, placed.offset).contains(&placed.offset)
+    }
+
+    /// Whether hits in vain at the site can only be of others that come to it by another way. Once levels have
+    /// changed, the calls from there may go untraced: moved, each of them would be a single step.
+    fn can_move(&self, id: u32) -> bool {
+        let Placed { site, is_fixed, .. } = self.placed[id as usize];
+        is_fixed && site.distance > 0 && self.before.is_none()
+    }
+
+    /// Returns to the address of a site, which has seen these hits, are not detected from now on.
+    fn drop(&mut self, id: u32, hits: SiteHitsRecord) -> Result<(), Error> {
+        self.forget(id);
+        let Placed { file, offset, pid, met, .. } = self.placed[id as usize];
+        let place = self.placed[id as usize].place();
+        self.programs.prime(&[(place, Arrival::Dropped)])?;
+        // Frames that enter from now on are in doubt, and so are those that turn out to be left.
+        let addresses = match met {
+            Some(address) => vec![address],
+            None => self.spaces.addresses(pid, self.programs.space(pid)?, file, offset),
+        };
+        for &(space, address) in &addresses {
+            self.programs.set_arrivals(space, &[(address, Arrival::Dropped)])?;
+        }
+        self.dropped.push(Dropped { id, addresses });
+        let cost = self.vain_cost(id, &hits);
+        let seen = self.gone.entry((pid, file, offset)).or_default();
+        seen.returns += hits.matched;
+        seen.unmatched += cost;
+        if self.before.is_some() {
+            let before = self.held.get(&(pid, file, offset)).copied();
+            self.held.insert((pid, file, offset), Hold::after(before, Instant::now()));
+        }
+        Ok(())
+    }
+}
