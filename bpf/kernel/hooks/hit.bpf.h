@@ -221,7 +221,7 @@ static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 	return ctx->sp + (cookie >> RT_COOKIE_STEP & 3 ? 0 : (cookie >> RT_COOKIE_DEPTH) * sizeof(u64));
 }
 
-/* What the hits at returns and jumps have in common, `cookie`: of a return site, or 0. Returns whether there is a thread with calls. */
+/* What hits at returns and jumps have in common; `cookie`: a return site's, or 0. Returns whether a thread has calls. */
 static __always_inline bool begin_return(struct pt_regs *ctx, struct rt_hit *hit, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

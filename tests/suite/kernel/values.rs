@@ -277,11 +277,14 @@ FUNCTION(lost, "lea 5(%rdi), %rax; xor %edi, %edi; push %rbx; pop %rbx; ret")
 FUNCTION(nothing, "push %rbx; xor %eax, %eax; pop %rbx; ret")
 FUNCTION(ends, "push %rbx; mov %rsi, %rdi; pop %rbx; jmp *inner@GOTPCREL(%rip)")
 FUNCTION(passes, "push %rbx; call *inner@GOTPCREL(%rip); pop %rbx; ret")
+FUNCTION(strays, "push %rbx; mov %rsi, %rdi; pop %rbx; jmp untraced")
+__asm__("untraced: .cfi_startproc\npush %rbx; call *inner@GOTPCREL(%rip); pop %rbx; ret\n.cfi_endproc");
 FUNCTION(inner, "push %rbx; movabs $0x123456789abcdef, %rax; add %rdi, %rax; pop %rbx; ret")
 FUNCTION(fill, "push %rbx; mov %rsi, (%rdi); mov $1, %eax; pop %rbx; ret")
 "#;
 
-/// Calls them `n` times, and overwrites at once what they return. Prints their arguments and results.
+/// Calls them, and overwrites at once what they return. Prints their arguments and results; with an argument, it calls
+/// one of them only.
 const COPYING_PROGRAM: &str = r#"
 #include <stdio.h>
 /* `then` follows the call at once, up to a jump, and `rbx` is the result. */
@@ -297,12 +300,17 @@ CALL(call_lost, lost, "mov %rax, %rbx; mov $3, %eax")
 CALL(call_nothing, nothing, "mov $7, %eax")
 CALL(call_ends, ends, "mov $7, %eax")
 CALL(call_passes, passes, "mov $7, %eax")
+CALL(call_strays, strays, "mov $7, %eax")
 CALL(call_fill, fill, "movq $-1, (%rbx); mov $7, %eax")
-int main(void)
+int main(int count, char **words)
 {
     long out;
     for (long i = 0; i < 60; i++) {
         long a = i << 33 | i;
+        if (count > 1) {
+            call_strays(a, i);
+            continue;
+        }
         printf("whole %ld %ld %ld\n", a, i, call_whole(a, i));
         call_wide(a, i);
         printf("whole %ld %ld %ld\n", a, i, a + i);
@@ -334,28 +342,50 @@ c = "void ends(long a, long b)"
 [[function]]
 c = "void passes(long a)"
 [[function]]
+c = "void strays(long a, long b)"
+[[function]]
 c = "long inner(long a)"
 [[function]]
 c = "int fill(long a, long *b)"
 capture = ["a", "result", ">b"]
 "#;
 
+/// Builds them; the options by which they are recorded.
+fn copying(folder: &Path) -> [String; 4] {
+    let (place, path) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
+    compile_text(folder, COPYING_LIBRARY, "libcopying.so", &["-shared", "-fPIC"]);
+    compile_text(folder, COPYING_PROGRAM, "program", &["-O1", "-fcf-protection=none", &place, &path, "-lcopying"]);
+    let table = folder.join("table.toml");
+    std::fs::write(&table, COPYING_TABLE).unwrap();
+    ["--lib", "libcopying.so", "--args-from", table.to_str().unwrap()].map(str::to_owned)
+}
+
+/// `strays` has no result, but code that nobody traces calls `inner` for it, and returns to the same place.
+#[test]
+fn a_result_that_nobody_foresaw_is_missing_and_not_wrong() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let (options, directory) = (copying(folder.path()), folder.path().join("trace"));
+    let output = rtrace::record(&options, Command::new(folder.path().join("program")).arg("strays"), &directory);
+    let summary = String::from_utf8_lossy(&output.stderr);
+    assert!(summary.contains("60 values not readable"), "{summary}");
+    let export = printed(&["export", directory.to_str().unwrap(), "--format", "jsonl", "-o", "-"]);
+    let lines = export.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut calls: Vec<_> = lines.filter(|line| line["function"] == "inner").collect();
+    calls.sort_by_key(|call| call["call"].as_u64());
+    assert_eq!(calls.len(), 60);
+    for (number, call) in calls.iter().enumerate() {
+        assert_eq!(call["args"]["a"].as_u64(), Some(number as u64), "{call}");
+        assert!(!call["duration_ns"].is_null() && call["out"]["result"].is_null(), "{call}");
+    }
+}
+
 /// A value is taken from where it was copied to; where it would be lost, the probe is placed in front of that.
 #[test]
 fn values_are_found_where_they_were_copied_to() {
     let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
     let folder = TempDir::new().unwrap();
-    let (place, path) = (format!("-L{}", folder.path().display()), format!("-Wl,-rpath,{}", folder.path().display()));
-    compile_text(folder.path(), COPYING_LIBRARY, "libcopying.so", &["-shared", "-fPIC"]);
-    compile_text(
-        folder.path(),
-        COPYING_PROGRAM,
-        "program",
-        &["-O1", "-fcf-protection=none", &place, &path, "-lcopying"],
-    );
-    let table = folder.path().join("table.toml");
-    std::fs::write(&table, COPYING_TABLE).unwrap();
-    let options = ["--lib", "libcopying.so", "--args-from", table.to_str().unwrap()].map(str::to_owned);
+    let options = copying(folder.path());
     let (output, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
     let mut told: BTreeMap<&str, Vec<Vec<Option<i64>>>> = BTreeMap::new();
     let printed = String::from_utf8(output.stdout).unwrap();
