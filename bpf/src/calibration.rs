@@ -318,7 +318,7 @@ fn place(programs: &Programs, subjects: &[Subject], steps: bool) -> Result<Vec<P
         site(caller as *const () as usize, cookie(CALLER, PolicyCode::RT_POLICY_RETURN_SITE), None)
     };
     let callers = [PolicyCode::RT_POLICY_RETURN_SITE, PolicyCode::RT_POLICY_ENTRY_ONLY].map(caller);
-    let arrival = ReturnSite { distance: 0, words: 0, is_fixed: false, is_stepped: false, only_returns: false };
+    let arrival = ReturnSite::default();
 
     let returns: Vec<Site> = arrivals()
         .into_iter()

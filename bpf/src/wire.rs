@@ -3,7 +3,7 @@
 //! The record types come from the BTF of the compiled programs, so they cannot drift from
 //! `kernel/wire/rtrace.h`. Times are nanoseconds of `CLOCK_MONOTONIC`.
 
-use rtrace_model::{Jump, MOST_WORDS, Step};
+use rtrace_model::{Held, Jump, MOST_MOVED, MOST_WORDS, Step};
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
@@ -177,14 +177,15 @@ pub fn deep_cookie(cookie: u64, words: u32) -> u64 {
 }
 
 const _: () = assert!(MOST_WORDS == (1 << (u64::BITS - CookieBit::RT_COOKIE_DEPTH.0)) - 1);
+const _: () = assert!(MOST_MOVED == (1 << (u64::BITS - ReturnBit::RT_RETURN_WORDS.0 - 1)) - 1);
 
 /// Where a return site is, and what is known of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReturnSite {
     /// Bytes from the return address to the probed instruction.
     pub distance: u8,
     /// Words by which the stack pointer has moved from there to here: up where positive. Within
-    /// [`MOST_WORDS`] / 2 of 0.
+    /// [`MOST_MOVED`] of 0.
     pub words: i32,
     /// All calls that return there enter the same traced function.
     pub is_fixed: bool,
@@ -192,17 +193,28 @@ pub struct ReturnSite {
     pub is_stepped: bool,
     /// The code there only returns.
     pub only_returns: bool,
+    /// Where the result is: 4 or 8 bytes of a register that is not the stack pointer.
+    pub result: Option<Held>,
+    /// Memory may not be as the function left it.
+    pub is_stored: bool,
 }
+
+/// The number of the stack pointer, which never holds a result.
+const NO_REGISTER: u8 = 4;
 
 impl ReturnSite {
     /// Whether a cookie can hold it.
     pub fn fits(&self) -> bool {
-        self.words.unsigned_abs() <= MOST_WORDS / 2
+        self.words.unsigned_abs() <= MOST_MOVED
     }
 
     /// Its attach cookie; `id` is below [`MAX_SITES`](crate::MAX_SITES).
     pub fn cookie(&self, id: u32) -> u64 {
+        let Held { register, bytes } = self.result.unwrap_or(Held { register: NO_REGISTER, bytes: 0 });
         u64::from(id)
+            | u64::from(register) << ReturnBit::RT_RETURN_RESULT.0
+            | u64::from(bytes < 8) << ReturnBit::RT_RETURN_NARROW.0
+            | u64::from(self.is_stored) << ReturnBit::RT_RETURN_STORED.0
             | u64::from(self.distance) << ReturnBit::RT_RETURN_DISTANCE.0
             | u64::from(self.is_fixed) << ReturnBit::RT_RETURN_FIXED.0
             | u64::from(self.only_returns) << ReturnBit::RT_RETURN_ONLY.0
@@ -250,8 +262,14 @@ mod tests {
         assert_eq!(step_cookie(5, Step::Return, 0x1234), 0x2340_0008_0000_0005);
         assert_eq!(step_cookie(0, Step::Frame { words: 0xff }, 0xf_ffff), 0xffff_f00c_0000_0000);
         assert_eq!(step_cookie(0, Step::Landing, 0x1000), 0x4_0000_0000);
-        let site = ReturnSite { distance: 0xff, words: -2, is_fixed: true, is_stepped: false, only_returns: true };
-        assert_eq!(site.cookie(7), 0xffff_e5ff_0000_0007);
-        assert!(site.fits() && !ReturnSite { words: 1 << 19, ..site }.fits());
+        let site =
+            ReturnSite { distance: 0xff, words: -2, is_fixed: true, only_returns: true, ..ReturnSite::default() };
+        assert_eq!(site.cookie(7), 0xfffc_95ff_0000_0007);
+        assert!(site.fits() && !ReturnSite { words: 1 << 14, ..site }.fits());
+        let site =
+            ReturnSite { result: Some(Held { register: 15, bytes: 4 }), is_stored: true, ..ReturnSite::default() };
+        assert_eq!(site.cookie(0), 0x1_f800_0000_0000);
+        let site = ReturnSite { result: Some(Held { register: 0, bytes: 8 }), words: 1, ..ReturnSite::default() };
+        assert_eq!(site.cookie(0), 0x2_0000_0000_0000);
     }
 }

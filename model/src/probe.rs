@@ -25,3 +25,16 @@ pub enum Jump {
 
 /// The most words of 8 bytes that a probe can tell to lie between the stack pointer and the return address.
 pub const MOST_WORDS: u32 = (1 << 20) - 1;
+
+/// The most words by which the stack pointer may have moved, up or down, from a return address to the probe that detects
+/// returns to it.
+pub const MOST_MOVED: u32 = (1 << 14) - 1;
+
+/// Low bytes of a general register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The number that the register has in instructions.
+    pub register: u8,
+    /// How many bytes.
+    pub bytes: u8,
+}

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use rtrace_bpf::wire::{PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, step_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
+use rtrace_code::copies::Registers;
 use rtrace_code::instruction::SiteCost;
 use rtrace_code::tails::Tails;
 use rtrace_model::{Library, Region, RegionId};
@@ -271,7 +272,12 @@ pub fn attach(
                 true => None,
                 false => {
                     let file_offset = stubs?.offset(planned.region.id)?;
-                    Some(plan::Site { file_offset, cost: SiteCost::Emulated, words: 0 })
+                    Some(plan::Site {
+                        file_offset,
+                        cost: SiteCost::Emulated,
+                        words: 0,
+                        registers: Registers::default(),
+                    })
                 }
             };
             for &planned in regions {
@@ -316,7 +322,7 @@ fn smallest(plan: &Plan, processes: usize) -> HashSet<RegionId> {
 
 /// A site with its cookie, which also tells what our program does in the kernel's place.
 fn site(planned: plan::Site, cookie: u64) -> Site {
-    let plan::Site { file_offset, cost, words } = planned;
+    let plan::Site { file_offset, cost, words, .. } = planned;
     let cookie = match cost {
         SiteCost::BpfEmulated(step) => step_cookie(cookie, step, file_offset),
         SiteCost::Emulated | SiteCost::SingleStep => deep_cookie(cookie, words),

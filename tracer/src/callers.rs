@@ -19,8 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
+use rtrace_code::arrival::Keeps;
 use rtrace_code::parallel;
-use rtrace_plan::{Exit, PlannedLibrary};
+use rtrace_code::tails::Tails;
+use rtrace_plan::{Capture, Exit, PlannedLibrary, PlannedRegion};
 use rtrace_symbolizer::{Definition, Image, Stamp, linker};
 
 use self::links::{Linkage, Word};
@@ -43,8 +45,17 @@ pub struct CallerFile {
     pub path: PathBuf,
     /// Which content of it was looked at.
     pub stamp: Option<Stamp>,
-    /// File offsets of the return addresses of these calls, in bytes, sorted, without duplicates.
-    pub returns: Vec<u64>,
+    /// Where these calls return to, by offset, each once.
+    pub returns: Vec<Return>,
+}
+
+/// A return address of a direct call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Return {
+    /// Its offset in the file, in bytes.
+    pub offset: u64,
+    /// What is read of the call when it has returned.
+    pub keeps: Keeps,
 }
 
 /// The functions that are traced.
@@ -56,10 +67,10 @@ pub struct Traced<'a> {
 /// The traced functions of one file.
 #[derive(Default)]
 struct Functions<'a> {
-    /// File offsets of their first instructions.
-    offsets: HashSet<u64>,
-    /// All their names: an IFUNC is known by its name until a process has chosen its implementation.
-    names: HashSet<&'a str>,
+    /// By file offsets of their first instructions: what is read of their calls at a return.
+    offsets: HashMap<u64, Keeps>,
+    /// The same by all their names: an IFUNC is known by its name until a process has chosen its implementation.
+    names: HashMap<&'a str, Keeps>,
 }
 
 impl<'a> Traced<'a> {
@@ -67,32 +78,73 @@ impl<'a> Traced<'a> {
     pub fn of(libraries: &'a [PlannedLibrary]) -> Traced<'a> {
         let mut traced = Traced::default();
         for PlannedLibrary { library, regions, .. } in libraries {
+            let keeps = kept_at_return(regions);
             let timed = regions.iter().filter(|planned| planned.exit != Exit::EntryOnly);
             for region in timed.map(|planned| &planned.region) {
                 let names = region.symbols.iter().map(|symbol| symbol.symbol.as_str());
-                traced.add(library.device, library.inode, region.file_offset, names);
+                traced.add(library.device, library.inode, region.file_offset, names, keeps[&region.file_offset]);
             }
         }
         traced
     }
 
     /// Adds a function of the file with these numbers: the file offset of its first instruction,
-    /// and its names as the linker knows them.
-    pub fn add(&mut self, device: u64, inode: u64, file_offset: u64, names: impl IntoIterator<Item = &'a str>) {
+    /// its names as the linker knows them, and what is read of its calls at a return.
+    pub fn add(
+        &mut self,
+        device: u64,
+        inode: u64,
+        file_offset: u64,
+        names: impl IntoIterator<Item = &'a str>,
+        keeps: Keeps,
+    ) {
         let functions = self.files.entry((device, inode)).or_default();
-        functions.offsets.insert(file_offset);
-        functions.names.extend(names);
+        functions.offsets.insert(file_offset, keeps);
+        for name in names {
+            add_keeps(&mut functions.names, name, keeps);
+        }
     }
 
-    fn contains(&self, file: FileId, file_offset: u64) -> bool {
-        self.files.get(&file).is_some_and(|functions| functions.offsets.contains(&file_offset))
+    /// What is read at returns of the function at this offset of a file; none where it is not traced.
+    fn keeps(&self, file: FileId, file_offset: u64) -> Option<Keeps> {
+        self.files.get(&file)?.offsets.get(&file_offset).copied()
     }
 
-    /// Whether those who are given this definition of a file call a traced function.
-    fn is_behind(&self, file: FileId, image: &Image, definition: &Definition) -> bool {
-        let Some(functions) = self.files.get(&file) else { return false };
-        let is_entry = || image.file_offset(definition.address).is_some_and(|place| functions.offsets.contains(&place));
-        (definition.is_ifunc && functions.names.contains(definition.name)) || is_entry()
+    /// The same of the function that those call who are given this definition of a file.
+    fn keeps_behind(&self, file: FileId, image: &Image, definition: &Definition) -> Option<Keeps> {
+        let functions = self.files.get(&file)?;
+        let by_name = functions.names.get(definition.name).filter(|_| definition.is_ifunc);
+        by_name.copied().or_else(|| self.keeps(file, image.file_offset(definition.address)?))
+    }
+}
+
+/// Adds what is read of one of the calls that lead by the same way.
+fn add_keeps<K: std::hash::Hash + Eq>(all: &mut HashMap<K, Keeps>, way: K, keeps: Keeps) {
+    let known = all.entry(way).or_default();
+    *known = known.or(keeps);
+}
+
+/// What is read at returns of each region of a library, by its file offset: of its own calls, and of those that return to
+/// the same address, as it ends in them by a jump or only returns behind them.
+fn kept_at_return(regions: &[PlannedRegion]) -> HashMap<u64, Keeps> {
+    let own = |planned: &PlannedRegion| match planned.tails {
+        _ if planned.passes_on => Keeps::READABLE,
+        Tails::Anywhere => Keeps::READABLE,
+        Tails::Never | Tails::To(_) => planned.capture.as_deref().map(Capture::keeps_at_return).unwrap_or_default(),
+    };
+    let mut keeps: HashMap<u64, Keeps> =
+        regions.iter().map(|planned| (planned.region.file_offset, own(planned))).collect();
+    loop {
+        let mut has_changed = false;
+        for planned in regions {
+            let Tails::To(tails) = &planned.tails else { continue };
+            let place = planned.region.file_offset;
+            let of_tails = tails.iter().filter_map(|tail| keeps.get(tail)).fold(keeps[&place], |all, &one| all.or(one));
+            has_changed |= keeps.insert(place, of_tails) != Some(of_tails);
+        }
+        if !has_changed {
+            return keeps;
+        }
     }
 }
 
@@ -105,12 +157,12 @@ pub fn of_processes(pids: &[u32], traced: &Traced) -> Vec<CallerFile> {
     let modules = processes.iter().flat_map(|process| &process.modules);
     let files = Files::read(modules.map(|module| ((module.device, module.inode), module.open_path())), traced);
     let names = OnceLock::new();
-    let mut slots = vec![HashSet::default(); files.all.len()];
+    let mut slots = vec![HashMap::default(); files.all.len()];
     for process in &processes {
         let linkage = Linkage::new(&files, traced, &names, process.load_order(&files));
         let found = parallel::map(&process.modules, |module| process.slots(module, &linkage));
         for (file, found) in found.into_iter().flatten() {
-            slots[file].extend(found);
+            found.into_iter().for_each(|(slot, keeps)| add_keeps(&mut slots[file], slot, keeps));
         }
     }
     files.scan(slots)
@@ -131,7 +183,7 @@ pub fn of_command(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
     let linkage = Linkage::new(&files, traced, &names, order);
     let all: Vec<usize> = (0..files.all.len()).collect();
     let slots = parallel::map(&all, |&file| linkage.slots(file, &files.all[file].image.slots(), |_| Word::Unknown));
-    files.scan(slots.into_iter().map(HashSet::from_iter).collect())
+    files.scan(slots.into_iter().map(HashMap::from_iter).collect())
 }
 
 /// What matters of files, by the program that a command executes and that loads them.
@@ -191,8 +243,8 @@ struct CodeFile {
     path: PathBuf,
     /// Its tables; the bytes of its code are not among them.
     image: Image,
-    /// Virtual addresses of its own traced functions.
-    entries: HashSet<u64>,
+    /// Its own traced functions by virtual address, with what is read of their calls at a return.
+    entries: HashMap<u64, Keeps>,
 }
 
 impl Files {
@@ -202,7 +254,7 @@ impl Files {
         let read = parallel::map(&files, |(id, path)| {
             let image = Image::open_outline(path).ok()?;
             let own = traced.files.get(id).into_iter().flat_map(|functions| &functions.offsets);
-            let entries = own.filter_map(|&place| image.address(place)).collect();
+            let entries = own.filter_map(|(&place, &keeps)| Some((image.address(place)?, keeps))).collect();
             Some(CodeFile { id: *id, path: path.clone(), image, entries })
         });
         let mut by_id = HashMap::with_capacity(read.len());
@@ -215,7 +267,7 @@ impl Files {
     }
 
     /// Looks for calls of the files' own traced functions, and of those behind these slots of each file.
-    fn scan(&self, slots: Vec<HashSet<u64>>) -> Vec<CallerFile> {
+    fn scan(&self, slots: Vec<HashMap<u64, Keeps>>) -> Vec<CallerFile> {
         let callers: Vec<_> = self.all.iter().zip(slots).collect();
         let callees = parallel::map(&callers, |(file, slots)| Callees::of(file, slots));
         let callees: Vec<Callees> = callees.into_iter().flatten().collect();
@@ -226,8 +278,14 @@ impl Files {
             files[piece.file].returns.extend(returns);
         }
         for file in &mut files {
-            file.returns.sort_unstable();
-            file.returns.dedup();
+            file.returns.sort_unstable_by_key(|call| call.offset);
+            file.returns.dedup_by(|next, call| {
+                let is_same = next.offset == call.offset;
+                if is_same {
+                    call.keeps = call.keeps.or(next.keeps);
+                }
+                is_same
+            });
         }
         files.retain(|file| !file.returns.is_empty());
         files

@@ -103,8 +103,8 @@ pub struct Setup<'a> {
     pub watches: &'a Watches,
     /// Words of values that a call has at the most; 0 where none has any.
     pub words: u32,
-    /// Whether some are read when it returns.
-    pub reads_results: bool,
+    /// What is read of them when it returns.
+    pub at_return: Keeps,
     /// The stubs that the command gets; their sites are of the plan's regions.
     pub stubs: Option<&'a Stubs>,
     /// Who puts things in order if this process is killed.
@@ -201,7 +201,7 @@ pub fn record(
         governing: setup.how.budget.map(|_| &governing),
     };
     let late = recording.choose_processes()?;
-    let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), result: setup.reads_results };
+    let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), ..setup.at_return };
     let spaces = AddressSpaces::default();
     let mut return_sites =
         ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
@@ -421,9 +421,9 @@ impl<'a> Recording<'a> {
 
     fn attach(&self, plan: &Plan, stubs: Option<&Stubs>) -> anyhow::Result<Attachment> {
         let is_governed = self.governing.is_some();
-        let Setup { counters, reads_results, .. } = self.setup;
+        let Setup { counters, at_return, .. } = self.setup;
         let words = self.programs.words();
-        let prepared = Prepared { words, metrics: &counters.metrics, at_return: *reads_results };
+        let prepared = Prepared { words, metrics: &counters.metrics, at_return: *at_return };
         self.captured.add(self.programs, plan, &prepared)?;
         let attachment = self
             .followed

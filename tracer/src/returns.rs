@@ -10,6 +10,7 @@ pub(crate) mod caller;
 mod hold;
 pub mod jumps;
 mod links;
+mod placed;
 mod siblings;
 mod spaces;
 mod usefulness;
@@ -25,7 +26,7 @@ use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
 use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Since, Site, SiteHits};
 use rtrace_code::arrival::{self, Keeps, ReturnSite};
-use rtrace_code::instruction::{Emulation, SiteCost};
+use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
 use rtrace_plan::Plan;
 use rtrace_plan::parts::Parts;
@@ -35,6 +36,7 @@ use self::caller::Callers;
 use self::hold::Hold;
 use self::jumps::{Candidate, Jumps};
 use self::links::{Links, Placement};
+use self::placed::Placed;
 use self::siblings::Siblings;
 use self::spaces::Spaces;
 use self::warmth::Warmth;
@@ -82,35 +84,6 @@ pub struct Exchange {
 /// A file, by device and inode.
 pub(crate) type FileId = (u64, u64);
 
-/// A return site that was placed.
-#[derive(Clone, Copy, Debug)]
-struct Placed {
-    file: FileId,
-    /// Offset of the return address in the file, in bytes.
-    offset: u64,
-    pid: u32,
-    distance: u8,
-    is_fixed: bool,
-    stack_words: i32,
-    is_stepped: bool,
-    /// The address and its space, where the kernel side has met it.
-    met: Option<(u32, u64)>,
-    /// When it came, where there had been one that was taken out.
-    since: Option<Since>,
-}
-
-impl Placed {
-    fn key(&self) -> (u32, FileId, u64) {
-        (self.pid, self.file, self.offset)
-    }
-
-    /// Its return address.
-    fn place(&self) -> FilePlace {
-        let (device, inode) = self.file;
-        FilePlace { device, inode, offset: self.offset, pid: self.pid }
-    }
-}
-
 /// What a place has seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
@@ -147,8 +120,8 @@ pub struct ReturnSites<'a> {
     hits: SiteHits,
     /// By id.
     placed: Vec<Placed>,
-    /// Return addresses of direct calls of traced functions.
-    direct: HashSet<(FileId, u64)>,
+    /// Return addresses of direct calls of traced functions, with what is read of these calls when they have returned.
+    direct: HashMap<(FileId, u64), Keeps>,
     /// Return addresses from which callers only return, but too many one above the other.
     only_returns: HashSet<(FileId, u64)>,
     /// Those that are in place, by process, file and offset of the return address.
@@ -187,7 +160,7 @@ impl<'a> ReturnSites<'a> {
             warmth: Warmth::new(programs),
             hits: programs.site_hits()?,
             placed: Vec::new(),
-            direct: HashSet::new(),
+            direct: HashMap::new(),
             only_returns: HashSet::new(),
             known: HashMap::new(),
             dropped: Vec::new(),
@@ -223,14 +196,19 @@ impl<'a> ReturnSites<'a> {
         for file in files {
             let id = (file.device, file.inode);
             self.callers.add(id, &file.path, file.stamp);
-            self.direct.extend(file.returns.iter().map(|&offset| (id, offset)));
+            for call in &file.returns {
+                let keeps = self.direct.entry((id, call.offset)).or_default();
+                *keeps = keeps.or(call.keeps);
+            }
             let mut placements = Vec::new();
             let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
-            let mut returns: Vec<u64> = file.returns.iter().copied().filter(is_new).collect();
+            let mut returns: Vec<u64> = file.returns.iter().map(|call| call.offset).filter(is_new).collect();
             if self.known.len() + returns.len() > MOST_AHEAD {
                 returns.clear();
             }
-            for (&offset, arrival) in returns.iter().zip(self.callers.arrivals(id, &returns)) {
+            let direct = &self.direct;
+            let arrivals = self.callers.arrivals(id, &returns, |offset| direct.get(&(id, offset)).copied());
+            for (&offset, arrival) in returns.iter().zip(arrivals) {
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
                 match arrival {
                     arrival::Arrival::Site(site) => {
@@ -483,7 +461,7 @@ impl<'a> ReturnSites<'a> {
             return Decision::Answer(self.in_place(id));
         }
         let arrival = match question.must_be_site {
-            0 => self.callers.arrival(file, offset),
+            0 => self.callers.arrival(file, offset, self.read_at(file, offset)),
             _ => match self.callers.at_return_address(file, offset) {
                 Some(site) => {
                     self.only_returns.insert((file, offset));
@@ -505,6 +483,11 @@ impl<'a> ReturnSites<'a> {
     /// What the kernel side is to know of a return address to which nothing returns: no return goes undetected.
     fn never_met(&self, file: FileId, offset: u64) -> Arrival {
         Arrival::Placed { catches: self.callers.catches(file, offset), since: None }
+    }
+
+    /// What is read of the calls that return to this offset of a file; none where that is not known.
+    fn read_at(&self, file: FileId, offset: u64) -> Option<Keeps> {
+        self.direct.get(&(file, offset)).copied()
     }
 
     /// What the kernel side is to know of a site.
@@ -535,7 +518,7 @@ impl<'a> ReturnSites<'a> {
         let mut sites = vec![self.add(file, offset, pid, site, met)];
         for twice in self.callers.returns_twice(file, offset).to_vec() {
             if !self.known.contains_key(&(pid, file, twice))
-                && let arrival::Arrival::Site(site) = self.callers.arrival(file, twice)
+                && let arrival::Arrival::Site(site) = self.callers.arrival(file, twice, self.read_at(file, twice))
             {
                 sites.push(self.add(file, twice, pid, site, None));
             }
@@ -552,9 +535,7 @@ impl<'a> ReturnSites<'a> {
             }
             let mut placements = Vec::with_capacity(sites.len());
             for Placement { id, .. } in sites {
-                let Placed { offset, distance, stack_words, is_stepped, .. } = self.placed[id as usize];
-                let cost = if is_stepped { SiteCost::SingleStep } else { SiteCost::Emulated };
-                let site = ReturnSite { distance, words: stack_words, cost };
+                let Placed { offset, site, .. } = self.placed[id as usize];
                 placements.push(self.add(file, offset, pid, site, None));
             }
             match self.link_ahead(pid, file, &path, &placements, until) {
@@ -567,14 +548,15 @@ impl<'a> ReturnSites<'a> {
 
     fn add(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Option<(u32, u64)>) -> Placement {
         let id = self.count();
-        let ReturnSite { distance, words, cost } = site;
-        let is_stepped = cost == SiteCost::SingleStep;
-        let is_fixed = self.direct.contains(&(file, offset));
+        let is_fixed = self.direct.contains_key(&(file, offset));
         let only_returns = self.only_returns.contains(&(file, offset));
         let since = self.gone.contains_key(&(pid, file, offset)).then(|| Since::new(host::now().0));
-        self.placed.push(Placed { file, offset, pid, distance, stack_words: words, is_fixed, is_stepped, met, since });
+        let placed = Placed { file, offset, pid, site, is_fixed, met, since };
+        let is_stepped = placed.is_stepped();
+        self.placed.push(placed);
         self.known.insert((pid, file, offset), id);
-        let site = wire::ReturnSite { distance, words, is_fixed, is_stepped, only_returns };
+        let ReturnSite { distance, words, result, is_stored, .. } = site;
+        let site = wire::ReturnSite { distance, words, is_fixed, is_stepped, only_returns, result, is_stored };
         let probe = Site { file_offset: offset + u64::from(distance), cookie: site.cookie(id) };
         Placement { id, probe }
     }

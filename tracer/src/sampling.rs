@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use rtrace_bpf::{Mechanism, ProfileOptions};
+use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{
     Batch, Event, EventKind, LocationId, PathId, PathProfile, RegionId, Sink, SinkError, Summary, Timestamp,
@@ -79,7 +80,7 @@ pub fn sample(
         counters: &counters,
         watches: &watches,
         words: 0,
-        reads_results: false,
+        at_return: Keeps::default(),
         stubs: None,
         guard,
         command: &[],

@@ -14,6 +14,7 @@ use std::thread;
 
 use anyhow::Context as _;
 use rtrace_bpf::Mechanism;
+use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, Summary};
 use rtrace_plan as plan;
@@ -181,8 +182,8 @@ struct Basis<'a> {
     book: Option<Arc<Book>>,
     /// Words of values that a call has at the most.
     words: u32,
-    /// Whether some are read when it returns.
-    reads_results: bool,
+    /// What is read of them when it returns.
+    at_return: Keeps,
     /// What a command will load.
     command_files: Vec<PathBuf>,
 }
@@ -203,7 +204,7 @@ impl Basis<'_> {
             counters: &self.counters,
             watches: &self.watches,
             words: self.words,
-            reads_results: self.reads_results,
+            at_return: self.at_return,
             stubs,
             guard: self.guard,
             command: self.program.words(),
@@ -256,9 +257,9 @@ impl<'a> Found<'a> {
             counters.add_up(values::metrics(&target.libraries, metric_id(counters.metrics.len())))?;
         }
         // Of a library that is loaded later, nobody knows how many a call has.
-        let (words, reads_results) = match values::words(&target.libraries) {
-            0 if book.is_some() => (rtrace_bpf::MAX_WORDS as u32, true),
-            words => (words, values::are_read_at_return(&target.libraries)),
+        let (words, at_return) = match values::words(&target.libraries) {
+            0 if book.is_some() => (rtrace_bpf::MAX_WORDS as u32, Keeps::READABLE),
+            words => (words, values::read_at_return(&target.libraries)),
         };
         counters.watch(&watches)?;
         let watches = Watches::new(watches, libraries.clone(), metric_id(counters.metrics.len()));
@@ -273,7 +274,7 @@ impl<'a> Found<'a> {
             plan_options,
             book,
             words,
-            reads_results,
+            at_return,
             command_files,
         };
         Ok(Found { basis, target, without_sources })

@@ -120,7 +120,7 @@ struct Places {
     /// Offsets in the file, in bytes, at which enters and jumps are seen.
     entries: BTreeSet<u64>,
     /// Those who tell return sites, with and without variables that are watched.
-    callers: [Callers; 4],
+    callers: Vec<Callers>,
 }
 
 impl Places {
@@ -145,12 +145,17 @@ impl Places {
                 entries.extend(regions.flat_map(|region| [region.entry.file_offset, region.region.file_offset]));
             }
         }
-        let ways = [(false, false), (false, true), (true, false), (true, true)];
-        let callers = ways.map(|(accesses, result)| {
-            let mut callers = Callers::new(emulated, Keeps { accesses, result });
+        let either = [false, true];
+        let ways = either.into_iter().flat_map(|accesses| {
+            let memory = either.into_iter().flat_map(|memory| [0, 4, 8].map(|result| (memory, result)));
+            memory.map(move |(memory, result)| Keeps { accesses, result, memory })
+        });
+        let callers = ways.map(|keeps| {
+            let mut callers = Callers::new(emulated, keeps);
             callers.add(file, &path, None);
             callers
         });
+        let callers = callers.collect();
         Some(Places { file, entries, callers })
     }
 
@@ -161,7 +166,7 @@ impl Places {
         let addresses: BTreeSet<u64> = others.flat_map(|&offset| offset.saturating_sub(FARTHEST)..=offset).collect();
         let addresses: Vec<u64> = addresses.into_iter().collect();
         for callers in &self.callers {
-            for (&address, arrival) in addresses.iter().zip(callers.arrivals(self.file, &addresses)) {
+            for (&address, arrival) in addresses.iter().zip(callers.arrivals(self.file, &addresses, |_| None)) {
                 if let Arrival::Site(site) = arrival {
                     among.extend(offsets.get(&(address + u64::from(site.distance))));
                 }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rtrace_bpf::wire::{CallRecord, FetchCode, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord};
 use rtrace_bpf::{MAX_PROGRAMS, MAX_SUMS, Programs};
+use rtrace_code::arrival::Keeps;
+use rtrace_code::copies::Registers;
 use rtrace_code::errno::Errno;
 use rtrace_model::{
     Base, Definition, EventKind, LocationId, Metric, MetricId, RegionId, Scope, Span, ValueBatch, ValueColumn,
@@ -64,13 +66,11 @@ pub fn words(sources: &[LibrarySource]) -> u32 {
     captures.map(|capture| u32::from(capture.program.words.max(1))).max().unwrap_or_default()
 }
 
-/// Whether something of a call is read when it returns.
-pub fn are_read_at_return(sources: &[LibrarySource]) -> bool {
-    sources.iter().flat_map(|source| source.captures.values()).any(|capture| reads_at_return(capture))
-}
-
-fn reads_at_return(capture: &Capture) -> bool {
-    capture.program.at_enter() < capture.program.fetches.len()
+/// What is read of calls of these libraries when they return; of results all, for those that are loaded later.
+pub fn read_at_return(sources: &[LibrarySource]) -> Keeps {
+    let captures = sources.iter().flat_map(|source| source.captures.values());
+    let read = captures.fold(Keeps::default(), |all, capture| all.or(capture.keeps_at_return()));
+    if read.result > 0 { Keeps { result: Keeps::READABLE.result, ..read } } else { read }
 }
 
 /// What is counted by values of calls, by name; ids count up from `first`.
@@ -99,19 +99,20 @@ pub struct Prepared<'a> {
     pub words: usize,
     /// What is counted on every call, in the order of the counters.
     pub metrics: &'a [Metric],
-    /// Whether return sites leave results as they are.
-    pub at_return: bool,
+    /// What return sites leave as it is.
+    pub at_return: Keeps,
 }
 
 impl Prepared<'_> {
     /// What is in the way of a region's values, or of one of its metrics.
     fn obstacle(&self, region: RegionId, capture: &Capture) -> Option<Obstacle> {
         let metrics = &capture.signature.metrics;
+        let at_return = capture.keeps_at_return();
         if region.0 >= MAX_PROGRAMS {
             Some(Obstacle::TooManyRegions)
         } else if usize::from(capture.program.words) > self.words {
             Some(Obstacle::TooManyWords)
-        } else if !self.at_return && reads_at_return(capture) {
+        } else if at_return.and(self.at_return) != at_return {
             Some(Obstacle::AtReturn)
         } else if metrics.len() > MAX_SUMS {
             Some(Obstacle::TooManyMetrics)
@@ -139,7 +140,7 @@ impl fmt::Display for Obstacle {
         match self {
             Obstacle::TooManyRegions => write!(f, "only {MAX_PROGRAMS} functions may have values"),
             Obstacle::TooManyWords => write!(f, "{late}, and its calls have more values than others"),
-            Obstacle::AtReturn => write!(f, "{late}, and others have no values at their returns"),
+            Obstacle::AtReturn => write!(f, "{late}, and others have no such values at their returns"),
             Obstacle::TooManyMetrics => write!(f, "it has more than {MAX_SUMS} metrics"),
             Obstacle::Stub => write!(f, "`errno` is not known where a stub stands for the function"),
             Obstacle::Metric(name) => write!(f, "{late}, and its metric {name} is not counted"),
@@ -178,7 +179,8 @@ impl Captured {
                 if errno.is_none() && needs_errno(capture) {
                     tell(Obstacle::Stub);
                 }
-                programs.set_program(region.id.0, &record_of(capture, prepared.metrics, errno))?;
+                programs
+                    .set_program(region.id.0, &record_of(capture, prepared.metrics, errno, &planned.entry.registers))?;
                 captured.insert(region.id.0, Arc::clone(capture));
             }
         }
@@ -309,8 +311,13 @@ fn errno(planned: &PlannedRegion, capture: &Capture) -> Option<(i32, FetchFlag)>
     }
 }
 
-/// The program as the kernel side takes it.
-fn record_of(capture: &Capture, metrics: &[Metric], errno: Option<(i32, FetchFlag)>) -> ProgramRecord {
+/// The program as the kernel side takes it, which finds registers there where the region's entry is seen.
+fn record_of(
+    capture: &Capture,
+    metrics: &[Metric],
+    errno: Option<(i32, FetchFlag)>,
+    registers: &Registers,
+) -> ProgramRecord {
     let Program { fetches, metrics: slots, .. } = &capture.program;
     let mut record = ProgramRecord {
         enters: capture.program.at_enter() as u8,
@@ -318,7 +325,7 @@ fn record_of(capture: &Capture, metrics: &[Metric], errno: Option<(i32, FetchFla
         ..ProgramRecord::default()
     };
     for (place, fetch) in record.fetch.iter_mut().zip(fetches) {
-        *place = fetch_of(fetch, errno);
+        *place = fetch_of(fetch, errno, registers);
     }
     let counted =
         capture.signature.metrics.iter().zip(slots).filter_map(|(metric, slots)| {
@@ -331,9 +338,9 @@ fn record_of(capture: &Capture, metrics: &[Metric], errno: Option<(i32, FetchFla
     record
 }
 
-fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>) -> FetchRecord {
+fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>, registers: &Registers) -> FetchRecord {
     let (op, source, number, width) = match fetch.step {
-        Step::Register(register, width) => (FetchCode::RT_FETCH_REGISTER, register as u8, 0, width),
+        Step::Register(register, width) => (FetchCode::RT_FETCH_REGISTER, registers.of(register as u8), 0, width),
         Step::Stack(offset, width) => (FetchCode::RT_FETCH_STACK, 0, offset.cast_signed(), width),
         Step::Deref(base, offset, width) => (FetchCode::RT_FETCH_MEMORY, base, offset, width),
         Step::Text(base, most) => (FetchCode::RT_FETCH_TEXT, base, text_size(most), Width::WORD),

@@ -11,6 +11,9 @@
 /* Programs have nothing in their first page. */
 #define LOWEST_ADDRESS 4096
 
+/* The number of the stack pointer, which never holds a result. */
+#define NO_REGISTER 4
+
 /* By region; its size is set before loading where values are fetched. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -50,6 +53,16 @@ static __always_inline u64 register_of(struct pt_regs *ctx, u8 number)
 		RT_LOAD(15, r15);
 	}
 	return value;
+}
+
+/* What a function has returned, at a return site with this cookie; 0: in rax, as where its return is hooked. */
+static __always_inline void see_result(struct pt_regs *ctx, struct rt_measured *measured, u64 cookie)
+{
+	u8 number = cookie >> RT_RETURN_RESULT & 15;
+
+	measured->result = register_of(ctx, number);
+	measured->result_bits = number == NO_REGISTER ? 0 : cookie >> RT_RETURN_NARROW & 1 ? 32 : 64;
+	measured->is_stored = cookie >> RT_RETURN_STORED & 1;
 }
 
 static __always_inline u64 computed(u8 op, u64 left, u64 right)
@@ -103,11 +116,13 @@ static __always_inline void *thread_pointer(void)
 }
 
 /*
- * Runs a part of a region's program: that of an entry, whose return address is in the slot at `given`, or that of a
- * return, whose result is `given`. A loop without a function apart, because stacks are short.
+ * Runs a part of a region's program: that of an entry, whose return address is in this slot, or, without registers,
+ * that of a return. A loop without a function apart, because stacks are short.
  */
-static __noinline int fetch(struct pt_regs *ctx, struct rt_values *values, const struct rt_program *program, u64 given)
+static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, struct rt_values *values,
+			    const struct rt_program *program, u64 slot)
 {
+	bool is_stored = !ctx && measured->is_stored;
 	u32 i, end;
 
 	end = ctx ? program->enters : program->count;
@@ -131,19 +146,21 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_values *values, const
 				value = register_of(ctx, fetch->source);
 			break;
 		case RT_FETCH_STACK:
-			error = bpf_probe_read_user(&value, sizeof(value), (void *)(given + fetch->number));
+			error = bpf_probe_read_user(&value, sizeof(value), (void *)(slot + fetch->number));
 			break;
 		case RT_FETCH_MEMORY:
-			error = fetch_memory(&value, fetch->flags, (void *)(word + fetch->number));
+			error = is_stored ? -1 : fetch_memory(&value, fetch->flags, (void *)(word + fetch->number));
 			break;
 		case RT_FETCH_TEXT:
-			error = fetch_text(values, fetch->target, fetch->number, (void *)word);
+			error = is_stored ? -1 : fetch_text(values, fetch->target, fetch->number, (void *)word);
 			break;
 		case RT_FETCH_RESULT:
-			value = given;
+			value = measured->result;
+			error = (fetch->flags & RT_FETCH_BITS) < measured->result_bits ? 0 : -1;
 			break;
 		case RT_FETCH_THREAD:
-			error = bpf_probe_read_user(&value, sizeof(value), thread_pointer() + fetch->number);
+			error = is_stored ? -1 :
+					    bpf_probe_read_user(&value, sizeof(value), thread_pointer() + fetch->number);
 			break;
 		case RT_FETCH_VARIABLE:
 			value = fetch->number;
@@ -197,7 +214,7 @@ static __always_inline void fetch_at_entry(struct pt_regs *ctx, const struct rt_
 		return;
 	values->waits = program->count > program->enters || program->sums;
 	values->failed = 0xffff;
-	fetch(ctx, values, program, hit->slot);
+	fetch(ctx, hit->measured, values, program, hit->slot);
 }
 
 /* The call returns: fetches the rest of its values, and adds up what is to be added up. */
@@ -211,7 +228,7 @@ static __noinline int fetch_at_return(struct rt_measured *measured, struct rt_va
 	program = program_of(region);
 	if (!program)
 		return 0;
-	fetch(0, values, program, measured->result);
+	fetch(0, measured, values, program, 0);
 	for (i = 0; i < RT_SUMS; i++) {
 		const struct rt_sum *sum = &program->sum[i];
 

@@ -221,8 +221,8 @@ static __always_inline u64 slot_at(const struct pt_regs *ctx, u64 cookie)
 	return ctx->sp + (cookie >> RT_COOKIE_STEP & 3 ? 0 : (cookie >> RT_COOKIE_DEPTH) * sizeof(u64));
 }
 
-/* What the hits at returns and jumps have in common. Returns whether there is a thread with calls. */
-static __always_inline bool begin_return(const struct pt_regs *ctx, struct rt_hit *hit)
+/* What hits at returns and jumps have in common; `cookie`: a return site's, or 0. Returns whether a thread has calls. */
+static __always_inline bool begin_return(struct pt_regs *ctx, struct rt_hit *hit, u64 cookie)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct rt_thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
@@ -233,7 +233,7 @@ static __always_inline bool begin_return(const struct pt_regs *ctx, struct rt_hi
 	if (rt_has_rows && !hit->measured)
 		return false;
 	if (rt_words)
-		hit->measured->result = ctx->ax;
+		see_result(ctx, hit->measured, cookie);
 	hit->thread = thread;
 	hit->stack = stack_key(thread, task, hit->slot);
 	return true;
@@ -295,7 +295,7 @@ static __noinline void on_jump(struct pt_regs *ctx, u32 kind)
 {
 	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp };
 
-	if (begin_return(ctx, &hit) && aim_jump(&hit, kind, jump_target(ctx, kind)))
+	if (begin_return(ctx, &hit, 0) && aim_jump(&hit, kind, jump_target(ctx, kind)))
 		rt_jump(&hit);
 }
 
@@ -365,7 +365,7 @@ static __always_inline void on_return(struct pt_regs *ctx)
 	hit.is_fixed = cookie >> RT_RETURN_FIXED & 1;
 	hit.only_returns = cookie >> RT_RETURN_ONLY & 1;
 	hit.reach = words >= 0 && words < RED_ZONE ? RED_ZONE - words : 0;
-	ended = begin_return(ctx, &hit) && rt_return(&hit);
+	ended = begin_return(ctx, &hit, cookie) && rt_return(&hit);
 	count_site((u32)cookie, cookie >> RT_RETURN_STEPPED & 1, ended, begin);
 }
 
@@ -375,7 +375,7 @@ static __noinline void on_hooked_return(struct pt_regs *ctx)
 	struct rt_hit hit = { .now = rt_now(), .slot = ctx->sp - sizeof(u64) };
 
 	hit.region = (u32)bpf_get_attach_cookie(ctx);
-	if (begin_return(ctx, &hit) ? rt_return_hooked(&hit) : !is_traced(bpf_get_current_pid_tgid() >> 32))
+	if (begin_return(ctx, &hit, 0) ? rt_return_hooked(&hit) : !is_traced(bpf_get_current_pid_tgid() >> 32))
 		return;
 	__sync_fetch_and_add(&exits_without_enter, 1);
 }

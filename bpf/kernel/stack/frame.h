@@ -108,6 +108,8 @@ struct rt_measured {
 	struct rt_reading readings[RT_COUNTERS]; /* of the call that ends in it */
 	struct rt_values entering; /* of the call that enters in it, which others may end in first */
 	u64 result; /* of the function that returns in it */
+	u32 result_bits; /* those that are known of it, from the lowest on */
+	u32 is_stored; /* memory may not be as that function left it */
 	u64 frame_pointer; /* of the function that calls in it */
 	/* Of counters that belong to a CPU: the counts when the thread last left one, */
 	u64 total[RT_COUNTERS];

@@ -90,8 +90,11 @@ static __always_inline struct rt_frame *rt_frame(struct rt_hit *hit, u32 index)
 {
 	struct rt_far *far = hit->far;
 
-	if (index < RT_FRAMES_NEAR)
+	if (index < RT_FRAMES_NEAR) {
+		/* As in rt_row(). */
+		rt_apart(index);
 		return &hit->thread->near[index];
+	}
 	index -= RT_FRAMES_NEAR;
 	if (index >= RT_FRAMES_FAR)
 		return 0;

@@ -71,7 +71,10 @@ enum rt_return_cookie {
 	RT_RETURN_FIXED = 40, /* all calls that return here enter the same traced function */
 	RT_RETURN_STEPPED = 41, /* the kernel single-steps the instruction */
 	RT_RETURN_ONLY = 42, /* the code there only returns: it was to be skipped, but for others like it */
-	RT_RETURN_WORDS = 44, /* 20 bits, signed: words by which the stack pointer has moved from there to here */
+	RT_RETURN_STORED = 43, /* memory may not be as the function left it */
+	RT_RETURN_NARROW = 44, /* only the low half of the result is known */
+	RT_RETURN_RESULT = 45, /* 4 bits: the register that the result is in, by its number in instructions; rsp: none */
+	RT_RETURN_WORDS = 49, /* 15 bits, signed: words by which the stack pointer has moved from there to here */
 };
 
 /* How the return of a region's calls is detected. */

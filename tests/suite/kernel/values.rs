@@ -266,6 +266,149 @@ fn what_pointers_point_to_is_read_when_it_is_there() {
     assert!(counted.eq(expected));
 }
 
+/// Functions that move their arguments before an instruction that is cheap to probe, and one that ends in another.
+const COPYING_LIBRARY: &str = r#"
+#define FUNCTION(name, code) \
+    __asm__(".globl " #name "\n.type " #name ", @function\n" #name ": .cfi_startproc\n" code \
+            "\n.cfi_endproc\n.size " #name ", . - " #name);
+FUNCTION(whole, "mov %rdi, %rax; xor %edi, %edi; push %rbx; pop %rbx; add %rsi, %rax; ret")
+FUNCTION(half, "mov %edi, %eax; mov $-1, %rdi; push %rbx; pop %rbx; add $1, %eax; ret")
+FUNCTION(lost, "lea 5(%rdi), %rax; xor %edi, %edi; push %rbx; pop %rbx; ret")
+FUNCTION(nothing, "push %rbx; xor %eax, %eax; pop %rbx; ret")
+FUNCTION(ends, "push %rbx; mov %rsi, %rdi; pop %rbx; jmp *inner@GOTPCREL(%rip)")
+FUNCTION(passes, "push %rbx; call *inner@GOTPCREL(%rip); pop %rbx; ret")
+FUNCTION(strays, "push %rbx; mov %rsi, %rdi; pop %rbx; jmp untraced")
+__asm__("untraced: .cfi_startproc\npush %rbx; call *inner@GOTPCREL(%rip); pop %rbx; ret\n.cfi_endproc");
+FUNCTION(inner, "push %rbx; movabs $0x123456789abcdef, %rax; add %rdi, %rax; pop %rbx; ret")
+FUNCTION(fill, "push %rbx; mov %rsi, (%rdi); mov $1, %eax; pop %rbx; ret")
+"#;
+
+/// Calls them, and overwrites at once what they return. Prints their arguments and results; with an argument, it calls
+/// one of them only.
+const COPYING_PROGRAM: &str = r#"
+#include <stdio.h>
+/* `then` follows the call at once, up to a jump, and `rbx` is the result. */
+#define CALL(name, function, then) \
+    long name(long, long); \
+    __asm__(".type " #name ", @function\n" #name ": .cfi_startproc\npush %rbx; mov %rsi, %rbx; " \
+            "call *" #function "@GOTPCREL(%rip); " then "; jmp 1f; 1: mov %rbx, %rax; pop %rbx; ret\n" \
+            ".cfi_endproc\n.size " #name ", . - " #name);
+CALL(call_whole, whole, "mov %rax, %rbx; xor %eax, %eax")
+CALL(call_half, half, "mov %eax, %ebx; mov $-1, %rax")
+CALL(call_wide, whole, "mov %eax, %ebx; xor %eax, %eax")
+CALL(call_lost, lost, "mov %rax, %rbx; mov $3, %eax")
+CALL(call_nothing, nothing, "mov $7, %eax")
+CALL(call_ends, ends, "mov $7, %eax")
+CALL(call_passes, passes, "mov $7, %eax")
+CALL(call_strays, strays, "mov $7, %eax")
+CALL(call_fill, fill, "movq $-1, (%rbx); mov $7, %eax")
+int main(int count, char **words)
+{
+    long out;
+    for (long i = 0; i < 60; i++) {
+        long a = i << 33 | i;
+        if (count > 1) {
+            call_strays(a, i);
+            continue;
+        }
+        printf("whole %ld %ld %ld\n", a, i, call_whole(a, i));
+        call_wide(a, i);
+        printf("whole %ld %ld %ld\n", a, i, a + i);
+        printf("half %d %d\n", (int)a, (int)call_half(a, i));
+        printf("lost %ld %ld\n", a, call_lost(a, i));
+        call_nothing(a, i);
+        printf("nothing %ld\n", a);
+        call_ends(a, i);
+        printf("ends %ld %ld\ninner %ld %ld\n", a, i, i, 0x123456789abcdef + i);
+        call_passes(a, i);
+        printf("passes %ld\ninner %ld %ld\n", a, a, 0x123456789abcdef + a);
+        call_fill((long)&out, (long)&out);
+        printf("fill %ld 1 %ld\n", (long)&out, (long)&out);
+    }
+}
+"#;
+
+const COPYING_TABLE: &str = r#"
+[[function]]
+c = "long whole(long a, long b)"
+[[function]]
+c = "int half(int a)"
+[[function]]
+c = "long lost(long a)"
+[[function]]
+c = "void nothing(long a)"
+[[function]]
+c = "void ends(long a, long b)"
+[[function]]
+c = "void passes(long a)"
+[[function]]
+c = "void strays(long a, long b)"
+[[function]]
+c = "long inner(long a)"
+[[function]]
+c = "int fill(long a, long *b)"
+capture = ["a", "result", ">b"]
+"#;
+
+/// Builds them; the options by which they are recorded.
+fn copying(folder: &Path) -> [String; 4] {
+    let (place, path) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
+    compile_text(folder, COPYING_LIBRARY, "libcopying.so", &["-shared", "-fPIC"]);
+    compile_text(folder, COPYING_PROGRAM, "program", &["-O1", "-fcf-protection=none", &place, &path, "-lcopying"]);
+    let table = folder.join("table.toml");
+    std::fs::write(&table, COPYING_TABLE).unwrap();
+    ["--lib", "libcopying.so", "--args-from", table.to_str().unwrap()].map(str::to_owned)
+}
+
+/// `strays` has no result, but code that nobody traces calls `inner` for it, and returns to the same place.
+#[test]
+fn a_result_that_nobody_foresaw_is_missing_and_not_wrong() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let (options, directory) = (copying(folder.path()), folder.path().join("trace"));
+    let output = rtrace::record(&options, Command::new(folder.path().join("program")).arg("strays"), &directory);
+    let summary = String::from_utf8_lossy(&output.stderr);
+    assert!(summary.contains("60 values not readable"), "{summary}");
+    let export = printed(&["export", directory.to_str().unwrap(), "--format", "jsonl", "-o", "-"]);
+    let lines = export.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut calls: Vec<_> = lines.filter(|line| line["function"] == "inner").collect();
+    calls.sort_by_key(|call| call["call"].as_u64());
+    assert_eq!(calls.len(), 60);
+    for (number, call) in calls.iter().enumerate() {
+        assert_eq!(call["args"]["a"].as_u64(), Some(number as u64), "{call}");
+        assert!(!call["duration_ns"].is_null() && call["out"]["result"].is_null(), "{call}");
+    }
+}
+
+/// A value is taken from where it was copied to; where it would be lost, the probe is placed in front of that.
+#[test]
+fn values_are_found_where_they_were_copied_to() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let options = copying(folder.path());
+    let (output, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
+    let mut told: BTreeMap<&str, Vec<Vec<Option<i64>>>> = BTreeMap::new();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    for line in printed.lines() {
+        let mut words = line.split(' ');
+        told.entry(words.next().unwrap()).or_default().push(words.map(|word| word.parse().ok()).collect());
+    }
+    for (name, told) in &told {
+        let region = recording.regions().iter().find(|region| region.name == *name).expect("it is traced");
+        let rows: Vec<Vec<_>> = rows(&recording, region.id)
+            .into_iter()
+            .map(|row| row.into_iter().map(|(_, value)| value).collect())
+            .collect();
+        assert_eq!(rows, *told, "{name}");
+        // What `lost` was called with is nowhere once its site could be at `push`.
+        assert_eq!(region.single_stepped, *name == "lost", "{name}");
+    }
+    assert_eq!(told.len(), 8);
+    // Of `call_wide`, half of the result is lost; of `call_ends` and `call_passes`, that of `inner`. `call_fill`
+    // overwrites what `fill` has stored.
+    assert_eq!(recording.summary().return_sites.single_stepped, 4 * 60);
+}
+
 /// Calls a function of a library that it is linked with, and one of a library that it loads.
 const LATE_PROGRAM: &str = r#"
 #include <dlfcn.h>

@@ -7,10 +7,10 @@
 //!
 //! Nothing here reads a file or a process: these are functions of bytes.
 
-use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
-};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic};
+use rtrace_model::{Held, MOST_MOVED};
 
+use crate::copies::{Copies, writes_memory};
 use crate::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack};
 use crate::stack::Stack;
 
@@ -20,14 +20,43 @@ const MOST_INSTRUCTIONS: usize = 20;
 const CALL_LENGTHS: std::ops::RangeInclusive<usize> = 2..=7;
 /// Bytes of a word of the stack.
 const WORD: i32 = 8;
+/// The number of the register of results.
+const RAX: u8 = 0;
 
 /// What must still be as it was where a return is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeps {
     /// No memory beside the stack has been accessed, as accesses are counted.
     pub accesses: bool,
-    /// `rax` holds what the function returned, and memory is as the function left it.
-    pub result: bool,
+    /// Some register holds so many low bytes of what the function returned: 0, 4 or 8.
+    pub result: u8,
+    /// Memory is as the function left it.
+    pub memory: bool,
+}
+
+impl Keeps {
+    /// All that can be read of a call when it has returned.
+    pub const READABLE: Keeps = Keeps { accesses: false, result: 8, memory: true };
+
+    /// What either of two needs.
+    #[must_use]
+    pub fn or(self, other: Keeps) -> Keeps {
+        Keeps {
+            accesses: self.accesses || other.accesses,
+            result: self.result.max(other.result),
+            memory: self.memory || other.memory,
+        }
+    }
+
+    /// What both of them need.
+    #[must_use]
+    pub fn and(self, other: Keeps) -> Keeps {
+        Keeps {
+            accesses: self.accesses && other.accesses,
+            result: self.result.min(other.result),
+            memory: self.memory && other.memory,
+        }
+    }
 }
 
 /// Where a call that returns to an address is seen to have returned.
@@ -54,10 +83,14 @@ pub struct ReturnSite {
     pub distance: u8,
     /// What the instructions in between add to the stack pointer, in words of 8 bytes: positive where they
     /// pop. The slot of the call's return address is `words + 1` words below the stack pointer at the
-    /// probe. It fits into 16 bits.
+    /// probe. [`MOST_MOVED`] at the most, up or down.
     pub words: i32,
     /// [`SiteCost::Emulated`] or [`SiteCost::SingleStep`].
     pub cost: SiteCost,
+    /// Where what the function returned in `rax` is at the probe.
+    pub result: Option<Held>,
+    /// Something may have been stored in between.
+    pub is_stored: bool,
 }
 
 /// Where calls that return to an address are seen to have returned.
@@ -72,7 +105,8 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
     let mut instruction = Instruction::default();
     let (mut emulated, mut stepped) = (None, None);
     let mut stack = Stack::ENTRY;
-    let mut only_rises = true;
+    let (mut only_rises, mut is_stored) = (true, false);
+    let mut copies = Copies::new();
     let mut info = InstructionInfoFactory::new();
     for _ in 0..MOST_INSTRUCTIONS {
         let Some(words) = stack.pointer.and_then(raised) else { break };
@@ -84,11 +118,12 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
         if instruction.is_invalid() {
             break;
         }
-        // A word pushed on the way would be what it returns to.
-        if instruction.mnemonic() == Mnemonic::Ret && instruction.op_count() == 0 && only_rises {
+        // A word pushed on the way would be what it returns to. Who is returned to finds the result in `rax`.
+        let has_result = keeps.result == 0 || copies.place(RAX, keeps.result) == Some(RAX);
+        if instruction.mnemonic() == Mnemonic::Ret && instruction.op_count() == 0 && only_rises && has_result {
             return Arrival::Skip { words: words.unsigned_abs() + 1 };
         }
-        let site = |cost| ReturnSite { distance, words, cost };
+        let site = |cost| ReturnSite { distance, words, cost, result: copies.result(), is_stored };
         match emulation.handling(&code[usize::from(distance)..decoder.position()]) {
             Handling::Emulated => emulated = emulated.or(Some(site(SiteCost::Emulated))),
             Handling::SingleStep => stepped = stepped.or(Some(site(SiteCost::SingleStep))),
@@ -103,9 +138,12 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
         // It may have written to the slot, which tells a return from a call that was left.
         let writes_memory = writes_memory(&mut info, &instruction);
         let may_write_slot = stack.pointer.is_none_or(|depth| depth > 0) && writes_memory;
+        is_stored |= writes_memory;
+        copies.follow(&mut info, &instruction);
         if may_write_slot
             || (keeps.accesses && accesses_beside_stack(&mut info, &instruction))
-            || (keeps.result && (writes_memory || writes_result(&mut info, &instruction)))
+            || (keeps.memory && writes_memory)
+            || (keeps.result > 0 && copies.place(RAX, keeps.result).is_none())
         {
             break;
         }
@@ -123,7 +161,22 @@ pub fn at_return_address(code: &[u8], emulation: &Emulation) -> Option<ReturnSit
         Handling::SingleStep => SiteCost::SingleStep,
         Handling::BpfEmulated(_) | Handling::Refused(_) => return None,
     };
-    Some(ReturnSite { distance: 0, words: 0, cost })
+    Some(ReturnSite { distance: 0, words: 0, cost, result: Copies::new().result(), is_stored: false })
+}
+
+/// Whether a function of this code may return what one that it calls has returned, because it only returns then.
+pub fn passes_on(code: &[u8]) -> bool {
+    let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+        let behind = || arrival(&code[decoder.position()..], &Emulation::default(), Keeps::READABLE);
+        if instruction.is_invalid() || (is_call && matches!(behind(), Arrival::Skip { .. })) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether an instruction that calls ends where this code does.
@@ -142,23 +195,10 @@ fn calls_that_end(before: &[u8]) -> impl Iterator<Item = Instruction> {
 }
 
 /// Words that the stack pointer has risen by where it is so many bytes above a slot; none where that is no number
-/// of words, or one that does not fit into 16 bits.
+/// of words, or more than [`MOST_MOVED`].
 fn raised(depth: i32) -> Option<i32> {
     let words = depth.checked_neg()? / WORD;
-    (depth % WORD == 0 && i16::try_from(words).is_ok()).then_some(words)
-}
-
-/// Whether an instruction may write to memory.
-fn writes_memory(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
-    let reads = [OpAccess::Read, OpAccess::CondRead, OpAccess::NoMemAccess];
-    info.info(instruction).used_memory().iter().any(|memory| !reads.contains(&memory.access()))
-}
-
-/// Whether an instruction may write to `rax`.
-fn writes_result(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
-    let reads = [OpAccess::Read, OpAccess::CondRead, OpAccess::NoMemAccess, OpAccess::None];
-    let mut used = info.info(instruction).used_registers().iter();
-    used.any(|used| used.register().full_register() == Register::RAX && !reads.contains(&used.access()))
+    (depth % WORD == 0 && words.unsigned_abs() <= MOST_MOVED).then_some(words)
 }
 
 /// Whether the instruction behind this one follows at once.
@@ -179,12 +219,19 @@ mod tests {
     const STEPPED: SiteCost = SiteCost::SingleStep;
 
     fn site(distance: u8, words: i32, cost: SiteCost) -> Arrival {
-        Arrival::Site(ReturnSite { distance, words, cost })
+        Arrival::Site(ReturnSite { distance, words, cost, result: None, is_stored: false })
     }
 
-    /// Behind a direct call.
+    /// Behind a direct call, without where the result is.
     fn behind(code: &[u8]) -> Arrival {
-        arrival(code, &KERNEL, Keeps::default())
+        place(arrival(code, &KERNEL, Keeps::default()))
+    }
+
+    fn place(arrival: Arrival) -> Arrival {
+        match arrival {
+            Arrival::Site(ReturnSite { distance, words, cost, .. }) => site(distance, words, cost),
+            other => other,
+        }
     }
 
     #[test]
@@ -217,7 +264,7 @@ mod tests {
         assert_eq!(behind(&[0x31, 0xc0]), site(0, 0, STEPPED)); // xor, and no more is known
         assert_eq!(behind(&[0x31, 0xc0].repeat(30)), site(0, 0, STEPPED));
         let other = arrival(&[0x0f, 0x1f, 0x00, 0xff, 0xe0], &Emulation::default(), Keeps::default());
-        assert_eq!(other, site(0, 0, STEPPED)); // nop3; jmp rax
+        assert_eq!(place(other), site(0, 0, STEPPED)); // nop3; jmp rax
     }
 
     #[test]
@@ -242,7 +289,8 @@ mod tests {
 
     #[test]
     fn a_site_never_moves_past_an_access_that_is_counted() {
-        let arrival = |code: &[u8]| arrival(code, &KERNEL, Keeps { accesses: true, result: false });
+        let keeps = Keeps { accesses: true, ..Keeps::default() };
+        let arrival = |code: &[u8]| place(arrival(code, &KERNEL, keeps));
         // mov dword [rip+…],-1; call: the store is the caller's
         assert_eq!(arrival(&[0xc7, 0x05, 0, 0, 0, 0, 255, 255, 255, 255, 0xe8, 0, 0, 0, 0]), site(0, 0, STEPPED));
         assert_eq!(arrival(&[0x89, 0x44, 0x24, 0x08, 0xe8, 0, 0, 0, 0]), site(4, 0, EMULATED)); // mov [rsp+8],eax; call
@@ -250,16 +298,44 @@ mod tests {
 
     #[test]
     fn a_site_never_moves_past_what_overwrites_the_result() {
-        let arrival = |code: &[u8]| arrival(code, &KERNEL, Keeps { accesses: false, result: true });
+        let arrival = |code: &[u8]| place(arrival(code, &KERNEL, Keeps { result: 8, ..Keeps::default() }));
         assert_eq!(arrival(&[0x85, 0xc0, 0x74, 0x10]), site(2, 0, EMULATED)); // test eax,eax; je
-        assert_eq!(arrival(&[0x48, 0x89, 0xc7, 0xe8, 0, 0, 0, 0]), site(3, 0, EMULATED)); // mov rdi,rax; call
         assert_eq!(arrival(&[0x31, 0xc0, 0x53]), site(0, 0, STEPPED)); // xor eax,eax; push rbx
         assert_eq!(arrival(&[0x89, 0xc3, 0xb0, 1, 0x53]), site(0, 0, STEPPED)); // mov ebx,eax; mov al,1; push rbx
         assert_eq!(arrival(&[0x58, 0xc3]), site(0, 0, STEPPED)); // pop rax; ret
         assert_eq!(arrival(&[0x48, 0x83, 0xc4, 0x08, 0xc3]), Arrival::Skip { words: 2 }); // add rsp,8; ret
         assert_eq!(arrival(&[0xb8, 1, 0, 0, 0, 0xc3]), site(0, 0, STEPPED)); // mov eax,1; ret
         assert_eq!(arrival(&[0x48, 0x98, 0xc3]), site(0, 0, STEPPED)); // cdqe; ret
-        assert_eq!(arrival(&[0x48, 0x89, 0x03, 0x74, 0]), site(0, 0, STEPPED)); // mov [rbx],rax; je
+        // mov rbx,rax; xor eax,eax; ret: who is returned to finds another result
+        assert_eq!(arrival(&[0x48, 0x89, 0xc3, 0x31, 0xc0, 0xc3]), site(0, 0, STEPPED));
+    }
+
+    #[test]
+    fn a_result_is_found_where_it_was_copied_to() {
+        let result = |code: &[u8], bytes| match arrival(code, &KERNEL, Keeps { result: bytes, ..Keeps::default() }) {
+            Arrival::Site(site) => (site.distance, site.result.map(|held| (held.register, held.bytes))),
+            other => panic!("{other:?}"),
+        };
+        let copied = [0x48, 0x89, 0xc3, 0x31, 0xc0, 0x74, 0]; // mov rbx,rax; xor eax,eax; je
+        assert_eq!(result(&copied, 8), (5, Some((3, 8))));
+        assert_eq!(result(&copied, 4), (5, Some((3, 8))));
+        let half = [0x89, 0xc3, 0x31, 0xc0, 0x74, 0]; // mov ebx,eax; xor eax,eax; je
+        assert_eq!(result(&half, 8), (0, Some((0, 8))));
+        assert_eq!(result(&half, 4), (4, Some((3, 4))));
+        assert_eq!(result(&half, 0), (4, Some((3, 4))));
+        assert_eq!(result(&[0x48, 0x98, 0x74, 0], 4), (2, Some((0, 4)))); // cdqe; je
+        assert_eq!(result(&[0x31, 0xc0, 0x74, 0], 0), (2, None)); // xor eax,eax; je
+        assert_eq!(result(&[0x0f, 0xb6, 0xd8, 0x31, 0xc0, 0x74, 0], 0), (5, None)); // movzx ebx,al; xor eax,eax; je
+    }
+
+    #[test]
+    fn a_site_never_moves_past_a_store_where_memory_is_read() {
+        let arrival =
+            |memory| match arrival(&[0x48, 0x89, 0x03, 0x74, 0], &KERNEL, Keeps { memory, ..Keeps::default() }) {
+                Arrival::Site(site) => (site.distance, site.is_stored),
+                other => panic!("{other:?}"),
+            };
+        assert_eq!((arrival(true), arrival(false)), ((0, false), (3, true))); // mov [rbx],rax; je
     }
 
     #[test]
@@ -267,7 +343,7 @@ mod tests {
         for nop in [&NOP5[..], &[0x66, 0x66, 0x66, 0x66, 0x90], &[0x0f, 0x1f, 0x44, 0x20, 0x00]] {
             for kernel in [KERNEL, Emulation::default()] {
                 let code = [nop, &[0x53]].concat();
-                assert_eq!(arrival(&code, &kernel, Keeps::default()), site(5, 0, EMULATED), "{nop:x?}");
+                assert_eq!(place(arrival(&code, &kernel, Keeps::default())), site(5, 0, EMULATED), "{nop:x?}");
             }
         }
     }
@@ -290,6 +366,15 @@ mod tests {
         assert_eq!(words(&[0xc9, 0xc3]), None); // leave; ret
         assert_eq!(words(&[0x74, 0x00, 0xc3]), None); // je; ret
         assert_eq!(words(&[0xcb]), None); // a far return
+    }
+
+    #[test]
+    fn a_function_that_only_returns_passes_a_result_on() {
+        assert!(passes_on(&[&[0x53][..], &CALL, &[0x5b, 0xc3]].concat())); // push rbx; call; pop rbx; ret
+        assert!(passes_on(&[0xff, 0xd0, 0xc3])); // call rax; ret
+        assert!(!passes_on(&[&CALL[..], &[0x31, 0xc0, 0xc3]].concat())); // call; xor eax,eax; ret
+        assert!(!passes_on(&[0x31, 0xc0, 0xc3])); // xor eax,eax; ret
+        assert!(passes_on(&[0x06, 0xc3])); // nobody knows what it does
     }
 
     #[test]

@@ -85,21 +85,38 @@ pub fn confirmed(bytes: &[u8], start: u64, ranges: &[Range<u64>], candidates: &[
     confirmed
 }
 
-/// Virtual addresses at which a stub that jumps through one of the slots may be entered.
-pub fn stubs(bytes: &[u8], start: u64, slots: &Addresses) -> Vec<u64> {
+/// Where a call leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// To this address.
+    Direct(u64),
+    /// To the address in the slot at this one.
+    Slot(u64),
+}
+
+/// Where the call leads that ends at this address, if it is one of the [`candidates`].
+pub fn callee(bytes: &[u8], start: u64, end: u64) -> Option<Callee> {
+    let displacement = usize::try_from(end.checked_sub(start)?).ok()?.checked_sub(REL32)?;
+    let (target, _) = destination(bytes, start, displacement)?;
+    match bytes[..displacement] {
+        [.., CALL] => Some(Callee::Direct(target)),
+        _ => bytes[..displacement].ends_with(&CALL_SLOT).then_some(Callee::Slot(target)),
+    }
+}
+
+/// Virtual addresses at which a stub that jumps through one of the slots may be entered, each with the slot.
+pub fn stubs(bytes: &[u8], start: u64, slots: &Addresses) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for (jump, _) in bytes.windows(JUMP_SLOT.len()).enumerate().filter(|(_, window)| *window == JUMP_SLOT) {
-        let leads = destination(bytes, start, jump + JUMP_SLOT.len()).is_some_and(|(slot, _)| slots.contains(slot));
-        if !leads {
-            continue;
-        }
+        let leads = destination(bytes, start, jump + JUMP_SLOT.len()).filter(|(slot, _)| slots.contains(*slot));
+        let Some((slot, _)) = leads else { continue };
         let before = &bytes[..jump];
         let bare = before.strip_suffix(&[BND]).unwrap_or(before);
         let numbered =
             bare.len().checked_sub(MOV_R11D_SIZE).filter(|&position| bare[position..].starts_with(&MOV_R11D));
         let landing = |position: usize| bytes[..position].strip_suffix(&ENDBR64).map(<[u8]>::len);
         let entries = [Some(jump), Some(bare.len()), landing(bare.len()), numbered.and_then(landing)];
-        found.extend(entries.into_iter().flatten().map(|position| start + position as u64));
+        found.extend(entries.into_iter().flatten().map(|position| (start + position as u64, slot)));
     }
     found
 }
@@ -161,6 +178,10 @@ mod tests {
         let slot = [0xff, 0x15, 0xfa, 0x07, 0, 0];
         let code = [&slot[..], &[BND], &call(7), &[0x67], &call(13), &[CALL, 0, 0]].concat();
         assert_eq!(returns(&code, &[(0, code.len() as u64)]), (vec![6, 12, 18], vec![6, 12, 18]));
+        let callees = [6, 12, 18].map(|end| callee(&code, START, START + end));
+        let expected = [Callee::Slot(START + 0x800), Callee::Direct(CALLED), Callee::Direct(CALLED)];
+        assert_eq!(callees, expected.map(Some));
+        assert_eq!((callee(&code, START, START + 3), callee(&code, START, START + 7)), (None, None));
     }
 
     #[test]
@@ -174,12 +195,13 @@ mod tests {
             let mut entries = stubs(&stub(before, START + 0x100), START, &slots);
             entries.sort_unstable();
             entries.dedup();
-            entries.iter().map(|entry| entry - START).collect()
+            assert!(entries.iter().all(|&(_, slot)| slot == START + 0x100));
+            entries.iter().map(|(entry, _)| entry - START).collect()
         };
         assert_eq!(entries(&[]), [0]);
         assert_eq!(entries(&ENDBR64), [0, 4]);
         assert_eq!(entries(&[&ENDBR64[..], &[BND]].concat()), [0, 4, 5]);
         assert_eq!(entries(&[&ENDBR64[..], &MOV_R11D, &[1, 0, 0, 0]].concat()), [0, 10]);
-        assert_eq!(stubs(&stub(&ENDBR64, START + 0x108), START, &slots), Vec::<u64>::new());
+        assert_eq!(stubs(&stub(&ENDBR64, START + 0x108), START, &slots), []);
     }
 }

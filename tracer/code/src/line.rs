@@ -9,8 +9,9 @@
 
 use std::ops::Range;
 
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
 
+use crate::copies::{Copies, Registers, writes};
 use crate::instruction::accesses_beside_stack;
 use crate::stack::{Stack, words};
 use crate::text::{FunctionCode, Text};
@@ -20,39 +21,42 @@ const LONGEST: usize = 32;
 /// Bytes of the return address.
 const SLOT: i64 = 8;
 
-/// The frame pointer, `rbp`, among the registers of [`Keeps`].
-pub const FRAME_POINTER: u16 = 1 << 5;
+/// The number of the frame pointer, `rbp`.
+const FRAME_POINTER: u8 = 5;
 
 /// What must still be as it was where a probe sits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeps {
     /// No memory beside the stack has been accessed, as accesses are counted.
     pub accesses: bool,
-    /// These general registers hold what the caller put there: a bit for each, by its number in instructions.
-    pub registers: u16,
+    /// Some register holds so many low bytes of what the caller put into each general register, by its number in
+    /// instructions.
+    pub registers: [u8; 16],
+    /// The frame pointer is the caller's.
+    pub frame: bool,
     /// So does memory, but for the function's own part of the stack.
     pub memory: bool,
 }
 
 impl Keeps {
-    /// Whether all of that is as it was after this instruction, in front of which the stack pointer is so many bytes
-    /// below the return address, if it was before.
-    fn holds_after(self, info: &mut InstructionInfoFactory, instruction: &Instruction, depth: i32) -> bool {
+    /// Whether memory is as it was after this instruction, in front of which the stack pointer is so many bytes below
+    /// the return address, if it was before.
+    fn spares(self, info: &mut InstructionInfoFactory, instruction: &Instruction, depth: i32) -> bool {
         if self.accesses && accesses_beside_stack(info, instruction) {
             return false;
         }
-        let used = info.info(instruction);
-        let is_kept = |register: Register| {
-            let number = (register.full_register() as u32).wrapping_sub(Register::RAX as u32);
-            number < 16 && self.registers >> number & 1 == 1
-        };
         let is_own = |store: &UsedMemory| {
             let end = (store.displacement() as i64).saturating_add(store.memory_size().size() as i64);
             store.base().full_register() == Register::RSP && store.index() == Register::None && end <= i64::from(depth)
         };
-        let mut registers = used.used_registers().iter();
-        let mut stores = used.used_memory().iter().filter(|memory| writes(memory.access()));
-        !registers.any(|used| writes(used.access()) && is_kept(used.register())) && (!self.memory || stores.all(is_own))
+        let used = info.info(instruction);
+        !self.memory || used.used_memory().iter().filter(|memory| writes(memory.access())).all(is_own)
+    }
+
+    /// Where the registers are, if all of them are somewhere.
+    fn places(self, copies: &Copies) -> Option<Registers> {
+        let has_frame = !self.frame || copies.place(FRAME_POINTER, 8) == Some(FRAME_POINTER);
+        copies.places(&self.registers).filter(|_| has_frame)
     }
 }
 
@@ -63,12 +67,14 @@ pub struct CodePoint {
     pub address: u64,
     /// Words from the stack pointer up to the return address.
     pub words: u32,
+    /// Where the registers are that are to be kept.
+    pub registers: Registers,
 }
 
 impl CodePoint {
     /// Where the function begins.
     pub fn entry(code: FunctionCode) -> CodePoint {
-        CodePoint { address: code.entry, words: 0 }
+        CodePoint { address: code.entry, words: 0, registers: Registers::default() }
     }
 }
 
@@ -79,6 +85,7 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<CodePoi
     let mut address = extent.start;
     let mut stack = Stack::ENTRY;
     let mut stack_copied = false;
+    let mut copies = Copies::new();
     while line.len() < LONGEST
         && let Some(instruction) = text.instruction(address)
         && let Some(depth) = stack.pointer
@@ -90,12 +97,16 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<CodePoi
         let words = stack.pointer.and_then(words);
         // Code may begin in the middle of an instruction, too.
         let is_entered = behind.into_iter().any(|address| text.is_start(address));
-        let is_kept = keeps.holds_after(&mut info, &instruction, depth);
+        let is_spared = keeps.spares(&mut info, &instruction, depth);
         let continues = continues(&mut info, &instruction, depth, stack_copied);
-        let Some(words) = words.filter(|_| continues && is_kept && !is_entered && extent.contains(&address)) else {
+        copies.follow(&mut info, &instruction);
+        let kept = words.zip(keeps.places(&copies));
+        let Some((words, registers)) =
+            kept.filter(|_| continues && is_spared && !is_entered && extent.contains(&address))
+        else {
             break;
         };
-        line.push(CodePoint { address, words });
+        line.push(CodePoint { address, words, registers });
     }
     line
 }
@@ -126,8 +137,4 @@ fn copies_stack(instruction: &Instruction) -> bool {
         |operand| instruction.op_kind(operand) == OpKind::Register && is_stack(instruction.op_register(operand));
     let is_lea = instruction.mnemonic() == Mnemonic::Lea && is_stack(instruction.memory_base());
     is_lea || (0..instruction.op_count()).any(is_operand)
-}
-
-fn writes(access: OpAccess) -> bool {
-    matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use rtrace_code::arrival;
 use rtrace_code::errno::Errno;
 use rtrace_code::line::Keeps;
 use rtrace_signatures::{At, Program, Signature, Step};
@@ -27,16 +28,30 @@ impl Capture {
     /// What must be as it was at the function's first instruction where its entry is seen.
     pub(crate) fn keeps(&self) -> Keeps {
         let at_entry = || self.program.fetches.iter().filter(|fetch| fetch.at == At::Enter);
-        let register = |step: &Step| match step {
-            Step::Register(register, _) => 1 << *register as u16,
-            _ => 0,
-        };
-        let reads_memory =
-            |step: &Step| matches!(step, Step::Stack(..) | Step::Deref(..) | Step::Text(..) | Step::Thread(..));
-        Keeps {
-            accesses: false,
-            registers: at_entry().fold(0, |all, fetch| all | register(&fetch.step)),
-            memory: at_entry().any(|fetch| reads_memory(&fetch.step)),
+        let mut registers = [0; 16];
+        for fetch in at_entry() {
+            if let Step::Register(register, width) = fetch.step {
+                let bytes = &mut registers[register as usize];
+                *bytes = width.bytes.max(*bytes);
+            }
         }
+        Keeps { registers, memory: at_entry().any(|fetch| reads_memory(&fetch.step)), ..Keeps::default() }
     }
+
+    /// What must be as the function left it where its return is seen.
+    #[must_use]
+    pub fn keeps_at_return(&self) -> arrival::Keeps {
+        let at_return = || self.program.fetches.iter().filter(|fetch| fetch.at == At::Exit);
+        let results = at_return().map(|fetch| match fetch.step {
+            Step::Result(width) if width.bytes > 4 => 8,
+            Step::Result(_) => 4,
+            _ => 0,
+        });
+        let memory = at_return().any(|fetch| reads_memory(&fetch.step));
+        arrival::Keeps { accesses: false, result: results.max().unwrap_or_default(), memory }
+    }
+}
+
+fn reads_memory(step: &Step) -> bool {
+    matches!(step, Step::Stack(..) | Step::Deref(..) | Step::Text(..) | Step::Thread(..))
 }

@@ -71,7 +71,8 @@ impl Entries<'_> {
         };
         let emulated = || find(|handling| handling == Handling::Emulated);
         let written = || find(|handling| matches!(handling, Handling::BpfEmulated(_)));
-        let stepped = || find(|handling| handling == Handling::SingleStep);
+        let stepped =
+            || find(|handling| handling == Handling::SingleStep).filter(|place| place.registers.are_unmoved());
         let site = match at_entry {
             Handling::Emulated => None,
             Handling::BpfEmulated(_) => emulated(),
@@ -103,7 +104,7 @@ impl Entries<'_> {
             Handling::Refused(obstacle) => return Err(obstacle.into()),
         };
         let file_offset = self.text.image().file_offset(place.address).ok_or(Reason::NotInFile)?;
-        Ok(Site { file_offset, cost, words: place.words })
+        Ok(Site { file_offset, cost, words: place.words, registers: place.registers })
     }
 
     fn handling(&self, place: CodePoint) -> Handling {

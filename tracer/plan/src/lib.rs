@@ -22,6 +22,7 @@ mod wildcard;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rtrace_code::copies::Registers;
 use rtrace_code::instruction::{Emulation, SiteCost};
 use rtrace_code::parallel;
 use rtrace_code::stub::Stub;
@@ -72,6 +73,9 @@ pub struct PlannedRegion {
     pub untimed: Option<Reason>,
     /// Which functions they may end in.
     pub tails: Tails,
+    /// Whether it may return what one that it calls has returned, because it only returns then; told only where values
+    /// are fetched.
+    pub passes_on: bool,
     /// How control leaves others by it, if it does.
     pub jump: Option<Jump>,
     /// The values of its calls that are fetched.
@@ -102,6 +106,9 @@ pub struct Site {
     pub cost: SiteCost,
     /// Words of 8 bytes from the stack pointer up to the slot of the return address.
     pub words: u32,
+    /// Where what the first instruction finds in the registers is, as far as it is fetched. A site that is
+    /// single-stepped leaves them where they are: a stub may stand for it.
+    pub registers: Registers,
 }
 
 /// How the calls of a region are seen to end.

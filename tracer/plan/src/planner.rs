@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashSet};
 use rtrace_code::instruction::SiteCost;
-use rtrace_code::line::{self, Keeps};
+use rtrace_code::line::Keeps;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
-use rtrace_code::{parallel, stub, tails};
+use rtrace_code::{arrival, parallel, stub, tails};
 use rtrace_model::{Region, RegionId, SymbolName};
 use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 
@@ -60,9 +60,11 @@ impl<'a> Planner<'a> {
             }
         }
         let tails = self.tails(&probed);
+        let passing_on = self.passing_on(&probed);
         let planned = (0..).map(RegionId).zip(probed).zip(tails);
         let mut regions: Vec<_> = planned.map(|((id, probed), tails)| self.region(id, probed, tails)).collect();
-        for planned in &mut regions {
+        for (planned, passes_on) in regions.iter_mut().zip(passing_on) {
+            planned.passes_on = passes_on;
             let address = self.source.image.address(planned.region.file_offset);
             planned.jump = address.and_then(|address| jumps.get(&address).copied());
         }
@@ -90,6 +92,17 @@ impl<'a> Planner<'a> {
         parallel::map(probed, |(candidate, _)| match self.is_of_go(candidate.code.entry) {
             true => Tails::Never,
             false => tails::of(&self.text, candidate.code, |address| entries.contains(&address)),
+        })
+    }
+
+    /// Which of these functions may return what one that they call has returned.
+    fn passing_on(&self, probed: &[(Candidate, Site)]) -> Vec<bool> {
+        if self.source.captures.is_empty() {
+            return vec![false; probed.len()];
+        }
+        parallel::map(probed, |(candidate, _)| {
+            let code = self.text.extent(candidate.code).and_then(|extent| self.text.code(&extent));
+            code.is_none_or(arrival::passes_on)
         })
     }
 
@@ -201,8 +214,7 @@ impl<'a> Planner<'a> {
     /// What must be as it was where the entry of the function at this address is seen.
     fn keeps(&self, address: u64) -> Keeps {
         let keeps = self.source.captures.get(&address).map(|capture| capture.keeps()).unwrap_or_default();
-        let frame = if self.options.keeps_frame { line::FRAME_POINTER } else { 0 };
-        Keeps { accesses: self.options.keeps_accesses, registers: keeps.registers | frame, ..keeps }
+        Keeps { accesses: self.options.keeps_accesses, frame: self.options.keeps_frame, ..keeps }
     }
 
     /// Whether the function that begins at this address is Go's.
@@ -231,7 +243,7 @@ impl<'a> Planner<'a> {
             stub: false,
         };
         let capture = self.source.captures.get(&code.entry).cloned();
-        PlannedRegion { region, entry, exit, untimed, tails, jump: None, capture, stub: None }
+        PlannedRegion { region, entry, exit, untimed, tails, passes_on: false, jump: None, capture, stub: None }
     }
 }
 

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use rtrace_code::copies::Registers;
 use rtrace_code::testing::compile;
 use rtrace_model::LibraryId;
 
@@ -107,7 +108,9 @@ fn a_region_begins_at_its_function_wherever_its_site_is() {
         "__asm__(\".globl f\\n.type f,@function\\nf: test %edi,%edi\\npush %rbx\\npop %rbx\\nret\\n.size f,.-f\");";
     let Some(library) = planned("c", code, &Options::default()) else { return };
     let planned = find(&library, "f");
-    assert_eq!(planned.entry, Site { file_offset: planned.region.file_offset + 2, cost: SiteCost::Emulated, words: 0 });
+    let registers = Registers::default();
+    let file_offset = planned.region.file_offset + 2;
+    assert_eq!(planned.entry, Site { file_offset, cost: SiteCost::Emulated, words: 0, registers });
 }
 
 /// Functions that need no single step as long as their returns are not hooked, and one that does not care.

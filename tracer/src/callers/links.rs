@@ -7,6 +7,7 @@
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashSet};
+use rtrace_code::arrival::Keeps;
 use rtrace_code::parallel;
 use rtrace_symbolizer::{Definition, OwnSlot, Slot};
 
@@ -19,8 +20,8 @@ pub type Names<'a> = Vec<Vec<Candidate<'a>>>;
 #[derive(Clone, Copy)]
 pub struct Candidate<'a> {
     definition: Definition<'a>,
-    /// It is the traced function, or one of several.
-    is_traced: bool,
+    /// What is read at returns of the traced function, or of one of several; none where it is not traced.
+    traced: Option<Keeps>,
 }
 
 impl Candidate<'_> {
@@ -36,8 +37,8 @@ impl Candidate<'_> {
 
 /// Where the word in a slot of a file leads.
 pub enum Word {
-    /// To a traced function.
-    Traced,
+    /// To a traced function, with what is read of its calls at a return.
+    Traced(Keeps),
     /// To other code of the file itself, at this file offset. There, the dynamic linker is called if
     /// it has not filled the slot yet.
     Own(u64),
@@ -69,44 +70,47 @@ impl<'a> Linkage<'a> {
         Linkage { files, traced, names, order, scope: OnceLock::new() }
     }
 
-    /// The virtual addresses of the slots of a file that lead to traced functions.
+    /// The virtual addresses of the slots of a file that lead to traced functions, with what is read of those calls at a
+    /// return.
     ///
     /// `named` are the file's slots for functions by name; `word` says what is in the slot at an address.
-    pub fn slots(&self, file: usize, named: &[Slot], word: impl Fn(u64) -> Word) -> Vec<u64> {
+    pub fn slots(&self, file: usize, named: &[Slot], word: impl Fn(u64) -> Word) -> Vec<(u64, Keeps)> {
         let CodeFile { image, entries, .. } = &self.files.all[file];
-        let by_name = named.iter().filter(|slot| match word(slot.address) {
-            Word::Traced => true,
-            Word::Foreign => false,
-            Word::Own(place) if slot.own.and_then(|own| image.file_offset(own)) == Some(place) => false,
-            Word::Own(_) | Word::Unknown => self.is_traced(file, slot),
-        });
-        let is_chosen = |slot: &OwnSlot| match word(slot.address) {
-            Word::Traced => true,
-            Word::Own(_) | Word::Foreign => false,
-            Word::Unknown => self.is_chosen(file, slot.target),
+        let by_name = |slot: &Slot| match word(slot.address) {
+            Word::Traced(keeps) => Some(keeps),
+            Word::Foreign => None,
+            Word::Own(place) if slot.own.and_then(|own| image.file_offset(own)) == Some(place) => None,
+            Word::Own(_) | Word::Unknown => self.named(file, slot),
         };
-        let own = image.own_slots().filter(|slot| match slot.is_chosen {
-            true => is_chosen(slot),
-            false => entries.contains(&slot.target),
-        });
-        by_name.map(|slot| slot.address).chain(own.map(|slot| slot.address)).collect()
+        let chosen = |slot: &OwnSlot| match word(slot.address) {
+            Word::Traced(keeps) => Some(keeps),
+            Word::Own(_) | Word::Foreign => None,
+            Word::Unknown => self.chosen(file, slot.target),
+        };
+        let own = |slot: &OwnSlot| match slot.is_chosen {
+            true => chosen(slot),
+            false => entries.get(&slot.target).copied(),
+        };
+        let named = named.iter().filter_map(|slot| Some((slot.address, by_name(slot)?)));
+        named.chain(image.own_slots().filter_map(|slot| Some((slot.address, own(&slot)?)))).collect()
     }
 
-    /// Whether the dynamic linker leads this slot of a file to a traced function.
-    fn is_traced(&self, file: usize, slot: &Slot) -> bool {
+    /// What is read at returns of the traced function to which the dynamic linker leads this slot of a file; none where
+    /// it leads to no such.
+    fn named(&self, file: usize, slot: &Slot) -> Option<Keeps> {
         let is_meant = |candidate: &&Candidate| candidate.definition.name == slot.name && candidate.fits(slot);
         let own = || match self.files.all[file].image.is_symbolic() {
             true => self.names()[file].iter().find(is_meant),
             false => None,
         };
         let found = self.scope().get(slot.name);
-        found.and_then(|found| own().or_else(|| found.iter().find(is_meant))).is_some_and(|found| found.is_traced)
+        found.and_then(|found| own().or_else(|| found.iter().find(is_meant)))?.traced
     }
 
-    /// Whether the resolver at this address of a file chooses an implementation that is traced.
-    fn is_chosen(&self, file: usize, resolver: u64) -> bool {
-        let is_meant = |found: &Candidate| found.definition.is_ifunc && found.definition.address == resolver;
-        self.names()[file].iter().any(|found| found.is_traced && is_meant(found))
+    /// The same of the implementation that the resolver at this address of a file chooses.
+    fn chosen(&self, file: usize, resolver: u64) -> Option<Keeps> {
+        let is_meant = |found: &&Candidate| found.definition.is_ifunc && found.definition.address == resolver;
+        self.names()[file].iter().filter(is_meant).filter_map(|found| found.traced).reduce(Keeps::or)
     }
 
     fn scope(&self) -> &HashMap<&'a str, Vec<Candidate<'a>>> {
@@ -125,15 +129,16 @@ impl<'a> Linkage<'a> {
             let mut wanted = HashSet::default();
             for file in files.all.iter().filter(|file| traced.files.contains_key(&file.id)) {
                 let definitions = file.image.definitions();
-                let behind = definitions.filter(|definition| traced.is_behind(file.id, &file.image, definition));
+                let behind =
+                    definitions.filter(|definition| traced.keeps_behind(file.id, &file.image, definition).is_some());
                 wanted.extend(behind.map(|definition| definition.name));
             }
             let all: Vec<&CodeFile> = files.all.iter().collect();
             parallel::map(&all, |file| {
                 let definitions = file.image.definitions().filter(|definition| wanted.contains(definition.name));
                 let candidate = |definition| {
-                    let is_traced = traced.is_behind(file.id, &file.image, &definition);
-                    Candidate { definition, is_traced }
+                    let traced = traced.keeps_behind(file.id, &file.image, &definition);
+                    Candidate { definition, traced }
                 };
                 definitions.map(candidate).collect()
             })

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use foldhash::{HashMap, HashSet};
+use rtrace_code::arrival::Keeps;
 use rtrace_symbolizer::address_space::Mapping;
 use rtrace_symbolizer::load_order;
 use rtrace_symbolizer::modules::{self, Module};
@@ -66,8 +67,8 @@ impl Process {
         all.filter(|&file| met.insert(file)).collect()
     }
 
-    /// The slots of a module that lead to traced functions, with the index of its file.
-    pub fn slots(&self, module: &Module, linkage: &Linkage) -> Option<(usize, Vec<u64>)> {
+    /// The [slots](Linkage::slots) of a module that lead to traced functions, with the index of its file.
+    pub fn slots(&self, module: &Module, linkage: &Linkage) -> Option<(usize, Vec<(u64, Keeps)>)> {
         let id = (module.device, module.inode);
         let file = *linkage.files.by_id.get(&id)?;
         let image = &linkage.files.all[file].image;
@@ -87,9 +88,11 @@ impl Process {
                 Some(0) => Word::Foreign,
                 Some(&word) => match self.place(word) {
                     None => Word::Unknown,
-                    Some((called, place)) if linkage.traced.contains(called, place) => Word::Traced,
-                    Some((called, place)) if called == id => Word::Own(place),
-                    Some(_) => Word::Foreign,
+                    Some((called, place)) => match linkage.traced.keeps(called, place) {
+                        Some(keeps) => Word::Traced(keeps),
+                        None if called == id => Word::Own(place),
+                        None => Word::Foreign,
+                    },
                 },
             }));
         }

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
-use foldhash::HashSet;
-use rtrace_code::calls::{candidates, confirmed, stubs};
+use foldhash::{HashMap, HashMapExt as _};
+use rtrace_code::arrival::Keeps;
+use rtrace_code::calls::{Callee, callee, candidates, confirmed, stubs};
 use rtrace_code::text::Addresses;
 use rtrace_symbolizer::open_regular;
 
-use super::{CallerFile, CodeFile};
+use super::{CallerFile, CodeFile, Return, add_keeps};
 
 /// Code that is read and scanned at once, in bytes; functions are not divided.
 const PIECE: u64 = 256 << 10;
@@ -18,12 +19,24 @@ const PIECE: u64 = 256 << 10;
 pub struct Callees<'a> {
     caller: &'a CodeFile,
     file: File,
-    /// Virtual addresses of traced functions, and of stubs that lead to such.
-    targets: Addresses,
-    /// Virtual addresses of slots that lead to such.
-    slots: Addresses,
+    /// Traced functions, and stubs that lead to such.
+    targets: Meant,
+    /// Slots that lead to such.
+    slots: Meant,
     /// Virtual addresses of functions and of their parts.
     ranges: Vec<Range<u64>>,
+}
+
+/// Virtual addresses that lead to traced functions, with what is read of those calls at a return.
+struct Meant {
+    addresses: Addresses,
+    keeps: HashMap<u64, Keeps>,
+}
+
+impl Meant {
+    fn new(keeps: HashMap<u64, Keeps>) -> Meant {
+        Meant { addresses: Addresses::new(keeps.keys().copied().collect()), keeps }
+    }
 }
 
 /// Some functions of a file.
@@ -38,7 +51,7 @@ pub struct Piece {
 
 impl<'a> Callees<'a> {
     /// None where nothing that is traced is called directly, and where the file cannot be read.
-    pub fn of(caller: &'a CodeFile, slots: &HashSet<u64>) -> Option<Callees<'a>> {
+    pub fn of(caller: &'a CodeFile, slots: &HashMap<u64, Keeps>) -> Option<Callees<'a>> {
         if caller.entries.is_empty() && slots.is_empty() {
             return None;
         }
@@ -47,13 +60,15 @@ impl<'a> Callees<'a> {
         if (metadata.dev(), metadata.ino()) != caller.id {
             return None;
         }
-        let slots = Addresses::new(slots.iter().copied().collect());
-        let mut callees = Callees { caller, file, targets: Addresses::default(), slots, ranges: Vec::new() };
-        let mut targets: Vec<u64> = caller.entries.iter().copied().collect();
-        if !callees.slots.all().is_empty() {
-            targets.extend(callees.stubs());
+        let (targets, slots) = (Meant::new(HashMap::new()), Meant::new(slots.clone()));
+        let mut callees = Callees { caller, file, targets, slots, ranges: Vec::new() };
+        let mut targets = caller.entries.clone();
+        if !callees.slots.keeps.is_empty() {
+            callees.stubs().into_iter().for_each(|(stub, slot)| {
+                add_keeps(&mut targets, stub, callees.slots.keeps[&slot]);
+            });
         }
-        callees.targets = Addresses::new(targets);
+        callees.targets = Meant::new(targets);
         callees.ranges = caller.image.code_ranges();
         Some(callees)
     }
@@ -85,21 +100,28 @@ impl<'a> Callees<'a> {
         pieces
     }
 
-    /// File offsets of the return addresses of the calls in a piece.
-    pub fn returns(&self, piece: &Piece) -> Vec<u64> {
+    /// Where the calls in a piece return to.
+    pub fn returns(&self, piece: &Piece) -> Vec<Return> {
         let start = piece.code.start;
         let Some(place) = self.caller.image.file_offset(start) else { return Vec::new() };
         let bytes = self.read(piece.code.clone());
-        let is_target = |target| self.targets.contains(target);
-        let candidates = candidates(&bytes, start, is_target, |slot| self.slots.contains(slot));
+        let is_target = |target| self.targets.addresses.contains(target);
+        let candidates = candidates(&bytes, start, is_target, |slot| self.slots.addresses.contains(slot));
         let confirmed = confirmed(&bytes, start, &self.ranges[piece.ranges.clone()], &candidates);
-        confirmed.into_iter().map(|address| place + (address - start)).collect()
+        let keeps = |address| match callee(&bytes, start, address)? {
+            Callee::Direct(target) => self.targets.keeps.get(&target).copied(),
+            Callee::Slot(slot) => self.slots.keeps.get(&slot).copied(),
+        };
+        let call =
+            |address| Return { offset: place + (address - start), keeps: keeps(address).unwrap_or(Keeps::READABLE) };
+        confirmed.into_iter().map(call).collect()
     }
 
-    /// Virtual addresses of the stubs that jump through one of the slots.
-    fn stubs(&self) -> Vec<u64> {
+    /// Virtual addresses of the stubs that jump through one of the slots, each with the slot.
+    fn stubs(&self) -> Vec<(u64, u64)> {
+        let slots = &self.slots.addresses;
         let tables = self.caller.image.stub_tables();
-        tables.into_iter().flat_map(|table| stubs(&self.read(table.clone()), table.start, &self.slots)).collect()
+        tables.into_iter().flat_map(|table| stubs(&self.read(table.clone()), table.start, slots)).collect()
     }
 
     /// The bytes at these virtual addresses, as far as one segment of the file holds them.

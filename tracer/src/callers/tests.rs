@@ -61,7 +61,7 @@ fn traced(path: &Path, names: &[&'static str]) -> Traced<'static> {
     for function in Image::open(path).unwrap().exports().unwrap().functions {
         let bears = |name: &&&str| function.symbols.iter().any(|symbol| symbol.name == **name);
         if let Some(name) = names.iter().find(bears) {
-            traced.add(device, inode, function.file_offset, [*name]);
+            traced.add(device, inode, function.file_offset, [*name], Keeps::default());
         }
     }
     assert!(!traced.files.is_empty(), "{names:?} in {}", path.display());
@@ -72,7 +72,8 @@ fn traced(path: &Path, names: &[&'static str]) -> Traced<'static> {
 fn found(files: &[CallerFile], path: &Path) -> Vec<u64> {
     let id = identity(path).unwrap();
     let mut files = files.iter().filter(|file| (file.device, file.inode) == id);
-    let returns = files.next().map(|file| file.returns.clone()).unwrap_or_default();
+    let returns = files.next().map(|file| &file.returns[..]).unwrap_or_default();
+    let returns = returns.iter().map(|call| call.offset).collect();
     assert!(files.next().is_none(), "each file once");
     returns
 }
@@ -248,7 +249,7 @@ fn a_version_is_called_by_those_who_ask_for_it() {
         let (device, inode) = identity(&library).unwrap();
         let mut traced = Traced::default();
         let function = functions.iter().find(|function| function.symbols.iter().any(bears)).unwrap();
-        traced.add(device, inode, function.file_offset, ["f"]);
+        traced.add(device, inode, function.file_offset, ["f"], Keeps::default());
         traced
     };
     let asking = [
@@ -290,7 +291,7 @@ fn an_ifunc_is_called_by_its_name() {
 
         let (device, inode) = identity(&library).unwrap();
         let mut traced = Traced::default();
-        traced.add(device, inode, implementation, ["f"]);
+        traced.add(device, inode, implementation, ["f"], Keeps::default());
         let files = of_command(&[program.clone(), library.clone()], &traced);
         let live = of_processes(&[running.0.id()], &traced);
         let Some(shown) = shown(&program, &["f"]) else { return };

@@ -374,6 +374,7 @@ mod tests {
     use std::sync::LazyLock;
     use std::time::Duration;
 
+    use rtrace_code::copies::Registers;
     use rtrace_code::tails::Tails;
     use rtrace_model::{Library, LibraryId, Region, RegionId, Step, SymbolName};
     use rtrace_plan::{Exit, Refusal, Site};
@@ -395,8 +396,19 @@ mod tests {
             written: matches!(cost, SiteCost::BpfEmulated(_)),
             stub: false,
         };
-        let entry = Site { file_offset: region.file_offset, cost, words: 0 };
-        PlannedRegion { region, entry, exit, untimed: None, tails: Tails::Never, jump: None, capture: None, stub: None }
+        let entry = Site { file_offset: region.file_offset, cost, words: 0, registers: Registers::default() };
+        let tails = Tails::Never;
+        PlannedRegion {
+            region,
+            entry,
+            exit,
+            untimed: None,
+            tails,
+            passes_on: false,
+            jump: None,
+            capture: None,
+            stub: None,
+        }
     }
 
     fn sample(functions: u32) -> Plan {

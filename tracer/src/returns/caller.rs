@@ -56,7 +56,8 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// None yet. `emulation`: what the kernel does without a single step.
+    /// None yet. `emulation`: what the kernel does without a single step; `keeps`: what must be as it was at a return of
+    /// which nothing is known.
     pub fn new(emulation: Emulation, keeps: Keeps) -> Callers {
         Callers { emulation, keeps, files: HashMap::new(), altered: HashMap::new() }
     }
@@ -80,29 +81,36 @@ impl Callers {
         file.is_unchanged().then(|| file.path())
     }
 
-    /// Where calls that return to this offset of a file are seen to have returned.
-    pub fn arrival(&self, id: FileId, offset: u64) -> Arrival {
-        self.part(id, offset, offset).map_or(Arrival::Impossible, |part| self.arrival_in(id, &part, offset))
+    /// Where calls that return to this offset of a file are seen to have returned; `keeps`: what is read of them then,
+    /// where that is known.
+    pub fn arrival(&self, id: FileId, offset: u64, keeps: Option<Keeps>) -> Arrival {
+        self.part(id, offset, offset).map_or(Arrival::Impossible, |part| self.arrival_in(id, &part, offset, keeps))
     }
 
     /// The same for each of these offsets, which are sorted.
-    pub fn arrivals(&self, id: FileId, offsets: &[u64]) -> Vec<Arrival> {
+    pub fn arrivals(&self, id: FileId, offsets: &[u64], keeps: impl Fn(u64) -> Option<Keeps> + Sync) -> Vec<Arrival> {
         let near = offsets.chunk_by(|one, next| next - one <= NEAR);
         let chunks: Vec<&[u64]> = near.flat_map(|near| near.chunks(TOGETHER)).collect();
         let of_chunk = |&chunk: &&[u64]| -> Vec<Arrival> {
             let part = self.part(id, chunk[0], chunk[chunk.len() - 1]);
-            let arrival = |part| chunk.iter().map(|&offset| self.arrival_in(id, part, offset)).collect();
+            let arrival = |part| chunk.iter().map(|&offset| self.arrival_in(id, part, offset, keeps(offset))).collect();
             part.as_ref().map_or_else(|| vec![Arrival::Impossible; chunk.len()], arrival)
         };
         parallel::map(&chunks, of_chunk).into_iter().flatten().collect()
     }
 
-    fn arrival_in(&self, id: FileId, part: &Part, offset: u64) -> Arrival {
+    fn arrival_in(&self, id: FileId, part: &Part, offset: u64, keeps: Option<Keeps>) -> Arrival {
         let Some(code) = self.code(id, part, offset) else { return Arrival::Impossible };
-        match arrival::arrival(code, &self.emulation, self.keeps) {
+        let arrival = |keeps| match arrival::arrival(code, &self.emulation, keeps) {
             Arrival::Skip { .. } if self.catches(id, offset) => {
                 arrival::at_return_address(code, &self.emulation).map_or(Arrival::Impossible, Arrival::Site)
             }
+            arrival => arrival,
+        };
+        let readable = keeps.unwrap_or(Keeps::READABLE).and(self.keeps);
+        match arrival(Keeps { accesses: self.keeps.accesses, ..readable }) {
+            // A call from there may end in another one, of which more is read.
+            Arrival::Skip { .. } => arrival(self.keeps),
             arrival => arrival,
         }
     }
@@ -176,7 +184,7 @@ mod tests {
         let (mut callers, id) = (Callers::new(Emulation::default(), Keeps::default()), (0, 0));
         callers.add(id, &path, image.stamp());
         let behind = image.file_offset(frame.end - 1).unwrap() + 1;
-        assert_eq!(callers.arrival(id, behind), Arrival::Never);
+        assert_eq!(callers.arrival(id, behind, None), Arrival::Never);
         assert_eq!(callers.at_return_address(id, behind), None);
     }
 }

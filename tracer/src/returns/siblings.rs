@@ -84,7 +84,7 @@ impl ReturnSites<'_> {
         for offset in offsets {
             // The sites of one may have brought those of another.
             if !self.known.contains_key(&(pid, file, offset))
-                && let arrival::Arrival::Site(site) = self.callers.arrival(file, offset)
+                && let arrival::Arrival::Site(site) = self.callers.arrival(file, offset, self.read_at(file, offset))
             {
                 placements.extend(self.sites(file, offset, pid, site, None));
             }

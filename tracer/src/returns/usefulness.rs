@@ -88,7 +88,7 @@ impl<'a> ReturnSites<'a> {
         };
         exchange.spent_in_vain.store(hits.iter().map(|hits| hits.spent).sum(), Ordering::Relaxed);
         exchange.in_vain.store(in_vain(|_| true), Ordering::Relaxed);
-        exchange.stepped_in_vain.store(in_vain(|placed| placed.is_stepped), Ordering::Relaxed);
+        exchange.stepped_in_vain.store(in_vain(Placed::is_stepped), Ordering::Relaxed);
     }
 
     /// Of these hits of each site, those since levels last changed.
@@ -103,7 +103,7 @@ impl<'a> ReturnSites<'a> {
 
     /// What the hits in vain of a site cost, in hits.
     fn vain_cost(&self, id: u32, hits: &SiteHitsRecord) -> u64 {
-        let of_one = if self.placed[id as usize].is_stepped { 1 + STEP_IN_HITS } else { 1 };
+        let of_one = if self.placed[id as usize].is_stepped() { 1 + STEP_IN_HITS } else { 1 };
         match self.before {
             Some(_) => hits.unmatched * of_one + hits.spent / HIT_TIME,
             None => hits.unmatched,
@@ -185,8 +185,8 @@ impl<'a> ReturnSites<'a> {
     /// Whether hits in vain at the site can only be of others that come to it by another way. Once levels have
     /// changed, the calls from there may go untraced: moved, each of them would be a single step.
     fn can_move(&self, id: u32) -> bool {
-        let Placed { distance, is_fixed, .. } = self.placed[id as usize];
-        is_fixed && distance > 0 && self.before.is_none()
+        let Placed { site, is_fixed, .. } = self.placed[id as usize];
+        is_fixed && site.distance > 0 && self.before.is_none()
     }
 
     /// Returns to the address of a site, which has seen these hits, are not detected from now on.

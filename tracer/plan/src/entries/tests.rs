@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use rtrace_code::copies::Registers;
 use rtrace_code::testing::{BASE, image};
 use rtrace_model::Step;
 
@@ -102,7 +103,7 @@ fn a_site_knows_how_far_the_return_address_is() {
         let site = Case { body: &body, ..Case::default() };
         assert_eq!(
             site.planned(),
-            Ok(Site { file_offset: BASE + mover.len() as u64, cost: EMULATED, words }),
+            Ok(Site { file_offset: BASE + mover.len() as u64, cost: EMULATED, words, registers: Registers::default() }),
             "{mover:x?}"
         );
         assert_eq!(
@@ -275,24 +276,51 @@ fn no_access_comes_before_a_site_where_they_count() {
 
 #[test]
 fn a_site_never_slides_over_what_overwrites_a_value() {
-    let site = |before: &[u8], registers, memory| {
-        let keeps = Keeps { registers, memory, ..Keeps::default() };
+    let site = |before: &[u8], registers: &[usize], memory| {
+        let mut keeps = Keeps { memory, ..Keeps::default() };
+        registers.iter().for_each(|&register| keeps.registers[register] = 8);
         let body = [before, &[0x53, 0xc3]].concat(); // ...; push rbx; ret
         Case { body: &body, keeps, ..Case::default() }.site()
     };
-    let (rdi, rsi) = (1 << 7, 1 << 6);
+    let (rdi, rsi) = (7, 6);
     let (slid, stays) = (Ok((3, EMULATED)), Ok((0, STEPPED)));
     let copied = [0x48, 0x89, 0xf7]; // mov rdi,rsi
-    assert_eq!(site(&copied, rsi, true), slid);
-    assert_eq!(site(&copied, rdi, false), stays);
-    assert_eq!(site(&[0x40, 0xb7, 0x01], rdi, false), stays); // mov dil,1
-    assert_eq!(site(&[0x0f, 0x45, 0xfe], rdi, false), stays); // cmovne edi,esi
+    assert_eq!(site(&copied, &[rsi], true), slid);
+    assert_eq!(site(&copied, &[rdi], false), stays);
+    assert_eq!(site(&[0x40, 0xb7, 0x01], &[rdi], false), stays); // mov dil,1
+    assert_eq!(site(&[0x0f, 0x45, 0xfe], &[rdi], false), stays); // cmovne edi,esi
     let stored = [0x48, 0x89, 0x37]; // mov [rdi],rsi
-    assert_eq!(site(&stored, rdi | rsi, false), slid);
-    assert_eq!(site(&stored, rdi, true), stays);
-    assert_eq!(site(&[0x89, 0x74, 0x24, 0xf8], rdi, true), Ok((4, EMULATED))); // mov [rsp-8],esi
-    assert_eq!(site(&[0x89, 0x74, 0x24, 0x08], rdi, true), stays); // mov [rsp+8],esi: an argument on the stack
-    assert_eq!(site(&[0x89, 0x74, 0x24, 0x08], rdi, false), Ok((4, EMULATED)));
+    assert_eq!(site(&stored, &[rdi, rsi], false), slid);
+    assert_eq!(site(&stored, &[rdi], true), stays);
+    assert_eq!(site(&[0x89, 0x74, 0x24, 0xf8], &[rdi], true), Ok((4, EMULATED))); // mov [rsp-8],esi
+    assert_eq!(site(&[0x89, 0x74, 0x24, 0x08], &[rdi], true), stays); // mov [rsp+8],esi: an argument on the stack
+    assert_eq!(site(&[0x89, 0x74, 0x24, 0x08], &[rdi], false), Ok((4, EMULATED)));
+}
+
+#[test]
+fn a_site_slides_over_what_overwrites_a_value_that_was_copied() {
+    let site = |before: &[u8], after: &[u8], bytes| {
+        let mut keeps = Keeps::default();
+        keeps.registers[7] = bytes; // rdi
+        let body = [before, &[0x31, 0xff], after].concat(); // ...; xor edi,edi; ...
+        let site = Case { body: &body, keeps, ..Case::default() }.planned().unwrap();
+        (site.file_offset - BASE, site.cost, site.registers.of(7))
+    };
+    let push = [0x53, 0xc3]; // push rbx; ret
+    assert_eq!(site(&[0x48, 0x89, 0xfb], &push, 8), (5, EMULATED, 3)); // mov rbx,rdi
+    assert_eq!(site(&[0x89, 0xfb], &push, 4), (4, EMULATED, 3)); // mov ebx,edi
+    assert_eq!(site(&[0x89, 0xfb], &push, 8), (0, STEPPED, 7));
+    assert_eq!(site(&[0x48, 0x89, 0xfb, 0x89, 0xc3], &push, 1), (0, STEPPED, 7)); // …; mov ebx,eax
+    // What is single-stepped may get a stub, which has registers as they were: vxorps; mov rbx,rdi; …; inc eax
+    let refused = [0xc5, 0xf8, 0x57, 0xc0];
+    assert_eq!(site(&[&refused[..], &[0x48, 0x89, 0xfb]].concat(), &[0xff, 0xc0, 0xc3], 8), (4, STEPPED, 7));
+}
+
+#[test]
+fn the_frame_pointer_stays_where_contexts_are_recorded() {
+    let body = [0x48, 0x89, 0xeb, 0x31, 0xed, 0x53, 0xc3]; // mov rbx,rbp; xor ebp,ebp; push rbx; ret
+    let site = |frame| Case { body: &body, keeps: Keeps { frame, ..Keeps::default() }, ..Case::default() }.site();
+    assert_eq!((site(false), site(true)), (Ok((5, EMULATED)), Ok((0, STEPPED))));
 }
 
 #[test]
