@@ -31,7 +31,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "tracer/signatures",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["symbolizer"]),
 ];
 
 /// Packages of others that only the one in this folder may import.

@@ -12,7 +12,7 @@ mod mkl;
 mod programs;
 mod start;
 mod subject;
-mod tracer;
+pub mod tracer;
 
 use std::fmt::Write as _;
 use std::fs;

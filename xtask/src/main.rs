@@ -10,7 +10,9 @@ mod lint;
 mod packages;
 mod process;
 mod python;
+mod running;
 mod screens;
+mod soak;
 mod test;
 mod tidy;
 mod vm;
@@ -79,6 +81,8 @@ enum Task {
         #[arg(long, value_name = "PATH")]
         rtrace: Option<PathBuf>,
     },
+    /// Attach to servers under load and detach or be killed again and again, and compare their code with its files
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Task::Bench { rounds, parts } => bench::run(rounds, &parts),
         Task::Vm { kernels, tests } => vm::run(&kernels, &tests),
         Task::Zoo { programs, rtrace } => zoo::run(&programs, rtrace),
+        Task::Soak(options) => soak::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,15 +13,15 @@ mod verdict;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
 use self::list::{Program, Way};
-use self::process::{Ran, Running};
+use self::process::Ran;
 use self::verdict::Row;
 use crate::packages;
 use crate::process as commands;
+use crate::running::Running;
 
 /// Lets the programs of these names run, or all, and prints what came of it; all: also writes `docs/zoo.md`.
 ///
@@ -108,10 +108,4 @@ fn compare(program: &Program, way: Way, folder: &Path, rtrace: &Path, untraced: 
     let mut rows = (0..program.times).map(once);
     let first = rows.next().expect("at least once");
     if first.differs() { first } else { rows.find(Row::differs).unwrap_or(first) }
-}
-
-/// Makes `command` that of a process group of its own, so that what it starts can be ended with it.
-fn apart(command: &mut Command) -> &mut Command {
-    use std::os::unix::process::CommandExt as _;
-    command.process_group(0)
 }

@@ -41,6 +41,29 @@ pub struct Recorded {
     pub bytes: u64,
 }
 
+impl Recorded {
+    /// What the trace in a folder says of itself.
+    pub fn of(trace: &Path) -> Result<Recorded> {
+        let summary = summary(trace)?;
+        let count = |value: &serde_json::Value| value.as_u64().context("failed to understand the trace's summary");
+        let calls = count(&summary["calls"])?;
+        let losses = summary["losses"].as_array().context("failed to understand the trace's summary")?;
+        let lost = losses.iter().map(|loss| count(&loss["count"])).sum::<Result<u64>>()?;
+        let mut bytes = 0;
+        for entry in fs::read_dir(trace.join("calls")).context("failed to list the trace")? {
+            bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
+        }
+        Ok(Recorded { calls, lost, bytes })
+    }
+}
+
+/// What the end of a trace says of it.
+fn summary(trace: &Path) -> Result<serde_json::Value> {
+    let text = fs::read_to_string(trace.join("trace.json")).context("failed to read the trace")?;
+    let mut trace: serde_json::Value = serde_json::from_str(&text).context("failed to read the trace")?;
+    Ok(trace["summary"].take())
+}
+
 /// The programs that trace.
 pub struct Tools {
     /// What is measured.
@@ -101,23 +124,12 @@ impl Tools {
 
     /// What rtrace has recorded, by what it stored at its end.
     pub fn stored(&self) -> Result<Recorded> {
-        let summary = self.summary()?;
-        let count = |value: &serde_json::Value| value.as_u64().context("failed to understand the trace's summary");
-        let calls = count(&summary["calls"])?;
-        let losses = summary["losses"].as_array().context("failed to understand the trace's summary")?;
-        let lost = losses.iter().map(|loss| count(&loss["count"])).sum::<Result<u64>>()?;
-        let mut bytes = 0;
-        for entry in fs::read_dir(self.trace.join("calls")).context("failed to list the trace")? {
-            bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
-        }
-        Ok(Recorded { calls, lost, bytes })
+        Recorded::of(&self.trace)
     }
 
     /// What the end of [`Tools::trace`] says of it.
     pub fn summary(&self) -> Result<serde_json::Value> {
-        let text = fs::read_to_string(self.trace.join("trace.json")).context("failed to read the trace")?;
-        let mut trace: serde_json::Value = serde_json::from_str(&text).context("failed to read the trace")?;
-        Ok(trace["summary"].take())
+        summary(&self.trace)
     }
 
     /// A report of [`Tools::trace`]: by row, what stands in each column.

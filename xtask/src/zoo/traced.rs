@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result, bail};
 
 use super::figures::Figures;
 use super::list::{self, Program};
-use super::process::{Ran, Running, Truths, is_talk, told};
+use super::process::{Ran, Truths, is_talk, told};
+use crate::running::Running;
 
 /// What came of a program that was traced.
 #[derive(Clone, Debug)]
