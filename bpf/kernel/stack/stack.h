@@ -91,9 +91,9 @@ static __always_inline struct rt_frame *rt_frame(struct rt_hit *hit, u32 index)
 	struct rt_far *far = hit->far;
 
 	if (index < RT_FRAMES_NEAR) {
-		/* As in rt_row(). */
+		/* Else clang may check a copy: the verifier of Linux 6.1 does not know that it is one. */
 		rt_apart(index);
-		return &hit->thread->near[index];
+		return index < RT_FRAMES_NEAR ? &hit->thread->near[index] : 0;
 	}
 	index -= RT_FRAMES_NEAR;
 	if (index >= RT_FRAMES_FAR)
