@@ -11,8 +11,8 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use rtrace_code::arrival::{Arrival, Keeps, arrival};
 use rtrace_code::instruction::Emulation;
-use rtrace_plan::{LibrarySource, Options, Plan, plan};
 use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
+use rtrace_plan::{LibrarySource, Options, Plan, plan};
 use rtrace_symbolizer::Image;
 
 const FIRST: RegionId = RegionId(7);
