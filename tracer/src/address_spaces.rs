@@ -91,6 +91,9 @@ pub fn find(modules: &[Module], address: u64) -> Option<(&Module, u64)> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use std::io::Read as _;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -113,7 +116,11 @@ mod tests {
 
     #[test]
     fn what_one_thread_has_read_another_finds_after_the_end_of_the_process() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut program = Command::new("sh");
+        let mut child =
+            program.args(["-c", "echo; read line"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // Before it says something, it may not have mapped anything.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let (pid, spaces) = (child.id(), AddressSpaces::default());
         let code = modules::of_process(pid).unwrap()[0].mappings[0].start;
         let (mut first, mut second) = (spaces.share(), spaces.share());
