@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
-use rtrace_bpf::{Arrival, Error, FilePlace, Probes, Programs, Since, Site, SiteHits};
+use rtrace_bpf::{Arrival, Error, FilePlace, MAX_SITES, Probes, Programs, Since, Site, SiteHits};
 use rtrace_code::arrival::{self, Keeps, ReturnSite};
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
@@ -46,7 +46,7 @@ use crate::followed::Followed;
 use crate::gate::Gate;
 use crate::host;
 use crate::presence::Presence;
-use crate::translated;
+use crate::{privilege, translated};
 
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -57,9 +57,11 @@ const TIDY_PERIOD: Duration = Duration::from_millis(250);
 const SOON_TIDY: Duration = Duration::from_millis(50);
 const FIRST_TIDY: Duration = Duration::from_millis(20);
 
-/// Sites that are placed before their calls are met, at the most: the kernel takes 5 us to place one and 7 us to take
+/// Sites that are placed before anybody has met them, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
 const MOST_AHEAD: usize = 1 << 17;
+/// Sites in place at which others of the family were met: the hits of more are not counted.
+const MOST_SHARED: usize = MAX_SITES as usize;
 
 /// Time for them, as the program is not recorded meanwhile: where many programs map a file, or others place probes or
 /// fork, a site takes up to a millisecond. What is left out is placed when it is met.
@@ -154,7 +156,7 @@ impl<'a> ReturnSites<'a> {
             programs,
             callers: Callers::new(emulation, keeps),
             spaces: Spaces::new(spaces),
-            siblings: Siblings::new(),
+            siblings: Siblings::default(),
             links: Links::new(programs),
             jumps: Jumps::new(programs, plan, patterns),
             warmth: Warmth::new(programs),
@@ -203,7 +205,7 @@ impl<'a> ReturnSites<'a> {
             let mut placements = Vec::new();
             let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
             let mut returns: Vec<u64> = file.returns.iter().map(|call| call.offset).filter(is_new).collect();
-            if self.known.len() + returns.len() > MOST_AHEAD {
+            if returns.len() > self.room_ahead() {
                 returns.clear();
             }
             let direct = &self.direct;
@@ -223,6 +225,24 @@ impl<'a> ReturnSites<'a> {
             primed.extend(self.link_ahead(pid, id, &path, &placements, until)?);
         }
         self.programs.prime(&primed)
+    }
+
+    /// How many sites that nobody may ever meet are still worth their place.
+    fn room_ahead(&self) -> usize {
+        MOST_AHEAD.saturating_sub(self.known.len().max(self.placed.len() / 2))
+    }
+
+    /// How many more sites at which others of the family were met may be placed.
+    fn room_for_met(&self) -> usize {
+        MOST_SHARED.saturating_sub(self.known.len())
+    }
+
+    /// The return addresses, by file, at which the kernel side has met anybody.
+    fn met(&self) -> HashSet<(FileId, u64)> {
+        let hits = self.hits.read(self.count());
+        let are_matched = hits.iter().map(|hits| hits.matched > 0).chain(std::iter::repeat(false));
+        let is_met = |(placed, is_matched): &(&Placed, bool)| *is_matched || placed.met.is_some();
+        self.placed.iter().zip(are_matched).filter(is_met).map(|(placed, _)| (placed.file, placed.offset)).collect()
     }
 
     /// Places sites of a file in a process until then; returns what the kernel side is to know of them when it meets
@@ -298,6 +318,10 @@ impl<'a> ReturnSites<'a> {
                 questions.take()?.into_iter().partition(|question| question.address == 0);
             if !forked.is_empty() || !met.is_empty() {
                 self.warmth.expect();
+            }
+            if !forked.is_empty() {
+                // A child that has just ended takes the room of the next one.
+                self.keep(|pid| followed.contains(pid) && privilege::check_process(pid).is_ok())?;
             }
             for child in forked {
                 if child.parent == child.pid {
@@ -526,11 +550,21 @@ impl<'a> ReturnSites<'a> {
         sites
     }
 
-    /// Places in a child the sites that its parent has.
+    /// Places in a child the sites that its parent has: first those at which anybody was met.
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
         let until = Instant::now() + TIME_AHEAD_IN_CHILD;
+        let met = self.met();
+        let (mut first, mut then) = (Vec::new(), Vec::new());
         for (file, path, sites) in self.links.of(parent) {
-            if self.known.len() + sites.len() > MOST_AHEAD {
+            let is_met = |site: &Placement| met.contains(&(file, self.placed[site.id as usize].offset));
+            let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
+            first.push((file, path.clone(), of_met));
+            then.push((file, path, others));
+        }
+        let met_files = first.len();
+        for (index, (file, path, sites)) in first.into_iter().chain(then).enumerate() {
+            let room = if index < met_files { self.room_for_met() } else { self.room_ahead() };
+            if sites.is_empty() || sites.len() > room {
                 continue;
             }
             let mut placements = Vec::with_capacity(sites.len());

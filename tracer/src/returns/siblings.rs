@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use foldhash::{HashSet, HashSetExt as _};
+use foldhash::HashSet;
 use rtrace_bpf::Error;
 use rtrace_code::arrival;
 
-use super::{FileId, MOST_AHEAD, ReturnSites};
+use super::{FileId, ReturnSites};
 
 /// Larger families get only what each process meets: placing a site in all of them would take longer than it is missed.
 const MOST_SIBLINGS: usize = 64;
@@ -28,11 +28,6 @@ pub(super) struct Siblings {
 }
 
 impl Siblings {
-    /// None yet.
-    pub fn new() -> Siblings {
-        Siblings { wanted: BTreeMap::new(), left_out: HashSet::new() }
-    }
-
     /// A process gets no sites any more.
     pub fn leave_out(&mut self, pid: u32) {
         self.left_out.insert(pid);
@@ -77,7 +72,7 @@ impl ReturnSites<'_> {
         offsets.dedup();
         offsets.retain(|&offset| !self.known.contains_key(&(pid, file, offset)));
         let Some(path) = self.callers.path(file) else { return Ok(()) };
-        if self.known.len() + offsets.len() > MOST_AHEAD || self.siblings.left_out.contains(&pid) {
+        if offsets.len() > self.room_for_met() || self.siblings.left_out.contains(&pid) {
             return Ok(());
         }
         let mut placements = Vec::with_capacity(offsets.len());
