@@ -17,6 +17,7 @@ mod usefulness;
 pub(crate) mod warmth;
 
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Scope;
@@ -185,8 +186,8 @@ impl<'a> ReturnSites<'a> {
         self.callers.avoid(altered);
     }
 
-    /// Places the sites of direct calls in these files before the process runs on, those of small files first, not
-    /// more than are worth it, and not for longer than that; those that it has stay as they are.
+    /// Places the sites of direct calls in these files before the process runs on, those of its program first and then
+    /// of small files, not more than are worth it, and not for longer than that; those that it has stay as they are.
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
@@ -194,7 +195,8 @@ impl<'a> ReturnSites<'a> {
         let until = Instant::now() + time;
         let mut primed = Vec::new();
         let mut files: Vec<&CallerFile> = files.iter().collect();
-        files.sort_by_key(|file| file.returns.len());
+        let program = std::fs::metadata(format!("/proc/{pid}/exe")).map(|program| program.ino()).ok();
+        files.sort_by_key(|file| (program != Some(file.inode), file.returns.len()));
         for file in files {
             let id = (file.device, file.inode);
             self.callers.add(id, &file.path, file.stamp);
