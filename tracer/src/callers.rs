@@ -49,13 +49,13 @@ pub struct CallerFile {
     pub returns: Vec<Return>,
 }
 
-/// A return address of a direct call.
+/// A return address of a direct call, or of one through a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Return {
     /// Its offset in the file, in bytes.
     pub offset: u64,
-    /// What is read of the call when it has returned.
-    pub keeps: Keeps,
+    /// What is read of the direct call when it has returned.
+    pub keeps: Option<Keeps>,
 }
 
 /// The functions that are traced.
@@ -197,6 +197,8 @@ pub struct Executed<'a> {
 
 /// What matters of the files that a program loads.
 pub struct Loaded {
+    /// All of them.
+    pub files: Vec<FileId>,
     /// Those with direct calls of traced functions.
     pub callers: Vec<CallerFile>,
     /// Those by which control may leave functions without a return.
@@ -212,13 +214,14 @@ impl<'a> Executed<'a> {
 
     /// Those of a program, which is looked at when it is first named.
     pub fn of(&mut self, program: &Path) -> &Loaded {
-        const NOTHING: &Loaded = &Loaded { callers: Vec::new(), jumps: Vec::new() };
+        const NOTHING: &Loaded = &Loaded { files: Vec::new(), callers: Vec::new(), jumps: Vec::new() };
         let Executed { traced, libraries, known } = self;
         let look = || {
             // Of a script, its interpreter is executed, too.
             let mut files = linker::closure(program, &target::environment()).unwrap_or_default();
             files.extend_from_slice(libraries);
-            Loaded { callers: of_command(&files, traced), jumps: jumps::among_files(&files) }
+            let ids = files.iter().filter_map(|path| identity(path)).collect();
+            Loaded { files: ids, callers: of_command(&files, traced), jumps: jumps::among_files(&files) }
         };
         match identity(program) {
             Some(id) => known.entry(id).or_insert_with(look),
@@ -282,7 +285,7 @@ impl Files {
             file.returns.dedup_by(|next, call| {
                 let is_same = next.offset == call.offset;
                 if is_same {
-                    call.keeps = call.keeps.or(next.keeps);
+                    call.keeps = call.keeps.into_iter().chain(next.keeps).reduce(Keeps::or);
                 }
                 is_same
             });

@@ -125,6 +125,8 @@ pub struct ReturnSites<'a> {
     placed: Vec<Placed>,
     /// Return addresses of direct calls of traced functions, with what is read of these calls when they have returned.
     direct: HashMap<(FileId, u64), Keeps>,
+    /// Return addresses of calls through pointers, which may lead to traced functions.
+    guessed: HashSet<(FileId, u64)>,
     /// Return addresses from which callers only return, but too many one above the other.
     only_returns: HashSet<(FileId, u64)>,
     /// Those that are in place, by process, file and offset of the return address.
@@ -164,6 +166,7 @@ impl<'a> ReturnSites<'a> {
             hits: programs.site_hits()?,
             placed: Vec::new(),
             direct: HashMap::new(),
+            guessed: HashSet::new(),
             only_returns: HashSet::new(),
             known: HashMap::new(),
             dropped: Vec::new(),
@@ -201,8 +204,12 @@ impl<'a> ReturnSites<'a> {
             let id = (file.device, file.inode);
             self.callers.add(id, &file.path, file.stamp);
             for call in &file.returns {
+                let Some(of_call) = call.keeps else {
+                    self.guessed.insert((id, call.offset));
+                    continue;
+                };
                 let keeps = self.direct.entry((id, call.offset)).or_default();
-                *keeps = keeps.or(call.keeps);
+                *keeps = keeps.or(of_call);
             }
             let mut placements = Vec::new();
             let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
@@ -342,8 +349,9 @@ impl<'a> ReturnSites<'a> {
                 }
                 followed.drop_changed(program.pid, host::now());
                 self.drop_changed(program.pid)?;
-                let Loaded { callers, jumps } = executed.of(&path);
+                let Loaded { files, callers, jumps } = executed.of(&path);
                 self.see_jumps(program.pid, jumps)?;
+                self.place_met_in(program.pid, files, TIME_AHEAD)?;
                 self.prime(program.pid, callers, TIME_AHEAD)?;
             }
             if met.is_empty() {

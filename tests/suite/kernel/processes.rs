@@ -51,6 +51,28 @@ fn programs_that_children_execute_are_recorded_from_their_first_call() {
     assert_eq!(recording.events().iter().filter(is_blind).count(), 0);
 }
 
+/// What one program has met is in place in the next of its kind, though their parent executes another one. Where the
+/// machine is too busy to place it while the first one runs, the test tries again and says so.
+#[test]
+fn what_a_program_has_met_is_in_place_in_the_next() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let ending_of_second = || {
+        let mut shell = Command::new("sh");
+        let script = "for i in 1 2; do (echo; sleep 0.5) | \"$0\" calls_by_pointer; done";
+        shell.args(["-c", script]).arg(&target.program);
+        let (output, recording) = rtrace::run(&target.selection(), &shell);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut calls: Vec<_> = recording.calls().collect();
+        calls.sort_unstable_by_key(|call| call.start);
+        let endings: Vec<Ending> = calls.iter().map(|call| call.ending).collect();
+        assert_eq!(endings.len(), 2);
+        endings[1]
+    };
+    let tries = (1..=5).find(|_| ending_of_second() == Ending::Returned).expect("it is in place at one of the tries");
+    println!("in place at try {tries}");
+}
+
 /// A shell that ends at once, with status 3, and leaves this behind, where `$0` is the program.
 fn that_leaves(target: &Target, behind: &str) -> Command {
     let mut shell = Command::new("sh");

@@ -70,13 +70,37 @@ impl ReturnSites<'_> {
         let Some(((pid, file), mut offsets)) = self.siblings.wanted.pop_first() else { return Ok(()) };
         offsets.sort_unstable();
         offsets.dedup();
-        offsets.retain(|&offset| !self.known.contains_key(&(pid, file, offset)));
+        match self.siblings.left_out.contains(&pid) {
+            true => Ok(()),
+            false => self.place_met(pid, file, &offsets, Instant::now() + TIME_AHEAD_IN_SIBLING),
+        }
+    }
+
+    /// Places in a program that waits to be executed what was met in the files that it will load.
+    ///
+    /// # Errors
+    /// As for [`answer`](ReturnSites::answer).
+    pub(super) fn place_met_in(&mut self, pid: u32, files: &[FileId], time: Duration) -> Result<(), Error> {
+        let until = Instant::now() + time;
+        let mut met: BTreeMap<FileId, Vec<u64>> = BTreeMap::new();
+        for (file, offset) in self.met() {
+            met.entry(file).or_default().push(offset);
+        }
+        for file in files {
+            let Some(offsets) = met.get(file) else { continue };
+            self.place_met(pid, *file, offsets, until)?;
+        }
+        Ok(())
+    }
+
+    /// Places what others have met of one file of one process.
+    fn place_met(&mut self, pid: u32, file: FileId, offsets: &[u64], until: Instant) -> Result<(), Error> {
         let Some(path) = self.callers.path(file) else { return Ok(()) };
-        if offsets.len() > self.room_for_met() || self.siblings.left_out.contains(&pid) {
+        if offsets.len() > self.room_for_met() {
             return Ok(());
         }
         let mut placements = Vec::with_capacity(offsets.len());
-        for offset in offsets {
+        for &offset in offsets {
             // The sites of one may have brought those of another.
             if !self.known.contains_key(&(pid, file, offset))
                 && let arrival::Arrival::Site(site) = self.callers.arrival(file, offset, self.read_at(file, offset))
@@ -84,7 +108,7 @@ impl ReturnSites<'_> {
                 placements.extend(self.sites(file, offset, pid, site, None));
             }
         }
-        match self.link_ahead(pid, file, &path, &placements, Instant::now() + TIME_AHEAD_IN_SIBLING) {
+        match self.link_ahead(pid, file, &path, &placements, until) {
             Err(error) if error.is_gone() => {
                 placements.iter().for_each(|site| self.forget(site.id));
                 Ok(())
