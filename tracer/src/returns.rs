@@ -564,17 +564,16 @@ impl<'a> ReturnSites<'a> {
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
         let until = Instant::now() + TIME_AHEAD_IN_CHILD;
         let met = self.met();
-        let (mut first, mut then) = (Vec::new(), Vec::new());
+        let mut groups = Vec::new();
         for (file, path, sites) in self.links.of(parent) {
             let is_met = |site: &Placement| met.contains(&(file, self.placed[site.id as usize].offset));
             let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
-            first.push((file, path.clone(), of_met));
-            then.push((file, path, others));
+            groups.extend([(true, file, path.clone(), of_met), (false, file, path, others)]);
         }
-        let met_files = first.len();
-        for (index, (file, path, sites)) in first.into_iter().chain(then).enumerate() {
-            let room = if index < met_files { self.room_for_met() } else { self.room_ahead() };
-            if sites.is_empty() || sites.len() > room {
+        groups.sort_by_key(|(are_met, ..)| !are_met);
+        for (are_met, file, path, sites) in groups {
+            let room = if are_met { self.room_for_met() } else { self.room_ahead() };
+            if sites.len() > room {
                 continue;
             }
             let mut placements = Vec::with_capacity(sites.len());

@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time to record in a cycle, in milliseconds.
 const LONGEST: u64 = 500;
 
+/// What rtrace says of a process that has ended since it was listed, whether its parent has seen that or not.
+const HAS_ENDED: [&str; 2] = [": no such process", ": it is a kernel thread or has ended"];
+
 /// How long attaching and ending are taken to last before one has been seen to.
 const FIRST_GUESS: Duration = Duration::from_secs(1);
 
@@ -167,8 +170,7 @@ impl Sums {
                 break family.len();
             }
             match recording.wait_for("recording ") {
-                // One that has ended since it was listed.
-                Err(error) if error.to_string().ends_with(": no such process") => (),
+                Err(error) if HAS_ENDED.iter().any(|said| error.to_string().ends_with(said)) => (),
                 heard => {
                     heard?;
                     self.attaching = begin.elapsed();

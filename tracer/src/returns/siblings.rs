@@ -1,7 +1,7 @@
 //! What one process of a family has met is placed in the others, before calls come from there: programs of one kind
 //! call from the same places.
 //!
-//! Done only while nobody waits for a site, and a file of a process at a time.
+//! Done while nobody waits for a site, a file of a process at a time, and in programs that wait to be executed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
