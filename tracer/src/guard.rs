@@ -111,18 +111,22 @@ fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
     journal.read_to_end(&mut noted)?;
     let noted = journal::read(&noted);
     let mut programs = None;
+    let mut pids: BTreeSet<u32> = noted.keys().map(|probed| probed.pid).collect();
+    if pids.contains(&EVERYWHERE) {
+        pids.extend(host::processes());
+    }
     for look in 0..LOOKS {
         if look > 0 {
             sleep(PAUSE);
         }
-        let pids: BTreeSet<u32> = noted.keys().map(|probed| probed.pid).collect();
-        let everywhere = if pids.contains(&EVERYWHERE) { host::processes() } else { Vec::new() };
-        for pid in pids.into_iter().chain(everywhere) {
+        let mut unclean = BTreeSet::new();
+        for pid in pids {
             // In a family what was put back in one process is so in the others: the kernel looks at all of them.
             let found = left(pid, &noted);
             if found.is_empty() {
                 continue;
             }
+            unclean.insert(pid);
             if programs.is_none() {
                 let mechanism = best_mechanism().map_err(anyhow::Error::msg)?;
                 programs = Some(Programs::load(&LoadOptions::plain(mechanism))?);
@@ -131,6 +135,12 @@ fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
                 // What fails for one, which may have ended, is wanted for the others all the same.
                 let _ = stale::remove(programs, &found);
             }
+        }
+        // The tracer has ended and all its links are closed: what is clean stays so, and new breakpoints are those of
+        // another tracer.
+        pids = unclean;
+        if pids.is_empty() {
+            break;
         }
     }
     Ok(())

@@ -226,7 +226,8 @@ mod tests {
         }
         let code = [&code[..], &[0xc3]].concat();
         let found = through_pointers(&code, START);
-        assert_eq!(confirmed(&code, START, &[START..START + code.len() as u64], &found), ends);
+        let function = START..START + code.len() as u64;
+        assert_eq!(confirmed(&code, START, std::slice::from_ref(&function), &found), ends);
         // call *rel32(%rip); jmp *%rax; inc %eax; ret
         assert_eq!(through_pointers(&[0xff, 0x15, 1, 2, 3, 4, 0xff, 0xe0, 0xff, 0xc0, 0xc3], START), []);
     }
