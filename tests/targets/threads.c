@@ -2,8 +2,10 @@
 // Several threads, and threads that end inside a call.
 #include "harness.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 enum { THREADS = 4 };
 
@@ -210,12 +212,52 @@ static void restless(void)
 	}
 }
 
+// Whether the first thread of a process runs.
+static bool has_memory(int pid)
+{
+	char path[32], byte;
+	int memory;
+	bool some;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	memory = open(path, O_RDONLY);
+	some = read(memory, &byte, 1) == 1;
+	close(memory);
+	return some;
+}
+
+// Goes on after the first thread, up to the end of the standard input.
+static void *outlives_first(void *unused)
+{
+	char byte;
+
+	do
+		usleep(1000);
+	while (has_memory(getpid()));
+	for (int i = 0; i < 3; i++)
+		leaf(i);
+	truth("leaf*3");
+	while (read(STDIN_FILENO, &byte, 1) == 1)
+		continue;
+	exit(0);
+	return unused;
+}
+
+static void without_first(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, outlives_first, NULL);
+	pthread_exit(NULL);
+}
+
 static const struct scenario scenarios[] = {
 	{ "parallel", parallel },
 	{ "bursts", bursts },
 	{ "short_lived", short_lived },
 	{ "paced", paced },
 	{ "restless", restless },
+	{ "without_first", without_first },
 	{ "exit", exit_inside },
 	{ "exit_cleanup", exit_inside_with_cleanup },
 	{ "cancel", cancel_inside },

@@ -201,7 +201,7 @@ impl<'a> Followed<'a> {
     /// of which none tells yet.
     pub fn keep(&self, living: &[u32]) {
         let mut state = self.state();
-        let lives = |pid: &u32| living.contains(pid) || privilege::check_process(*pid).is_ok();
+        let lives = |pid: &u32| living.contains(pid) || !privilege::has_ended(*pid);
         state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
         state.left.retain(lives);
         state.lost.retain(lives);

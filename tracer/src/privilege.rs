@@ -142,6 +142,7 @@ pub fn check_process(pid: u32) -> Result<(), Error> {
     let Err(cause) = peek(pid) else { return Ok(()) };
     match cause.raw_os_error() {
         Some(libc::EFAULT) => Ok(()),
+        Some(libc::ESRCH) if has_more_threads(pid) => Err(Error::FirstThread { pid, name: name() }),
         Some(libc::ESRCH) => Err(Error::NoMemory { pid, name: name() }),
         Some(libc::EPERM | libc::EACCES) => {
             let owner = field(&status, "Uid").and_then(|uids| uids.split_whitespace().next()).unwrap_or("?");
@@ -149,6 +150,16 @@ pub fn check_process(pid: u32) -> Result<(), Error> {
         }
         _ => Err(Error::Process { pid, cause }),
     }
+}
+
+/// Whether a process has ended, or cannot be traced any more. One whose first thread alone has ended goes on, with the
+/// probes that it has.
+pub fn has_ended(pid: u32) -> bool {
+    !matches!(check_process(pid), Ok(()) | Err(Error::FirstThread { .. }))
+}
+
+fn has_more_threads(pid: u32) -> bool {
+    std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1)
 }
 
 /// Tries to read a byte at address 0, which the kernel checks as it checks ptrace's attach before
@@ -205,6 +216,18 @@ pub enum Error {
         /// Its name, not escaped.
         name: String,
     },
+    /// Its first thread has ended, others go on. The kernel, which asks the first one for its memory, accepts links for
+    /// such a process, but writes no breakpoint (seen on 6.18).
+    #[error(
+        "failed to trace process {pid} (`{}`): its first thread has ended, and the kernel places no probes in such a process",
+        escape(.name)
+    )]
+    FirstThread {
+        /// Process id.
+        pid: u32,
+        /// Its name, not escaped.
+        name: String,
+    },
     /// The caller could not ptrace it.
     #[error("failed to trace process {pid} (`{}` of user {owner}): permission denied", escape(.name))]
     Denied {
@@ -235,6 +258,9 @@ impl Error {
             Error::Thread { process, .. } => {
                 Some(format!("name the process, whose threads are all traced: -p {process}"))
             }
+            Error::FirstThread { .. } => Some(
+                "probes that are there before stay: let rtrace start the program, rtrace run … -- COMMAND".to_owned(),
+            ),
             Error::Status(_) | Error::NoProcess(_) | Error::NoMemory { .. } | Error::Process { .. } => None,
         }
     }
@@ -323,6 +349,7 @@ mod tests {
             std::thread::yield_now();
         }
         let zombie = check_process(child.id());
+        assert!(has_ended(child.id()));
         child.wait().unwrap();
         assert!(running.is_ok(), "{running:?}");
         assert!(matches!(zombie, Err(Error::NoMemory { .. })), "{zombie:?}");

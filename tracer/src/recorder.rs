@@ -344,7 +344,7 @@ impl<'a> Recording<'a> {
         for &pid in &pids {
             self.programs.trace(pid)?;
         }
-        for ended in pids.extract_if(.., |pid| privilege::check_process(*pid).is_err()) {
+        for ended in pids.extract_if(.., |pid| privilege::has_ended(*pid)) {
             self.programs.forget(ended)?;
         }
         Ok(pids)

@@ -236,7 +236,7 @@ impl<'a> ReturnSites<'a> {
         self.programs.prime(&primed)
     }
 
-    /// How many sites that nobody may ever meet are still worth their place.
+    /// How many sites that nobody may ever meet are still worth their place, and their ids, which are not used again.
     fn room_ahead(&self) -> usize {
         MOST_AHEAD.saturating_sub(self.known.len().max(self.placed.len() / 2))
     }
@@ -330,7 +330,7 @@ impl<'a> ReturnSites<'a> {
             }
             if !forked.is_empty() {
                 // A child that has just ended takes the room of the next one.
-                self.keep(|pid| followed.contains(pid) && privilege::check_process(pid).is_ok())?;
+                self.keep(|pid| followed.contains(pid) && !privilege::has_ended(pid))?;
             }
             for child in forked {
                 if child.parent == child.pid {

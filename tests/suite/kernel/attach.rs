@@ -127,6 +127,29 @@ fn what_one_process_has_met_is_in_place_in_another() {
     println!("in place at try {tries}");
 }
 
+/// The kernel asks the first thread of a process for its memory, and would place no probe without a word.
+#[test]
+fn a_process_without_its_first_thread_is_refused() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("threads", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("without_first"));
+    waiting.go();
+    assert!(waiting.line().starts_with("truth "));
+    let pid = waiting.pid().to_string();
+    let selection = target.selection();
+    let arguments = ["attach", "--no-tui", "-p", &pid].into_iter().chain(selection.iter().map(String::as_str));
+    let said = rtrace::refuses(&arguments.collect::<Vec<_>>());
+    assert!(said.contains("its first thread has ended, and the kernel places no probes in such a process"), "{said}");
+    assert!(said.contains("rtrace run"), "{said}");
+    assert!(waiting.finish().status.success());
+}
+
+/// It keeps the probes that it had.
+#[test]
+fn a_command_goes_on_without_its_first_thread() {
+    Scenario::new("threads", "without_first").run();
+}
+
 /// Options that name the C library, and those that are loaded later.
 fn any_library() -> Vec<String> {
     ["--lib", "*lib*.so*", "--func", "getppid", "--func", "outer"].map(str::to_owned).to_vec()

@@ -81,13 +81,17 @@ impl ReturnSites<'_> {
     /// # Errors
     /// As for [`answer`](ReturnSites::answer).
     pub(super) fn place_met_in(&mut self, pid: u32, files: &[FileId], time: Duration) -> Result<(), Error> {
+        if self.before.is_some() {
+            return Ok(());
+        }
         let until = Instant::now() + time;
         let mut met: BTreeMap<FileId, Vec<u64>> = BTreeMap::new();
         for (file, offset) in self.met() {
             met.entry(file).or_default().push(offset);
         }
         for file in files {
-            let Some(offsets) = met.get(file) else { continue };
+            let Some(offsets) = met.get_mut(file) else { continue };
+            offsets.sort_unstable();
             self.place_met(pid, *file, offsets, until)?;
         }
         Ok(())
