@@ -199,8 +199,10 @@ pub struct Executed<'a> {
 pub struct Loaded {
     /// All of them.
     pub files: Vec<FileId>,
-    /// Those with direct calls of traced functions.
+    /// Those with calls of traced functions.
     pub callers: Vec<CallerFile>,
+    /// The same of those that it may load later, and mostly never does.
+    pub later: Vec<CallerFile>,
     /// Those by which control may leave functions without a return.
     pub jumps: Vec<Candidate>,
 }
@@ -214,14 +216,18 @@ impl<'a> Executed<'a> {
 
     /// Those of a program, which is looked at when it is first named.
     pub fn of(&mut self, program: &Path) -> &Loaded {
-        const NOTHING: &Loaded = &Loaded { files: Vec::new(), callers: Vec::new(), jumps: Vec::new() };
+        const NOTHING: &Loaded =
+            &Loaded { files: Vec::new(), callers: Vec::new(), later: Vec::new(), jumps: Vec::new() };
         let Executed { traced, libraries, known } = self;
         let look = || {
             // Of a script, its interpreter is executed, too.
             let mut files = linker::closure(program, &target::environment()).unwrap_or_default();
+            let needed: HashSet<FileId> = files.iter().filter_map(|path| identity(path)).collect();
             files.extend_from_slice(libraries);
+            let is_needed = |file: &CallerFile| needed.contains(&(file.device, file.inode));
+            let (callers, later) = of_command(&files, traced).into_iter().partition(is_needed);
             let ids = files.iter().filter_map(|path| identity(path)).collect();
-            Loaded { files: ids, callers: of_command(&files, traced), jumps: jumps::among_files(&files) }
+            Loaded { files: ids, callers, later, jumps: jumps::among_files(&files) }
         };
         match identity(program) {
             Some(id) => known.entry(id).or_insert_with(look),

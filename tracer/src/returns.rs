@@ -61,6 +61,8 @@ const FIRST_TIDY: Duration = Duration::from_millis(20);
 /// Sites that are placed before anybody has met them, at the most: the kernel takes 5 us to place one and 7 us to take
 /// it out, and of a large library hardly one in twenty is ever hit.
 const MOST_AHEAD: usize = 1 << 17;
+/// The same in files that the process may never load, and in children, which may execute another program.
+const MOST_IN_DOUBT: usize = MOST_AHEAD / 2;
 /// Sites in place at which others of the family were met: the hits of more are not counted.
 const MOST_SHARED: usize = MAX_SITES as usize;
 
@@ -127,6 +129,8 @@ pub struct ReturnSites<'a> {
     direct: HashMap<(FileId, u64), Keeps>,
     /// Return addresses of calls through pointers, which may lead to traced functions.
     guessed: HashSet<(FileId, u64)>,
+    /// Those of them that led only to others in a process.
+    refuted: HashSet<(FileId, u64)>,
     /// Return addresses from which callers only return, but too many one above the other.
     only_returns: HashSet<(FileId, u64)>,
     /// Those that are in place, by process, file and offset of the return address.
@@ -167,6 +171,7 @@ impl<'a> ReturnSites<'a> {
             placed: Vec::new(),
             direct: HashMap::new(),
             guessed: HashSet::new(),
+            refuted: HashSet::new(),
             only_returns: HashSet::new(),
             known: HashMap::new(),
             dropped: Vec::new(),
@@ -195,6 +200,11 @@ impl<'a> ReturnSites<'a> {
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
+        self.prime_within(pid, files, time, MOST_AHEAD)
+    }
+
+    /// The same as long as there are not more sites than that.
+    fn prime_within(&mut self, pid: u32, files: &[CallerFile], time: Duration, most: usize) -> Result<(), Error> {
         let until = Instant::now() + time;
         let mut primed = Vec::new();
         let mut files: Vec<&CallerFile> = files.iter().collect();
@@ -212,9 +222,10 @@ impl<'a> ReturnSites<'a> {
                 *keeps = keeps.or(of_call);
             }
             let mut placements = Vec::new();
-            let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
+            let is_new =
+                |offset: &u64| !self.known.contains_key(&(pid, id, *offset)) && !self.refuted.contains(&(id, *offset));
             let mut returns: Vec<u64> = file.returns.iter().map(|call| call.offset).filter(is_new).collect();
-            if returns.len() > self.room_ahead() {
+            if returns.len() > self.room(most) {
                 returns.clear();
             }
             let direct = &self.direct;
@@ -237,8 +248,8 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// How many sites that nobody may ever meet are still worth their place, and their ids, which are not used again.
-    fn room_ahead(&self) -> usize {
-        MOST_AHEAD.saturating_sub(self.known.len().max(self.placed.len() / 2))
+    fn room(&self, most: usize) -> usize {
+        most.saturating_sub(self.known.len().max(self.placed.len() / 2))
     }
 
     /// How many more sites at which others of the family were met may be placed.
@@ -349,10 +360,11 @@ impl<'a> ReturnSites<'a> {
                 }
                 followed.drop_changed(program.pid, host::now());
                 self.drop_changed(program.pid)?;
-                let Loaded { files, callers, jumps } = executed.of(&path);
+                let Loaded { files, callers, later, jumps } = executed.of(&path);
                 self.see_jumps(program.pid, jumps)?;
                 self.place_met_in(program.pid, files, TIME_AHEAD)?;
                 self.prime(program.pid, callers, TIME_AHEAD)?;
+                self.prime_within(program.pid, later, TIME_AHEAD, MOST_IN_DOUBT)?;
             }
             if met.is_empty() {
                 self.place_shared()?;
@@ -572,7 +584,7 @@ impl<'a> ReturnSites<'a> {
         }
         groups.sort_by_key(|(are_met, ..)| !are_met);
         for (are_met, file, path, sites) in groups {
-            let room = if are_met { self.room_for_met() } else { self.room_ahead() };
+            let room = if are_met { self.room_for_met() } else { self.room(MOST_IN_DOUBT) };
             if sites.len() > room {
                 continue;
             }

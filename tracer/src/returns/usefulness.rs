@@ -208,6 +208,9 @@ impl<'a> ReturnSites<'a> {
         for &(space, address) in &addresses {
             self.programs.set_arrivals(space, &[(address, Arrival::Dropped)])?;
         }
+        if hits.matched == 0 && self.guessed.contains(&(file, offset)) {
+            self.refuted.insert((file, offset));
+        }
         self.dropped.push(Dropped { id, addresses });
         let cost = self.vain_cost(id, &hits);
         let seen = self.gone.entry((pid, file, offset)).or_default();
