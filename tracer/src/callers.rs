@@ -49,13 +49,13 @@ pub struct CallerFile {
     pub returns: Vec<Return>,
 }
 
-/// A return address of a direct call, or of one through a pointer.
+/// A return address of a direct call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Return {
     /// Its offset in the file, in bytes.
     pub offset: u64,
-    /// What is read of the direct call when it has returned.
-    pub keeps: Option<Keeps>,
+    /// What is read of the call when it has returned.
+    pub keeps: Keeps,
 }
 
 /// The functions that are traced.
@@ -199,7 +199,7 @@ pub struct Executed<'a> {
 pub struct Loaded {
     /// All of them.
     pub files: Vec<FileId>,
-    /// Those with calls of traced functions.
+    /// Those with direct calls of traced functions.
     pub callers: Vec<CallerFile>,
     /// The same of those that it may load later, and mostly never does.
     pub later: Vec<CallerFile>,
@@ -291,7 +291,7 @@ impl Files {
             file.returns.dedup_by(|next, call| {
                 let is_same = next.offset == call.offset;
                 if is_same {
-                    call.keeps = call.keeps.into_iter().chain(next.keeps).reduce(Keeps::or);
+                    call.keeps = call.keeps.or(next.keeps);
                 }
                 is_same
             });

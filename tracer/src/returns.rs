@@ -127,10 +127,6 @@ pub struct ReturnSites<'a> {
     placed: Vec<Placed>,
     /// Return addresses of direct calls of traced functions, with what is read of these calls when they have returned.
     direct: HashMap<(FileId, u64), Keeps>,
-    /// Return addresses of calls through pointers, which may lead to traced functions.
-    guessed: HashSet<(FileId, u64)>,
-    /// Those of them that led only to others in a process.
-    refuted: HashSet<(FileId, u64)>,
     /// Return addresses from which callers only return, but too many one above the other.
     only_returns: HashSet<(FileId, u64)>,
     /// Those that are in place, by process, file and offset of the return address.
@@ -170,8 +166,6 @@ impl<'a> ReturnSites<'a> {
             hits: programs.site_hits()?,
             placed: Vec::new(),
             direct: HashMap::new(),
-            guessed: HashSet::new(),
-            refuted: HashSet::new(),
             only_returns: HashSet::new(),
             known: HashMap::new(),
             dropped: Vec::new(),
@@ -214,16 +208,11 @@ impl<'a> ReturnSites<'a> {
             let id = (file.device, file.inode);
             self.callers.add(id, &file.path, file.stamp);
             for call in &file.returns {
-                let Some(of_call) = call.keeps else {
-                    self.guessed.insert((id, call.offset));
-                    continue;
-                };
                 let keeps = self.direct.entry((id, call.offset)).or_default();
-                *keeps = keeps.or(of_call);
+                *keeps = keeps.or(call.keeps);
             }
             let mut placements = Vec::new();
-            let is_new =
-                |offset: &u64| !self.known.contains_key(&(pid, id, *offset)) && !self.refuted.contains(&(id, *offset));
+            let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
             let mut returns: Vec<u64> = file.returns.iter().map(|call| call.offset).filter(is_new).collect();
             if returns.len() > self.room(most) {
                 returns.clear();

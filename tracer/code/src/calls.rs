@@ -59,28 +59,6 @@ pub fn candidates(
     found
 }
 
-/// Sorted virtual addresses behind everything that could be a call through a register or a pointer in memory, a slot
-/// aside.
-pub fn through_pointers(bytes: &[u8], start: u64) -> Vec<u64> {
-    let mut found = Vec::new();
-    for (position, window) in bytes.windows(3).enumerate().filter(|(_, window)| window[0] == CALL_SLOT[0]) {
-        let (mode, operation, base) = (window[1] >> 6, window[1] >> 3 & 7, window[1] & 7);
-        let has_index = mode != 3 && base == 4;
-        // Without a displacement, this base stands for one of 32 bits alone.
-        let displacement = match (mode, if has_index { window[2] & 7 } else { base }) {
-            (0, 5) => REL32,
-            (1, _) => 1,
-            (2, _) => REL32,
-            _ => 0,
-        };
-        if operation == 2 && window[1] != CALL_SLOT[1] {
-            found.push(start + (position + 2 + usize::from(has_index) + displacement) as u64);
-        }
-    }
-    found.sort_unstable();
-    found
-}
-
 /// Those of the sorted candidates at which a call really ends, and after which its function goes on.
 ///
 /// `ranges` are those of the functions, sorted. What follows data between instructions is not confirmed.
@@ -204,32 +182,6 @@ mod tests {
         let expected = [Callee::Slot(START + 0x800), Callee::Direct(CALLED), Callee::Direct(CALLED)];
         assert_eq!(callees, expected.map(Some));
         assert_eq!((callee(&code, START, START + 3), callee(&code, START, START + 7)), (None, None));
-    }
-
-    #[test]
-    fn calls_through_pointers_of_any_form() {
-        let forms: [&[u8]; 9] = [
-            // *%rax; *%r12; *(%rax); *0x8(%rbp); *0x100(%rax); *(%rsp); *0x8(%r12); *0x8(,%rbx,8); *0x100(%rax,%rbx,8)
-            &[0xff, 0xd0],
-            &[0x41, 0xff, 0xd4],
-            &[0xff, 0x10],
-            &[0xff, 0x55, 0x08],
-            &[0xff, 0x90, 0, 1, 0, 0],
-            &[0xff, 0x14, 0x24],
-            &[0x41, 0xff, 0x54, 0x24, 0x08],
-            &[0xff, 0x14, 0xdd, 8, 0, 0, 0],
-            &[0xff, 0x94, 0xd8, 0, 1, 0, 0],
-        ];
-        let (code, mut ends) = (forms.concat(), Vec::new());
-        for form in forms {
-            ends.push(ends.last().copied().unwrap_or(START) + form.len() as u64);
-        }
-        let code = [&code[..], &[0xc3]].concat();
-        let found = through_pointers(&code, START);
-        let function = START..START + code.len() as u64;
-        assert_eq!(confirmed(&code, START, std::slice::from_ref(&function), &found), ends);
-        // call *rel32(%rip); jmp *%rax; inc %eax; ret
-        assert_eq!(through_pointers(&[0xff, 0x15, 1, 2, 3, 4, 0xff, 0xe0, 0xff, 0xc0, 0xc3], START), []);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_code::arrival::Keeps;
-use rtrace_code::calls::{Callee, callee, candidates, confirmed, stubs, through_pointers};
+use rtrace_code::calls::{Callee, callee, candidates, confirmed, stubs};
 use rtrace_code::text::Addresses;
 use rtrace_symbolizer::open_regular;
 
@@ -14,10 +14,6 @@ use super::{CallerFile, CodeFile, Return, add_keeps};
 
 /// Code that is read and scanned at once, in bytes; functions are not divided.
 const PIECE: u64 = 256 << 10;
-
-/// Pointers of a file mostly lead to its own functions: calls through them are worth a site where at least one of so
-/// many functions is traced.
-const FUNCTIONS_FOR_A_TRACED_ONE: usize = 4;
 
 /// What is called in a file, and where it may be called.
 pub struct Callees<'a> {
@@ -110,17 +106,14 @@ impl<'a> Callees<'a> {
         let Some(place) = self.caller.image.file_offset(start) else { return Vec::new() };
         let bytes = self.read(piece.code.clone());
         let is_target = |target| self.targets.addresses.contains(target);
-        let mut candidates = candidates(&bytes, start, is_target, |slot| self.slots.addresses.contains(slot));
-        if self.caller.entries.len() * FUNCTIONS_FOR_A_TRACED_ONE >= self.ranges.len() {
-            candidates.extend(through_pointers(&bytes, start));
-            candidates.sort_unstable();
-        }
+        let candidates = candidates(&bytes, start, is_target, |slot| self.slots.addresses.contains(slot));
         let confirmed = confirmed(&bytes, start, &self.ranges[piece.ranges.clone()], &candidates);
         let keeps = |address| match callee(&bytes, start, address)? {
             Callee::Direct(target) => self.targets.keeps.get(&target).copied(),
             Callee::Slot(slot) => self.slots.keeps.get(&slot).copied(),
         };
-        let call = |address| Return { offset: place + (address - start), keeps: keeps(address) };
+        let call =
+            |address| Return { offset: place + (address - start), keeps: keeps(address).unwrap_or(Keeps::READABLE) };
         confirmed.into_iter().map(call).collect()
     }
 

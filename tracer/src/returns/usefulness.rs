@@ -26,8 +26,6 @@ const STEP_IN_HITS: u64 = 8;
 
 /// Hits in vain of a site that are worth no thought, and calls that were missed.
 const FEW: u64 = 100;
-/// The first at a call through a pointer from which no traced call has returned yet: its site is a guess.
-const FEW_AT_A_GUESS: u64 = 16;
 
 /// The same two where functions were throttled: all sites of those are hit in vain, and each hit counts.
 const MOST_FOR_A_RETURN_WHEN_THROTTLED: u64 = 2;
@@ -164,9 +162,6 @@ impl<'a> ReturnSites<'a> {
         let are_too_many = unmatched as f64 > MOST_IN_VAIN * matched as f64;
         let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
             let placed = &self.placed[*id as usize];
-            if hits.matched == 0 && self.guessed.contains(&(placed.file, placed.offset)) {
-                return hits.unmatched >= FEW_AT_A_GUESS;
-            }
             let seen = self.gone.get(&placed.key()).copied().unwrap_or_default();
             let (few, most) = match self.can_move(*id) {
                 true => (FEW, STEP_IN_HITS),
@@ -207,9 +202,6 @@ impl<'a> ReturnSites<'a> {
         };
         for &(space, address) in &addresses {
             self.programs.set_arrivals(space, &[(address, Arrival::Dropped)])?;
-        }
-        if hits.matched == 0 && self.guessed.contains(&(file, offset)) {
-            self.refuted.insert((file, offset));
         }
         self.dropped.push(Dropped { id, addresses });
         let cost = self.vain_cost(id, &hits);
