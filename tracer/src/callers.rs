@@ -222,12 +222,13 @@ impl<'a> Executed<'a> {
         let look = || {
             // Of a script, its interpreter is executed, too.
             let mut files = linker::closure(program, &target::environment()).unwrap_or_default();
-            let needed: HashSet<FileId> = files.iter().filter_map(|path| identity(path)).collect();
+            let ids = |files: &[PathBuf]| files.iter().filter_map(|path| identity(path)).collect::<Vec<FileId>>();
+            let needed = ids(&files);
             files.extend_from_slice(libraries);
             let is_needed = |file: &CallerFile| needed.contains(&(file.device, file.inode));
             let (callers, later) = of_command(&files, traced).into_iter().partition(is_needed);
-            let ids = files.iter().filter_map(|path| identity(path)).collect();
-            Loaded { files: ids, callers, later, jumps: jumps::among_files(&files) }
+            let jumps = jumps::among_files(&files);
+            Loaded { files: [needed, ids(libraries)].concat(), callers, later, jumps }
         };
         match identity(program) {
             Some(id) => known.entry(id).or_insert_with(look),

@@ -344,6 +344,7 @@ mod tests {
     fn own_child_may_be_traced_until_it_has_ended() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let running = check_process(child.id());
+        assert!(!has_ended(child.id()));
         child.kill().unwrap();
         while !std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap().contains(") Z ") {
             std::thread::yield_now();

@@ -16,8 +16,8 @@ mod spaces;
 mod usefulness;
 pub(crate) mod warmth;
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Scope;
@@ -47,7 +47,7 @@ use crate::followed::Followed;
 use crate::gate::Gate;
 use crate::host;
 use crate::presence::Presence;
-use crate::{privilege, translated};
+use crate::{privilege, target, translated};
 
 /// Longest wait for a question, and so for the end.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -202,8 +202,8 @@ impl<'a> ReturnSites<'a> {
         let until = Instant::now() + time;
         let mut primed = Vec::new();
         let mut files: Vec<&CallerFile> = files.iter().collect();
-        let program = std::fs::metadata(format!("/proc/{pid}/exe")).map(|program| program.ino()).ok();
-        files.sort_by_key(|file| (program != Some(file.inode), file.returns.len()));
+        let program = target::identity(&target::program_of(pid)).ok();
+        files.sort_by_key(|file| (program != Some((file.device, file.inode)), file.returns.len()));
         for file in files {
             let id = (file.device, file.inode);
             self.callers.add(id, &file.path, file.stamp);
@@ -247,11 +247,16 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// The return addresses, by file, at which the kernel side has met anybody.
-    fn met(&self) -> HashSet<(FileId, u64)> {
+    fn met(&self) -> HashMap<FileId, BTreeSet<u64>> {
         let hits = self.hits.read(self.count());
         let are_matched = hits.iter().map(|hits| hits.matched > 0).chain(std::iter::repeat(false));
-        let is_met = |(placed, is_matched): &(&Placed, bool)| *is_matched || placed.met.is_some();
-        self.placed.iter().zip(are_matched).filter(is_met).map(|(placed, _)| (placed.file, placed.offset)).collect()
+        let mut met: HashMap<FileId, BTreeSet<u64>> = HashMap::new();
+        for (placed, is_matched) in self.placed.iter().zip(are_matched) {
+            if is_matched || placed.met.is_some() {
+                met.entry(placed.file).or_default().insert(placed.offset);
+            }
+        }
+        met
     }
 
     /// Places sites of a file in a process until then; returns what the kernel side is to know of them when it meets
@@ -567,7 +572,9 @@ impl<'a> ReturnSites<'a> {
         let met = self.met();
         let mut groups = Vec::new();
         for (file, path, sites) in self.links.of(parent) {
-            let is_met = |site: &Placement| met.contains(&(file, self.placed[site.id as usize].offset));
+            let of_file = met.get(&file);
+            let is_met =
+                |site: &Placement| of_file.is_some_and(|met| met.contains(&self.placed[site.id as usize].offset));
             let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
             groups.extend([(true, file, path.clone(), of_met), (false, file, path, others)]);
         }

@@ -166,7 +166,7 @@ fn installed(name: &str) -> HashSet<FileId> {
 }
 
 /// A path that leads to the program of a process.
-fn program_of(pid: u32) -> PathBuf {
+pub fn program_of(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/exe"))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Done while nobody waits for a site, a file of a process at a time, and in programs that wait to be executed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use foldhash::HashSet;
@@ -22,7 +22,7 @@ const TIME_AHEAD_IN_SIBLING: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Siblings {
     /// Offsets in a file, by process and file.
-    wanted: BTreeMap<(u32, FileId), Vec<u64>>,
+    wanted: BTreeMap<(u32, FileId), BTreeSet<u64>>,
     /// Processes that get none.
     left_out: HashSet<u32>,
 }
@@ -67,9 +67,7 @@ impl ReturnSites<'_> {
     /// # Errors
     /// As for [`answer`](ReturnSites::answer).
     pub(super) fn place_shared(&mut self) -> Result<(), Error> {
-        let Some(((pid, file), mut offsets)) = self.siblings.wanted.pop_first() else { return Ok(()) };
-        offsets.sort_unstable();
-        offsets.dedup();
+        let Some(((pid, file), offsets)) = self.siblings.wanted.pop_first() else { return Ok(()) };
         match self.siblings.left_out.contains(&pid) {
             true => Ok(()),
             false => self.place_met(pid, file, &offsets, Instant::now() + TIME_AHEAD_IN_SIBLING),
@@ -85,20 +83,15 @@ impl ReturnSites<'_> {
             return Ok(());
         }
         let until = Instant::now() + time;
-        let mut met: BTreeMap<FileId, Vec<u64>> = BTreeMap::new();
-        for (file, offset) in self.met() {
-            met.entry(file).or_default().push(offset);
-        }
-        for file in files {
-            let Some(offsets) = met.get_mut(file) else { continue };
-            offsets.sort_unstable();
-            self.place_met(pid, *file, offsets, until)?;
-        }
-        Ok(())
+        let met = self.met();
+        files
+            .iter()
+            .filter_map(|file| met.get_key_value(file))
+            .try_for_each(|(file, offsets)| self.place_met(pid, *file, offsets, until))
     }
 
     /// Places what others have met of one file of one process.
-    fn place_met(&mut self, pid: u32, file: FileId, offsets: &[u64], until: Instant) -> Result<(), Error> {
+    fn place_met(&mut self, pid: u32, file: FileId, offsets: &BTreeSet<u64>, until: Instant) -> Result<(), Error> {
         let Some(path) = self.callers.path(file) else { return Ok(()) };
         if offsets.len() > self.room_for_met() {
             return Ok(());
