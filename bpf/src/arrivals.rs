@@ -14,6 +14,9 @@ use crate::{Error, Programs};
 /// Return sites whose hits are counted, at the most; ids of others are taken to be counted by nobody.
 pub const MAX_SITES: u32 = 1 << 18;
 
+/// The kernel's own numbering of devices, `MINORBITS` of include/linux/kdev_t.h.
+const MINOR_BITS: u32 = 20;
+
 /// Entries written by one system call.
 const BATCH: usize = 8192;
 
@@ -75,10 +78,16 @@ pub struct FilePlace {
 }
 
 impl FilePlace {
+    /// The place that a record means; none where it means nothing in a file.
+    pub fn of(record: &PrimedKey) -> Option<FilePlace> {
+        let PrimedKey { inode, offset, device, pid } = *record;
+        let device = libc::makedev(device >> MINOR_BITS, device & ((1 << MINOR_BITS) - 1));
+        (inode != 0).then_some(FilePlace { device, inode, offset, pid })
+    }
+
     fn key(&self) -> PrimedKey {
         let (major, minor) = (libc::major(self.device), libc::minor(self.device));
-        // The kernel's own numbering, `MKDEV` of include/linux/kdev_t.h.
-        PrimedKey { inode: self.inode, offset: self.offset, device: major << 20 | minor, pid: self.pid }
+        PrimedKey { inode: self.inode, offset: self.offset, device: major << MINOR_BITS | minor, pid: self.pid }
     }
 }
 

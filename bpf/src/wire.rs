@@ -16,10 +16,11 @@ pub use crate::skeleton::rtrace::types::{
     rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord, rt_path as PathRecord,
     rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode, rt_primed_key as PrimedKey,
     rt_process as ProcessRecord, rt_program as ProgramRecord, rt_question as QuestionRecord,
-    rt_reading as ReadingRecord, rt_return_cookie as ReturnBit, rt_rule as RuleRecord, rt_rule_kind as RuleCode,
-    rt_saved as SavedCode, rt_site_hits as SiteHitsRecord, rt_stack as StackRecord, rt_stack_key as StackCode,
-    rt_step as StepCode, rt_sum as SumRecord, rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode,
-    rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode, rt_values as ValuesRecord,
+    rt_question_kind as QuestionCode, rt_reading as ReadingRecord, rt_return_cookie as ReturnBit,
+    rt_rule as RuleRecord, rt_rule_kind as RuleCode, rt_saved as SavedCode, rt_site_hits as SiteHitsRecord,
+    rt_stack as StackRecord, rt_stack_key as StackCode, rt_step as StepCode, rt_sum as SumRecord,
+    rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode, rt_untimed_key as UntimedKey,
+    rt_untimed_reason as UntimedCode, rt_values as ValuesRecord,
 };
 
 /// The region of a loss whose region is not known.

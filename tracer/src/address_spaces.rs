@@ -2,11 +2,13 @@
 //! once until it may have changed.
 //!
 //! Threads share what they have read: one that looks later than another finds what the other saw, also where the
-//! process has ended meanwhile.
+//! process has ended meanwhile. Where nobody has looked before that, there is what the kernel side tells of a return
+//! address: the number of its file, and the offset in it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rtrace_bpf::FilePlace;
 use rtrace_symbolizer::modules::{self, Module};
 
 /// The files of a space.
@@ -18,8 +20,16 @@ pub struct AddressSpaces {
     known: HashMap<u32, Files>,
     /// Those that were read since they may have changed.
     fresh: HashSet<u32>,
-    /// As any thread has seen them last.
-    shared: Arc<Mutex<HashMap<u32, Files>>>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// What any thread knows.
+#[derive(Default)]
+struct Shared {
+    /// The spaces as they were seen last.
+    files: HashMap<u32, Files>,
+    /// Return addresses, each with the number of its space, of which the kernel side has told.
+    places: Vec<(u32, u64, FilePlace)>,
 }
 
 impl AddressSpaces {
@@ -31,6 +41,16 @@ impl AddressSpaces {
     /// From now on what is not found is looked for once more.
     pub fn may_have_changed(&mut self) {
         self.fresh.clear();
+    }
+
+    /// The kernel side has told where in a file an address of a space is.
+    pub fn tell(&self, space: u32, address: u64, place: FilePlace) {
+        self.shared().places.push((space, address, place));
+    }
+
+    /// What it has told since the last call by any thread: the number of a space, an address, and the place there.
+    pub fn take_told(&self) -> Vec<(u32, u64, FilePlace)> {
+        std::mem::take(&mut self.shared().places)
     }
 
     /// Whether a space was read at all; one whose process has ended before was not.
@@ -48,7 +68,7 @@ impl AddressSpaces {
         mut met: impl FnMut(&[Module]),
     ) -> Option<(&Module, u64)> {
         if !self.has(space, address) && self.fresh.insert(space) {
-            let seen = self.shared().get(&space).cloned();
+            let seen = self.shared().files.get(&space).cloned();
             if let Some(files) = seen {
                 self.learn(space, files, &mut met);
             }
@@ -56,7 +76,7 @@ impl AddressSpaces {
                 && let Ok(files) = modules::of_process(pid)
             {
                 let files = Files::from(files);
-                self.shared().insert(space, Arc::clone(&files));
+                self.shared().files.insert(space, Arc::clone(&files));
                 self.learn(space, files, &mut met);
             }
         }
@@ -74,7 +94,7 @@ impl AddressSpaces {
         }
     }
 
-    fn shared(&self) -> MutexGuard<'_, HashMap<u32, Files>> {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -116,6 +116,11 @@ impl LateLoads {
         self
     }
 
+    /// Where it tells what the processes map.
+    pub fn mapped_files(&self) -> MappedFiles {
+        self.mapped.clone()
+    }
+
     /// With values of calls, as the book says; `pids`: processes that run already.
     pub fn with_values(mut self, book: Option<Arc<Book>>, pids: &[u32]) -> LateLoads {
         self.book = book.map(|book| (book, signatures::callers(pids, &[])));
@@ -257,7 +262,7 @@ impl LateLoads {
     fn is_named(&self, mapping: &Mapping) -> bool {
         let names = |pattern: &&String| target::is_named(mapping, std::slice::from_ref(*pattern));
         let patterns: Vec<&str> = self.patterns.iter().filter(names).map(String::as_str).collect();
-        self.mapped.add(&mapping.path, patterns.iter().copied());
+        self.mapped.add(mapping, patterns.iter().copied());
         !patterns.is_empty()
     }
 

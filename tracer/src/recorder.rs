@@ -41,6 +41,7 @@ use crate::guard::Guard;
 use crate::host;
 use crate::inspection::Inspection;
 use crate::late_loads::{LateLoad, LateLoadFeed, LateLoads, Missed};
+use crate::mapped_files::MappedFiles;
 use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
@@ -202,7 +203,7 @@ pub fn record(
     };
     let late = recording.choose_processes()?;
     let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), ..setup.at_return };
-    let spaces = AddressSpaces::default();
+    let (spaces, mapped) = (AddressSpaces::default(), late_loads.mapped_files());
     let mut return_sites =
         ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
@@ -247,7 +248,8 @@ pub fn record(
                 });
                 move |is_over: Arc<AtomicBool>| governor.map(|governor| scope.spawn(move || governor.run(&is_over)))
             };
-            let heard = Heard { feed, rings: Rings::read(scope, &programs)?, contexts: &found, spaces: &spaces };
+            let rings = Rings::read(scope, &programs)?;
+            let heard = Heard { feed, rings, contexts: &found, spaces: &spaces, mapped: &mapped };
             recording.read_until_stopped(&pipeline, heard, begin, &mut samplers, stop, armed)
         })();
         are_over.store(true, Ordering::Relaxed);
@@ -265,6 +267,8 @@ pub fn record(
 
     let (drained, mut call_sites) = drained?;
     call_sites.add_contexts(found.take());
+    // All threads are done that may have told something.
+    call_sites.tick();
     pipeline.send(Item::Define(call_sites.announce()));
     let summary = Summary { regions, refused, blind_windows, overwritten, return_sites: return_summary, ..drained };
     pipeline.send(Item::Define(call_sites.named()));
@@ -278,6 +282,7 @@ struct Heard<'a> {
     rings: Rings,
     contexts: &'a Found,
     spaces: &'a AddressSpaces,
+    mapped: &'a MappedFiles,
 }
 
 /// What a thread gives, or its panic.
@@ -482,13 +487,13 @@ impl<'a> Recording<'a> {
         G: FnOnce(Arc<AtomicBool>) -> Option<ScopedJoinHandle<'scope, Result<Remaining, rtrace_bpf::Error>>>,
     {
         let Setup { how, counters, watches, .. } = self.setup;
-        let Heard { feed, rings, contexts, spaces } = heard;
+        let Heard { feed, rings, contexts, spaces, mapped } = heard;
         let mut watching = Watching::new(self.programs, watches, self.setup.how.follow);
         let held = self.begin_watching(&mut watching)?;
         self.any_runs()?;
         let govern = begin(self);
         let is_folded = how.profile.is_some();
-        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured, contexts, spaces };
+        let kinds = Kinds { metrics: &counters.metrics, watches, captured: self.captured, contexts, spaces, mapped };
         let mut source = Source::new(self.programs, rings, kinds, is_folded, pipeline, &self.pids);
         self.programs.arm();
         emit_event(pipeline, EventKind::Armed);

@@ -24,8 +24,8 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
-use rtrace_bpf::wire::{self, QuestionRecord, SiteHitsRecord};
-use rtrace_bpf::{Arrival, Error, FilePlace, MAX_SITES, Probes, Programs, Since, Site, SiteHits};
+use rtrace_bpf::wire::{self, QuestionCode, QuestionRecord, SiteHitsRecord};
+use rtrace_bpf::{Arrival, Error, FilePlace, MAX_SITES, Probes, Programs, Questions, Since, Site, SiteHits};
 use rtrace_code::arrival::{self, Keeps, ReturnSite};
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{ReturnSites as Summary, Timestamp};
@@ -328,8 +328,7 @@ impl<'a> ReturnSites<'a> {
             wait([questions.as_fd()].into_iter().chain(gate.as_ref().map(Gate::as_fd)), patience);
             // Who waits has been forked before: that is among what is taken now.
             let waiting = gate.as_ref().map(Gate::waiting).unwrap_or_default();
-            let (forked, met): (Vec<_>, Vec<_>) =
-                questions.take()?.into_iter().partition(|question| question.address == 0);
+            let (forked, met) = self.take(&mut questions)?;
             if !forked.is_empty() || !met.is_empty() {
                 self.warmth.expect();
             }
@@ -383,12 +382,26 @@ impl<'a> ReturnSites<'a> {
         }
         // No probes are placed any more.
         self.links.settle()?;
-        for child in questions.take()?.into_iter().filter(|question| question.address == 0) {
+        let (forked, _) = self.take(&mut questions)?;
+        for child in forked {
             if child.parent != child.pid {
                 followed.miss(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time));
             }
         }
         Ok(())
+    }
+
+    /// The processes and the return addresses of which the kernel side has told. Where these are is told to others.
+    fn take(&self, questions: &mut Questions<'_>) -> Result<(Vec<QuestionRecord>, Vec<QuestionRecord>), Error> {
+        let (processes, mut met): (Vec<_>, Vec<_>) =
+            questions.take()?.into_iter().partition(|question| question.address == 0);
+        for question in &met {
+            if let Some(place) = FilePlace::of(&question.place) {
+                self.spaces.tell(question.space, question.address, place);
+            }
+        }
+        met.retain(|question| question.kind != QuestionCode::RT_QUESTION_NONE);
+        Ok((processes, met))
     }
 
     /// Takes all probes out of a process in which they would do harm; they are gone when this returns.
@@ -500,8 +513,8 @@ impl<'a> ReturnSites<'a> {
         if let Some(&id) = self.known.get(&(pid, file, offset)) {
             return Decision::Answer(self.in_place(id));
         }
-        let arrival = match question.must_be_site {
-            0 => self.callers.arrival(file, offset, self.read_at(file, offset)),
+        let arrival = match question.kind {
+            QuestionCode::RT_QUESTION_ARRIVAL => self.callers.arrival(file, offset, self.read_at(file, offset)),
             _ => match self.callers.at_return_address(file, offset) {
                 Some(site) => {
                     self.only_returns.insert((file, offset));

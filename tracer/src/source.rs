@@ -31,6 +31,7 @@ use crate::address_spaces::AddressSpaces;
 use crate::contexts::Found;
 use crate::governor::{Ended, NO_LOCATION};
 use crate::host;
+use crate::mapped_files::MappedFiles;
 use crate::pipeline::Pipeline;
 use crate::values::Captured;
 use crate::watch::Watches;
@@ -65,6 +66,8 @@ pub struct Kinds<'a> {
     pub contexts: &'a Found,
     /// What the processes map.
     pub spaces: &'a AddressSpaces,
+    /// What they have mapped.
+    pub mapped: &'a MappedFiles,
 }
 
 /// A recording as it is read from the kernel.
@@ -116,7 +119,7 @@ impl<'a> Source<'a> {
             kinds,
             locations: HashMap::new(),
             processes: Processes::default(),
-            call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share()),
+            call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share(), kinds.mapped.clone()),
             bad_records: 0,
             reported: HashMap::new(),
             reported_untimed: HashMap::new(),
@@ -339,7 +342,6 @@ impl<'a> Source<'a> {
         self.report_estimates();
         self.summary.exits_without_enter = self.programs.exits_without_enter();
         self.summary.end = end;
-        self.call_sites.tick();
         Ok((self.summary, self.call_sites))
     }
 

@@ -13,21 +13,46 @@
 #include "mapping.bpf.h"
 #include "times.bpf.h"
 
-/* Returns whether user space will hear of it. */
-static __always_inline bool ask(u64 address, u32 pid, u32 space, u32 parent, u32 must_be_site)
+/* A record for user space, its kind and its place not filled in; null if there is no room. Not on the stack. */
+static __always_inline struct rt_question *new_question(u64 address, u32 pid, u32 space)
 {
 	struct rt_question *question = bpf_ringbuf_reserve(&questions, sizeof(*question), 0);
 
 	if (!question)
-		return false;
+		return 0;
+	__builtin_memset(question, 0, sizeof(*question));
 	question->address = address;
 	question->time = bpf_ktime_get_ns();
 	question->pid = pid;
 	question->space = space;
+	return question;
+}
+
+/* A process was forked by another one, or has lost its probes itself. Returns whether user space will hear of it. */
+static __always_inline bool tell_process(u32 pid, u32 space, u32 parent)
+{
+	struct rt_question *question = new_question(0, pid, space);
+
+	if (!question)
+		return false;
 	question->parent = parent;
-	question->must_be_site = must_be_site;
-	/* Wakes the reader unless it is at work. */
-	bpf_ringbuf_submit(question, 0);
+	bpf_ringbuf_submit(question, BPF_RB_FORCE_WAKEUP);
+	return true;
+}
+
+/* The same for an address that the running process has met; `place`: null if it is not known. */
+static __always_inline bool tell_address(const struct rt_arrival_key *key, const struct rt_primed_key *place,
+					 enum rt_question_kind kind)
+{
+	struct rt_question *question = new_question(key->address, bpf_get_current_pid_tgid() >> 32, key->space);
+
+	if (!question)
+		return false;
+	question->kind = kind;
+	if (place)
+		question->place = *place;
+	/* The reader sleeps on behind what can wait, so that all else has to wake it. */
+	bpf_ringbuf_submit(question, kind == RT_QUESTION_NONE ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
 	return true;
 }
 
@@ -35,17 +60,17 @@ static __always_inline bool ask(u64 address, u32 pid, u32 space, u32 parent, u32
 static const struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
 
 /* Asks user space about a return address, once. */
-static __always_inline void ask_about(const struct rt_arrival_key *key)
+static __always_inline void ask_about(const struct rt_arrival_key *key, const struct rt_primed_key *place)
 {
 	if (bpf_map_update_elem(&arrivals, key, &asked, BPF_NOEXIST))
 		return;
 	/* Else the next call from there asks again. */
-	if (!ask(key->address, bpf_get_current_pid_tgid() >> 32, key->space, 0, 0))
+	if (!tell_address(key, place, RT_QUESTION_ARRIVAL))
 		bpf_map_delete_elem(&arrivals, key);
 }
 
-/* What was known before of the place in a file that is mapped at the address; null if nothing. */
-static __always_inline struct rt_arrival *find_primed(u64 address)
+/* The place in a file that is mapped at the address; null if there is none. */
+static __always_inline struct rt_primed_key *find_place(u64 address)
 {
 	struct rt_thread *thread = rt_thread();
 	struct rt_mapping *mapping;
@@ -63,7 +88,7 @@ static __always_inline struct rt_arrival *find_primed(u64 address)
 	mapping->place.offset = mapping->offset + address - mapping->start;
 	mapping->place.device = BPF_CORE_READ(inode, i_sb, s_dev);
 	mapping->place.pid = bpf_get_current_pid_tgid() >> 32;
-	return bpf_map_lookup_elem(&primed, &mapping->place);
+	return &mapping->place;
 }
 
 static __always_inline u64 packed(const struct rt_arrival *arrival)
@@ -75,13 +100,15 @@ static __always_inline u64 packed(const struct rt_arrival *arrival)
 __noinline u64 first_arrival(u64 address, u32 space)
 {
 	struct rt_arrival_key key = { .address = address, .space = space };
-	struct rt_arrival *known = find_primed(address);
+	struct rt_primed_key *place = find_place(address);
+	struct rt_arrival *known = place ? bpf_map_lookup_elem(&primed, place) : 0;
 
 	if (!known) {
-		ask_about(&key);
+		ask_about(&key, place);
 		return RT_ARRIVAL_ASKED;
 	}
-	bpf_map_update_elem(&arrivals, &key, known, BPF_NOEXIST);
+	if (!bpf_map_update_elem(&arrivals, &key, known, BPF_NOEXIST))
+		tell_address(&key, place, RT_QUESTION_NONE);
 	return packed(known);
 }
 
@@ -106,7 +133,7 @@ static __always_inline void rt_ask_for_site(const struct rt_hit *hit, u64 addres
 {
 	struct rt_arrival_key key = { .address = address, .space = hit->thread->space };
 
-	if (ask(address, bpf_get_current_pid_tgid() >> 32, key.space, 0, 1))
+	if (tell_address(&key, 0, RT_QUESTION_SITE))
 		bpf_map_update_elem(&arrivals, &key, &asked, BPF_ANY);
 }
 

@@ -24,7 +24,7 @@ static __always_inline void on_fork(struct task_struct *parent, struct task_stru
 	if (follow_children) {
 		copy.traced = process->traced;
 		copy.space = new_space();
-		if (bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY) || !ask(0, child_pid, copy.space, pid, 0))
+		if (bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY) || !tell_process(child_pid, copy.space, pid))
 			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 	}
 	emit_event(RT_EVENT_FORK, pid, parent->pid, child_pid);
@@ -106,7 +106,7 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid)
 	thread = abandon_calls(bpf_get_current_task_btf());
 	if (thread)
 		thread->space = process->space;
-	if (old_tid != pid && !ask(0, pid, process->space, pid, 0))
+	if (old_tid != pid && !tell_process(pid, process->space, pid))
 		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 	emit_event(RT_EVENT_EXEC, pid, task->pid, 0);
 }

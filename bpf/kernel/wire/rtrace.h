@@ -219,14 +219,22 @@ struct rt_arrival {
 	u32 words;
 };
 
-/* What user space has to place probes for. */
+/* What user space has to do about a return address. */
+enum rt_question_kind {
+	RT_QUESTION_ARRIVAL = 0, /* to see returns to it */
+	RT_QUESTION_SITE = 1, /* the same with a probe there: too many callers that only return, one above the other */
+	RT_QUESTION_NONE = 2, /* nothing: it was primed */
+};
+
+/* A return address that a process has met. */
 struct rt_question {
-	u64 address; /* a return address of which nothing is known; 0: a process that was forked, or has lost its probes */
+	u64 address; /* 0: a process that was forked, or has lost its probes */
 	u64 time;
 	u32 pid;
 	u32 space;
 	u32 parent; /* of a process that was forked; of one that has lost its probes itself */
-	u32 must_be_site; /* callers only return from there, but too many one above the other */
+	enum rt_question_kind kind;
+	struct rt_primed_key place; /* of the address; without an inode: in no file, or not looked up */
 };
 
 /* Hits of a return site. */
@@ -504,7 +512,7 @@ _Static_assert(sizeof(struct rt_path_counts) == 128, "counts of a path");
 _Static_assert(sizeof(struct rt_path) == 480, "path");
 _Static_assert(sizeof(struct rt_arrival_key) == 16, "key of a return address");
 _Static_assert(sizeof(struct rt_primed_key) == 24, "key of a return address in a file");
-_Static_assert(sizeof(struct rt_question) == 32, "record of a return address");
+_Static_assert(sizeof(struct rt_question) == 56, "record of a return address");
 _Static_assert(sizeof(struct rt_counted_key) == 8, "key of counted calls");
 _Static_assert(RT_FRAMES == RT_FRAMES_NEAR + RT_FRAMES_FAR, "frames of a thread");
 

@@ -127,3 +127,21 @@ fn without_debug_information_there_is_the_symbol_and_without_that_the_offset() {
         assert_eq!((site.file.as_deref(), &site.function), (path.to_str(), &None), "{site:?}");
     }
 }
+
+/// Processes that end before rtrace can ask what they have mapped.
+#[test]
+fn call_sites_of_processes_that_end_at_once_have_a_file() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let text = "#include <unistd.h>\nint main(void)\n{\n    getppid();\n    _exit(0);\n}\n";
+    compile_text(folder.path(), text, "short", &["-O1"]);
+    let options = ["--lib", "libc.so.6", "--func", "getppid"].map(str::to_owned);
+    let short = folder.path().join("short");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "for i in 1 2 3 4 5 6 7 8 9 10; do $0 & done; wait"]).arg(&short);
+    let (_, recording) = rtrace::run(&options, &shell);
+    let files: HashMap<_, _> = recording.call_sites().iter().map(|site| (site.id, site.file.as_deref())).collect();
+    let calls: Vec<_> = recording.calls().map(|call| files[&call.call_site.expect("it has one")]).collect();
+    let of_file = |path: Option<&str>| calls.iter().filter(|file| **file == path).count();
+    assert_eq!((of_file(short.to_str()), of_file(None)), (10, 0), "{calls:?}");
+}

@@ -25,7 +25,9 @@ const RING_BYTES: usize = 64 * 1024;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Where the path begins in a record of a mapping.
+/// Where a record of a mapping has the major and minor numbers of the device, the inode, and the begin of the path.
+const DEVICE_AT: usize = 40;
+const INODE_AT: usize = 48;
 const PATH_AT: usize = 72;
 
 /// Bytes of the time at the end of each record.
@@ -40,6 +42,8 @@ pub struct Mapping {
     pub time: Timestamp,
     /// The file's path as the process sees it.
     pub path: PathBuf,
+    /// Device and inode of the file, as the kernel numbers them; 0 where there is no file.
+    pub file: (u64, u64),
 }
 
 /// The records of all CPUs.
@@ -87,11 +91,13 @@ fn number(record: &[u8], offset: usize) -> Option<u64> {
 
 /// Reads a record of a mapping, its header of 8 bytes included.
 fn parse(record: &[u8]) -> Option<Mapping> {
-    let pid = u32::from_ne_bytes(record.get(8..12)?.try_into().ok()?);
+    let word = |offset: usize| Some(u32::from_ne_bytes(record.get(offset..offset + 4)?.try_into().ok()?));
+    let pid = word(8)?;
     let end = record.len().checked_sub(TIME_BYTES)?;
     let path = record.get(PATH_AT..end)?.split(|&byte| byte == 0).next()?;
     let time = Timestamp(number(record, end)?);
-    Some(Mapping { pid, time, path: PathBuf::from(OsStr::from_bytes(path)) })
+    let file = (libc::makedev(word(DEVICE_AT)?, word(DEVICE_AT + 4)?), number(record, INODE_AT)?);
+    Some(Mapping { pid, time, path: PathBuf::from(OsStr::from_bytes(path)), file })
 }
 
 /// The event of one CPU with its ring.
@@ -182,6 +188,8 @@ mod tests {
     fn record(path: &[u8], pid: u32, time: u64) -> Vec<u8> {
         let mut record = vec![0; PATH_AT];
         record[8..12].copy_from_slice(&pid.to_ne_bytes());
+        record[40..48].copy_from_slice(&[8_u32, 1].map(u32::to_ne_bytes).concat());
+        record[48..56].copy_from_slice(&12_u64.to_ne_bytes());
         record.extend(path);
         record.resize(record.len().next_multiple_of(8), 0);
         record.extend(time.to_ne_bytes());
@@ -189,9 +197,10 @@ mod tests {
     }
 
     #[test]
-    fn a_record_names_process_time_and_path() {
+    fn a_record_names_process_time_and_file() {
         let bytes = record(b"/lib/libz.so.1\0", 7, 99);
-        let mapping = Mapping { pid: 7, time: Timestamp(99), path: "/lib/libz.so.1".into() };
+        let file = (libc::makedev(8, 1), 12);
+        let mapping = Mapping { pid: 7, time: Timestamp(99), path: "/lib/libz.so.1".into(), file };
         assert_eq!(parse(&bytes), Some(mapping));
         for length in 0..PATH_AT + 8 {
             assert_eq!(parse(&bytes[..length]), None);

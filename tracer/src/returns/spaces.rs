@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use rtrace_bpf::FilePlace;
 use rtrace_symbolizer::modules;
 
 use crate::address_spaces::AddressSpaces;
@@ -34,6 +35,11 @@ impl Spaces {
     /// See [`AddressSpaces::may_have_changed`].
     pub fn may_have_changed(&mut self) {
         self.known.may_have_changed();
+    }
+
+    /// See [`AddressSpaces::tell`].
+    pub fn tell(&self, space: u32, address: u64, place: FilePlace) {
+        self.known.tell(space, address, place);
     }
 
     /// The file at an address; none where there is none, or the process has ended.

@@ -1,13 +1,15 @@
 //! Where calls come from: return addresses become call sites, and call sites get names.
 //!
-//! While calls are recorded only the file and the offset are looked up, which takes the mappings of the process. Names
-//! and lines follow once the recording is over: reading debug information takes time that the traced program may need.
+//! While calls are recorded only the file and the offset are looked up, which takes the mappings of the process, or what
+//! the kernel side has told of the address where the process has ended before anybody looked. Names and lines follow
+//! once the recording is over: reading debug information takes time that the traced program may need.
 
 use std::collections::HashMap as Map;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
+use rtrace_bpf::FilePlace;
 use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition};
 use rtrace_symbolizer::Stamp;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
@@ -15,6 +17,7 @@ use rtrace_symbolizer::modules::Module;
 
 use crate::address_spaces::AddressSpaces;
 use crate::contexts::{FoundContext, FoundSoFar};
+use crate::mapped_files::MappedFiles;
 use crate::pinned::Pinned;
 
 /// Device and inode.
@@ -28,6 +31,16 @@ struct Unknown {
     id: CallSiteId,
     pid: u32,
     place: Place,
+    /// It was looked for since it was met.
+    is_old: bool,
+}
+
+/// A file in which there are call sites.
+struct KnownFile {
+    /// As a process sees it.
+    path: PathBuf,
+    /// By this it is reached after its processes have ended, too.
+    pinned: Option<Pinned>,
 }
 
 /// The call sites of a recording.
@@ -38,9 +51,11 @@ pub struct CallSites {
     sites: Vec<CallSite>,
     /// The process of a site, and its file.
     origins: Vec<(u32, Option<FileId>)>,
-    /// The files are reached after their processes have ended, too.
-    files: Map<FileId, Option<Pinned>>,
+    files: Map<FileId, KnownFile>,
     spaces: AddressSpaces,
+    mapped: MappedFiles,
+    /// Of which the kernel side has told, and whose call sites have no file yet.
+    told: HashMap<Place, FilePlace>,
     unknown: Vec<Unknown>,
     /// Those that are not announced in their newest state.
     changed: Vec<CallSiteId>,
@@ -50,7 +65,7 @@ pub struct CallSites {
 
 impl CallSites {
     /// None yet, but for the context that calls from traced ones have, if calls have contexts.
-    pub fn new(has_contexts: bool, spaces: AddressSpaces) -> CallSites {
+    pub fn new(has_contexts: bool, spaces: AddressSpaces, mapped: MappedFiles) -> CallSites {
         let empty = Context { id: Context::EMPTY, sites: Vec::new(), ending: ContextEnding::Complete };
         CallSites {
             known: HashMap::default(),
@@ -59,6 +74,8 @@ impl CallSites {
             origins: Vec::new(),
             files: Map::new(),
             spaces,
+            mapped,
+            told: HashMap::default(),
             unknown: Vec::new(),
             changed: Vec::new(),
             contexts: has_contexts.then_some(empty).into_iter().collect(),
@@ -88,7 +105,7 @@ impl CallSites {
             Some((file, path, offset)) => self.in_file(pid, file, path, offset),
             None => {
                 let id = self.define(pid, None, CallSite { offset: address, ..CallSite::default() });
-                self.unknown.push(Unknown { id, pid, place });
+                self.unknown.push(Unknown { id, pid, place, is_old: false });
                 id
             }
         };
@@ -96,11 +113,12 @@ impl CallSites {
         Some(id)
     }
 
-    /// Time passes: processes may have mapped what they had not.
+    /// Time passes: processes may have mapped what they had not, and the kernel side may have told more.
     pub fn tick(&mut self) {
         self.spaces.may_have_changed();
+        self.told.extend(self.spaces.take_told().into_iter().map(|(space, address, place)| ((space, address), place)));
         for unknown in std::mem::take(&mut self.unknown) {
-            match self.find(unknown.pid, unknown.place) {
+            match self.find(unknown.pid, unknown.place).or_else(|| self.find_told(unknown.place)) {
                 Some((file, path, offset)) => {
                     self.origins[unknown.id.index()].1 = Some(file);
                     let site = &mut self.sites[unknown.id.index()];
@@ -109,9 +127,12 @@ impl CallSites {
                     self.changed.push(unknown.id);
                 }
                 // What is made at run time has no file, and stays unknown as long as its process runs.
-                None if self.spaces.is_known(unknown.place.0) => {}
-                None => self.unknown.push(unknown),
+                None if unknown.is_old && self.spaces.is_known(unknown.place.0) => {}
+                None => self.unknown.push(Unknown { is_old: true, ..unknown }),
             }
+        }
+        if self.unknown.is_empty() {
+            self.told.retain(|place, _| !self.known.contains_key(place));
         }
     }
 
@@ -127,7 +148,7 @@ impl CallSites {
         let lines = Lines::default();
         for (site, (pid, file)) in self.sites.iter_mut().zip(self.origins) {
             let within = within_call(site.offset);
-            let reached = file.and_then(|file| self.files.get(&file)?.as_ref());
+            let reached = file.and_then(|file| self.files.get(&file)?.pinned.as_ref());
             let reached = reached.map(|pinned| reachable(pinned, site.file.as_deref()));
             let line = match &reached {
                 Some(path) => lines.in_file(path, within),
@@ -167,23 +188,36 @@ impl CallSites {
         let CallSites { spaces, files, .. } = self;
         let keep = |modules: &[Module]| {
             for module in modules {
-                let file = files.entry((module.device, module.inode)).or_default();
+                let id = (module.device, module.inode);
+                let path = || module.path.clone();
+                let file = files.entry(id).or_insert_with(|| KnownFile { path: path(), pinned: None });
                 // Another process may still be there where that of an earlier attempt had ended.
-                *file = file.take().or_else(|| pin(module));
+                file.pinned = file.pinned.take().or_else(|| pin(id, &[module.open_path(), path()]));
             }
         };
         let (module, offset) = spaces.find(pid, space, address, keep)?;
         Some(((module.device, module.inode), module.path.to_string_lossy().into_owned(), offset))
     }
+
+    /// The same of what the kernel side has told.
+    fn find_told(&mut self, place: Place) -> Option<(FileId, String, u64)> {
+        let FilePlace { device, inode, offset, .. } = *self.told.get(&place)?;
+        let id = (device, inode);
+        if !self.files.contains_key(&id) {
+            let path = self.mapped.path_of(id)?;
+            let pinned = pin(id, std::slice::from_ref(&path));
+            self.files.insert(id, KnownFile { path, pinned });
+        }
+        Some((id, self.files[&id].path.to_string_lossy().into_owned(), offset))
+    }
 }
 
-/// The file as its process reaches it, or what has its path here, if that is the same.
-fn pin(module: &Module) -> Option<Pinned> {
+/// The file by the first of these paths that leads to it: as its process reaches it, or what has its path here.
+fn pin(id: FileId, paths: &[PathBuf]) -> Option<Pinned> {
     let is_same = |pinned: &Pinned| {
         let file = pinned.file().metadata();
-        file.is_ok_and(|file| (file.dev(), file.ino()) == (module.device, module.inode))
+        file.is_ok_and(|file| (file.dev(), file.ino()) == id)
     };
-    let paths = [module.open_path(), module.path.clone()];
     paths.iter().filter_map(|path| Pinned::open(path, None).ok()).find(is_same)
 }
 
