@@ -384,7 +384,9 @@ impl<'a> ReturnSites<'a> {
         self.links.settle()?;
         let (forked, _) = self.take(&mut questions)?;
         for child in forked {
-            if child.parent != child.pid {
+            if child.parent == child.pid {
+                followed.lose(child.pid, Timestamp(child.time));
+            } else {
                 followed.miss(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time));
             }
         }
