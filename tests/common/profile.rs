@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
-use rtrace_model::{Call, Count, Ending, LocationId, PathId, PathProfile, Reading, histogram_bucket};
+use rtrace_model::{Call, Count, Ending, LocationId, PathId, PathProfile, Reading, Scope, histogram_bucket};
 
 use super::recording::names;
 use super::tree::Paths;
@@ -83,18 +83,20 @@ pub fn check_against_records(directory: &Path) {
         trace.profile().iter().map(|path| ((path.location, path.parent, path.region), path.path)).collect();
     let mut paths: HashMap<(LocationId, u64), PathId> = HashMap::new();
     let mut folded: HashMap<(LocationId, PathId), PathProfile> = HashMap::new();
+    let metrics = trace.metrics().iter().filter(|metric| metric.scope == Scope::Call).count();
     for (call, readings) in &calls {
         let parent = (call.parent != 0).then(|| paths[&(call.location, call.parent)]);
         let id = ids[&(call.location, parent, call.region)];
         paths.insert((call.location, call.id), id);
-        fold(folded.entry((call.location, id)).or_insert_with(|| empty(call, id, parent)), call, readings);
+        fold(folded.entry((call.location, id)).or_insert_with(|| empty(call, id, parent, metrics)), call, readings);
     }
     let stored: HashMap<_, _> = trace.profile().iter().map(|path| ((path.location, path.path), path.clone())).collect();
     assert_eq!(folded, stored);
 }
 
-fn empty(call: &Call, path: PathId, parent: Option<PathId>) -> PathProfile {
-    PathProfile { path, parent, region: call.region, location: call.location, ..PathProfile::default() }
+fn empty(call: &Call, path: PathId, parent: Option<PathId>, metrics: usize) -> PathProfile {
+    let counts = vec![Count::default(); metrics];
+    PathProfile { path, parent, region: call.region, location: call.location, counts, ..PathProfile::default() }
 }
 
 fn fold(path: &mut PathProfile, call: &Call, readings: &[Reading]) {
@@ -103,7 +105,6 @@ fn fold(path: &mut PathProfile, call: &Call, readings: &[Reading]) {
         path.unseen += 1;
         return;
     };
-    path.counts.resize(readings.len(), Count::default());
     for (count, reading) in path.counts.iter_mut().zip(readings) {
         count.inclusive += reading.inclusive;
         count.exclusive += reading.exclusive();
