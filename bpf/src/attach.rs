@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a hit means; that is in the cookie of each site.
 
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
@@ -43,10 +44,13 @@ impl Programs {
     /// later gets its probes then; a process that has ended gets none.
     ///
     /// # Errors
-    /// [`Error::Attach`] if the kernel refuses one of the sites, with its cause.
+    /// [`Error::Attach`] if the kernel refuses one of the sites, with its cause, or there are not enough
+    /// [descriptors](Programs::keep_descriptors).
     pub fn attach(&self, role: Role, path: &Path, pids: &[u32], sites: &[Site]) -> Result<Probes, Error> {
         let mut links = Vec::new();
+        let failed = |source| Error::Attach { path: path.to_owned(), sites: sites.len(), source };
         for &pid in pids {
+            self.check_descriptors(sites.len()).map_err(failed)?;
             let target = AttachTarget { path, pid };
             if let Some(journal) = &self.journal {
                 journal.note(pid, path, sites).map_err(Error::io("note where probes are placed"))?;
@@ -58,10 +62,25 @@ impl Programs {
             match attached {
                 Ok(attached) => links.extend(attached.into_iter().map(|link| (pid, link))),
                 Err(source) if is_errno(&source, libc::ESRCH) => {}
-                Err(source) => return Err(Error::Attach { path: path.to_owned(), sites: sites.len(), source }),
+                Err(source) => return Err(failed(source)),
             }
         }
         Ok(Probes { links })
+    }
+
+    /// Fails as the kernel does where too many files are open.
+    fn check_descriptors(&self, sites: usize) -> libbpf_rs::Result<()> {
+        let needed = match self.mechanism() {
+            Mechanism::Multi => 1,
+            // The event and its link.
+            Mechanism::Single => 2 * sites,
+        };
+        // The kernel gives out the lowest number that is free.
+        let next = std::io::stderr().as_fd().try_clone_to_owned()?.as_raw_fd();
+        if next as usize + needed > self.most_descriptors {
+            return Err(libbpf_rs::Error::from_raw_os_error(libc::EMFILE));
+        }
+        Ok(())
     }
 
     fn attach_multi(&self, role: Role, target: AttachTarget<'_>, sites: &[Site]) -> libbpf_rs::Result<Link> {

@@ -64,8 +64,13 @@ impl Error {
     /// Whether the kernel refuses one of the sites, rather than attaching as such.
     pub fn is_about_a_site(&self) -> bool {
         let Error::Attach { source, .. } = self else { return false };
-        let is_short = [libc::EMFILE, libc::ENFILE].iter().any(|&number| is_errno(source, number));
-        !self.is_gone() && !is_short && !matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory)
+        !self.is_gone() && !self.is_shortage() && source.kind() != ErrorKind::PermissionDenied
+    }
+
+    /// Whether there are no descriptors or no memory left for more probes. Those that are in place stay.
+    pub fn is_shortage(&self) -> bool {
+        let Error::Attach { source, .. } = self else { return false };
+        [libc::EMFILE, libc::ENFILE, libc::ENOMEM].iter().any(|&number| is_errno(source, number))
     }
 
     /// Whether the file is no longer there.

@@ -96,6 +96,7 @@ impl Programs {
             entries_seen,
             calm: OnceLock::new(),
             journal: None,
+            most_descriptors: usize::MAX,
             _lifecycle: lifecycle,
         })
     }

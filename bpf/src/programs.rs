@@ -47,6 +47,7 @@ pub struct Programs {
     pub(crate) entries_seen: Mapped<u64>,
     pub(crate) calm: OnceLock<HitTimes>,
     pub(crate) journal: Option<Journal>,
+    pub(crate) most_descriptors: usize,
     pub(crate) _lifecycle: Vec<Link>,
 }
 
@@ -119,6 +120,12 @@ impl Programs {
     /// Writes down from now on where probes are placed, before they are.
     pub fn keep_journal(&mut self, journal: Journal) {
         self.journal = Some(journal);
+    }
+
+    /// Places no probes from now on whose descriptors would have this number or a higher one: the others are for
+    /// files that are opened later.
+    pub fn keep_descriptors(&mut self, first_kept: usize) {
+        self.most_descriptors = first_kept;
     }
 
     /// Withholds from now on what this user could not ptrace: nothing of such a process is recorded.

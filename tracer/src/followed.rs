@@ -16,7 +16,7 @@ use rtrace_symbolizer::modules;
 
 use crate::attach::{Attachment, Closing, Placed, detach};
 use crate::presence::{Presence, Process};
-use crate::privilege;
+use crate::{host, privilege};
 
 /// A process whose calls of a library were not recorded for a time.
 pub struct BlindChild {
@@ -46,11 +46,15 @@ struct State {
     first: Vec<Probes>,
     /// Those of children, with their place in `placed`.
     probes: HashMap<u32, Vec<(usize, Probes)>>,
+    /// For these there was no room: children, with their place in `placed`.
+    missing: HashSet<(u32, usize)>,
     /// Processes that lost their probes because these would harm them.
     left: HashSet<u32>,
     /// Processes that lost their probes by an exec.
     lost: HashSet<u32>,
     blind: Vec<BlindChild>,
+    /// Those that get no probes any more: blind since that was told, until they end or the recording does.
+    staying_blind: Vec<BlindChild>,
     /// Probes of children that have ended.
     closing: Closing,
 }
@@ -61,19 +65,32 @@ impl State {
         // What it maps now it may have mapped all the time; of one that has ended, nothing else is known.
         let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
         let modules = mapped(pid).or_else(|| mapped(image?)).unwrap_or_default();
-        self.tell_blind(pid, since, |library| {
-            modules.is_empty()
-                || also.contains(&library.id)
-                || modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
-        });
+        let is_mapped = |library: &Library| {
+            modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
+        };
+        let is_blind = |library: &Library| also.contains(&library.id) || modules.is_empty() || is_mapped(library);
+        let blind = self.blind_in(pid, since, is_blind);
+        self.blind.extend(blind);
     }
 
-    /// The process has run without probes in these of the libraries.
-    fn tell_blind(&mut self, pid: u32, since: Timestamp, is_meant: impl Fn(&Library) -> bool) {
+    /// The process has no probes in these of the libraries since then, and gets none.
+    fn tell_blind_for_good(&mut self, pid: u32, since: Timestamp, is_meant: impl Fn(&Library) -> bool) {
+        let blind = self.blind_in(pid, since, &is_meant);
+        self.blind.extend(blind);
+        self.stays_blind(pid, is_meant);
+    }
+
+    /// The process gets no probes in these of the libraries.
+    fn stays_blind(&mut self, pid: u32, is_meant: impl Fn(&Library) -> bool) {
+        let blind = self.blind_in(pid, host::now(), is_meant);
+        self.staying_blind.extend(blind);
+    }
+
+    fn blind_in(&self, pid: u32, since: Timestamp, is_meant: impl Fn(&Library) -> bool) -> Vec<BlindChild> {
         let mut libraries: Vec<&Library> = self.placed.iter().map(|placed| &*placed.library).collect();
         libraries.dedup_by_key(|library| library.id);
         let blind = libraries.into_iter().filter(|library| is_meant(library)).cloned();
-        self.blind.extend(blind.map(|library| BlindChild { pid, library, since }));
+        blind.map(|library| BlindChild { pid, library, since }).collect()
     }
 }
 
@@ -118,25 +135,32 @@ impl<'a> Followed<'a> {
         }
         if state.left.contains(&parent) {
             state.left.insert(pid);
-            state.tell_blind(pid, since, |_| true);
+            state.tell_blind_for_good(pid, since, |_| true);
             return Ok(());
         }
         let mut probes = Vec::with_capacity(state.placed.len());
-        let mut changed = HashSet::new();
+        // The libraries in which the child has no probes from now on, either.
+        let (mut without, mut missing) = (HashSet::new(), Vec::new());
         for (index, placed) in state.placed.iter().enumerate() {
             if !placed.is_unchanged() {
-                changed.insert(placed.library.id);
+                without.insert(placed.library.id);
                 continue;
             }
             match placed.place(self.programs, pid) {
                 Ok(placed) => probes.push((index, placed)),
                 Err(error) if error.is_gone() => break,
+                Err(error) if error.is_shortage() => {
+                    without.insert(placed.library.id);
+                    missing.push((pid, index));
+                }
                 Err(error) => return Err(error),
             }
         }
         state.probes.insert(pid, probes);
         state.pids.push(pid);
-        state.tell_blind_by_mapping(pid, has_image.then_some(parent), &changed, since);
+        state.missing.extend(missing);
+        state.stays_blind(pid, |library| without.contains(&library.id));
+        state.tell_blind_by_mapping(pid, has_image.then_some(parent), &without, since);
         Ok(())
     }
 
@@ -154,7 +178,7 @@ impl<'a> Followed<'a> {
     pub fn lose(&self, pid: u32, since: Timestamp) {
         let mut state = self.state();
         if !state.pids.contains(&EVERYWHERE) {
-            state.tell_blind(pid, since, |_| true);
+            state.tell_blind_for_good(pid, since, |_| true);
             state.lost.insert(pid);
         }
     }
@@ -175,7 +199,7 @@ impl<'a> Followed<'a> {
                 libraries.insert(placed.library.id);
             }
         }
-        state.tell_blind(pid, now, |library| libraries.contains(&library.id));
+        state.tell_blind_for_good(pid, now, |library| libraries.contains(&library.id));
         drop(state);
         detach(gone);
     }
@@ -189,7 +213,7 @@ impl<'a> Followed<'a> {
         }
         state.pids.retain(|&other| other != pid);
         state.left.insert(pid);
-        state.tell_blind(pid, since, |_| true);
+        state.tell_blind_for_good(pid, since, |_| true);
         let of_child = state.probes.remove(&pid).unwrap_or_default();
         let mut probes: Vec<Probes> = of_child.into_iter().map(|(_, probes)| probes).collect();
         probes.extend(state.first.iter_mut().map(|probes| probes.take_of(pid)));
@@ -205,6 +229,9 @@ impl<'a> Followed<'a> {
         state.pids.retain(|pid| *pid == EVERYWHERE || lives(pid));
         state.left.retain(lives);
         state.lost.retain(lives);
+        state.missing.retain(|(pid, _)| lives(pid));
+        let blind: Vec<BlindChild> = state.staying_blind.extract_if(.., |child| !lives(&child.pid)).collect();
+        state.blind.extend(blind);
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
         let probes =
             ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().map(|(_, probes)| probes).collect();
@@ -233,7 +260,11 @@ impl<'a> Followed<'a> {
     /// leads no call. What only seems so, as the process changes while it is looked at, is none.
     pub fn overwritten(&self, pid: u32) -> Vec<Overwritten> {
         // Children wait for their probes while the state is held.
-        let placed: Vec<Placed> = self.state().placed.iter().filter(|placed| placed.is_of_library()).cloned().collect();
+        let state = self.state();
+        let is_there =
+            |(index, placed): &(usize, &Placed)| placed.is_of_library() && !state.missing.contains(&(pid, *index));
+        let placed: Vec<Placed> = state.placed.iter().enumerate().filter(is_there).map(|(_, of)| of.clone()).collect();
+        drop(state);
         let mut found = overwritten(pid, &placed);
         if !found.is_empty() {
             let again = overwritten(pid, &placed);
@@ -248,7 +279,14 @@ impl<'a> Followed<'a> {
         found
     }
 
-    /// The blind windows since the last call.
+    /// Recording ends: so do all blind windows.
+    pub fn end(&self) {
+        let mut state = self.state();
+        let blind = std::mem::take(&mut state.staying_blind);
+        state.blind.extend(blind);
+    }
+
+    /// The blind windows that have ended since the last call.
     pub fn take_blind(&self) -> Vec<BlindChild> {
         std::mem::take(&mut self.state().blind)
     }

@@ -73,14 +73,28 @@ fn usual_priority() -> i32 {
     *USUAL.get_or_init(priority)
 }
 
+/// Files that rtrace may open where it can choose that itself: sites of many processes are some ten thousand.
+const MOST_FILES: u64 = 1 << 18;
+
+/// So many descriptors are kept, where there are many.
+const MOST_KEPT: usize = 64;
+
 /// Lets rtrace open as many files as it may, and returns how many: each program, map and link of the kernel side is one,
 /// and on kernels that link sites one by one each site. What was started before keeps the limit that it got.
 pub fn allow_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // Without it some recordings fail, with an error that says so.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let raised = limit.maximum.map(|maximum| maximum.max(MOST_FILES));
+    // Without the privilege the limit ends where it is; some recordings then fail, with an error that says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: raised, maximum: raised })
+        .or_else(|_| setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }));
     let allowed = getrlimit(Resource::Nofile).current;
     allowed.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// The number of the first descriptor that is kept for what is not a probe: files of traces, and of processes.
+pub fn first_kept_descriptor() -> usize {
+    let allowed = allow_descriptors();
+    allowed - (allowed / 4).min(MOST_KEPT)
 }
 
 /// The nice value of what runs first under the default policy (sched(7)).

@@ -149,8 +149,9 @@ pub fn load(setup: &Setup<'_>) -> Result<Loaded, rtrace_bpf::Error> {
         levels: setup.how.levels,
         steps: setup.emulated.steps,
     };
-    host::allow_descriptors();
-    let programs = Programs::load(&load)?;
+    let first_kept = host::first_kept_descriptor();
+    let mut programs = Programs::load(&load)?;
+    programs.keep_descriptors(first_kept);
     let costs = calibrate(&programs, setup.emulated.steps, setup.hooks);
     // What calibration calls has no contexts worth having.
     programs.walk_stacks();
@@ -259,6 +260,7 @@ pub fn record(
         (recorded.and_then(|summary| ended.map(|()| summary)), return_sites)
     });
     recording.tell_overwritten_at_end(&pipeline, &return_sites);
+    followed.end();
     recording.tell_blind_windows(&pipeline);
     let return_summary = return_sites.summary();
     let Recording { attachments, regions, refused, blind_windows, overwritten, .. } = recording;
@@ -683,13 +685,23 @@ impl<'a> Recording<'a> {
     /// Places probes in libraries that were loaded meanwhile. What they were called until now is
     /// not on record.
     fn join(&mut self, pipeline: &Pipeline, late_load: &LateLoad) -> anyhow::Result<()> {
-        let attachment = self.attach(&late_load.plan, None)?;
+        let is_shortage = |error: &anyhow::Error| {
+            error.downcast_ref::<rtrace_bpf::Error>().is_some_and(rtrace_bpf::Error::is_shortage)
+        };
+        let attachment = match self.attach(&late_load.plan, None) {
+            Ok(attachment) => Some(attachment),
+            // What is recorded already goes on to be.
+            Err(error) if is_shortage(&error) => None,
+            Err(error) => return Err(error),
+        };
         for planned in &late_load.plan.libraries {
             let library = planned.library.path.clone();
             self.blind_windows += 1;
             emit_event(pipeline, EventKind::BlindWindow { library, since: late_load.since });
         }
-        self.announce(pipeline, &late_load.plan, attachment);
+        if let Some(attachment) = attachment {
+            self.announce(pipeline, &late_load.plan, attachment);
+        }
         Ok(())
     }
 }

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use rtrace_model::EventKind;
+use rtrace_exporters::Trace;
+use rtrace_model::{Event, EventKind};
 use tempfile::TempDir;
 
 use crate::common::recording::Recording;
@@ -341,4 +342,30 @@ fn a_low_limit_of_open_files_is_raised_for_rtrace_alone() {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!((String::from_utf8_lossy(&output.stdout).trim(), output.status.code()), ("40", Some(0)), "{complaint}");
     Recording::open(&trace);
+}
+
+/// They run as they would, the command ends as it would, and the trace is complete but for them.
+#[test]
+fn children_for_whose_probes_there_are_no_descriptors_left_are_told() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["setpriv"])) else { return };
+    let folder = TempDir::new().unwrap();
+    let (rtrace, trace) = (rtrace::command(), folder.path().join("trace"));
+    let command = "run --no-tui --lib libc.so.6 --func '*sleep'";
+    let children = "for i in $(seq 40); do sleep 1 & done; wait; echo done; exit 4";
+    let script = format!("ulimit -n 160; exec \"$0\" {command} -o {} -- sh -c '{children}'", trace.display());
+    // With that capability rtrace raises the limit.
+    let mut limited = Command::new("setpriv");
+    limited.args(["--inh-caps=-sys_resource", "--bounding-set=-sys_resource", "sh", "-c", &script]);
+    let output = limited.arg(rtrace.get_program()).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((&*output.stdout, output.status.code()), (&b"done\n"[..], Some(4)), "{complaint}");
+    let recording = Recording::open(&trace);
+    // Each that is recorded calls two functions, one of them in the other.
+    let recorded = recording.calls().count() / 2;
+    let trace = Trace::open(&trace).unwrap();
+    let events: Vec<_> = trace.events().flat_map(Result::unwrap).collect();
+    let is_long = |event: &&Event| matches!(event.kind, EventKind::BlindWindow { since, .. } if event.time.since(since) > 900_000_000);
+    let blind = events.iter().filter(is_long).count();
+    assert!((1..40).contains(&recorded) && recorded + blind == 40, "{recorded} recorded, {blind} not: {complaint}");
+    assert!(!events.iter().any(|event| matches!(event.kind, EventKind::Overwritten { .. })), "{complaint}");
 }

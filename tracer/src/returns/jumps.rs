@@ -134,7 +134,7 @@ impl<'a> Jumps<'a> {
         let probes = match self.programs.attach(Role::Enter, &file.path(), &[pid], sites) {
             Ok(probes) => Some(probes),
             // Then these jumps go unseen.
-            Err(error) if error.is_gone() || error.is_about_a_site() => None,
+            Err(error) if error.is_gone() || error.is_shortage() || error.is_about_a_site() => None,
             Err(error) => return Err(error),
         };
         self.placed.insert((pid, id), probes);

@@ -94,12 +94,16 @@ impl<'a> Links<'a> {
         }
     }
 
-    /// Places sites of a file in a process; returns those that the kernel refuses.
+    /// Places sites of a file in a process; returns those that the kernel refuses: all of them where it has no room for
+    /// another link.
     ///
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn place(&mut self, pid: u32, file: FileId, path: &Path, sites: &[Placement]) -> Result<HashSet<u32>, Error> {
-        let (links, refused) = link(self.programs, pid, path, sites, self.most)?;
+        let (links, refused) = match link(self.programs, pid, path, sites, self.most) {
+            Err(error) if error.is_shortage() => return Ok(sites.iter().map(|site| site.id).collect()),
+            placed => placed?,
+        };
         let links = self.numbered(links);
         self.has_grown = true;
         let new = || Group { path: path.to_owned(), links: Vec::new() };
@@ -237,8 +241,8 @@ impl<'a> Links<'a> {
         for (Relinking { group, old: numbers, sites, .. }, links) in relinked {
             let links = match links {
                 Ok(links) => self.numbered(links),
-                // The process has ended: nothing is hit any more.
-                Err(error) if error.is_gone() => continue,
+                // The process has ended: nothing is hit any more. Where there is no room, the old ones stay.
+                Err(error) if error.is_gone() || error.is_shortage() => continue,
                 Err(error) => return Err(error),
             };
             let Some(group) = self.groups.get_mut(&group) else {
