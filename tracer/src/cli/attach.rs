@@ -33,6 +33,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         Choice::Made(pids) => pids,
         Choice::None(outcome) => return Ok(outcome),
     };
+    let chosen = living(chosen);
     session::check(&chosen)?;
     let mut how = options.recording.options(&options.selection, false)?;
     if how.libraries.is_empty() {
@@ -60,7 +61,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         };
         let recorded = record_processes(options, &how, &guard, &pids, &show, || is_armed = true);
         let Err(error) = recorded else { return recorded };
-        let runs = |pid: &u32| privilege::check_process(*pid).is_ok();
+        let runs = |pid: &u32| !privilege::has_ended(*pid);
         let (living, ended): (Vec<u32>, Vec<u32>) = named.iter().partition(|&pid| runs(pid));
         if is_armed || pids.iter().all(runs) {
             return Err(error);
@@ -77,6 +78,22 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         }
         named = living;
     }
+}
+
+/// Those that run, with a word on each of the others; all if none does. A list may be some time old.
+fn living(chosen: Vec<u32>) -> Vec<u32> {
+    let does_not_run = |pid: &&u32| {
+        let checked = privilege::check_process(**pid);
+        matches!(checked, Err(privilege::Error::NoProcess(_) | privilege::Error::NoMemory { .. }))
+    };
+    let (ended, living): (Vec<u32>, Vec<u32>) = chosen.iter().partition(does_not_run);
+    if living.is_empty() {
+        return chosen;
+    }
+    for pid in ended {
+        tell!("process {pid} has ended, or is a kernel thread: it is left out");
+    }
+    living
 }
 
 /// What the user chose, or how it ends if that is nothing.
