@@ -42,6 +42,7 @@ impl Programs {
         }
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
+        constants.probes_of_first_thread = options.mechanism == Mechanism::Single;
         constants.may_step = options.steps;
         constants.rt_words = options.words;
         constants.rt_counters = u32::try_from(options.counters.len().min(MAX_COUNTERS)).expect("a small number");

@@ -54,6 +54,11 @@ impl Recording {
         self.trace.summary().expect("the recording ended cleanly")
     }
 
+    /// How probes were attached.
+    pub fn mechanism(&self) -> &str {
+        &self.trace.header().mechanism
+    }
+
     /// What happened beside the calls.
     pub fn events(&self) -> &[EventKind] {
         &self.events

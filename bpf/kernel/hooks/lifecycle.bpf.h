@@ -113,13 +113,20 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid)
 
 static __always_inline void on_task_exit(struct task_struct *task)
 {
+	struct rt_process *process;
 	u32 pid = task->tgid;
 	int code;
 
 	/* Of a process that ends, threads may come here when its last one has already passed. */
 	end_location(bpf_get_current_task_btf());
-	if (BPF_CORE_READ(task, signal, live.counter) > 0 || !is_traced(pid))
+	process = bpf_map_lookup_elem(&traced, &pid);
+	if (!process)
 		return;
+	if (BPF_CORE_READ(task, signal, live.counter) > 0) {
+		if (probes_of_first_thread && (u32)task->pid == pid && !tell_process(pid, process->space, pid))
+			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
+		return;
+	}
 	code = BPF_CORE_READ(task, signal, group_exit_code);
 	if (!code)
 		code = task->exit_code;

@@ -7,6 +7,10 @@
 
 /* Set before loading. */
 const volatile bool follow_children;
+
+/* Whether probes belong to the first thread of a process, and go with it. */
+const volatile bool probes_of_first_thread;
+
 const volatile u32 rt_counters;
 
 /* Words of values in the record of a call whose region has a program; 0: none has. */
