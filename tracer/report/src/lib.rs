@@ -154,6 +154,9 @@ pub enum Error {
     /// No call can have ended in it.
     #[error("failed to report a part of the time: it ends before it starts")]
     EmptyPart,
+    /// No call can have ended in it, either.
+    #[error("failed to report a part of the time: it starts when the recording, which lasted {}, has ended", rtrace_model::format_ns(*.0))]
+    PartBehindEnd(u64),
     /// What is lost has no time.
     #[error("failed to sort by lost: calls that were lost have no time, so they are in no part of it")]
     LostOfPart,

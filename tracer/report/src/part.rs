@@ -7,8 +7,8 @@
 use rtrace_exporters::TraceSet;
 use rtrace_model::{Call, Timestamp, format_ns};
 
-use super::Error;
 use super::people::Note;
+use super::{Error, about};
 
 /// From when to when, in nanoseconds after the start of the recording; from its start or to its end where nothing is
 /// said.
@@ -34,8 +34,11 @@ impl Part {
         if !trace.profile().is_empty() {
             return Err(Error::PartOfAggregated);
         }
-        if self.from.zip(self.to).is_some_and(|(from, to)| to <= from) {
+        if self.to.is_some_and(|to| to <= self.from.unwrap_or(0)) {
             return Err(Error::EmptyPart);
+        }
+        if let Some(length) = about::duration(trace).filter(|&length| self.from.is_some_and(|from| from >= length)) {
+            return Err(Error::PartBehindEnd(length));
         }
         let begin = trace.header().begin.monotonic;
         let [from, to] = [self.from, self.to].map(|time| Some(Timestamp(begin.0.saturating_add(time?))));
@@ -102,7 +105,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
         writer.calls(&calls.to_vec().into()).unwrap();
-        let end = ClockAnchor { monotonic: Timestamp(1_000_000), realtime_ns: 0 };
+        let last = calls.iter().map(Call::known_until).max().unwrap_or_default();
+        let end = ClockAnchor { monotonic: last.max(Timestamp(1_000_000)), realtime_ns: 0 };
         writer.finish(&Summary { calls: calls.len() as u64, end, ..Summary::default() }).unwrap();
         folder
     }
@@ -212,6 +216,8 @@ not timed, so their time is not here: c (100.0 % of its calls)
         let error = |options: Options| run(folder.path(), &options, &mut Vec::new()).unwrap_err().to_string();
         let empty = Some(Part { from: Some(7), to: Some(7) });
         assert!(error(Options { part: empty, ..Options::default() }).ends_with("it ends before it starts"));
+        let behind = Some(Part { from: Some(2_000_000), to: None });
+        assert!(error(Options { part: behind, ..Options::default() }).contains("has ended"));
         assert!(error(Options { part, sort: Sort::Lost, ..Options::default() }).contains("sort by lost"));
         assert!(error(Options { part, corrected: true, ..Options::default() }).contains("correct times"));
     }

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use rtrace_exporters::{Destination, FORMATS, Format, Owner};
 use rtrace_plan::Pattern;
 
-use super::quantity::parse_duration;
+use super::quantity::parse_time;
 
 /// Options of `rtrace export`.
 #[derive(Debug, Args)]
@@ -31,11 +31,11 @@ pub struct Export {
     force: bool,
 
     /// Export only calls that were running later than this after the start of the recording, such as 1.5s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub from: Option<Duration>,
 
     /// Export only calls that started earlier than this after the start of the recording
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub to: Option<Duration>,
 
     /// Export only these threads, by id or name; may be repeated

@@ -5,17 +5,17 @@ use std::time::Duration;
 use clap::Args;
 use rtrace_report::Part;
 
-use super::quantity::parse_duration;
+use super::quantity::parse_time;
 
 /// A part of the time; all of it where nothing is said.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct PartOfTime {
     /// Show only calls that ended later than this after the start of the recording, such as 1.5s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     from: Option<Duration>,
 
     /// Show only calls that ended until this after the start of the recording
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     to: Option<Duration>,
 }
 

@@ -9,8 +9,16 @@ const LONGEST_HOURS: u64 = 24 * 365;
 const SMALLEST_BUFFER: u64 = 64 << 10;
 const LARGEST_BUFFER: u64 = 1 << 30;
 
-/// Reads a time with its unit: `ms`, `s`, `m` or `h`.
+/// Reads a time with its unit: `ns`, `us`, `ms`, `s`, `m` or `h`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        Duration::ZERO => Err("must be longer than 0".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+/// The same of a time that has passed since something, which may be 0, also without a unit.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text);
     let seconds_per_unit = match unit {
         "ns" => 1e-9,
@@ -19,14 +27,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
+        "" if number == "0" => return Ok(Duration::ZERO),
         "" => return Err("a unit is missing: ns, us, ms, s, m or h, as in `2s`".to_owned()),
         _ => return Err(format!("`{unit}` is not a unit of time: use ns, us, ms, s, m or h")),
     };
     let number: f64 = number.parse().map_err(|_| "expected a number and a unit, as in `2s`".to_owned())?;
     let duration = Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|error| error.to_string())?;
-    if duration.is_zero() {
-        return Err("must be longer than 0".to_owned());
-    }
     if duration.as_secs() > LONGEST_HOURS * 3600 {
         return Err(format!("must be at most {LONGEST_HOURS}h"));
     }
@@ -94,6 +100,13 @@ mod tests {
         assert_eq!(parse_duration("1.5s").unwrap(), Duration::from_millis(1500));
         assert_eq!(parse_duration("2m").unwrap(), Duration::from_secs(120));
         assert_eq!(parse_duration("1h").unwrap(), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn times_may_be_zero() {
+        assert_eq!(["0", "0s", "0ms"].map(|text| parse_time(text).unwrap()), [Duration::ZERO; 3]);
+        assert_eq!(parse_time("1.5s").unwrap(), Duration::from_millis(1500));
+        assert!(["5", "-1s", ""].iter().all(|text| parse_time(text).is_err()));
     }
 
     #[test]
