@@ -31,6 +31,7 @@ mod shortage;
 mod silence;
 mod trace_host;
 mod tui;
+mod working;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -4,17 +4,20 @@ use rtrace::privilege;
 
 use super::args::Diff;
 use super::report::wrote;
-use super::{Outcome, screen};
+use super::{Outcome, screen, working};
 
 /// Prints the comparison.
 pub fn diff(options: &Diff) -> anyhow::Result<Outcome> {
+    let traces = [options.first.as_path(), &options.second];
     if let Some(destination) = options.page(privilege::invoker()) {
-        wrote(rtrace_report::html_since(&options.first, &options.second, &destination), &destination)?;
+        let write = || rtrace_report::html_since(traces[0], traces[1], &destination);
+        wrote(working::reading(&traces, write), &destination)?;
         return Ok(Outcome::Complete);
     }
     let mut text = Vec::new();
     let look = screen::look(options.display, options.full_names);
-    let regression = rtrace_report::diff(&options.first, &options.second, &options.options(look), &mut text)?;
+    let compare = || rtrace_report::diff(traces[0], traces[1], &options.options(look), &mut text);
+    let regression = working::reading(&traces, compare)?;
     screen::show(&text, options.display)?;
     Ok(if regression { Outcome::Unable } else { Outcome::Complete })
 }

@@ -3,7 +3,7 @@
 use rtrace_exporters::TraceSet;
 
 use super::args::Info;
-use super::{Outcome, screen};
+use super::{Outcome, screen, working};
 
 /// Prints what there is to know.
 pub fn info(options: &Info) -> anyhow::Result<Outcome> {
@@ -12,7 +12,8 @@ pub fn info(options: &Info) -> anyhow::Result<Outcome> {
         screen::show(views.as_bytes(), options.display)?;
         return Ok(Outcome::Complete);
     }
-    let info = rtrace_report::info::Info::of(&options.directory)?;
+    let look = || rtrace_report::info::Info::of(&options.directory);
+    let info = working::reading(&[&options.directory], look)?;
     let mut text = Vec::new();
     if options.format.is_json() {
         serde_json::to_writer_pretty(&mut text, &info)?;

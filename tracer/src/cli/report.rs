@@ -10,7 +10,7 @@ use rtrace_symbolizer::normal_path;
 
 use super::args::Report;
 use super::message::{Hint as _, tell};
-use super::{Outcome, screen};
+use super::{Outcome, screen, working};
 
 /// Prints the report.
 pub fn report(options: &Report) -> anyhow::Result<Outcome> {
@@ -19,7 +19,8 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
     }
     if let Some(destination) = options.page(privilege::invoker()) {
         let waits = options.waits(&TraceSet::open(&options.directory)?);
-        wrote(rtrace_report::html(&options.directory, &waits, &destination), &destination)?;
+        let write = || rtrace_report::html(&options.directory, &waits, &destination);
+        wrote(working::reading(&[&options.directory], write), &destination)?;
         return Ok(Outcome::Complete);
     }
     let mut text = Vec::new();
@@ -27,7 +28,8 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
     let trace = TraceSet::open(&options.directory)?;
     let callers = callers(&options.callers, &trace)?;
     let waits = options.waits(&trace);
-    rtrace_report::run_on(&trace, &rtrace_report::Options { callers, waits, ..options.options(look) }, &mut text)?;
+    let options_of_report = rtrace_report::Options { callers, waits, ..options.options(look) };
+    working::reading(&[&options.directory], || rtrace_report::run_on(&trace, &options_of_report, &mut text))?;
     screen::show(&text, options.display)?;
     Ok(Outcome::Complete)
 }
@@ -74,7 +76,7 @@ fn selects(selector: &Selector, site: &CallSite) -> bool {
 
 /// Writes a filter file; none where nothing is worth leaving out.
 fn suggest(options: &Report, destination: &Destination) -> anyhow::Result<Outcome> {
-    let suggestion = rtrace_report::suggest(&options.directory)?;
+    let suggestion = working::reading(&[&options.directory], || rtrace_report::suggest(&options.directory))?;
     if !suggestion.is_empty() {
         hinted(destination.file(|out| Ok(suggestion.write(out)?)).map_err(rtrace_report::Error::Page))?;
     }
