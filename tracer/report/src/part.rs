@@ -34,7 +34,7 @@ impl Part {
         if !trace.profile().is_empty() {
             return Err(Error::PartOfAggregated);
         }
-        if self.to.is_some_and(|to| to <= self.from.unwrap_or(0)) {
+        if self.from.zip(self.to).is_some_and(|(from, to)| to <= from) {
             return Err(Error::EmptyPart);
         }
         if let Some(length) = about::duration(trace).filter(|&length| self.from.is_some_and(|from| from >= length)) {
