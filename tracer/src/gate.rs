@@ -20,8 +20,8 @@ use crate::target::identity;
 /// executed any more.
 const REFUSING: [&str; 5] = ["fuse", "nfs", "cifs", "smb", "9p"];
 
-/// Bytes of events that are read at a time.
-const EVENTS: usize = 4096;
+/// So many programs are looked at together, at the most: each takes a descriptor while it waits.
+const MOST_TOGETHER: usize = 8;
 
 /// The gate of a command and of what it executes.
 pub struct Gate(File);
@@ -72,12 +72,16 @@ impl Gate {
         Ok(gate)
     }
 
-    /// The programs that wait now.
+    /// Programs that wait now; the others are still there when these have gone on.
     pub fn waiting(&self) -> Vec<Execution<'_>> {
         let mut waiting = Vec::new();
-        let mut events = [0; EVENTS];
-        // Reading fails where none waits.
-        while let Ok(length) = (&self.0).read(&mut events) {
+        let mut events = [0; mem::size_of::<libc::fanotify_event_metadata>()];
+        // The kernel refuses a program for which there is no descriptor: while there is none, it waits. Reading fails
+        // where none waits.
+        while waiting.len() < MOST_TOGETHER
+            && self.0.try_clone().is_ok()
+            && let Ok(length) = (&self.0).read(&mut events)
+        {
             let mut rest = &events[..length];
             while rest.len() >= mem::size_of::<libc::fanotify_event_metadata>() {
                 // SAFETY: the kernel has written so many bytes of events, each with this head; aligned or not.
