@@ -195,6 +195,7 @@ pub fn record(
         refused: 0,
         blind_windows: 0,
         overwritten: 0,
+        unprobed: Vec::new(),
         inspection: Inspection::new(),
         costs: &costs,
         notice: Notice::default(),
@@ -304,6 +305,8 @@ struct Recording<'a> {
     refused: u64,
     blind_windows: u64,
     overwritten: u64,
+    /// Libraries that get no probes any more, since that was told.
+    unprobed: Vec<Missed>,
     inspection: Inspection,
     /// What a call costs here.
     costs: &'a [CallCost],
@@ -529,7 +532,8 @@ impl<'a> Recording<'a> {
             emit_event(pipeline, kind);
         }
         source.pass()?;
-        for Missed { library, since } in feed.finish(source.living(), self.begun(&mut source)) {
+        let missed = feed.finish(source.living(), self.begun(&mut source));
+        for Missed { library, since } in missed.into_iter().chain(std::mem::take(&mut self.unprobed)) {
             self.blind_windows += 1;
             emit_event(pipeline, EventKind::BlindWindow { library, since });
         }
@@ -699,8 +703,12 @@ impl<'a> Recording<'a> {
             self.blind_windows += 1;
             emit_event(pipeline, EventKind::BlindWindow { library, since: late_load.since });
         }
-        if let Some(attachment) = attachment {
-            self.announce(pipeline, &late_load.plan, attachment);
+        match attachment {
+            Some(attachment) => self.announce(pipeline, &late_load.plan, attachment),
+            None => self.unprobed.extend(late_load.plan.libraries.iter().map(|planned| {
+                let library = planned.library.path.clone();
+                Missed { library, since: host::now() }
+            })),
         }
         Ok(())
     }
