@@ -13,9 +13,7 @@ use rtrace_plan::Pattern;
 use super::Outcome;
 use super::args::Export;
 use super::message::{Hint, tell};
-
-/// Time before a bar appears: shorter work needs none.
-const PATIENCE: Duration = Duration::from_secs(1);
+use super::working::PATIENCE;
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
