@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::launch::under;
+use super::launch::{alone, under};
 use super::target;
 
 /// Calls by address, in the library's own terms, as callgrind counts them. Exact for any number of
@@ -59,10 +59,10 @@ pub fn breakpoints(library: &Path, offsets: &[u64], program: &Command) -> HashMa
     counts.lines().filter_map(|line| line.split_once(' ')).map(|(offset, n)| (number(offset), number(n))).collect()
 }
 
-/// Runs `program` under `tool`, which must succeed.
+/// Runs `program` under `tool`, where it must end as it does alone.
 fn run(tool: Command, program: &Command) {
     let output = under(tool, program);
-    assert!(output.status.success(), "{program:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status, alone(program).status, "{program:?}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -80,4 +80,53 @@ impl Workload {
             command.args(["-T1", "-1", "-k", "-c"]).arg(file);
         })
     }
+
+    /// git: the changes of 40 commits.
+    pub fn git_log() -> Option<Workload> {
+        Workload::new("/usr/bin/git", "libz.so.1", |command, folder| {
+            let script = "git init -q && for i in $(seq 40); do seq $i 900 > f && git add f && git commit -q -m $i; done";
+            let settings = [("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_CONFIG_NOSYSTEM", "1")];
+            let committer = [("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@b")];
+            let mut shell = Command::new("sh");
+            shell.args(["-ec", script]).current_dir(folder).env("HOME", folder);
+            assert!(shell.envs(settings).envs(committer).status().unwrap().success(), "{shell:?}");
+            command.arg("-C").arg(folder).args(["--no-pager", "log", "-p"]).env("GIT_CONFIG_NOSYSTEM", "1");
+        })
+    }
+
+    /// openssl: a new certificate, read and printed.
+    pub fn openssl_x509() -> Option<Workload> {
+        Workload::new("/usr/bin/openssl", "libcrypto.so.3", |command, folder| {
+            let (key, certificate) = (folder.join("key"), folder.join("certificate"));
+            let mut request = Command::new("/usr/bin/openssl");
+            request.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=a", "-keyout"]).arg(key);
+            assert!(request.arg("-out").arg(&certificate).output().unwrap().status.success(), "{request:?}");
+            command.args(["x509", "-noout", "-text", "-in"]).arg(certificate);
+        })
+    }
+
+    /// qpdf: repairs a document without a table of its objects, by exceptions; ends with 3.
+    pub fn qpdf_broken() -> Option<Workload> {
+        let mut document = String::from("%PDF-1.4\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n");
+        document += "2 0 obj\n<< /Type /Pages /Count 0 /Kids [] >>\nendobj\n";
+        for object in 3..400 {
+            writeln!(document, "{object} 0 obj\n<< /Length 99 /A [1 (x) /B] >>\nstream\nabc\nendstream\nendobj").unwrap();
+        }
+        document += "trailer << /Root 1 0 R /Size 400 >>\nstartxref\n7\n%%EOF\n";
+        Workload::new("/usr/bin/qpdf", "libqpdf.so.29", |command, folder| {
+            let file = folder.join("broken.pdf");
+            fs::write(&file, document).unwrap();
+            command.args(["--check", "--show-xref"]).arg(file);
+        })
+    }
+
+    /// exiv2: what a picture says of itself that is cut off in the middle; ends with 1.
+    pub fn exiv2_broken() -> Option<Workload> {
+        Workload::new("/usr/bin/exiv2", "libexiv2.so.27", |command, folder| {
+            let file = folder.join("broken.jpg");
+            let size = [&[0xff, 0xd8, 0xff, 0xe1, 0x40, 0x00], &b"Exif\0\0II*\0\x08\0\0\0\x20\0"[..]].concat();
+            fs::write(&file, size).unwrap();
+            command.arg("-pa").arg(file);
+        })
+    }
 }

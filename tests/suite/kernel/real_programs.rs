@@ -17,7 +17,7 @@ fn check(workload: Option<Workload>, expected: u64) {
     let untraced = launch::alone(command);
     let options = ["--lib".to_owned(), library.display().to_string(), "--buffer".to_owned(), "64M".to_owned()];
     let (traced, recording) = rtrace::run(&options, command);
-    assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stderr));
+    assert_eq!(traced.status, untraced.status, "{}", String::from_utf8_lossy(&traced.stderr));
     assert!(traced.stdout == untraced.stdout, "the program prints something else when traced");
 
     let image = Image::open(library).unwrap();
@@ -54,4 +54,24 @@ fn xmllint_prints_a_document() {
 #[test]
 fn xz_packs_a_text() {
     check(Workload::xz(), 500);
+}
+
+#[test]
+fn git_prints_a_history() {
+    check(Workload::git_log(), 1_000);
+}
+
+#[test]
+fn openssl_reads_a_certificate() {
+    check(Workload::openssl_x509(), 10_000);
+}
+
+#[test]
+fn qpdf_repairs_a_document() {
+    check(Workload::qpdf_broken(), 10_000);
+}
+
+#[test]
+fn exiv2_reads_a_broken_picture() {
+    check(Workload::exiv2_broken(), 100);
 }
