@@ -49,6 +49,8 @@ pub struct Program {
     /// No call is left by a jump or an exception.
     #[serde(default)]
     pub returns: bool,
+    /// Percentage of its calls that must be timed.
+    pub timed: Option<f64>,
     /// It need not call what is traced.
     #[serde(default)]
     pub idle: bool,

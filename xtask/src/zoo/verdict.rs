@@ -71,9 +71,13 @@ impl fmt::Display for Row {
     }
 }
 
+/// Percentage of the calls that are timed.
+fn timed_share(calls: &Calls) -> f64 {
+    100.0 * (calls.calls - calls.unseen.min(calls.calls)) as f64 / calls.calls.max(1) as f64
+}
+
 fn timed(calls: &Calls) -> String {
-    let share = 100.0 * (calls.calls - calls.unseen.min(calls.calls)) as f64 / calls.calls.max(1) as f64;
-    if calls.calls == 0 { "-".to_owned() } else { format!("{share:.1} %") }
+    if calls.calls == 0 { "-".to_owned() } else { format!("{:.1} %", timed_share(calls)) }
 }
 
 fn word(way: Way) -> &'static str {
@@ -139,6 +143,9 @@ fn recording(program: &Program, untraced: &Ran, traced: &Traced) -> Vec<String> 
     }
     if program.returns && all.unwound > 0 {
         differences.push(format!("{} calls unwound, none was", all.unwound));
+    }
+    if let Some(floor) = program.timed.filter(|&floor| timed_share(&all) < floor) {
+        differences.push(format!("less than {floor} % are timed"));
     }
     let is_blind = remark(&traced.said).contains("blind window");
     differences.extend(untruths(&traced.truths, figures, is_blind));
@@ -259,6 +266,18 @@ mod tests {
         let summary = "rtrace: 9 calls to 2 functions on 1 thread. Complete: no calls lost. 1 function skipped.";
         let said = format!("rtrace: recording 2 functions\n{summary}");
         assert_eq!(of(&traced(ran("x", 3), &said)).remark, "Complete: no calls lost. 1 function skipped.");
+    }
+
+    #[test]
+    fn too_few_timed_calls_differ() {
+        let text = "name = 'a'\nabout = 'b'\ncommand = ['c']\nlib = ['d']\ntimed = 99.5";
+        let program: Program = toml::from_str(text).expect("it is well formed");
+        let of = |unseen| {
+            let figures = Some(testing::of("f", Calls { calls: 1000, unseen, ..Calls::default() }));
+            of(&program, Way::Run, &ran("x", 0), &Traced { figures, ..traced(ran("x", 0), "") }).differs()
+        };
+        assert!(!of(5));
+        assert!(of(6));
     }
 
     #[test]
