@@ -20,7 +20,8 @@ const MINOR_BITS: u32 = 20;
 /// Entries written by one system call.
 const BATCH: usize = 8192;
 
-/// When a probe came to a place where there had been one: calls that entered before may have returned unseen.
+/// When a probe that is there again was last taken out: calls that entered before may have returned unseen, and those
+/// that entered until it came back are in doubt by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since(u32);
 
@@ -38,15 +39,19 @@ pub enum Arrival {
     Placed {
         /// The function there may get control back from a call without its return.
         catches: bool,
-        /// When there was a probe again; none where there always was one.
+        /// When it was last taken out; none where it never was.
         since: Option<Since>,
     },
     /// The code there only returns: the caller's own return address lies this many words above.
     Skip(u32),
     /// No probe can be placed.
     Impossible,
-    /// The probe was taken out because it cost too much.
-    Dropped,
+    /// The probe was taken out because it cost too much. The kernel side asks again after this many calls from
+    /// there; never where it is 0. It may count less where several threads call at once.
+    Dropped {
+        /// Calls.
+        after: u32,
+    },
 }
 
 impl Arrival {
@@ -58,7 +63,7 @@ impl Arrival {
             }
             Arrival::Skip(words) => (ArrivalCode::RT_ARRIVAL_SKIP, words),
             Arrival::Impossible => (ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0),
-            Arrival::Dropped => (ArrivalCode::RT_ARRIVAL_DROPPED, 0),
+            Arrival::Dropped { after } => (ArrivalCode::RT_ARRIVAL_DROPPED, after),
         };
         ArrivalRecord { kind, words }
     }
@@ -159,20 +164,7 @@ impl Programs {
         Ok(Questions { ring, pending })
     }
 
-    /// Calls that have come from this return address of a space since its probe was taken out; some of several threads
-    /// at once may go uncounted.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`], [`Error::Decode`].
-    pub fn missed(&self, space: u32, address: u64) -> Result<u32, Error> {
-        let key = ArrivalKey { address, space, ..ArrivalKey::default() };
-        let found = self.skel.maps.arrivals.lookup(bytes_of(&key), MapFlags::ANY);
-        let found = found.map_err(Error::kernel("look up a return address"))?;
-        let known = found.map(|bytes| wire::decode::<ArrivalRecord>(&bytes)).transpose()?;
-        Ok(known.filter(|known| known.kind == ArrivalCode::RT_ARRIVAL_DROPPED).map_or(0, |known| known.words))
-    }
-
-    /// Tells the kernel side since when there is this site, before it is placed.
+    /// Tells the kernel side when this site was last taken out, before it is placed.
     ///
     /// # Errors
     /// [`Error::Kernel`].

@@ -89,6 +89,9 @@ pub struct Exchange {
 /// A file, by device and inode.
 pub(crate) type FileId = (u64, u64);
 
+/// A return address in a file of a process, by its offset.
+type Key = (u32, FileId, u64);
+
 /// What a place has seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
@@ -96,13 +99,19 @@ struct Seen {
     returns: u64,
     /// Hits in vain, or what costs as much.
     unmatched: u64,
+    /// How often its site was taken out, and when it last was.
+    times: u32,
+    since: Option<Since>,
 }
 
 /// A site that was taken out.
 struct Dropped {
-    id: u32,
     /// Its addresses by space.
     addresses: Vec<(u32, u64)>,
+    /// Calls from there that are missed before the kernel side asks for it.
+    after: u32,
+    /// It was asked for while it had to stay away.
+    is_wanted: bool,
 }
 
 /// What becomes of a return address that was met.
@@ -129,14 +138,14 @@ pub struct ReturnSites<'a> {
     direct: HashMap<(FileId, u64), Keeps>,
     /// Return addresses from which callers only return, but too many one above the other.
     only_returns: HashSet<(FileId, u64)>,
-    /// Those that are in place, by process, file and offset of the return address.
-    known: HashMap<(u32, FileId, u64), u32>,
+    /// Those that are in place.
+    known: HashMap<Key, u32>,
     /// Those that were taken out, and did not come back.
-    dropped: Vec<Dropped>,
-    /// Those that ever were taken out, with what they have seen since levels last changed.
-    gone: HashMap<(u32, FileId, u64), Seen>,
+    dropped: HashMap<Key, Dropped>,
+    /// Those that ever were taken out, with what they have seen since levels last changed, and when they last were.
+    gone: HashMap<Key, Seen>,
     /// Those that were taken out since functions were throttled.
-    held: HashMap<(u32, FileId, u64), Hold>,
+    held: HashMap<Key, Hold>,
     /// Hits until levels last changed; none where they never did.
     before: Option<Vec<SiteHitsRecord>>,
 }
@@ -168,7 +177,7 @@ impl<'a> ReturnSites<'a> {
             direct: HashMap::new(),
             only_returns: HashSet::new(),
             known: HashMap::new(),
-            dropped: Vec::new(),
+            dropped: HashMap::new(),
             gone: HashMap::new(),
             held: HashMap::new(),
             before: None,
@@ -367,7 +376,7 @@ impl<'a> ReturnSites<'a> {
             self.warmth.keep();
             self.links.take_relinked()?;
             if exchange.levels_changed.swap(false, Ordering::Relaxed) {
-                self.begin_anew();
+                self.begin_anew()?;
                 tidy_at = Instant::now() + FIRST_TIDY;
             }
             if Instant::now() >= revive_at {
@@ -456,7 +465,7 @@ impl<'a> ReturnSites<'a> {
         }
         let gone = self.known.extract_if(|(pid, ..), _| ended.contains(pid)).map(|(_, id)| id).collect();
         self.forget_arrivals(gone)?;
-        self.dropped.retain(|dropped| !ended.contains(&self.placed[dropped.id as usize].pid));
+        self.dropped.retain(|(pid, ..), _| !ended.contains(pid));
         Ok(())
     }
 
@@ -466,7 +475,7 @@ impl<'a> ReturnSites<'a> {
         let mut placements: HashMap<(u32, FileId), Vec<Placement>> = HashMap::new();
         self.spaces.may_have_changed();
         for question in asked {
-            match self.decide(question) {
+            match self.decide(question)? {
                 Decision::Answer(answer) => {
                     answers.entry(question.space).or_default().push((question.address, answer));
                 }
@@ -502,18 +511,21 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// What is to become of a return address.
-    fn decide(&mut self, question: &QuestionRecord) -> Decision {
+    fn decide(&mut self, question: &QuestionRecord) -> Result<Decision, Error> {
         let QuestionRecord { address, pid, space, .. } = *question;
         let Some(place) = self.spaces.find(pid, space, address) else {
-            return Decision::Answer(Arrival::Impossible);
+            return Ok(Decision::Answer(Arrival::Impossible));
         };
         let (file, offset) = (place.file, place.offset);
         self.callers.add(file, &place.path, None);
         if self.callers.path(file).is_none() {
-            return Decision::Answer(Arrival::Impossible);
+            return Ok(Decision::Answer(Arrival::Impossible));
         }
         if let Some(&id) = self.known.get(&(pid, file, offset)) {
-            return Decision::Answer(self.in_place(id));
+            return Ok(Decision::Answer(self.in_place(id)));
+        }
+        if !self.may_come_back((pid, file, offset))? {
+            return Ok(Decision::Answer(Arrival::Dropped { after: 0 }));
         }
         let arrival = match question.kind {
             QuestionCode::RT_QUESTION_ARRIVAL => self.callers.arrival(file, offset, self.read_at(file, offset)),
@@ -525,14 +537,14 @@ impl<'a> ReturnSites<'a> {
                 None => arrival::Arrival::Impossible,
             },
         };
-        match arrival {
+        Ok(match arrival {
             arrival::Arrival::Site(site) => {
                 Decision::Place(file, self.sites(file, offset, pid, site, Some((space, address))))
             }
             arrival::Arrival::Skip { words } => Decision::Answer(Arrival::Skip(words)),
             arrival::Arrival::Never => Decision::Answer(self.never_met(file, offset)),
             arrival::Arrival::Impossible => Decision::Answer(Arrival::Impossible),
-        }
+        })
     }
 
     /// What the kernel side is to know of a return address to which nothing returns: no return goes undetected.
@@ -616,7 +628,8 @@ impl<'a> ReturnSites<'a> {
         let id = self.count();
         let is_fixed = self.direct.contains_key(&(file, offset));
         let only_returns = self.only_returns.contains(&(file, offset));
-        let since = self.gone.contains_key(&(pid, file, offset)).then(|| Since::new(host::now().0));
+        let since = self.gone.get(&(pid, file, offset)).and_then(|seen| seen.since);
+        self.dropped.remove(&(pid, file, offset));
         let placed = Placed { file, offset, pid, site, is_fixed, met, since };
         let is_stepped = placed.is_stepped();
         self.placed.push(placed);
@@ -638,7 +651,7 @@ impl<'a> ReturnSites<'a> {
         let mut lost = Vec::new();
         self.known.retain(|&(of, ..), id| {
             if of == pid {
-                lost.push((self.placed[*id as usize].place(), Arrival::Dropped));
+                lost.push((self.placed[*id as usize].place(), Arrival::Dropped { after: 0 }));
             }
             of != pid
         });

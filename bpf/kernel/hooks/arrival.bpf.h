@@ -59,13 +59,17 @@ static __always_inline bool tell_address(const struct rt_arrival_key *key, const
 /* Not on the stack, which is short. */
 static const struct rt_arrival asked = { .kind = RT_ARRIVAL_ASKED };
 
-/* Asks user space about a return address, once. */
-static __always_inline void ask_about(const struct rt_arrival_key *key, const struct rt_primed_key *place)
+/*
+ * Asks user space about a return address, once; `flags`: BPF_NOEXIST where nothing may be known of it. What user space
+ * answers comes after what is written here.
+ */
+static __always_inline void ask_about(const struct rt_arrival_key *key, const struct rt_primed_key *place,
+				      enum rt_question_kind kind, u64 flags)
 {
-	if (bpf_map_update_elem(&arrivals, key, &asked, BPF_NOEXIST))
+	if (bpf_map_update_elem(&arrivals, key, &asked, flags))
 		return;
 	/* Else the next call from there asks again. */
-	if (!tell_address(key, place, RT_QUESTION_ARRIVAL))
+	if (!tell_address(key, place, kind))
 		bpf_map_delete_elem(&arrivals, key);
 }
 
@@ -104,12 +108,21 @@ __noinline u64 first_arrival(u64 address, u32 space)
 	struct rt_arrival *known = place ? bpf_map_lookup_elem(&primed, place) : 0;
 
 	if (!known) {
-		ask_about(&key, place);
+		ask_about(&key, place, RT_QUESTION_ARRIVAL, BPF_NOEXIST);
 		return RT_ARRIVAL_ASKED;
 	}
 	if (!bpf_map_update_elem(&arrivals, &key, known, BPF_NOEXIST))
 		tell_address(&key, place, RT_QUESTION_NONE);
 	return packed(known);
+}
+
+/* A return address whose probe cost too much, from which calls have come often enough since. */
+__noinline int missed_arrival(u64 address, u32 space)
+{
+	struct rt_arrival_key key = { .address = address, .space = space };
+
+	ask_about(&key, 0, RT_QUESTION_ARRIVAL, BPF_ANY);
+	return 0;
 }
 
 static __always_inline u64 rt_known_arrival(const struct rt_hit *hit, u64 address)
@@ -119,8 +132,9 @@ static __always_inline u64 rt_known_arrival(const struct rt_hit *hit, u64 addres
 
 	if (!known)
 		return RT_UNKNOWN;
-	if (known->kind == RT_ARRIVAL_DROPPED)
-		known->words++;
+	/* One that several threads count at once may be counted less often; none goes below 0. */
+	if (known->kind == RT_ARRIVAL_DROPPED && known->words && !--known->words)
+		missed_arrival(address, key.space);
 	return packed(known);
 }
 
@@ -133,8 +147,7 @@ static __always_inline void rt_ask_for_site(const struct rt_hit *hit, u64 addres
 {
 	struct rt_arrival_key key = { .address = address, .space = hit->thread->space };
 
-	if (tell_address(&key, 0, RT_QUESTION_SITE))
-		bpf_map_update_elem(&arrivals, &key, &asked, BPF_ANY);
+	ask_about(&key, 0, RT_QUESTION_SITE, BPF_ANY);
 }
 
 static __always_inline u32 rt_is_known_tail(u32 from, u32 to)
@@ -157,7 +170,7 @@ static __always_inline void rt_untimed(u32 region, u32 reason)
 	count_untimed(region, reason);
 }
 
-/* Since when there is a return site again; 0: always. */
+/* When the probe of a return site that is there again was taken out; 0: never. */
 static __noinline u32 site_since(u32 site)
 {
 	struct rt_site_hits *hits = bpf_map_lookup_elem(&site_hits, &site);

@@ -142,7 +142,7 @@ struct rt_hit {
 	};
 	union {
 		u32 region; /* of an enter, and of a hooked return */
-		u32 since; /* of a return: when there was a probe again, as RT_SINCE_SHIFT tells it; 0: always */
+		u32 since; /* of a return: when its probe was last taken out, as RT_SINCE_SHIFT tells it; 0: never */
 	};
 	/* Of a return: */
 	u8 is_fixed; /* all calls that arrive there enter the same traced function */

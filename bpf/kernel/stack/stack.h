@@ -381,7 +381,10 @@ static __always_inline u32 rt_doubt(u32 arrival)
 	}
 }
 
-/* Whether the probe at its home was gone for a time after the frame entered; it is there again since then. */
+/*
+ * Whether the probe at its home was gone for a time after the frame entered, without a doubt then; it was last taken
+ * out at that time.
+ */
 static __always_inline int rt_was_dropped(const struct rt_frame *frame, u32 since)
 {
 	return since && frame->start >> RT_SINCE_SHIFT <= since;

@@ -213,8 +213,8 @@ struct rt_arrival {
 	/*
 	 * Of RT_ARRIVAL_SKIP: words from the slot of the call to that of its caller. Of RT_ARRIVAL_PLACED:
 	 * whether the function there may get control back from a call without its return, and above that bit
-	 * since when there is a probe again, as RT_SINCE_SHIFT tells it; 0 where there always was one. Of
-	 * RT_ARRIVAL_DROPPED: calls from there since.
+	 * when it was last taken out, as RT_SINCE_SHIFT tells it; 0 where there always was one. Of
+	 * RT_ARRIVAL_DROPPED: after how many more calls from there user space is asked again; 0: never.
 	 */
 	u32 words;
 };
@@ -242,7 +242,7 @@ struct rt_site_hits {
 	u64 matched; /* that ended a call; of several threads at once some may go uncounted */
 	u64 unmatched;
 	u64 spent; /* nanoseconds that the program took at those */
-	u64 since; /* when there was a probe again, as RT_SINCE_SHIFT tells it; 0: there always was one */
+	u64 since; /* when the probe was last taken out, as RT_SINCE_SHIFT tells it; 0: there always was one */
 };
 
 /* What the programs took at some of the hits that were recorded, on one CPU. Times in nanoseconds. */

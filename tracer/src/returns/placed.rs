@@ -4,7 +4,7 @@ use rtrace_bpf::{FilePlace, Since};
 use rtrace_code::arrival::ReturnSite;
 use rtrace_code::instruction::SiteCost;
 
-use super::FileId;
+use super::{FileId, Key};
 
 /// A return site that was placed.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +17,12 @@ pub struct Placed {
     pub is_fixed: bool,
     /// The address and its space, where the kernel side has met it.
     pub met: Option<(u32, u64)>,
-    /// When it came, where there had been one that was taken out.
+    /// When it was last taken out, if it ever was.
     pub since: Option<Since>,
 }
 
 impl Placed {
-    pub fn key(&self) -> (u32, FileId, u64) {
+    pub fn key(&self) -> Key {
         (self.pid, self.file, self.offset)
     }
 
@@ -32,7 +32,11 @@ impl Placed {
 
     /// Its return address.
     pub fn place(&self) -> FilePlace {
-        let (device, inode) = self.file;
-        FilePlace { device, inode, offset: self.offset, pid: self.pid }
+        place_of(self.key())
     }
+}
+
+/// The return address of this key.
+pub fn place_of((pid, (device, inode), offset): Key) -> FilePlace {
+    FilePlace { device, inode, offset, pid }
 }

@@ -9,11 +9,13 @@ use std::time::Instant;
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_bpf::wire::SiteHitsRecord;
-use rtrace_bpf::{Arrival, Error};
+use rtrace_bpf::{Arrival, Error, Since};
 
 use super::hold::Hold;
 use super::links::Placement;
-use super::{Dropped, Exchange, FileId, Placed, ReturnSites, Seen};
+use super::placed::place_of;
+use super::{Dropped, Exchange, FileId, Key, Placed, ReturnSites, Seen};
+use crate::host;
 
 /// Hits in vain that are tolerated, as a part of those that end a call.
 const MOST_IN_VAIN: f64 = 0.12;
@@ -24,7 +26,7 @@ const MOST_FOR_A_RETURN: u64 = 20;
 /// A single step costs as much as this many hits, at the least.
 const STEP_IN_HITS: u64 = 8;
 
-/// Hits in vain of a site that are worth no thought, and calls that were missed.
+/// Hits in vain of a site that are worth no thought, and calls that are missed before it comes back, at the least.
 const FEW: u64 = 100;
 
 /// The same two where functions were throttled: all sites of those are hit in vain, and each hit counts.
@@ -38,46 +40,60 @@ const HIT_TIME: u64 = 500;
 impl<'a> ReturnSites<'a> {
     /// Other functions are recorded than before: what sites were hit for tells nothing any more. Those that were
     /// taken out come back once calls from there have been missed.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn begin_anew(&mut self) -> Result<(), Error> {
         self.before = Some(self.hits.read(self.count()));
-        self.gone.values_mut().for_each(|seen| *seen = Seen::default());
-    }
-
-    /// The kernel side is to ask about a site that was taken out.
-    fn bring_back(&self, Dropped { id, addresses }: &Dropped) -> Result<(), Error> {
-        self.programs.forget_arrival(self.placed[*id as usize].place(), addresses)
-    }
-
-    /// Brings back sites that have turned out to be worth their hits: more calls came from there than before.
-    pub(super) fn revive(&mut self) -> Result<(), Error> {
-        let (few, most) = match self.before {
-            Some(_) => (FEW_WHEN_THROTTLED, MOST_FOR_A_RETURN_WHEN_THROTTLED),
-            None => (FEW, MOST_FOR_A_RETURN),
-        };
-        let now = Instant::now();
-        let mut dropped = std::mem::take(&mut self.dropped);
-        let mut missed = Vec::with_capacity(dropped.len());
-        for Dropped { addresses, .. } in &dropped {
-            let of_each = addresses.iter().map(|&(space, address)| self.programs.missed(space, address));
-            missed.push(of_each.sum::<Result<u32, Error>>()?);
+        self.gone.values_mut().for_each(|seen| *seen = Seen { since: seen.since, ..Seen::default() });
+        let after = self.calls_to_miss(Seen::default());
+        for dropped in self.dropped.values_mut() {
+            dropped.after = after;
+            for &(space, address) in &dropped.addresses {
+                self.programs.set_arrivals(space, &[(address, Arrival::Dropped { after })])?;
+            }
         }
-        let mut missed = missed.into_iter().map(u64::from);
-        let back = dropped.extract_if(.., |dropped| {
-            let missed = missed.next().unwrap_or_default();
-            let key = self.placed[dropped.id as usize].key();
-            if self.held.get(&key).is_some_and(|hold| !hold.is_over(now)) {
-                return false;
-            }
-            let Some(seen) = self.gone.get_mut(&key) else { return false };
-            let is_worth = missed >= few && seen.unmatched <= most * (seen.returns + missed);
-            if is_worth {
-                seen.returns += missed;
-            }
-            is_worth
-        });
-        let back: Vec<Dropped> = back.collect();
-        self.dropped = dropped;
-        back.iter().try_for_each(|dropped| self.bring_back(dropped))
+        Ok(())
+    }
+
+    /// How many calls have to be missed before a place that has seen this is worth a site.
+    ///
+    /// As many as outweigh the hits in vain. Where nothing is throttled fewer do at first, twice as many each time: a
+    /// sort that others have called for long calls back to traced functions for as long at once.
+    fn calls_to_miss(&self, seen: Seen) -> u32 {
+        let missing = |most: u64| seen.unmatched.div_ceil(most).saturating_sub(seen.returns);
+        let calls = match self.before {
+            Some(_) => missing(MOST_FOR_A_RETURN_WHEN_THROTTLED).max(FEW_WHEN_THROTTLED),
+            None => missing(MOST_FOR_A_RETURN).clamp(FEW, FEW << seen.times.saturating_sub(1).min(u32::BITS)),
+        };
+        u32::try_from(calls).unwrap_or(u32::MAX)
+    }
+
+    /// Whether there may be a site at a place of which the kernel side asks. If one was taken out there, enough calls
+    /// have been missed.
+    pub(super) fn may_come_back(&mut self, key: Key) -> Result<bool, Error> {
+        let Some(dropped) = self.dropped.get_mut(&key) else { return Ok(true) };
+        dropped.is_wanted = self.held.get(&key).is_some_and(|hold| !hold.is_over(Instant::now()));
+        if dropped.is_wanted {
+            return Ok(false);
+        }
+        self.bring_back(key)?;
+        Ok(true)
+    }
+
+    /// The kernel side is to ask about a place where a site was taken out.
+    fn bring_back(&mut self, key: Key) -> Result<(), Error> {
+        let Some(Dropped { addresses, after, .. }) = self.dropped.remove(&key) else { return Ok(()) };
+        if let Some(seen) = self.gone.get_mut(&key) {
+            seen.returns += u64::from(after);
+        }
+        self.programs.forget_arrival(place_of(key), &addresses)
+    }
+
+    /// Brings back sites that were wanted while they had to stay away.
+    pub(super) fn revive(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        let is_over = |key: &Key| self.held.get(key).is_none_or(|hold| hold.is_over(now));
+        let wanted = self.dropped.iter().filter(|(key, dropped)| dropped.is_wanted && is_over(key));
+        let back: Vec<Key> = wanted.map(|(key, _)| *key).collect();
+        back.into_iter().try_for_each(|key| self.bring_back(key))
     }
 
     /// Tells the governor how many of these hits were in vain.
@@ -192,25 +208,31 @@ impl<'a> ReturnSites<'a> {
     /// Returns to the address of a site, which has seen these hits, are not detected from now on.
     fn drop(&mut self, id: u32, hits: SiteHitsRecord) -> Result<(), Error> {
         self.forget(id);
-        let Placed { file, offset, pid, met, .. } = self.placed[id as usize];
-        let place = self.placed[id as usize].place();
-        self.programs.prime(&[(place, Arrival::Dropped)])?;
+        let cost = self.vain_cost(id, &hits);
+        let placed = &self.placed[id as usize];
+        let (key, place, met) = (placed.key(), placed.place(), placed.met);
+        let (pid, file, offset) = key;
+        let seen = self.gone.entry(key).or_default();
+        seen.returns += hits.matched;
+        seen.unmatched += cost;
+        seen.times += 1;
+        let seen = *seen;
+        let after = self.calls_to_miss(seen);
+        self.programs.prime(&[(place, Arrival::Dropped { after })])?;
         // Frames that enter from now on are in doubt, and so are those that turn out to be left.
         let addresses = match met {
             Some(address) => vec![address],
             None => self.spaces.addresses(pid, self.programs.space(pid)?, file, offset),
         };
         for &(space, address) in &addresses {
-            self.programs.set_arrivals(space, &[(address, Arrival::Dropped)])?;
+            self.programs.set_arrivals(space, &[(address, Arrival::Dropped { after })])?;
         }
-        self.dropped.push(Dropped { id, addresses });
-        let cost = self.vain_cost(id, &hits);
-        let seen = self.gone.entry((pid, file, offset)).or_default();
-        seen.returns += hits.matched;
-        seen.unmatched += cost;
+        // What entered before this was told to the kernel side is in no doubt yet.
+        self.gone.entry(key).or_default().since = Some(Since::new(host::now().0));
+        self.dropped.insert(key, Dropped { addresses, after, is_wanted: false });
         if self.before.is_some() {
-            let before = self.held.get(&(pid, file, offset)).copied();
-            self.held.insert((pid, file, offset), Hold::after(before, Instant::now()));
+            let before = self.held.get(&key).copied();
+            self.held.insert(key, Hold::after(before, Instant::now()));
         }
         Ok(())
     }
