@@ -28,7 +28,8 @@ pub struct Since(u32);
 impl Since {
     /// At that time of `CLOCK_MONOTONIC`, in nanoseconds, rounded up.
     pub fn new(time: u64) -> Since {
-        Since((time >> wire::Limit::RT_SINCE_SHIFT.0) as u32)
+        let bits = (1 << wire::Limit::RT_SINCE_BITS.0) - 1;
+        Since(((time >> wire::Limit::RT_SINCE_SHIFT.0) as u32 & bits).max(1))
     }
 }
 

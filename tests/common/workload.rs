@@ -84,7 +84,8 @@ impl Workload {
     /// git: the changes of 40 commits.
     pub fn git_log() -> Option<Workload> {
         Workload::new("/usr/bin/git", "libz.so.1", |command, folder| {
-            let script = "git init -q && for i in $(seq 40); do seq $i 900 > f && git add f && git commit -q -m $i; done";
+            let script =
+                "git init -q && for i in $(seq 40); do seq $i 900 > f && git add f && git commit -q -m $i; done";
             let settings = [("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_CONFIG_NOSYSTEM", "1")];
             let committer = [("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@b")];
             let mut shell = Command::new("sh");
@@ -110,7 +111,8 @@ impl Workload {
         let mut document = String::from("%PDF-1.4\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n");
         document += "2 0 obj\n<< /Type /Pages /Count 0 /Kids [] >>\nendobj\n";
         for object in 3..400 {
-            writeln!(document, "{object} 0 obj\n<< /Length 99 /A [1 (x) /B] >>\nstream\nabc\nendstream\nendobj").unwrap();
+            writeln!(document, "{object} 0 obj\n<< /Length 99 /A [1 (x) /B] >>\nstream\nabc\nendstream\nendobj")
+                .unwrap();
         }
         document += "trailer << /Root 1 0 R /Size 400 >>\nstartxref\n7\n%%EOF\n";
         Workload::new("/usr/bin/qpdf", "libqpdf.so.29", |command, folder| {

@@ -387,7 +387,9 @@ static __always_inline u32 rt_doubt(u32 arrival)
  */
 static __always_inline int rt_was_dropped(const struct rt_frame *frame, u32 since)
 {
-	return since && frame->start >> RT_SINCE_SHIFT <= since;
+	u32 start = frame->start >> RT_SINCE_SHIFT;
+
+	return since && !((since - start) & 1u << (RT_SINCE_BITS - 1));
 }
 
 /* The probe at its home may have gone since the frame entered. */

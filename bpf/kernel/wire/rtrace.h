@@ -20,8 +20,9 @@ enum rt_limit {
 	RT_FRAMES = 1024, /* both */
 	/* Frames of a thread that were left without a return, and may still turn out to be suspended. */
 	RT_LEFT_MAX = 16,
-	/* Times of CLOCK_MONOTONIC in units of 2^26 ns fit into 31 bits for years. */
-	RT_SINCE_SHIFT = 26,
+	/* Times of CLOCK_MONOTONIC in units of 2^21 ns, modulo 2^31: of two, it is known for 26 days which is later. */
+	RT_SINCE_SHIFT = 21,
+	RT_SINCE_BITS = 31,
 	/* Callers that only return, one above the other, that are skipped to find where a call returns to. */
 	RT_SKIPS_MAX = 4,
 	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before the first are given up */
