@@ -126,13 +126,27 @@ __attribute__((noinline, noclone)) static int untraced(int n)
 	return n + 1;
 }
 
+enum { FIRST = 5 };
+
+// Calls leaf from there until there is a probe.
+static void meet(void)
+{
+	int (*volatile callee)(int) = leaf;
+
+	for (int i = 0; i < FIRST; i++) {
+		call_by(&callee, i);
+		usleep(20000);
+	}
+}
+
 // For a time hardly anything that is traced is called from there, later nothing else.
 static void seldom_then_often(void)
 {
-	enum { SELDOM = 1000, OTHERS = 1000, OFTEN = 500000 };
+	enum { SELDOM = 2000, OTHERS = 1000, OFTEN = 1000000 };
 	int (*volatile callee)(int);
 	int sum = 0;
 
+	meet();
 	for (int i = 0; i < SELDOM; i++) {
 		callee = leaf;
 		sum += call_by(&callee, i);
@@ -144,14 +158,24 @@ static void seldom_then_often(void)
 	for (int i = 0; i < OFTEN; i++)
 		sum += call_by(&callee, i & 1);
 	dprintf(STDOUT_FILENO, "sum %d\n", sum);
-	truth("leaf*%d", SELDOM + OFTEN);
+	truth("leaf*%d", FIRST + SELDOM + OFTEN);
+}
+
+// The same in a program that is executed where the call instruction was met before.
+static void executed(void)
+{
+	meet();
+	truth("leaf*%d", FIRST);
+	execl("/proc/self/exe", "shapes", "seldom_then_often", NULL);
+	exit(1);
 }
 
 static const struct scenario scenarios[] = {
-	{ "nested", nested },	{ "branches", branches }, { "mutual", mutual },
-	{ "seldom_then_often", seldom_then_often },	{ "branches", branches }, { "mutual", mutual },
-	{ "recursion", recursion }, { "tails", tails },
-	{ "pauses", pauses },	{ "brief", brief },
+	{ "nested", nested }, { "branches", branches },
+	{ "mutual", mutual }, { "seldom_then_often", seldom_then_often },
+	{ "executed", executed }, { "recursion", recursion },
+	{ "tails", tails }, { "pauses", pauses },
+	{ "brief", brief },
 };
 
 SCENARIOS(scenarios)

@@ -524,7 +524,7 @@ impl<'a> ReturnSites<'a> {
         if let Some(&id) = self.known.get(&(pid, file, offset)) {
             return Ok(Decision::Answer(self.in_place(id)));
         }
-        if !self.may_come_back((pid, file, offset))? {
+        if !self.may_come_back((pid, file, offset), (space, address))? {
             return Ok(Decision::Answer(Arrival::Dropped { after: 0 }));
         }
         let arrival = match question.kind {

@@ -66,12 +66,15 @@ impl<'a> ReturnSites<'a> {
         u32::try_from(calls).unwrap_or(u32::MAX)
     }
 
-    /// Whether there may be a site at a place of which the kernel side asks. If one was taken out there, enough calls
-    /// have been missed.
-    pub(super) fn may_come_back(&mut self, key: Key) -> Result<bool, Error> {
+    /// Whether there may be a site at a place of which the kernel side asks at an address of a space. If one was taken
+    /// out there, enough calls have been missed.
+    pub(super) fn may_come_back(&mut self, key: Key, address: (u32, u64)) -> Result<bool, Error> {
         let Some(dropped) = self.dropped.get_mut(&key) else { return Ok(true) };
         dropped.is_wanted = self.held.get(&key).is_some_and(|hold| !hold.is_over(Instant::now()));
         if dropped.is_wanted {
+            if !dropped.addresses.contains(&address) {
+                dropped.addresses.push(address);
+            }
             return Ok(false);
         }
         self.bring_back(key)?;
@@ -219,10 +222,12 @@ impl<'a> ReturnSites<'a> {
         let seen = *seen;
         let after = self.calls_to_miss(seen);
         self.programs.prime(&[(place, Arrival::Dropped { after })])?;
-        // Frames that enter from now on are in doubt, and so are those that turn out to be left.
+        // Frames that enter from now on are in doubt, and so are those that turn out to be left. Where it was met, the
+        // process may have executed another program since.
+        let space = self.programs.space(pid)?;
         let addresses = match met {
-            Some(address) => vec![address],
-            None => self.spaces.addresses(pid, self.programs.space(pid)?, file, offset),
+            Some(address) if Some(address.0) == space => vec![address],
+            _ => self.spaces.addresses(pid, space, file, offset),
         };
         for &(space, address) in &addresses {
             self.programs.set_arrivals(space, &[(address, Arrival::Dropped { after })])?;
