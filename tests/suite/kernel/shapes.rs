@@ -35,10 +35,12 @@ fn calls_from_where_mostly_others_are_called() {
     let of_reason = Untimed::by_reason(&summary.untimed);
     let dropped: u64 =
         of_reason.iter().filter(|(reason, _)| *reason == UntimedReason::SiteDropped).map(|(_, n)| n).sum();
-    assert!(dropped > 0 && dropped < summary.calls / 100, "{of_reason:?} of {}", summary.calls);
+    assert!(dropped < summary.calls / 100, "{of_reason:?} of {}", summary.calls);
     let timed = summary.calls - summary.unseen;
     assert!(timed * 2 > summary.calls, "{timed} timed of {}", summary.calls);
     let in_vain = summary.return_sites.unmatched;
+    // Emulated kernels take longer to place a site than the others are called.
+    assert!(dropped > 0 || in_vain < summary.calls / 2, "{in_vain} hits in vain, and it was not taken out");
     assert!(in_vain < summary.calls * 2, "{in_vain} hits in vain for {} calls", summary.calls);
 }
 
