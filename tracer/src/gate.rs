@@ -75,23 +75,20 @@ impl Gate {
     /// Programs that wait now; the others are still there when these have gone on.
     pub fn waiting(&self) -> Vec<Execution<'_>> {
         let mut waiting = Vec::new();
-        let mut events = [0; mem::size_of::<libc::fanotify_event_metadata>()];
+        // There is room for one.
+        let mut event = [0; mem::size_of::<libc::fanotify_event_metadata>()];
         // The kernel refuses a program for which there is no descriptor: while there is none, it waits. Reading fails
         // where none waits.
         while waiting.len() < MOST_TOGETHER
             && self.0.try_clone().is_ok()
-            && let Ok(length) = (&self.0).read(&mut events)
+            && (&self.0).read(&mut event).is_ok_and(|length| length == event.len())
         {
-            let mut rest = &events[..length];
-            while rest.len() >= mem::size_of::<libc::fanotify_event_metadata>() {
-                // SAFETY: the kernel has written so many bytes of events, each with this head; aligned or not.
-                let event: libc::fanotify_event_metadata = unsafe { ptr::read_unaligned(rest.as_ptr().cast()) };
-                if event.fd >= 0 {
-                    // SAFETY: the kernel has opened the descriptor for us.
-                    let file = unsafe { OwnedFd::from_raw_fd(event.fd) };
-                    waiting.push(Execution { gate: &self.0, file, pid: event.pid.cast_unsigned() });
-                }
-                rest = &rest[(event.event_len as usize).clamp(1, rest.len())..];
+            // SAFETY: the kernel has written an event, which is a plain structure; aligned or not.
+            let event: libc::fanotify_event_metadata = unsafe { ptr::read_unaligned(event.as_ptr().cast()) };
+            if event.fd >= 0 {
+                // SAFETY: the kernel has opened the descriptor for us.
+                let file = unsafe { OwnedFd::from_raw_fd(event.fd) };
+                waiting.push(Execution { gate: &self.0, file, pid: event.pid.cast_unsigned() });
             }
         }
         waiting
