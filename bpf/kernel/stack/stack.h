@@ -382,8 +382,8 @@ static __always_inline u32 rt_doubt(u32 arrival)
 }
 
 /*
- * Whether the probe at its home was gone for a time after the frame entered, without a doubt then; it was last taken
- * out at that time.
+ * Whether the probe at its home was taken out after the frame entered, `since` being the last time; 0: never. The
+ * frame was in no doubt then, and its return may have gone unseen.
  */
 static __always_inline int rt_was_dropped(const struct rt_frame *frame, u32 since)
 {

@@ -44,13 +44,14 @@ impl<'a> ReturnSites<'a> {
         self.before = Some(self.hits.read(self.count()));
         self.gone.values_mut().for_each(|seen| *seen = Seen { since: seen.since, ..Seen::default() });
         let after = self.calls_to_miss(Seen::default());
-        for dropped in self.dropped.values_mut() {
-            dropped.after = after;
-            for &(space, address) in &dropped.addresses {
-                self.programs.set_arrivals(space, &[(address, Arrival::Dropped { after })])?;
-            }
-        }
-        Ok(())
+        self.dropped.values_mut().for_each(|dropped| dropped.after = after);
+        self.dropped.values().try_for_each(|dropped| self.tell_dropped(&dropped.addresses, after))
+    }
+
+    /// The kernel side is to ask about these addresses after so many more calls from each.
+    fn tell_dropped(&self, addresses: &[(u32, u64)], after: u32) -> Result<(), Error> {
+        let tell = |&(space, address)| self.programs.set_arrivals(space, &[(address, Arrival::Dropped { after })]);
+        addresses.iter().try_for_each(tell)
     }
 
     /// How many calls have to be missed before a place that has seen this is worth a site.
@@ -215,11 +216,10 @@ impl<'a> ReturnSites<'a> {
         let placed = &self.placed[id as usize];
         let (key, place, met) = (placed.key(), placed.place(), placed.met);
         let (pid, file, offset) = key;
-        let seen = self.gone.entry(key).or_default();
+        let mut seen = self.gone.get(&key).copied().unwrap_or_default();
         seen.returns += hits.matched;
         seen.unmatched += cost;
         seen.times += 1;
-        let seen = *seen;
         let after = self.calls_to_miss(seen);
         self.programs.prime(&[(place, Arrival::Dropped { after })])?;
         // Frames that enter from now on are in doubt, and so are those that turn out to be left. Where it was met, the
@@ -229,11 +229,9 @@ impl<'a> ReturnSites<'a> {
             Some(address) if Some(address.0) == space => vec![address],
             _ => self.spaces.addresses(pid, space, file, offset),
         };
-        for &(space, address) in &addresses {
-            self.programs.set_arrivals(space, &[(address, Arrival::Dropped { after })])?;
-        }
-        // What entered before this was told to the kernel side is in no doubt yet.
-        self.gone.entry(key).or_default().since = Some(Since::new(host::now().0));
+        self.tell_dropped(&addresses, after)?;
+        // What entered before this was told is in no doubt yet.
+        self.gone.insert(key, Seen { since: Some(Since::new(host::now().0)), ..seen });
         self.dropped.insert(key, Dropped { addresses, after, is_wanted: false });
         if self.before.is_some() {
             let before = self.held.get(&key).copied();
