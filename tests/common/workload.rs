@@ -86,11 +86,10 @@ impl Workload {
         Workload::new("/usr/bin/git", "libz.so.1", |command, folder| {
             let script =
                 "git init -q && for i in $(seq 40); do seq $i 900 > f && git add f && git commit -q -m $i; done";
-            let settings = [("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_CONFIG_NOSYSTEM", "1")];
-            let committer = [("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@b")];
+            let names = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
             let mut shell = Command::new("sh");
-            shell.args(["-ec", script]).current_dir(folder).env("HOME", folder);
-            assert!(shell.envs(settings).envs(committer).status().unwrap().success(), "{shell:?}");
+            shell.args(["-ec", script]).current_dir(folder).env("HOME", folder).env("GIT_CONFIG_NOSYSTEM", "1");
+            assert!(shell.envs(names.map(|name| (name, "a@b"))).status().unwrap().success(), "{shell:?}");
             command.arg("-C").arg(folder).args(["--no-pager", "log", "-p"]).env("GIT_CONFIG_NOSYSTEM", "1");
         })
     }
@@ -126,8 +125,8 @@ impl Workload {
     pub fn exiv2_broken() -> Option<Workload> {
         Workload::new("/usr/bin/exiv2", "libexiv2.so.27", |command, folder| {
             let file = folder.join("broken.jpg");
-            let size = [&[0xff, 0xd8, 0xff, 0xe1, 0x40, 0x00], &b"Exif\0\0II*\0\x08\0\0\0\x20\0"[..]].concat();
-            fs::write(&file, size).unwrap();
+            let picture = [&[0xff, 0xd8, 0xff, 0xe1, 0x40, 0x00], &b"Exif\0\0II*\0\x08\0\0\0\x20\0"[..]].concat();
+            fs::write(&file, picture).unwrap();
             command.arg("-pa").arg(file);
         })
     }
