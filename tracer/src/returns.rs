@@ -232,7 +232,7 @@ impl<'a> ReturnSites<'a> {
                 let place = FilePlace { device: file.device, inode: file.inode, offset, pid };
                 match arrival {
                     arrival::Arrival::Site(site) => {
-                        placements.extend(self.sites(id, offset, pid, site, None));
+                        placements.extend(self.sites(id, offset, pid, site, Vec::new()));
                     }
                     arrival::Arrival::Skip { words } => primed.push((place, Arrival::Skip(words))),
                     arrival::Arrival::Never => primed.push((place, self.never_met(id, offset))),
@@ -261,7 +261,7 @@ impl<'a> ReturnSites<'a> {
         let are_matched = hits.iter().map(|hits| hits.matched > 0).chain(std::iter::repeat(false));
         let mut met: HashMap<FileId, BTreeSet<u64>> = HashMap::new();
         for (placed, is_matched) in self.placed.iter().zip(are_matched) {
-            if is_matched || placed.met.is_some() {
+            if is_matched || !placed.met.is_empty() {
                 met.entry(placed.file).or_default().insert(placed.offset);
             }
         }
@@ -442,7 +442,7 @@ impl<'a> ReturnSites<'a> {
     fn forget_arrivals(&mut self, sites: Vec<u32>) -> Result<(), Error> {
         for id in sites {
             let placed = &self.placed[id as usize];
-            self.programs.forget_arrival(placed.place(), placed.met.as_slice())?;
+            self.programs.forget_arrival(placed.place(), &placed.met)?;
         }
         Ok(())
     }
@@ -496,7 +496,7 @@ impl<'a> ReturnSites<'a> {
             for site in sites {
                 let is_refused = refused.contains(&site.id);
                 let answer = if is_refused { Arrival::Impossible } else { self.in_place(site.id) };
-                if let Some((space, address)) = self.placed[site.id as usize].met {
+                for &(space, address) in &self.placed[site.id as usize].met {
                     answers.entry(space).or_default().push((address, answer));
                 }
                 if is_refused {
@@ -522,6 +522,11 @@ impl<'a> ReturnSites<'a> {
             return Ok(Decision::Answer(Arrival::Impossible));
         }
         if let Some(&id) = self.known.get(&(pid, file, offset)) {
+            // The process has executed another program since, or maps the file elsewhere.
+            let met = &mut self.placed[id as usize].met;
+            if !met.is_empty() && !met.contains(&(space, address)) {
+                met.push((space, address));
+            }
             return Ok(Decision::Answer(self.in_place(id)));
         }
         if !self.may_come_back((pid, file, offset), (space, address))? {
@@ -539,7 +544,7 @@ impl<'a> ReturnSites<'a> {
         };
         Ok(match arrival {
             arrival::Arrival::Site(site) => {
-                Decision::Place(file, self.sites(file, offset, pid, site, Some((space, address))))
+                Decision::Place(file, self.sites(file, offset, pid, site, vec![(space, address)]))
             }
             arrival::Arrival::Skip { words } => Decision::Answer(Arrival::Skip(words)),
             arrival::Arrival::Never => Decision::Answer(self.never_met(file, offset)),
@@ -574,20 +579,13 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// The sites for a return address, and for those in the same function to which control may come twice.
-    fn sites(
-        &mut self,
-        file: FileId,
-        offset: u64,
-        pid: u32,
-        site: ReturnSite,
-        met: Option<(u32, u64)>,
-    ) -> Vec<Placement> {
+    fn sites(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Vec<(u32, u64)>) -> Vec<Placement> {
         let mut sites = vec![self.add(file, offset, pid, site, met)];
         for twice in self.callers.returns_twice(file, offset).to_vec() {
             if !self.known.contains_key(&(pid, file, twice))
                 && let arrival::Arrival::Site(site) = self.callers.arrival(file, twice, self.read_at(file, twice))
             {
-                sites.push(self.add(file, twice, pid, site, None));
+                sites.push(self.add(file, twice, pid, site, Vec::new()));
             }
         }
         sites
@@ -614,7 +612,7 @@ impl<'a> ReturnSites<'a> {
             let mut placements = Vec::with_capacity(sites.len());
             for Placement { id, .. } in sites {
                 let Placed { offset, site, .. } = self.placed[id as usize];
-                placements.push(self.add(file, offset, pid, site, None));
+                placements.push(self.add(file, offset, pid, site, Vec::new()));
             }
             match self.link_ahead(pid, file, &path, &placements, until) {
                 Err(error) if error.is_gone() => return Ok(()),
@@ -624,7 +622,7 @@ impl<'a> ReturnSites<'a> {
         Ok(())
     }
 
-    fn add(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Option<(u32, u64)>) -> Placement {
+    fn add(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Vec<(u32, u64)>) -> Placement {
         let id = self.count();
         let is_fixed = self.direct.contains_key(&(file, offset));
         let only_returns = self.only_returns.contains(&(file, offset));

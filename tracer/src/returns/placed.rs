@@ -7,7 +7,7 @@ use rtrace_code::instruction::SiteCost;
 use super::{FileId, Key};
 
 /// A return site that was placed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Placed {
     pub file: FileId,
     /// Offset of the return address in the file, in bytes.
@@ -15,8 +15,9 @@ pub struct Placed {
     pub pid: u32,
     pub site: ReturnSite,
     pub is_fixed: bool,
-    /// The address and its space, where the kernel side has met it.
-    pub met: Option<(u32, u64)>,
+    /// Its addresses, each with its space, of which the kernel side has asked; none where it was told of the place in
+    /// the file before it met any.
+    pub met: Vec<(u32, u64)>,
     /// When it was last taken out, if it ever was.
     pub since: Option<Since>,
 }

@@ -102,7 +102,7 @@ impl ReturnSites<'_> {
             if !self.known.contains_key(&(pid, file, offset))
                 && let arrival::Arrival::Site(site) = self.callers.arrival(file, offset, self.read_at(file, offset))
             {
-                placements.extend(self.sites(file, offset, pid, site, None));
+                placements.extend(self.sites(file, offset, pid, site, Vec::new()));
             }
         }
         match self.link_ahead(pid, file, &path, &placements, until) {

@@ -146,7 +146,7 @@ impl<'a> ReturnSites<'a> {
             let at_address = self.callers.at_return_address(file, offset);
             match at_address.filter(|_| self.can_move(id)) {
                 Some(site) => {
-                    let met = self.placed[id as usize].met;
+                    let met = self.placed[id as usize].met.clone();
                     moved.entry((pid, file)).or_default().push(self.add(file, offset, pid, site, met));
                 }
                 None => self.drop(id, hits[id as usize])?,
@@ -214,7 +214,7 @@ impl<'a> ReturnSites<'a> {
         self.forget(id);
         let cost = self.vain_cost(id, &hits);
         let placed = &self.placed[id as usize];
-        let (key, place, met) = (placed.key(), placed.place(), placed.met);
+        let (key, place, met) = (placed.key(), placed.place(), placed.met.clone());
         let (pid, file, offset) = key;
         let mut seen = self.gone.get(&key).copied().unwrap_or_default();
         seen.returns += hits.matched;
@@ -222,12 +222,10 @@ impl<'a> ReturnSites<'a> {
         seen.times += 1;
         let after = self.calls_to_miss(seen);
         self.programs.prime(&[(place, Arrival::Dropped { after })])?;
-        // Frames that enter from now on are in doubt, and so are those that turn out to be left. Where it was met, the
-        // process may have executed another program since.
-        let space = self.programs.space(pid)?;
-        let addresses = match met {
-            Some(address) if Some(address.0) == space => vec![address],
-            _ => self.spaces.addresses(pid, space, file, offset),
+        // Frames that enter from now on are in doubt, and so are those that turn out to be left.
+        let addresses = match met.is_empty() {
+            true => self.spaces.addresses(pid, self.programs.space(pid)?, file, offset),
+            false => met,
         };
         self.tell_dropped(&addresses, after)?;
         // What entered before this was told is in no doubt yet.
