@@ -2,6 +2,10 @@
 // Shapes of call trees on one thread.
 #include "harness.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+
 static void nested(void)
 {
 	int sum = 0;
@@ -170,12 +174,51 @@ static void executed(void)
 	exit(1);
 }
 
+// Maps the code of a copy of this program, at that address if there is one, and calls leaf from there.
+static char *call_from_copy(char *address, int calls, int pause_us)
+{
+	char copy[] = "/tmp/copyXXXXXX", line[512], *code = NULL;
+	int to = mkstemp(copy), from = open("/proc/self/exe", O_RDONLY);
+	int (*volatile callee)(int) = leaf;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long start, end, offset, function = (unsigned long)call_by;
+
+	while (sendfile(to, from, NULL, 1 << 20) > 0)
+		;
+	while (!code && fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && start <= function && function < end)
+			code = mmap(address, end - start, PROT_READ | PROT_EXEC, MAP_PRIVATE, to, offset);
+	}
+	if (!code || code == MAP_FAILED || (address && code != address))
+		exit(1);
+	for (int i = 0; i < calls; i++) {
+		((int (*)(int (*volatile *)(int), int))(code + (function - start)))(&callee, i & 1);
+		if (pause_us)
+			usleep(pause_us);
+	}
+	munmap(code, end - start);
+	fclose(maps);
+	close(to);
+	close(from);
+	unlink(copy);
+	return code;
+}
+
+// Another file comes where one was whose return site is known.
+static void replaced(void)
+{
+	enum { AFTER = 200000 };
+
+	call_from_copy(call_from_copy(NULL, FIRST, 20000), AFTER, 0);
+	truth("leaf*%d", FIRST + AFTER);
+}
+
 static const struct scenario scenarios[] = {
 	{ "nested", nested }, { "branches", branches },
 	{ "mutual", mutual }, { "seldom_then_often", seldom_then_often },
 	{ "executed", executed }, { "recursion", recursion },
 	{ "tails", tails }, { "pauses", pauses },
-	{ "brief", brief },
+	{ "brief", brief }, { "replaced", replaced },
 };
 
 SCENARIOS(scenarios)

@@ -28,8 +28,21 @@ pub struct AddressSpaces {
 struct Shared {
     /// The spaces as they were seen last.
     files: HashMap<u32, Files>,
-    /// Return addresses, each with the number of its space, of which the kernel side has told.
-    places: Vec<(u32, u64, FilePlace)>,
+    /// Where return addresses are, each with the number of its space, as the kernel side has told last.
+    places: HashMap<(u32, u64), FilePlace>,
+    /// What it has told since that was last taken.
+    told: Vec<Told>,
+}
+
+/// Where a return address is, as the kernel side tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The number of the space.
+    pub space: u32,
+    pub address: u64,
+    pub place: FilePlace,
+    /// It was elsewhere before: another file is mapped there now.
+    pub is_replaced: bool,
 }
 
 impl AddressSpaces {
@@ -43,14 +56,28 @@ impl AddressSpaces {
         self.fresh.clear();
     }
 
-    /// The kernel side has told where in a file an address of a space is.
-    pub fn tell(&self, space: u32, address: u64, place: FilePlace) {
-        self.shared().places.push((space, address, place));
+    /// Other files are mapped in a space than were: it is read again when this thread next asks about it.
+    pub fn forget(&mut self, space: u32) {
+        self.known.remove(&space);
+        self.fresh.remove(&space);
+        self.shared().files.remove(&space);
     }
 
-    /// What it has told since the last call by any thread: the number of a space, an address, and the place there.
-    pub fn take_told(&self) -> Vec<(u32, u64, FilePlace)> {
-        std::mem::take(&mut self.shared().places)
+    /// The kernel side has told where in a file an address of a space is. If it was elsewhere before, the space is
+    /// forgotten.
+    pub fn tell(&mut self, space: u32, address: u64, place: FilePlace) {
+        let mut shared = self.shared();
+        let is_replaced = shared.places.insert((space, address), place).is_some_and(|before| before != place);
+        shared.told.push(Told { space, address, place, is_replaced });
+        drop(shared);
+        if is_replaced {
+            self.forget(space);
+        }
+    }
+
+    /// What it has told since the last call by any thread.
+    pub fn take_told(&self) -> Vec<Told> {
+        std::mem::take(&mut self.shared().told)
     }
 
     /// Whether a space was read at all; one whose process has ended before was not.

@@ -403,7 +403,7 @@ impl<'a> ReturnSites<'a> {
     }
 
     /// The processes and the return addresses of which the kernel side has told. Where these are is told to others.
-    fn take(&self, questions: &mut Questions<'_>) -> Result<(Vec<QuestionRecord>, Vec<QuestionRecord>), Error> {
+    fn take(&mut self, questions: &mut Questions<'_>) -> Result<(Vec<QuestionRecord>, Vec<QuestionRecord>), Error> {
         let (processes, mut met): (Vec<_>, Vec<_>) =
             questions.take()?.into_iter().partition(|question| question.address == 0);
         for question in &met {

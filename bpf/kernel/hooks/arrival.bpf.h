@@ -107,6 +107,8 @@ __noinline u64 first_arrival(u64 address, u32 space)
 	struct rt_primed_key *place = find_place(address);
 	struct rt_arrival *known = place ? bpf_map_lookup_elem(&primed, place) : 0;
 
+	if (place)
+		bpf_map_update_elem(&arrival_places, &key, place, BPF_ANY);
 	if (!known) {
 		ask_about(&key, place, RT_QUESTION_ARRIVAL, BPF_NOEXIST);
 		return RT_ARRIVAL_ASKED;
@@ -114,6 +116,24 @@ __noinline u64 first_arrival(u64 address, u32 space)
 	if (!bpf_map_update_elem(&arrivals, &key, known, BPF_NOEXIST))
 		tell_address(&key, place, RT_QUESTION_NONE);
 	return packed(known);
+}
+
+/*
+ * Whether another file is mapped at a return address than when it was met: what is known of it is forgotten then, and
+ * the next call from there asks. Not static, as above.
+ */
+__noinline u32 is_replaced(u64 address, u32 space)
+{
+	struct rt_arrival_key key = { .address = address, .space = space };
+	struct rt_primed_key *met = bpf_map_lookup_elem(&arrival_places, &key);
+	struct rt_primed_key *place = met ? find_place(address) : 0;
+
+	if (!met || !place)
+		return 0;
+	if (place->inode == met->inode && place->offset == met->offset && place->device == met->device)
+		return 0;
+	bpf_map_delete_elem(&arrivals, &key);
+	return 1;
 }
 
 /* A return address whose probe cost too much, from which calls have come often enough since. */
@@ -141,6 +161,11 @@ static __always_inline u64 rt_known_arrival(const struct rt_hit *hit, u64 addres
 static __always_inline u64 rt_first_arrival(const struct rt_hit *hit, u64 address)
 {
 	return first_arrival(address, hit->thread->space);
+}
+
+static __always_inline u32 rt_is_replaced(const struct rt_hit *hit, u64 address)
+{
+	return is_replaced(address, hit->thread->space);
 }
 
 static __always_inline void rt_ask_for_site(const struct rt_hit *hit, u64 address)

@@ -103,6 +103,15 @@ struct {
 	__type(value, struct rt_arrival);
 } arrivals SEC(".maps");
 
+/* Where in a file they were when they were met: another may be mapped there since. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 19);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rt_arrival_key);
+	__type(value, struct rt_primed_key);
+} arrival_places SEC(".maps");
+
 /* What is known of return addresses before they are met. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

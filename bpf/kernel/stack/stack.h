@@ -73,6 +73,8 @@ rt_rare u64 rt_replaced(u64 slot);
 static u64 rt_known_arrival(const struct rt_hit *hit, u64 address);
 /* The same of one of which nothing is known: it is found out, or asked for. */
 static u64 rt_first_arrival(const struct rt_hit *hit, u64 address);
+/* Whether what is known of a return address is of another file, which was mapped there before; it is forgotten then. */
+static u32 rt_is_replaced(const struct rt_hit *hit, u64 address);
 /* Asks for a probe at a return address from which callers only return, one above the other. */
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address);
 /* Looks for the context of a call that enters; `caller`: the traced function around it, which may be null. */
@@ -392,7 +394,7 @@ static __always_inline int rt_was_dropped(const struct rt_frame *frame, u32 sinc
 	return since && !((since - start) & 1u << (RT_SINCE_BITS - 1));
 }
 
-/* The probe at its home may have gone since the frame entered. */
+/* The probe at its home may have gone since the frame entered, or be of another file than is mapped there now. */
 static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_frame *frame)
 {
 	u64 arrival;
@@ -404,6 +406,8 @@ static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_f
 		arrival = rt_first_arrival(hit, frame->home);
 	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_was_dropped(frame, arrival >> 33))
 		arrival = RT_ARRIVAL_DROPPED;
+	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_is_replaced(hit, frame->home))
+		arrival = RT_ARRIVAL_ASKED;
 	frame->doubt = rt_doubt(arrival);
 }
 

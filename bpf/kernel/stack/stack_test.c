@@ -242,6 +242,13 @@ static u64 rt_first_arrival(const struct rt_hit *hit, u64 address)
 	return rt_known_arrival(hit, address);
 }
 
+static u32 rt_is_replaced(const struct rt_hit *hit, u64 address)
+{
+	(void)hit;
+	(void)address;
+	return 0;
+}
+
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address)
 {
 	(void)hit;

@@ -54,6 +54,15 @@ fn calls_from_such_a_place_after_an_exec() {
     assert!(summary.unseen < summary.calls / 10, "{} of {} not timed", summary.unseen, summary.calls);
 }
 
+/// Nothing tells of the mapping that goes: what is known of its addresses counts only as long as their file is there.
+#[test]
+fn calls_from_where_another_file_was_mapped() {
+    let Some(recording) = Scenario::new("shapes", "replaced").truth(Truth::Counts).run() else { return };
+    let summary = recording.summary();
+    assert_eq!((summary.unwound, summary.open), (0, 0), "of {} calls", summary.calls);
+    assert!(summary.unseen < summary.calls / 2, "{} of {} not timed", summary.unseen, summary.calls);
+}
+
 #[test]
 fn mutual_recursion() {
     Scenario::new("shapes", "mutual").run();

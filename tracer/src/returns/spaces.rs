@@ -38,7 +38,7 @@ impl Spaces {
     }
 
     /// See [`AddressSpaces::tell`].
-    pub fn tell(&self, space: u32, address: u64, place: FilePlace) {
+    pub fn tell(&mut self, space: u32, address: u64, place: FilePlace) {
         self.known.tell(space, address, place);
     }
 

@@ -15,7 +15,7 @@ use rtrace_symbolizer::Stamp;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
 use rtrace_symbolizer::modules::Module;
 
-use crate::address_spaces::AddressSpaces;
+use crate::address_spaces::{AddressSpaces, Told};
 use crate::contexts::{FoundContext, FoundSoFar};
 use crate::mapped_files::MappedFiles;
 use crate::pinned::Pinned;
@@ -116,7 +116,13 @@ impl CallSites {
     /// Time passes: processes may have mapped what they had not, and the kernel side may have told more.
     pub fn tick(&mut self) {
         self.spaces.may_have_changed();
-        self.told.extend(self.spaces.take_told().into_iter().map(|(space, address, place)| ((space, address), place)));
+        for Told { space, address, place, is_replaced } in self.spaces.take_told() {
+            if is_replaced {
+                self.known.remove(&(space, address));
+                self.spaces.forget(space);
+            }
+            self.told.insert((space, address), place);
+        }
         for unknown in std::mem::take(&mut self.unknown) {
             match self.find(unknown.pid, unknown.place).or_else(|| self.find_told(unknown.place)) {
                 Some((file, path, offset)) => {
