@@ -137,6 +137,18 @@ int BPF_PROG(rt_exit_task, struct task_struct *task)
 	return 0;
 }
 
+/*
+ * The same once more. Since Linux 7.0 a thread may be suspended while it is in a program of a tracepoint, and the kernel
+ * does not run that program for another thread of this CPU meanwhile. It runs this one, which finds nothing to do where
+ * the first has run.
+ */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(rt_exit_task_again, struct task_struct *task)
+{
+	on_task_exit(task);
+	return 0;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(rt_switch, bool preempt, struct task_struct *leaving, struct task_struct *coming)
 {

@@ -47,7 +47,7 @@ static __always_inline struct rt_thread *abandon_calls(struct task_struct *task)
 	return thread;
 }
 
-/* The thread's life as a location is over. */
+/* The thread's life as a location is over. It ends once, however often this runs. */
 static __always_inline void end_location(struct task_struct *task)
 {
 	struct rt_thread *thread = abandon_calls(task);
@@ -58,7 +58,7 @@ static __always_inline void end_location(struct task_struct *task)
 		return;
 	id = thread->location;
 	location = bpf_map_lookup_elem(&locations, &id);
-	if (location) {
+	if (location && !location->end) {
 		location->calls = thread->calls;
 		bpf_get_current_comm(location->comm, sizeof(location->comm));
 		location->end = bpf_ktime_get_ns();
