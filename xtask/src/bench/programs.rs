@@ -1,10 +1,13 @@
-//! Whole libraries in real programs: what a recording adds to each call.
+//! Whole libraries in real programs: what a recording adds to each call, and what of it the kernel takes for the same
+//! probes.
+
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
 use super::figures::{Goal, Ratios};
 use super::library::Program;
-use super::subject::WORKS;
+use super::subject::{Subject, WORKS};
 use super::tracer::Selection;
 use super::{Bench, Line};
 
@@ -33,10 +36,33 @@ const PROGRAMS: &[Whole] = &[
 impl Bench {
     /// What is added to the calls of each library.
     pub(super) fn programs(&self) -> Result<Vec<Line>> {
-        PROGRAMS.iter().map(|whole| self.whole(whole)).collect()
+        let hit = self.emulated_hit()?;
+        PROGRAMS.iter().map(|whole| self.whole(whole, hit)).collect()
     }
 
-    fn whole(&self, whole: &Whole) -> Result<Line> {
+    /// Nanoseconds that an empty program takes at an instruction that the kernel emulates, as it does those at nearly
+    /// all return sites.
+    fn emulated_hit(&self) -> Result<f64> {
+        const CALLS: f64 = 400_000.0;
+        let mut subject = Subject::start(&mut Command::new(&self.program), "loop 1 400000\n")?;
+        let function = Selection {
+            libraries: vec!["exe".to_owned()],
+            functions: vec!["pushes".to_owned()],
+            ..Selection::default()
+        };
+        let sites = self.tools.sites(subject.pid(), &function)?;
+        let mut costs = Vec::new();
+        for _ in 0..self.rounds {
+            let untraced = subject.quickest()?;
+            let nothing = self.tools.nothing(subject.pid(), &self.program, &sites)?;
+            costs.push((subject.quickest()? - untraced) / CALLS);
+            // It ends when its input does.
+            drop(nothing);
+        }
+        Ok(Ratios(costs).median())
+    }
+
+    fn whole(&self, whole: &Whole, hit: f64) -> Result<Line> {
         let mut subject = self.start(whole.program)?;
         let pid = subject.pid();
         let all = Selection {
@@ -45,7 +71,10 @@ impl Bench {
             ..Selection::default()
         };
         let most_called = self.most_called(&mut subject, whole.library)?;
-        let (mut ours, mut peers, mut in_vain, mut untimed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let file = self.tools.file(pid, &all)?;
+        let sites = self.tools.sites(pid, &all)?;
+        let (mut ours, mut entries, mut peers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut in_vain, mut untimed) = (Vec::new(), Vec::new());
         let mut calls = 0;
         for _ in 0..self.rounds {
             let untraced = subject.quickest()?;
@@ -53,7 +82,8 @@ impl Bench {
             let added = subject.quickest()? - untraced;
             let recorded = self.tools.recorded(rtrace)?;
             calls = recorded.calls;
-            ours.push(added * f64::from(WORKS) / recorded.calls as f64 / 1000.0);
+            let of_call = |added: f64| added * f64::from(WORKS) / recorded.calls as f64 / 1000.0;
+            ours.push(of_call(added));
             let summary = self.tools.summary()?;
             let share = |count: &serde_json::Value| {
                 let count = count.as_f64().context("failed to read the summary of the trace: it has no such count")?;
@@ -61,6 +91,10 @@ impl Bench {
             };
             in_vain.push(share(&summary["return_sites"]["unmatched"])?);
             untimed.push(share(&summary["unseen"])? * 100.0);
+
+            let nothing = self.tools.nothing(pid, &file, &sites)?;
+            entries.push(of_call(subject.quickest()? - untraced));
+            drop(nothing);
 
             let rtrace = self.tools.rtrace(pid, &most_called)?;
             let by_us = subject.quickest()? - untraced;
@@ -70,16 +104,18 @@ impl Bench {
             bpftrace.end()?;
         }
         let median = |rounds| Ratios(rounds).median();
+        let (entry, in_vain) = (median(entries), median(in_vain));
+        let returns = (1.0 + in_vain) * hit / 1000.0;
         Ok(Line {
             what: format!("added to a call of {}", whole.functions.first().unwrap_or(&whole.library)),
             unit: "µs",
             ratios: Ratios(ours),
             goal: Some(Goal(whole.goal)),
             remark: format!(
-                "{calls} calls; {:.2} % not timed; {:.2} hits in vain per call; its {} most-called functions: {:.2} × \
-                 bpftrace",
+                "floor {:.2}: entries {entry:.2}, hits of return sites {returns:.2}; {calls} calls; {:.2} % not timed; \
+                 {in_vain:.2} hits in vain per call; its {} most-called functions: {:.2} × bpftrace",
+                entry + returns,
                 median(untimed),
-                median(in_vain),
                 most_called.functions.len(),
                 median(peers)
             ),
