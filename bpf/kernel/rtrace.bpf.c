@@ -116,38 +116,29 @@ int rt_single_hooked(struct pt_regs *ctx)
 	return 0;
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(rt_fork, struct task_struct *parent, struct task_struct *child)
-{
-	on_fork(parent, child);
-	return 0;
-}
+/* The second of each runs where the first is left out. */
+#define LIFECYCLE(name, is_second)                                                                     \
+	SEC("tp_btf/sched_process_fork")                                                               \
+	int BPF_PROG(rt_fork##name, struct task_struct *parent, struct task_struct *child)             \
+	{                                                                                              \
+		on_fork(parent, child, is_second);                                                     \
+		return 0;                                                                              \
+	}                                                                                              \
+	SEC("tp_btf/sched_process_exec")                                                               \
+	int BPF_PROG(rt_exec##name, struct task_struct *task, int old_pid, struct linux_binprm *bprm)  \
+	{                                                                                              \
+		on_exec(task, old_pid, is_second);                                                     \
+		return 0;                                                                              \
+	}                                                                                              \
+	SEC("tp_btf/sched_process_exit")                                                               \
+	int BPF_PROG(rt_exit_task##name, struct task_struct *task)                                     \
+	{                                                                                              \
+		on_task_exit(task);                                                                    \
+		return 0;                                                                              \
+	}
 
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(rt_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
-{
-	on_exec(task, old_pid);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(rt_exit_task, struct task_struct *task)
-{
-	on_task_exit(task);
-	return 0;
-}
-
-/*
- * The same once more. Since Linux 7.0 a thread may be suspended while it is in a program of a tracepoint, and the kernel
- * does not run that program for another thread of this CPU meanwhile. It runs this one, which finds nothing to do where
- * the first has run.
- */
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(rt_exit_task_again, struct task_struct *task)
-{
-	on_task_exit(task);
-	return 0;
-}
+LIFECYCLE(, false)
+LIFECYCLE(_again, true)
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(rt_switch, bool preempt, struct task_struct *leaving, struct task_struct *coming)

@@ -80,7 +80,8 @@ impl Programs {
         let progs = &skel.progs;
         let lifecycle = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task]
             .into_iter()
-            .chain(progs.rt_exit_task_again.autoload().then_some(&progs.rt_exit_task_again))
+            .chain([&progs.rt_fork_again, &progs.rt_exec_again, &progs.rt_exit_task_again])
+            .filter(|program| program.autoload())
             .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())
             .collect::<Result<Vec<_>, _>>()
@@ -107,8 +108,11 @@ impl Programs {
 fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>) {
     let progs = &mut open.progs;
     let multi = options.mechanism == Mechanism::Multi;
-    // No kernel that needs the last of these lacks such links.
-    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return, &mut progs.rt_exit_task_again] {
+    for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return] {
+        program.set_autoload(multi);
+    }
+    // No kernel that needs these lacks such links.
+    for program in [&mut progs.rt_fork_again, &mut progs.rt_exec_again, &mut progs.rt_exit_task_again] {
         program.set_autoload(multi);
     }
     for program in [&mut progs.rt_single_enter, &mut progs.rt_single_return] {

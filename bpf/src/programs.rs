@@ -162,7 +162,7 @@ impl Programs {
 
     fn set_traced(&self, pid: u32, traced: TracedCode) -> Result<u32, Error> {
         let space = self.shared.last_space.fetch_add(1, Ordering::Relaxed) + 1;
-        let process = ProcessRecord { traced: traced.0, space };
+        let process = ProcessRecord { traced: traced.0, space, executed: 0 };
         self.skel
             .maps
             .traced

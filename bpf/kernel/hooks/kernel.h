@@ -233,6 +233,7 @@ struct task_struct {
 	int tgid;
 	int exit_code;
 	u64 start_time;
+	u64 self_exec_id;
 	unsigned long min_flt;
 	unsigned long maj_flt;
 	unsigned long nvcsw;

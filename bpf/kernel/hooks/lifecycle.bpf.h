@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Begin and end of processes and threads, seen in the kernel so that nothing is missed between. */
+/*
+ * Begin and end of processes and threads, seen in the kernel so that nothing is missed between.
+ *
+ * Since Linux 7.0 a thread may be suspended while it is in a program of a tracepoint, and the kernel does not run that
+ * program for another thread of this CPU meanwhile. So each of these is seen by two programs, and what the second one
+ * does (`is_second`) has no effect where the first has run.
+ */
 #ifndef RTRACE_LIFECYCLE_H
 #define RTRACE_LIFECYCLE_H
 
@@ -11,7 +17,7 @@ static __always_inline u32 new_space(void)
 	return __sync_fetch_and_add(&last_space, 1) + 1;
 }
 
-static __always_inline void on_fork(struct task_struct *parent, struct task_struct *child)
+static __always_inline void on_fork(struct task_struct *parent, struct task_struct *child, bool is_second)
 {
 	u32 pid = parent->tgid, child_pid = child->tgid;
 	struct rt_process *process, copy;
@@ -21,8 +27,11 @@ static __always_inline void on_fork(struct task_struct *parent, struct task_stru
 	process = bpf_map_lookup_elem(&traced, &pid);
 	if (!process)
 		return;
+	if (is_second && (!follow_children || bpf_map_lookup_elem(&traced, &child_pid)))
+		return;
 	if (follow_children) {
 		copy.traced = process->traced;
+		copy.executed = process->executed;
 		copy.space = new_space();
 		if (bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY) || !tell_process(child_pid, copy.space, pid))
 			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
@@ -47,7 +56,7 @@ static __always_inline struct rt_thread *abandon_calls(struct task_struct *task)
 	return thread;
 }
 
-/* The thread's life as a location is over. It ends once, however often this runs. */
+/* The thread's life as a location is over. */
 static __always_inline void end_location(struct task_struct *task)
 {
 	struct rt_thread *thread = abandon_calls(task);
@@ -89,15 +98,16 @@ static __noinline void withhold(u32 executes)
  * A thread that is not the first one takes the place of that, as which it goes on: to this the kernel knows no probes
  * of the process any more.
  */
-static __always_inline void on_exec(struct task_struct *task, u32 old_tid)
+static __always_inline void on_exec(struct task_struct *task, u32 old_tid, bool is_second)
 {
 	struct rt_thread *thread;
 	u32 pid = task->tgid;
 	struct rt_process *process;
 
 	process = bpf_map_lookup_elem(&traced, &pid);
-	if (!process)
+	if (!process || (is_second && process->executed == task->self_exec_id))
 		return;
+	process->executed = task->self_exec_id;
 	process->traced = RT_TRACED;
 	process->space = new_space();
 	forget_watchers(bpf_get_current_task_btf());

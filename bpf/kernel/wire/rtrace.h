@@ -441,6 +441,7 @@ enum rt_traced {
 struct rt_process {
 	u32 traced; /* enum rt_traced */
 	u32 space; /* number of its address space: another after each exec, and of each child */
+	u64 executed; /* the kernel's count of its execs, as of the last one that was seen; 0: none was */
 };
 
 enum rt_event_kind {
