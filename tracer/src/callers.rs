@@ -196,7 +196,10 @@ pub struct Executed<'a> {
 }
 
 /// What matters of the files that a program loads.
+#[derive(Default)]
 pub struct Loaded {
+    /// The program; none where it is no program that loads files, such as a script: its interpreter is executed, too.
+    pub program: Option<FileId>,
     /// All of them.
     pub files: Vec<FileId>,
     /// Those with direct calls of traced functions.
@@ -217,21 +220,20 @@ impl<'a> Executed<'a> {
     /// Those of a program, which is looked at when it is first named.
     pub fn of(&mut self, program: &Path) -> &Loaded {
         const NOTHING: &Loaded =
-            &Loaded { files: Vec::new(), callers: Vec::new(), later: Vec::new(), jumps: Vec::new() };
+            &Loaded { program: None, files: Vec::new(), callers: Vec::new(), later: Vec::new(), jumps: Vec::new() };
         let Executed { traced, libraries, known } = self;
-        let look = || {
-            // Of a script, its interpreter is executed, too.
-            let mut files = linker::closure(program, &target::environment()).unwrap_or_default();
+        let look = |id| {
+            let Ok(mut files) = linker::closure(program, &target::environment()) else { return Loaded::default() };
             let ids = |files: &[PathBuf]| files.iter().filter_map(|path| identity(path)).collect::<Vec<FileId>>();
             let needed = ids(&files);
             files.extend_from_slice(libraries);
             let is_needed = |file: &CallerFile| needed.contains(&(file.device, file.inode));
             let (callers, later) = of_command(&files, traced).into_iter().partition(is_needed);
             let jumps = jumps::among_files(&files);
-            Loaded { files: [needed, ids(libraries)].concat(), callers, later, jumps }
+            Loaded { program: Some(id), files: [needed, ids(libraries)].concat(), callers, later, jumps }
         };
         match identity(program) {
-            Some(id) => known.entry(id).or_insert_with(look),
+            Some(id) => known.entry(id).or_insert_with(|| look(id)),
             None => NOTHING,
         }
     }

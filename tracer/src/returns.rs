@@ -203,15 +203,35 @@ impl<'a> ReturnSites<'a> {
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
-        self.prime_within(pid, files, time, MOST_AHEAD)
+        let program = target::identity(&target::program_of(pid)).ok();
+        for file in files {
+            self.siblings.may_try(program, (file.device, file.inode));
+        }
+        self.prime_within(pid, program, files.iter().collect(), time, MOST_AHEAD)
+    }
+
+    /// The same in a process that waits to execute a program, for the files that are still to be tried in that.
+    fn prime_executed(&mut self, pid: u32, loaded: &Loaded) -> Result<(), Error> {
+        let Loaded { program, callers, later, .. } = loaded;
+        for (files, most) in [(callers, MOST_AHEAD), (later, MOST_IN_DOUBT)] {
+            let is_untried = |file: &&CallerFile| self.siblings.may_try(*program, (file.device, file.inode));
+            let files = files.iter().filter(is_untried).collect();
+            self.prime_within(pid, *program, files, TIME_AHEAD, most)?;
+        }
+        Ok(())
     }
 
     /// The same as long as there are not more sites than that.
-    fn prime_within(&mut self, pid: u32, files: &[CallerFile], time: Duration, most: usize) -> Result<(), Error> {
+    fn prime_within(
+        &mut self,
+        pid: u32,
+        program: Option<FileId>,
+        mut files: Vec<&CallerFile>,
+        time: Duration,
+        most: usize,
+    ) -> Result<(), Error> {
         let until = Instant::now() + time;
         let mut primed = Vec::new();
-        let mut files: Vec<&CallerFile> = files.iter().collect();
-        let program = target::identity(&target::program_of(pid)).ok();
         files.sort_by_key(|file| (program != Some((file.device, file.inode)), file.returns.len()));
         for file in files {
             let id = (file.device, file.inode);
@@ -259,7 +279,7 @@ impl<'a> ReturnSites<'a> {
     fn met(&self) -> HashMap<FileId, BTreeSet<u64>> {
         let hits = self.hits.read(self.count());
         let are_matched = hits.iter().map(|hits| hits.matched > 0).chain(std::iter::repeat(false));
-        let mut met: HashMap<FileId, BTreeSet<u64>> = HashMap::new();
+        let mut met = self.siblings.met();
         for (placed, is_matched) in self.placed.iter().zip(are_matched) {
             if is_matched || !placed.met.is_empty() {
                 met.entry(placed.file).or_default().insert(placed.offset);
@@ -330,7 +350,7 @@ impl<'a> ReturnSites<'a> {
         self.warmth.expect();
         while !is_over.load(Ordering::Relaxed) {
             let patience = match self.warmth.expects() {
-                _ if self.siblings.want() => Duration::ZERO,
+                _ if self.siblings.want_any() => Duration::ZERO,
                 true => warmth::PERIOD,
                 false => PATIENCE,
             };
@@ -345,13 +365,16 @@ impl<'a> ReturnSites<'a> {
                 // A child that has just ended takes the room of the next one.
                 self.keep(|pid| followed.contains(pid) && !privilege::has_ended(pid))?;
             }
-            for child in forked {
-                if child.parent == child.pid {
-                    followed.lose(child.pid, Timestamp(child.time));
-                    self.lose(child.pid)?;
-                    continue;
-                }
+            let (lost, forked): (Vec<_>, Vec<_>) = forked.into_iter().partition(|child| child.parent == child.pid);
+            for process in lost {
+                followed.lose(process.pid, Timestamp(process.time));
+                self.lose(process.pid)?;
+            }
+            // What is not entered yet is missing, what is not timed is only that.
+            for child in &forked {
                 followed.adopt(child.pid, child.parent, gate.is_some(), Timestamp(child.time))?;
+            }
+            for child in &forked {
                 self.take_in(child.pid, child.parent)?;
             }
             for program in waiting.into_iter().filter(|program| followed.contains(program.pid)) {
@@ -362,11 +385,10 @@ impl<'a> ReturnSites<'a> {
                 }
                 followed.drop_changed(program.pid, host::now());
                 self.drop_changed(program.pid)?;
-                let Loaded { files, callers, later, jumps } = executed.of(&path);
-                self.see_jumps(program.pid, jumps)?;
-                self.place_met_in(program.pid, files, TIME_AHEAD)?;
-                self.prime(program.pid, callers, TIME_AHEAD)?;
-                self.prime_within(program.pid, later, TIME_AHEAD, MOST_IN_DOUBT)?;
+                let loaded = executed.of(&path);
+                self.see_jumps(program.pid, &loaded.jumps)?;
+                self.place_met_in(program.pid, &loaded.files, TIME_AHEAD)?;
+                self.prime_executed(program.pid, loaded)?;
             }
             if met.is_empty() {
                 self.place_shared()?;
@@ -409,6 +431,7 @@ impl<'a> ReturnSites<'a> {
         for question in &met {
             if let Some(place) = FilePlace::of(&question.place) {
                 self.spaces.tell(question.space, question.address, place);
+                self.siblings.meet((place.device, place.inode), place.offset);
             }
         }
         met.retain(|question| question.kind != QuestionCode::RT_QUESTION_NONE);
@@ -459,6 +482,7 @@ impl<'a> ReturnSites<'a> {
     /// Forgets the sites of processes that have ended.
     fn keep(&mut self, lives: impl Fn(u32) -> bool) -> Result<(), Error> {
         let ended = self.links.keep(&lives);
+        self.siblings.keep(&lives);
         self.jumps.keep(lives);
         if ended.is_empty() {
             return Ok(());
@@ -591,26 +615,28 @@ impl<'a> ReturnSites<'a> {
         sites
     }
 
-    /// Places in a child the sites that its parent has: first those at which anybody was met.
+    /// Places in a child the sites of its parent at which anybody was met. The others follow while nobody waits for a
+    /// site, where they are still to be tried.
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
         let until = Instant::now() + TIME_AHEAD_IN_CHILD;
+        let program = target::identity(&target::program_of(pid)).ok();
         let met = self.met();
-        let mut groups = Vec::new();
         for (file, path, sites) in self.links.of(parent) {
             let of_file = met.get(&file);
-            let is_met =
-                |site: &Placement| of_file.is_some_and(|met| met.contains(&self.placed[site.id as usize].offset));
+            let is_met = |site: &Placement| {
+                let offset = &self.placed[site.id as usize].offset;
+                of_file.is_some_and(|met| met.contains(offset))
+            };
             let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
-            groups.extend([(true, file, path.clone(), of_met), (false, file, path, others)]);
-        }
-        groups.sort_by_key(|(are_met, ..)| !are_met);
-        for (are_met, file, path, sites) in groups {
-            let room = if are_met { self.room_for_met() } else { self.room(MOST_IN_DOUBT) };
-            if sites.len() > room {
+            if others.len() <= self.room(MOST_IN_DOUBT) && self.siblings.may_try(program, file) {
+                let offsets = others.iter().map(|site| self.placed[site.id as usize].offset);
+                self.siblings.want(pid, file, offsets.collect());
+            }
+            if of_met.len() > self.room_for_met() {
                 continue;
             }
-            let mut placements = Vec::with_capacity(sites.len());
-            for Placement { id, .. } in sites {
+            let mut placements = Vec::with_capacity(of_met.len());
+            for Placement { id, .. } in of_met {
                 let Placed { offset, site, .. } = self.placed[id as usize];
                 placements.push(self.add(file, offset, pid, site, Vec::new()));
             }

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
-use rtrace_model::{Ending, EventKind};
+use rtrace_model::{Call, Ending, EventKind};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::recording::Recording;
@@ -71,6 +71,28 @@ fn what_a_program_has_met_is_in_place_in_the_next() {
     };
     let tries = (1..=5).find(|_| ending_of_second() == Ending::Returned).expect("it is in place at one of the tries");
     println!("in place at try {tries}");
+}
+
+/// Of a C library ten thousand return addresses are known ahead, and a small program meets some hundred of them. So what
+/// a script executes again and again gets only those at which one before it was met.
+#[test]
+fn what_is_executed_again_and_again_gets_the_sites_that_are_met() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let placed_with = |programs: usize| {
+        let mut shell = Command::new("sh");
+        let script = format!("for i in {}; do \"$0\" after_exec; done", "x ".repeat(programs));
+        shell.args(["-c", &script]).arg(&target.program);
+        let libc = ["--lib", "libc.so.6"].map(str::to_owned);
+        let (output, recording) = rtrace::run(&libc, &shell);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let is_output = |call: &&Call| recording.regions()[call.region.index()].name == "write";
+        assert!(recording.calls().filter(is_output).count() >= programs, "each says something");
+        recording.summary().return_sites.placed
+    };
+    let (few, many) = (placed_with(3), placed_with(9));
+    assert!(few > 10_000, "{few} sites");
+    assert!(many < few * 3 / 2, "{few} sites with three programs, {many} with nine");
 }
 
 /// A shell that ends at once, with status 3, and leaves this behind, where `$0` is the program.
