@@ -116,7 +116,7 @@ int rt_single_hooked(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The second of each runs where the first is left out. */
+/* Two of each, because the kernel may leave one out. */
 #define LIFECYCLE(name, is_second)                                                                     \
 	SEC("tp_btf/sched_process_fork")                                                               \
 	int BPF_PROG(rt_fork##name, struct task_struct *parent, struct task_struct *child)             \

@@ -628,7 +628,8 @@ impl<'a> ReturnSites<'a> {
                 of_file.is_some_and(|met| met.contains(offset))
             };
             let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
-            if others.len() <= self.room(MOST_IN_DOUBT) && self.siblings.may_try(program, file) {
+            let may_try = self.before.is_none() && others.len() <= self.room(MOST_IN_DOUBT);
+            if may_try && self.siblings.may_try(program, file) {
                 let offsets = others.iter().map(|site| self.placed[site.id as usize].offset);
                 self.siblings.want(pid, file, offsets.collect());
             }

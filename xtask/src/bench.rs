@@ -233,7 +233,8 @@ fn page(lines: &[Line], rounds: u32) -> Result<String> {
          traced process. bpftrace counts calls and sums up times per function; rtrace records each call. For each \
          library, both probe the {FUNCTIONS} functions that are called most. The floor is the cost of empty BPF \
          programs at rtrace's entry sites, in the unit of the value. In what is added to a call it has the return \
-         sites, too: as many hits as there were, each at the cost of one at an emulated instruction.\n\n\
+         sites, too: as many hits as there were, each at what an empty program costs at an instruction that the kernel \
+         emulates, or single-steps.\n\n\
          | what | value | unit | rounds | goal | |\n|---|---|---|---|---|---|\n",
         kernel.trim(),
         cpu.map_or("a CPU without a name", |(_, name)| name),

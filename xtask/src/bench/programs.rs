@@ -33,16 +33,29 @@ const PROGRAMS: &[Whole] = &[
     },
 ];
 
+/// Microseconds that an empty program takes.
+struct Least {
+    /// At an instruction that the kernel emulates.
+    emulated: f64,
+    /// At one that it single-steps.
+    stepped: f64,
+}
+
+impl Least {
+    /// What it takes at the return sites for each call, by the counts of a recording.
+    fn at_returns(&self, hits: f64, stepped: f64) -> f64 {
+        (hits - stepped) * self.emulated + stepped * self.stepped
+    }
+}
+
 impl Bench {
     /// What is added to the calls of each library.
     pub(super) fn programs(&self) -> Result<Vec<Line>> {
-        let hit = self.emulated_hit()?;
-        PROGRAMS.iter().map(|whole| self.whole(whole, hit)).collect()
+        let least = self.least()?;
+        PROGRAMS.iter().map(|whole| self.whole(whole, &least)).collect()
     }
 
-    /// Nanoseconds that an empty program takes at an instruction that the kernel emulates, as it does those at nearly
-    /// all return sites.
-    fn emulated_hit(&self) -> Result<f64> {
+    fn least(&self) -> Result<Least> {
         const CALLS: f64 = 400_000.0;
         let mut subject = Subject::start(&mut Command::new(&self.program), "loop 1 400000\n")?;
         let function = Selection {
@@ -51,18 +64,23 @@ impl Bench {
             ..Selection::default()
         };
         let sites = self.tools.sites(subject.pid(), &function)?;
-        let mut costs = Vec::new();
+        let entry: u64 = sites.first().context("failed to read the plan: no site")?.parse()?;
+        // A push of one byte, which the kernel emulates, and behind it an instruction that it does not.
+        let mut hits = [entry, entry + 1].map(|site| (site, Vec::new()));
         for _ in 0..self.rounds {
             let untraced = subject.quickest()?;
-            let nothing = self.tools.nothing(subject.pid(), &self.program, &sites)?;
-            costs.push((subject.quickest()? - untraced) / CALLS);
-            // It ends when its input does.
-            drop(nothing);
+            for (site, costs) in &mut hits {
+                let nothing = self.tools.nothing(subject.pid(), &self.program, &[site.to_string()])?;
+                costs.push((subject.quickest()? - untraced) / CALLS / 1000.0);
+                // It ends when its input does.
+                drop(nothing);
+            }
         }
-        Ok(Ratios(costs).median())
+        let [emulated, stepped] = hits.map(|(_, costs)| Ratios(costs).median());
+        Ok(Least { emulated, stepped })
     }
 
-    fn whole(&self, whole: &Whole, hit: f64) -> Result<Line> {
+    fn whole(&self, whole: &Whole, least: &Least) -> Result<Line> {
         let mut subject = self.start(whole.program)?;
         let pid = subject.pid();
         let all = Selection {
@@ -74,7 +92,7 @@ impl Bench {
         let file = self.tools.file(pid, &all)?;
         let sites = self.tools.sites(pid, &all)?;
         let (mut ours, mut entries, mut peers) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut in_vain, mut untimed) = (Vec::new(), Vec::new());
+        let (mut in_vain, mut untimed, mut returns) = (Vec::new(), Vec::new(), Vec::new());
         let mut calls = 0;
         for _ in 0..self.rounds {
             let untraced = subject.quickest()?;
@@ -89,7 +107,9 @@ impl Bench {
                 let count = count.as_f64().context("failed to read the summary of the trace: it has no such count")?;
                 anyhow::Ok(count / recorded.calls as f64)
             };
-            in_vain.push(share(&summary["return_sites"]["unmatched"])?);
+            let found = &summary["return_sites"];
+            in_vain.push(share(&found["unmatched"])?);
+            returns.push(least.at_returns(share(&found["hits"])?, share(&found["single_stepped"])?));
             untimed.push(share(&summary["unseen"])? * 100.0);
 
             let nothing = self.tools.nothing(pid, &file, &sites)?;
@@ -104,18 +124,18 @@ impl Bench {
             bpftrace.end()?;
         }
         let median = |rounds| Ratios(rounds).median();
-        let (entry, in_vain) = (median(entries), median(in_vain));
-        let returns = (1.0 + in_vain) * hit / 1000.0;
+        let (entries, returns) = (median(entries), median(returns));
         Ok(Line {
             what: format!("added to a call of {}", whole.functions.first().unwrap_or(&whole.library)),
             unit: "µs",
             ratios: Ratios(ours),
             goal: Some(Goal(whole.goal)),
             remark: format!(
-                "floor {:.2}: entries {entry:.2}, hits of return sites {returns:.2}; {calls} calls; {:.2} % not timed; \
-                 {in_vain:.2} hits in vain per call; its {} most-called functions: {:.2} × bpftrace",
-                entry + returns,
+                "floor {:.2}: entries {entries:.2}, return sites {returns:.2}; {calls} calls; {:.2} % not timed; \
+                 {:.2} hits in vain per call; its {} most-called functions: {:.2} × bpftrace",
+                entries + returns,
                 median(untimed),
+                median(in_vain),
                 most_called.functions.len(),
                 median(peers)
             ),
