@@ -16,7 +16,6 @@ mod spaces;
 mod usefulness;
 pub(crate) mod warmth;
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -205,7 +204,7 @@ impl<'a> ReturnSites<'a> {
     pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
         let program = target::identity(&target::program_of(pid)).ok();
         for file in files {
-            self.siblings.may_try(program, (file.device, file.inode));
+            self.siblings.try_all(program, (file.device, file.inode));
         }
         self.prime_within(pid, program, files.iter().collect(), time, MOST_AHEAD)
     }
@@ -214,7 +213,7 @@ impl<'a> ReturnSites<'a> {
     fn prime_executed(&mut self, pid: u32, loaded: &Loaded) -> Result<(), Error> {
         let Loaded { program, callers, later, .. } = loaded;
         for (files, most) in [(callers, MOST_AHEAD), (later, MOST_IN_DOUBT)] {
-            let is_untried = |file: &&CallerFile| self.siblings.may_try(*program, (file.device, file.inode));
+            let is_untried = |file: &&CallerFile| self.siblings.try_all(*program, (file.device, file.inode));
             let files = files.iter().filter(is_untried).collect();
             self.prime_within(pid, *program, files, TIME_AHEAD, most)?;
         }
@@ -273,19 +272,6 @@ impl<'a> ReturnSites<'a> {
     /// How many more sites at which others of the family were met may be placed.
     fn room_for_met(&self) -> usize {
         MOST_SHARED.saturating_sub(self.known.len())
-    }
-
-    /// The return addresses, by file, at which the kernel side has met anybody.
-    fn met(&self) -> HashMap<FileId, BTreeSet<u64>> {
-        let hits = self.hits.read(self.count());
-        let are_matched = hits.iter().map(|hits| hits.matched > 0).chain(std::iter::repeat(false));
-        let mut met = self.siblings.met();
-        for (placed, is_matched) in self.placed.iter().zip(are_matched) {
-            if is_matched || !placed.met.is_empty() {
-                met.entry(placed.file).or_default().insert(placed.offset);
-            }
-        }
-        met
     }
 
     /// Places sites of a file in a process until then; returns what the kernel side is to know of them when it meets
@@ -431,7 +417,10 @@ impl<'a> ReturnSites<'a> {
         for question in &met {
             if let Some(place) = FilePlace::of(&question.place) {
                 self.spaces.tell(question.space, question.address, place);
-                self.siblings.meet((place.device, place.inode), place.offset);
+                // All others are looked up, by the numbers that the process tells.
+                if question.kind == QuestionCode::RT_QUESTION_NONE {
+                    self.siblings.meet((place.device, place.inode), place.offset);
+                }
             }
         }
         met.retain(|question| question.kind != QuestionCode::RT_QUESTION_NONE);
@@ -541,6 +530,7 @@ impl<'a> ReturnSites<'a> {
             return Ok(Decision::Answer(Arrival::Impossible));
         };
         let (file, offset) = (place.file, place.offset);
+        self.siblings.meet(file, offset);
         self.callers.add(file, &place.path, None);
         if self.callers.path(file).is_none() {
             return Ok(Decision::Answer(Arrival::Impossible));
@@ -620,16 +610,11 @@ impl<'a> ReturnSites<'a> {
     fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), Error> {
         let until = Instant::now() + TIME_AHEAD_IN_CHILD;
         let program = target::identity(&target::program_of(pid)).ok();
-        let met = self.met();
         for (file, path, sites) in self.links.of(parent) {
-            let of_file = met.get(&file);
-            let is_met = |site: &Placement| {
-                let offset = &self.placed[site.id as usize].offset;
-                of_file.is_some_and(|met| met.contains(offset))
-            };
+            let is_met = |site: &Placement| self.siblings.has_met(file, self.placed[site.id as usize].offset);
             let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
             let may_try = self.before.is_none() && others.len() <= self.room(MOST_IN_DOUBT);
-            if may_try && self.siblings.may_try(program, file) {
+            if may_try && self.siblings.try_all(program, file) {
                 let offsets = others.iter().map(|site| self.placed[site.id as usize].offset);
                 self.siblings.want(pid, file, offsets.collect());
             }

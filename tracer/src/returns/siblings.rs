@@ -55,13 +55,13 @@ impl Siblings {
         self.met.entry(file).or_default().insert(offset);
     }
 
-    /// The return addresses, by file, of which that was told.
-    pub fn met(&self) -> HashMap<FileId, BTreeSet<u64>> {
-        self.met.clone()
+    /// Whether anybody was met there.
+    pub fn has_met(&self, file: FileId, offset: u64) -> bool {
+        self.met.get(&file).is_some_and(|met| met.contains(&offset))
     }
 
-    /// Whether all sites of a file are to be placed in one more process of this program, which counts as a try.
-    pub fn may_try(&mut self, program: Option<FileId>, file: FileId) -> bool {
+    /// One more process of this program is to get all sites of a file; returns whether that is still worth it.
+    pub fn try_all(&mut self, program: Option<FileId>, file: FileId) -> bool {
         let Some(program) = program else { return true };
         let tries = self.tries.entry((program, file)).or_default();
         *tries += 1;
@@ -123,11 +123,9 @@ impl ReturnSites<'_> {
             return Ok(());
         }
         let until = Instant::now() + time;
-        let met = self.met();
-        files
-            .iter()
-            .filter_map(|file| met.get_key_value(file))
-            .try_for_each(|(file, offsets)| self.place_met(pid, *file, offsets, until))
+        let met = |file: &FileId| Some((*file, self.siblings.met.get(file)?.clone()));
+        let met: Vec<_> = files.iter().filter_map(met).collect();
+        met.into_iter().try_for_each(|(file, offsets)| self.place_met(pid, file, &offsets, until))
     }
 
     /// Places what others have met of one file of one process.
