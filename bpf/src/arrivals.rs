@@ -135,6 +135,7 @@ impl Programs {
         for &(space, address) in addresses {
             let key = ArrivalKey { address, space, ..ArrivalKey::default() };
             forget(&self.skel.maps.arrivals, &key).map_err(error())?;
+            forget(&self.skel.maps.arrival_places, &key).map_err(error())?;
         }
         Ok(())
     }
