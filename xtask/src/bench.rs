@@ -118,6 +118,16 @@ struct Bench {
 }
 
 impl Bench {
+    /// A function of the program that begins with a push.
+    fn pushes(&self) -> Selection {
+        Selection {
+            libraries: vec!["exe".to_owned()],
+            file: self.program.clone(),
+            functions: vec!["pushes".to_owned()],
+            ..Selection::default()
+        }
+    }
+
     /// The cost of a call where only the tracer works, and how it grows with threads: that of programs that
     /// do nothing does, too, as far as CPUs share what they work with.
     fn tight_loop(&self) -> Result<Vec<Line>> {
@@ -135,12 +145,7 @@ impl Bench {
             }
             Ok(times)
         };
-        let selection = Selection {
-            libraries: vec!["exe".to_owned()],
-            file: self.program.clone(),
-            functions: vec!["pushes".to_owned()],
-            ..Selection::default()
-        };
+        let selection = self.pushes();
         let sites = self.tools.sites(pid, &selection)?;
         let (mut floor, mut peer, mut two, mut many) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut of_nothing, mut of_call) = (Vec::new(), Vec::new());
@@ -191,11 +196,7 @@ impl Bench {
     fn counters(&self) -> Result<Vec<Line>> {
         const CALLS: f64 = 200_000.0;
         let mut subject = Subject::start(&mut Command::new(&self.program), "loop 1 200000\n")?;
-        let mut selection = Selection {
-            libraries: vec!["exe".to_owned()],
-            functions: vec!["pushes".to_owned()],
-            ..Selection::default()
-        };
+        let mut selection = self.pushes();
         let mut traced = |counters: &str| -> Result<f64> {
             selection.options = ["--counters", counters].map(str::to_owned).into();
             let rtrace = self.tools.rtrace(subject.pid(), &selection)?;

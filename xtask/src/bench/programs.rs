@@ -58,12 +58,7 @@ impl Bench {
     fn least(&self) -> Result<Least> {
         const CALLS: f64 = 400_000.0;
         let mut subject = Subject::start(&mut Command::new(&self.program), "loop 1 400000\n")?;
-        let function = Selection {
-            libraries: vec!["exe".to_owned()],
-            functions: vec!["pushes".to_owned()],
-            ..Selection::default()
-        };
-        let sites = self.tools.sites(subject.pid(), &function)?;
+        let sites = self.tools.sites(subject.pid(), &self.pushes())?;
         let entry: u64 = sites.first().context("failed to read the plan: no site")?.parse()?;
         // A push of one byte, which the kernel emulates, and behind it an instruction that it does not.
         let mut hits = [entry, entry + 1].map(|site| (site, Vec::new()));
