@@ -14,6 +14,7 @@ mod folding;
 mod joined;
 mod manifest;
 mod openmetrics;
+mod order;
 mod overview;
 mod reader;
 mod schema;

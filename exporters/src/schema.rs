@@ -57,4 +57,11 @@ pub(crate) trait Stream: Row + Clone {
     type Key: Ord;
 
     fn key(&self) -> Self::Key;
+
+    /// The numbers of rows in the order of their keys.
+    fn order(rows: &[Self]) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..rows.len() as u32).collect();
+        order.sort_by_key(|&row| rows[row as usize].key());
+        order
+    }
 }

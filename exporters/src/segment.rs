@@ -25,6 +25,8 @@ pub(crate) struct Segments<T> {
     encoded: usize,
     /// Rows of the segment that are not in `encoder`.
     rows: Vec<T>,
+    /// Empty: memory in which they are sorted.
+    sorted: Vec<T>,
     /// Names of the columns beyond those of a row.
     further: Vec<String>,
     /// Of each row in turn, their values.
@@ -47,6 +49,7 @@ impl<T: Stream> Segments<T> {
             encoder: None,
             encoded: 0,
             rows: Vec::new(),
+            sorted: Vec::new(),
             further: Vec::new(),
             values: Vec::new(),
             dirty: true,
@@ -135,14 +138,14 @@ impl<T: Stream> Segments<T> {
 
     fn sort(&mut self) {
         let width = self.further.len();
-        if width == 0 {
-            self.rows.sort_by_key(T::key);
-            return;
+        let order = T::order(&self.rows);
+        self.sorted.extend(order.iter().map(|&row| self.rows[row as usize].clone()));
+        std::mem::swap(&mut self.rows, &mut self.sorted);
+        self.sorted.clear();
+        if width > 0 {
+            self.values =
+                order.iter().flat_map(|&row| &self.values[row as usize * width..][..width]).copied().collect();
         }
-        let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        order.sort_by_key(|&place| self.rows[place].key());
-        self.rows = order.iter().map(|&place| self.rows[place].clone()).collect();
-        self.values = order.iter().flat_map(|&place| &self.values[place * width..][..width]).copied().collect();
     }
 
     fn encode(&mut self) -> Result<(), Error> {

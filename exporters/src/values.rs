@@ -12,6 +12,7 @@ use rtrace_model::{LocationId, Region, RegionId, ValueBatch, ValueColumn, ValueT
 use crate::Error;
 use crate::directory::Directory;
 use crate::file::{self, ROW_GROUP};
+use crate::order;
 use crate::schema::{column, with_columns};
 
 /// The folder of the regions' folders.
@@ -76,9 +77,8 @@ impl ValueWriter {
 
     fn write(&mut self) -> Result<(), Error> {
         let Rows { calls, values } = std::mem::take(&mut self.rows);
-        let mut order: Vec<usize> = (0..calls.len()).collect();
-        order.sort_by_key(|&row| calls[row]);
-        let calls = || order.iter().map(|&row| calls[row]);
+        let order = order::of_calls(calls.len(), |row| calls[row]);
+        let calls = || order.iter().map(|&row| calls[row as usize]);
         let keys = column::batch([
             (KEYS[0], column::int32(calls().map(|(location, _)| location.0)), false),
             (KEYS[1], column::int64(calls().map(|(_, call)| call)), false),
@@ -108,11 +108,13 @@ pub(crate) fn names(columns: &[ValueColumn]) -> Vec<String> {
     columns.iter().map(name).collect()
 }
 
-fn array(values: &Values, order: &[usize]) -> ArrayRef {
+fn array(values: &Values, order: &[u32]) -> ArrayRef {
     match values {
-        Values::Integer(values) => Arc::new(Int64Array::from_iter(order.iter().map(|&row| values[row]))),
-        Values::Float(values) => Arc::new(Float64Array::from_iter(order.iter().map(|&row| values[row]))),
-        Values::Text(values) => Arc::new(StringArray::from_iter(order.iter().map(|&row| values[row].as_deref()))),
+        Values::Integer(values) => Arc::new(Int64Array::from_iter(order.iter().map(|&row| values[row as usize]))),
+        Values::Float(values) => Arc::new(Float64Array::from_iter(order.iter().map(|&row| values[row as usize]))),
+        Values::Text(values) => {
+            Arc::new(StringArray::from_iter(order.iter().map(|&row| values[row as usize].as_deref())))
+        }
     }
 }
 

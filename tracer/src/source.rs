@@ -9,9 +9,10 @@ mod paths;
 mod processes;
 mod rings;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 
+use foldhash::HashMap;
 use rtrace_bpf::wire::{
     AccessRecord, CallRecord, EndingCode, EventKindCode, EventRecord, LocationRecord, LossCode, LossKey, NO_CONTEXT,
     NO_REGION, ReadingRecord, UntimedCode, ValuesRecord, comm,
@@ -117,12 +118,12 @@ impl<'a> Source<'a> {
             pipeline,
             rings,
             kinds,
-            locations: HashMap::new(),
+            locations: HashMap::default(),
             processes: Processes::default(),
             call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share(), kinds.mapped.clone()),
             bad_records: 0,
-            reported: HashMap::new(),
-            reported_untimed: HashMap::new(),
+            reported: HashMap::default(),
+            reported_untimed: HashMap::default(),
             open_untimed: BTreeMap::new(),
             estimated: HashSet::new(),
             other_processes: false,
@@ -232,8 +233,9 @@ impl<'a> Source<'a> {
         let counters = self.kinds.metrics.len();
         // A thread's name is looked up before its end makes the kernel side forget it.
         for (number, calls) in records.calls.chunks(BATCH).enumerate() {
-            for call in calls {
-                self.discover(call.location)?;
+            // Many calls of a thread follow each other.
+            for calls in calls.chunk_by(|a, b| a.location == b.location) {
+                self.discover(calls[0].location)?;
             }
             let (first_call, first) = (number * BATCH, number * BATCH * counters);
             let readings = records.readings[first..first + calls.len() * counters].iter().map(reading_of).collect();

@@ -8,6 +8,7 @@ use rtrace_model::{Batch, Call, CallSiteId, ContextId, Ending, LocationId, Readi
 
 use super::column::{self, ColumnError, Columns, with_further};
 use super::{Row, Stream};
+use crate::order;
 
 /// The names of the columns that every trace has.
 pub(super) const COLUMNS: [&str; 11] = [
@@ -90,6 +91,10 @@ impl Stream for Call {
 
     fn key(&self) -> Self::Key {
         (self.location, self.id)
+    }
+
+    fn order(rows: &[Call]) -> Vec<u32> {
+        order::of_calls(rows.len(), |row| rows[row].key())
     }
 }
 
