@@ -27,7 +27,7 @@ use std::path::Path;
 
 use foldhash::HashMap;
 use rtrace_exporters::{Destination, Overview, TraceSet};
-use rtrace_model::{Call, CallCost, EventKind, LocationId, RegionId, escape};
+use rtrace_model::{Call, CallCost, EventKind, LocationId, RegionId, Timestamp, escape};
 use serde_json::{Value as Json, json};
 
 use self::before::Before;
@@ -36,6 +36,7 @@ use self::picture::Picture;
 use self::tables::Tables;
 use crate::about::About;
 use crate::info::Info;
+use crate::part::{Part, Span};
 use crate::reading::{Need, read};
 use crate::tree::Order;
 use crate::walk::Walk;
@@ -61,29 +62,36 @@ const ROWS: usize = 1_000;
 /// Functions and columns of the matrix.
 const MATRIX: (usize, usize) = (24, 64);
 
-/// Writes the page of the trace in `directory`, where `waits` knows better than the names of functions which wait.
+/// Writes the page of the trace in `directory`, or of a part of its time, where `waits` knows better than the names of
+/// functions which wait.
 ///
 /// # Errors
-/// The trace cannot be read, or the page not be written.
-pub fn html(directory: &Path, waits: &Waits, destination: &Destination) -> Result<(), Error> {
-    write(directory, waits, None, destination)
+/// The trace cannot be read, has no such part, or the page cannot be written.
+pub fn html(directory: &Path, waits: &Waits, part: Option<Part>, destination: &Destination) -> Result<(), Error> {
+    write(directory, waits, part, None, destination)
 }
 
-/// The same, with a flame graph of what has changed since the trace in `first`.
+/// The same, with a flame graph of what has changed since the trace in `first`, or since the same part of it.
 ///
 /// # Errors
-/// A trace cannot be read, or the page not be written.
-pub fn html_since(first: &Path, directory: &Path, destination: &Destination) -> Result<(), Error> {
+/// A trace cannot be read, has no such part, or the page cannot be written.
+pub fn html_since(first: &Path, directory: &Path, part: Option<Part>, destination: &Destination) -> Result<(), Error> {
     let first = TraceSet::open(first)?;
-    write(directory, &Waits::new(), Some(Before::read(&first)?), destination)
+    write(directory, &Waits::new(), part, Some(Before::read(&first, part)?), destination)
 }
 
-fn write(directory: &Path, waits: &Waits, before: Option<Before<'_>>, destination: &Destination) -> Result<(), Error> {
+fn write(
+    directory: &Path,
+    waits: &Waits,
+    part: Option<Part>,
+    before: Option<Before<'_>>,
+    destination: &Destination,
+) -> Result<(), Error> {
     let trace = TraceSet::open(directory)?;
-    let gathered = Gathered { before, ..Gathered::read(&trace, Info::of(directory)?, waits)? };
+    let gathered = Gathered { before, ..Gathered::read(&trace, Info::of(directory)?, waits, part)? };
     let mut page = String::new();
     for divisor in DIVISORS {
-        page = document::page(&gathered.title, gathered.data(divisor)?);
+        page = document::page(&gathered.about.line(None), gathered.data(divisor)?);
         if page.len() <= MOST_BYTES {
             break;
         }
@@ -96,7 +104,9 @@ fn write(directory: &Path, waits: &Waits, before: Option<Before<'_>>, destinatio
 struct Gathered<'a> {
     trace: &'a TraceSet,
     info: Info,
-    title: String,
+    about: About,
+    /// The time that it is of.
+    span: Span,
     notes: Vec<String>,
     verdicts: Vec<Json>,
     tables: Tables<'a>,
@@ -106,31 +116,35 @@ struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    fn read(trace: &'a TraceSet, info: Info, waits: &Waits) -> Result<Gathered<'a>, Error> {
+    fn read(trace: &'a TraceSet, info: Info, waits: &Waits, part: Option<Part>) -> Result<Gathered<'a>, Error> {
         let losses = trace.losses()?;
-        let mut walks = tables::Walks::new(trace, waits);
-        let overview = trace.overview();
+        let span = part.map_or(Ok(Span::ALL), |part| part.of(trace))?;
+        let [of_sums, of_calls] = if part.is_some() { [Need::Within(span); 2] } else { [Need::Paths, Need::Calls] };
+        let mut walks = tables::Walks::new(trace, waits, span);
+        // It is of all of the time.
+        let overview = trace.overview().filter(|_| part.is_none());
         let sites = overview.as_ref().map(Overview::sites);
-        let untimed = read(trace, Need::Paths, &mut walks.readers(sites))?;
+        let untimed = read(trace, of_sums, &mut walks.readers(sites))?;
         let lost_callers = walks.lost_callers();
         let picture = match overview {
             Some(overview) => Picture::of(overview),
             None => {
-                let mut picture = Walk::new(Picture::new(trace));
-                read(trace, Need::Calls, &mut [&mut picture, walks.sites()])?;
+                let begin = span.from.unwrap_or(trace.header().begin.monotonic);
+                let mut picture = Walk::new(Picture::new(begin));
+                read(trace, of_calls, &mut [&mut picture, walks.sites()])?;
                 add_slow_calls(trace, &mut picture.visitor)?;
                 picture.visitor
             }
         };
-        let tables = walks.into_tables(trace, &losses)?;
-        let notes = notes::notes(trace, None, &losses, (lost_callers, 0))?;
+        let tables = walks.into_tables(trace, &losses, span)?;
+        let notes = notes::notes(trace, part, &losses, (lost_callers, 0))?;
         let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();
-        let untimed = untimed.note(trace, false)?.map(|note| note.text);
+        let untimed = untimed.note(trace, part.is_some())?.map(|note| note.text);
         notes.extend(untimed.clone());
         notes.extend(tables.remarks.iter().cloned());
-        let verdicts = verdicts::verdicts(trace, &info, &tables, untimed)?;
-        let title = About::new(trace).line(None);
-        Ok(Gathered { trace, info, title, notes, verdicts, tables, picture, before: None })
+        let verdicts = verdicts::verdicts(trace, &info, &tables, (untimed.is_some(), part))?;
+        let about = About::new(trace).of_part(part);
+        Ok(Gathered { trace, info, about, span, notes, verdicts, tables, picture, before: None })
     }
 
     /// What the page's scripts draw, one part in `divisor` of what could be.
@@ -142,7 +156,10 @@ impl<'a> Gathered<'a> {
         let tree = self.tables.tree.table(self.trace, Order::new(Sort::Inclusive)?, Some(most(NODES)));
         let (lanes, places) = lanes::told(self.picture.overview(), LANES);
         let mut data = json!({
-            "title": self.title,
+            "title": self.about.line(None),
+            "from_ns": self.since_begin(self.span.from.unwrap_or_default()),
+            "length_ns": self.about.length(),
+            "is_part": self.span != Span::ALL,
             "verdicts": self.verdicts,
             "notes": self.notes,
             "info": self.info,
@@ -167,18 +184,21 @@ impl<'a> Gathered<'a> {
             "costs": self.costs(),
         });
         if let Some(before) = &self.before {
-            data["before"] = before.told(&About::new(self.trace), most(NODES))?;
+            data["before"] = before.told(&self.about, most(NODES))?;
         }
         data["locations"] = self.locations(&data);
         data["names"] = names.into_told().into();
         Ok(data)
     }
 
+    fn since_begin(&self, time: Timestamp) -> u64 {
+        time.since(self.trace.header().begin.monotonic)
+    }
+
     /// Lane, function, start, duration or null, depth and ending; starts are differences from call to call of a lane.
     fn calls(&self, divisor: usize, lanes: &HashMap<LocationId, usize>, names: &mut Names<'_>) -> Result<Json, Error> {
         let (chosen, are_all) = self.picture.chosen(divisor);
-        let begin = self.trace.header().begin.monotonic;
-        let place = |call: Call| Some((*lanes.get(&call.location)?, call.start.since(begin), call));
+        let place = |call: Call| Some((*lanes.get(&call.location)?, self.since_begin(call.start), call));
         let mut calls: Vec<(usize, u64, Call)> = chosen.into_iter().filter_map(place).collect();
         calls.sort_by_key(|&(lane, start, _)| (lane, start));
         let (mut rows, mut before) = (Vec::new(), (usize::MAX, 0));
@@ -284,23 +304,25 @@ impl<'a> Gathered<'a> {
     fn incidents(&self, most: usize, names: &mut Names<'_>) -> Result<Json, Error> {
         let name = |region: Option<RegionId>, names: &mut Names<'_>| region.map(|region| names.of(region));
         let (mut lost, mut untimed, mut events) = (Vec::new(), Vec::new(), Vec::new());
-        for loss in self.trace.losses()? {
+        // How many of them were in a part is not known.
+        let is_all = self.span == Span::ALL;
+        for loss in self.trace.losses()?.into_iter().filter(|_| is_all) {
             lost.push((loss.count, json!([loss.reason.name(), name(loss.region, names), loss.count])));
         }
-        for of in self.trace.untimed()? {
+        for of in self.trace.untimed()?.into_iter().filter(|_| is_all) {
             untimed.push((of.count, json!([of.reason.name(), name(of.region, names), of.count])));
         }
         let mut left_out = 0_u64;
-        let begin = self.trace.header().begin.monotonic;
         for batch in self.trace.events() {
             for event in batch? {
                 let is_told = !matches!(
                     event.kind,
                     EventKind::Refused { .. } | EventKind::Loss(_) | EventKind::Untimed(_) | EventKind::Armed
                 );
+                let is_told = is_told && self.span.contains(event.time);
                 if is_told && events.len() < most {
                     let kind = serde_json::to_value(&event.kind).unwrap_or_default();
-                    events.push(json!([event.time.since(begin), event.pid, event.kind.name(), kind]));
+                    events.push(json!([self.since_begin(event.time), event.pid, event.kind.name(), kind]));
                 } else if is_told {
                     left_out += 1;
                 }

@@ -74,10 +74,14 @@ impl Span {
     /// All of the time.
     pub(super) const ALL: Span = Span { from: None, to: None };
 
+    /// Whether the instant is in it.
+    pub(super) fn contains(self, time: Timestamp) -> bool {
+        self.from.is_none_or(|from| time > from) && self.to.is_none_or(|to| time <= to)
+    }
+
     /// Whether the call counts.
     pub(super) fn counts(self, call: &Call) -> bool {
-        let end = call.known_until();
-        self.from.is_none_or(|from| end > from) && self.to.is_none_or(|to| end <= to)
+        self.contains(call.known_until())
     }
 
     /// Whether the call may have made one that counts. Of one that was not timed, its end is not known.

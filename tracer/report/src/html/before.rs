@@ -7,6 +7,7 @@ use super::names::Names;
 use super::tables;
 use crate::about::About;
 use crate::diff::per_second;
+use crate::part::Part;
 use crate::reading::Need;
 use crate::tree::{Order, Tree};
 use crate::{Error, Sort, walk};
@@ -19,9 +20,10 @@ pub(super) struct Before<'a> {
 }
 
 impl Before<'_> {
-    pub(super) fn read(trace: &TraceSet) -> Result<Before<'_>, Error> {
-        let (walk, _) = walk(trace, Need::Paths, Tree::of(trace))?;
-        let about = About::new(trace);
+    pub(super) fn read(trace: &TraceSet, part: Option<Part>) -> Result<Before<'_>, Error> {
+        let need = part.map_or(Ok(Need::Paths), |part| part.of(trace).map(Need::Within))?;
+        let (walk, _) = walk(trace, need, Tree::of(trace))?;
+        let about = About::new(trace).of_part(part);
         Ok(Before { about, tree: walk.visitor, trace })
     }
 
@@ -31,11 +33,10 @@ impl Before<'_> {
         let table = self.tree.table(self.trace, Order::new(Sort::Inclusive)?, Some(most));
         let mut names = Names::new(self.trace);
         let tree = tables::tree(&table, &mut names);
-        let is_per_second = per_second(&self.about, after).is_some();
-        let lengths = self.about.duration_ns.zip(after.duration_ns).filter(|_| is_per_second);
+        let lengths = per_second(&self.about, after).map(|_| [self.about.length(), after.length()]);
         Ok(json!({
             "title": self.about.line(None),
-            "lengths": lengths.map(|(before, after)| [before, after]),
+            "lengths": lengths,
             "libraries": self.trace.libraries().iter().map(|library| &library.path).collect::<Vec<_>>(),
             "tree": tree,
             "names": names.into_told(),

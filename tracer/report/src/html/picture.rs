@@ -1,8 +1,8 @@
 //! What a page shows of calls beside the tables that `rtrace report` has: when, how long, and on which thread.
 
 use foldhash::HashMap;
-use rtrace_exporters::{Overview, TraceSet};
-use rtrace_model::{Call, FoldedPath, LocationId, RegionId};
+use rtrace_exporters::Overview;
+use rtrace_model::{Call, FoldedPath, LocationId, RegionId, Timestamp};
 
 use crate::walk::{Caller, Visitor};
 
@@ -18,8 +18,9 @@ pub(super) struct Picture {
 pub(super) struct Shares(pub(super) HashMap<(RegionId, LocationId), [u64; 3]>);
 
 impl Picture {
-    pub(super) fn new(trace: &TraceSet) -> Picture {
-        Picture { overview: Overview::new(trace.header().begin.monotonic), all: Some(Vec::new()) }
+    /// From that time on.
+    pub(super) fn new(begin: Timestamp) -> Picture {
+        Picture { overview: Overview::new(begin), all: Some(Vec::new()) }
     }
 
     /// That of an overview, which is of many calls.

@@ -16,7 +16,9 @@ use crate::corrected::Corrected;
 use crate::counting::Counting;
 use crate::grouping::Grouping;
 use crate::groups::Groups;
+use crate::part::Span;
 use crate::reading::Reader;
+use crate::stats::TIMELESS;
 use crate::table::{Table, Value};
 use crate::tree::Tree;
 use crate::waiting::{Balance, Waiting, Waits};
@@ -57,13 +59,15 @@ pub(super) struct Tables<'a> {
 }
 
 impl<'a> Walks<'a> {
-    pub(super) fn new(trace: &'a TraceSet, waits: &Waits) -> Walks<'a> {
+    pub(super) fn new(trace: &'a TraceSet, waits: &Waits, span: Span) -> Walks<'a> {
         let groups = |by| {
             let grouping = Grouping::new(&by, trace).ok().flatten();
-            grouping.map(Groups::new).expect("these rows are no tree, and need no values")
+            let groups = grouping.map(Groups::new).expect("these rows are no tree, and need no values");
+            if span == Span::ALL { groups } else { groups.of_part() }
         };
+        let corrected = Corrected::around(groups(By::Function), trace).later_than(span.from);
         Walks {
-            functions: Walk::new(Counting::around(Corrected::around(groups(By::Function), trace), trace)),
+            functions: Walk::new(Counting::around(corrected, trace)),
             threads: Walk::new(groups(By::Thread)),
             processes: Walk::new(groups(By::Process)),
             tree: Walk::new(Tree::of(trace)),
@@ -102,13 +106,15 @@ impl<'a> Walks<'a> {
         &mut self.sites
     }
 
-    pub(super) fn into_tables(self, trace: &TraceSet, losses: &[Loss]) -> Result<Tables<'a>, Error> {
+    pub(super) fn into_tables(self, trace: &TraceSet, losses: &[Loss], span: Span) -> Result<Tables<'a>, Error> {
+        let timeless: &[&str] = if span == Span::ALL { &[] } else { &TIMELESS };
         let mut counting = self.functions.visitor;
         let groups = &mut counting.inside.inside;
         groups.add_estimates(trace.estimates());
         let histograms = groups.histograms(Sort::Exclusive, None, Some(HISTOGRAMS));
         let total = groups.total();
         let mut functions = groups.table(Sort::Exclusive, losses, |_| None);
+        functions.forget(timeless);
         counting.inside.add_to(&mut functions);
         counting.add_to(&mut functions);
         let waiting = self.waiting.visitor;
@@ -123,6 +129,7 @@ impl<'a> Walks<'a> {
             balance.iter().flatten().next().map(|(balance, row)| balance.note(row).text).into_iter().collect();
         let [threads, processes] = [&mut threads, &mut processes].map(|groups| {
             let mut table = groups.table(Sort::Exclusive, losses, |_| None);
+            table.forget(timeless);
             waiting.add_to(&mut table, groups.grouping());
             table
         });

@@ -33,10 +33,10 @@ fn define_hostile(writer: &mut TraceWriter) {
     }
 }
 
-fn page(directory: &Path) -> String {
+fn page(directory: &Path, part: Option<Part>) -> String {
     let path = directory.join("page.html");
     let force = is_page(&path);
-    html(directory, &crate::Waits::new(), &Destination::Path { path: path.clone(), force, owner: None }).unwrap();
+    html(directory, &crate::Waits::new(), part, &Destination::Path { path: path.clone(), force, owner: None }).unwrap();
     fs::read_to_string(path).unwrap()
 }
 
@@ -100,10 +100,10 @@ fn rows(part: &str) -> Rows {
     part.split("<tr").skip(1).filter(|text| text.contains("<td")).map(row).collect()
 }
 
-fn report(directory: &Path, by: By, histogram: bool) -> Vec<Value> {
+fn report(directory: &Path, by: By, histogram: bool, part: Option<Part>) -> Vec<Value> {
     let mut out = Vec::new();
     let histogram = histogram.then_some(crate::Histogram::Durations);
-    let options = Options { by, histogram, format: Format::Json, ..Options::default() };
+    let options = Options { by, histogram, part, format: Format::Json, ..Options::default() };
     run(directory, &options, &mut out).unwrap();
     let report: Value = serde_json::from_slice(&out).unwrap();
     report["rows"].as_array().unwrap().clone()
@@ -135,8 +135,8 @@ fn assert_same(page: &BTreeMap<String, String>, report: &Value) {
 }
 
 /// Compares all tables of a page with the report's.
-fn compare(directory: &Path) {
-    let page = page(directory);
+fn compare(directory: &Path, of: Option<Part>) {
+    let page = page(directory, of);
     let names = data(&page)["names"].as_array().unwrap().clone();
     let name = |id: &str| names[id.parse::<usize>().unwrap()][0].as_str().unwrap().to_owned();
     let Some((dom, complaints)) = browsed(directory, "function=0") else { return };
@@ -144,7 +144,7 @@ fn compare(directory: &Path) {
     assert!(!dom.contains("<title>owned") && !dom.contains("<img"), "a name was taken for markup");
 
     let functions = rows(part(&dom, "id=\"functions\"", "</section>"));
-    let expected = report(directory, By::Function, false);
+    let expected = report(directory, By::Function, false, of);
     assert_eq!(functions.len(), expected.len());
     for row in &functions {
         let same = |of: &&Value| of["function"] == *name(&row["id"]);
@@ -152,14 +152,14 @@ fn compare(directory: &Path) {
     }
     for (table, by, key) in [("threads", By::Thread, "tid"), ("processes", By::Process, "pid")] {
         let shown = rows(part(&dom, &format!("data-table=\"{table}\""), "</table>"));
-        let expected = report(directory, by, false);
+        let expected = report(directory, by, false, of);
         assert_eq!(shown.len(), expected.len());
         for row in &shown {
             let same = |of: &&Value| of[key].as_u64() == row[key].parse().ok();
             assert_same(row, expected.iter().find(same).unwrap());
         }
     }
-    let tree = report(directory, By::Tree, false);
+    let tree = report(directory, By::Tree, false, of);
     let in_page = data(&page)["tree"]["rows"].as_array().unwrap().clone();
     assert_eq!(in_page.len(), tree.len());
     let shown = rows(part(&dom, "id=\"tree\"", "</section>"));
@@ -177,7 +177,7 @@ fn compare(directory: &Path) {
 
     // The details are of the first function of the page.
     let chosen = names[0][0].as_str().unwrap();
-    let of_pairs = report(directory, By::Caller, false);
+    let of_pairs = report(directory, By::Caller, false, of);
     let called_by = of_pairs.iter().filter(|pair| pair["function"] == chosen).count();
     let callers = rows(part(&dom, "data-table=\"callers\"", "</table>"));
     assert_eq!(callers.len(), called_by);
@@ -186,7 +186,7 @@ fn compare(directory: &Path) {
         let same = |of: &&Value| of["function"] == chosen && of["caller"] == caller;
         assert_same(row, of_pairs.iter().find(same).unwrap());
     }
-    let buckets = report(directory, By::Function, true);
+    let buckets = report(directory, By::Function, true, of);
     for bucket in buckets.iter().filter(|bucket| bucket["function"] == chosen) {
         let bar = format!("data-from=\"{}\" data-value=\"{}\"", bucket["from_ns"], bucket["calls"]);
         assert!(dom.contains(&bar), "{bar}");
@@ -219,7 +219,71 @@ fn a_page_shows_what_the_report_says_whatever_functions_are_called() {
     let end = ClockAnchor { monotonic: Timestamp(8_000_000), realtime_ns: 0 };
     let summary = Summary { calls: 8, locations: 2, regions: 6, losses: vec![lost], end, ..Summary::default() };
     writer.finish(&summary).unwrap();
-    compare(folder.path());
+    compare(folder.path(), None);
+}
+
+#[test]
+fn a_page_of_a_part_shows_what_the_report_says_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    define_hostile(&mut writer);
+    let calls = script(
+        "thread 1
+         a 0 9000
+          b 1000 2000
+           c 1100 1200
+          b 3000 5000
+          c 6000 ?
+         thread 2
+         d 2500 4500
+          b 2600 2700
+         e 5500 8000",
+    );
+    let summary = Summary {
+        calls: calls.len() as u64,
+        losses: vec![Loss { reason: LossReason::RingFull, region: Some(RegionId(1)), count: 2 }],
+        end: ClockAnchor { monotonic: Timestamp(10_000), realtime_ns: 0 },
+        ..Summary::default()
+    };
+    writer.calls(&calls.into()).unwrap();
+    writer.event(&Event { time: Timestamp(1_500), pid: Some(1), tid: None, kind: EventKind::Disarmed }).unwrap();
+    writer.event(&Event { time: Timestamp(4_000), pid: Some(2), tid: None, kind: EventKind::Disarmed }).unwrap();
+    writer.finish(&summary).unwrap();
+    let part = Part { from: Some(2_000), to: Some(6_000) };
+    for part in [part, Part { to: None, ..part }, Part { from: None, ..part }] {
+        compare(folder.path(), Some(part));
+    }
+    let data = data(&page(folder.path(), Some(part)));
+    assert_eq!([&data["from_ns"], &data["length_ns"], &data["calls"]["seen"]], [2_000, 4_000, 4]);
+    // Lane, start and duration of each: they stand where they were in the recording.
+    let calls = data["calls"]["rows"].as_array().unwrap();
+    let shown: Vec<_> = calls.chunks(6).map(|call| (call[0].as_u64(), call[1].as_u64(), call[3].as_u64())).collect();
+    assert_eq!(shown[0], (Some(0), Some(3_000), Some(2_000)));
+    assert_eq!(shown[2..], [(Some(1), Some(2_500), Some(2_000)), (Some(1), Some(100), Some(100))]);
+    // Of the first thread 2 us from 3 us on, of the second 2 us from 2.5 us on.
+    let lanes = &data["lanes"];
+    let width = lanes["width"].as_u64().unwrap();
+    let busy = |lane: usize| -> u64 {
+        lanes["lanes"][lane]["busy"].as_array().unwrap().iter().map(|part| part.as_u64().unwrap() * width / 1_000).sum()
+    };
+    assert_eq!([0, 1].map(busy), [2_000, 2_000]);
+    let first = lanes["lanes"][1]["busy"].as_array().unwrap().iter().position(|part| *part != 0).unwrap() as u64;
+    assert_eq!(first, 500 / width);
+    assert_eq!(data["incidents"]["lost"], json!([]));
+    let events = data["incidents"]["events"].as_array().unwrap();
+    assert_eq!(events.iter().map(|event| &event[0]).collect::<Vec<_>>(), [4_000]);
+    let told = |place: usize| data["verdicts"][place][1].as_str().unwrap().to_owned();
+    assert!(told(0).starts_with("Only calls that ended between 2.000 us and 6.000 us"), "{}", told(0));
+    assert!(told(1).starts_with("All of the recording: Calls may be missing"), "{}", told(1));
+    let behind = Some(Part { from: Some(20_000), to: None });
+    let path = folder.path().join("behind.html");
+    let written = html(
+        folder.path(),
+        &crate::Waits::new(),
+        behind,
+        &Destination::Path { path: path.clone(), force: false, owner: None },
+    );
+    assert!(matches!(written, Err(Error::PartBehindEnd(_))) && !path.exists());
 }
 
 #[test]
@@ -246,7 +310,7 @@ fn the_same_is_true_of_folded_calls() {
     };
     writer.profile(&[path(1, 0, 10, 1_000, 400), path(2, 1, 6, 600, 600)]).unwrap();
     writer.finish(&Summary { calls: 16, folded: 16, ..Summary::default() }).unwrap();
-    compare(folder.path());
+    compare(folder.path(), None);
 }
 
 #[test]
@@ -265,7 +329,7 @@ fn a_page_compares_call_paths_with_those_of_an_earlier_recording() {
     let first = record("first", "thread 1\n a 0 4000\n  b 10 1010\n c 5000 5500\n d 6000 6001", 1_000_000);
     let second = record("second", "thread 1\n a 0 12000\n  b 10 1010\n d 13000 13001\n e 14000 14001", 2_000_000);
     let path = second.join("page.html");
-    html_since(&first, &second, &Destination::Path { path: path.clone(), force: false, owner: None }).unwrap();
+    html_since(&first, &second, None, &Destination::Path { path: path.clone(), force: false, owner: None }).unwrap();
     let data = data(&fs::read_to_string(&path).unwrap());
     assert_eq!(data["before"]["lengths"], json!([1_000_000, 2_000_000]));
     assert_eq!(data["before"]["tree"]["rows"].as_array().unwrap().len(), 4);
@@ -276,7 +340,7 @@ fn a_page_compares_call_paths_with_those_of_an_earlier_recording() {
     let gone = "which took 9.002 µs in traced calls, now 12 µs. The recordings differ in length, so times before are \
                 scaled to as much time. Call paths that are gone: &lt;!--'&amp;amp;\\x1b[31m\\u{202e} (1 µs).";
     assert!(flame.contains(gone), "{flame}");
-    html(&second, &crate::Waits::new(), &Destination::Path { path, force: true, owner: None }).unwrap();
+    html(&second, &crate::Waits::new(), None, &Destination::Path { path, force: true, owner: None }).unwrap();
     assert!(!browsed(&second, "").unwrap().0.contains("Compared with"));
 }
 
@@ -310,7 +374,7 @@ fn a_page_shows_the_values_that_calls_had() {
     let calls = (1..=3).map(|id| (LocationId(1), id)).collect();
     writer.values(&[ValueBatch { region: RegionId(0), calls, columns }]).unwrap();
     writer.finish(&Summary { calls: 4, ..Summary::default() }).unwrap();
-    let values = data(&page(folder.path()))["calls"]["values"].clone();
+    let values = data(&page(folder.path(), None))["calls"]["values"].clone();
     let told = &values["functions"][0];
     assert_eq!(told[1], 3);
     assert_eq!(told[2][0], json!(["n", "B", false, 3, [-3.0, 7.0, 11.0], 2, [["7", 2], ["-3", 1]]]));
@@ -330,7 +394,7 @@ fn a_page_shows_the_values_that_calls_had() {
 fn a_recording_without_calls_is_a_page_that_says_so() {
     let folder = tempfile::tempdir().unwrap();
     writer(folder.path()).finish(&Summary::default()).unwrap();
-    assert!(page(folder.path()).contains("No call was recorded"));
+    assert!(page(folder.path(), None).contains("No call was recorded"));
     let Some((dom, complaints)) = browsed(folder.path(), "") else { return };
     assert_eq!(complaints, "");
     assert!(!dom.contains("id=\"timeline\"") && dom.contains("id=\"plan\""));
@@ -343,7 +407,7 @@ fn what_is_said_in_sentences_is_what_happened() {
     writer.calls(&script("thread 1\n a 0 900\n b 900 1000").into()).unwrap();
     let losses = vec![Loss { reason: LossReason::TooDeep, region: None, count: 7 }];
     writer.finish(&Summary { calls: 2, losses, ..Summary::default() }).unwrap();
-    let said = data(&page(folder.path()))["verdicts"].to_string();
+    let said = data(&page(folder.path(), None))["verdicts"].to_string();
     for sentence in ["7 calls or events were lost", "a took 90 % of the traced time by itself; with b, it is 100 %."] {
         assert!(said.contains(sentence), "{said}");
     }
@@ -351,7 +415,7 @@ fn what_is_said_in_sentences_is_what_happened() {
     let mut whole = crate::testing::writer(folder.path());
     whole.calls(&script("thread 1\n a 0 900").into()).unwrap();
     whole.finish(&Summary { calls: 1, ..Summary::default() }).unwrap();
-    let said = data(&page(folder.path()))["verdicts"].to_string();
+    let said = data(&page(folder.path(), None))["verdicts"].to_string();
     assert!(said.contains("Complete") && !said.contains("missing: "), "{said}");
 }
 
@@ -372,7 +436,7 @@ fn a_page_is_no_larger_than_it_may_be() {
         .collect();
     writer.calls(&calls.into()).unwrap();
     writer.finish(&Summary::default()).unwrap();
-    let page = page(folder.path());
+    let page = page(folder.path(), None);
     assert!(page.len() <= MOST_BYTES, "{} bytes", page.len());
     let data = data(&page);
     let shown = data["functions"]["rows"].as_array().unwrap().len() as u64;
@@ -384,13 +448,13 @@ fn a_page_is_no_larger_than_it_may_be() {
 fn another_file_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     writer(folder.path()).finish(&Summary::default()).unwrap();
-    page(folder.path());
-    page(folder.path());
+    page(folder.path(), None);
+    page(folder.path(), None);
     let path = folder.path().join("other.html");
     fs::write(&path, "mine").unwrap();
     let force = is_page(&path);
     let error =
-        html(folder.path(), &crate::Waits::new(), &Destination::Path { path: path.clone(), force, owner: None })
+        html(folder.path(), &crate::Waits::new(), None, &Destination::Path { path: path.clone(), force, owner: None })
             .unwrap_err();
     assert!(error.to_string().ends_with("it exists"), "{error}");
     assert_eq!(fs::read_to_string(path).unwrap(), "mine");

@@ -8,6 +8,7 @@ use super::rows;
 use super::tables::Tables;
 use crate::Error;
 use crate::info::Info;
+use crate::part::Part;
 use crate::table::{Table, Value};
 
 /// How a sentence is meant.
@@ -42,9 +43,11 @@ pub(super) fn verdicts(
     trace: &TraceSet,
     info: &Info,
     tables: &Tables<'_>,
-    untimed: Option<String>,
+    (has_untimed, part): (bool, Option<Part>),
 ) -> Result<Vec<Json>, Error> {
-    let mut said = vec![completeness(trace, info)];
+    let mut said: Vec<_> = part.map(|part| (Tone::Plain, sentence(&part.note().text))).into_iter().collect();
+    let (tone, text) = completeness(trace, info);
+    said.push((tone, if part.is_some() { format!("All of the recording: {text}") } else { text }));
     if info.calls == 0 {
         let text = "No call was recorded: the functions below had probes, and none of them was called.";
         said.push((Tone::Warning, text.to_owned()));
@@ -55,7 +58,7 @@ pub(super) fn verdicts(
         said.push((Tone::Warning, text));
     }
     said.extend(slowdown_of(trace)?.map(|percent| (Tone::Warning, sentence(&slowdown(percent)))));
-    said.extend(untimed.map(|_| (Tone::Warning, not_timed(&tables.functions, info))));
+    said.extend(has_untimed.then(|| (Tone::Warning, not_timed(&tables.functions, info, part))));
     said.extend(mostly_tracing(tables));
     said.extend(first_functions(&tables.functions, tables.total).map(|text| (Tone::Plain, text)));
     said.extend(uneven(&tables.functions, tables.total).map(|text| (Tone::Plain, text)));
@@ -87,8 +90,9 @@ fn completeness(trace: &TraceSet, info: &Info) -> (Tone, String) {
     (Tone::Warning, format!("Calls may be missing: {}.", reasons.join("; ")))
 }
 
-/// How many calls were not timed, and why. Which functions these are of is in the report's remark.
-fn not_timed(functions: &Table, info: &Info) -> String {
+/// How many calls were not timed, and why, which is known of all of the time only. Which functions these are of is in
+/// the report's remark.
+fn not_timed(functions: &Table, info: &Info, part: Option<Part>) -> String {
     let sum = |key| {
         functions
             .rows
@@ -97,7 +101,7 @@ fn not_timed(functions: &Table, info: &Info) -> String {
             .fold(0, |sum: u64, of| sum.saturating_add(of))
     };
     let (unseen, calls) = (sum("unseen"), sum("calls").max(1));
-    let reasons = Untimed::by_reason(&info.untimed);
+    let reasons = if part.is_some() { Vec::new() } else { Untimed::by_reason(&info.untimed) };
     let reasons: Vec<String> = reasons.iter().map(|(reason, count)| format!("{}: {count}", reason.name())).collect();
     let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
     let share = 100.0 * unseen as f64 / calls as f64;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtrace_exporters::{Destination, Owner};
-use rtrace_report::{By, DiffOptions, Look, Min};
+use rtrace_report::{By, DiffOptions, Look, Min, Part};
 
 use super::choice::{Choice, TableFormat, one_of};
 use super::display::Display;
@@ -56,7 +56,7 @@ pub struct Diff {
     ///
     /// The page is that of `rtrace report B --html`. Red boxes take more time than in A, blue ones less. An older page of
     /// that name is replaced, another file is not.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "min", "limit", "columns", "format", "fail_on_regression", "from", "to"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "min", "limit", "columns", "format", "fail_on_regression"])]
     html: Option<PathBuf>,
 
     /// Show names with all their arguments, however long they are
@@ -74,12 +74,17 @@ impl Diff {
         self.html.as_deref().map(|path| destination(path, owner, rtrace_report::html::is_page))
     }
 
+    /// The part of the time of both that is meant, if not all is.
+    pub fn part(&self) -> Option<Part> {
+        self.part.chosen()
+    }
+
     /// The options of the comparison itself.
     pub fn options(&self, look: Look) -> DiffOptions {
         DiffOptions {
             by: self.by.clone(),
             min: self.min,
-            part: self.part.chosen(),
+            part: self.part(),
             limit: self.limit,
             format: self.format.chosen(),
             columns: self.columns.clone(),

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValue;
 use rtrace_exporters::{Destination, Owner, TraceSet};
 use rtrace_plan::Selector;
-use rtrace_report::{By, Histogram, Look, Min, Options, Sort, Waits};
+use rtrace_report::{By, Histogram, Look, Min, Options, Part, Sort, Waits};
 
 use super::choice::{Choice, OneOfOrOther, OneOfOrValue, TableFormat};
 use super::display::Display;
@@ -73,7 +73,7 @@ pub struct Report {
     ///
     /// The page needs no other file and no network. It holds sums, and single calls up to a bound. An older page of that
     /// name is replaced, another file is not.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json", "from", "to"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "corrected", "sort", "limit", "min", "columns", "histogram", "format", "json"])]
     html: Option<PathBuf>,
 
     /// Write a Score-P filter file that leaves out functions that cost most and say least [default: to stdout]
@@ -111,6 +111,11 @@ impl Report {
         self.html.as_deref().map(|path| destination(path, owner, rtrace_report::html::is_page))
     }
 
+    /// The part of the time that is meant, if not all is.
+    pub fn part(&self) -> Option<Part> {
+        self.part.chosen()
+    }
+
     /// Where the suggested filter goes, if one is asked for; it belongs to `owner`.
     pub fn suggestion(&self, owner: Option<Owner>) -> Option<Destination> {
         self.suggest_filter.as_deref().map(|path| destination(path, owner, rtrace_report::is_suggestion))
@@ -140,7 +145,7 @@ impl Report {
             corrected: self.corrected,
             callers: None,
             waits: Waits::new(),
-            part: self.part.chosen(),
+            part: self.part(),
             limit: self.limit,
             format: self.format.chosen(),
             look,
@@ -264,8 +269,9 @@ EXAMPLES:
     rtrace report out.rtrace --by arg:fd --sort inclusive
     rtrace report out.rtrace --histogram arg:count
 
-    # What took the time in the third minute?
+    # What took the time in the third minute? The same as a page
     rtrace report out.rtrace --from 2m --to 3m
+    rtrace report out.rtrace --from 2m --to 3m --html third.html
 
     # Write all functions for a script
     rtrace report out.rtrace --format csv >functions.csv

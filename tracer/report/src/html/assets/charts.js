@@ -28,20 +28,21 @@ function heatMap(map, height = 260) {
   const rows = cells.map((cell) => cell[1]);
   const [low, high] = [Math.min(...rows) - 1, Math.max(...rows) + 2];
   const slices = Math.max(...cells.map((cell) => cell[0])) + 1;
-  const end = Math.max(slices * map.width, Math.min(data.info.duration_ns || 0, map.slices * map.width));
+  const begin = data.from_ns;
+  const length = Math.max(slices * map.width, Math.min(data.length_ns, map.slices * map.width));
   const most = Math.log1p(cells.reduce((most, cell) => Math.max(most, cell[2]), 0));
   let geometry = null;
 
   const draw = eachFrame(() => {
     if (!canvas.isConnected) return;
     const { context, width } = prepared(canvas, height);
-    const x = (ns) => LEFT + ns / end * (width - LEFT);
+    const x = (ns) => LEFT + ns / length * (width - LEFT);
     const y = (step) => height - BOTTOM - (step - low) / (high - low) * (height - BOTTOM - 6);
     geometry = { width, x, y };
     context.font = "11.5px system-ui, sans-serif";
-    const { step, marks } = steps(0, end, Math.max(2, (width - LEFT) / 130));
+    const { step, marks } = steps(begin, begin + length, Math.max(2, (width - LEFT) / 130));
     context.fillStyle = css("--soft");
-    marks.forEach((mark) => { if (x(mark) < width - 50) context.fillText(instant(mark, step), x(mark) + 2, height - 8); });
+    marks.forEach((mark) => { if (x(mark - begin) < width - 50) context.fillText(instant(mark, step), x(mark - begin) + 2, height - 8); });
     for (let duration = 1; stepOf(duration) < high; duration *= 10) {
       const row = stepOf(duration);
       if (row < low + 0.5) continue;
@@ -66,7 +67,7 @@ function heatMap(map, height = 260) {
     const cell = cells.find(([slice, row]) => x >= geometry.x(slice * map.width) && x < geometry.x((slice + 1) * map.width) && y <= geometry.y(row) && y > geometry.y(row + 1));
     if (!cell) return tip.hide();
     const upper = cell[1] === 0 ? "" : ` to ${time(stepBegin(cell[1] + 1))}`;
-    tip.show(event, `${count(cell[2])} calls`, `of ${time(stepBegin(cell[1]))}${upper}`, `ended ${instant(cell[0] * map.width, map.width)} to ${instant((cell[0] + 1) * map.width, map.width)}`);
+    tip.show(event, `${count(cell[2])} calls`, `of ${time(stepBegin(cell[1]))}${upper}`, `ended ${instant(begin + cell[0] * map.width, map.width)} to ${instant(begin + (cell[0] + 1) * map.width, map.width)}`);
   });
   canvas.addEventListener("mouseleave", tip.hide);
   on("theme", draw);

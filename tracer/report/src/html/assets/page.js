@@ -6,11 +6,13 @@ function drawSummary() {
   const [program, rest] = title.split(/ on (?=[^ ]* \(Linux )/);
   byId("program").textContent = program;
   byId("program").title = title;
+  const threads = data.is_part ? data.lanes.lanes.reduce((sum, lane) => sum + lane.threads, 0) : info.threads;
   const began = new Date(data.begin_ns / 1e6).toISOString().replace("T", " ").replace(/\..*/, " UTC");
   const tiles = [
-    [count(info.calls), "calls"], [count(data.called), "functions called"], [count(info.threads), info.threads === 1 ? "thread" : "threads"],
+    [count(data.is_part ? data.calls.seen : info.calls), "calls"], [count(data.called), "functions called"], [count(threads), threads === 1 ? "thread" : "threads"],
     [time(data.total_ns), "in traced calls"], [time(info.duration_ns), "recorded"],
   ];
+  if (data.is_part) tiles.push([time(data.length_ns), `of it shown, from ${time(data.from_ns)} on`]);
   if (info.recordings.length > 1) tiles.push([count(info.recordings.length), "recordings"]);
   byId("summary").append(
     el("h1", {}, program), el("p", { class: "soft" }, rest ? `on ${rest}` : "", `, ${began}`),

@@ -57,8 +57,9 @@ function drawTimeline() {
   hint("timeline", "Shaded: the part of the time that a thread was inside traced calls. ", held, withoutValues, " Drag to zoom, Shift and wheel to move, double click to reset; with the graph focused, arrow keys move, + and − zoom.");
 
   const [LABEL, DENSITY, CALL, AXIS, MOST_DEEP] = [190, 30, 14, 24, 40];
-  const end = Math.max(data.info.duration_ns || 0, lastSlice() * slice, 1);
-  const view = { from: 0, to: end };
+  const begin = data.from_ns;
+  const end = begin + Math.max(data.length_ns, lastSlice() * slice, 1);
+  const view = { from: begin, to: end };
   const state = lanes.map((lane, place) => ({ lane, place, calls: calls.filter((call) => call.lane === place), open: lanes.length <= 4 }));
   const byBusy = state.slice().sort((a, b) => b.lane.busy.reduce((x, y) => x + y, 0) - a.lane.busy.reduce((x, y) => x + y, 0));
   byBusy.slice(0, 3).forEach((lane) => { lane.open = true; });
@@ -78,6 +79,7 @@ function drawTimeline() {
   let drawn = [];
   let dragged = null;
 
+  const sliceOf = (ns) => Math.floor((ns - begin) / slice);
   const rowsOf = (lane) => (lane.open ? Math.min(lane.deepest + 1, MOST_DEEP) : 0);
   const heightOf = (lane) => DENSITY + rowsOf(lane) * CALL + (lane.open && lane.deepest + 1 > MOST_DEEP ? CALL : 0) + 10;
 
@@ -115,8 +117,8 @@ function drawTimeline() {
       context.fillRect(Math.min(dragged.from, dragged.to), AXIS, Math.abs(dragged.to - dragged.from), height);
       context.globalAlpha = 1;
     }
-    const isAll = view.from === 0 && view.to === end;
-    status.textContent = isAll ? `${time(end)} in all` : `${instant(view.from, step / 10)} to ${instant(view.to, step / 10)}: ${time(view.to - view.from)} of ${time(end)}`;
+    const isAll = view.from === begin && view.to === end;
+    status.textContent = isAll ? `${time(end - begin)} in all` : `${instant(view.from, step / 10)} to ${instant(view.to, step / 10)}: ${time(view.to - view.from)} of ${time(end - begin)}`;
     address.set("from", isAll ? null : Math.round(view.from));
     address.set("to", isAll ? null : Math.round(view.to));
   });
@@ -125,12 +127,12 @@ function drawTimeline() {
     const { busy, calls } = lane.lane;
     const bottom = lane.top + DENSITY - 4;
     const full = DENSITY - 8;
-    const [first, last] = [Math.max(0, Math.floor(view.from / slice)), Math.min(slices - 1, Math.floor(view.to / slice))];
+    const [first, last] = [Math.max(0, sliceOf(view.from)), Math.min(slices - 1, sliceOf(view.to))];
     const most = 1000 * Math.max(1, lane.lane.threads);
     for (let at = first; at <= last; at++) {
       if (busy[at] === 0 && calls[at] === 0) continue;
-      const left = Math.max(x(at * slice), LABEL);
-      const wide = Math.min(x((at + 1) * slice), LABEL + plot) - left;
+      const left = Math.max(x(begin + at * slice), LABEL);
+      const wide = Math.min(x(begin + (at + 1) * slice), LABEL + plot) - left;
       const tall = Math.max(full * Math.min(busy[at] / most, 1), 1);
       context.globalAlpha = 0.55;
       context.fillStyle = css("--accent");
@@ -176,8 +178,8 @@ function drawTimeline() {
   }
 
   function show(from, to) {
-    const length = Math.min(Math.max(to - from, 20), end);
-    view.from = Math.min(Math.max(from, 0), end - length);
+    const length = Math.min(Math.max(to - from, 20), end - begin);
+    view.from = Math.min(Math.max(from, begin), end - length);
     view.to = view.from + length;
     draw();
   }
@@ -217,7 +219,7 @@ function drawTimeline() {
       const { call } = box;
       tip.show(event, call.fn.name, libraryName(call.fn), call.duration === null ? UNKNOWN : time(call.duration), `began at ${moment(call.start)}`, ENDINGS[call.ending], call.values ? withNames(call) : "");
     } else if (lane && place[0] >= LABEL && place[1] < lane.top + DENSITY) {
-      const slot = Math.min(slices - 1, Math.max(0, Math.floor(ns(event.clientX) / slice)));
+      const slot = Math.min(slices - 1, Math.max(0, sliceOf(ns(event.clientX))));
       const busy = lane.lane.busy[slot] / 1000;
       tip.show(event, lane.lane.threads > 1 ? `${lane.lane.threads} other threads` : threadName(lane.lane.location),
         `${count(lane.lane.calls[slot])} calls began within ${time(slice)}`,
@@ -239,7 +241,7 @@ function drawTimeline() {
     else draw();
   });
   canvas.addEventListener("mouseleave", tip.hide);
-  canvas.addEventListener("dblclick", () => show(0, end));
+  canvas.addEventListener("dblclick", () => show(begin, end));
   canvas.addEventListener("keydown", (event) => {
     const length = view.to - view.from;
     const by = { ArrowLeft: -0.2, ArrowRight: 0.2 }[event.key];
@@ -250,7 +252,7 @@ function drawTimeline() {
     event.preventDefault();
   });
 
-  const reset = el("button", { type: "button", onclick: () => show(0, end) }, "Reset zoom");
+  const reset = el("button", { type: "button", onclick: () => show(begin, end) }, "Reset zoom");
   const openAll = el("button", { type: "button", onclick() { const open = !state.every((lane) => lane.open); state.forEach((lane) => { lane.open = open; }); draw(); } }, "Open or close all");
   section.append(el("div", { class: "tools" }, reset, state.length > 1 ? openAll : null, el("span", { class: "gap" }), legend(8)),
     el("div", { class: "panel" }, el("div", { class: "scroll" }, canvas)), status);
@@ -264,7 +266,7 @@ function drawTimeline() {
   on("search", draw);
   on("theme", draw);
   on("resize", draw);
-  on("reset", () => show(0, end));
+  on("reset", () => show(begin, end));
   const [from, to] = ["from", "to"].map((name) => Number(address.get(name)));
   if (to > from) show(from, to);
   else draw();
