@@ -9,6 +9,7 @@ mod golden;
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use rtrace_exporters::{Destination, ExportError, Exported, FORMATS, Format, Selection, TraceSet, export};
@@ -211,6 +212,40 @@ fn stacks_begin_with_the_untraced_functions_that_led_to_calls() {
         let is_there = |context: &&str| bytes.windows(context.len()).any(|window| window == context.as_bytes());
         assert!(contexts.iter().all(is_there), "{format}");
     }
+    let rows = String::from_utf8(text("csv")).unwrap();
+    let in_rows: Vec<&str> = rows.lines().skip(1).map(|row| row.rsplit(',').next().unwrap()).collect();
+    assert_eq!(in_rows, [contexts[0], contexts[1], "", contexts[2]]);
+    let mut profile = Vec::new();
+    flate2::read::GzDecoder::new(text("firefox").as_slice()).read_to_end(&mut profile).unwrap();
+    let profile: serde_json::Value = serde_json::from_slice(&profile).unwrap();
+    let of_thread = |table: &str, column: &str, row: &serde_json::Value| {
+        row.as_u64().map(|row| profile["threads"][0][table][column][row as usize].clone())
+    };
+    let stack = |stack: &serde_json::Value| {
+        let (mut names, mut next) = (Vec::new(), stack.clone());
+        while let Some(frame) = of_thread("stackTable", "frame", &next) {
+            let name = profile["threads"][0]["stringArray"][frame.as_u64().unwrap() as usize].clone();
+            names.insert(0, name.as_str().unwrap().to_owned());
+            next = of_thread("stackTable", "prefix", &next).unwrap();
+        }
+        names.join(";")
+    };
+    let samples = profile["threads"][0]["samples"]["stack"].as_array().unwrap();
+    let mut shown: Vec<String> = samples.iter().map(stack).filter(|stack| !stack.is_empty()).collect();
+    shown.sort();
+    shown.dedup();
+    let mut of_folded: Vec<&str> = stacks.iter().map(|stack| stack.rsplit_once(' ').unwrap().0).collect();
+    of_folded.sort_unstable();
+    assert_eq!(shown, of_folded);
+    text("pprof");
+    let profile = golden::readable("pprof", &folder.path().join("pprof"));
+    assert_eq!(
+        ["main (p)", "solve (p)", "step (p)", "callback (p)", "[cut]"].map(|name| profile.matches(name).count()),
+        [1; 5]
+    );
+    text("arrow");
+    let arrow = golden::readable("arrow", &folder.path().join("arrow"));
+    assert!(arrow.contains("untraced_callers List"), "{arrow}");
     let lines = String::from_utf8(text("jsonl")).unwrap();
     let calls = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let of_calls: Vec<_> = calls.filter(|line| line["type"] == "call").map(|call| call["context"].clone()).collect();

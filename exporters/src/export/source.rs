@@ -86,6 +86,11 @@ impl<'a> Source<'a> {
         !self.value_columns().is_empty()
     }
 
+    /// Whether it was recorded which untraced functions led to calls.
+    pub(super) fn has_contexts(&self) -> bool {
+        !self.contexts().is_empty()
+    }
+
     fn spooled(&self, mut values: Option<ValueReader<'_>>) -> Result<Nested<'_>, ExportError> {
         let mut batches = self.read(0.5).peekable();
         let metrics = match batches.peek() {

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow_array::builder::{ArrayBuilder, Float64Builder, Int64Builder, MapBuilder, StringBuilder};
+use arrow_array::builder::{ArrayBuilder, Float64Builder, Int64Builder, ListBuilder, MapBuilder, StringBuilder};
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, Schema};
-use rtrace_model::{Batch, Call, LocationId, ValueType};
+use rtrace_model::{Batch, Call, CallSite, LocationId, ValueType};
 
 use super::super::format::{Form, Format};
 use super::super::remarks::remarks;
@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
     summary: "Arrow IPC stream: the calls as columns with names",
     extension: "arrows",
     opens_in: "pyarrow, Polars, DuckDB, any Arrow library",
-    keeps: "every call with all its columns, names beside ids, counters, arguments and results; losses in the schema's metadata",
+    keeps: "every call with all its columns, names beside ids, contexts, counters, arguments and results; losses in the schema's metadata",
     omits: "events, versions and aliases of functions",
     untimed: "`ending` is `unseen`, `duration_ns` and counters are null",
     form: Form::File(write),
@@ -54,6 +54,7 @@ struct Columns<'a> {
     places: HashMap<LocationId, i32>,
     threads: Arc<StringArray>,
     processes: Arc<StringArray>,
+    call_sites: Arc<StringArray>,
 }
 
 impl<'a> Columns<'a> {
@@ -78,6 +79,7 @@ impl<'a> Columns<'a> {
             processes: texts(
                 &mut undefined().chain(threads().map(|thread| source.threads.program(thread).name.as_str())),
             ),
+            call_sites: Arc::new(StringArray::from_iter_values(source.call_sites().iter().map(CallSite::to_string))),
         })
     }
 
@@ -89,6 +91,9 @@ impl<'a> Columns<'a> {
         let regions = self.source.regions();
         let place = |call: &Call| regions.binary_search_by_key(&call.region, |region| region.id).map_or(0, |n| n + 1);
         let functions = Int32Array::from_iter_values(batch.iter().map(|call| place(call) as i32));
+        let sites = self.source.call_sites();
+        let place = |call: &Call| sites.binary_search_by_key(&call.call_site?, |site| site.id).ok();
+        let called_at = Int32Array::from_iter(batch.iter().map(|call| place(call).map(|place| place as i32)));
         let calls = measured(batch, &call_columns(self.source.call_metrics().iter()));
         let columns = with_columns(
             &calls,
@@ -100,14 +105,26 @@ impl<'a> Columns<'a> {
                 ("library", dictionary(&functions, &self.libraries), false),
                 ("function", dictionary(&functions, &self.functions), false),
                 ("symbol", dictionary(&functions, &self.symbols), false),
+                ("called_at", dictionary(&called_at, &self.call_sites), true),
             ],
         );
+        let contexts = self.source.has_contexts().then(|| ("untraced_callers", self.contexts(batch), true));
+        let columns = with_columns(&columns, contexts);
         let has = |kind| self.source.value_columns().iter().any(|column| column.value_type == kind);
         let kinds = ValueType::ALL.into_iter().filter(|&kind| has(kind));
         let maps = kinds.map(|kind| Ok((map_name(kind), map(kind, values)?, true)));
         let columns = with_columns(&columns, maps.collect::<Result<Vec<_>, ArrowError>>().map_err(failed)?);
         let schema = Schema::clone(&columns.schema()).with_metadata(self.metadata.clone());
         columns.with_schema(Arc::new(schema)).map_err(failed)
+    }
+
+    /// The untraced functions that led to each call, the outermost first; null where there are none.
+    fn contexts(&self, batch: &Batch) -> ArrayRef {
+        let mut contexts = ListBuilder::new(StringBuilder::new());
+        for call in batch.iter() {
+            contexts.append_option(self.source.context_of(call).map(|context| context.into_iter().map(Some)));
+        }
+        Arc::new(contexts.finish())
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use rtrace_model::csv_field as field;
 
 use super::super::format::{Form, Format};
+use super::super::step::BELOW;
 use super::super::values;
 use super::super::{ExportError, Source};
 
@@ -13,7 +14,7 @@ pub(super) const FORMAT: Format = Format {
     summary: "Comma-separated values: a line per call",
     extension: "csv",
     opens_in: "spreadsheets, pandas, R, any text tool",
-    keeps: "every call with all its columns, names in place of ids, arguments and results as a JSON object",
+    keeps: "every call with all its columns, names in place of ids, contexts, arguments and results as a JSON object",
     omits: "losses, events, versions and aliases of functions",
     untimed: "`ending` is `unseen`, `duration_ns` and counters are empty",
     form: Form::File(write),
@@ -23,6 +24,9 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     let header = "pid,process,tid,thread,location,call,parent,depth,library,function,symbol,\
                   start_ns,duration_ns,child_ns,ending,call_site";
     write!(output, "{header}")?;
+    if source.has_contexts() {
+        write!(output, ",context")?;
+    }
     for metric in source.call_metrics() {
         write!(output, ",{},{}", field(&metric.name), field(&format!("{} child", metric.name)))?;
     }
@@ -57,6 +61,10 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
                 call.ending.name(),
                 field(&source.call_site_of(call).unwrap_or_default()),
             )?;
+            if source.has_contexts() {
+                let context = source.context_of(call).unwrap_or_default();
+                write!(output, ",{}", field(&context.join(BELOW)))?;
+            }
             let readings = batch.readings(index);
             for metric in 0..source.call_metrics().len() {
                 match readings.get(metric) {

@@ -11,13 +11,13 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rtrace_model::{LocationId, RegionId, Timestamp};
+use rtrace_model::{LocationId, Timestamp};
 use serde_json::json;
 
 use super::super::format::{Form, Format};
 use super::super::json;
 use super::super::nesting::Visitor;
-use super::super::paths::Paths;
+use super::super::paths::{Path, Paths};
 use super::super::remarks::remarks;
 use super::super::source::Nested;
 use super::super::spool::Measured;
@@ -29,7 +29,7 @@ pub(super) const FORMAT: Format = Format {
     summary: "Firefox profiler: timeline, call tree and flame graph",
     extension: "firefox.json.gz",
     opens_in: "profiler.firefox.com",
-    keeps: "every stack over time by process and thread; losses in the profile's information",
+    keeps: "every stack over time by process and thread, contexts; losses in the profile's information",
     omits: "endings, counters, events, symbols, calls that took no time",
     untimed: "a stack for as long as their timed callees ran, else left out",
     form: Form::File(write),
@@ -123,29 +123,25 @@ fn thread(
 
 /// Stacks, frames, functions and texts of a thread. A stack is a call path, a frame a function.
 fn tables(source: &Source<'_>, paths: &Paths, output: &mut dyn Write) -> io::Result<()> {
-    let mut functions: Vec<RegionId> = Vec::new();
-    let mut places: HashMap<RegionId, usize> = HashMap::new();
-    let frames: Vec<usize> = paths
-        .all
-        .iter()
-        .filter_map(|path| match path.step {
-            Step::Function(region) => Some(region),
-            _ => None,
+    let mut functions: Vec<Step> = Vec::new();
+    let mut places: HashMap<Step, usize> = HashMap::new();
+    let place = |path: &Path| {
+        *places.entry(path.step).or_insert_with(|| {
+            functions.push(path.step);
+            functions.len() - 1
         })
-        .map(|region| {
-            *places.entry(region).or_insert_with(|| {
-                functions.push(region);
-                functions.len() - 1
-            })
-        })
-        .collect();
+    };
+    let frames: Vec<usize> = paths.all.iter().map(place).collect();
     let (stacks, count) = (frames.len(), functions.len());
     let prefixes: Vec<Option<usize>> = paths.all.iter().map(|path| path.parent).collect();
     let numbers: Vec<usize> = (0..count).collect();
     // Names of functions, then those of their libraries.
-    let names = functions.iter().map(|&region| source.function(region));
-    let libraries = functions.iter().map(|&region| source.library_of(region));
-    let texts: Vec<&str> = names.chain(libraries).collect();
+    let library = |step: &Step| match *step {
+        Step::Function(region) => source.library_of(region).to_owned(),
+        _ => "not traced".to_owned(),
+    };
+    let names = functions.iter().map(|&step| source.step(step));
+    let texts: Vec<String> = names.chain(functions.iter().map(library)).collect();
     let resources: Vec<usize> = (count..2 * count).collect();
     let (nothing, zeros, minus, not) = (vec![None::<u32>; count], vec![0; count], vec![-1; count], vec![false; count]);
     let tables = json!({
@@ -220,7 +216,10 @@ impl Samples<'_> {
 
 impl Visitor for Samples<'_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
-        let parent = self.open.last().map(|&(path, _)| path);
+        let mut parent = self.open.last().map(|&(path, _)| path);
+        for step in self.source.led_to(&measured.call) {
+            parent = Some(self.paths.place(parent, step));
+        }
         let path = self.paths.place(parent, Step::Function(measured.call.region));
         self.open.push((path, measured.call.is_timed()));
         self.change(time)

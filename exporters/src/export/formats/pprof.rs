@@ -8,6 +8,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rtrace_model::{LibraryId, RegionId};
 
+use crate::UntracedId;
+
 use super::super::format::{Form, Format};
 use super::super::paths::{Path, Paths, Roots};
 use super::super::protobuf::Message;
@@ -20,7 +22,7 @@ pub(super) const FORMAT: Format = Format {
     summary: "pprof's profile: call paths with calls and own time",
     extension: "pb.gz",
     opens_in: "pprof, go tool pprof, Grafana Pyroscope, speedscope",
-    keeps: "number of calls, own time in ns and counters of every call path, by process and thread (labels); \
+    keeps: "number of calls, own time in ns and counters of every call path, contexts, by process and thread (labels); \
             losses as comments",
     omits: "times of single calls, endings",
     untimed: "counted, no time",
@@ -63,8 +65,8 @@ mod field {
 }
 
 fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError> {
-    let paths = Paths::collect(source, Roots::Thread)?;
-    let mut profile = Profile { source, texts: HashMap::new(), message: Message::new() };
+    let paths = Paths::with_untraced(source, Roots::Thread)?;
+    let mut profile = Profile { source, texts: HashMap::new(), untraced: HashMap::new(), message: Message::new() };
     profile.text("");
     let metrics = source.call_metrics().iter().map(|metric| (metric.name.as_str(), metric.unit.as_str()));
     for (name, unit) in [("calls", "count"), ("time", "nanoseconds")].into_iter().chain(metrics) {
@@ -74,12 +76,16 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
     }
     let mut regions = BTreeMap::new();
     for (place, path) in paths.all.iter().enumerate() {
-        if let Step::Function(region) = path.step {
-            let library = source.region(region).map(|region| region.library);
-            regions.insert(region, library);
-            if path.calls() > 0 {
-                profile.sample(&paths, place, path);
+        match path.step {
+            Step::Function(region) => {
+                let library = source.region(region).map(|region| region.library);
+                regions.insert(region, library);
+                if path.calls() > 0 {
+                    profile.sample(&paths, place, path);
+                }
             }
+            Step::Untraced(function) => profile.untraced(function),
+            Step::Program(_) | Step::Thread(_) => {}
         }
     }
     profile.definitions(&regions);
@@ -103,6 +109,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
 struct Profile<'a> {
     source: &'a Source<'a>,
     texts: HashMap<String, u64>,
+    untraced: HashMap<UntracedId, u64>,
     message: Message,
 }
 
@@ -122,7 +129,8 @@ impl Profile<'_> {
         let mut sample = Message::new();
         let locations = paths.upward(place).filter_map(|path| match path.step {
             Step::Function(region) => Some(id(region)),
-            _ => None,
+            Step::Untraced(function) => self.untraced.get(&function).copied(),
+            Step::Program(_) | Step::Thread(_) => None,
         });
         sample.packed(field::SAMPLE_LOCATIONS, locations);
         let readings = (0..self.source.call_metrics().len())
@@ -145,6 +153,21 @@ impl Profile<'_> {
             }
         }
         self.message.message(field::SAMPLE, &sample);
+    }
+
+    /// A function that is not traced, if it is new: it has a name, which names its file, and no place.
+    fn untraced(&mut self, function: UntracedId) {
+        let id = FIRST_UNTRACED + self.untraced.len() as u64;
+        if self.untraced.contains_key(&function) {
+            return;
+        }
+        self.untraced.insert(function, id);
+        let (mut location, mut line, mut of) = (Message::new(), Message::new(), Message::new());
+        line.int(field::LINE_FUNCTION, id);
+        location.int(field::ID, id).message(field::LOCATION_LINE, &line);
+        let name = self.text(&self.source.step(Step::Untraced(function)));
+        of.int(field::ID, id).int(field::FUNCTION_NAME, name);
+        self.message.message(field::LOCATION, &location).message(field::FUNCTION, &of);
     }
 
     /// Functions with their libraries, each at its place in the file.
@@ -172,6 +195,9 @@ impl Profile<'_> {
         }
     }
 }
+
+/// The first id of functions that are not traced, behind those of regions.
+const FIRST_UNTRACED: u64 = 1 << 33;
 
 /// Ids of messages are not 0.
 fn id(region: RegionId) -> u64 {
