@@ -8,14 +8,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rtrace_model::{LibraryId, RegionId};
 
-use crate::UntracedId;
-
 use super::super::format::{Form, Format};
 use super::super::paths::{Path, Paths, Roots};
 use super::super::protobuf::Message;
 use super::super::remarks::remarks;
 use super::super::step::Step;
 use super::super::{ExportError, Source};
+use crate::UntracedId;
 
 pub(super) const FORMAT: Format = Format {
     name: "pprof",
