@@ -23,6 +23,10 @@ const MOST_RULES: u32 = 1 << 17;
 const MOST_CONTEXTS: u32 = 1 << 16;
 const RING_BYTES: u32 = 8 << 20;
 
+/// Contexts that are taken at a time. While they wait for an answer, the kernel side goes on asking: whoever took all that
+/// come would answer nobody, and hold a copy of a stack for each.
+const TOGETHER: usize = 16;
+
 /// Bytes of a page of a stack.
 const PAGE: usize = 4096;
 
@@ -212,12 +216,17 @@ impl AsFd for Contexts<'_> {
 }
 
 impl Contexts<'_> {
-    /// Those that there are, and how many records could not be understood.
+    /// Some of those that there are, and how many records could not be understood; none of either where there are no
+    /// more.
     ///
     /// # Errors
     /// [`Error::Kernel`] if the ring cannot be read.
     pub fn take(&mut self) -> Result<(Vec<Walked>, u64), Error> {
-        self.ring.consume().map_err(Error::kernel("read the ring of contexts"))?;
+        let taken = self.ring.consume_raw_n(TOGETHER);
+        if taken < 0 {
+            let error = libbpf_rs::Error::from_raw_os_error(-taken);
+            return Err(Error::kernel("read the ring of contexts")(error));
+        }
         let Pending { walked, bad_records } = std::mem::take(&mut *self.pending.borrow_mut());
         Ok((walked, bad_records))
     }

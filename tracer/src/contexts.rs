@@ -7,6 +7,7 @@ use std::collections::HashMap as Map;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
@@ -17,6 +18,7 @@ use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, UnwindTables};
 
 use crate::address_spaces;
+use crate::host;
 use crate::returns::wait;
 
 /// Longest wait for a context, and so for the end.
@@ -69,6 +71,29 @@ impl Found {
 /// Device and inode.
 type FileId = (u64, u64);
 
+/// The unwind tables of files; none of one that cannot be read.
+#[derive(Debug, Default)]
+pub struct Tables(Map<FileId, Option<UnwindTables>>);
+
+impl Tables {
+    /// Reads those of all files that the processes execute, on a thread of its own. Reading takes tens of milliseconds for
+    /// a large library: after the first call from there, many more would have no context meanwhile.
+    pub fn read_ahead(pids: Vec<u32>) -> JoinHandle<Tables> {
+        thread::spawn(move || {
+            let mut tables = Tables::default();
+            for module in pids.into_iter().flat_map(|pid| modules::of_process(pid).unwrap_or_default()) {
+                tables.of(&module);
+            }
+            tables
+        })
+    }
+
+    fn of(&mut self, module: &Module) -> Option<&UnwindTables> {
+        let open = || Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image));
+        self.0.entry((module.device, module.inode)).or_insert_with(open).as_ref()
+    }
+}
+
 /// What is known of an address space.
 struct Space {
     pid: u32,
@@ -88,14 +113,13 @@ pub struct Contexts<'a> {
     programs: &'a Programs,
     found: &'a Found,
     spaces: HashMap<u32, Space>,
-    /// None for a file that cannot be read.
-    files: Map<FileId, Option<UnwindTables>>,
+    tables: Tables,
 }
 
 impl<'a> Contexts<'a> {
     /// None yet.
-    pub fn new(programs: &'a Programs, found: &'a Found) -> Contexts<'a> {
-        Contexts { programs, found, spaces: HashMap::new(), files: Map::new() }
+    pub fn new(programs: &'a Programs, found: &'a Found, tables: Tables) -> Contexts<'a> {
+        Contexts { programs, found, spaces: HashMap::new(), tables }
     }
 
     /// Finds contexts until `is_over`, and then those that are left.
@@ -103,6 +127,8 @@ impl<'a> Contexts<'a> {
     /// # Errors
     /// The ring or a table of the programs cannot be used.
     pub fn walk(mut self, is_over: &AtomicBool) -> Result<(), Error> {
+        // Until it has answered, calls have no context.
+        let _ahead = host::run_first();
         let mut ring = self.programs.contexts()?;
         let mut look_at = Instant::now() + LOOK_PERIOD;
         loop {
@@ -111,9 +137,10 @@ impl<'a> Contexts<'a> {
                 wait([ring.as_fd()].into_iter(), PATIENCE);
             }
             let (walked, bad_records) = ring.take()?;
+            let is_empty = walked.is_empty() && bad_records == 0;
             let found = walked.into_iter().map(|walked| self.finish(walked)).collect();
             self.found.add(found, bad_records);
-            if is_last {
+            if is_last && is_empty {
                 return Ok(());
             }
             if Instant::now() >= look_at {
@@ -136,7 +163,7 @@ impl<'a> Contexts<'a> {
 
     /// How the frame is left to which a call returns at this address; those that are looked up are added to `new`.
     fn rule(&mut self, pid: u32, space: u32, address: u64, new: &mut Vec<(u64, UnwindRule)>) -> UnwindRule {
-        let Contexts { spaces, files, .. } = self;
+        let Contexts { spaces, tables, .. } = self;
         let known = spaces.entry(space).or_insert_with(|| Space { pid, modules: Vec::new(), rules: HashMap::new() });
         if let Some(&rule) = known.rules.get(&address) {
             // The kernel side may have had no room for it.
@@ -151,9 +178,7 @@ impl<'a> Contexts<'a> {
             }
         }
         let rule = known.find(address).map_or(UnwindRule::Unknown, |(module, offset)| {
-            let open = || Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image));
-            let tables = files.entry((module.device, module.inode)).or_insert_with(open);
-            tables.as_ref().map_or(UnwindRule::Unknown, |tables| tables.rule(offset))
+            tables.of(module).map_or(UnwindRule::Unknown, |tables| tables.rule(offset))
         });
         known.rules.insert(address, rule);
         new.push((address, rule));

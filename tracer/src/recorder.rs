@@ -31,7 +31,7 @@ use crate::altered;
 use crate::attach::{self, Attachment, detach};
 use crate::calibration::calibrate;
 use crate::callers::{self, CallerFile, Executed, Traced};
-use crate::contexts::{Contexts, Found};
+use crate::contexts::{Contexts, Found, Tables};
 use crate::counters::Counters;
 use crate::descendants;
 use crate::followed::{BlindChild, Followed, Overwritten};
@@ -208,6 +208,7 @@ pub fn record(
     let (spaces, mapped) = (AddressSpaces::default(), late_loads.mapped_files());
     let mut return_sites =
         ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
+    let tables = (programs.levels() > 0).then(|| Tables::read_ahead(recording.pids.clone()));
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
     let executed = if uses_return_sites(plan) { Executed::new(&plan.libraries) } else { Executed::default() };
@@ -226,7 +227,12 @@ pub fn record(
             let answered = return_sites.answer(&followed, gate, executed, &exchange, &are_over);
             (answered, return_sites)
         });
-        let walking = (programs.levels() > 0).then(|| scope.spawn(|| Contexts::new(&programs, &found).walk(&are_over)));
+        let walking = tables.map(|tables| {
+            scope.spawn(|| {
+                let tables = tables.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                Contexts::new(&programs, &found, tables).walk(&are_over)
+            })
+        });
         let recorded = (|| {
             let feed = late_loads.start(scope, &recording.pids).context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
