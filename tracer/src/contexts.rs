@@ -6,8 +6,9 @@
 use std::collections::HashMap as Map;
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
@@ -71,27 +72,50 @@ impl Found {
 /// Device and inode.
 type FileId = (u64, u64);
 
-/// The unwind tables of files; none of one that cannot be read.
-#[derive(Debug, Default)]
-pub struct Tables(Map<FileId, Option<UnwindTables>>);
+/// The unwind tables of a file; none where it cannot be read.
+type OfFile = Option<UnwindTables>;
+
+/// The unwind tables of files.
+#[derive(Debug)]
+pub struct Tables {
+    known: Map<FileId, OfFile>,
+    read_ahead: Receiver<(FileId, OfFile)>,
+}
 
 impl Tables {
-    /// Reads those of all files that the processes execute, on a thread of its own. Reading takes tens of milliseconds for
-    /// a large library: after the first call from there, many more would have no context meanwhile.
-    pub fn read_ahead(pids: Vec<u32>) -> JoinHandle<Tables> {
+    /// Reads those of all files that the processes execute, on a thread of its own, which nobody waits for. Reading takes
+    /// tens of milliseconds for a large library: after the first call from there, many more would have no context
+    /// meanwhile.
+    pub fn read_ahead(pids: Vec<u32>) -> Tables {
+        let (sender, read_ahead) = channel();
         thread::spawn(move || {
-            let mut tables = Tables::default();
-            for module in pids.into_iter().flat_map(|pid| modules::of_process(pid).unwrap_or_default()) {
-                tables.of(&module);
+            let mut read = HashSet::default();
+            let modules = pids.into_iter().flat_map(|pid| modules::of_process(pid).unwrap_or_default());
+            for module in modules {
+                let is_over = || sender.send((file_of(&module), open(&module))).is_err();
+                if read.insert(file_of(&module)) && is_over() {
+                    break;
+                }
             }
-            tables
-        })
+        });
+        Tables { known: Map::new(), read_ahead }
     }
 
     fn of(&mut self, module: &Module) -> Option<&UnwindTables> {
-        let open = || Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image));
-        self.0.entry((module.device, module.inode)).or_insert_with(open).as_ref()
+        let file = file_of(module);
+        if !self.known.contains_key(&file) {
+            self.known.extend(self.read_ahead.try_iter());
+        }
+        self.known.entry(file).or_insert_with(|| open(module)).as_ref()
     }
+}
+
+fn file_of(module: &Module) -> FileId {
+    (module.device, module.inode)
+}
+
+fn open(module: &Module) -> OfFile {
+    Image::open(&module.open_path()).ok().map(|image| UnwindTables::of(&image))
 }
 
 /// What is known of an address space.

@@ -228,10 +228,8 @@ pub fn record(
             (answered, return_sites)
         });
         let walking = tables.map(|tables| {
-            scope.spawn(|| {
-                let tables = tables.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                Contexts::new(&programs, &found, tables).walk(&are_over)
-            })
+            let contexts = Contexts::new(&programs, &found, tables);
+            scope.spawn(|| contexts.walk(&are_over))
         });
         let recorded = (|| {
             let feed = late_loads.start(scope, &recording.pids).context("failed to watch for new libraries")?;
