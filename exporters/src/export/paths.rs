@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use rtrace_model::{Ending, Reading, Timestamp, format_ns};
+use rtrace_model::{Call, Ending, Reading, Timestamp, format_ns};
 
 use super::ExportError;
 use super::nesting::Visitor;
@@ -93,6 +93,12 @@ impl Paths {
         std::iter::successors(Some(&self.all[place]), |path| Some(&self.all[path.parent?]))
     }
 
+    /// The place of a call's path, behind the untraced functions that led from `parent` to it.
+    pub(super) fn place_call(&mut self, parent: Option<usize>, led_to: Vec<Step>, call: &Call) -> usize {
+        let parent = led_to.into_iter().fold(parent, |parent, step| Some(self.place(parent, step)));
+        self.place(parent, Step::Function(call.region))
+    }
+
     /// The place of the path that is `parent` and one step more.
     pub(super) fn place(&mut self, parent: Option<usize>, step: Step) -> usize {
         *self.places.entry((parent, step)).or_insert_with(|| {
@@ -112,11 +118,9 @@ struct Folding<'p> {
 
 impl Visitor for Folding<'_> {
     fn enter(&mut self, _: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
-        let mut parent = self.open.last().copied().or(self.root);
-        for step in self.untraced.map_or_else(Vec::new, |source| source.led_to(&measured.call)) {
-            parent = Some(self.paths.place(parent, step));
-        }
-        self.open.push(self.paths.place(parent, Step::Function(measured.call.region)));
+        let parent = self.open.last().copied().or(self.root);
+        let led_to = self.untraced.map_or_else(Vec::new, |source| source.led_to(&measured.call));
+        self.open.push(self.paths.place_call(parent, led_to, &measured.call));
         Ok(())
     }
 

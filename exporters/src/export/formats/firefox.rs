@@ -216,11 +216,8 @@ impl Samples<'_> {
 
 impl Visitor for Samples<'_> {
     fn enter(&mut self, time: Timestamp, measured: &Measured, _: &[Measured]) -> Result<(), ExportError> {
-        let mut parent = self.open.last().map(|&(path, _)| path);
-        for step in self.source.led_to(&measured.call) {
-            parent = Some(self.paths.place(parent, step));
-        }
-        let path = self.paths.place(parent, Step::Function(measured.call.region));
+        let parent = self.open.last().map(|&(path, _)| path);
+        let path = self.paths.place_call(parent, self.source.led_to(&measured.call), &measured.call);
         self.open.push((path, measured.call.is_timed()));
         self.change(time)
     }
