@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use foldhash::HashMap;
-use rtrace_exporters::{Destination, Overview, TraceSet};
+use rtrace_exporters::{Destination, TraceSet};
 use rtrace_model::{Call, CallCost, EventKind, LocationId, RegionId, Timestamp, escape};
 use serde_json::{Value as Json, json};
 
@@ -119,23 +119,22 @@ impl<'a> Gathered<'a> {
     fn read(trace: &'a TraceSet, info: Info, waits: &Waits, part: Option<Part>) -> Result<Gathered<'a>, Error> {
         let losses = trace.losses()?;
         let span = part.map_or(Ok(Span::ALL), |part| part.of(trace))?;
-        let [of_sums, of_calls] = if part.is_some() { [Need::Within(span); 2] } else { [Need::Paths, Need::Calls] };
         let mut walks = tables::Walks::new(trace, waits, span);
-        // It is of all of the time.
-        let overview = trace.overview().filter(|_| part.is_none());
-        let sites = overview.as_ref().map(Overview::sites);
-        let untimed = read(trace, of_sums, &mut walks.readers(sites))?;
-        let lost_callers = walks.lost_callers();
-        let picture = match overview {
-            Some(overview) => Picture::of(overview),
-            None => {
-                let begin = span.from.unwrap_or(trace.header().begin.monotonic);
-                let mut picture = Walk::new(Picture::new(begin));
-                read(trace, of_calls, &mut [&mut picture, walks.sites()])?;
-                add_slow_calls(trace, &mut picture.visitor)?;
-                picture.visitor
-            }
+        let mut picture = Walk::new(Picture::new(span.from.unwrap_or(trace.header().begin.monotonic)));
+        let (untimed, picture) = if part.is_some() {
+            let mut readers = walks.readers(true);
+            readers.push(&mut picture);
+            (read(trace, Need::Within(span), &mut readers)?, picture.visitor)
+        } else if let Some(overview) = trace.overview() {
+            walks.know(overview.sites());
+            (read(trace, Need::Paths, &mut walks.readers(true))?, Picture::of(overview))
+        } else {
+            let untimed = read(trace, Need::Paths, &mut walks.readers(false))?;
+            read(trace, Need::Calls, &mut [&mut picture, walks.sites()])?;
+            add_slow_calls(trace, &mut picture.visitor)?;
+            (untimed, picture.visitor)
         };
+        let lost_callers = walks.lost_callers();
         let tables = walks.into_tables(trace, &losses, span)?;
         let notes = notes::notes(trace, part, &losses, (lost_callers, 0))?;
         let mut notes: Vec<String> = notes.into_iter().map(|note| note.text).collect();

@@ -10,7 +10,7 @@ use super::{Outcome, screen, working};
 pub fn diff(options: &Diff) -> anyhow::Result<Outcome> {
     let traces = [options.first.as_path(), &options.second];
     if let Some(destination) = options.page(privilege::invoker()) {
-        let write = || rtrace_report::html_since(traces[0], traces[1], options.part(), &destination);
+        let write = || rtrace_report::html_since(traces[0], traces[1], options.part.chosen(), &destination);
         wrote(working::reading(&traces, write), &destination)?;
         return Ok(Outcome::Complete);
     }

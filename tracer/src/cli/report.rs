@@ -19,7 +19,7 @@ pub fn report(options: &Report) -> anyhow::Result<Outcome> {
     }
     if let Some(destination) = options.page(privilege::invoker()) {
         let waits = options.waits(&TraceSet::open(&options.directory)?);
-        let write = || rtrace_report::html(&options.directory, &waits, options.part(), &destination);
+        let write = || rtrace_report::html(&options.directory, &waits, options.part.chosen(), &destination);
         wrote(working::reading(&[&options.directory], write), &destination)?;
         return Ok(Outcome::Complete);
     }

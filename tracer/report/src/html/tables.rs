@@ -78,8 +78,13 @@ impl<'a> Walks<'a> {
         }
     }
 
-    /// What reads sums by call path; with the call sites of these, also what else reads calls one by one.
-    pub(super) fn readers(&mut self, sites: Option<&[SiteRow]>) -> Vec<&mut dyn Reader> {
+    /// Makes the call sites of call paths known.
+    pub(super) fn know(&mut self, sites: &[SiteRow]) {
+        self.sites.visitor.know(sites);
+    }
+
+    /// What reads sums by call path, with or without what needs the call sites of these, or calls one by one.
+    pub(super) fn readers(&mut self, with_sites: bool) -> Vec<&mut dyn Reader> {
         let mut readers: Vec<&mut dyn Reader> = vec![
             &mut self.functions,
             &mut self.threads,
@@ -89,8 +94,7 @@ impl<'a> Walks<'a> {
             &mut self.shares,
             &mut self.waiting,
         ];
-        if let Some(sites) = sites {
-            self.sites.visitor.know(sites);
+        if with_sites {
             readers.push(&mut self.sites);
         }
         readers

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use rtrace_exporters::{Destination, Owner};
-use rtrace_report::{By, DiffOptions, Look, Min, Part};
+use rtrace_report::{By, DiffOptions, Look, Min};
 
 use super::choice::{Choice, TableFormat, one_of};
 use super::display::Display;
@@ -34,7 +34,7 @@ pub struct Diff {
 
     /// Which part of the time of both is compared.
     #[command(flatten)]
-    part: PartOfTime,
+    pub part: PartOfTime,
 
     /// Show at most this many rows
     #[arg(long, value_name = "ROWS")]
@@ -74,17 +74,12 @@ impl Diff {
         self.html.as_deref().map(|path| destination(path, owner, rtrace_report::html::is_page))
     }
 
-    /// The part of the time of both that is meant, if not all is.
-    pub fn part(&self) -> Option<Part> {
-        self.part.chosen()
-    }
-
     /// The options of the comparison itself.
     pub fn options(&self, look: Look) -> DiffOptions {
         DiffOptions {
             by: self.by.clone(),
             min: self.min,
-            part: self.part(),
+            part: self.part.chosen(),
             limit: self.limit,
             format: self.format.chosen(),
             columns: self.columns.clone(),

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValue;
 use rtrace_exporters::{Destination, Owner, TraceSet};
 use rtrace_plan::Selector;
-use rtrace_report::{By, Histogram, Look, Min, Options, Part, Sort, Waits};
+use rtrace_report::{By, Histogram, Look, Min, Options, Sort, Waits};
 
 use super::choice::{Choice, OneOfOrOther, OneOfOrValue, TableFormat};
 use super::display::Display;
@@ -55,7 +55,7 @@ pub struct Report {
 
     /// Which part of the time it is of.
     #[command(flatten)]
-    part: PartOfTime,
+    pub part: PartOfTime,
 
     /// Figures to show instead of the default ones, in this order; also counters and their rates, by their headings
     #[arg(long, value_name = "FIGURES", value_delimiter = ',', value_parser = OneOfOrOther::new(headings, str::to_owned))]
@@ -111,11 +111,6 @@ impl Report {
         self.html.as_deref().map(|path| destination(path, owner, rtrace_report::html::is_page))
     }
 
-    /// The part of the time that is meant, if not all is.
-    pub fn part(&self) -> Option<Part> {
-        self.part.chosen()
-    }
-
     /// Where the suggested filter goes, if one is asked for; it belongs to `owner`.
     pub fn suggestion(&self, owner: Option<Owner>) -> Option<Destination> {
         self.suggest_filter.as_deref().map(|path| destination(path, owner, rtrace_report::is_suggestion))
@@ -145,7 +140,7 @@ impl Report {
             corrected: self.corrected,
             callers: None,
             waits: Waits::new(),
-            part: self.part(),
+            part: self.part.chosen(),
             limit: self.limit,
             format: self.format.chosen(),
             look,

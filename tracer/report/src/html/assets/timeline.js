@@ -46,7 +46,7 @@ function drawTimeline() {
   const { width: slice, slices, lanes } = data.lanes;
   if (lanes.length === 0) {
     if (data.info.calls === 0) return section.remove();
-    const why = data.folded ? "The calls were summed up while they were recorded, so when they were is not known. Record without --mode profile for a timeline." : "No call was recorded.";
+    const why = data.folded ? "The calls were summed up while they were recorded, so when they were is not known. Record without --mode profile for a timeline." : data.is_part ? "No call ended in this part of the time." : "No call was recorded.";
     section.append(el("p", { class: "empty" }, why));
     return;
   }
