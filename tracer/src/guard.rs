@@ -126,7 +126,6 @@ fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
             if found.is_empty() {
                 continue;
             }
-            unclean.insert(pid);
             if programs.is_none() {
                 let mechanism = best_mechanism().map_err(anyhow::Error::msg)?;
                 programs = Some(Programs::load(&LoadOptions::plain(mechanism))?);
@@ -135,9 +134,12 @@ fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
                 // What fails for one, which may have ended, is wanted for the others all the same.
                 let _ = stale::remove(programs, &found);
             }
+            // Looked at without a pause: the tracer has ended and all its links are closed, so what is clean stays so,
+            // and what is there after a while may be another tracer's.
+            if !left(pid, &noted).is_empty() {
+                unclean.insert(pid);
+            }
         }
-        // The tracer has ended and all its links are closed: what is clean stays so, and new breakpoints are those of
-        // another tracer.
         pids = unclean;
         if pids.is_empty() {
             break;
@@ -198,12 +200,13 @@ fn close_all_but(journal: RawFd) -> io::Result<()> {
 
 /// What differs from the files of a process at places that were noted; nothing where it has ended.
 fn left(pid: u32, noted: &BTreeMap<Probed, BTreeSet<u64>>) -> Vec<Breakpoints> {
-    let mut found = stale::find(pid).unwrap_or_default();
-    found.retain_mut(|found| {
-        let Module { device, inode, .. } = found.module;
-        let of_file = [pid, EVERYWHERE].map(|pid| noted.get(&Probed { pid, device, inode }));
-        found.offsets.retain(|offset| of_file.iter().flatten().any(|noted| noted.contains(offset)));
-        !found.offsets.is_empty()
+    let of_file = |&Module { device, inode, .. }: &Module| {
+        [pid, EVERYWHERE].into_iter().filter_map(move |pid| noted.get(&Probed { pid, device, inode }))
+    };
+    let mut found = stale::find_in(pid, |module| of_file(module).next().is_some()).unwrap_or_default();
+    found.retain_mut(|Breakpoints { module, offsets }| {
+        offsets.retain(|offset| of_file(module).any(|noted| noted.contains(offset)));
+        !offsets.is_empty()
     });
     found
 }

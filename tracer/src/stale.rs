@@ -66,9 +66,17 @@ impl fmt::Display for Doubt {
 /// # Errors
 /// The process cannot be inspected.
 pub fn find(pid: u32) -> Result<Vec<Breakpoints>, Error> {
+    find_in(pid, |_| true)
+}
+
+/// The breakpoints in the code of some files of a process, those in use among them.
+///
+/// # Errors
+/// The process cannot be inspected.
+pub fn find_in(pid: u32, is_wanted: impl Fn(&Module) -> bool) -> Result<Vec<Breakpoints>, Error> {
     let (modules, code) = (modules::of_process(pid)?, Code::of(pid)?);
     let is_breakpoint = |difference: &Difference| difference.live == BREAKPOINT;
-    let found = modules.into_iter().filter_map(|module| {
+    let found = modules.into_iter().filter(is_wanted).filter_map(|module| {
         let file = File::open(module.open_path()).ok()?;
         let executable = module.mappings.iter().filter(|mapping| mapping.executable);
         let differences = executable.flat_map(|mapping| code.differences(mapping, &file));

@@ -82,6 +82,11 @@ impl Running {
         self.signal(Signal::INT);
     }
 
+    /// Asks it to end, as who has started it does: one in the background of a shell ignores the terminal.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Ends it, and nothing that it has started, where it stands.
     pub fn kill(&self) {
         self.signal(Signal::KILL);

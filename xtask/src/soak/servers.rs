@@ -191,7 +191,7 @@ impl Server {
 
     /// Ends it.
     pub fn end(self) -> Result<()> {
-        self.running.interrupt();
+        self.running.terminate();
         self.running.end().map(drop)
     }
 }
