@@ -157,6 +157,17 @@ pub fn entry_cookie(region: u32, policy: PolicyCode, tails: TailsCode) -> u64 {
         | u64::from(tails.0) << CookieBit::RT_COOKIE_TAILS.0
 }
 
+/// The attach cookie of a stub's site, for the calls of that of its function.
+pub fn stub_cookie(cookie: u64) -> u64 {
+    cookie | 1 << CookieBit::RT_COOKIE_STUB.0
+}
+
+/// Where a stub stores the low half of a vector register, in bytes from the slot of the return address. Behind the words
+/// that probes of Linux write to which replace a nop by a call, and within the 128 bytes that signal handlers leave alone.
+pub fn vector_slot(number: u8) -> i8 {
+    -40 - 8 * (number & 7).cast_signed()
+}
+
 /// The attach cookie of an entry site, by whose function control leaves others without a return.
 pub fn jump_cookie(cookie: u64, jump: Jump) -> u64 {
     let code = match jump {

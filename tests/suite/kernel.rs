@@ -12,6 +12,7 @@ mod dashboard;
 mod exceptions;
 mod exits;
 mod filters;
+mod floats;
 mod go;
 mod harmless;
 mod jumps;

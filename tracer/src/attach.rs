@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use rtrace_bpf::wire::{PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, step_cookie};
+use rtrace_bpf::wire::{PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, step_cookie, stub_cookie};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_code::copies::Registers;
 use rtrace_code::instruction::SiteCost;
@@ -395,7 +395,8 @@ impl Placing<'_> {
 
     /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
     fn stubs(&mut self, stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Result<(), Error> {
-        let sites = self.sites(stub_of);
+        let of_stub = |(region, site): RegionSite| (region, Site { cookie: stub_cookie(site.cookie), ..site });
+        let sites: Vec<RegionSite> = self.sites(stub_of).into_iter().map(of_stub).collect();
         if !sites.is_empty() {
             let probes = self.programs.attach(Role::Enter, &self.path, self.pids, &bare(&sites))?;
             self.placed.push((Role::Enter, sites, probes));

@@ -24,7 +24,7 @@ use crate::host;
 use crate::mapped_files::MappedFiles;
 use crate::perf::mappings::{Mapping, Mappings};
 use crate::target::{self, Target};
-use crate::{privilege, signatures, sources, values};
+use crate::{privilege, signatures, sources};
 
 /// Longest time without a look at what the recorder says.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -283,7 +283,7 @@ impl LateLoads {
         }
         if let Some((book, callers)) = &self.book {
             // What makes no sense for a function of it was not known before: it has no values.
-            let _ = values::capture(book, &mut target.libraries, &self.options, callers);
+            let _ = signatures::capture(book, &mut target.libraries, &self.options, callers);
         }
         let plan = plan::plan(&target.libraries, &self.options, self.next_region);
         self.next_library.0 += plan.libraries.len() as u32;

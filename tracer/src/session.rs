@@ -19,7 +19,7 @@ use rtrace_code::instruction::Emulation;
 use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, Summary};
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, Plan};
-use rtrace_signatures::Book;
+use rtrace_signatures::{Book, Request};
 
 use crate::command::{Inherited, Waiting};
 use crate::counters::{self, Counters};
@@ -250,10 +250,12 @@ impl<'a> Found<'a> {
         let (mechanism, plan_options) = able?;
         let without_sources = sources::read(&mut target.libraries, &plan_options)?;
         let mut counters = counters::open(&options.counters, &rtrace_bpf::online_cpus()?)?;
-        let book = options.values.as_ref().map(Book::open).transpose()?.map(Arc::new);
+        let request =
+            options.values.as_ref().map(|request| Request { stubs: options.stubs.is_some(), ..request.clone() });
+        let book = request.as_ref().map(Book::open).transpose()?.map(Arc::new);
         if let Some(book) = &book {
             let callers = signatures::callers(program.pids(), &target.files);
-            values::capture(book, &mut target.libraries, &plan_options, &callers)?;
+            signatures::capture(book, &mut target.libraries, &plan_options, &callers)?;
             counters.add_up(values::metrics(&target.libraries, metric_id(counters.metrics.len())))?;
         }
         // Of a library that is loaded later, nobody knows how many a call has.

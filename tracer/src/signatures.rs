@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rtrace_code::errno::{self, Errno};
 use rtrace_model::Region;
-use rtrace_plan::{LibrarySource, Plan, PlannedLibrary};
+use rtrace_plan::{Capture, Captures, LibrarySource, Options, Plan, PlannedLibrary};
 use rtrace_signatures::{Asked, Book, Error, Known, Subject, leave_out_errno};
 
 /// Programs that may call what is traced: those of processes, or files that a command will load.
@@ -23,6 +24,45 @@ pub fn callers(pids: &[u32], files: &[PathBuf]) -> Vec<PathBuf> {
         [] => files.to_vec(),
         pids => pids.iter().map(program).collect(),
     }
+}
+
+/// Looks up what is known of the functions that are selected, and which of their values are fetched. `callers`:
+/// programs that may call them.
+///
+/// # Errors
+/// What is asked for, or the user's table, makes no sense.
+pub fn capture(
+    book: &Book,
+    sources: &mut [LibrarySource],
+    options: &Options,
+    callers: &[PathBuf],
+) -> Result<(), Error> {
+    for source in sources {
+        source.captures = captures(book, source, options, callers)?;
+    }
+    Ok(())
+}
+
+fn captures(book: &Book, source: &LibrarySource, options: &Options, callers: &[PathBuf]) -> Result<Captures, Error> {
+    let functions = &source.exports.functions;
+    let own =
+        (0..functions.len()).filter(|&index| !functions[index].ifunc).map(|index| (index, functions[index].address));
+    let chosen = source.ifuncs.iter().map(|resolved| (resolved.function, resolved.address));
+    let selected =
+        own.chain(chosen).filter(|&(index, address)| options.selects(&source.subject(&functions[index], address)));
+    let symbols = |index: usize| functions[index].symbols.iter().map(|symbol| symbol.name.as_str()).collect();
+    let asked: Vec<(Vec<&str>, u64)> = selected.map(|(index, address)| (symbols(index), address)).collect();
+    let known = of_library(book, source, &asked, callers)?;
+    let errno = errno(source);
+    let captures = asked.iter().zip(known).filter_map(|((_, address), known)| match known {
+        Known::Signature(signature, program) => {
+            let capture = Capture { signature: *signature, program, address: *address, errno };
+            let has_any = !capture.signature.columns.is_empty() || !capture.signature.metrics.is_empty();
+            has_any.then(|| (*address, Arc::new(capture)))
+        }
+        Known::Nothing(_) | Known::Unasked => None,
+    });
+    Ok(captures.collect())
 }
 
 /// What is known of each function of a plan: by library, then in the order of its regions.

@@ -60,7 +60,7 @@ pub struct Reach {
 #[derive(Debug)]
 pub struct Stubs {
     file: File,
-    /// By region, sorted: the offset of its stub in bytes.
+    /// By region, sorted: the offset of its stub's site in bytes.
     offsets: Vec<(RegionId, u64)>,
 }
 
@@ -86,8 +86,7 @@ impl Stubs {
         let file = File::from(rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         let library = elf::write(&libraries, &State { flags, own, descriptor: file.as_raw_fd() });
         fill(&file, &library.bytes)?;
-        let mut offsets: Vec<(RegionId, u64)> =
-            regions.into_iter().zip(library.offsets.into_iter().flatten()).collect();
+        let mut offsets: Vec<(RegionId, u64)> = regions.into_iter().zip(library.sites.into_iter().flatten()).collect();
         offsets.sort_unstable();
         Ok(Some(Stubs { file, offsets }))
     }
@@ -112,7 +111,7 @@ impl Stubs {
         self.file.as_fd()
     }
 
-    /// Where in the file the stub of a region is, in bytes.
+    /// Where in the file the site of a region's stub is, in bytes.
     pub fn offset(&self, region: RegionId) -> Option<u64> {
         let index = self.offsets.binary_search_by_key(&region, |&(id, _)| id).ok()?;
         Some(self.offsets[index].1)

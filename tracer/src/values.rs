@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rtrace_bpf::wire::{CallRecord, FetchCode, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord};
+use rtrace_bpf::wire::{
+    CallRecord, FetchCode, FetchFlag, FetchRecord, ProgramRecord, SumRecord, ValuesRecord, vector_slot,
+};
 use rtrace_bpf::{MAX_PROGRAMS, MAX_SUMS, Programs};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::copies::Registers;
@@ -14,51 +15,8 @@ use rtrace_model::{
     Base, Definition, EventKind, LocationId, Metric, MetricId, RegionId, Scope, Span, ValueBatch, ValueColumn,
     ValueType, Values,
 };
-use rtrace_plan::{Capture, Captures, LibrarySource, Options, Plan, PlannedRegion};
-use rtrace_signatures::{
-    At, Book, ColumnType, Error, Fetch, Known, MetricUnit, Operand, Operator, Program, Step, Width,
-};
-
-use crate::signatures;
-
-/// Looks up what is known of the functions that are selected, and which of their values are fetched. `callers`:
-/// programs that may call them.
-///
-/// # Errors
-/// What is asked for, or the user's table, makes no sense.
-pub fn capture(
-    book: &Book,
-    sources: &mut [LibrarySource],
-    options: &Options,
-    callers: &[PathBuf],
-) -> Result<(), Error> {
-    for source in sources {
-        source.captures = captures(book, source, options, callers)?;
-    }
-    Ok(())
-}
-
-fn captures(book: &Book, source: &LibrarySource, options: &Options, callers: &[PathBuf]) -> Result<Captures, Error> {
-    let functions = &source.exports.functions;
-    let own =
-        (0..functions.len()).filter(|&index| !functions[index].ifunc).map(|index| (index, functions[index].address));
-    let chosen = source.ifuncs.iter().map(|resolved| (resolved.function, resolved.address));
-    let selected =
-        own.chain(chosen).filter(|&(index, address)| options.selects(&source.subject(&functions[index], address)));
-    let symbols = |index: usize| functions[index].symbols.iter().map(|symbol| symbol.name.as_str()).collect();
-    let asked: Vec<(Vec<&str>, u64)> = selected.map(|(index, address)| (symbols(index), address)).collect();
-    let known = signatures::of_library(book, source, &asked, callers)?;
-    let errno = signatures::errno(source);
-    let captures = asked.iter().zip(known).filter_map(|((_, address), known)| match known {
-        Known::Signature(signature, program) => {
-            let capture = Capture { signature: *signature, program, address: *address, errno };
-            let has_any = !capture.signature.columns.is_empty() || !capture.signature.metrics.is_empty();
-            has_any.then(|| (*address, Arc::new(capture)))
-        }
-        Known::Nothing(_) | Known::Unasked => None,
-    });
-    Ok(captures.collect())
-}
+use rtrace_plan::{Capture, LibrarySource, Plan, PlannedRegion};
+use rtrace_signatures::{At, ColumnType, Fetch, MetricUnit, Operand, Operator, Program, Step, Width};
 
 /// The words of values that a call of these libraries has at the most.
 pub fn words(sources: &[LibrarySource]) -> u32 {
@@ -132,6 +90,7 @@ enum Obstacle {
     TooManyMetrics,
     Metric(String),
     Stub,
+    NoStub(String),
 }
 
 impl fmt::Display for Obstacle {
@@ -142,7 +101,8 @@ impl fmt::Display for Obstacle {
             Obstacle::TooManyWords => write!(f, "{late}, and its calls have more values than others"),
             Obstacle::AtReturn => write!(f, "{late}, and others have no such values at their returns"),
             Obstacle::TooManyMetrics => write!(f, "it has more than {MAX_SUMS} metrics"),
-            Obstacle::Stub => write!(f, "`errno` is not known where a stub stands for the function"),
+            Obstacle::Stub => write!(f, "`errno` is not known of calls that come by its stub"),
+            Obstacle::NoStub(reason) => write!(f, "only a stub can read vector registers, and it has none: {reason}"),
             Obstacle::Metric(name) => write!(f, "{late}, and its metric {name} is not counted"),
         }
     }
@@ -176,8 +136,13 @@ impl Captured {
                     continue;
                 }
                 let errno = errno(planned, capture);
-                if errno.is_none() && needs_errno(capture) {
+                if errno.is_some_and(|(_, flag)| flag == FetchFlag::RT_FETCH_WORDS) && planned.stub().is_some() {
                     tell(Obstacle::Stub);
+                }
+                if !capture.vectors().is_empty()
+                    && let Some(reason) = no_stub(planned)
+                {
+                    tell(Obstacle::NoStub(reason));
                 }
                 programs
                     .set_program(region.id.0, &record_of(capture, prepared.metrics, errno, &planned.entry.registers))?;
@@ -294,20 +259,27 @@ fn text(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn needs_errno(capture: &Capture) -> bool {
-    capture.program.fetches.iter().any(|fetch| fetch.step == Step::ErrnoAddress)
+/// Why a function has no stub.
+fn no_stub(planned: &PlannedRegion) -> Option<String> {
+    match &planned.stub {
+        Some(Ok(_)) => None,
+        Some(Err(reason)) => Some(reason.to_string()),
+        None => Some("the program has none".to_owned()),
+    }
 }
 
-/// How the kernel side finds the address of `errno` where the region's entry is seen.
+/// How the kernel side finds the address of `errno`, if it is read, where the region's entry is seen; a stub is elsewhere.
 fn errno(planned: &PlannedRegion, capture: &Capture) -> Option<(i32, FetchFlag)> {
+    if !capture.program.fetches.iter().any(|fetch| fetch.step == Step::ErrnoAddress) {
+        return None;
+    }
     let site = capture.address + (planned.entry.file_offset - planned.region.file_offset);
     match capture.errno? {
         Errno::Distance(distance) => Some((distance, FetchFlag(0))),
-        Errno::Slot(slot) if planned.stub().is_none() => {
+        Errno::Slot(slot) => {
             let distance = i32::try_from(slot.cast_signed() - site.cast_signed()).ok()?;
             Some((distance, FetchFlag::RT_FETCH_WORDS))
         }
-        Errno::Slot(_) => None,
     }
 }
 
@@ -341,6 +313,7 @@ fn record_of(
 fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>, registers: &Registers) -> FetchRecord {
     let (op, source, number, width) = match fetch.step {
         Step::Register(register, width) => (FetchCode::RT_FETCH_REGISTER, registers.of(register as u8), 0, width),
+        Step::Vector(number, width) => (FetchCode::RT_FETCH_VECTOR, 0, vector_slot(number).into(), width),
         Step::Stack(offset, width) => (FetchCode::RT_FETCH_STACK, 0, offset.cast_signed(), width),
         Step::Deref(base, offset, width) => (FetchCode::RT_FETCH_MEMORY, base, offset, width),
         Step::Text(base, most) => (FetchCode::RT_FETCH_TEXT, base, text_size(most), Width::WORD),

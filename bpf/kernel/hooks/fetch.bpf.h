@@ -137,8 +137,12 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 		if (!ctx && i < program->enters)
 			continue;
 		word = values->word[fetch->source % RT_WORDS];
-		/* Nothing is missing behind a null pointer. */
+		/* Nothing is missing behind a null pointer, nor what is known of calls that come another way. */
 		if ((fetch->op == RT_FETCH_MEMORY || fetch->op == RT_FETCH_TEXT) && word < LOWEST_ADDRESS)
+			continue;
+		if (fetch->op == RT_FETCH_VECTOR && !measured->at_stub)
+			continue;
+		if (fetch->op == RT_FETCH_VARIABLE && fetch->flags & RT_FETCH_WORDS && measured->at_stub)
 			continue;
 		switch (fetch->op) {
 		case RT_FETCH_REGISTER:
@@ -146,6 +150,7 @@ static __noinline int fetch(struct pt_regs *ctx, struct rt_measured *measured, s
 				value = register_of(ctx, fetch->source);
 			break;
 		case RT_FETCH_STACK:
+		case RT_FETCH_VECTOR:
 			error = bpf_probe_read_user(&value, sizeof(value), (void *)(slot + fetch->number));
 			break;
 		case RT_FETCH_MEMORY:

@@ -339,8 +339,10 @@ static __noinline void on_enter(struct pt_regs *ctx, struct rt_thread *thread, u
 		hit.measured = read_counters(task, hit.now);
 		if (!hit.measured)
 			return;
-		if (rt_words)
+		if (rt_words) {
+			hit.measured->at_stub = cookie >> RT_COOKIE_STUB & 1;
 			fetch_at_entry(ctx, &hit);
+		}
 		if (rt_levels)
 			hit.measured->frame_pointer = ctx->bp;
 	}

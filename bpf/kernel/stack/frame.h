@@ -107,6 +107,7 @@ struct rt_measured {
 	u64 now[RT_COUNTERS]; /* its counts at the hit under way */
 	struct rt_reading readings[RT_COUNTERS]; /* of the call that ends in it */
 	struct rt_values entering; /* of the call that enters in it, which others may end in first */
+	u64 at_stub; /* the call that enters in it has come by a stub */
 	u64 result; /* of the function that returns in it */
 	u32 result_bits; /* those that are known of it, from the lowest on */
 	u32 is_stored; /* memory may not be as that function left it */

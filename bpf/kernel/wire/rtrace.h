@@ -61,6 +61,7 @@ enum rt_cookie {
 	RT_COOKIE_TAILS = 37, /* 2 bits, enum rt_tails */
 	RT_COOKIE_JUMP = 39, /* 2 bits, enum rt_jump */
 	RT_COOKIE_UNTRACED = 41, /* its calls are not recorded: the site is there for its jumps */
+	RT_COOKIE_STUB = 42, /* the site is a stub's */
 	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
 	RT_COOKIE_PLACE = 52, /* 12 bits: where in its page the site is, if the program does its instruction */
 	RT_COOKIE_DEPTH = 44, /* 20 bits: words from the stack pointer to the return address, if the program does not */
@@ -304,7 +305,9 @@ enum rt_fetch_op {
 	RT_FETCH_MIN = 12,
 	/* The thread pointer and `number`, or the word so many bytes behind the entry's probe (RT_FETCH_WORDS). */
 	RT_FETCH_VARIABLE = 13,
-	RT_FETCH_OPS = 14,
+	/* What a stub has stored `number` bytes above the slot of the return address; missing where the call comes by none. */
+	RT_FETCH_VECTOR = 14,
+	RT_FETCH_OPS = 15,
 };
 
 /* How a fetch treats what it has got: bits of `flags`. */

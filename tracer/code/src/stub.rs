@@ -1,6 +1,7 @@
 //! Which functions that must be single-stepped can be seen at a stub instead, and what the stub holds.
 //!
-//! A stub is `nop`, with the probe on it, then a copy of the function's instructions up to the one
+//! A stub stores the vector registers that are asked for, in words below the stack pointer that belong to nobody, because
+//! programs of probes cannot read registers of this kind. Then comes a `nop`, with the probe on it, then a copy of the function's instructions up to the one
 //! at which its enter would be seen, that one included, then a jump to the next. So a call that comes
 //! by the stub passes a probe that the kernel emulates and avoids the costly one, which stays where
 //! it is: a call that comes by another way meets it as ever. Each call meets one of the two, whatever
@@ -17,10 +18,12 @@ use crate::stack::Stack;
 use crate::text::Text;
 
 /// What a stub holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stub {
     /// Virtual address of the function in its library's own terms.
     pub address: u64,
+    /// The vector registers that it stores, by their numbers.
+    pub vectors: Vec<u8>,
     /// The copied instructions.
     pub code: Vec<u8>,
     /// How far the stack pointer is from the return address, in bytes, each with the length of the
@@ -37,8 +40,7 @@ pub struct Stub {
 /// # Errors
 /// Why there can be none.
 pub fn of(text: &Text, entry: u64, site: u64) -> Result<Stub, Obstacle> {
-    let mut stub =
-        Stub { address: entry, code: Vec::new(), depths: Vec::new(), returns: false, has_other_callers: false };
+    let mut stub = Stub { address: entry, ..Stub::default() };
     let mut stack = Stack::ENTRY;
     let mut address = entry;
     while address <= site {

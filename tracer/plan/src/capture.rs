@@ -38,6 +38,15 @@ impl Capture {
         Keeps { registers, memory: at_entry().any(|fetch| reads_memory(&fetch.step)), ..Keeps::default() }
     }
 
+    /// The vector registers that are fetched, each once, by their numbers: a stub stores them.
+    #[must_use]
+    pub fn vectors(&self) -> Vec<u8> {
+        let mut vectors: Vec<u8> = self.program.fetches.iter().filter_map(|fetch| vector(&fetch.step)).collect();
+        vectors.sort_unstable();
+        vectors.dedup();
+        vectors
+    }
+
     /// What must be as the function left it where its return is seen.
     #[must_use]
     pub fn keeps_at_return(&self) -> arrival::Keeps {
@@ -49,6 +58,13 @@ impl Capture {
         });
         let memory = at_return().any(|fetch| reads_memory(&fetch.step));
         arrival::Keeps { accesses: false, result: results.max().unwrap_or_default(), memory }
+    }
+}
+
+fn vector(step: &Step) -> Option<u8> {
+    match step {
+        Step::Vector(number, _) => Some(*number),
+        _ => None,
     }
 }
 

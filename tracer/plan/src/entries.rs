@@ -17,7 +17,7 @@ use rtrace_code::line::{self, CodePoint, Keeps};
 use rtrace_code::obstacle::Obstacle;
 use rtrace_code::skipped::{self, MovedEntry};
 use rtrace_code::text::{FunctionCode, Text};
-use rtrace_code::{parallel, restarting};
+use rtrace_code::{parallel, restarting, stub};
 use rtrace_model::Step;
 
 use crate::jump::Jumps;
@@ -34,6 +34,8 @@ pub struct Entries<'a> {
     pub are_hooked: bool,
     /// What must be as it was where the entry of the function at an address is seen.
     pub keeps: &'a (dyn Fn(u64) -> Keeps + Sync),
+    /// Whether the function at an address is to have a stub, whatever its site costs.
+    pub wants_stub: &'a (dyn Fn(u64) -> bool + Sync),
     /// Functions whose arguments are read at the site, which must be the first instruction then.
     pub jumps: &'a Jumps,
     /// Whether the function that begins at an address is Go's.
@@ -52,8 +54,9 @@ impl Entries<'_> {
         let sound = skipped::sound(self.text, wanted);
         let site = |function: Result<FunctionCode, Obstacle>| {
             let function = function?;
-            let moved = sound.get(&function.entry).and_then(|&place| self.site(place).ok());
-            moved.map_or_else(|| self.site(CodePoint::entry(function)), Ok)
+            let at_entry = || self.site(CodePoint::entry(function));
+            let moved = sound.get(&function.entry).filter(|place| self.is_open_to_stub(function, place) != Some(false));
+            moved.and_then(|&place| self.site(place).ok()).map_or_else(at_entry, Ok)
         };
         once.into_iter().map(site).collect()
     }
@@ -80,6 +83,14 @@ impl Entries<'_> {
             Handling::Refused(_) => emulated().or_else(written).or_else(stepped),
         }?;
         Some(MovedEntry { extent, site })
+    }
+
+    /// Whether a function that is to have a stub could have one with its site at this place, where the first instruction
+    /// leaves a choice. A site that is single-stepped costs those calls much that do not come by the stub.
+    fn is_open_to_stub(&self, function: FunctionCode, place: &CodePoint) -> Option<bool> {
+        let can_have_stub = |site| stub::of(self.text, function.entry, site).is_ok();
+        let has_choice = (self.wants_stub)(function.entry) && can_have_stub(function.entry);
+        has_choice.then(|| place.registers.are_unmoved() && can_have_stub(place.address))
     }
 
     /// Where the site of a function may slide.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use foldhash::{HashMap, HashSet};
 use rtrace_code::instruction::SiteCost;
 use rtrace_code::line::Keeps;
+use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
 use rtrace_code::{arrival, parallel, stub, tails};
@@ -51,7 +52,8 @@ impl<'a> Planner<'a> {
         let codes: Vec<FunctionCode> = candidates.iter().map(|candidate| candidate.code).collect();
         let jumps = jump::of(&self.source.image);
         let keeps = |address: u64| self.keeps(address);
-        let entries = self.entries(&jumps, &keeps, &|address| self.is_of_go(address)).sites(&codes);
+        let wants_stub = |address| !self.vectors(address).is_empty();
+        let entries = self.entries(&jumps, &keeps, &wants_stub, &|address| self.is_of_go(address)).sites(&codes);
         let mut probed = Vec::with_capacity(candidates.len());
         for (candidate, entry) in candidates.into_iter().zip(entries) {
             match (self.denied(&candidate, entry.as_ref().ok()), entry) {
@@ -106,16 +108,22 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Gives stubs to the functions that must be single-stepped. The program's own functions are not
-    /// called through the dynamic linker.
+    /// Gives stubs to the functions that must be single-stepped, and to those of which vector registers are fetched. The
+    /// program's own functions are not called through the dynamic linker.
     fn add_stubs(&self, regions: &mut [PlannedRegion]) {
         let image = &self.source.image;
-        let stepped = regions.iter_mut().filter(|planned| planned.entry.cost == SiteCost::SingleStep);
-        for planned in stepped {
+        for planned in regions.iter_mut() {
+            let vectors =
+                image.address(planned.region.file_offset).map(|entry| self.vectors(entry)).unwrap_or_default();
+            if planned.entry.cost != SiteCost::SingleStep && vectors.is_empty() {
+                continue;
+            }
             let addresses = image.address(planned.region.file_offset).zip(image.address(planned.entry.file_offset));
             planned.stub = addresses.map(|(entry, site)| match image.is_executable() {
                 true => Err(Reason::ProgramsOwn),
-                false => stub::of(&self.text, entry, site).map_err(Reason::from),
+                // A function has one program for its values, which finds registers in one place each.
+                false if !planned.entry.registers.are_unmoved() => Err(Reason::MovedArguments),
+                false => stub::of(&self.text, entry, site).map(|stub| Stub { vectors, ..stub }).map_err(Reason::from),
             });
         }
         let functions = regions.iter().filter_map(|planned| Some(planned.stub()?.address)).collect();
@@ -199,6 +207,7 @@ impl<'a> Planner<'a> {
         &'s self,
         jumps: &'s Jumps,
         keeps: &'s (dyn Fn(u64) -> Keeps + Sync),
+        wants_stub: &'s (dyn Fn(u64) -> bool + Sync),
         is_of_go: &'s (dyn Fn(u64) -> bool + Sync),
     ) -> Entries<'s> {
         Entries {
@@ -206,6 +215,7 @@ impl<'a> Planner<'a> {
             emulated: self.options.emulated,
             are_hooked: self.options.exit() == Exit::Uretprobe,
             keeps,
+            wants_stub,
             jumps,
             is_of_go,
         }
@@ -215,6 +225,12 @@ impl<'a> Planner<'a> {
     fn keeps(&self, address: u64) -> Keeps {
         let keeps = self.source.captures.get(&address).map(|capture| capture.keeps()).unwrap_or_default();
         Keeps { accesses: self.options.keeps_accesses, frame: self.options.keeps_frame, ..keeps }
+    }
+
+    /// The vector registers from which values of the function at this address are fetched, which a stub would store.
+    fn vectors(&self, address: u64) -> Vec<u8> {
+        let capture = self.source.captures.get(&address).filter(|_| self.options.stubs);
+        capture.map(|capture| capture.vectors()).unwrap_or_default()
     }
 
     /// Whether the function that begins at this address is Go's.

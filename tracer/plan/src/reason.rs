@@ -33,6 +33,8 @@ pub enum Reason {
     MovingStacks,
     /// It is the program's own, which no stub serves.
     ProgramsOwn,
+    /// Where its entry is seen, arguments are in other registers than in a stub.
+    MovedArguments,
 }
 
 impl From<Obstacle> for Reason {
@@ -55,6 +57,7 @@ impl Display for Reason {
             Reason::Code(obstacle) => return obstacle.fmt(f),
             Reason::Kernel(cause) => return write!(f, "refused by the kernel: {cause}"),
             Reason::MovingStacks => "Go moves its stacks, and runs goroutines on any thread",
+            Reason::MovedArguments => "it moves its arguments before its entry is seen",
             Reason::ProgramsOwn => "it is the program's own, and not called through the dynamic linker",
         })
     }

@@ -53,7 +53,7 @@ impl Places {
                 Location::Unobservable(Reason::SecondRegister)
             }
             Class::Integer => Location::Register(Register::Rax),
-            Class::Sse => Location::Xmm(u8::from(classes[..place].contains(&Class::Sse))),
+            Class::Sse => Location::Unobservable(Reason::XmmResult(u8::from(classes[..place].contains(&Class::Sse)))),
             Class::SseUp => Location::Unobservable(Reason::TooWide),
             Class::X87 | Class::X87Up | Class::Memory => Location::Unobservable(Reason::X87),
         };

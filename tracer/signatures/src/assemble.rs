@@ -54,6 +54,8 @@ pub struct Fetch {
 pub enum Step {
     /// Takes a register of the function's first instruction.
     Register(Register, Width),
+    /// Takes the low bytes of a vector register of the function's first instruction, if the call comes by a stub.
+    Vector(u8, Width),
     /// Reads the stack so many bytes above the return address.
     Stack(u32, Width),
     /// Reads memory so many bytes behind the address in a word.
@@ -200,6 +202,7 @@ impl Nodes {
     fn item(&mut self, op: Op, stack: &mut Vec<Item>) -> Option<Item> {
         let (at, step, words) = match op {
             Op::Register { register, width } => (At::Enter, Step::Register(register, width), 1),
+            Op::Vector { number, width } => (At::Enter, Step::Vector(number, width), 1),
             Op::Stack { offset, width } => (At::Enter, Step::Stack(offset, width), 1),
             Op::Deref { offset, width, at } => (at, Step::Deref(self.pop(stack)?, offset, width), 1),
             Op::Text { max, at } => (at, Step::Text(self.pop(stack)?, max), usize::from(max) / 8),
@@ -347,6 +350,7 @@ fn operands(step: Step) -> impl Iterator<Item = u8> {
         Step::Binary(_, left, Operand::Word(right)) => (Some(left), Some(right)),
         Step::Binary(_, left, Operand::Number(_)) => (Some(left), None),
         Step::Register(..)
+        | Step::Vector(..)
         | Step::Stack(..)
         | Step::Result(_)
         | Step::ErrnoAddress

@@ -34,6 +34,8 @@ pub struct Request {
     pub file: Option<PathBuf>,
     /// Record no text, whoever names it.
     pub no_strings: bool,
+    /// Calls may come by stubs, which read vector registers.
+    pub stubs: bool,
 }
 
 /// A library whose functions are traced.
@@ -104,6 +106,7 @@ impl std::fmt::Display for Unknown {
 pub struct Book {
     selection: Selection,
     no_strings: bool,
+    stubs: bool,
     user: Option<Table>,
     tables: Vec<Table>,
 }
@@ -126,7 +129,7 @@ impl Book {
     pub fn read(request: &Request, table: Option<(&Path, &str)>) -> Result<Book, Error> {
         let selection = Selection::parse(&request.selection)?;
         let user = table.map(|(path, text)| Table::parse(text, Some(path), "")).transpose()?;
-        Ok(Book { selection, no_strings: request.no_strings, user, tables: builtin::tables()? })
+        Ok(Book { selection, no_strings: request.no_strings, stubs: request.stubs, user, tables: builtin::tables()? })
     }
 
     /// What is known of functions of a library, one answer for each.
@@ -206,6 +209,7 @@ impl Book {
             entry: page.entry.map(|(_, entry)| entry),
             dialect: page.dialect,
             no_strings: self.no_strings,
+            stubs: self.stubs,
         };
         let source = description.source.clone();
         let (signature, program) = describe::describe(page.name, description, &wish).map_err(|message| {

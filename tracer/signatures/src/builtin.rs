@@ -4,11 +4,12 @@ use crate::Error;
 use crate::table::Table;
 
 /// Its files, with their names. Where two speak of a function of one library, the first one counts.
-pub const FILES: [(&str, &str); 10] = [
+pub const FILES: [(&str, &str); 11] = [
     ("blas", include_str!("../table/blas.toml")),
     ("fftw", include_str!("../table/fftw.toml")),
     ("gomp", include_str!("../table/gomp.toml")),
     ("libc", include_str!("../table/libc.toml")),
+    ("math", include_str!("../table/math.toml")),
     ("mpi", include_str!("../table/mpi.toml")),
     ("openssl", include_str!("../table/openssl.toml")),
     ("pthread", include_str!("../table/pthread.toml")),

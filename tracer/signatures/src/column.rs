@@ -177,6 +177,14 @@ pub enum Op {
         /// The bytes that count.
         width: Width,
     },
+    /// Pushes the low bytes of the vector register of an argument, which are known of calls that come by a stub. Always
+    /// at the enter.
+    Vector {
+        /// Its number: 0 to 7.
+        number: u8,
+        /// The bytes that count.
+        width: Width,
+    },
     /// Pushes an argument on the stack. Always at the enter.
     Stack {
         /// Bytes from the word that holds the return address.

@@ -98,6 +98,8 @@ pub struct Wish<'a> {
     pub dialect: &'a Dialect,
     /// Record no text.
     pub no_strings: bool,
+    /// Calls may come by stubs, which read vector registers.
+    pub stubs: bool,
 }
 
 /// Makes the signature of a function, with the program that fetches its values.
@@ -236,9 +238,17 @@ impl Function {
         }
     }
 
-    fn fetch(&self, wanted: &Wanted, dialect: &Dialect) -> Result<(ColumnType, Vec<Op>, At), Fault> {
+    fn fetch(&self, wanted: &Wanted, wish: &Wish) -> Result<(ColumnType, Vec<Op>, At), Fault> {
         let (root, c_type) = self.root(&wanted.root).map_err(Fault::Wrong)?;
-        wanted.fetch(&root, dialect.parts.get(c_type))
+        let fetched = wanted.fetch(&root, wish.dialect.parts.get(c_type))?;
+        let vector = fetched.1.iter().find_map(|op| match op {
+            Op::Vector { number, .. } => Some(*number),
+            _ => None,
+        });
+        match vector.filter(|_| !wish.stubs) {
+            Some(number) => Err(Reason::Xmm(number).into()),
+            None => Ok(fetched),
+        }
     }
 
     fn metrics(&self, wish: &Wish, dropped: &mut Vec<Dropped>) -> Result<Vec<Metric>, String> {
@@ -249,7 +259,8 @@ impl Function {
             let program_of = |name: &str| {
                 let named = captures.and_then(|list| list.iter().find(|wanted| wanted.name == name));
                 let wanted = named.cloned().unwrap_or_else(|| Wanted::plain(name));
-                match self.fetch(&wanted, wish.dialect) {
+                // Of calls that come by no stub, a sum would miss a part without a word.
+                match self.fetch(&wanted, &Wish { stubs: false, ..*wish }) {
                     Ok((kind, program, _)) if is_number(kind) => Ok(program),
                     Ok(_) => Err(format!("`{name}` is no integer")),
                     Err(Fault::Wrong(message)) => Err(message),
@@ -304,7 +315,7 @@ impl Captured {
             drop(DropReason::NoStrings);
             return Ok(());
         }
-        match function.fetch(wanted, wish.dialect) {
+        match function.fetch(wanted, wish) {
             Ok(_) if self.columns.len() >= MOST_COLUMNS => drop(DropReason::NoRoom),
             Ok((ctype, program, at)) => self.columns.push(Column {
                 name: wanted.name.clone(),
@@ -353,7 +364,7 @@ pub fn raw(name: &str) -> (Signature, Program) {
         by_reference: false,
         source: Source::Raw,
     };
-    let wish = Wish { columns: None, entry: None, dialect: &Dialect::default(), no_strings: false };
+    let wish = Wish { columns: None, entry: None, dialect: &Dialect::default(), no_strings: false, stubs: false };
     // Six registers and a result have a name each, and room.
     describe(name, description, &wish).unwrap_or_else(|_| unreachable!("six registers make a signature"))
 }

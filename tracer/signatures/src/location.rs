@@ -27,8 +27,10 @@ pub enum Location {
 /// Why a value cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It is in this vector register, which probes cannot read.
+    /// It is in this vector register, which only stubs can read.
     Xmm(u8),
+    /// It is a result in this vector register, which nothing can read.
+    XmmResult(u8),
     /// It is a result in an x87 register.
     X87,
     /// It is the second half of a result in two registers.
@@ -64,7 +66,10 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Xmm(number) => write!(formatter, "in xmm{number}, which probes cannot read"),
+            Reason::Xmm(number) => {
+                write!(formatter, "in xmm{number}, which probes cannot read; stubs can: `rtrace run --stubs`")
+            }
+            Reason::XmmResult(number) => write!(formatter, "a result in xmm{number}, which probes cannot read"),
             Reason::X87 => formatter.write_str("a result in an x87 register, which probes cannot read"),
             Reason::SecondRegister => formatter.write_str("the second half of a result, in rdx"),
             Reason::TooWide => formatter.write_str("wider than 64 bits"),

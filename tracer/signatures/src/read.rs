@@ -148,11 +148,8 @@ impl Place {
 /// The operations that read some bytes of what is at a location.
 fn read(location: &Location, offset: u64, width: Width) -> Result<Vec<Op>, Reason> {
     match location {
-        Location::Register(register) => Ok(match offset {
-            0 => vec![load(*register, width)],
-            1..8 => vec![load(*register, Width::WORD), Op::Shift { right: 8 * offset as u8, width }],
-            _ => return Err(Reason::TooWide),
-        }),
+        Location::Register(register) => part(offset, width, |width| load(*register, width)),
+        Location::Xmm(number) => part(offset, width, |width| Op::Vector { number: *number, width }),
         Location::Stack(start) => {
             let offset = u64::from(*start).saturating_add(offset);
             Ok(vec![Op::Stack { offset: u32::try_from(offset).map_err(|_| Reason::TooWide)?, width }])
@@ -162,9 +159,17 @@ fn read(location: &Location, offset: u64, width: Width) -> Result<Vec<Op>, Reaso
             8..16 => read(&parts[1], offset - 8, width),
             _ => Err(Reason::TooWide),
         },
-        Location::Xmm(number) => Err(Reason::Xmm(*number)),
         Location::Behind(_) => Err(Reason::NotPlain),
         Location::Unobservable(reason) => Err(reason.clone()),
+    }
+}
+
+/// The operations that read some bytes of a register.
+fn part(offset: u64, width: Width, load: impl Fn(Width) -> Op) -> Result<Vec<Op>, Reason> {
+    match offset {
+        0 => Ok(vec![load(width)]),
+        1..8 => Ok(vec![load(Width::WORD), Op::Shift { right: 8 * offset as u8, width }]),
+        _ => Err(Reason::TooWide),
     }
 }
 

@@ -11,11 +11,11 @@ use anyhow::Context as _;
 use rtrace::guard::Guard;
 use rtrace::session::{self, Options, Program};
 use rtrace::stubs::{self, NoStubs};
-use rtrace::{sampling, sources, target};
+use rtrace::{sampling, signatures, sources, target};
 use rtrace_model::RegionId;
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, PlannedLibrary};
-use rtrace_signatures::Book;
+use rtrace_signatures::{Book, Request};
 
 use super::message::tell;
 use super::plan_table::{self, Costs, View};
@@ -30,13 +30,19 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
         [] => (Program::Command(&options.target.command), Options { follow: true, ..options.selection.options()? }),
         pids => (Program::Running(pids), options.selection.options()?),
     };
-    let book = options.values.request().map(|request| Book::open(&request)).transpose()?;
+    let stubs = may_have_stubs(options);
+    let request = options.values.request().map(|request| Request { stubs, ..request });
+    let book = request.as_ref().map(Book::open).transpose()?;
     let mut target = program.target(&how.libraries)?;
     let mechanism = session::mechanism();
     let usable = mechanism.as_ref().ok().copied();
     record::say_hazard(&how);
-    let plan_options = plan::Options { stubs: may_have_stubs(options), ..session::plan_options(&how, usable, program) };
+    let plan_options = plan::Options { stubs, ..session::plan_options(&how, usable, program) };
     record::say_unknown_sources(&sources::read(&mut target.libraries, &plan_options)?);
+    if let Some(book) = &book {
+        let callers = signatures::callers(pids, &target.files);
+        signatures::capture(book, &mut target.libraries, &plan_options, &callers)?;
+    }
     let emulated = plan_options.emulated;
     let (plan, costs) = thread::scope(|scope| {
         let costs = scope.spawn(|| Costs::here(usable, emulated.steps));

@@ -100,7 +100,8 @@ fn header(library: &PlannedLibrary, view: View, out: &mut dyn Write) -> io::Resu
     if !view.verbose {
         return Ok(());
     }
-    let with_stub = library.regions.iter().filter(|planned| planned.stub().is_some()).count();
+    let has_stub = |planned: &&PlannedRegion| planned.region.single_stepped && planned.stub().is_some();
+    let with_stub = library.regions.iter().filter(has_stub).count();
     let stubs = if with_stub > 0 { format!(" ({with_stub} with a stub)") } else { String::new() };
     let written = library.regions.iter().filter(|planned| planned.region.written).count();
     let written = if written > 0 { format!(", {written} written") } else { String::new() };

@@ -11,7 +11,7 @@ use rtrace::target::Target;
 use rtrace_model::{csv_field, escape};
 use rtrace_plan::{Plan, PlannedRegion};
 use rtrace_report::Format;
-use rtrace_signatures::{At, Book, Column, Dropped, Known, Location, Signature};
+use rtrace_signatures::{At, Book, Column, Dropped, Known, Location, Op, Signature};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -57,12 +57,17 @@ fn text(plan: &Plan, known: &[Vec<Known>], verbose: bool, out: &mut dyn Write) -
         if number > 0 {
             writeln!(out)?;
         }
-        let signatures: Vec<&Signature> = known.iter().filter_map(signature).collect();
+        let signatures: Vec<(&PlannedRegion, &Signature)> = library
+            .regions
+            .iter()
+            .zip(known)
+            .filter_map(|(planned, known)| Some((planned, signature(known)?)))
+            .collect();
         let path = escape(&library.library.path);
         writeln!(out, "{path}: {} functions, the signatures of {} are known", library.regions.len(), signatures.len())?;
         let listed = if verbose { signatures.len() } else { LISTED };
-        for signature in signatures.iter().take(listed) {
-            function(signature, out)?;
+        for (planned, signature) in signatures.iter().take(listed) {
+            function(planned, signature, out)?;
         }
         if let more @ 1.. = signatures.len().saturating_sub(listed) {
             writeln!(out, "\n… and {more} more; --verbose lists all")?;
@@ -72,10 +77,11 @@ fn text(plan: &Plan, known: &[Vec<Known>], verbose: bool, out: &mut dyn Write) -
     Ok(())
 }
 
-fn function(signature: &Signature, out: &mut dyn Write) -> io::Result<()> {
+fn function(planned: &PlannedRegion, signature: &Signature, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}: {}", escape(&signature.name), escape(&signature.source.to_string()))?;
     for column in &signature.columns {
-        writeln!(out, "  {:<16} {}", escape(&column.name), escape(&remark(signature, column)))?;
+        let doubt = doubt(planned, column).map(|doubt| format!(", {doubt}")).unwrap_or_default();
+        writeln!(out, "  {:<16} {}{}", escape(&column.name), escape(&remark(signature, column)), escape(&doubt))?;
     }
     for metric in &signature.metrics {
         let role = metric.role.map(|role| format!(", {}", role.name())).unwrap_or_default();
@@ -103,12 +109,23 @@ fn remark(signature: &Signature, column: &Column) -> String {
     format!("{}{place}{role}{}", column.c_type, condition.unwrap_or_default())
 }
 
+/// Of which calls a column has no value, if it is known.
+fn doubt(planned: &PlannedRegion, column: &Column) -> Option<String> {
+    let is_vector = column.program.iter().any(|op| matches!(op, Op::Vector { .. }));
+    is_vector.then(|| match &planned.stub {
+        Some(Ok(_)) => "null for calls that do not come by the stub".to_owned(),
+        Some(Err(reason)) => format!("always null: no stub: {reason}"),
+        None => "always null: no stub".to_owned(),
+    })
+}
+
 /// Where an argument is at the first instruction, if a column is one.
 fn place(signature: &Signature, column: &Column) -> Option<String> {
     let param = signature.params.iter().find(|param| param.name == column.name)?;
     match &param.location {
         Location::Register(register) => Some(register.to_string()),
         Location::Stack(offset) => Some(format!("{offset}(%rsp)")),
+        Location::Xmm(number) => Some(format!("xmm{number}")),
         _ => None,
     }
 }
@@ -141,7 +158,7 @@ fn csv(plan: &Plan, known: &[Vec<Known>], out: &mut dyn Write) -> io::Result<()>
         for (planned, known) in library.regions.iter().zip(known) {
             let name = csv_field(&planned.region.name);
             match known {
-                Known::Signature(signature, _) => csv_function(&format!("{path},{name}"), signature, out)?,
+                Known::Signature(signature, _) => csv_function(&format!("{path},{name}"), planned, signature, out)?,
                 Known::Nothing(reason) => writeln!(out, "{path},{name},,,,,,,{}", csv_field(&reason.to_string()))?,
                 Known::Unasked => {}
             }
@@ -150,14 +167,16 @@ fn csv(plan: &Plan, known: &[Vec<Known>], out: &mut dyn Write) -> io::Result<()>
     Ok(())
 }
 
-fn csv_function(start: &str, signature: &Signature, out: &mut dyn Write) -> io::Result<()> {
+fn csv_function(start: &str, planned: &PlannedRegion, signature: &Signature, out: &mut dyn Write) -> io::Result<()> {
     let source = signature.source.to_string();
     let source = csv_field(&source);
     for column in &signature.columns {
         let (name, c_type) = (csv_field(&column.name), csv_field(&column.c_type));
         let unit = column.unit.as_deref().unwrap_or_default();
         let role = column.role.map_or("", |role| role.name());
-        writeln!(out, "{start},{name},{c_type},{},{unit},{role},{source},", at_name(column.at))?;
+        let doubt = doubt(planned, column).unwrap_or_default();
+        let (at, doubt) = (at_name(column.at), csv_field(&doubt));
+        writeln!(out, "{start},{name},{c_type},{at},{unit},{role},{source},{doubt}")?;
     }
     for metric in &signature.metrics {
         let (name, expression) = (csv_field(&metric.name), csv_field(&metric.expression));
@@ -198,6 +217,7 @@ fn json_function(planned: &PlannedRegion, known: &Known) -> Option<Value> {
             "at": at_name(column.at),
             "unit": column.unit,
             "role": column.role.map(|role| role.name()),
+            "reason": doubt(planned, column),
         })
     };
     let metrics = signature.metrics.iter().map(|metric| {

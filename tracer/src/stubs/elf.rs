@@ -8,6 +8,7 @@
 use std::os::fd::RawFd;
 
 use object::elf::{self, DynamicTag, ProgramType};
+use rtrace_bpf::wire::vector_slot;
 use rtrace_code::stub::Stub;
 
 use super::audit;
@@ -52,8 +53,8 @@ pub struct State {
 pub struct AuditLibrary {
     /// The file.
     pub bytes: Vec<u8>,
-    /// Offsets of the stubs in it, in the order in which they were given.
-    pub offsets: Vec<Vec<u64>>,
+    /// Offsets of the sites of the stubs in it, in the order in which these were given.
+    pub sites: Vec<Vec<u64>>,
 }
 
 /// Makes the audit library for these libraries.
@@ -68,7 +69,7 @@ pub fn write(libraries: &[Library], &State { flags, own, descriptor }: &State) -
     state.resize(audit::HEADER.size as usize, 0);
     let mut table = Vec::new();
     let mut code = StubCode::new(stubs_begin);
-    let mut offsets = Vec::new();
+    let mut sites = Vec::new();
     for library in libraries {
         let first = functions + table.len() as u64;
         state.extend(words(&[library.device, library.inode, 0, 0, first, library.stubs.len() as u64]));
@@ -78,10 +79,11 @@ pub fn write(libraries: &[Library], &State { flags, own, descriptor }: &State) -
         for index in order {
             let stub = library.stubs[index];
             let goes_on = STATE + functions + table.len() as u64 + audit::GOES_ON;
-            placed[index] = code.add(stub, goes_on);
-            table.extend(words(&[stub.address, placed[index] - STATE, stub.code.len() as u64, 0]));
+            let Place { begin, site } = code.add(stub, goes_on);
+            placed[index] = site;
+            table.extend(words(&[stub.address, begin - STATE, stub.code.len() as u64, 0]));
         }
-        offsets.push(placed);
+        sites.push(placed);
     }
     let (stubs, unwind) = code.finish();
     let file_end = stubs_begin + stubs.len() as u64;
@@ -108,7 +110,7 @@ pub fn write(libraries: &[Library], &State { flags, own, descriptor }: &State) -
     file.put(STATE + functions, &table);
     file.put(dynamic, &symbols.dynamic());
     file.put(stubs_begin, &stubs);
-    AuditLibrary { bytes: file.0, offsets }
+    AuditLibrary { bytes: file.0, sites }
 }
 
 /// Bytes that are put at places, with zeros between.
@@ -218,6 +220,19 @@ impl Symbols {
     }
 }
 
+/// Where a stub is.
+struct Place {
+    /// Its first instruction, to which calls are bound.
+    begin: u64,
+    /// The instruction with the probe.
+    site: u64,
+}
+
+/// The instruction that stores the low half of a vector register where [`vector_slot`] says: `movsd %xmmN,slot(%rsp)`.
+fn store(number: u8) -> [u8; 6] {
+    [0xf2, 0x0f, 0x11, 0x44 | number << 3, 0x24, vector_slot(number) as u8]
+}
+
 /// The stubs, and by what program the unwinder follows the stack pointer through them ("DWARF
 /// Debugging Information Format", 6.4; the header is of the Linux Standard Base).
 struct StubCode {
@@ -249,7 +264,9 @@ impl StubCode {
     }
 
     /// Adds a stub that goes on at the address in the word at `goes_on`; returns where it is.
-    fn add(&mut self, stub: &Stub, goes_on: u64) -> u64 {
+    fn add(&mut self, stub: &Stub, goes_on: u64) -> Place {
+        let begin = self.code.len() as u64;
+        self.code.extend(stub.vectors.iter().flat_map(|&number| store(number)));
         let start = self.code.len() as u64;
         self.code.push(NOP);
         self.code.extend(&stub.code);
@@ -265,7 +282,7 @@ impl StubCode {
         if stub.depths.last().is_some_and(|&(_, depth)| depth != 0) {
             self.tell(self.code.len() as u64, 0);
         }
-        self.begin + start
+        Place { begin: self.begin + begin, site: self.begin + start }
     }
 
     /// From this place on, the stack pointer is so far from the return address.
@@ -332,28 +349,41 @@ mod tests {
     use super::*;
 
     fn stub(address: u64, code: &[u8], returns: bool) -> Stub {
-        Stub { address, code: code.to_vec(), depths: Vec::new(), returns, has_other_callers: false }
+        Stub { address, code: code.to_vec(), returns, ..Stub::default() }
     }
 
     #[test]
     fn stubs_go_on_at_words_of_a_sorted_table() {
         let stubs = [stub(0x2000, &[0x89, 0xf2], false), stub(0x1000, &[0x90, 0xc3], true)];
         let library = Library { device: 5, inode: 6, stubs: stubs.iter().collect() };
-        let AuditLibrary { bytes, offsets } = write(&[library], &State { flags: 0, own: 0, descriptor: 9 });
+        let AuditLibrary { bytes, sites } = write(&[library], &State { flags: 0, own: 0, descriptor: 9 });
         let word = |place: u64| u64::from_le_bytes(bytes[place as usize..][..8].try_into().unwrap());
         let table = STATE + audit::HEADER.size + audit::LIBRARY_SIZE;
         let entries = [0, 1].map(|index| table + index * audit::FUNCTION_SIZE);
         assert_eq!(entries.map(word), [0x1000, 0x2000]);
-        for (entry, (stub, &offset)) in entries.iter().rev().zip(stubs.iter().zip(&offsets[0])) {
+        for (entry, (stub, &offset)) in entries.iter().rev().zip(stubs.iter().zip(&sites[0])) {
             assert_eq!((word(entry + 8) + STATE, word(entry + 16)), (offset, stub.code.len() as u64));
             assert_eq!(bytes[offset as usize], NOP);
             assert_eq!(bytes[offset as usize + 1..][..stub.code.len()], stub.code);
         }
-        let jump = offsets[0][0] as usize + 3;
+        let jump = sites[0][0] as usize + 3;
         assert_eq!(bytes[jump..][..3], NOTRACK_JUMP);
         let away = i32::from_le_bytes(bytes[jump + 3..][..4].try_into().unwrap());
         assert_eq!((jump as u64 + 7).wrapping_add_signed(away.into()), entries[1] + audit::GOES_ON);
-        assert_eq!(bytes[offsets[0][1] as usize + 3], FILLING);
+        assert_eq!(bytes[sites[0][1] as usize + 3], FILLING);
+    }
+
+    #[test]
+    fn vector_registers_are_stored_before_the_site() {
+        let stubs = [Stub { vectors: vec![0, 7], ..stub(0x1000, &[0x90], false) }];
+        let library = Library { device: 5, inode: 6, stubs: stubs.iter().collect() };
+        let AuditLibrary { bytes, sites } = write(&[library], &State { flags: 0, own: 0, descriptor: 9 });
+        // movsd %xmm0,-40(%rsp); movsd %xmm7,-96(%rsp); nop
+        let stored = [0xf2, 0x0f, 0x11, 0x44, 0x24, 0xd8, 0xf2, 0x0f, 0x11, 0x7c, 0x24, 0xa0, NOP];
+        let begin = sites[0][0] as usize - 12;
+        assert_eq!(bytes[begin..][..stored.len()], stored);
+        let table = (STATE + audit::HEADER.size + audit::LIBRARY_SIZE + 8) as usize;
+        assert_eq!(u64::from_le_bytes(bytes[table..][..8].try_into().unwrap()) + STATE, begin as u64);
     }
 
     #[test]

@@ -21,6 +21,8 @@ struct Case<'a> {
     /// Our programs do instructions themselves.
     steps: bool,
     are_hooked: bool,
+    /// It is to have a stub.
+    wants_stub: bool,
 }
 
 impl Case<'_> {
@@ -37,6 +39,7 @@ impl Case<'_> {
             text: &text,
             emulated: Emulation { long_nops: true, steps: self.steps },
             keeps: &|_| self.keeps,
+            wants_stub: &|_| self.wants_stub,
             are_hooked: self.are_hooked,
             jumps: &Jumps::default(),
             is_of_go: &|_| false,
@@ -314,6 +317,23 @@ fn a_site_slides_over_what_overwrites_a_value_that_was_copied() {
     // What is single-stepped may get a stub, which has registers as they were: vxorps; mov rbx,rdi; …; inc eax
     let refused = [0xc5, 0xf8, 0x57, 0xc0];
     assert_eq!(site(&[&refused[..], &[0x48, 0x89, 0xfb]].concat(), &[0xff, 0xc0, 0xc3], 8), (4, STEPPED, 7));
+}
+
+#[test]
+fn a_site_stays_where_a_stub_that_is_wanted_can_stand_for_it() {
+    let site = |body: &[u8], wants_stub| {
+        let mut keeps = Keeps::default();
+        keeps.registers[7] = 8; // rdi
+        Case { body, keeps, wants_stub, ..Case::default() }.site()
+    };
+    // mov rbx,rdi; xor edi,edi; push rbx; ret
+    let copied = [0x48, 0x89, 0xfb, 0x31, 0xff, 0x53, 0xc3];
+    assert_eq!((site(&copied, false), site(&copied, true)), (Ok((5, EMULATED)), Ok((0, STEPPED))));
+    // mov eax,1; mov rdx,[rip+256]; push rbx; ret
+    let refers = [0xb8, 1, 0, 0, 0, 0x48, 0x8b, 0x15, 0, 1, 0, 0, 0x53, 0xc3];
+    assert_eq!((site(&refers, false), site(&refers, true)), (Ok((12, EMULATED)), Ok((0, STEPPED))));
+    // No stub could stand for the first instruction either.
+    assert_eq!(site(&refers[5..], true), Ok((7, EMULATED)));
 }
 
 #[test]

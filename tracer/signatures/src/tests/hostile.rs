@@ -69,7 +69,7 @@ fn altered_tables_are_read_or_refused() {
         let dialect = table.dialect(|symbol| symbol == "ompi_mpi_comm_world");
         for (name, entry) in table.entries().take(40) {
             let Ok(Some(description)) = table.description(entry, &dialect) else { continue };
-            let wish = Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false };
+            let wish = Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false, stubs: false };
             if let Ok((_, program)) = describe(name, description, &wish) {
                 check(&program);
                 described += 1;
@@ -122,7 +122,7 @@ long h(long n, int *p, struct s s) { n = g(0, 0, n, *p); p += n; return g(0, 0, 
         let known = dwarf::read(&other, &other, &image, &wanted, |path| Source::Library(path.to_owned()));
         for description in known.definitions.into_values().chain(known.declarations.into_values().flatten()) {
             let dialect = crate::table::Dialect::default();
-            let wish = Wish { columns: None, entry: None, dialect: &dialect, no_strings: false };
+            let wish = Wish { columns: None, entry: None, dialect: &dialect, no_strings: false, stubs: false };
             if let Ok((_, program)) = describe("f", description, &wish) {
                 check(&program);
                 found += 1;

@@ -71,7 +71,8 @@ fn the_table_describes_all_its_functions() {
             let dialect = table.dialect(|symbol| symbol == implementation);
             for (name, entry) in table.entries() {
                 let description = table.description(entry, &dialect).unwrap().unwrap();
-                let wish = Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false };
+                let wish =
+                    Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false, stubs: false };
                 let (signature, program) =
                     describe(name, description, &wish).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert!(program.fetches.len() <= 16 && program.words <= 16);
@@ -96,7 +97,7 @@ fn a_handle_of_an_unknown_implementation_hides_only_itself() {
     let dialect = table.dialect(|_| false);
     let entry = table.entry("MPI_Send").unwrap();
     let description = table.description(entry, &dialect).unwrap().unwrap();
-    let wish = Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false };
+    let wish = Wish { columns: None, entry: Some(entry), dialect: &dialect, no_strings: false, stubs: false };
     let (signature, _) = describe("MPI_Send", description, &wish).unwrap();
     let names: Vec<&str> = signature.columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["count", "dest", "tag", "result"]);

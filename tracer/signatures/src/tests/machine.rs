@@ -10,6 +10,8 @@ const ERRNO: u64 = 0x7f00_0000_1234;
 pub struct Machine {
     /// By their number in instructions.
     pub registers: [u64; 16],
+    /// The vector registers of arguments, 16 bytes each.
+    pub vectors: Vec<u8>,
     /// From the return address upwards.
     pub stack: Vec<u8>,
     /// Pieces of memory by address.
@@ -36,6 +38,7 @@ impl Machine {
         let target = usize::from(fetch.target);
         words[target] = match fetch.step {
             Step::Register(register, width) => width.extend(self.registers[register as usize]),
+            Step::Vector(number, width) => word(self.vectors.get(usize::from(number) * 16..)?, width)?,
             Step::Stack(offset, width) => word(self.stack.get(offset as usize..)?, width)?,
             Step::Deref(base, 0, width) if words[usize::from(base)] == ERRNO => word(&self.errno.to_le_bytes(), width)?,
             Step::Deref(base, offset, width) => {

@@ -10,7 +10,8 @@ pub struct Stubs {
     /// Use stubs for functions that are expensive to probe (about 10x cheaper)
     ///
     /// rtrace gives the command an audit library, through which the dynamic linker (glibc 2.35 or newer) binds calls to
-    /// stubs. Other calls are traced at full cost: calls within a library, calls through pointers, and calls of programs
+    /// stubs. With `--args`, stubs also read `float` and `double` arguments, which probes cannot. Other calls are traced at
+    /// full cost: calls within a library, calls through pointers, and calls of programs
     /// that the command runs. No call is missed. With `--stubs=dlsym`, dlsym finds the stubs, too. The program may notice
     /// that their addresses differ from those of the functions.
     #[arg(

@@ -35,6 +35,7 @@ impl Values {
             selection: self.selection.clone().unwrap_or_default(),
             file: self.file.clone(),
             no_strings: self.no_strings,
+            stubs: false,
         })
     }
 }
