@@ -181,6 +181,30 @@ pub fn compile_text(folder: &Path, source: &str, output: &str, flags: &[&str]) {
     assert!(compiler.status().unwrap().success(), "{compiler:?}");
 }
 
+/// Compiles each of these C texts into the file that is named behind it, with the libraries among those before it, and
+/// gives their folder. It stays, so that kernels without a compiler find it.
+pub fn compile_texts(texts: &[(&str, &str, &[&str])]) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    texts.hash(&mut hasher);
+    let folder = BUILD.join(format!("texts-{:016x}", hasher.finish()));
+    fs::create_dir_all(&folder).unwrap();
+    let mut libraries = vec!["-L.".to_owned(), ORIGIN.to_owned()];
+    for &(source, output, flags) in texts {
+        if !folder.join(output).exists() {
+            let unfinished = format!("{output}.unfinished");
+            fs::write(folder.join(format!("{output}.c")), source).unwrap();
+            let mut compiler = Command::new("cc");
+            compiler.current_dir(&folder).args(["-o", &unfinished, &format!("{output}.c")]).args(flags);
+            assert!(compiler.args(&libraries).status().unwrap().success(), "{compiler:?}");
+            fs::rename(folder.join(unfinished), folder.join(output)).unwrap();
+        }
+        if output.ends_with(".so") {
+            libraries.push(format!("-l:{output}"));
+        }
+    }
+    folder
+}
+
 fn compile_bare(folder: &str, flags: &[&str]) -> PathBuf {
     compile(folder, "libbare.so", BARE[0], &[flags, TRUTH_FLAGS, &BARE[1..]].concat())
 }
@@ -225,12 +249,13 @@ pub fn qt_app() -> Option<PathBuf> {
     Some(compile("Tools", "qt_app", "qt_app.cpp", &flags))
 }
 
+/// What is compiled, which changes its name when any source changes.
+static BUILD: LazyLock<PathBuf> =
+    LazyLock::new(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{:016x}", hash(&sources()))));
+
 /// Compiles `source` into `folder/output`, with a name that changes when any source changes.
 fn compile(folder: &str, output: &str, source: &str, flags: &[&str]) -> PathBuf {
     static COMPILER: Mutex<()> = Mutex::new(());
-    static BUILD: LazyLock<PathBuf> =
-        LazyLock::new(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{:016x}", hash(&sources()))));
-
     let _one_at_a_time = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = BUILD.join(folder);
     let file = folder.join(output);

@@ -13,7 +13,7 @@
 enum { SIZE = 32, MOST_THREADS = 64 };
 
 // An empty function that begins with a push, as most do.
-void pushes(void);
+void pushes(long a, long b, long c, long d, long e, const char *text);
 __asm__(".globl pushes\n.type pushes,@function\n"
 	"pushes: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n"
 	"mov $1, %ebx\n1: dec %ebx\njnz 1b\npop %rbx\n"
@@ -22,7 +22,7 @@ __asm__(".globl pushes\n.type pushes,@function\n"
 static void loop(long calls)
 {
 	for (long i = 0; i < calls; i++)
-		pushes();
+		pushes(i, 2, -3, 4096, i * 8, "a text to record");
 }
 
 static void transform(long calls)

@@ -13,6 +13,7 @@ mod programs;
 mod start;
 mod subject;
 pub mod tracer;
+mod values;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -29,7 +30,7 @@ use self::tracer::{Selection, Tools};
 use crate::{packages, process};
 
 /// What can be measured alone, by name.
-pub const PARTS: [&str; 7] = ["loop", "counters", "libraries", "programs", "many", "budget", "corrected"];
+pub const PARTS: [&str; 8] = ["loop", "counters", "values", "libraries", "programs", "many", "budget", "corrected"];
 
 /// A line of the table.
 struct Line {
@@ -68,6 +69,7 @@ pub fn run(rounds: u32, parts: &[String]) -> Result<()> {
         lines.extend(match part {
             "loop" => bench.tight_loop()?,
             "counters" => bench.counters()?,
+            "values" => bench.values()?,
             "libraries" => bench.libraries()?,
             "programs" => bench.programs()?,
             "many" => bench.many_functions()?,

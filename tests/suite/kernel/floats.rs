@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::Command;
 
 use rtrace_model::{EventKind, Values};
-use tempfile::TempDir;
 
 use crate::common::recording::Recording;
 use crate::common::rtrace;
-use crate::common::skip::{Turn, installed};
-use crate::common::target::compile_text;
+use crate::common::skip::Turn;
+use crate::common::target::compile_texts;
 
 /// Functions of the library, and calls of each.
 const FUNCTIONS: usize = 40;
@@ -119,10 +117,9 @@ fn rows(recording: &Recording, name: &str) -> Vec<BTreeMap<String, Option<f64>>>
     rows.into_values().collect()
 }
 
-fn record(folder: &Path, flags: &[&str], option: Option<&str>) -> (String, Recording) {
-    compile_text(folder, &library(), "libfloats.so", &[&["-shared", "-fPIC", "-g"], flags].concat());
-    let (place, path) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
-    compile_text(folder, &program(), "program", &["-O1", &place, &path, "-lfloats"]);
+fn record(flag: &str, option: Option<&str>) -> (String, Recording) {
+    let library: (&str, _, &[&str]) = (&library(), "libfloats.so", &["-shared", "-fPIC", "-g", flag]);
+    let folder = compile_texts(&[library, (&program(), "program", &["-O1"])]);
     let options = ["--lib", "libfloats.so", "--func", "function*", "--args"].into_iter().chain(option);
     let options: Vec<String> = options.map(str::to_owned).collect();
     let (output, recording) = rtrace::run(&options, &Command::new(folder.join("program")));
@@ -171,20 +168,19 @@ fn in_vector(number: usize) -> BTreeMap<String, bool> {
 
 #[test]
 fn stubs_tell_what_is_in_vector_registers() {
-    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
-    for flags in [["-O2"], ["-O0"], ["-O3"]] {
-        let folder = TempDir::new().unwrap();
-        let (printed, recording) = record(folder.path(), &flags, Some("--stubs"));
+    let Some(_turn) = Turn::take() else { return };
+    for flags in ["-O2", "-O0", "-O3"] {
+        let (printed, recording) = record(flags, Some("--stubs"));
         let told = told(&printed);
         assert_eq!(told.len(), FUNCTIONS * CALLS);
         let without: Vec<&str> = recording.events().iter().filter_map(no_values).collect();
         // Those whose first instruction refers to data next to it.
-        assert!(without.len() * 4 < FUNCTIONS, "{without:?} {flags:?}");
+        assert!(without.len() * 4 < FUNCTIONS, "{without:?} {flags}");
         for number in 0..FUNCTIONS {
             let name = format!("function{number}");
             let told = told.iter().filter(|(of, _)| *of == number);
             let rows = rows(&recording, &name);
-            assert_eq!(rows.len(), CALLS, "{name} {flags:?}");
+            assert_eq!(rows.len(), CALLS, "{name} {flags}");
             let in_vector = in_vector(number);
             for (call, (row, (_, told))) in rows.iter().zip(told).enumerate() {
                 assert!(row.keys().all(|name| told.contains_key(name)), "{name}: {row:?}");
@@ -195,7 +191,7 @@ fn stubs_tell_what_is_in_vector_registers() {
                     assert_eq!(
                         value.map(f64::to_bits),
                         is_known.then(|| told[column].to_bits()),
-                        "{column} of {name}, call {call}, {flags:?}: {told:?}"
+                        "{column} of {name}, call {call}, {flags}: {told:?}"
                     );
                 }
             }
@@ -213,9 +209,8 @@ fn no_values(event: &EventKind) -> Option<&str> {
 
 #[test]
 fn without_stubs_they_are_no_columns() {
-    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
-    let folder = TempDir::new().unwrap();
-    let (printed, recording) = record(folder.path(), &["-O2"], None);
+    let Some(_turn) = Turn::take() else { return };
+    let (printed, recording) = record("-O2", None);
     for (number, told) in told(&printed) {
         let region = recording.regions().iter().find(|region| region.name == format!("function{number}")).unwrap().id;
         let in_vector = in_vector(number);

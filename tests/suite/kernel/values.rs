@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rtrace_model::{EventKind, RegionId, Values};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::common::recording::Recording;
 use crate::common::rtrace;
 use crate::common::skip::{Turn, installed};
-use crate::common::target::compile_text;
+use crate::common::target::{compile_text, compile_texts};
 
 /// Functions of the library, and calls of each.
 const FUNCTIONS: u64 = 60;
@@ -130,11 +130,10 @@ fn rows(recording: &Recording, region: RegionId) -> Vec<Vec<(String, Option<i64>
     rows.into_values().collect()
 }
 
-fn record(folder: &Path, library_flags: &[&str]) -> (String, Recording) {
+fn record(flag: &str) -> (String, Recording) {
     let functions = functions();
-    compile_text(folder, &library(&functions), "libvalues.so", &[&["-shared", "-fPIC"], library_flags].concat());
-    let (place, path) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
-    compile_text(folder, &program(&functions), "program", &["-O1", &place, &path, "-lvalues"]);
+    let library: (&str, _, &[&str]) = (&library(&functions), "libvalues.so", &["-shared", "-fPIC", "-g", flag]);
+    let folder = compile_texts(&[library, (&program(&functions), "program", &["-O1"])]);
     let options = ["--lib", "libvalues.so", "--func", "function*", "--args"].map(str::to_owned);
     let (output, recording) = rtrace::run(&options, &Command::new(folder.join("program")));
     (String::from_utf8(output.stdout).unwrap(), recording)
@@ -142,10 +141,9 @@ fn record(folder: &Path, library_flags: &[&str]) -> (String, Recording) {
 
 #[test]
 fn arguments_and_results_are_those_that_the_program_prints() {
-    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
-    for flags in [["-O2", "-g"], ["-O0", "-g"], ["-O3", "-g"]] {
-        let folder = TempDir::new().unwrap();
-        let (printed, recording) = record(folder.path(), &flags);
+    let Some(_turn) = Turn::take() else { return };
+    for flags in ["-O2", "-O0", "-O3"] {
+        let (printed, recording) = record(flags);
         let mut told: BTreeMap<usize, Vec<Vec<(String, i64)>>> = BTreeMap::new();
         for line in printed.lines() {
             let mut words = line.split(' ');
@@ -225,10 +223,9 @@ metrics = { filled_bytes = "n * 8" }
 "#;
 
 /// Records the program into `directory`; the lines that it prints, each as its five values.
-fn record_memory(folder: &Path, directory: &Path) -> Vec<Vec<String>> {
-    let (place, path) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
-    compile_text(folder, MEMORY_LIBRARY, "libfill.so", &["-O2", "-shared", "-fPIC"]);
-    compile_text(folder, MEMORY_PROGRAM, "program", &["-O2", &place, &path, "-lfill"]);
+fn record_memory(directory: &Path) -> Vec<Vec<String>> {
+    let library: (_, _, &[&str]) = (MEMORY_LIBRARY, "libfill.so", &["-O2", "-shared", "-fPIC"]);
+    let folder = compile_texts(&[library, (MEMORY_PROGRAM, "program", &["-O2"])]);
     let table = folder.join("table.toml");
     std::fs::write(&table, MEMORY_TABLE).unwrap();
     let options = ["--lib", "libfill.so", "--args-from", table.to_str().unwrap()].map(str::to_owned);
@@ -239,10 +236,10 @@ fn record_memory(folder: &Path, directory: &Path) -> Vec<Vec<String>> {
 
 #[test]
 fn what_pointers_point_to_is_read_when_it_is_there() {
-    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
     let directory = folder.path().join("trace");
-    let printed = record_memory(folder.path(), &directory);
+    let printed = record_memory(&directory);
     let recording = Recording::open(&directory);
     let region = recording.regions().iter().find(|region| region.name == "fill").expect("it is traced").id;
     assert_eq!(recording.value_columns(region).len(), 5);
@@ -351,22 +348,22 @@ capture = ["a", "result", ">b"]
 "#;
 
 /// Builds them; the options by which they are recorded.
-fn copying(folder: &Path) -> [String; 4] {
-    let (place, path) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
-    compile_text(folder, COPYING_LIBRARY, "libcopying.so", &["-shared", "-fPIC"]);
-    compile_text(folder, COPYING_PROGRAM, "program", &["-O1", "-fcf-protection=none", &place, &path, "-lcopying"]);
+fn copying() -> (PathBuf, [String; 4]) {
+    let library: (_, _, &[&str]) = (COPYING_LIBRARY, "libcopying.so", &["-shared", "-fPIC"]);
+    let folder = compile_texts(&[library, (COPYING_PROGRAM, "program", &["-O1", "-fcf-protection=none"])]);
     let table = folder.join("table.toml");
     std::fs::write(&table, COPYING_TABLE).unwrap();
-    ["--lib", "libcopying.so", "--args-from", table.to_str().unwrap()].map(str::to_owned)
+    let options = ["--lib", "libcopying.so", "--args-from", table.to_str().unwrap()].map(str::to_owned);
+    (folder.join("program"), options)
 }
 
 /// `strays` has no result, but code that nobody traces calls `inner` for it, and returns to the same place.
 #[test]
 fn a_result_that_nobody_foresaw_is_missing_and_not_wrong() {
-    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
-    let (options, directory) = (copying(folder.path()), folder.path().join("trace"));
-    let output = rtrace::record(&options, Command::new(folder.path().join("program")).arg("strays"), &directory);
+    let ((program, options), directory) = (copying(), folder.path().join("trace"));
+    let output = rtrace::record(&options, Command::new(program).arg("strays"), &directory);
     let summary = String::from_utf8_lossy(&output.stderr);
     assert!(summary.contains("60 values not readable"), "{summary}");
     let export = printed(&["export", directory.to_str().unwrap(), "--format", "jsonl", "-o", "-"]);
@@ -383,10 +380,9 @@ fn a_result_that_nobody_foresaw_is_missing_and_not_wrong() {
 /// A value is taken from where it was copied to; where it would be lost, the probe is placed in front of that.
 #[test]
 fn values_are_found_where_they_were_copied_to() {
-    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
-    let folder = TempDir::new().unwrap();
-    let options = copying(folder.path());
-    let (output, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
+    let Some(_turn) = Turn::take() else { return };
+    let (program, options) = copying();
+    let (output, recording) = rtrace::run(&options, &Command::new(program));
     let mut told: BTreeMap<&str, Vec<Vec<Option<i64>>>> = BTreeMap::new();
     let printed = String::from_utf8(output.stdout).unwrap();
     for line in printed.lines() {
@@ -464,10 +460,10 @@ fn printed(arguments: &[&str]) -> String {
 /// The values in an export and in reports are those that the program prints.
 #[test]
 fn exports_and_reports_have_the_values() {
-    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
     let directory = folder.path().join("trace");
-    let told = record_memory(folder.path(), &directory);
+    let told = record_memory(&directory);
     let directory = directory.to_str().unwrap();
 
     let text = |value: &serde_json::Value| match value {
@@ -572,14 +568,13 @@ int main(void)
 /// Where `errno` is differs between the programs, and threads have their own.
 #[test]
 fn errno_is_the_callers_own() {
-    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let Some(_turn) = Turn::take() else { return };
     for (flags, library) in [(&["-O2"][..], "libc.so.6"), (&["-O2", "-DTLS=5000"], "libc.so.6"), (&["-static"], "exe")]
     {
-        let folder = TempDir::new().unwrap();
-        compile_text(folder.path(), ERRORS, "program", &[flags, &["-pthread"]].concat());
+        let folder = compile_texts(&[(ERRORS, "program", &[flags, &["-pthread"]].concat())]);
         let columns = "open() -> result, errno; read() -> result, errno";
         let options = ["--lib", library, "--func", "open", "--func", "read", "--args", columns].map(str::to_owned);
-        let (output, recording) = rtrace::run(&options, &Command::new(folder.path().join("program")));
+        let (output, recording) = rtrace::run(&options, &Command::new(folder.join("program")));
         let values: BTreeMap<_, _> = ["open", "read"]
             .iter()
             .flat_map(|name| {

@@ -37,7 +37,7 @@ pub struct Recorded {
     pub calls: u64,
     /// Calls that are known to be missing.
     pub lost: u64,
-    /// Size of the files with the calls.
+    /// Size of the files with the calls and their values.
     pub bytes: u64,
 }
 
@@ -50,8 +50,10 @@ impl Recorded {
         let losses = summary["losses"].as_array().context("failed to understand the trace's summary")?;
         let lost = losses.iter().map(|loss| count(&loss["count"])).sum::<Result<u64>>()?;
         let mut bytes = 0;
-        for entry in fs::read_dir(trace.join("calls")).context("failed to list the trace")? {
-            bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
+        for folder in ["calls", "values"].map(|name| trace.join(name)).iter().filter(|folder| folder.exists()) {
+            for entry in fs::read_dir(folder).context("failed to list the trace")? {
+                bytes += entry.and_then(|entry| entry.metadata()).context("failed to look at the trace")?.len();
+            }
         }
         Ok(Recorded { calls, lost, bytes })
     }
