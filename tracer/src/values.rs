@@ -316,7 +316,7 @@ fn fetch_of(fetch: &Fetch, errno: Option<(i32, FetchFlag)>, registers: &Register
         Step::Vector(number, width) => (FetchCode::RT_FETCH_VECTOR, 0, vector_slot(number).into(), width),
         Step::Stack(offset, width) => (FetchCode::RT_FETCH_STACK, 0, offset.cast_signed(), width),
         Step::Deref(base, offset, width) => (FetchCode::RT_FETCH_MEMORY, base, offset, width),
-        Step::Text(base, most) => (FetchCode::RT_FETCH_TEXT, base, text_size(most), Width::WORD),
+        Step::Text(base, most) => (FetchCode::RT_FETCH_TEXT, base, i32::from(most), Width::WORD),
         Step::Result(width) => (FetchCode::RT_FETCH_RESULT, 0, 0, width),
         Step::Thread(offset, width) => (FetchCode::RT_FETCH_THREAD, 0, offset, width),
         Step::Const(number) => (FetchCode::RT_FETCH_NUMBER, 0, number, Width::WORD),
@@ -355,11 +355,6 @@ fn operator_of(operator: Operator) -> FetchCode {
         Operator::Max => FetchCode::RT_FETCH_MAX,
         Operator::Min => FetchCode::RT_FETCH_MIN,
     }
-}
-
-/// The sizes of text that the kernel side reads.
-fn text_size(most: u8) -> i32 {
-    [64, 32, 16].into_iter().find(|&size| size <= i32::from(most)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -81,17 +81,28 @@ static __always_inline u64 computed(u8 op, u64 left, u64 right)
 	}
 }
 
+/* Apart for each size: the verifier does not see that a place and a size are within bounds together. */
+#define RT_READ_TEXT(words)                                                                          \
+	case words:                                                                                  \
+		if (target <= RT_WORDS - words)                                                      \
+			length = bpf_probe_read_user_str(&values->word[target], words * 8, address); \
+		break
+
 /* A text that is longer is cut. What is behind its end is whatever was there. */
-static __always_inline long fetch_text(struct rt_values *values, u8 target, int size, const void *address)
+static __always_inline long fetch_text(struct rt_values *values, u8 target, u32 size, const void *address)
 {
 	long length = -1;
 
-	if (size == 16 && target <= RT_WORDS - 2)
-		length = bpf_probe_read_user_str(&values->word[target], 16, address);
-	if (size == 32 && target <= RT_WORDS - 4)
-		length = bpf_probe_read_user_str(&values->word[target], 32, address);
-	if (size == 64 && target <= RT_WORDS - 8)
-		length = bpf_probe_read_user_str(&values->word[target], 64, address);
+	switch (size / sizeof(u64)) {
+		RT_READ_TEXT(1);
+		RT_READ_TEXT(2);
+		RT_READ_TEXT(3);
+		RT_READ_TEXT(4);
+		RT_READ_TEXT(5);
+		RT_READ_TEXT(6);
+		RT_READ_TEXT(7);
+		RT_READ_TEXT(8);
+	}
 	return length > 0 ? 0 : -1;
 }
 

@@ -293,7 +293,7 @@ enum rt_fetch_op {
 	RT_FETCH_REGISTER = 0, /* `source`: its number in instructions */
 	RT_FETCH_STACK = 1, /* `number` bytes above the slot of the return address */
 	RT_FETCH_MEMORY = 2, /* `number` bytes behind the address in the word `source` */
-	RT_FETCH_TEXT = 3, /* at the address in the word `source`, `number` bytes: 16, 32 or 64 */
+	RT_FETCH_TEXT = 3, /* at the address in the word `source`, `number` bytes: a multiple of 8, at most 64 */
 	RT_FETCH_RESULT = 4,
 	RT_FETCH_THREAD = 5, /* `number` bytes behind the thread pointer */
 	RT_FETCH_NUMBER = 6, /* `number` itself */

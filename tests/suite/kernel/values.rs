@@ -263,6 +263,60 @@ fn what_pointers_point_to_is_read_when_it_is_there() {
     assert!(counted.eq(expected));
 }
 
+const TEXTS_PROGRAM: &str = r#"
+#include <string.h>
+void odd(const char *t);
+void even(const char *t);
+int main(void)
+{
+    static char text[81];
+    for (int length = 0; length <= 80; length++) {
+        memset(text, 'a' + length % 26, length);
+        odd(text);
+        even(text);
+    }
+}
+"#;
+
+const TEXTS_TABLE: &str = r#"
+[[function]]
+c = "void odd(const char *t)"
+capture = ["t8=t:text(8)", "t24=t:text(24)", "t40=t:text(40)", "t56=t:text(56)"]
+
+[[function]]
+c = "void even(const char *t)"
+capture = ["t16=t:text(16)", "t32=t:text(32)", "t48=t:text(48)", "t8=t:text(3)"]
+"#;
+
+/// A text has its size with the zero at its end.
+#[test]
+fn texts_are_as_long_as_is_asked_for() {
+    let Some(_turn) = Turn::take() else { return };
+    let library: (_, _, &[&str]) =
+        ("void odd(const char *t) { (void)t; } void even(const char *t) { (void)t; }", "libtexts.so", &["-shared"]);
+    let folder = compile_texts(&[library, (TEXTS_PROGRAM, "program", &["-O1"])]);
+    let table = folder.join("table.toml");
+    std::fs::write(&table, TEXTS_TABLE).unwrap();
+    let options = ["--lib", "libtexts.so", "--args-from", table.to_str().unwrap()].map(str::to_owned);
+    let (_, recording) = rtrace::run(&options, &Command::new(folder.join("program")));
+    for region in recording.regions() {
+        let mut rows = BTreeMap::new();
+        for batch in recording.values(region.id) {
+            for (row, call) in batch.calls.iter().enumerate() {
+                rows.insert(*call, batch.columns.iter().map(|values| values.text(row)).collect::<Vec<_>>());
+            }
+        }
+        assert_eq!(rows.len(), 81, "{}", region.name);
+        let sizes = recording.value_columns(region.id).into_iter().map(|name| name[1..].parse::<usize>().unwrap());
+        let sizes: Vec<usize> = sizes.collect();
+        for (length, row) in rows.into_values().enumerate() {
+            let text = char::from(b'a' + (length % 26) as u8).to_string();
+            let expected = sizes.iter().map(|&size| Some(text.repeat(length.min(size - 1))));
+            assert!(expected.eq(row.iter().cloned()), "{sizes:?}: {row:?}");
+        }
+    }
+}
+
 /// Functions that move their arguments before an instruction that is cheap to probe, and one that ends in another.
 const COPYING_LIBRARY: &str = r#"
 #define FUNCTION(name, code) \

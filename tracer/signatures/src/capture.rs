@@ -6,7 +6,7 @@
 //! | `*m` | what the pointer `m` points to when the function begins |
 //! | `>out` | what the pointer `out` points to when the function has returned |
 //! | `a->b.c[2]` | members and elements, when the function begins; with `>` before it, when it has returned |
-//! | `path:text`, `path:text(16)` | text of at most 64, or 16, bytes |
+//! | `path:text`, `path:text(16)` | text of at most 64, or 16, bytes with the zero at its end |
 //! | `p:u32` | read as another type: `u8` to `u64`, `i8` to `i64`, `f32`, `f64`, `bool`, `pointer` |
 //! | `rows=*m` | under another name; without one it is the last name of the capture |
 
