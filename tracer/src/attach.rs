@@ -381,13 +381,7 @@ impl Placing<'_> {
     /// Places the entry sites, and hooks those returns that are to be; returns the regions that the kernel
     /// refuses, with its reason.
     fn entries(&mut self) -> Result<HashMap<RegionId, String>, Error> {
-        let hooked = |planned: &&&PlannedRegion| planned.exit == Exit::Uretprobe;
-        let hook = |planned: &&PlannedRegion| {
-            let Site { file_offset, .. } = site(planned.entry, 0);
-            (planned.region.id, Site { file_offset, cookie: planned.region.id.0.into() })
-        };
-        let hooks: Vec<RegionSite> = self.regions.iter().filter(hooked).map(hook).collect();
-        let mut refused = self.place(Role::HookedReturn, &hooks)?;
+        let mut refused = self.place(Role::HookedReturn, &self.hooks(|planned| Some(planned.entry)))?;
         let entries = self.sites(|planned| (!refused.contains_key(&planned.region.id)).then_some(planned.entry));
         refused.extend(self.place(Role::Enter, &entries)?);
         Ok(refused)
@@ -396,12 +390,24 @@ impl Placing<'_> {
     /// Places the sites in the stubs' file. A stub without a probe would hide calls, so all are placed.
     fn stubs(&mut self, stub_of: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Result<(), Error> {
         let of_stub = |(region, site): RegionSite| (region, Site { cookie: stub_cookie(site.cookie), ..site });
-        let sites: Vec<RegionSite> = self.sites(stub_of).into_iter().map(of_stub).collect();
-        if !sites.is_empty() {
-            let probes = self.programs.attach(Role::Enter, &self.path, self.pids, &bare(&sites))?;
-            self.placed.push((Role::Enter, sites, probes));
+        let enters = self.sites(&stub_of).into_iter().map(of_stub).collect();
+        for (role, sites) in [(Role::HookedReturn, self.hooks(&stub_of)), (Role::Enter, enters)] {
+            if !sites.is_empty() {
+                let probes = self.programs.attach(role, &self.path, self.pids, &bare(&sites))?;
+                self.placed.push((role, sites, probes));
+            }
         }
         Ok(())
+    }
+
+    /// The sites at which returns are hooked, where calls enter.
+    fn hooks(&self, entry: impl Fn(&PlannedRegion) -> Option<plan::Site>) -> Vec<RegionSite> {
+        let hooked = self.regions.iter().filter(|planned| planned.exit == Exit::Uretprobe);
+        let hook = |planned: &&PlannedRegion| {
+            let plan::Site { file_offset, .. } = entry(planned)?;
+            Some((planned.region.id, Site { file_offset, cookie: planned.region.id.0.into() }))
+        };
+        hooked.filter_map(hook).collect()
     }
 
     /// The sites at which calls enter, where each region has one.
