@@ -100,8 +100,17 @@ impl Time {
         self.recorded.saturating_sub(self.tracing)
     }
 
+    /// Both together.
+    pub(super) fn and(self, other: Time) -> Time {
+        Time {
+            recorded: self.recorded.saturating_add(other.recorded),
+            tracing: self.tracing.saturating_add(other.tracing),
+            error: self.error.saturating_add(other.error),
+        }
+    }
+
     /// Whether tracing took so much of it that it says little of the program.
-    fn is_marked(self) -> bool {
+    pub(super) fn is_marked(self) -> bool {
         u128::from(self.tracing) * 100 > u128::from(self.recorded) * u128::from(MARKED)
     }
 
@@ -307,6 +316,11 @@ impl<'a, V> Corrected<'a, V> {
         self.rows.get(&mark).map_or_else(Default::default, Row::times)
     }
 
+    /// The exclusive time of each row, by its mark, where all is known of it.
+    pub(super) fn exclusive_times(&self) -> impl Iterator<Item = (u32, Time)> {
+        self.rows.iter().filter(|(_, row)| !row.is_cut).map(|(&mark, row)| (mark, row.exclusive))
+    }
+
     /// What a row is sorted by where its times are corrected.
     fn figure(&self, mark: u32, sort: Sort) -> Option<u64> {
         let [inclusive, exclusive] = self.times(mark);
@@ -389,10 +403,14 @@ pub(super) fn explain(table: &mut Table, sort: Sort) -> Option<Note> {
         table.show(columns[0].key, Shown::Always);
     }
     Some(Note::warning(format!(
-        "! more than {MARKED} % of this time is the cost of tracing ({}); `corrected` is the {name} time without that cost, \
-         `-` if too little would be left to be sure",
-        counted(marked as u64, "row"),
+        "{}; `corrected` is the {name} time without that cost, `-` if too little would be left to be sure",
+        marks(marked)
     )))
+}
+
+/// What the mark at a time means, of so many rows.
+pub(super) fn marks(rows: usize) -> String {
+    format!("! more than {MARKED} % of this time is the cost of tracing ({})", counted(rows as u64, "row"))
 }
 
 impl Corrected<'_, Groups<'_>> {

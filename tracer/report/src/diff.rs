@@ -23,6 +23,7 @@ use rtrace_model::{RegionId, counted, format_ns};
 use self::shift::Shift;
 use self::verdict::{Sizes, Verdict};
 use super::about::About;
+use super::corrected::{self, Corrected, Time};
 use super::grouping::Grouping;
 use super::groups::Groups;
 use super::people::Note;
@@ -78,8 +79,12 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     notes.extend(per_second.is_some().then(|| rates(&before.about, &after.about)));
     notes.extend((otherwise > 0).then(|| {
         let rows = counted(otherwise as u64, "row");
-        Note::plain(format!("not compared by time, because A and B detect their returns differently: {rows}"))
+        Note::plain(format!("not compared by time, because A and B probe the functions in different ways: {rows}"))
     }));
+    let marked = compared.iter().filter(|row| row.row.is_marked.contains(&true)).count();
+    notes.extend(
+        (marked > 0).then(|| Note::warning(format!("{}: what differs may be that cost", corrected::marks(marked)))),
+    );
     for (side, of) in [("A", before.notes), ("B", after.notes)] {
         notes.extend(of.into_iter().map(|note| Note { text: format!("{side}: {}", note.text), ..note }));
     }
@@ -136,11 +141,21 @@ struct Side {
     notes: Vec<Note>,
 }
 
-/// The calls of a row, and how their returns were detected.
+/// The calls of a row, and how they were recorded.
 #[derive(Default)]
 struct Sums {
     stats: Stats,
-    exits: BTreeSet<&'static str>,
+    probes: BTreeSet<Probed>,
+    /// Their exclusive time, and what tracing took of it.
+    exclusive: Time,
+}
+
+/// How calls of a function are probed, where that makes their times others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Probed {
+    exit: &'static str,
+    single_stepped: bool,
+    stub: bool,
 }
 
 impl Side {
@@ -148,15 +163,16 @@ impl Side {
         let trace = TraceSet::open(path)?;
         let losses = trace.losses()?;
         let grouping = Grouping::new(&options.by, &trace)?.ok_or(Error::Diff)?;
-        let need = match options.part {
-            Some(part) => Need::Within(part.of(&trace)?),
-            None => need(&options.by),
-        };
-        let (walk, untimed) = walk(&trace, need, Groups::new(grouping))?;
+        let span = options.part.map(|part| part.of(&trace)).transpose()?;
+        let need = span.map_or_else(|| need(&options.by), Need::Within);
+        let from = span.and_then(|span| span.from);
+        let (walk, untimed) = walk(&trace, need, Corrected::around(Groups::new(grouping), &trace).later_than(from))?;
         let lost_callers = walk.lost_callers;
-        let total = walk.visitor.total();
+        let corrected = walk.visitor;
+        let total = corrected.inside.total();
+        let times: BTreeMap<u32, Time> = corrected.exclusive_times().collect();
         let mut rows: BTreeMap<RowKey, Sums> = BTreeMap::new();
-        for (labels, stats) in walk.visitor.into_rows() {
+        for (mark, labels, stats) in corrected.inside.into_rows() {
             let label = |key: &str| {
                 let label = labels.iter().find(|(column, _)| column.key == key);
                 label.map_or_else(Default::default, |(_, value)| value.sortable())
@@ -164,7 +180,12 @@ impl Side {
             let sums = rows.entry([label("library").0, label("function").0, label("callers").0]).or_default();
             sums.stats.merge(&stats);
             let region = u32::try_from(label("region").1).ok().and_then(|id| trace.region(RegionId(id)));
-            sums.exits.extend(region.map(|region| region.exit.name()));
+            sums.probes.extend(region.map(|region| Probed {
+                exit: region.exit.name(),
+                single_stepped: region.single_stepped,
+                stub: region.stub,
+            }));
+            sums.exclusive = sums.exclusive.and(times.get(&mark).copied().unwrap_or_default());
         }
         let mut notes = notes::notes(&trace, options.part, &losses, (lost_callers, 0))?;
         notes.extend(untimed.note(&trace, options.part.is_some())?);
@@ -177,8 +198,10 @@ struct Row {
     key: RowKey,
     before: Stats,
     after: Stats,
-    /// Whether returns were detected in the same way, so that times can be compared.
+    /// Whether calls were probed in the same way, so that times can be compared.
     is_timed_alike: bool,
+    /// Whether tracing took much of the exclusive time, in both traces.
+    is_marked: [bool; 2],
 }
 
 fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Vec<Row> {
@@ -186,17 +209,21 @@ fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Ve
         .into_iter()
         .map(|(key, before)| {
             let after = after.remove(&key);
-            let is_timed_alike = after.as_ref().is_none_or(|after| after.exits == before.exits);
-            Row { key, before: before.stats, after: after.unwrap_or_default().stats, is_timed_alike }
+            let is_timed_alike = after.as_ref().is_none_or(|after| after.probes == before.probes);
+            Row::new(key, before, after.unwrap_or_default(), is_timed_alike)
         })
         .collect();
-    let new =
-        |(key, after): (RowKey, Sums)| Row { key, before: Stats::default(), after: after.stats, is_timed_alike: true };
+    let new = |(key, after): (RowKey, Sums)| Row::new(key, Sums::default(), after, true);
     rows.extend(after.into_iter().map(new));
     rows
 }
 
 impl Row {
+    fn new(key: RowKey, before: Sums, after: Sums, is_timed_alike: bool) -> Row {
+        let is_marked = [before.exclusive, after.exclusive].map(Time::is_marked);
+        Row { key, before: before.stats, after: after.stats, is_timed_alike, is_marked }
+    }
+
     fn is_shown(&self, min: Min, (before, after): (u64, u64)) -> bool {
         let is_shown = |stats: &Stats, total| stats.inclusive().is_some_and(|time| min.admits(time, total));
         is_shown(&self.before, before) || is_shown(&self.after, after)
@@ -248,6 +275,10 @@ impl Compared {
     fn values(&self) -> Vec<Value> {
         let Row { key: [library, function, callers], before, after, .. } = &self.row;
         let time = |stats: &Stats, percent| stats.percentile(percent).into();
+        let marked = |place: usize, value: Value| match value {
+            Value::Time(time) if self.row.is_marked[place] => Value::Traced(time),
+            value => value,
+        };
         let share =
             |part: fn(&Shift) -> f64| self.shift.as_ref().map_or(Value::Absent, |shift| Value::Share(part(shift)));
         let [calls_a, calls_b] = self.sizes.calls().map(|calls| match self.sizes.seconds {
@@ -255,7 +286,7 @@ impl Compared {
             None => Value::Absent,
         });
         let per_second = |place: usize| match (self.sizes.seconds, self.sizes.times) {
-            (Some(_), Some(times)) => Value::Time(times[place].round() as u64),
+            (Some(_), Some(times)) => marked(place, Value::Time(times[place].round() as u64)),
             _ => Value::Absent,
         };
         vec![
@@ -263,8 +294,8 @@ impl Compared {
             Value::Count(after.calls()),
             before.inclusive().into(),
             after.inclusive().into(),
-            before.exclusive().into(),
-            after.exclusive().into(),
+            marked(0, before.exclusive().into()),
+            marked(1, after.exclusive().into()),
             self.sizes.change().map_or(Value::Absent, Value::Change),
             time(before, 50.0),
             time(after, 50.0),

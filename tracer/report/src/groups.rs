@@ -187,11 +187,12 @@ impl<'a> Groups<'a> {
         rows.into_iter().map(|(key, labels, _)| (key, labels)).collect()
     }
 
-    /// The rows, each with its labelled values.
-    pub(super) fn into_rows(self) -> Vec<(Vec<(Column, Value)>, Stats)> {
+    /// The rows, each with its mark and its labelled values.
+    pub(super) fn into_rows(self) -> impl Iterator<Item = (Key, Vec<(Column, Value)>, Stats)> {
         let columns = self.grouping.columns();
-        let labels = |key| columns.iter().copied().zip(self.grouping.labels(key)).collect();
-        self.groups.into_iter().map(|(key, stats)| (labels(key), stats)).collect()
+        let grouping = self.grouping;
+        let labels = move |key| columns.iter().copied().zip(grouping.labels(key)).collect();
+        self.groups.into_iter().map(move |(key, stats)| (key, labels(key), stats))
     }
 
     /// The rows with their labels and figures in their order.

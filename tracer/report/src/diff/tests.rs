@@ -1,7 +1,9 @@
 //! Two made-up traces compared.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use rtrace_model::{Call, ClockAnchor, Definition, ExitPolicy, Header, Process, RegionId, Sink, Summary, Timestamp};
+use rtrace_model::{
+    Call, CallCost, ClockAnchor, Definition, ExitPolicy, Header, Process, RegionId, Sink, Summary, Timestamp,
+};
 use tempfile::TempDir;
 
 use super::*;
@@ -141,6 +143,36 @@ fn commands_are_compared_as_they_are_however_long_they_took() {
 }
 
 #[test]
+fn times_that_are_the_cost_of_tracing_are_marked() {
+    let cost = CallCost {
+        single_stepped: false,
+        written: false,
+        exit: ExitPolicy::Uretprobe,
+        inner: 40,
+        whole: 60,
+        spread: 1,
+    };
+    let of = |duration| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        writer.begin(&Header { calibration: vec![cost], ..Header::default() }).unwrap();
+        writer.calls(&calls(duration, "b").into()).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        folder
+    };
+    let (before, after) = (of(100), of(1_000));
+    let mut out = Vec::new();
+    diff(before.path(), after.path(), &DiffOptions::default(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let row: Vec<&str> = text.lines().find(|line| line.ends_with(" a")).unwrap().split_whitespace().collect();
+    assert!(row[2].ends_with('!') && !row[3].ends_with('!'), "{text}");
+    assert!(
+        text.contains("! more than 30 % of this time is the cost of tracing (2 rows): what differs may be"),
+        "{text}"
+    );
+}
+
+#[test]
 fn times_are_not_compared_where_returns_were_detected_differently() {
     let before = trace(calls(100, "b"));
     let after = tempfile::tempdir().unwrap();
@@ -157,6 +189,6 @@ fn times_are_not_compared_where_returns_were_detected_differently() {
         (&"timed differently".into(), &serde_json::Value::Null, &serde_json::Value::Null)
     );
     assert!(!regression);
-    let note = "not compared by time, because A and B detect their returns differently: 1 row";
+    let note = "not compared by time, because A and B probe the functions in different ways: 1 row";
     assert!(value["notes"].as_array().unwrap().iter().any(|of| of == note), "{value}");
 }
