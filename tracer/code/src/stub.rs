@@ -1,11 +1,11 @@
-//! Which functions that must be single-stepped can be seen at a stub instead, and what the stub holds.
+//! Which functions can be seen at a stub instead, and what the stub holds.
 //!
 //! A stub stores the vector registers that are asked for, in words below the stack pointer that belong to nobody, because
-//! programs of probes cannot read registers of this kind. Then comes a `nop`, with the probe on it, then a copy of the function's instructions up to the one
-//! at which its enter would be seen, that one included, then a jump to the next. So a call that comes
-//! by the stub passes a probe that the kernel emulates and avoids the costly one, which stays where
-//! it is: a call that comes by another way meets it as ever. Each call meets one of the two, whatever
-//! way it takes, and whether or not a process has stubs.
+//! programs of probes cannot read registers of this kind. Then comes a `nop`, with the probe on it, then a copy of the
+//! function's instructions up to the one at which its enter would be seen, that one included, then a jump to the next. So
+//! a call that comes by the stub passes a probe that the kernel emulates and avoids the function's own, which stays where
+//! it is: a call that comes by another way meets that as ever. Each call meets one of the two, whatever way it takes, and
+//! whether or not a process has stubs.
 //!
 //! The instructions must do the same wherever they stand, and move the stack pointer, if at all, by a
 //! known distance, so that the unwind table of the stubs can tell it.

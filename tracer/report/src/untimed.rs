@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use foldhash::HashMap;
 use rtrace_exporters::TraceSet;
-use rtrace_model::{Call, PathProfile, RegionId, Untimed, escape, grouped, names};
+use rtrace_model::{Call, PathProfile, RegionId, Scope, Untimed, escape, grouped, names};
 
 use super::Error;
 use super::people::Note;
@@ -61,7 +61,10 @@ impl Tally {
             let name = trace.region(region).map_or("[unknown]", |region| region.name.as_str());
             format!("{} ({:.1} % of its calls)", names::short(&escape(name), NAME), 100.0 * calls.share())
         });
-        let mut note = format!("not timed, so their time is not here: {}", named.collect::<Vec<_>>().join(", "));
+        let counts = trace.metrics().iter().any(|metric| metric.scope == Scope::Call);
+        let missing =
+            if counts { "neither their time nor what they counted is here" } else { "their time is not here" };
+        let mut note = format!("not timed, so {missing}: {}", named.collect::<Vec<_>>().join(", "));
         if worst.len() > NAMED {
             note.push_str(&format!(" and {} more", worst.len() - NAMED));
         }
@@ -82,7 +85,10 @@ impl Tally {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use rtrace_model::{Event, EventKind, LocationId, PathId, Sink, Summary, Timestamp, UntimedReason};
+    use rtrace_model::{
+        Base, Definition, Event, EventKind, LocationId, Metric, MetricId, PathId, Sink, Span, Summary, Timestamp,
+        UntimedReason,
+    };
 
     use super::*;
     use crate::testing::{script, writer};
@@ -145,6 +151,31 @@ mod tests {
         assert_eq!(notes([one_in_hundred; 6], &[], true), [""; 0]);
         let more = notes([one_in_hundred, (98, 1), (1, 0), (1, 0), (1, 0), (1, 0)], &[], true);
         assert_eq!(more, ["not timed, so their time is not here: b (1.0 % of its calls)"]);
+    }
+
+    #[test]
+    fn what_they_counted_is_missing_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let flops = Metric {
+            id: MetricId(1),
+            name: "flops".to_owned(),
+            unit: "flop".to_owned(),
+            base: Base::Decimal,
+            exponent: 0,
+            scope: Scope::Call,
+            span: Span::SinceStart,
+        };
+        writer.define(&Definition::Metric(flops)).unwrap();
+        writer.finish(&Summary::default()).unwrap();
+        let trace = TraceSet::open(folder.path()).unwrap();
+        let mut tally = Tally::default();
+        script("thread 1\n a 10 ?").iter().for_each(|call| tally.add(call));
+        let note = tally.note(&trace, false).unwrap().unwrap().text;
+        assert!(
+            note.starts_with("not timed, so neither their time nor what they counted is here: a (100.0 %"),
+            "{note}"
+        );
     }
 
     #[test]
