@@ -103,7 +103,8 @@ static __always_inline long fetch_text(struct rt_values *values, u8 target, u32 
 		RT_READ_TEXT(7);
 		RT_READ_TEXT(8);
 	}
-	return length > 0 ? 0 : -1;
+	/* Of an empty text, Linux 6.1 and 6.12 give 0 as the length, 6.18 gives 1. */
+	return length < 0 ? -1 : 0;
 }
 
 /* No more than counts is read: what is behind may be in no mapping. */

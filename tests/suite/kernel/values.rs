@@ -267,6 +267,7 @@ const TEXTS_PROGRAM: &str = r#"
 #include <string.h>
 void odd(const char *t);
 void even(const char *t);
+void rest(const char *t);
 int main(void)
 {
     static char text[81];
@@ -276,6 +277,7 @@ int main(void)
         memset(text, 'a' + length % 26, length);
         odd(text);
         even(text);
+        rest(text);
     }
 }
 "#;
@@ -283,24 +285,33 @@ int main(void)
 const TEXTS_TABLE: &str = r#"
 [[function]]
 c = "void odd(const char *t)"
-capture = ["t8=t:text(8)", "t24=t:text(24)", "t40=t:text(40)", "t56=t:text(56)"]
+capture = ["t8=t:text(8)", "t24=t:text(24)", "t40=t:text(40)"]
 
 [[function]]
 c = "void even(const char *t)"
 capture = ["t16=t:text(16)", "t32=t:text(32)", "t48=t:text(48)", "t8=t:text(3)"]
+
+[[function]]
+c = "void rest(const char *t)"
+capture = ["t56=t:text(56)", "t64=t:text"]
 "#;
 
 /// A text has its size with the zero at its end.
 #[test]
 fn texts_are_as_long_as_is_asked_for() {
     let Some(_turn) = Turn::take() else { return };
-    let library: (_, _, &[&str]) =
-        ("void odd(const char *t) { (void)t; } void even(const char *t) { (void)t; }", "libtexts.so", &["-shared"]);
+    let library: (_, _, &[&str]) = (
+        "void odd(char *t) { (void)t; } void even(char *t) { (void)t; } void rest(char *t) { (void)t; }",
+        "libtexts.so",
+        &["-shared"],
+    );
     let folder = compile_texts(&[library, (TEXTS_PROGRAM, "program", &["-O1"])]);
     let table = folder.join("table.toml");
     std::fs::write(&table, TEXTS_TABLE).unwrap();
     let options = ["--lib", "libtexts.so", "--args-from", table.to_str().unwrap()].map(str::to_owned);
     let (_, recording) = rtrace::run(&options, &Command::new(folder.join("program")));
+    let columns = recording.regions().iter().map(|region| recording.value_columns(region.id).len());
+    assert_eq!(columns.sum::<usize>(), 9);
     for region in recording.regions() {
         let mut rows = BTreeMap::new();
         for batch in recording.values(region.id) {
