@@ -6,6 +6,7 @@ mod counts;
 mod demo;
 mod dependencies;
 mod fuzz;
+mod lines;
 mod lint;
 mod packages;
 mod process;
@@ -47,6 +48,8 @@ enum Task {
     },
     /// Check the form of all source files, and which package imports which
     Tidy,
+    /// Count lines of code by package, product and tests apart
+    Lines,
     /// Search for inputs that break what reads foreign files, and the shadow stack
     Fuzz {
         /// What to break; all in turn if it is not given
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Task::Test => test::run(),
         Task::Lint { checks } => lint::run(&checks),
         Task::Tidy => tidy::run(),
+        Task::Lines => lines::run(),
         Task::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Task::Bench { rounds, parts } => bench::run(rounds, &parts),
         Task::Vm { kernels, tests } => vm::run(&kernels, &tests),

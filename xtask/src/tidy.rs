@@ -31,7 +31,7 @@ const LICENSE: &str = "SPDX-License-Identifier: ";
 /// Checks every source file of the workspace and names all faults.
 pub fn run() -> Result<()> {
     let mut files = Vec::new();
-    collect(crate::root(), &mut files)?;
+    collect(crate::root(), &mut files, &|path| is_code(path) || has_extension(path, &["md", "toml"]))?;
     let mut faults = arrows::faults()?;
     for file in &files {
         let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
@@ -48,16 +48,17 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+/// All files below a folder that are wanted, without those of builds and of Git.
+pub fn collect(folder: &Path, files: &mut Vec<PathBuf>, is_wanted: &dyn Fn(&Path) -> bool) -> Result<()> {
     let entries = fs::read_dir(folder).with_context(|| format!("failed to list `{}`", folder.display()))?;
     for entry in entries {
         let path = entry.with_context(|| format!("failed to list `{}`", folder.display()))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             if name != "target" && name != ".git" && !name.ends_with(".rtrace") {
-                collect(&path, files)?;
+                collect(&path, files, is_wanted)?;
             }
-        } else if is_code(&path) || has_extension(&path, &["md", "toml"]) {
+        } else if is_wanted(&path) {
             files.push(path);
         }
     }
@@ -73,7 +74,8 @@ fn needs_license(path: &Path) -> bool {
     has_extension(path, &["c", "h", "cpp"])
 }
 
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+/// Whether a file has one of these extensions.
+pub fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     path.extension().is_some_and(|found| extensions.iter().any(|&extension| found == extension))
 }
 

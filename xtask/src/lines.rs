@@ -1,0 +1,138 @@
+//! `cargo xtask lines`: lines of code by package, without blank lines and comments, product and tests apart.
+//!
+//! A test is what a `#[cfg(test)]` module contains, in place or in files of its own, and what lies in `tests/`,
+//! `fuzz/` or a file that is named for tests. Strings that look like comments are not recognised.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::tidy;
+
+/// Packages that lie within another one's folder come first.
+const PACKAGES: [&str; 12] = [
+    "tracer/code",
+    "tracer/plan",
+    "tracer/report",
+    "tracer/signatures",
+    "tracer",
+    "bpf",
+    "model",
+    "symbolizer",
+    "exporters",
+    "tui",
+    "xtask",
+    "python",
+];
+const EXTENSIONS: [&str; 9] = ["rs", "c", "h", "cpp", "py", "js", "css", "html", "sql"];
+
+/// Lines of code of one package.
+#[derive(Clone, Copy, Default)]
+struct Lines {
+    product: usize,
+    test: usize,
+}
+
+/// Prints the lines of each package, and the sum.
+pub fn run() -> Result<()> {
+    let mut files = Vec::new();
+    tidy::collect(crate::root(), &mut files, &|path| tidy::has_extension(path, &EXTENSIONS))?;
+    let texts: Vec<(PathBuf, String)> = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
+    let test_modules: HashSet<PathBuf> = texts.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
+    let mut packages: BTreeMap<&str, Lines> = BTreeMap::new();
+    for (file, text) in &texts {
+        let package = PACKAGES.iter().find(|package| file.starts_with(package)).copied().unwrap_or("tests");
+        let counted = count(file, text);
+        let lines = packages.entry(package).or_default();
+        if package == "tests" || is_test(file, &test_modules) {
+            lines.test += counted.product + counted.test;
+        } else {
+            lines.product += counted.product;
+            lines.test += counted.test;
+        }
+    }
+    println!("{:20}{:>10}{:>10}", "package", "product", "tests");
+    let mut sum = Lines::default();
+    for (package, lines) in packages {
+        println!("{package:20}{:>10}{:>10}", lines.product, lines.test);
+        sum = Lines { product: sum.product + lines.product, test: sum.test + lines.test };
+    }
+    println!("{:20}{:>10}{:>10}", "all", sum.product, sum.test);
+    Ok(())
+}
+
+/// A file by its path in the workspace, and its text.
+fn read(file: &Path) -> Result<(PathBuf, String)> {
+    let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
+    Ok((file.strip_prefix(crate::root()).unwrap_or(file).to_owned(), text))
+}
+
+/// The files and folders of modules that a file declares for tests only.
+fn test_modules(file: &Path, text: &str) -> Vec<PathBuf> {
+    let folder = match file.file_stem().and_then(|stem| stem.to_str()) {
+        Some("lib" | "main" | "mod") => file.with_file_name(""),
+        _ => file.with_extension(""),
+    };
+    let mut lines = text.lines();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        if !line.starts_with("#[cfg(") || !line.contains("test") {
+            continue;
+        }
+        let declared = lines.next().and_then(|line| line.strip_suffix(';'));
+        if let Some(name) = declared.and_then(|line| line.split_once("mod ")).map(|(_, name)| name) {
+            found.extend([folder.join(name), folder.join(name).with_extension("rs")]);
+        }
+    }
+    found
+}
+
+fn is_test(file: &Path, test_modules: &HashSet<PathBuf>) -> bool {
+    let named = file.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "fuzz");
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    named || stem.ends_with("_test") || stem == "testing" || file.ancestors().any(|path| test_modules.contains(path))
+}
+
+/// The lines of code of a file; `test`: those of its `#[cfg(test)]` modules.
+fn count(file: &Path, text: &str) -> Lines {
+    let comment = if tidy::has_extension(file, &["py"]) { "#" } else { "//" };
+    let has_blocks = tidy::has_extension(file, &["c", "h", "cpp", "js", "css"]);
+    let (mut lines, mut in_comment, mut in_test) = (Lines::default(), false, false);
+    let mut previous = "";
+    for line in text.lines() {
+        let code = line.trim();
+        in_test |= previous == "#[cfg(test)]" && line.starts_with("mod ") && line.ends_with('{');
+        previous = line;
+        if in_comment || (has_blocks && code.starts_with("/*")) {
+            in_comment = !code.contains("*/");
+        } else if !code.is_empty() && !code.starts_with(comment) {
+            *(if in_test { &mut lines.test } else { &mut lines.product }) += 1;
+        }
+        in_test &= line != "}";
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_comments_and_blank_lines_are_no_product() {
+        let rust = "//! Head.\n\nuse a;\n#[cfg(test)]\nmod tests {\n    // why\n    fn f() {}\n}\nfn g() {}\n";
+        let lines = count(Path::new("a.rs"), rust);
+        assert_eq!((lines.product, lines.test), (3, 3));
+        let lines = count(Path::new("a.h"), "/* one */\n/*\n * two\n */\nint a; // three\n");
+        assert_eq!((lines.product, lines.test), (1, 0));
+    }
+
+    #[test]
+    fn files_of_test_modules_are_tests() {
+        let modules = test_modules(Path::new("bpf/src/lib.rs"), "#[cfg(test)]\nmod model;\nmod wire;\n");
+        let modules: HashSet<PathBuf> = modules.into_iter().collect();
+        assert!(is_test(Path::new("bpf/src/model.rs"), &modules) && is_test(Path::new("bpf/src/model/a.rs"), &modules));
+        assert!(!is_test(Path::new("bpf/src/wire.rs"), &modules) && is_test(Path::new("a/tests/b.rs"), &modules));
+    }
+}
