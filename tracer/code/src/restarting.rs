@@ -1,4 +1,6 @@
-//! Where the enter of a Go function is seen.
+//! Functions that execute their first instruction again without being called again.
+//!
+//! A loop may begin there: each lap hits a probe on it. [`restarts`] says of which functions this is true.
 //!
 //! A Go function begins with a look at how much of its stack is left. Where that is too little it
 //! has its stack moved to a larger place and begins anew, so its first instruction is executed twice by one
@@ -10,12 +12,35 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 
 use crate::obstacle::Obstacle;
 use crate::stack::Stack;
+use crate::tails;
 use crate::text::{FunctionCode, Text, branch_target};
 
 /// Instructions of a check, at the most.
 const LONGEST_CHECK: usize = 8;
 /// Instructions that save arguments, have the stack moved, and load arguments, at the most.
 const LONGEST_RESTART: usize = 64;
+
+/// Whether a function comes back to its first instruction without another call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restarts {
+    /// None of its jumps leads there.
+    Never,
+    /// A loop begins there, or the function calls itself by a jump: both look the same.
+    ByJump,
+    /// It has jumps whose targets are not known.
+    Unknown,
+}
+
+/// Whether jumps of a function, or of its parts elsewhere, lead back to its first instruction. A jump through a pointer
+/// counts as a call of what the pointer names.
+pub fn restarts(text: &Text, function: FunctionCode) -> Restarts {
+    let is_function = |address| address == function.entry || text.is_entry(address);
+    match text.extent(function).and_then(|extent| tails::followed(text, extent, &is_function)) {
+        None => Restarts::Unknown,
+        Some(followed) if followed.reached.contains(&function.entry) => Restarts::ByJump,
+        Some(_) => Restarts::Never,
+    }
+}
 
 /// The part of a Go function that each call begins to execute once: all of it, or what follows its check.
 ///
@@ -101,8 +126,45 @@ fn restart(text: &Text, slow: u64, extent: &Range<u64>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
-    use crate::testing::{BASE, image};
+    use crate::testing::{BASE, compile, image};
+
+    #[test]
+    fn jumps_back_to_the_first_instruction_are_known() {
+        let restarts = |code: &[u8]| {
+            let image = image(code);
+            restarts(&Text::new(&image, vec![BASE]), FunctionCode { entry: BASE, size: code.len() as u64 })
+        };
+        assert_eq!(restarts(&[0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3]), Restarts::ByJump); // 0: dec rax; jne 0; ret
+        assert_eq!(restarts(&[0x90, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3]), Restarts::Never); // nop; 1: dec rax; jne 1
+        assert_eq!(restarts(&[0x85, 0xff, 0x74, 0x01, 0xc3, 0xeb, 0xf9]), Restarts::ByJump); // test; je 5; ret; 5: jmp 0
+        assert_eq!(restarts(&[0x48, 0x8b, 0x07, 0xff, 0x20]), Restarts::Never); // mov rax,[rdi]; jmp [rax]
+        assert_eq!(restarts(&[0x48, 0x01, 0xf8, 0xff, 0xe0]), Restarts::Unknown); // add rax,rdi; jmp rax
+    }
+
+    #[test]
+    fn compiled_loops_that_begin_functions_are_known() {
+        let code = "struct n { struct n *next; };
+            struct n *last(struct n *p) { while (p->next) p = p->next; return p; }
+            void drain(volatile long *p) { while (--*p) ; }
+            long plain(long x) { return x + 1; }
+            long sum(const long *p, long n) { long s = 0; for (long i = 0; i < n; i++) s += p[i]; return s; }";
+        let Some(image) = compile("c", code, &["-shared", "-fPIC", "-fcf-protection=none"]) else { return };
+        let functions = image.exports().unwrap().functions;
+        let text = Text::new(&image, functions.iter().map(|function| function.address).collect());
+        for (name, expected) in [
+            ("last", Restarts::ByJump),
+            ("drain", Restarts::ByJump),
+            ("plain", Restarts::Never),
+            ("sum", Restarts::Never),
+        ] {
+            let function = functions.iter().find(|function| function.name == name).unwrap();
+            let code = FunctionCode { entry: function.address, size: function.size };
+            assert_eq!(restarts(&text, code), expected, "{name}");
+        }
+    }
 
     /// Where the only execution of this code begins that a call makes, in bytes from its beginning.
     fn begins(code: &[u8]) -> Result<u64, Obstacle> {

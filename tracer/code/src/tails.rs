@@ -4,6 +4,8 @@
 //! looked at that control may come to by jumps: the function itself, its fragments elsewhere, and functions
 //! that are not probed. A way out that is not understood may lead to any function, of any library.
 
+use std::ops::Range;
+
 use crate::text::{FunctionCode, Text, Ways};
 
 /// A function whose jumps lead to more pieces of code is not followed.
@@ -22,10 +24,9 @@ pub enum Tails {
 
 /// Which functions `function` may end in, of those that are probed.
 pub fn of(text: &Text, function: FunctionCode, is_probed: impl Fn(u64) -> bool) -> Tails {
-    let Some(functions) = text.extent(function).and_then(|extent| followed(text, extent, &is_probed)) else {
-        return Tails::Anywhere;
-    };
-    let offsets: Option<Vec<u64>> = functions.into_iter().map(|entry| text.image().file_offset(entry)).collect();
+    let followed = text.extent(function).and_then(|extent| followed(text, extent, &is_probed));
+    let Some(Followed { reached, through_pointers: false }) = followed else { return Tails::Anywhere };
+    let offsets: Option<Vec<u64>> = reached.into_iter().map(|entry| text.image().file_offset(entry)).collect();
     match offsets {
         None => Tails::Anywhere,
         Some(offsets) if offsets.is_empty() => Tails::Never,
@@ -37,17 +38,26 @@ pub fn of(text: &Text, function: FunctionCode, is_probed: impl Fn(u64) -> bool) 
     }
 }
 
-/// The addresses of the probed functions that control may come to from this range of code; none where that is
-/// not known.
-fn followed(text: &Text, extent: std::ops::Range<u64>, is_probed: &impl Fn(u64) -> bool) -> Option<Vec<u64>> {
+/// Where control may come to by jumps.
+pub(crate) struct Followed {
+    /// The addresses of the functions that are not followed further.
+    pub reached: Vec<u64>,
+    /// Also where pointers lead.
+    pub through_pointers: bool,
+}
+
+/// Where control may come to by jumps from this range of code, up to functions that are `known`; none where that
+/// cannot be told.
+pub(crate) fn followed(text: &Text, extent: Range<u64>, is_known: &impl Fn(u64) -> bool) -> Option<Followed> {
     let entry = extent.start;
     let mut reached = Vec::new();
+    let mut through_pointers = false;
     let mut parts = vec![extent];
     let mut next = 0;
     while let Some(part) = parts.get(next).cloned() {
         next += 1;
         let within = text.entries_from(part.start).iter().copied().take_while(|&start| start < part.end);
-        reached.extend(within.filter(|&start| start != entry && is_probed(start)));
+        reached.extend(within.filter(|&start| start != entry && is_known(start)));
         let frame = text.frame_at(part.start).filter(|(_, frame)| (frame.start..frame.end) == part);
         let computed;
         let ways: &Ways = match frame {
@@ -57,9 +67,10 @@ fn followed(text: &Text, extent: std::ops::Range<u64>, is_probed: &impl Fn(u64) 
                 &computed
             }
         };
-        if ways.is_unknown || ways.through_pointers {
+        if ways.is_unknown {
             return None;
         }
+        through_pointers |= ways.through_pointers;
         // The unwinder comes to exception handlers without a jump.
         let handlers = frame.filter(|(_, frame)| frame.has_lsda).map(|(index, _)| text.fragments_of(index));
         let handlers = handlers.unwrap_or_default().iter().map(|&fragment| text.frame(fragment).start);
@@ -67,7 +78,7 @@ fn followed(text: &Text, extent: std::ops::Range<u64>, is_probed: &impl Fn(u64) 
             // By the linkage table it comes to the library's own function, unless another library has one of
             // that name and comes first: then its return is still detected, but it is nobody's caller.
             let target = text.linked(target).unwrap_or(target);
-            if is_probed(target) {
+            if is_known(target) {
                 reached.push(target);
             } else if !parts.iter().any(|part| part.contains(&target)) {
                 let (_, frame) = text.frame_at(target).filter(|_| parts.len() < MOST_PARTS)?;
@@ -75,5 +86,5 @@ fn followed(text: &Text, extent: std::ops::Range<u64>, is_probed: &impl Fn(u64) 
             }
         }
     }
-    Some(reached)
+    Some(Followed { reached, through_pointers })
 }
