@@ -12,6 +12,7 @@ mod dashboard;
 mod exceptions;
 mod exits;
 mod filters;
+mod first_calls;
 mod floats;
 mod go;
 mod harmless;

@@ -115,6 +115,8 @@ struct Dropped {
 
 /// What becomes of a return address that was met.
 enum Decision {
+    /// Nothing.
+    Nothing,
     /// This is to be known of it.
     Answer(Arrival),
     /// These sites of a file are placed first.
@@ -489,6 +491,7 @@ impl<'a> ReturnSites<'a> {
         self.spaces.may_have_changed();
         for question in asked {
             match self.decide(question)? {
+                Decision::Nothing => {}
                 Decision::Answer(answer) => {
                     answers.entry(question.space).or_default().push((question.address, answer));
                 }
@@ -509,13 +512,15 @@ impl<'a> ReturnSites<'a> {
             for site in sites {
                 let is_refused = refused.contains(&site.id);
                 let answer = if is_refused { Arrival::Impossible } else { self.in_place(site.id) };
-                for &(space, address) in &self.placed[site.id as usize].met {
+                let Placed { offset, ref met, is_interim, .. } = self.placed[site.id as usize];
+                // Of the address of an interim site, what is known stays true.
+                for &(space, address) in met.iter().filter(|_| !is_interim) {
                     answers.entry(space).or_default().push((address, answer));
                 }
                 if is_refused {
                     self.forget(site.id);
-                } else {
-                    offsets.push(self.placed[site.id as usize].offset);
+                } else if !is_interim {
+                    offsets.push(offset);
                 }
             }
             self.share(pid, file, &offsets);
@@ -535,7 +540,11 @@ impl<'a> ReturnSites<'a> {
         if self.callers.path(file).is_none() {
             return Ok(Decision::Answer(Arrival::Impossible));
         }
-        if let Some(&id) = self.known.get(&(pid, file, offset)) {
+        if question.kind == QuestionCode::RT_QUESTION_INTERIM {
+            return Ok(self.interim_site((pid, file, offset), (space, address)));
+        }
+        let known = self.known.get(&(pid, file, offset)).copied();
+        if let Some(id) = known.filter(|&id| !self.placed[id as usize].is_interim) {
             // The process has executed another program since, or maps the file elsewhere.
             let met = &mut self.placed[id as usize].met;
             if !met.is_empty() && !met.contains(&(space, address)) {
@@ -564,6 +573,20 @@ impl<'a> ReturnSites<'a> {
             arrival::Arrival::Never => Decision::Answer(self.never_met(file, offset)),
             arrival::Arrival::Impossible => Decision::Answer(Arrival::Impossible),
         })
+    }
+
+    /// The interim site at a return address from where a caller only returns, but to an address that has no site yet.
+    /// It sees the return of a call that is running already, if all calls from there enter the same function.
+    fn interim_site(&mut self, key: Key, met: (u32, u64)) -> Decision {
+        let (pid, file, offset) = key;
+        let is_wanted = self.direct.contains_key(&(file, offset)) && !self.known.contains_key(&key);
+        match self.callers.at_return_address(file, offset) {
+            Some(site) if is_wanted && self.before.is_none() => {
+                let site = self.add_site(file, offset, pid, site, vec![met], true);
+                Decision::Place(file, vec![site])
+            }
+            _ => Decision::Nothing,
+        }
     }
 
     /// What the kernel side is to know of a return address to which nothing returns: no return goes undetected.
@@ -623,7 +646,10 @@ impl<'a> ReturnSites<'a> {
             }
             let mut placements = Vec::with_capacity(of_met.len());
             for Placement { id, .. } in of_met {
-                let Placed { offset, site, .. } = self.placed[id as usize];
+                let Placed { offset, site, is_interim, .. } = self.placed[id as usize];
+                if is_interim {
+                    continue;
+                }
                 placements.push(self.add(file, offset, pid, site, Vec::new()));
             }
             match self.link_ahead(pid, file, &path, &placements, until) {
@@ -635,12 +661,24 @@ impl<'a> ReturnSites<'a> {
     }
 
     fn add(&mut self, file: FileId, offset: u64, pid: u32, site: ReturnSite, met: Vec<(u32, u64)>) -> Placement {
+        self.add_site(file, offset, pid, site, met, false)
+    }
+
+    fn add_site(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        pid: u32,
+        site: ReturnSite,
+        met: Vec<(u32, u64)>,
+        is_interim: bool,
+    ) -> Placement {
         let id = self.count();
         let is_fixed = self.direct.contains_key(&(file, offset));
-        let only_returns = self.only_returns.contains(&(file, offset));
+        let only_returns = is_interim || self.only_returns.contains(&(file, offset));
         let since = self.gone.get(&(pid, file, offset)).and_then(|seen| seen.since);
         self.dropped.remove(&(pid, file, offset));
-        let placed = Placed { file, offset, pid, site, is_fixed, met, since };
+        let placed = Placed { file, offset, pid, site, is_fixed, is_interim, met, since };
         let is_stepped = placed.is_stepped();
         self.placed.push(placed);
         self.known.insert((pid, file, offset), id);

@@ -175,6 +175,22 @@ static __always_inline void rt_ask_for_site(const struct rt_hit *hit, u64 addres
 	ask_about(&key, 0, RT_QUESTION_SITE, BPF_ANY);
 }
 
+/* Not static, so that the verifier looks at it once. */
+__noinline int ask_for_interim(u64 address, u32 space)
+{
+	struct rt_arrival_key key = { .address = address, .space = space };
+	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &key);
+
+	if (known && known->kind == RT_ARRIVAL_SKIP && tell_address(&key, 0, RT_QUESTION_INTERIM))
+		known->words |= 1u << RT_SKIP_ASKED_BIT;
+	return 0;
+}
+
+static __always_inline void rt_ask_for_interim(const struct rt_hit *hit, u64 address)
+{
+	ask_for_interim(address, hit->thread->space);
+}
+
 static __always_inline u32 rt_is_known_tail(u32 from, u32 to)
 {
 	struct rt_tail_key key = { .from = from, .to = to };

@@ -217,7 +217,7 @@ static __always_inline u64 rt_read_return(const struct rt_hit *hit, u64 slot, u6
 static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame, u64 arrival)
 {
 	u32 kind = RT_ARRIVAL_SKIP, rise = 0, words = 0, is_hooked = 0, i;
-	u64 home = hit->word, skipped = 0;
+	u64 home = hit->word, skipped = 0, own = 0;
 
 	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
 		if (arrival == RT_UNKNOWN)
@@ -227,12 +227,16 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 		if (kind != RT_ARRIVAL_SKIP)
 			break;
 		skipped = home;
-		rise += words;
+		if (!rise)
+			own = arrival;
+		rise += words & ~(1u << RT_SKIP_ASKED_BIT);
 		home = rt_read_return(hit, hit->slot + rise * sizeof(u64), &arrival, &is_hooked);
 	}
 	if (home && kind == RT_ARRIVAL_SKIP) {
 		rt_ask_for_site(hit, skipped);
 		kind = RT_ARRIVAL_ASKED;
+	} else if (rise && kind != RT_ARRIVAL_PLACED && !(own >> (32 + RT_SKIP_ASKED_BIT))) {
+		rt_ask_for_interim(hit, hit->word);
 	}
 	frame->home = home;
 	frame->rise = rise;

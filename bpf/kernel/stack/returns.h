@@ -126,7 +126,8 @@ static __always_inline u32 rt_ending(const struct rt_hit *hit, struct rt_frame *
 		frame->doubt = 1 + RT_UNTIMED_DROPPED;
 		return RT_UNSEEN;
 	}
-	if (frame->doubt && (!hit->is_fixed || frame->rise))
+	/* Its caller may have returned home without another call of it. */
+	if (frame->doubt && (!hit->is_fixed || hit->slot != frame->slot))
 		return RT_UNSEEN;
 	if (frame->rise < hit->reach && !frame->overwritten && !rt_is_intact(frame))
 		return frame->doubt ? RT_UNSEEN : RT_UNWOUND;

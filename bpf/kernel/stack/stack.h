@@ -35,7 +35,8 @@
  *
  * A frame in doubt entered while returns to its home were not detected. A hit there ends it only if
  * all calls that return there enter the same traced function, so that a later one would have been seen;
- * otherwise the hit may be another call's. Where a frame in doubt is left or ends so, its return went
+ * otherwise the hit may be another call's. Where its caller only returns, a hit at its own return address
+ * may come first. Where a frame in doubt is left or ends so, its return went
  * unseen and its duration is not known.
  *
  * Frames stand in the order of their enters, those on the signal stack above all others. Those that
@@ -77,6 +78,8 @@ static u64 rt_first_arrival(const struct rt_hit *hit, u64 address);
 static u32 rt_is_replaced(const struct rt_hit *hit, u64 address);
 /* Asks for a probe at a return address from which callers only return, one above the other. */
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address);
+/* Asks for a probe at a return address of RT_ARRIVAL_SKIP, which stays that, and gets RT_SKIP_ASKED_BIT. */
+static void rt_ask_for_interim(const struct rt_hit *hit, u64 address);
 /* Looks for the context of a call that enters; `caller`: the traced function around it, which may be null. */
 static void rt_see_context(const struct rt_hit *hit, const struct rt_frame *caller);
 /* Whether a region ends in jumps to another, where its tail calls are known. */

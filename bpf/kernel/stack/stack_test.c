@@ -255,6 +255,12 @@ static void rt_ask_for_site(const struct rt_hit *hit, u64 address)
 	current->asked_for = address;
 }
 
+static void rt_ask_for_interim(const struct rt_hit *hit, u64 address)
+{
+	(void)hit;
+	current->asked_for = address;
+}
+
 static u32 rt_is_known_tail(u32 from, u32 to)
 {
 	return current->world.is_known_tail(current->world.context, from, to);
@@ -333,6 +339,7 @@ u32 rt_test_return(struct rt_test *test, u64 slot, u64 word, u32 stack, u64 now,
 
 	hit.word = word;
 	hit.is_fixed = is_fixed;
+	hit.only_returns = (u32)rt_known_arrival(&hit, word) == RT_ARRIVAL_SKIP;
 	hit.reach = reach;
 	return rt_return(&hit);
 }

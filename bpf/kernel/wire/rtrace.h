@@ -25,6 +25,8 @@ enum rt_limit {
 	RT_SINCE_BITS = 31,
 	/* Callers that only return, one above the other, that are skipped to find where a call returns to. */
 	RT_SKIPS_MAX = 4,
+	/* The bit of rt_arrival.words, see there. */
+	RT_SKIP_ASKED_BIT = 31,
 	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before the first are given up */
 	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 	RT_OPEN_CHUNK = 128,
@@ -213,7 +215,8 @@ struct rt_primed_key {
 struct rt_arrival {
 	enum rt_arrival_kind kind;
 	/*
-	 * Of RT_ARRIVAL_SKIP: words from the slot of the call to that of its caller. Of RT_ARRIVAL_PLACED:
+	 * Of RT_ARRIVAL_SKIP: words from the slot of the call to that of its caller, and RT_SKIP_ASKED once user
+	 * space was asked for a probe there as long as none detects returns to the caller. Of RT_ARRIVAL_PLACED:
 	 * whether the function there may get control back from a call without its return, and above that bit
 	 * when it was last taken out, as RT_SINCE_SHIFT tells it; 0 where there always was one. Of
 	 * RT_ARRIVAL_DROPPED: after how many more calls from there user space is asked again; 0: never.
@@ -226,6 +229,7 @@ enum rt_question_kind {
 	RT_QUESTION_ARRIVAL = 0, /* to see returns to it */
 	RT_QUESTION_SITE = 1, /* the same with a probe there: too many callers that only return, one above the other */
 	RT_QUESTION_NONE = 2, /* nothing: it was primed */
+	RT_QUESTION_INTERIM = 3, /* a probe there, though the caller only returns: it does so to where no probe is yet */
 };
 
 /* A return address that a process has met. */

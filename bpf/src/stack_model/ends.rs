@@ -499,6 +499,18 @@ fn a_call_in_doubt_whose_slot_was_used_again_has_no_duration() {
 }
 
 #[test]
+fn a_call_in_doubt_ends_at_its_own_return_address_though_its_caller_only_returns() {
+    let asked = |text: &str| Script::run(text).thread.asked_for();
+    assert_eq!(asked("Y=asked X=skip2 Y@96 b+80X"), Some(address(b'X')));
+    assert_eq!(asked("Y=fixed X=skip2 Y@96 b+80X"), None);
+    check("Y=asked X=skip2 a+120 Y@96 b+80X X-80 a-120", &["a 1<0 0 returned 30/10", "b 2<1 1 returned 10/0"]);
+    // Both return there: the callee of a callee that only returns.
+    check_with_missed(1, "Y=asked X=skip2 Y@96 b+80X X-80 Y=placed Y-96", &["b 1<0 0 returned 10/0"]);
+    // Not all calls from there enter the same function.
+    untimed("X=placed X=skip2 Y=asked a+120 Y@96 b+80X X-80 a-120", UntimedCode::RT_UNTIMED_NOT_YET_PLACED);
+}
+
+#[test]
 fn a_call_in_doubt_below_a_caller_that_only_returns_has_no_duration() {
     // What returns to `Y` may have called another function than `b` from there.
     untimed("Y=asked X=skip2 a+120 Y@96 b+80X Y=fixed Y-96", UntimedCode::RT_UNTIMED_NOT_YET_PLACED);

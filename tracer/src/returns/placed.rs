@@ -15,6 +15,8 @@ pub struct Placed {
     pub pid: u32,
     pub site: ReturnSite,
     pub is_fixed: bool,
+    /// Its caller only returns: it is there until the caller's own site is, and not known to the kernel side.
+    pub is_interim: bool,
     /// Its addresses, each with its space, of which the kernel side has asked; none where it was told of the place in
     /// the file before it met any.
     pub met: Vec<(u32, u64)>,

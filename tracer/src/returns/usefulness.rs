@@ -10,6 +10,7 @@ use std::time::Instant;
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_bpf::wire::SiteHitsRecord;
 use rtrace_bpf::{Arrival, Error, Since};
+use rtrace_code::arrival;
 
 use super::hold::Hold;
 use super::links::Placement;
@@ -28,6 +29,9 @@ const STEP_IN_HITS: u64 = 8;
 
 /// Hits in vain of a site that are worth no thought, and calls that are missed before it comes back, at the least.
 const FEW: u64 = 100;
+
+/// How often an interim site is placed at an address.
+const MOST_INTERIM: u32 = 8;
 
 /// The same two where functions were throttled: all sites of those are hit in vain, and each hit counts.
 const MOST_FOR_A_RETURN_WHEN_THROTTLED: u64 = 2;
@@ -182,6 +186,9 @@ impl<'a> ReturnSites<'a> {
         let are_too_many = unmatched as f64 > MOST_IN_VAIN * matched as f64;
         let is_wasteful = |(id, hits): &(u32, &SiteHitsRecord)| {
             let placed = &self.placed[*id as usize];
+            if placed.is_interim {
+                return hits.matched + hits.unmatched >= FEW;
+            }
             let seen = self.gone.get(&placed.key()).copied().unwrap_or_default();
             let (few, most) = match self.can_move(*id) {
                 true => (FEW, STEP_IN_HITS),
@@ -209,9 +216,29 @@ impl<'a> ReturnSites<'a> {
         is_fixed && site.distance > 0 && self.before.is_none()
     }
 
+    /// An interim site has seen more calls than begin before the site of their caller is there. It may be asked for
+    /// again, a few times.
+    fn end_interim(&mut self, id: u32) -> Result<(), Error> {
+        let placed = &self.placed[id as usize];
+        let key = placed.key();
+        let arrival = self.callers.arrival(placed.file, placed.offset, self.read_at(placed.file, placed.offset));
+        let seen = self.gone.entry(key).or_default();
+        seen.times += 1;
+        match arrival {
+            arrival::Arrival::Skip { words } if seen.times < MOST_INTERIM => {
+                let tell = |&(space, address)| self.programs.set_arrivals(space, &[(address, Arrival::Skip(words))]);
+                placed.met.iter().try_for_each(tell)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns to the address of a site, which has seen these hits, are not detected from now on.
     fn drop(&mut self, id: u32, hits: SiteHitsRecord) -> Result<(), Error> {
         self.forget(id);
+        if self.placed[id as usize].is_interim {
+            return self.end_interim(id);
+        }
         let cost = self.vain_cost(id, &hits);
         let placed = &self.placed[id as usize];
         let (key, place, met) = (placed.key(), placed.place(), placed.met.clone());

@@ -1,0 +1,175 @@
+//! The first call from a place, and the last of a function, have their time if it lasts: no return site was there when
+//! they entered.
+
+use std::process::Command;
+
+use rtrace_model::Call;
+use tempfile::TempDir;
+
+use crate::common::recording::Recording;
+use crate::common::rtrace::{self, Attached, Waiting};
+use crate::common::skip::{Turn, installed};
+use crate::common::target::compile_text;
+
+/// `nap` says from when to when it ran, `beat` takes no time. At its end, the program says when that began.
+const LIBRARY: &str = r#"
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static long times[100][2];
+static int naps;
+
+static long now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+int nap(int us)
+{
+    long *time = times[__atomic_fetch_add(&naps, 1, __ATOMIC_RELAXED)];
+
+    time[0] = now();
+    usleep(us);
+    time[1] = now();
+    return us;
+}
+
+__attribute__((destructor)) static void tell(void)
+{
+    long end = now();
+    int i;
+
+    for (i = 0; i < naps; i++)
+        printf("nap %ld %ld\n", times[i][0], times[i][1]);
+    printf("end %ld\n", end);
+}
+
+int beat(int n) { __asm__ volatile(""); return n + 1; }
+"#;
+
+/// Waits for a line if it is to.
+const BEGINNING: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+int nap(int), beat(int);
+static void begin(int argc)
+{
+    printf("ready %d\n", getpid());
+    fflush(stdout);
+    if (argc > 1)
+        getchar();
+}
+"#;
+
+/// A program of this text, in the folder with its library.
+struct Program(TempDir);
+
+impl Program {
+    fn of(text: &str, flags: &[&str]) -> Program {
+        let folder = TempDir::new().unwrap();
+        compile_text(folder.path(), LIBRARY, "libnap.so", &["-O1", "-shared", "-fPIC"]);
+        let library = folder.path().join("libnap.so");
+        let text = format!("{BEGINNING}{text}");
+        compile_text(folder.path(), &text, "program", &[flags, &[library.to_str().unwrap(), "-pthread"]].concat());
+        Program(folder)
+    }
+
+    fn command(&self) -> Command {
+        Command::new(self.0.path().join("program"))
+    }
+
+    /// Recorded by `run`, with what it has printed.
+    fn run(&self, options: &[String]) -> (Recording, String) {
+        let (output, recording) = rtrace::run(options, &self.command());
+        (recording, String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// The same by `attach`.
+    fn attach(&self, options: &[String]) -> (Recording, String) {
+        let mut waiting = Waiting::start(&mut self.command());
+        let attached = Attached::start(waiting.pid(), options);
+        waiting.go();
+        let output = waiting.finish();
+        (attached.finish().1, String::from_utf8(output.stdout).unwrap())
+    }
+}
+
+/// Each call of `nap` lasts at least as long as it says, and ends before the next begins, or the end of the program.
+fn compare(recording: &Recording, told: &str) {
+    let words = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let time = |word: &str| word.parse::<u64>().unwrap();
+    let (mut naps, mut end) = (Vec::new(), 0);
+    for line in words {
+        match line[..] {
+            ["nap", from, to] => naps.push((time(from), time(to))),
+            ["end", at] => end = time(at),
+            _ => {}
+        }
+    }
+    let region = recording.regions().iter().find(|region| region.name == "nap").expect("it is traced").id;
+    let mut calls: Vec<&Call> = recording.calls().filter(|call| call.region == region).collect();
+    calls.sort_by_key(|call| call.start);
+    assert_eq!(calls.len(), naps.len());
+    let next = naps.iter().skip(1).map(|&(from, _)| from).chain([end]);
+    for ((number, (call, &(from, to))), next) in calls.iter().zip(&naps).enumerate().zip(next) {
+        let Some(duration) = call.duration else { panic!("call {number} of {} is not timed: {told}", naps.len()) };
+        let recorded = call.start.0..=call.start.0 + duration;
+        assert!(
+            recorded.contains(&from) && recorded.contains(&to) && *recorded.end() <= next,
+            "call {number}: {recorded:?} is not {from} to {to}, before {next}"
+        );
+    }
+}
+
+/// By `run` and by `attach`, compiled in each of these ways.
+fn check(text: &str, ways: &[&[&str]]) {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    for flags in ways {
+        let program = Program::of(text, flags);
+        let options = ["--lib".to_owned(), program.0.path().join("libnap.so").display().to_string()];
+        for record in [Program::run, Program::attach] {
+            let (recording, told) = record(&program, &options);
+            compare(&recording, &told);
+        }
+    }
+}
+
+/// Ways to compile in which calls stay calls.
+const WAYS: [&[&str]; 5] = [
+    &["-O0"],
+    &["-O1", "-fno-optimize-sibling-calls"],
+    &["-O2", "-fno-optimize-sibling-calls"],
+    &["-O1", "-no-pie", "-fno-optimize-sibling-calls"],
+    &["-O1", "-fno-plt", "-fno-optimize-sibling-calls"],
+];
+
+#[test]
+fn a_call_is_the_last_thing_that_main_does() {
+    check("int main(int argc, char **argv) { begin(argc); nap(50000); return 0; }", &WAYS);
+}
+
+#[test]
+fn a_call_is_the_last_thing_that_a_function_does() {
+    let text = "static __attribute__((noinline)) void last(void) { beat(1); nap(50000); }
+        static __attribute__((noinline)) int same(int n) { return nap(n); }
+        int main(int argc, char **argv) { begin(argc); last(); same(30000); return beat(0) - 1; }";
+    check(text, &WAYS);
+}
+
+#[test]
+fn each_call_of_a_function_that_only_returns_comes_from_another_place() {
+    // The first one lasts until the site is there.
+    let calls: String = (0..27)
+        .map(|n| if n == 0 { 200_000 } else { 2_000 })
+        .map(|us| format!("s += f({us}); __asm__ volatile(\"\" ::: \"memory\"); "))
+        .collect();
+    let text = format!(
+        "__attribute__((noinline)) long f(long n) {{ return nap(n) + 1; }}
+        int main(int argc, char **argv) {{ long s = 0; begin(argc); {calls} return s < 0; }}"
+    );
+    check(&text, &[&["-O1"], &["-O2", "-no-pie"]]);
+}
