@@ -1,22 +1,25 @@
-//! Where the debug information of a file is, and its sections in memory.
+//! Where the debug information of a file is, its sections in memory, and the symbols of a file without its own.
 //!
-//! It is looked for in the file itself, by build id below `/usr/lib/debug` and in the cache of debuginfod, and by the
-//! name in `.gnu_debuglink`. Nothing is fetched from anywhere.
+//! It is looked for where debuggers do: in the file itself, by build id below `/usr/lib/debug` and in the cache of
+//! debuginfod, and by the name in `.gnu_debuglink`. Nothing is fetched from anywhere.
 
 use std::borrow::Cow;
 use std::env;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
 use gimli::SectionId;
+use object::read::ReadCache;
 use object::{CompressionFormat, Object as _, ObjectSection as _};
 
+use crate::contents::{Contents, Reading};
 use crate::{Image, open_regular};
 
-/// Files are read whole; larger ones are passed over.
-const LARGEST_FILE: u64 = 4 << 30;
 /// A section that unfolds to more is passed over.
 const LARGEST_SECTION: u64 = 2 << 30;
+/// A compressed symbol table that unfolds to more is passed over.
+const LARGEST_SYMBOLS: usize = 1 << 30;
 
 /// The sections in which types, functions and lines are told.
 const SECTIONS: [SectionId; 12] = [
@@ -37,6 +40,9 @@ const SECTIONS: [SectionId; 12] = [
 /// The sections of one file.
 pub type Sections = gimli::DwarfSections<Vec<u8>>;
 
+/// A file of which is read what is asked for.
+type Lazy<'a> = object::File<'a, &'a ReadCache<File>>;
+
 /// The debug information of a library or a program.
 #[derive(Debug)]
 pub struct DebugFile {
@@ -52,29 +58,19 @@ impl DebugFile {
     /// Finds the debug information of a file, which people know by `path` and which can be opened by `open`.
     #[must_use]
     pub fn find(path: &Path, open: &Path, image: &Image) -> Option<DebugFile> {
-        let own = read(open)?;
-        let file = object::File::parse(&*own).ok()?;
-        if file.section_by_name(".debug_info").is_some() {
-            return DebugFile::load(path, &file);
+        let own = ReadCache::new(open_regular(open).ok()?);
+        let own = object::File::parse(&own).ok()?;
+        if own.section_by_name(".debug_info").is_some() {
+            return DebugFile::load(path, &own);
         }
-        let link = file.gnu_debuglink().ok().flatten();
-        let link = link.and_then(|(name, check)| Some((std::str::from_utf8(name).ok()?, check)));
-        let build_id = image.build_id();
-        let candidates = debug_files(build_id.as_deref()).into_iter().map(|path| (path, None));
-        let linked =
-            link.into_iter().flat_map(|(name, check)| by_link(path, name).map(move |path| (path, Some(check))));
-        candidates.chain(linked).find_map(|(path, check)| {
-            let bytes = read(&path)?;
-            let file = object::File::parse(&*bytes).ok()?;
-            let is_same = match (&build_id, file.build_id().ok().flatten()) {
-                (Some(wanted), Some(found)) => *wanted == hexadecimal(found),
-                _ => check.is_some_and(|check| check == checksum(&bytes)),
-            };
-            if is_same { DebugFile::load(&path, &file) } else { None }
-        })
+        let of_image = |candidate: &Path| {
+            let file = ReadCache::new(open_regular(candidate).ok()?);
+            DebugFile::load(candidate, &object::File::parse(&file).ok()?)
+        };
+        files_of(path, image).find_map(|candidate| of_image(&candidate))
     }
 
-    fn load(path: &Path, file: &object::File) -> Option<DebugFile> {
+    fn load(path: &Path, file: &Lazy<'_>) -> Option<DebugFile> {
         file.section_by_name(SectionId::DebugInfo.name())?;
         let own = sections(file)?;
         let link = file.gnu_debugaltlink().ok().flatten();
@@ -83,8 +79,8 @@ impl DebugFile {
             let beside = path.parent().map(|folder| folder.join(&name));
             let known = debug_files(Some(&hexadecimal(build_id)));
             beside.into_iter().chain(known).find_map(|path| {
-                let bytes = read(&path)?;
-                let file = object::File::parse(&*bytes).ok()?;
+                let file = ReadCache::new(open_regular(&path).ok()?);
+                let file = object::File::parse(&file).ok()?;
                 (file.build_id().ok().flatten() == Some(build_id)).then(|| sections(&file)).flatten()
             })
         });
@@ -92,15 +88,76 @@ impl DebugFile {
     }
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let file = open_regular(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    let mut bytes = Vec::with_capacity(usize::try_from(length.min(LARGEST_FILE)).ok()?);
-    file.take(LARGEST_FILE).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+/// The symbols of a file that has none itself, which people know by `path`.
+pub(crate) fn symbols(path: &Path, image: &Image) -> Option<Contents> {
+    let read = |candidate: PathBuf| {
+        let file = open_regular(&candidate).ok()?;
+        let contents = Contents::read(&file, file.metadata().ok()?.len(), Reading::Tables).ok()?;
+        contents.has_symbols().then_some(contents)
+    };
+    files_of(path, image).find_map(read).or_else(|| unfolded(image.section(".gnu_debugdata")?.1))
 }
 
-fn sections(file: &object::File) -> Option<Sections> {
+/// The symbols that a file holds compressed (`MiniDebugInfo`).
+fn unfolded(mut compressed: &[u8]) -> Option<Contents> {
+    let mut bytes = Bounded(Vec::new());
+    lzma_rs::xz_decompress(&mut compressed, &mut bytes).ok()?;
+    let contents = Contents::of(bytes.0);
+    contents.has_symbols().then_some(contents)
+}
+
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > LARGEST_SYMBOLS {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where debug files of a file are looked for, which people know by `path`.
+#[must_use]
+pub fn debug_places(path: &Path, image: &Image) -> Vec<PathBuf> {
+    candidates(path, image).into_iter().map(|(path, _)| path).collect()
+}
+
+/// With the sum over all bytes that a file must have which is known only by its name.
+fn candidates(path: &Path, image: &Image) -> Vec<(PathBuf, Option<u32>)> {
+    let known = debug_files(image.build_id().as_deref()).into_iter().map(|path| (path, None));
+    let linked = link_of(image).into_iter().flat_map(|(name, sum)| by_link(path, &name).map(move |at| (at, Some(sum))));
+    known.chain(linked).collect()
+}
+
+/// The debug files of a file that are there, and are its own.
+fn files_of(path: &Path, image: &Image) -> impl Iterator<Item = PathBuf> {
+    let build_id = image.build_id();
+    candidates(path, image).into_iter().filter_map(move |(path, sum)| {
+        let file = open_regular(&path).ok()?;
+        let lazy = ReadCache::new(file.try_clone().ok()?);
+        let found = object::File::parse(&lazy).ok()?.build_id().ok().flatten().map(hexadecimal);
+        let is_same = match (&build_id, found) {
+            (Some(wanted), Some(found)) => *wanted == found,
+            _ => sum.is_some_and(|sum| checksum(&file).is_ok_and(|found| found == sum)),
+        };
+        is_same.then_some(path)
+    })
+}
+
+/// The name in `.gnu_debuglink`, and the sum over the file that it means.
+fn link_of(image: &Image) -> Option<(String, u32)> {
+    let (_, bytes) = image.section(".gnu_debuglink")?;
+    let end = bytes.iter().position(|&byte| byte == 0)?;
+    let sum = bytes.get((end + 1).next_multiple_of(4)..)?.first_chunk()?;
+    Some((str::from_utf8(&bytes[..end]).ok()?.to_owned(), u32::from_le_bytes(*sum)))
+}
+
+fn sections(file: &Lazy<'_>) -> Option<Sections> {
     let load = |id: SectionId| -> Result<Vec<u8>, ()> {
         let wanted = SECTIONS.contains(&id).then(|| file.section_by_name(id.name())).flatten();
         wanted.map_or(Ok(Vec::new()), |section| content(&section).map(Cow::into_owned).ok_or(()))
@@ -109,7 +166,7 @@ fn sections(file: &object::File) -> Option<Sections> {
 }
 
 /// The content of a section, unfolded if it is compressed.
-fn content<'a>(section: &object::Section<'a, '_>) -> Option<Cow<'a, [u8]>> {
+fn content<'a>(section: &object::Section<'a, '_, &'a ReadCache<File>>) -> Option<Cow<'a, [u8]>> {
     let compressed = section.compressed_data().ok()?;
     let size = compressed.uncompressed_size;
     if size > LARGEST_SECTION {
@@ -143,7 +200,7 @@ pub fn debug_files(build_id: Option<&str>) -> Vec<PathBuf> {
 }
 
 /// Where a file with the name of a `.gnu_debuglink` may be.
-fn by_link(path: &Path, name: &str) -> impl Iterator<Item = PathBuf> {
+fn by_link(path: &Path, name: &str) -> impl Iterator<Item = PathBuf> + use<> {
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let below = Path::new("/usr/lib/debug").join(folder.strip_prefix("/").unwrap_or(&folder));
     // A name with a folder in it would lead anywhere.
@@ -151,10 +208,15 @@ fn by_link(path: &Path, name: &str) -> impl Iterator<Item = PathBuf> {
     name.into_iter().flat_map(move |name| [folder.join(".debug").join(&name), below.join(&name), folder.join(&name)])
 }
 
-fn checksum(bytes: &[u8]) -> u32 {
-    let mut sum = flate2::Crc::new();
-    sum.update(bytes);
-    sum.sum()
+fn checksum(mut file: &File) -> io::Result<u32> {
+    file.rewind()?;
+    let (mut sum, mut bytes) = (flate2::Crc::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut bytes)? {
+            0 => return Ok(sum.sum()),
+            length => sum.update(&bytes[..length]),
+        }
+    }
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

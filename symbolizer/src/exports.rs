@@ -11,6 +11,9 @@ use crate::{Error, Image, demangle};
 /// with their versions may be this many times as long as the file.
 const NAMES_TO_FILE: usize = 2;
 
+/// Stands for names that are too long, of which an address has only one.
+const CUT: &[u8] = b"";
+
 /// One name of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Symbol {
@@ -59,7 +62,7 @@ pub enum RefusedReason {
     ColdPart,
     /// The symbol has no type and lies behind the first instruction of a function.
     Inside,
-    /// The symbol's name is not within the string table or is absurdly long.
+    /// The symbol has no name, or one that is not within the string table.
     Nameless,
 }
 
@@ -228,7 +231,7 @@ struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     fn new(image: &'a Image) -> Collector<'a> {
-        let budget = image.bytes().len().saturating_mul(NAMES_TO_FILE);
+        let budget = image.bytes().size().saturating_mul(NAMES_TO_FILE);
         Collector { image, candidates: Vec::new(), refused: Vec::new(), seen: HashSet::default(), budget }
     }
 
@@ -240,19 +243,32 @@ impl<'a> Collector<'a> {
         let length = |name: &[u8]| name.len() + version.map_or(0, |version| version.name.len());
         let name = table.name(entry).filter(|name| !name.is_empty() && length(name) <= self.budget);
         let Some(full_name) = name else {
-            self.refused.push(Refused { name: String::new(), reason: RefusedReason::Nameless });
+            match table.cut_name(entry).filter(|name| length(name.as_bytes()) <= self.budget) {
+                Some(name) if self.seen.insert((entry.address(), CUT)) => {
+                    self.budget -= length(name.as_bytes());
+                    self.take(entry, name, version.map(|version| (version.name, version.is_default)));
+                }
+                Some(_) => {}
+                None => {
+                    let name = format!("(no name, at {:#x})", entry.address());
+                    self.refused.push(Refused { name, reason: RefusedReason::Nameless });
+                }
+            }
             return;
         };
         self.budget -= length(full_name);
-        let (name, version, is_default) = match (split_version(full_name), version) {
-            (_, Some(version)) => (full_name, Some(version.name), version.is_default),
-            (Some((name, version, is_default)), None) => (name, Some(version), is_default),
-            (None, None) => (full_name, None, true),
+        let (name, version) = match (split_version(full_name), version) {
+            (_, Some(version)) => (full_name, Some((version.name, version.is_default))),
+            (Some((name, version, is_default)), None) => (name, Some((version, is_default))),
+            (None, None) => (full_name, None),
         };
-        if !self.seen.insert((entry.address(), name)) {
-            return;
+        if self.seen.insert((entry.address(), name)) {
+            self.take(entry, String::from_utf8_lossy(name).into_owned(), version);
         }
-        let name = String::from_utf8_lossy(name).into_owned();
+    }
+
+    /// Takes a symbol of this name; with its version, and whether that is the default one.
+    fn take(&mut self, entry: Entry<'a>, name: String, version: Option<(&'a str, bool)>) {
         if let Some(reason) = self.refusal(&name, entry) {
             self.refused.push(Refused { name, reason });
             return;
@@ -263,14 +279,14 @@ impl<'a> Collector<'a> {
             ifunc: entry.is_ifunc(),
             is_typed: entry.is_function(),
             rank: Rank {
-                is_old_version: !is_default,
+                is_old_version: version.is_some_and(|(_, is_default)| !is_default),
                 is_reserved: name.starts_with('_'),
                 is_profiling: name.starts_with("PMPI_") || name.starts_with("pmpi_"),
                 binding: Binding::of(entry),
                 length: name.len(),
             },
             name,
-            version,
+            version: version.map(|(name, _)| name),
         });
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn compile_to(compiler: &str, source: &str, flags: &[&str], output: &
 pub(crate) fn compile(compiler: &str, source: &str, flags: &[&str]) -> Option<Image> {
     let folder = tempfile::tempdir().unwrap();
     let output: PathBuf = folder.path().join("fixture.so");
-    compile_to(compiler, source, flags, &output).then(|| Image::open(&output).unwrap())
+    compile_to(compiler, source, flags, &output).then(|| Image::parse(fs::read(&output).unwrap()).unwrap())
 }
 
 /// The same file without its section headers.

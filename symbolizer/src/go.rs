@@ -8,6 +8,7 @@ use std::ops::Range;
 use object::read::elf::SectionTable;
 
 use crate::Image;
+use crate::contents::Contents;
 use crate::image::{ENDIAN, Elf};
 use crate::symtab::SymbolTable;
 
@@ -58,7 +59,7 @@ impl Image {
     }
 }
 
-fn has_go_section(sections: &SectionTable<Elf>) -> bool {
+fn has_go_section<'a>(sections: &SectionTable<'a, Elf, &'a Contents>) -> bool {
     let names = sections.iter().filter_map(|section| sections.section_name(ENDIAN, section).ok());
     names.into_iter().any(|name| name.ends_with(b".gopclntab") || name == b".go.buildinfo")
 }

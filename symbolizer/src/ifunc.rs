@@ -142,7 +142,7 @@ fn relocations(image: &Image) -> impl Iterator<Item = &Rela64<LittleEndian>> {
     let tables = loaded.filter_map(|section| section.rela(ENDIAN, image.bytes()).ok().flatten());
     let of_sections = tables.flat_map(|(relocations, _)| relocations);
     let loaded = image.all_relocations().filter(|_| !image.has_sections());
-    of_sections.chain(loaded).take(image.bytes().len() / size_of::<Rela64<LittleEndian>>())
+    of_sections.chain(loaded).take(image.bytes().size() / size_of::<Rela64<LittleEndian>>())
 }
 
 /// What `.eh_frame` and, with more authority, `.symtab` say about the lengths of functions.

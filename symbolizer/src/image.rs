@@ -1,11 +1,10 @@
 //! One x86-64 ELF file in memory, and where its bytes lie when it is loaded.
 //!
-//! The file is read, not mapped: a file that is truncated under a mapping would kill us. Headers
-//! are read again from the bytes whenever they are needed, so an `Image` holds nothing twice.
+//! Headers are read again from the bytes whenever they are needed, so an `Image` holds nothing twice.
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,18 +12,19 @@ use std::path::Path;
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64, PF_X, PT_LOAD};
+use object::read::ReadRef as _;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use rustix::fs::OFlags;
 
-use crate::{Error, Stamp};
+use crate::contents::{Contents, Reading};
+use crate::symtab::SymbolTable;
+use crate::{Error, Stamp, debug_file};
 
 /// The ELF variant of this crate: 64 bits, little endian.
 pub(crate) type Elf = FileHeader64<LittleEndian>;
 /// The byte order that goes with [`Elf`].
 pub(crate) const ENDIAN: LittleEndian = LittleEndian;
 
-/// Larger files are not libraries; this bounds our memory.
-pub(crate) const MAX_FILE_SIZE: u64 = 4 << 30;
 /// Longer strings than this are not names; this bounds the time to look for their end.
 const MAX_STRING: usize = 16 << 10;
 /// The kernel runs no file with more program headers.
@@ -35,10 +35,12 @@ const PAGE_SIZE: u64 = 4096;
 /// One x86-64 ELF file.
 #[derive(Debug)]
 pub struct Image {
-    bytes: Vec<u8>,
+    contents: Contents,
     /// By virtual address.
     segments: Vec<Segment>,
     stamp: Option<Stamp>,
+    /// The symbols of its debug file, where it has none itself.
+    debug_symbols: Option<Contents>,
 }
 
 /// A part of the file that is loaded (`PT_LOAD`).
@@ -62,31 +64,48 @@ impl Segment {
 }
 
 impl Image {
-    /// Reads the file at `path`.
+    /// Reads the file at `path`: what is loaded of it, and its tables.
     ///
     /// # Errors
     /// [`Error::Read`] when it cannot be read, [`Error::InFile`] when it is not what we need.
     pub fn open(path: &Path) -> Result<Image, Error> {
-        Image::read(path, |file| {
-            let mut bytes = Vec::with_capacity(file.metadata()?.len() as usize);
-            file.take(MAX_FILE_SIZE).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        })
+        Image::read(path, Reading::Whole)
     }
 
-    /// What `read` gives of the file at `path`.
-    pub(crate) fn read(path: &Path, read: impl FnOnce(&File) -> io::Result<Vec<u8>>) -> Result<Image, Error> {
+    /// As [`open`](Image::open), without code, constants and variables: it is not to be asked for any of these.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_outline(path: &Path) -> Result<Image, Error> {
+        let outline = Image::read(path, Reading::Tables)?;
+        // Without sections its tables may stand anywhere.
+        if outline.has_sections() { Ok(outline) } else { Image::open(path) }
+    }
+
+    /// Takes the symbols of the debug file of a program that was stripped, which people know by `path`; also of a library
+    /// that exports nothing.
+    #[must_use]
+    pub fn with_debug_symbols(mut self, path: &Path) -> Image {
+        let exports_any = || {
+            let exported =
+                |table: SymbolTable<'_>| table.entries().any(|entry| entry.is_defined() && entry.is_function());
+            SymbolTable::dynamic(&self).ok().flatten().is_some_and(exported)
+        };
+        if !self.contents.has_symbols() && (self.is_executable() || !exports_any()) {
+            self.debug_symbols = debug_file::symbols(path, &self);
+        }
+        self
+    }
+
+    fn read(path: &Path, reading: Reading) -> Result<Image, Error> {
         let look = || {
             let file = open_regular(path)?;
             // Before it is read: a change meanwhile makes another one of it.
             let stamp = Stamp::of(&file)?;
-            match file.metadata()?.len() {
-                ..=MAX_FILE_SIZE => Ok((stamp, read(&file)?)),
-                _ => Err(io::ErrorKind::FileTooLarge.into()),
-            }
+            Ok((stamp, Contents::read(&file, file.metadata()?.len(), reading)?))
         };
-        let (stamp, bytes) = look().map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        let image = Image::parse(bytes);
+        let (stamp, contents) = look().map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let image = Image::new(contents);
         let image = image.map_err(|error| Error::InFile { path: path.to_owned(), source: Box::new(error) })?;
         Ok(Image { stamp: Some(stamp), ..image })
     }
@@ -101,9 +120,13 @@ impl Image {
     /// # Errors
     /// [`Error::NotElf`], [`Error::Unsupported`] or [`Error::Malformed`].
     pub fn parse(bytes: Vec<u8>) -> Result<Image, Error> {
-        check_variant(&bytes)?;
-        let header = Elf::parse(bytes.as_slice())?;
-        let program_headers = header.program_headers(ENDIAN, bytes.as_slice())?;
+        Image::new(Contents::of(bytes))
+    }
+
+    pub(crate) fn new(contents: Contents) -> Result<Image, Error> {
+        check_variant(contents.from(0).unwrap_or_default())?;
+        let header = Elf::parse(&contents)?;
+        let program_headers = header.program_headers(ENDIAN, &contents)?;
         if program_headers.len() > MAX_PROGRAM_HEADERS {
             return Err(Error::Malformed("it has too many program headers".to_owned()));
         }
@@ -116,7 +139,7 @@ impl Image {
             segments.push(Segment {
                 address: program_header.p_vaddr(ENDIAN),
                 offset,
-                size: size.min((bytes.len() as u64).saturating_sub(offset)),
+                size: size.min(contents.len().saturating_sub(offset)),
                 executable: program_header.p_flags(ENDIAN).contains(PF_X),
             });
         }
@@ -124,7 +147,7 @@ impl Image {
             return Err(Error::Malformed("no part of it is loaded into memory".to_owned()));
         }
         segments.sort_by_key(|segment| segment.address);
-        Ok(Image { bytes, segments, stamp: None })
+        Ok(Image { contents, segments, stamp: None, debug_symbols: None })
     }
 
     /// Where in the file the byte at this virtual address is, if the file holds it.
@@ -157,6 +180,19 @@ impl Image {
         self.segment_at(address)?.executable.then(|| self.loaded(address))?
     }
 
+    /// Whether nothing stores at this virtual address once the dynamic linker is done.
+    pub fn is_constant(&self, address: u64) -> bool {
+        let holds = |header: &&elf::ProgramHeader64<LittleEndian>| {
+            let start = header.p_vaddr(ENDIAN);
+            (start..start.saturating_add(header.p_memsz(ENDIAN))).contains(&address)
+        };
+        let mut headers = self.program_headers().iter().filter(holds);
+        headers.any(|header| match header.p_type(ENDIAN) {
+            PT_LOAD => !header.p_flags(ENDIAN).contains(elf::PF_W),
+            kind => kind == elf::PT_GNU_RELRO,
+        })
+    }
+
     /// The virtual address ranges of the executable segments, sorted.
     pub fn executable_ranges(&self) -> Vec<Range<u64>> {
         self.segments.iter().filter(|segment| segment.executable).map(Segment::addresses).collect()
@@ -176,32 +212,46 @@ impl Image {
         Some(self.header().e_entry(ENDIAN)).filter(|&address| address != 0)
     }
 
-    /// What the file loads: the virtual address of each part, and its bytes; sorted.
+    /// What the file loads: the virtual address of each part, and its bytes; sorted. Large constants are left out.
     pub fn loaded_parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.segments.iter().filter_map(|segment| Some((segment.address, self.slice(segment.offset, segment.size)?)))
+        self.segments.iter().flat_map(|segment| {
+            let pieces = self.contents.pieces(segment.offsets());
+            pieces.map(|(offset, bytes)| (segment.address.wrapping_add(offset - segment.offset), bytes))
+        })
     }
 
-    /// What the file holds from this virtual address to the end of the segment.
+    /// Whether nothing is left out of what is loaded.
+    pub fn is_whole(&self) -> bool {
+        let loaded: u64 = self.segments.iter().map(|segment| segment.size).sum();
+        self.loaded_parts().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() == loaded
+    }
+
+    /// What the file holds from this virtual address to the end of the segment, or to what is left out.
     pub fn loaded(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segment_at(address)?;
         let skipped = address - segment.address;
-        self.slice(segment.offset + skipped, segment.size - skipped)
+        let bytes = self.contents.from(segment.offset + skipped)?;
+        Some(&bytes[..bytes.len().min(usize::try_from(segment.size - skipped).ok()?)])
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    pub(crate) fn debug_symbols(&self) -> Option<&Contents> {
+        self.debug_symbols.as_ref()
+    }
+
+    pub(crate) fn bytes(&self) -> &Contents {
+        &self.contents
     }
 
     pub(crate) fn header(&self) -> &Elf {
-        Elf::parse(self.bytes.as_slice()).expect("`parse` has read it before")
+        Elf::parse(&self.contents).expect("`parse` has read it before")
     }
 
     pub(crate) fn program_headers(&self) -> &[elf::ProgramHeader64<LittleEndian>] {
-        self.header().program_headers(ENDIAN, self.bytes.as_slice()).expect("`parse` has read them before")
+        self.header().program_headers(ENDIAN, &self.contents).expect("`parse` has read them before")
     }
 
-    pub(crate) fn sections(&self) -> Result<SectionTable<'_, Elf>, Error> {
-        Ok(self.header().sections(ENDIAN, self.bytes.as_slice())?)
+    pub(crate) fn sections(&self) -> Result<SectionTable<'_, Elf, &Contents>, Error> {
+        sections(&self.contents)
     }
 
     /// The address and the bytes of the first section with this name.
@@ -217,8 +267,13 @@ impl Image {
     }
 
     fn slice(&self, offset: u64, len: u64) -> Option<&[u8]> {
-        self.bytes.get(usize::try_from(offset).ok()?..usize::try_from(offset.checked_add(len)?).ok()?)
+        (&self.contents).read_bytes_at(offset, len).ok()
     }
+}
+
+/// The sections of a file.
+pub(crate) fn sections(contents: &Contents) -> Result<SectionTable<'_, Elf, &Contents>, Error> {
+    Ok(Elf::parse(contents)?.sections(ENDIAN, contents)?)
 }
 
 /// The string that begins at `offset` of a string table; `None` where it is unfinished or too long for a name.
@@ -337,8 +392,9 @@ mod tests {
     fn every_truncation_is_survived() {
         let Some(image) = library() else { return };
         let whole = read_all(&image);
-        for length in 0..image.bytes.len() {
-            if let Ok(part) = Image::parse(image.bytes[..length].to_vec()) {
+        let bytes = image.contents.to_vec();
+        for length in 0..bytes.len() {
+            if let Ok(part) = Image::parse(bytes[..length].to_vec()) {
                 assert!(read_all(&part) <= whole);
             }
         }
@@ -350,8 +406,8 @@ mod tests {
         let is_header = |position: &usize| *position < 1024;
         for image in [fixture::without_sections(&image), image] {
             // All of the headers, and a sample of the rest.
-            for position in (0..image.bytes.len()).filter(|position| is_header(position) || position % 7 == 0) {
-                let mut bytes = image.bytes.clone();
+            for position in (0..image.contents.size()).filter(|position| is_header(position) || position % 7 == 0) {
+                let mut bytes = image.contents.to_vec();
                 bytes[position] ^= 1 << (position / 7 % 8);
                 if let Ok(image) = Image::parse(bytes) {
                     read_all(&image);
@@ -368,14 +424,14 @@ mod tests {
         let (whole, functions) = (read_all(&image), exported(&image));
         let table = image.header().e_shoff.get(ENDIAN) as usize;
         let count = usize::from(image.header().e_shnum.get(ENDIAN));
-        let size = image.bytes.len() as u64;
+        let size = image.contents.len();
         let fields = [4..8, 8..16, 16..24, 24..32, 32..40, 40..44, 44..48, 56..64];
         for section in 0..count {
             let header = table + section * size_of::<elf::SectionHeader64<LittleEndian>>();
             for (field, value) in fields.iter().cloned().flat_map(|field| {
                 [0, 1, section as u64, size - 1, size, u64::MAX >> 1, u64::MAX].map(|value| (field.clone(), value))
             }) {
-                let mut bytes = image.bytes.clone();
+                let mut bytes = image.contents.to_vec();
                 let length = field.len();
                 bytes[header + field.start..header + field.end].copy_from_slice(&value.to_le_bytes()[..length]);
                 let lying = Image::parse(bytes).unwrap();
@@ -386,7 +442,7 @@ mod tests {
             }
         }
         for (place, value) in [(40, u64::MAX), (40, 1), (58, 0xffff_ffff_ffff), (60, 0xffff), (62, 0xffff)] {
-            let mut bytes = image.bytes.clone();
+            let mut bytes = image.contents.to_vec();
             bytes[place..place + 2].copy_from_slice(&value.to_le_bytes()[..2]);
             let lying = Image::parse(bytes).unwrap();
             assert_eq!(exported(&lying), functions, "{place}, {value:#x}");

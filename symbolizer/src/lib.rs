@@ -14,6 +14,7 @@
 
 pub mod address_space;
 mod code;
+mod contents;
 mod debug_file;
 mod demangle;
 mod dynamic;
@@ -36,10 +37,11 @@ mod slots;
 mod sources;
 mod stamp;
 mod symtab;
+mod text_file;
 mod unwind;
 mod variables;
 
-pub use debug_file::{DebugFile, debug_files};
+pub use debug_file::{DebugFile, debug_files, debug_places};
 pub use demangle::demangle;
 pub use dynamic::Definition;
 pub use error::Error;
@@ -52,5 +54,6 @@ pub use outline::soname;
 pub use slots::{OwnSlot, Slot};
 pub use sources::{Sources, normal_path};
 pub use stamp::Stamp;
+pub use text_file::read_text;
 pub use unwind::UnwindTables;
 pub use variables::Variable;

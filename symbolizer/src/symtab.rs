@@ -11,9 +11,12 @@ use object::read::SectionIndex;
 use object::read::elf::{SectionHeader, Sym, VerdefIterator, VerneedIterator};
 use object::{LittleEndian, SymbolIndex};
 
-use crate::image::{ENDIAN, Elf, string_at};
+use crate::contents::Contents;
+use crate::image::{ENDIAN, Elf, sections, string_at};
 use crate::{Error, Image};
 
+/// Bytes that are kept of a name that is too long.
+const KEPT_OF_NAME: usize = 1000;
 /// Version records read per file; indexes have 15 bits.
 const MAX_VERSIONS: usize = 1 << 15;
 
@@ -44,7 +47,7 @@ impl<'a> SymbolTable<'a> {
     pub(crate) fn dynamic(image: &'a Image) -> Result<Option<SymbolTable<'a>>, Error> {
         match SymbolTable::loaded(image) {
             Some(table) => Ok(Some(table)),
-            None => SymbolTable::read(image, elf::SHT_DYNSYM),
+            None => SymbolTable::read(image.bytes(), elf::SHT_DYNSYM),
         }
     }
 
@@ -70,17 +73,20 @@ impl<'a> SymbolTable<'a> {
         Some(table)
     }
 
-    /// `.symtab`: all symbols, in files that are not stripped.
+    /// `.symtab`: all symbols, in files that are not stripped; else that of its debug file.
     pub(crate) fn full(image: &'a Image) -> Result<Option<SymbolTable<'a>>, Error> {
-        SymbolTable::read(image, elf::SHT_SYMTAB)
+        match (SymbolTable::read(image.bytes(), elf::SHT_SYMTAB)?, image.debug_symbols()) {
+            (None, Some(symbols)) => SymbolTable::read(symbols, elf::SHT_SYMTAB),
+            (own, _) => Ok(own),
+        }
     }
 
-    fn read(image: &'a Image, kind: SectionType) -> Result<Option<SymbolTable<'a>>, Error> {
-        let sections = image.sections()?;
+    fn read(contents: &'a Contents, kind: SectionType) -> Result<Option<SymbolTable<'a>>, Error> {
+        let sections = sections(contents)?;
         let Some(section) = sections.iter().find(|section| section.sh_type(ENDIAN) == kind) else { return Ok(None) };
-        let symbols = section.data_as_array(ENDIAN, image.bytes())?;
+        let symbols = section.data_as_array(ENDIAN, contents)?;
         let strings = sections.section(SectionIndex(section.sh_link(ENDIAN) as usize))?;
-        let strings = strings.data(ENDIAN, image.bytes())?;
+        let strings = strings.data(ENDIAN, contents)?;
         Ok(Some(SymbolTable { symbols, strings, versions: Versions::default() }))
     }
 
@@ -94,6 +100,14 @@ impl<'a> SymbolTable<'a> {
 
     pub(crate) fn name(&self, entry: Entry<'a>) -> Option<&'a [u8]> {
         string_at(self.strings, u64::from(entry.symbol.st_name(ENDIAN)))
+    }
+
+    /// A name that is too long to be taken whole: its beginning, and what tells it from others.
+    pub(crate) fn cut_name(&self, entry: Entry<'a>) -> Option<String> {
+        let offset = entry.symbol.st_name(ENDIAN);
+        let name = self.strings.get(offset as usize..)?.get(..KEPT_OF_NAME)?;
+        let is_cut = offset > 0 && !name.contains(&0);
+        is_cut.then(|| format!("{}…{offset:x}", String::from_utf8_lossy(name)))
     }
 
     pub(crate) fn version(&self, entry: Entry<'a>) -> Option<Version<'a>> {

@@ -58,7 +58,7 @@ pub fn find(pattern: &str, executables: &[PathBuf], env: &Environment) -> Result
     if found.paths.is_empty() && pattern.contains('/') {
         let path = Path::new(pattern);
         if !select::is_glob(pattern) {
-            Image::open(path)?;
+            Image::open_outline(path)?;
             found.add(path);
         } else if let Some(folder) = path.parent() {
             search::libraries_in(folder).iter().for_each(|path| found.add(path));
@@ -180,7 +180,7 @@ impl Matches<'_> {
         if (select::names(self.pattern, path, || soname.map(str::to_owned))
             || select::matches(self.pattern, &canonical))
             && identity(&canonical).is_some_and(|file| self.met.insert(file))
-            && Image::open(&canonical).is_ok()
+            && Image::open_outline(&canonical).is_ok()
         {
             self.paths.push(canonical);
         }

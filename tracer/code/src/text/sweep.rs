@@ -110,8 +110,11 @@ impl Text<'_> {
     }
 
     /// Shows every word of eight bytes that the file loads; false when the file has used up its
-    /// share of effort before.
+    /// share of effort before, or more is loaded than was read.
     pub fn sweep_words(&self, mut show: impl FnMut(u64)) -> bool {
+        if !self.image.is_whole() {
+            return false;
+        }
         for (address, bytes) in self.image.loaded_parts() {
             let skipped = address.wrapping_neg() as usize % size_of::<u64>();
             let words = bytes.get(skipped..).unwrap_or_default().chunks_exact(size_of::<u64>());
