@@ -88,6 +88,26 @@ impl Image {
         })
     }
 
+    /// The words that the dynamic linker fills: the address, what it puts there where that is an address of this file,
+    /// and whether only it writes there.
+    pub fn relocated_words(&self) -> impl Iterator<Item = (u64, Option<u64>, bool)> {
+        let symbols = SymbolTable::dynamic(self).ok().flatten();
+        self.all_relocations().map(move |relocation| {
+            let kind = relocation.r_type(ENDIAN, false);
+            let addend = relocation.r_addend(ENDIAN) as u64;
+            let symbol = || symbols.as_ref()?.entry(relocation.symbol(ENDIAN, false)?);
+            let own = || symbol().filter(|symbol| symbol.is_defined() && !symbol.is_ifunc());
+            let is_slot = matches!(kind, elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT);
+            let value = match kind {
+                elf::R_X86_64_RELATIVE => Some(addend),
+                elf::R_X86_64_64 => own().map(|symbol| symbol.address().wrapping_add(addend)),
+                _ if is_slot => own().map(|symbol| symbol.address()),
+                _ => None,
+            };
+            (relocation.r_offset(ENDIAN), value, is_slot)
+        })
+    }
+
     pub(crate) fn all_relocations(&self) -> impl Iterator<Item = &Rela64<LittleEndian>> {
         let lazy = self.relocations(elf::DT_JMPREL, elf::DT_PLTRELSZ);
         lazy.iter().chain(self.relocations(elf::DT_RELA, elf::DT_RELASZ))

@@ -21,12 +21,13 @@ use rtrace_model::{ExitPolicy, Library, LibraryId, RegionId};
 use rtrace_plan as plan;
 use rtrace_plan::{LibrarySource, jump};
 use rtrace_symbolizer::modules::{self, Module};
-use rtrace_symbolizer::{Error, Image, ifunc};
+use rtrace_symbolizer::{Error, Image};
 
 use crate::altered::{BREAKPOINT, Code, Difference};
 use crate::attach;
 use crate::privilege;
 use crate::returns::caller::Callers;
+use crate::target;
 
 /// Bytes from a return address to its return site, at the most.
 const FARTHEST: u64 = 255;
@@ -143,7 +144,7 @@ impl Places {
         let (device, inode) = file;
         let path_shown = module.path.display().to_string();
         let library = Library { id: LibraryId(0), path: path_shown, build_id: None, device, inode };
-        let ifuncs = ifunc::resolve(module.pid, module, &image, &exports);
+        let ifuncs = target::implementations(Some(module), &image, &exports);
         let sources = [LibrarySource::new(library, path.clone(), image, exports, ifuncs)];
         for exit in [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe] {
             for keeps_accesses in [false, true] {

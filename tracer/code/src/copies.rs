@@ -105,7 +105,7 @@ impl Copies {
 }
 
 /// The number of a general register, or of the one that it is part of.
-fn number(register: Register) -> Option<usize> {
+pub(crate) fn number(register: Register) -> Option<usize> {
     let number = (register.full_register() as usize).checked_sub(Register::RAX as usize)?;
     (number < REGISTERS).then_some(number)
 }

@@ -3,12 +3,13 @@
 //!
 //! Nothing here knows what is wanted. [`text`] is all code of a library; [`tails`], [`line`](mod@line), [`restarting`],
 //! [`skipped`] and [`stub`] are asked about one of its functions; [`obstacle`] names what may stand in the way; [`instruction`], [`arrival`] and [`calls`] are functions
-//! of bytes, [`copies`] of instructions, and [`catching`] of a file.
+//! of bytes, [`copies`] of instructions, [`catching`] and [`choices`] of a file.
 //! No instruction of the processor leaves this package.
 
 pub mod arrival;
 pub mod calls;
 pub mod catching;
+pub mod choices;
 pub mod copies;
 pub mod errno;
 pub mod instruction;

@@ -15,7 +15,7 @@ pub enum Reason {
     Symbol(RefusedReason),
     /// Its symbol has no type, so that it may be a table of constants.
     MayBeData,
-    /// It is an IFUNC, and no process has chosen an implementation.
+    /// It is an IFUNC, no process has chosen an implementation, and its resolver does not tell which may be.
     Ifunc,
     /// It is where a program or a context begins.
     NotCalled,
@@ -49,7 +49,7 @@ impl Display for Reason {
             Reason::NoExports => "it exports no function",
             Reason::Symbol(reason) => return reason.fmt(f),
             Reason::MayBeData => "the symbol has no type, and nothing is known to call it: it may be data",
-            Reason::Ifunc => "an IFUNC whose implementation is known only in a running process",
+            Reason::Ifunc => "an IFUNC whose resolver may choose a function that its code does not name",
             Reason::NotCalled => "nothing calls it: it begins without a return address",
             Reason::KnownByBytes => "unwinders know this code by its bytes",
             Reason::Altered => "its code was changed or moved in the process",
