@@ -163,6 +163,76 @@ fn a_plan_names_every_function() {
     }
 }
 
+/// A program with functions of C++, a copy that the compiler made, and a library beside it.
+fn program_with_names() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let source = "namespace app { __attribute__((noinline)) long plain(long x) { __asm__ volatile(\"\"); return x; } }
+        extern \"C\" __attribute__((noinline)) long read_all(long x) { __asm__ volatile(\"\"); return x; }
+        extern \"C\" long cloned(long) __asm__(\"cloned.constprop.0\");
+        extern \"C\" __attribute__((noinline)) long cloned(long x) { __asm__ volatile(\"\"); return x; }
+        int main() { return app::plain(0) + read_all(0) + cloned(0); }";
+    fs::write(folder.path().join("a.cpp"), source).unwrap();
+    let compiled = std::process::Command::new("g++").args(["-O1", "-o", "a", "a.cpp"]).current_dir(&folder).status();
+    assert!(compiled.unwrap().success());
+    folder
+}
+
+#[test]
+fn a_pattern_that_matches_nothing_is_named_with_what_is_near() {
+    let folder = program_with_names();
+    let plan = |options: &[&str]| {
+        let mut command = rtrace::command();
+        command.arg("plan").args(options).args(["--", "./a"]).current_dir(&folder);
+        command.output().unwrap()
+    };
+    let exe = |options: &[&'static str]| plan(&[&["--lib", "exe"], options].concat());
+    for (pattern, near) in [
+        ("raed_all", "`read_all`"),
+        ("READ_ALL", "`read_all`"),
+        ("app::plian", "`app::plain(long)`"),
+        ("plain", "`app::plain(long)`"),
+        ("app::plain(int)", "`app::plain(long)`"),
+        ("clone", "`cloned.constprop.0`"),
+        ("raed_*", "`read_all`"),
+    ] {
+        let output = exe(&["--func", pattern]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{pattern}");
+        let said = stderr(&output);
+        let wanted = format!("rtrace: no function of `a` matches `{pattern}`\n\nhint: did you mean ");
+        assert!(said.starts_with(&wanted) && said.contains(near), "{said}");
+        // One that matches beside it is recorded, and the other is told.
+        let output = exe(&["--func", pattern, "--func", "main"]);
+        assert!(output.status.success() && stderr(&output).contains(near), "{}", stderr(&output));
+        let output = exe(&["--exclude", pattern]);
+        assert!(output.status.success() && stderr(&output).contains(near), "{}", stderr(&output));
+    }
+    for (pattern, whole) in [("app::plain", "app::plain(long)"), ("cloned", "cloned.constprop.0")] {
+        let output = exe(&["--func", pattern]);
+        assert!(stdout(&output).contains(whole) && stderr(&output).is_empty(), "{pattern}: {}", stderr(&output));
+    }
+    let output = exe(&["--func", "no_such_thing_at_all"]);
+    assert!(stderr(&output).starts_with("rtrace: no function of `a` matches `no_such_thing_at_all`\n\nhint: "));
+    let output = exe(&["--func", "main", "--exclude", "*"]);
+    assert!(output.status.code() == Some(1) && stderr(&output).contains("leave no function of `a`"));
+    let output = plan(&["--lib", "exe", "--lib", "libc.so.6", "--func", "app::plain"]);
+    assert!(output.status.success() && stderr(&output).contains("--func selects no function of `libc.so.6`"));
+}
+
+#[test]
+fn files_that_never_end_are_refused() {
+    for arguments in [["--args", "--args-from=/dev/zero"], ["--filter", "/dev/zero"]] {
+        let output =
+            rtrace::command().args(["plan", "--lib", "exe"]).args(arguments).args(["--", "true"]).output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.code() == Some(1) && said.contains("neither a regular file nor a pipe"), "{said}");
+    }
+    let script = "\"$0\" plan --lib libc.so.6 --filter <(echo SCOREP_REGION_NAMES_BEGIN EXCLUDE '*' INCLUDE malloc; \
+        sleep 0.3; echo SCOREP_REGION_NAMES_END) -- true";
+    let mut shell = std::process::Command::new("bash");
+    let output = shell.args(["-c", script]).arg(rtrace::command().get_program()).output().unwrap();
+    assert!(output.status.success() && stdout(&output).contains("malloc"), "{}", stderr(&output));
+}
+
 #[test]
 fn without_memory_one_message_says_so() {
     let limited = |kilobytes: usize| {

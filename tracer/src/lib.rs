@@ -48,6 +48,7 @@ pub mod stale;
 pub mod stubs;
 pub mod target;
 pub mod translated;
+pub mod unmatched;
 pub mod user;
 mod values;
 pub mod watch;

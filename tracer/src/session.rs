@@ -32,7 +32,7 @@ use crate::samples::{Samplers, plugin};
 use crate::stubs::{self, NoStubs, Stubs};
 use crate::target::{self, Target};
 use crate::watch::{self, Watches};
-use crate::{attach, privilege, rank, signatures, sources, values};
+use crate::{attach, privilege, rank, signatures, sources, unmatched, values};
 
 /// What is traced.
 #[derive(Clone, Copy, Debug)]
@@ -186,6 +186,8 @@ struct Basis<'a> {
     at_return: Keeps,
     /// What a command will load.
     command_files: Vec<PathBuf>,
+    /// Libraries that are asked for, and known only when the command loads them.
+    awaited: Vec<String>,
 }
 
 impl Basis<'_> {
@@ -224,6 +226,7 @@ pub struct Found<'a> {
     basis: Basis<'a>,
     target: Target,
     without_sources: Vec<String>,
+    remarks: Vec<String>,
 }
 
 impl<'a> Found<'a> {
@@ -249,6 +252,14 @@ impl<'a> Found<'a> {
         };
         let (mechanism, plan_options) = able?;
         let without_sources = sources::read(&mut target.libraries, &plan_options)?;
+        let mut remarks = target.remarks();
+        match unmatched::check(&target.libraries, &plan_options) {
+            Ok(unmatched) => remarks.extend(unmatched),
+            // It may be a function of a library that is not known yet.
+            Err(_) if !target.awaited.is_empty() => {}
+            Err(error) => return Err(error.into()),
+        }
+        let awaited = std::mem::take(&mut target.awaited);
         let mut counters = counters::open(&options.counters, &rtrace_bpf::online_cpus()?)?;
         let request =
             options.values.as_ref().map(|request| Request { stubs: options.stubs.is_some(), ..request.clone() });
@@ -278,8 +289,9 @@ impl<'a> Found<'a> {
             words,
             at_return,
             command_files,
+            awaited,
         };
-        Ok(Found { basis, target, without_sources })
+        Ok(Found { basis, target, without_sources, remarks })
     }
 
     /// The libraries.
@@ -290,6 +302,11 @@ impl<'a> Found<'a> {
     /// Libraries that have no debug information, where functions are selected by their source files.
     pub fn without_sources(&self) -> &[String] {
         &self.without_sources
+    }
+
+    /// What people should know of what was asked for: patterns that match nothing, libraries that are not known yet.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// Plans the probes and starts the plug-ins. What a command needs is written; for running processes the kernel side
@@ -385,7 +402,8 @@ impl Ready<'_> {
     /// # Errors
     /// No function is probed.
     pub fn check(&self) -> Result<(), Error> {
-        match self.plan().libraries.iter().all(|library| library.regions.is_empty()) {
+        let probes_none = self.plan().libraries.iter().all(|library| library.regions.is_empty());
+        match probes_none && self.planned.basis.awaited.is_empty() {
             true => Err(Error::NothingToProbe),
             false => self.check_values(),
         }
@@ -403,6 +421,11 @@ impl Ready<'_> {
     /// The probes.
     pub fn plan(&self) -> &Plan {
         &self.planned.plan
+    }
+
+    /// Libraries that are asked for, and known only when the command loads them.
+    pub fn awaited(&self) -> &[String] {
+        &self.planned.basis.awaited
     }
 
     /// What is recorded, and how.

@@ -10,13 +10,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rtrace_code::parallel;
+use rtrace_code::{choices, parallel};
 use rtrace_model::{Library, LibraryId, escape};
 use rtrace_plan::{LibrarySource, parts};
 use rtrace_symbolizer::address_space::AddressSpace;
 use rtrace_symbolizer::linker::{self, Environment};
 use rtrace_symbolizer::modules::{self, Module};
-use rtrace_symbolizer::{Image, ifunc, select, soname};
+use rtrace_symbolizer::{Exports, Image, debug_places, ifunc, select, soname};
 
 use crate::host;
 use crate::perf::mappings::Mapping;
@@ -34,6 +34,18 @@ pub struct Target {
     pub libraries: Vec<LibrarySource>,
     /// What a command will load, in the order of the dynamic linker, and the files that were chosen.
     pub files: Vec<PathBuf>,
+    /// Names of libraries that a command may load from where nobody can know before.
+    pub awaited: Vec<String>,
+}
+
+impl Target {
+    /// What people should know of it.
+    pub fn remarks(&self) -> Vec<String> {
+        let remark = |name: &String| {
+            format!("no library `{name}` is found before the command runs: it is traced if a program loads it")
+        };
+        self.awaited.iter().map(remark).collect()
+    }
 }
 
 /// Why a target cannot be found.
@@ -51,8 +63,13 @@ pub enum Error {
         near: Vec<String>,
     },
     /// No file that was chosen holds a function that could be traced; the first is named.
-    #[error("failed to find functions in `{0}`: it exports none")]
-    NoFunctions(String),
+    #[error("failed to find functions in `{path}`: it exports none, and has no symbols of others")]
+    NoFunctions {
+        /// The file.
+        path: String,
+        /// Where debug files with its symbols were looked for.
+        places: Vec<PathBuf>,
+    },
     /// A process executes the code of a file elsewhere than where it maps the file.
     #[error("failed to trace `{}` in process {pid}: the process executes its code elsewhere, where the kernel takes no probes", escape(&.path.display().to_string()))]
     NotInPlace {
@@ -80,7 +97,13 @@ impl Error {
                 let near = if near.is_empty() { String::new() } else { format!("did you mean {}? ", near.join(", ")) };
                 Some(format!("{near}A library that is loaded later is named by its path, the program itself by `exe`"))
             }
-            Error::NoFunctions(_) => Some("name another library, or `exe` for the program's own functions".to_owned()),
+            Error::NoFunctions { places, .. } => {
+                let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+                let looked = if places.is_empty() { "it names no debug file".to_owned() } else { places.join(", ") };
+                Some(format!(
+                    "it was stripped: install its debug symbols, or build it without `-s`. Looked for: {looked}"
+                ))
+            }
             Error::NotInPlace { .. } => Some(
                 "start the program so that it leaves its code in place, as node does without --use-largepages"
                     .to_owned(),
@@ -155,7 +178,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         Some(module) if moved.len() == libraries.len() => {
             Err(Error::NotInPlace { path: module.path.clone(), pid: module.pid })
         }
-        _ => Ok(Target { libraries, files: Vec::new() }),
+        _ => Ok(Target { libraries, files: Vec::new(), awaited: Vec::new() }),
     }
 }
 
@@ -187,7 +210,9 @@ fn not_executed(pids: &[u32], pattern: &str) -> Option<(u32, PathBuf)> {
 fn any_function(libraries: &[LibrarySource]) -> Result<(), Error> {
     match libraries.first() {
         Some(first) if libraries.iter().all(|source| source.exports.is_empty()) => {
-            Err(Error::NoFunctions(first.library.path.clone()))
+            let path = first.library.path.clone();
+            let places = debug_places(Path::new(&path), &first.image);
+            Err(Error::NoFunctions { path, places })
         }
         _ => Ok(()),
     }
@@ -236,7 +261,7 @@ pub fn late_loads(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u
         }
     }
     note_altered(&mut libraries, modules.iter());
-    Target { libraries, files: Vec::new() }
+    Target { libraries, files: Vec::new(), awaited: Vec::new() }
 }
 
 /// How many running processes map a library.
@@ -298,7 +323,7 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
         // The process may have ended meanwhile, and its root is out of reach.
         known.remove(&id);
     }
-    Target { libraries, files: Vec::new() }
+    Target { libraries, files: Vec::new(), awaited: Vec::new() }
 }
 
 /// Whether one of these patterns names the file that was mapped.
@@ -324,11 +349,17 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
     translated::check_command(&name, &executables)?;
 
     let mut files = BTreeMap::<(u64, u64), PathBuf>::new();
+    let mut awaited = Vec::new();
     for pattern in patterns {
         let found = match pattern.as_str() {
             EXECUTABLE => executables.last().cloned().into_iter().collect(),
             _ => linker::find(pattern, &executables, &environment)?,
         };
+        let may_come = !pattern.contains('/') && pattern != EXECUTABLE;
+        if found.is_empty() && may_come && starts_others(command, &executables, &environment) {
+            awaited.push(pattern.clone());
+            continue;
+        }
         if found.is_empty() {
             let candidates = linker::candidates(&executables, &environment);
             let names: Vec<&str> = candidates.iter().filter_map(|path| path.file_name()?.to_str()).collect();
@@ -345,7 +376,7 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         return Err(Error::Moves(name));
     }
     let (mut modules, mut loaded) = (Vec::new(), Vec::new());
-    for executable in executables.iter().filter(|path| Image::open(path).is_ok()) {
+    for executable in executables.iter().filter(|path| Image::open_outline(path).is_ok()) {
         loaded = linker::closure(executable, &environment)?;
         loaded.extend(files.values().cloned());
         for path in loaded.iter().chain([executable]) {
@@ -363,7 +394,17 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         libraries.push(images.source(id, library, &path, &path, module)?);
     }
     any_function(&libraries)?;
-    Ok(Target { libraries, files: loaded })
+    Ok(Target { libraries, files: loaded, awaited })
+}
+
+/// Whether a command starts other programs, of which nobody knows what they load: a script, a shell, a launcher.
+fn starts_others(command: &[OsString], executables: &[PathBuf], environment: &Environment) -> bool {
+    let is_program = |word: &OsString| {
+        let word = word.to_string_lossy();
+        !word.starts_with('-') && linker::resolve_command(&word, environment.path.as_deref()).is_ok()
+    };
+    let is_told = |word: &OsString| word == "-c";
+    executables.len() > 1 || command.iter().skip(1).any(|word| is_told(word) || is_program(word))
 }
 
 /// Whether a node that a command starts moves its code to huge pages; `options`: those that it has from the environment.
@@ -379,7 +420,7 @@ pub(crate) fn name_of(command: &[OsString]) -> String {
 }
 
 /// What a command inherits from us that decides which files it loads.
-pub(crate) fn environment() -> Environment {
+pub fn environment() -> Environment {
     Environment {
         library_path: std::env::var_os("LD_LIBRARY_PATH"),
         preload: std::env::var_os("LD_PRELOAD"),
@@ -392,6 +433,15 @@ pub(crate) fn identity(path: &Path) -> Result<(u64, u64), Error> {
     let metadata =
         std::fs::metadata(path).map_err(|source| rtrace_symbolizer::Error::Read { path: path.to_owned(), source })?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Implementations of IFUNCs: those that a process which maps the file has chosen, and those that may be chosen yet.
+pub(crate) fn implementations(mapped: Option<&Module>, image: &Image, exports: &Exports) -> Vec<ifunc::Resolved> {
+    let chosen = mapped.map(|module| ifunc::resolve(module.pid, module, image, exports)).unwrap_or_default();
+    let mut known: Vec<_> = choices::of(image, exports).into_iter().chain(chosen).collect();
+    known.sort_unstable_by_key(|resolved| (resolved.function, resolved.address));
+    known.dedup_by_key(|resolved| (resolved.function, resolved.address));
+    known
 }
 
 /// Device and inode.
@@ -426,7 +476,8 @@ impl ImageCache {
         }
         let wanted: Vec<_> = wanted.into_iter().collect();
         let images = parallel::map(&wanted, |(id, (name, path))| {
-            let image = if is_chosen(id) { Image::open(path) } else { Image::open_outline(path) };
+            let whole = || Image::open(path).map(|image| image.with_debug_symbols(name));
+            let image = if is_chosen(id) { whole() } else { Image::open_outline(path) };
             (*id, (name.display().to_string(), image.ok().map(Arc::new)))
         });
         ImageCache { images: images.into_iter().collect() }
@@ -446,7 +497,7 @@ impl ImageCache {
     ) -> Result<LibrarySource, Error> {
         let image = match self.images.get(&file) {
             Some((_, Some(image))) => Arc::clone(image),
-            _ => Arc::new(Image::open(attach_path)?),
+            _ => Arc::new(Image::open(attach_path)?.with_debug_symbols(path)),
         };
         let mut exports = image.exports()?;
         if !exports.untyped.is_empty() {
@@ -463,7 +514,7 @@ impl ImageCache {
             device,
             inode,
         };
-        let ifuncs = mapped.map(|module| ifunc::resolve(module.pid, module, &image, &exports)).unwrap_or_default();
+        let ifuncs = implementations(mapped, &image, &exports);
         Ok(LibrarySource::new(library, attach_path.to_owned(), image, exports, ifuncs))
     }
 }

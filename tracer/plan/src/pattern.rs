@@ -7,6 +7,8 @@ use regex::{Regex, RegexBuilder};
 
 use super::selector::SourcePattern;
 
+/// What compilers append to the names of copies of functions.
+const COPIES: [&str; 4] = [".constprop.", ".isra.", ".lto_priv.", ".llvm."];
 /// Compiled patterns larger than this many bytes are refused.
 const MAX_REGEX_SIZE: usize = 1 << 20;
 
@@ -14,7 +16,7 @@ const MAX_REGEX_SIZE: usize = 1 << 20;
 ///
 /// `re:EXPR` and `/EXPR/` are regular expressions that match anywhere in a name. Text with `*` or
 /// `?` is a glob over the whole name, where `[…]` and `{…}` work too. Anything else is one exact
-/// name, so that `operator[]` needs no quoting.
+/// name, so that `operator[]` needs no quoting; the parameters that a demangled name ends in may be left out.
 #[derive(Clone, Debug)]
 pub struct Pattern(Kind);
 
@@ -73,6 +75,12 @@ impl FromStr for Pattern {
     }
 }
 
+/// Whether a name is that of a function of the source, by what follows that there: nothing, its parameters, or what the
+/// compiler has appended to the name of a copy that it calls instead.
+fn is_same_function(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('(') || COPIES.iter().any(|copy| rest.starts_with(copy))
+}
+
 /// Compiles a regular expression of the pattern `text`.
 pub(crate) fn regex(expression: &str, text: &str) -> Result<Regex, PatternError> {
     let built = RegexBuilder::new(expression).size_limit(MAX_REGEX_SIZE).build();
@@ -86,10 +94,19 @@ pub(crate) fn glob(text: &str) -> Result<GlobMatcher, PatternError> {
 }
 
 impl Pattern {
+    /// What was asked for.
+    pub fn text(&self) -> String {
+        match &self.0 {
+            Kind::Exact(text) => text.clone(),
+            Kind::Glob(glob) => glob.glob().glob().to_owned(),
+            Kind::Regex(regex) => format!("/{}/", regex.as_str()),
+        }
+    }
+
     /// Whether this one name matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.0 {
-            Kind::Exact(text) => text == name,
+            Kind::Exact(text) => name.strip_prefix(text.as_str()).is_some_and(is_same_function),
             Kind::Glob(glob) => glob.is_match(name),
             Kind::Regex(regex) => regex.is_match(name),
         }
@@ -111,6 +128,10 @@ mod tests {
         assert!(matches("deflate", "deflate"));
         assert!(!matches("deflate", "deflateInit_"));
         assert!(matches("QString::operator[](int)", "QString::operator[](int)"));
+        assert!(matches("app::plain", "app::plain(long)") && !matches("app::plai", "app::plain(long)"));
+        assert!(!matches("plain", "app::plain(long)") && !matches("app::plain(int)", "app::plain(long)"));
+        assert!(matches("cloned", "cloned.constprop.0") && matches("cloned", "cloned.isra.0"));
+        assert!(!matches("cloned", "cloned.cold") && !matches("cloned", "cloned.part.0"));
     }
 
     #[test]

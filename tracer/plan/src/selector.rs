@@ -61,6 +61,14 @@ impl Selector {
         matches!(self, Selector::Source(_))
     }
 
+    /// What was asked for, of functions by name.
+    pub fn text(&self) -> String {
+        match self {
+            Selector::Name(pattern) => pattern.text(),
+            Selector::Source(_) => SOURCE.to_owned(),
+        }
+    }
+
     /// Whether it selects a function.
     pub fn selects(&self, function: &Subject<'_>) -> bool {
         match self {

@@ -1,10 +1,9 @@
 //! All that is known of functions, and who is asked first.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use rtrace_symbolizer::Image;
+use rtrace_symbolizer::{Image, read_text};
 
 use crate::capture::Wanted;
 use crate::describe::{self, Description, Wish};
@@ -19,6 +18,9 @@ const CHANGED: [&str; 3] = [".isra", ".constprop", ".part"];
 
 /// Names of functions that the compiler made of others, whose parameters are vectors of theirs (the Vector Function ABI).
 const VECTOR: &str = "_ZGV";
+
+/// Larger tables of the user's are refused, in bytes.
+const LARGEST_TABLE: u64 = 16 << 20;
 
 /// Whether a symbol is that of a function with other parameters than the source says.
 fn is_changed(symbol: &str) -> bool {
@@ -118,7 +120,7 @@ impl Book {
     /// One of them is wrong; the message says where.
     pub fn open(request: &Request) -> Result<Book, Error> {
         let Some(path) = &request.file else { return Book::read(request, None) };
-        let text = fs::read_to_string(path).map_err(|cause| Error::Read { path: path.clone(), cause })?;
+        let text = read_text(path, LARGEST_TABLE).map_err(|cause| Error::Read { path: path.clone(), cause })?;
         Book::read(request, Some((path, &text)))
     }
 

@@ -198,6 +198,7 @@ fn record_processes(
 ) -> anyhow::Result<Outcome> {
     let found = Found::find(guard, how, Program::Running(pids))?;
     say_unknown_sources(found.without_sources());
+    found.remarks().iter().for_each(|remark| tell!("{remark}"));
     if !how.follow {
         hint_at_children(pids, found.target());
     }

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 
 use rtrace::named::NotRunning;
 use rtrace::presence::Absent;
-use rtrace::{counters, privilege, session, sources, target, watch};
+use rtrace::{counters, privilege, session, sources, target, unmatched, watch};
 use rtrace_exporters::ExportError;
 use rtrace_model::escape;
 
@@ -114,6 +114,7 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
             .or_else(|| Some(cause.downcast_ref::<Absent>()?.hint().to_owned()))
             .or_else(|| cause.downcast_ref::<session::Error>()?.hint().map(str::to_owned))
             .or_else(|| Some(cause.downcast_ref::<sources::Error>()?.hint()))
+            .or_else(|| Some(cause.downcast_ref::<unmatched::Error>()?.hint()))
             .or_else(|| cause.downcast_ref::<watch::Error>()?.hint().map(str::to_owned))
     });
     short().or(of_cause)

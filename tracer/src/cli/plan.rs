@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use rtrace::guard::Guard;
 use rtrace::session::{self, Options, Program};
 use rtrace::stubs::{self, NoStubs};
-use rtrace::{sampling, signatures, sources, target};
+use rtrace::{sampling, signatures, sources, target, unmatched};
 use rtrace_model::RegionId;
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, PlannedLibrary};
@@ -39,6 +39,8 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     record::say_hazard(&how);
     let plan_options = plan::Options { stubs, ..session::plan_options(&how, usable, program) };
     record::say_unknown_sources(&sources::read(&mut target.libraries, &plan_options)?);
+    let remarks = target.remarks().into_iter().chain(unmatched::check(&target.libraries, &plan_options)?);
+    remarks.for_each(|remark| tell!("{remark}"));
     if let Some(book) = &book {
         let callers = signatures::callers(pids, &target.files);
         signatures::capture(book, &mut target.libraries, &plan_options, &callers)?;

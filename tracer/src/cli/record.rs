@@ -218,8 +218,7 @@ fn say_what_is_untimed(plan: &Plan) {
 /// A sink that fails has kept what it wrote.
 fn explain(error: anyhow::Error) -> anyhow::Error {
     if error.is::<SinkError>() {
-        let hint =
-            "what was written so far is readable; free some disk space, or choose another directory with --output DIR";
+        let hint = "what was written so far is readable; free some disk space, raise `ulimit -f`, or choose another directory with --output DIR";
         return Err::<(), _>(error).hint(hint).expect_err("it is an error");
     }
     error

@@ -38,6 +38,7 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     let found = Found::find(&guard, &how, Program::Command(&options.command))?;
     say_hazard(&how);
     say_unknown_sources(found.without_sources());
+    found.remarks().iter().for_each(|remark| message::tell!("{remark}"));
     let ready = found.plan()?.start()?;
     let pid = ready.pids().first().copied().context("failed to start the command")?;
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,8 +1,10 @@
 //! What happens when the system gives no memory, threads or descriptors: one message and status 1, where Rust would
-//! panic or abort with a backtrace, for which there is no memory either. What was written of a trace stays.
+//! panic or abort with a backtrace, for which there is no memory either; also when it refuses longer files. What was
+//! written of a trace stays.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic;
+use std::sync::Arc;
 
 /// The system's allocator, which ends rtrace where it has no memory. Sizes that foreign files ask for are bounded
 /// where these are read, so nobody wants to go on without.
@@ -52,6 +54,20 @@ pub fn handle_missing_threads() {
         }
         others(panic);
     }));
+}
+
+/// Makes writes that go beyond `ulimit -f` fail as those on a full disk do, where a signal would end rtrace. What rtrace
+/// starts gets the signal as before: a handler does not outlive `exec`.
+pub fn handle_file_limit() {
+    // SAFETY: asks how the signal is handled; the structure is filled where the call succeeds.
+    let is_usual = unsafe {
+        let mut handler = std::mem::zeroed::<libc::sigaction>();
+        libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut handler) == 0 && handler.sa_sigaction == libc::SIG_DFL
+    };
+    if is_usual {
+        // Without it, rtrace ends as before.
+        let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::default());
+    }
 }
 
 /// Ends the process without a destructor, and without memory.

@@ -1,16 +1,20 @@
 //! A recording without a call: why, and what would have recorded something.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rtrace::mapped_files::MappedFiles;
 use rtrace::privilege::shell_quote;
 use rtrace::session::Ready;
+use rtrace::target;
 use rtrace_model::{Summary, counted};
-use rtrace_symbolizer::{select, soname};
+use rtrace_symbolizer::{Image, linker, select, soname};
 
 use super::libs::PROGRAM;
 use super::message::tell;
 
+/// So many functions are named that a program has itself.
+const EXAMPLES: usize = 3;
 /// So many libraries are named that were loaded instead.
 const NAMED: usize = 5;
 
@@ -18,6 +22,8 @@ const NAMED: usize = 5;
 pub struct Silence {
     target: String,
     libraries: Vec<String>,
+    /// Those of them that could be known only once they were loaded.
+    awaited: Vec<String>,
     functions: usize,
     /// Processes that ran before; none where a command is recorded.
     pids: Vec<u32>,
@@ -30,14 +36,23 @@ impl Silence {
         Silence {
             target: target.to_owned(),
             libraries: ready.options().libraries.clone(),
+            awaited: ready.awaited().to_vec(),
             functions: ready.plan().libraries.iter().map(|library| library.regions.len()).sum(),
             pids: if ready.is_command() { Vec::new() } else { ready.pids() },
             mapped: ready.mapped_files(),
         }
     }
 
-    /// Says it, if there was no call. What is missing for a reason of its own has been told already.
+    /// Says it, if there was no call. What is missing for a reason of its own has been told already, but for libraries
+    /// that had no probes when they were loaded: a path lets them have some.
     pub fn explain(&self, summary: &Summary) {
+        let paths = self.mapped.paths();
+        for name in &self.awaited {
+            if let Some(path) = paths.iter().find(|path| select::names(name, path, || soname(path))) {
+                let word = shell_quote(&path.display().to_string());
+                tell!("{name} was loaded from {}: `--lib {word}` traces it from its first call", path.display());
+            }
+        }
         if summary.calls + summary.counted + summary.estimated == 0 && summary.is_complete() {
             self.lines().iter().for_each(|line| tell!("{line}"));
         }
@@ -60,15 +75,38 @@ impl Silence {
             lines.push(called_none(&format!("the functions of {}", joined(others.into_iter().cloned()))));
         }
         if !never.is_empty() {
-            lines.push(self.instead(never[0]));
+            lines.push(self.built_in(never[0]).unwrap_or_else(|| self.instead(never[0])));
         }
         lines
+    }
+
+    /// Which functions of a library a program has itself, as those do into which libraries are linked.
+    fn built_in(&self, wanted: &str) -> Option<String> {
+        let installed = linker::find(wanted, &[], &target::environment()).ok()?;
+        let names_of = |path: &Path| -> Option<BTreeSet<String>> {
+            let exports = Image::open(path).ok()?.exports().ok()?;
+            let symbols = exports.functions.into_iter().flat_map(|function| function.symbols);
+            Some(symbols.map(|symbol| symbol.name).filter(|name| !name.starts_with('_')).collect())
+        };
+        let wanted = names_of(installed.first()?)?;
+        let programs = self.mapped.paths().into_iter().filter(|path| name_of(path).is_none());
+        let shared =
+            programs.filter_map(|path| Some((names_of(&path)?.intersection(&wanted).cloned().collect(), path)));
+        let (names, path): (Vec<String>, _) = shared.max_by_key(|(names, _): &(Vec<String>, _)| names.len())?;
+        let options = names.iter().take(EXAMPLES).map(|name| format!(" --func {}", shell_quote(name)));
+        let options: String = options.collect();
+        (names.len() >= EXAMPLES).then(|| {
+            let (count, path) = (counted(names.len() as u64, "function"), path.display().to_string());
+            let word = shell_quote(&path);
+            format!("{path} has {count} of that library itself: `--lib {word}{options}` would record calls to some")
+        })
     }
 
     /// What would record something.
     fn instead(&self, wanted: &str) -> String {
         let paths = self.mapped.paths();
         let names: Vec<String> = paths.iter().filter_map(|path| name_of(path)).collect();
+        let by_name = |name: &str| paths.iter().find(|path| name_of(path).as_deref() == Some(name));
         let known: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut near = select::near_names(wanted, &known);
         near.extend(names.iter().filter(|name| !near.contains(name)).cloned().collect::<Vec<_>>());
@@ -76,9 +114,21 @@ impl Silence {
         let (more, first) = (names.len().saturating_sub(near.len()), near.first().cloned());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let list = if near.is_empty() { "no library".to_owned() } else { joined(near.into_iter()) };
-        let example = first.map(|name| format!(": `--lib {}` would record calls to that", shell_quote(&name)));
+        let example = first.map(|name| {
+            // A library that is loaded from elsewhere than usual is found by its path alone.
+            let path = by_name(&name).filter(|path| !is_installed(&name, path));
+            let word = path.map_or(name, |path| path.display().to_string());
+            format!(": `--lib {}` would record calls to that", shell_quote(&word))
+        });
         format!("it loaded {list}{more}{}", example.unwrap_or_default())
     }
+}
+
+/// Whether a name leads to this file where the dynamic linker looks for it.
+fn is_installed(name: &str, path: &Path) -> bool {
+    let found = linker::find(name, &[], &target::environment()).unwrap_or_default();
+    let same = |found: &std::path::PathBuf| found.canonicalize().ok() == path.canonicalize().ok();
+    found.iter().any(same)
 }
 
 fn joined(names: impl Iterator<Item = String>) -> String {

@@ -180,6 +180,7 @@ enum Order {
 
 impl Order {
     fn read(word: &str) -> Order {
+        let word = if word == "median" { Sort::P50.name() } else { word };
         let figure = SORT.iter().find(|(name, _, _)| *name == word);
         figure.map_or_else(|| Order::Column(word.to_owned()), |&(_, _, sort)| Order::Figure(sort))
     }

@@ -1,7 +1,5 @@
 //! Which functions of which libraries to trace, and how to detect their returns.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +9,7 @@ use clap::ValueHint;
 use rtrace::session::Options;
 use rtrace_model::ExitPolicy;
 use rtrace_plan::{Filter, LARGEST_FILTER, Selector};
+use rtrace_symbolizer::read_text;
 
 use super::choice::{Choice, one_of};
 
@@ -67,12 +66,7 @@ impl Selection {
 
 /// Reads a filter file; a pipe may be one.
 fn read_filter(path: &Path) -> anyhow::Result<Filter> {
-    let read = || {
-        let mut text = String::new();
-        let length = File::open(path)?.take(LARGEST_FILTER + 1).read_to_string(&mut text)?;
-        anyhow::ensure!(length as u64 <= LARGEST_FILTER, "it is larger than {} MB", LARGEST_FILTER >> 20);
-        Ok(text.parse::<Filter>()?)
-    };
+    let read = || -> anyhow::Result<Filter> { Ok(read_text(path, LARGEST_FILTER)?.parse::<Filter>()?) };
     read().with_context(|| format!("failed to read the filter `{}`", path.display()))
 }
 
