@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use rtrace_model::{Batch, Definition, Header, Sink, SinkError, Summary};
+use rtrace_model::{Batch, Definition, Header, Sink, SinkError, Summary, counted};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::stream::{Encoder, Writer};
@@ -126,10 +126,17 @@ impl Consumer {
             End::Killed
         });
         *self.delivery.0.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
-        // Without a reader a write fails. A program may have left its input to one that lives on:
-        // then the writer is left, too.
-        if let Some(writer) = self.writer.take().filter(JoinHandle::is_finished) {
-            let _ = writer.join();
+        // Without a reader a write fails, and the writer counts what is left. A program may have left its input to one
+        // that lives on: then the writer is left, too, and nobody gets what waits.
+        let begin = Instant::now();
+        let is_writing = |writer: &JoinHandle<()>| !writer.is_finished();
+        while self.writer.as_ref().is_some_and(is_writing) && begin.elapsed() < LAST_WORDS {
+            std::thread::sleep(PATIENCE);
+        }
+        match self.writer.take() {
+            Some(writer) if writer.is_finished() => _ = writer.join(),
+            Some(_) => _ = self.delivery.0.missed.fetch_add(self.waiting.load(Ordering::Relaxed), Ordering::Relaxed),
+            None => {}
         }
     }
 
@@ -236,7 +243,12 @@ impl Delivery {
         let command = &self.0.command;
         let missed = match self.missed() {
             0 => None,
-            missed => Some(format!("sink `{command}` did not get {missed} calls: it was too slow, or ended early")),
+            missed => {
+                let missed = counted(missed, "call");
+                // What lay in the pipe when it was killed has not been read, either.
+                let least = if matches!(self.end(), Some(End::Killed)) { "at least " } else { "" };
+                Some(format!("sink `{command}` did not get {least}{missed}: it was too slow, or ended early"))
+            }
         };
         let end = match self.end() {
             Some(End::Killed) => Some(format!("sink `{command}` was killed: it did not end in {} s", GRACE.as_secs())),
@@ -303,6 +315,17 @@ mod tests {
         assert!((1_199_000..=1_200_000).contains(&delivery.missed()), "{}", delivery.missed());
         let command = "sink `exec sleep 1000`";
         assert_eq!(delivery.warnings()[1], format!("{command} was killed: it did not end in 5 s"));
+    }
+
+    /// It is stopped, or has left its input to another that is: what waits in the queue was not delivered.
+    #[test]
+    fn what_still_waits_when_a_program_ends_was_not_delivered() {
+        for command in ["kill -STOP $$; cat >/dev/null", "sleep 9 <&0 & exit 0", "exec sleep 1000"] {
+            let (_, delivery) = feed(command, 900);
+            assert!((899_000..=900_000).contains(&delivery.missed()), "{command}: {}", delivery.missed());
+            let said = &delivery.warnings()[0];
+            assert!(said.contains("calls: it was too slow") && !said.contains("899000"), "{said}");
+        }
     }
 
     #[test]

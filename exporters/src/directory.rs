@@ -169,6 +169,11 @@ impl Directory {
         Ok((file, staged))
     }
 
+    /// Removes a file, if it is there.
+    pub(crate) fn remove(&self, name: &str) {
+        let _ = unlinkat(&self.handle, name, AtFlags::empty());
+    }
+
     /// Writes a small file at once.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         let (mut file, staged) = self.stage(name)?;

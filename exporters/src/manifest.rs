@@ -1,10 +1,11 @@
 //! `trace.json`: what is said of the recording as a whole.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use rtrace_model::{Header, Summary};
+use rtrace_model::{Header, Summary, counted, grouped};
 use serde::{Deserialize, Serialize};
 
 use crate::directory::{Directory, MANIFEST, open_file};
@@ -27,6 +28,41 @@ pub(crate) struct Manifest {
     pub(crate) header: Header,
     /// Present once finished.
     pub(crate) summary: Option<Summary>,
+    /// Present where the recorder could not write on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Why a recording stopped, and what of it is missing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    /// What the system said.
+    pub(crate) error: String,
+    /// Nanoseconds from the beginning of the recording until it stopped.
+    pub(crate) after_ns: u64,
+    /// Of these, the last ones of which nothing was written any more.
+    pub(crate) missing_ns: u64,
+    /// Calls that were recorded.
+    pub(crate) calls: u64,
+    /// Of these, calls that were written.
+    pub(crate) written: u64,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { error, after_ns, missing_ns, calls, written } = self;
+        let missing = calls.saturating_sub(*written);
+        let share = 100.0 * missing as f64 / (*calls).max(1) as f64;
+        let seconds = |time: u64| time as f64 / 1e9;
+        write!(f, "the recording stopped after {:.1} s: {error}. ", seconds(*after_ns))?;
+        write!(
+            f,
+            "{} of {} recorded until then are missing ({share:.1} %), ",
+            grouped(missing),
+            counted(*calls, "call")
+        )?;
+        write!(f, "those of the last {:.1} s, and all later ones", seconds(*missing_ns))
+    }
 }
 
 /// What every version of the file holds.
@@ -37,7 +73,7 @@ struct Versioned {
 
 impl Manifest {
     pub(crate) fn recording(header: Header) -> Manifest {
-        Manifest { schema: VERSION, status: Status::Recording, header, summary: None }
+        Manifest { schema: VERSION, status: Status::Recording, header, summary: None, failure: None }
     }
 
     pub(crate) fn finish(&mut self, summary: Summary) {

@@ -106,7 +106,7 @@ impl Trace {
     /// There is no trace, its schema is another, a file is missing or cannot be read.
     pub fn open(path: &Path) -> Result<Trace, Error> {
         let manifest = Manifest::read(path)?;
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<Warning> = manifest.failure.iter().map(|failure| Warning(failure.to_string())).collect();
         let skipped = match manifest.status {
             manifest::Status::Recording => Some(&mut warnings),
             manifest::Status::Finished => None,
@@ -165,6 +165,11 @@ impl Trace {
             manifest::Status::Recording if directory::is_being_written(&self.directory) => Status::Recording,
             manifest::Status::Recording => Status::Abandoned,
         }
+    }
+
+    /// Whether the recorder could not write on, which a [warning](Trace::warnings) describes.
+    pub fn has_failed(&self) -> bool {
+        self.manifest.failure.is_some()
     }
 
     /// What was known when the recording began.

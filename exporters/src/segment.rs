@@ -98,6 +98,11 @@ impl<T: Stream> Segments<T> {
         Ok(())
     }
 
+    /// Gives up what is not published, and the room that it takes.
+    pub(crate) fn abandon(&mut self) {
+        self.encoder = None;
+    }
+
     /// Whether the segment should be published now rather than in its time.
     pub(crate) fn is_full(&self) -> bool {
         self.encoded >= FULL

@@ -16,7 +16,7 @@ use rtrace_model::{
 use crate::directory::{Directory, Lock};
 use crate::file::Encoder;
 use crate::folding::Folding;
-use crate::manifest::Manifest;
+use crate::manifest::{Failure, Manifest};
 use crate::overview::Overview;
 use crate::schema::{Row as _, call_columns};
 use crate::segment::Segments;
@@ -27,6 +27,11 @@ use crate::{Error, Owner};
 /// Time between publications: a little under the second between ticks, so that none of these comes
 /// just too early.
 const PERIOD: Duration = Duration::from_millis(900);
+
+/// Keeps room on the disk in which the trace can say that there is no more.
+const RESERVE: &str = ".reserve";
+/// What it takes: more than `trace.json`.
+const RESERVED_BYTES: usize = 32 << 10;
 
 /// Rows of `folded.parquet` that are in memory at a time: each takes some 600 bytes, and its durations.
 const FOLDED_ROWS: usize = 4_096;
@@ -61,6 +66,11 @@ pub struct TraceWriter {
     estimates: Option<Table<(LocationId, RegionId), Estimate>>,
     samples: Segments<Sample>,
     published: Instant,
+    began: Instant,
+    /// Calls that were taken.
+    taken: u64,
+    /// Calls of these that readers find.
+    written: u64,
     lock: Option<Lock>,
 }
 
@@ -93,6 +103,9 @@ impl TraceWriter {
             estimates: None,
             samples: Segments::create(&directory)?,
             published: Instant::now(),
+            began: Instant::now(),
+            taken: 0,
+            written: 0,
             lock: Some(directory.lock()),
             directory,
         })
@@ -137,7 +150,27 @@ impl TraceWriter {
             estimates.publish(&self.directory)?;
         }
         self.published = Instant::now();
+        self.written = self.taken;
         Ok(())
+    }
+
+    /// Says in the trace why it ends, in the room that was kept for it: the disk may be full.
+    fn give_up(&mut self, error: &Error) {
+        if !self.begun || self.manifest.failure.is_some() {
+            return;
+        }
+        let nanoseconds = |since: Instant| since.elapsed().as_nanos() as u64;
+        self.manifest.failure = Some(Failure {
+            error: error.to_string(),
+            after_ns: nanoseconds(self.began),
+            missing_ns: nanoseconds(self.published),
+            calls: self.taken,
+            written: self.written,
+        });
+        self.calls.abandon();
+        self.directory.remove(RESERVE);
+        // Without room, the trace says what one says that was killed.
+        let _ = self.manifest.write(&self.directory);
     }
 
     /// Writes newer states of call sites into a trace that is finished already.
@@ -204,7 +237,10 @@ impl TraceWriter {
         self.values.get_mut(&batch.region).map_or(Ok(()), |values| values.push(batch))
     }
 
-    fn named<T>(&self, result: Result<T, Error>) -> Result<T, SinkError> {
+    fn named<T>(&mut self, result: Result<T, Error>) -> Result<T, SinkError> {
+        if let Err(error) = &result {
+            self.give_up(error);
+        }
         result.map_err(|error| SinkError::new(format!("record into `{}`", self.directory.path().display()), error))
     }
 }
@@ -224,6 +260,9 @@ impl Sink for TraceWriter {
         self.begun = true;
         self.folding.begin(header.begin.monotonic);
         let result = self.publish(false).and_then(|()| self.manifest.write(&self.directory));
+        self.began = Instant::now();
+        // It may be full already.
+        let _ = self.directory.write(RESERVE, &[0; RESERVED_BYTES]);
         self.named(result)
     }
 
@@ -250,6 +289,7 @@ impl Sink for TraceWriter {
     }
 
     fn calls(&mut self, batch: &Batch) -> Result<(), SinkError> {
+        self.taken += batch.len() as u64;
         let mut result = self.push_calls(batch);
         if self.calls.is_full() {
             result = result.and_then(|()| self.publish(false));
@@ -301,6 +341,9 @@ impl Sink for TraceWriter {
         self.manifest.finish(summary.clone());
         let written = self.publish(true).and_then(|()| self.write_folded());
         let result = written.and_then(|()| self.manifest.write(&self.directory));
+        if result.is_ok() {
+            self.directory.remove(RESERVE);
+        }
         self.lock = None;
         self.named(result)
     }

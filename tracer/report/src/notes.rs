@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rtrace_exporters::TraceSet;
+use rtrace_exporters::{Trace, TraceSet};
 use rtrace_model::{EventKind, Loss, LossReason, Window, counted, escape, format_ns, grouped};
 
 use super::Error;
@@ -28,7 +28,9 @@ pub(super) fn notes(
         Some(summary) => notes.push(Note::warning(format!("{of_all}{summary}"))),
         None => {
             let unfinished = "the recording did not end cleanly, or still runs: its last second may be missing";
-            notes.push(Note::warning(unfinished));
+            // Else a warning says why it ended, and what is missing.
+            let is_unexplained = !trace.traces().any(Trace::has_failed);
+            notes.extend(is_unexplained.then(|| Note::warning(unfinished)));
             notes.extend(lost(losses).map(Note::warning));
         }
     }
