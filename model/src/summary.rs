@@ -159,7 +159,13 @@ pub struct Summary {
 impl Summary {
     /// Whether no call is missing, as far as that can be known.
     pub fn is_complete(&self) -> bool {
-        self.lost() == 0 && self.blind_windows == 0 && self.overwritten == 0 && self.withheld == 0
+        let is_untroubled = self.lost() == 0 && self.blind_windows == 0 && self.overwritten == 0 && self.withheld == 0;
+        is_untroubled && !self.is_throttled()
+    }
+
+    /// Whether a budget has left calls out.
+    pub fn is_throttled(&self) -> bool {
+        self.estimated_range != CallRange::default()
     }
 
     /// Calls and events known to be missing.
@@ -206,7 +212,7 @@ impl fmt::Display for Summary {
         if self.counted > 0 {
             write!(f, " {} more counted.", grouped(self.counted))?;
         }
-        if self.estimated_range != CallRange::default() {
+        if self.is_throttled() {
             write!(f, " {}.", capitalised(&estimated(self.estimated, self.estimated_range)))?;
         }
         match self.is_complete() {
@@ -230,6 +236,7 @@ impl Summary {
             of(self.blind_windows, "blind window", ""),
             of(self.overwritten, "probe", " overwritten"),
             of(self.withheld, "privileged program", " not recorded"),
+            self.is_throttled().then(|| "the budget left calls out".to_owned()),
         ]
         .into_iter()
         .flatten()
@@ -316,7 +323,7 @@ mod tests {
             ..Summary::default()
         };
         let said = "5,000 calls to 0 functions on 0 threads. 4,000 only in the profile. 1,000 more counted. \
-                    About 5 more estimated (2 to 9). Complete: no calls lost.";
+                    About 5 more estimated (2 to 9). Incomplete: the budget left calls out.";
         assert_eq!(summary.to_string(), said);
     }
 

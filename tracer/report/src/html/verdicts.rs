@@ -68,8 +68,9 @@ pub(super) fn verdicts(
 
 fn completeness(trace: &TraceSet, info: &Info) -> (Tone, String) {
     let Some(summary) = trace.summary() else {
-        let text = "The recording did not end cleanly, or still runs: its last second may be missing.";
-        return (Tone::Warning, text.to_owned());
+        let text = "The recording did not end cleanly, or still runs: its last second may be missing.".to_owned();
+        let explained = trace.traces().filter(|part| part.has_failed()).flat_map(|part| part.warnings().first());
+        return (Tone::Warning, explained.map(ToString::to_string).next().unwrap_or(text));
     };
     if summary.is_complete() {
         return (Tone::Good, "Complete: no call of a probed function is missing.".to_owned());
@@ -86,7 +87,8 @@ fn completeness(trace: &TraceSet, info: &Info) -> (Tone, String) {
         some(info.overwritten, format!("programs wrote over {} probes", info.overwritten)),
         some(info.withheld.len() as u64, format!("{} programs have other rights", info.withheld.len())),
     ];
-    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+    let budget = summary.is_throttled().then(|| "a budget left calls out".to_owned());
+    let reasons: Vec<String> = reasons.into_iter().flatten().chain(budget).collect();
     (Tone::Warning, format!("Calls may be missing: {}.", reasons.join("; ")))
 }
 
