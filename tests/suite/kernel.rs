@@ -11,6 +11,7 @@ mod counters;
 mod dashboard;
 mod exceptions;
 mod exits;
+mod files;
 mod filters;
 mod first_calls;
 mod floats;
