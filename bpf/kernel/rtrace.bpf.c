@@ -140,6 +140,31 @@ int rt_single_hooked(struct pt_regs *ctx)
 LIFECYCLE(, false)
 LIFECYCLE(_again, true)
 
+/* Since Linux 6.10. */
+SEC("tp_btf/sched_prepare_exec")
+int BPF_PROG(rt_prepare_exec, struct task_struct *task, struct linux_binprm *bprm)
+{
+	note_breakpoints(bpf_get_current_task_btf());
+	return 0;
+}
+
+SEC("tp_btf/sched_prepare_exec")
+int BPF_PROG(rt_prepare_exec_again, struct task_struct *task, struct linux_binprm *bprm)
+{
+	note_breakpoints(bpf_get_current_task_btf());
+	return 0;
+}
+
+SEC("iter/task")
+int rt_look_at(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (task && (u32)task->tgid == looked_at && task->utask)
+		has_met_breakpoint = 1;
+	return 0;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(rt_switch, bool preempt, struct task_struct *leaving, struct task_struct *coming)
 {
@@ -192,6 +217,7 @@ struct {
 	enum rt_limit limit;
 	enum rt_stack_key stack_key;
 	enum rt_traced traced;
+	enum rt_unlinked unlinked;
 	enum rt_count count;
 	struct rt_reading reading;
 	struct rt_counted_key counted_key;

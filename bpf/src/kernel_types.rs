@@ -45,14 +45,22 @@ mod kind {
 /// has to look itself.
 pub fn of_this_kernel() -> Option<Types> {
     let all = fs::read(KERNEL).ok()?;
-    Types::new(&reduced(&all, &named(NAMED))?).ok()
+    let sees_exec_coming = Btf::parse(&all).is_some_and(|btf| btf.has_typedef(EXEC_IS_COMING));
+    Types::new(&reduced(&all, &named(NAMED))?, sees_exec_coming).ok()
 }
 
+/// The tracepoint in front of an exec's point of no return.
+const EXEC_IS_COMING: &[u8] = b"btf_trace_sched_prepare_exec";
+
 /// BTF that libbpf can read as long as this is there.
-pub struct Types(File);
+pub struct Types {
+    file: File,
+    /// Whether this kernel lets programs run in front of an exec's point of no return.
+    pub sees_exec_coming: bool,
+}
 
 impl Types {
-    fn new(content: &[u8]) -> io::Result<Types> {
+    fn new(content: &[u8], sees_exec_coming: bool) -> io::Result<Types> {
         // SAFETY: the name is a string, and the flags are valid.
         let fd = unsafe { libc::memfd_create(c"kernel types".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -61,12 +69,12 @@ impl Types {
         // SAFETY: the kernel has just made it, for us alone.
         let mut file = unsafe { File::from_raw_fd(fd) };
         file.write_all(content)?;
-        Ok(Types(file))
+        Ok(Types { file, sees_exec_coming })
     }
 
     /// A path that leads there.
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 }
 
@@ -130,6 +138,14 @@ impl<'a> Btf<'a> {
             1..=kind::ENUM64 => 0,
             _ => return None,
         })
+    }
+
+    fn has_typedef(&self, name: &[u8]) -> bool {
+        let has_name = |at: usize| {
+            let rest = self.word(at).and_then(|offset| self.strings.get(offset as usize..));
+            rest.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| rest.first() == Some(&0))
+        };
+        self.starts.iter().any(|&at| self.kind(at) == Some(kind::TYPEDEF) && has_name(at))
     }
 
     fn string(&self, offset: u32) -> Option<&'a [u8]> {

@@ -63,7 +63,7 @@ pub use nops::{Nops, nops};
 pub use options::{
     Counter, LoadOptions, MAX_COUNTERS, MAX_FETCHES, MAX_SUMS, MAX_WATCHES, MAX_WORDS, Mechanism, ProfileOptions,
 };
-pub use programs::{Observer, OpenThread, Programs};
+pub use programs::{Observer, OpenThread, Programs, Unlinked};
 pub use reader::{Reader, Records};
 pub use registers::may_step;
 pub use self_test::{Abilities, best_mechanism, probe};

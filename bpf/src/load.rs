@@ -33,7 +33,8 @@ impl Programs {
             builder.obj_builder.btf_custom_path(types.path()).map_err(load_error)?;
         }
         let mut open = builder.open(storage).map_err(load_error)?;
-        select_programs(&mut open, options);
+        let sees_exec_coming = types.as_ref().is_some_and(|types| types.sees_exec_coming) && options.follow_children;
+        select_programs(&mut open, options, sees_exec_coming);
         if let Some(profile) = &options.profile {
             profile::configure(&mut open, profile, !options.counters.is_empty()).map_err(load_error)?;
         }
@@ -42,6 +43,7 @@ impl Programs {
         }
         let constants = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
         constants.follow_children = options.follow_children;
+        constants.sees_exec_coming = sees_exec_coming;
         constants.probes_of_first_thread = options.mechanism == Mechanism::Single;
         constants.may_step = options.steps;
         constants.rt_words = options.words;
@@ -81,6 +83,7 @@ impl Programs {
         let lifecycle = [&progs.rt_fork, &progs.rt_exec, &progs.rt_exit_task]
             .into_iter()
             .chain([&progs.rt_fork_again, &progs.rt_exec_again, &progs.rt_exit_task_again])
+            .chain([&progs.rt_prepare_exec, &progs.rt_prepare_exec_again])
             .filter(|program| program.autoload())
             .chain(needs_switches.then_some(&progs.rt_switch))
             .map(|program| program.attach())
@@ -105,8 +108,12 @@ impl Programs {
     }
 }
 
-fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>) {
+fn select_programs(open: &mut OpenRtraceSkel, options: &LoadOptions<'_>, sees_exec_coming: bool) {
     let progs = &mut open.progs;
+    for program in [&mut progs.rt_prepare_exec, &mut progs.rt_prepare_exec_again] {
+        program.set_autoload(sees_exec_coming);
+    }
+    progs.rt_look_at.set_autoload(options.follow_children);
     let multi = options.mechanism == Mechanism::Multi;
     for program in [&mut progs.rt_multi_enter, &mut progs.rt_multi_return] {
         program.set_autoload(multi);

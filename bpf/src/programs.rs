@@ -15,7 +15,7 @@ use crate::options::{MAX_COUNTERS, MAX_WATCHES, Mechanism};
 use crate::skeleton::rtrace::RtraceSkel;
 use crate::wire::{
     self, ArrivalKey, HitTimes, Limit, LocationRecord, LossKey, OpenCallRecord, OpenThreadRecord, ProcessRecord,
-    ReadingRecord, TracedCode, ValuesRecord,
+    ReadingRecord, TracedCode, UnlinkedBit, ValuesRecord,
 };
 
 /// The calls that were running on one thread when recording was switched off.
@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     exits_without_enter: &'static AtomicU64,
     pub(crate) stepped_returns: &'static AtomicU64,
     last_space: &'static AtomicU32,
+    looked_at: &'static AtomicU32,
+    has_met_breakpoint: &'static AtomicU32,
     last_path: &'static AtomicU32,
     estimates: [&'static AtomicU64; MAX_COUNTERS],
     accesses_seen: [&'static AtomicU64; MAX_WATCHES],
@@ -92,6 +94,8 @@ impl Shared {
                 exits_without_enter: AtomicU64::from_ptr(&raw mut bss.exits_without_enter),
                 stepped_returns: AtomicU64::from_ptr(&raw mut bss.stepped_returns),
                 last_space: AtomicU32::from_ptr(&raw mut bss.last_space),
+                looked_at: AtomicU32::from_ptr(&raw mut bss.looked_at),
+                has_met_breakpoint: AtomicU32::from_ptr(&raw mut bss.has_met_breakpoint),
                 last_path: AtomicU32::from_ptr(&raw mut bss.last_path),
                 estimates: bss.estimates.each_mut().map(|count| AtomicU64::from_ptr(count)),
                 accesses_seen: bss.accesses_seen.each_mut().map(|count| AtomicU64::from_ptr(count)),
@@ -109,6 +113,15 @@ pub struct Observer {
     pub group: u32,
     /// Permitted capabilities, a bit each as the kernel numbers them.
     pub capabilities: u64,
+}
+
+/// What a child has done that had no probes of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unlinked {
+    /// Code that is traced in its parent may have run in it.
+    pub has_run: bool,
+    /// It has executed another program, in which it had no probes.
+    pub has_executed: bool,
 }
 
 impl Programs {
@@ -169,6 +182,32 @@ impl Programs {
             .update(&pid.to_ne_bytes(), wire::bytes_of(&process), MapFlags::ANY)
             .map_err(Error::kernel("add a process to those traced"))?;
         Ok(space)
+    }
+
+    /// Whether a child can have called anything since it was forked, of which that is no longer known afterwards. Asked
+    /// once it has probes of its own, or will get none.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn take_unlinked(&self, pid: u32) -> Result<Unlinked, Error> {
+        let action = || Error::kernel("ask what a child has done");
+        self.shared.has_met_breakpoint.store(0, Ordering::SeqCst);
+        self.shared.looked_at.store(pid, Ordering::SeqCst);
+        let link = self.skel.progs.rt_look_at.attach().map_err(action())?;
+        Iter::new(&link).map_err(action())?.read_to_end(&mut Vec::new()).map_err(Error::io("look at threads"))?;
+        let has_met = self.shared.has_met_breakpoint.load(Ordering::SeqCst) != 0;
+        // What a thread leaves behind when it ends or executes a program is there before its own note of it is gone.
+        let map = &self.skel.maps.unlinked;
+        let known = map.lookup(&pid.to_ne_bytes(), MapFlags::ANY).map_err(action())?;
+        let Some(known) = known.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?))) else {
+            return Ok(Unlinked { has_run: true, has_executed: true });
+        };
+        map.delete(&pid.to_ne_bytes()).map_err(action())?;
+        let is = |bit: UnlinkedBit| known & bit.0 != 0;
+        Ok(Unlinked {
+            has_run: has_met || is(UnlinkedBit::RT_UNLINKED_RAN),
+            has_executed: is(UnlinkedBit::RT_UNLINKED_EXECUTED),
+        })
     }
 
     /// The number of a process's address space now; none if it is not traced.

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/wait.h>
 
 static void finish_child(pid_t child)
@@ -36,6 +37,29 @@ static void forks(void)
 		middle(i);
 		truth("middle(leaf*2)");
 	}
+}
+
+// Children that call nothing that is traced: most of those that execute a program.
+static void idle_children(void)
+{
+	char *const words[] = { "true", NULL };
+	pid_t child;
+
+	for (int i = 0; i < 5; i++) {
+		middle(i);
+		if (system("true"))
+			abort();
+		if (posix_spawnp(&child, "true", NULL, NULL, words, environ))
+			abort();
+		finish_child(child);
+		child = fork();
+		if (child == 0) {
+			execvp("true", words);
+			_exit(127);
+		}
+		finish_child(child);
+	}
+	truth("middle*5(leaf*2)");
 }
 
 static pid_t inner_child;
@@ -185,6 +209,7 @@ static void ends_with_code(void)
 }
 
 static const struct scenario scenarios[] = {
+	{ "idle_children", idle_children },
 	{ "forks", forks },	    { "fork_inside", fork_inside }, { "vforks", vforks },
 	{ "after_vfork", after_vfork }, { "execs", execs },	    { "after_exec", after_exec },
 	{ "execs_in_thread", execs_in_thread },

@@ -3,18 +3,21 @@
 //! A child inherits the breakpoints with the memory of its parent, but the kernel runs no program there
 //! before the child has links, too. They are placed as soon as the kernel side reports the fork, for which
 //! the kernel takes some tens of milliseconds. What a child calls before that in a library that
-//! it maps is not recorded; an event reports such a blind window. Links outlive an exec, and where there is a gate
+//! it maps is not recorded; an event reports such a blind window. There is none if the child meets no breakpoint
+//! meanwhile, as most children that execute a program do. Links outlive an exec, and where there is a gate
 //! (`gate`) a child executes another program only once they are placed: that has its probes before it maps
 //! a library.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs};
+use rtrace_bpf::{EVERYWHERE, Error, Probes, Programs, Unlinked};
 use rtrace_model::{Library, LibraryId, Timestamp};
-use rtrace_symbolizer::modules;
+use rtrace_symbolizer::modules::{self, Module};
 
 use crate::attach::{Attachment, Closing, Placed, detach};
+use crate::mapped_files::MappedFiles;
 use crate::presence::{Presence, Process};
 use crate::{host, privilege};
 
@@ -42,6 +45,8 @@ pub struct Overwritten {
 struct State {
     pids: Vec<u32>,
     placed: Vec<Placed>,
+    /// Since when each of them is in place.
+    placed_since: Vec<Timestamp>,
     /// Those of the processes that had them first, in the order of `placed`.
     first: Vec<Probes>,
     /// Those of children, with their place in `placed`.
@@ -53,6 +58,9 @@ struct State {
     /// Processes that lost their probes by an exec.
     lost: HashSet<u32>,
     blind: Vec<BlindChild>,
+    /// Those that had ended with a program of which it was not yet known whether it has mapped the library, and when
+    /// they had.
+    undecided: Vec<(Timestamp, BlindChild)>,
     /// Those that get no probes any more: blind since that was told, until they end or the recording does.
     staying_blind: Vec<BlindChild>,
     /// Probes of children that have ended.
@@ -60,16 +68,34 @@ struct State {
 }
 
 impl State {
-    /// The process, or another one with the same `image`, has run without probes in what it maps, and in these others.
-    fn tell_blind_by_mapping(&mut self, pid: u32, image: Option<u32>, also: &HashSet<LibraryId>, since: Timestamp) {
-        // What it maps now it may have mapped all the time; of one that has ended, nothing else is known.
+    /// The child has run without probes in what it maps, if it can have called anything, and in these others.
+    fn tell_blind_child(
+        &mut self,
+        pid: u32,
+        parent: u32,
+        unlinked: Unlinked,
+        also: &HashSet<LibraryId>,
+        since: Timestamp,
+    ) {
         let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
-        let modules = mapped(pid).or_else(|| mapped(image?)).unwrap_or_default();
-        let is_mapped = |library: &Library| {
-            modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
+        let Unlinked { has_run, has_executed } = unlinked;
+        // What it maps now it may have mapped all the time; of one that has ended, its parent tells.
+        let image = if has_executed { None } else { mapped(pid) }.or_else(|| mapped(parent));
+        let executed = if has_executed { mapped(pid) } else { None };
+        // A child has inherited no breakpoints that its parent got later.
+        let later = self.placed.iter().zip(&self.placed_since).filter(|(_, placed)| **placed >= since);
+        let later: HashSet<LibraryId> = later.map(|(placed, _)| placed.library.id).collect();
+        let is_blind = |library: &Library| {
+            also.contains(&library.id)
+                || (has_run || later.contains(&library.id))
+                    && image.as_ref().is_none_or(|modules| is_mapped(modules, library))
+                || executed.as_ref().is_some_and(|modules| is_mapped(modules, library))
         };
-        let is_blind = |library: &Library| also.contains(&library.id) || modules.is_empty() || is_mapped(library);
         let blind = self.blind_in(pid, since, is_blind);
+        if has_executed && executed.is_none() {
+            let rest = self.blind_in(pid, since, |library| !is_blind(library));
+            self.undecided.extend(rest.into_iter().map(|child| (host::now(), child)));
+        }
         self.blind.extend(blind);
     }
 
@@ -97,14 +123,15 @@ impl State {
 /// All processes with probes.
 pub struct Followed<'a> {
     programs: &'a Programs,
+    mapped: MappedFiles,
     state: Mutex<State>,
 }
 
 impl<'a> Followed<'a> {
-    /// The processes that have probes from the beginning; all there are, if `everywhere`.
-    pub fn new(programs: &'a Programs, pids: &[u32], everywhere: bool) -> Followed<'a> {
+    /// The processes that have probes from the beginning; all there are, if `everywhere`; `mapped`: what processes map.
+    pub fn new(programs: &'a Programs, pids: &[u32], everywhere: bool, mapped: MappedFiles) -> Followed<'a> {
         let pids = if everywhere { vec![EVERYWHERE] } else { pids.to_vec() };
-        Followed { programs, state: Mutex::new(State { pids, ..State::default() }) }
+        Followed { programs, mapped, state: Mutex::new(State { pids, ..State::default() }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,15 +147,16 @@ impl<'a> Followed<'a> {
         let mut attachment = attach(&state.pids)?;
         state.first.append(&mut attachment.probes);
         state.placed.extend(attachment.placed.iter().cloned());
+        let number = state.placed.len();
+        state.placed_since.resize(number, host::now());
         Ok(attachment)
     }
 
-    /// Places probes in a child that was forked at that time; `has_image`: it cannot have executed another program
-    /// than its parent.
+    /// Places probes in a child that was forked at that time.
     ///
     /// # Errors
-    /// The kernel refuses probes, though the child runs.
-    pub fn adopt(&self, pid: u32, parent: u32, has_image: bool, since: Timestamp) -> Result<(), Error> {
+    /// The kernel refuses probes, though the child runs, or a map of the programs cannot be read.
+    pub fn adopt(&self, pid: u32, parent: u32, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
         if state.pids.contains(&EVERYWHERE) {
             return Ok(());
@@ -160,17 +188,20 @@ impl<'a> Followed<'a> {
         state.pids.push(pid);
         state.missing.extend(missing);
         state.stays_blind(pid, |library| without.contains(&library.id));
-        state.tell_blind_by_mapping(pid, has_image.then_some(parent), &without, since);
+        state.tell_blind_child(pid, parent, self.programs.take_unlinked(pid)?, &without, since);
         Ok(())
     }
 
-    /// Recording ends before a child that was forked at that time has got its probes; `image` as for
-    /// [`adopt`](Followed::adopt).
-    pub fn miss(&self, pid: u32, image: Option<u32>, since: Timestamp) {
+    /// Recording ends before a child that was forked at that time has got its probes.
+    ///
+    /// # Errors
+    /// A map of the programs cannot be read.
+    pub fn miss(&self, pid: u32, parent: u32, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
         if !state.pids.contains(&EVERYWHERE) {
-            state.tell_blind_by_mapping(pid, image, &HashSet::new(), since);
+            state.tell_blind_child(pid, parent, self.programs.take_unlinked(pid)?, &HashSet::new(), since);
         }
+        Ok(())
     }
 
     /// A process has lost its probes: one of its threads that is not the first has executed a program, and goes on
@@ -284,11 +315,25 @@ impl<'a> Followed<'a> {
         let mut state = self.state();
         let blind = std::mem::take(&mut state.staying_blind);
         state.blind.extend(blind);
+        let undecided = std::mem::take(&mut state.undecided);
+        let is_blind = |ended, child: &BlindChild| !self.mapped.is_known(ended) || self.may_have_mapped(child);
+        state.blind.extend(undecided.into_iter().filter(|(ended, child)| is_blind(*ended, child)).map(|(_, child)| child));
     }
 
     /// The blind windows that have ended since the last call.
     pub fn take_blind(&self) -> Vec<BlindChild> {
-        std::mem::take(&mut self.state().blind)
+        let mut state = self.state();
+        let decided: Vec<_> = state.undecided.extract_if(.., |(ended, _)| self.mapped.is_known(*ended)).collect();
+        let mut blind = std::mem::take(&mut state.blind);
+        blind.extend(decided.into_iter().map(|(_, child)| child).filter(|child| self.may_have_mapped(child)));
+        blind
+    }
+
+    fn may_have_mapped(&self, BlindChild { pid, library, since }: &BlindChild) -> bool {
+        let path = Path::new(&library.path);
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let name = path.file_name().unwrap_or_default();
+        self.mapped.may_have_mapped(*pid, *since, (library.device, library.inode), name)
     }
 
     /// All probes, to be taken out.
@@ -297,6 +342,10 @@ impl<'a> Followed<'a> {
         closing.finish();
         first.into_iter().chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
     }
+}
+
+fn is_mapped(modules: &[Module], library: &Library) -> bool {
+    modules.iter().any(|module| (module.device, module.inode) == (library.device, library.inode))
 }
 
 fn overwritten(pid: u32, placed: &[Placed]) -> Vec<Overwritten> {

@@ -22,7 +22,7 @@ use rtrace_signatures::Book;
 
 use crate::host;
 use crate::mapped_files::MappedFiles;
-use crate::perf::mappings::{Mapping, Mappings};
+use crate::perf::mappings::{Mapping, Mappings, Told};
 use crate::target::{self, Target};
 use crate::{privilege, signatures, sources};
 
@@ -174,10 +174,9 @@ impl LateLoads {
                 Err(TryRecvError::Disconnected) => return,
             };
             let now = host::now();
-            let (seen, lost) = mappings.read();
-            if lost > 0 {
-                self.mapped.lose();
-            }
+            let told = mappings.read();
+            self.mapped.hear(&told, now);
+            let Told { mappings: seen, lost, .. } = told;
             has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
             waiting.extend(seen);
             if is_last {

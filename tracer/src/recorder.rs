@@ -184,7 +184,8 @@ pub fn record(
     let next_metric = MetricId(u32::try_from(metrics.len()).expect("metrics are few"));
     let (governing, inbox, outbox) = Governing::new(next_metric, setup.subject.pids());
     let captured = Captured::default();
-    let followed = Followed::new(&programs, setup.subject.pids(), setup.how.everywhere);
+    let (spaces, mapped) = (AddressSpaces::default(), late_loads.mapped_files());
+    let followed = Followed::new(&programs, setup.subject.pids(), setup.how.everywhere, mapped.clone());
     let mut recording = Recording {
         programs: &programs,
         followed: &followed,
@@ -205,7 +206,6 @@ pub fn record(
     };
     let late = recording.choose_processes()?;
     let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), ..setup.at_return };
-    let (spaces, mapped) = (AddressSpaces::default(), late_loads.mapped_files());
     let mut return_sites =
         ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
     let tables = (programs.levels() > 0).then(|| Tables::read_ahead(recording.pids.clone()));
@@ -368,7 +368,7 @@ impl<'a> Recording<'a> {
     fn join_family(&mut self, late: Vec<u32>, return_sites: &mut ReturnSites<'_>) -> Result<(), rtrace_bpf::Error> {
         for &pid in &late {
             let parent = descendants::parent_of(pid);
-            self.followed.adopt(pid, parent.unwrap_or(0), false, host::now())?;
+            self.followed.adopt(pid, parent.unwrap_or(0), host::now())?;
             if let Some(parent) = parent {
                 return_sites.take_in(pid, parent)?;
             }

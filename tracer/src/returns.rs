@@ -360,7 +360,7 @@ impl<'a> ReturnSites<'a> {
             }
             // What is not entered yet is missing, what is not timed is only that.
             for child in &forked {
-                followed.adopt(child.pid, child.parent, gate.is_some(), Timestamp(child.time))?;
+                followed.adopt(child.pid, child.parent, Timestamp(child.time))?;
             }
             for child in &forked {
                 self.take_in(child.pid, child.parent)?;
@@ -406,7 +406,7 @@ impl<'a> ReturnSites<'a> {
             if child.parent == child.pid {
                 followed.lose(child.pid, Timestamp(child.time));
             } else {
-                followed.miss(child.pid, gate.as_ref().map(|_| child.parent), Timestamp(child.time));
+                followed.miss(child.pid, child.parent, Timestamp(child.time))?;
             }
         }
         Ok(())

@@ -17,6 +17,42 @@ static __always_inline u32 new_space(void)
 	return __sync_fetch_and_add(&last_space, 1) + 1;
 }
 
+/*
+ * A child inherits the breakpoints with the memory of its parent, and no program of ours runs there before it has links
+ * of its own. The kernel gives a thread a `utask` when it meets its first breakpoint, and takes it away when the thread
+ * ends or executes a program. So what a child has called meanwhile is not known, but whether it can have called anything.
+ */
+static __always_inline void begin_unlinked(u32 parent, u32 child, struct task_struct *task)
+{
+	u32 *of_parent = bpf_map_lookup_elem(&unlinked, &parent);
+	/* A program that the parent has executed has no breakpoints which a child could inherit. */
+	u32 known = of_parent ? *of_parent & RT_UNLINKED_EXECUTED : 0;
+
+	/* One that is inherited: the parent runs a function whose return is hooked. */
+	if (task->utask)
+		known |= RT_UNLINKED_RAN;
+	bpf_map_update_elem(&unlinked, &child, &known, BPF_ANY);
+}
+
+/* The thread ends, or is about to execute a program. */
+static __always_inline void note_breakpoints(struct task_struct *task)
+{
+	u32 pid = task->tgid;
+	u32 *known = bpf_map_lookup_elem(&unlinked, &pid);
+
+	/* Before Linux 6.17 the memory of a thread that ends is gone here, and the other with it. */
+	if (known && (!task->mm || task->utask))
+		__sync_fetch_and_or(known, RT_UNLINKED_RAN);
+}
+
+static __always_inline void note_exec(u32 pid)
+{
+	u32 *known = bpf_map_lookup_elem(&unlinked, &pid);
+
+	if (known)
+		__sync_fetch_and_or(known, RT_UNLINKED_EXECUTED | (sees_exec_coming ? 0 : RT_UNLINKED_RAN));
+}
+
 static __always_inline void on_fork(struct task_struct *parent, struct task_struct *child, bool is_second)
 {
 	u32 pid = parent->tgid, child_pid = child->tgid;
@@ -33,6 +69,7 @@ static __always_inline void on_fork(struct task_struct *parent, struct task_stru
 		copy.traced = process->traced;
 		copy.executed = process->executed;
 		copy.space = new_space();
+		begin_unlinked(pid, child_pid, child);
 		if (bpf_map_update_elem(&traced, &child_pid, &copy, BPF_ANY) || !tell_process(child_pid, copy.space, pid))
 			count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 	}
@@ -108,6 +145,7 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid, bool 
 	if (!process || (is_second && process->executed == task->self_exec_id))
 		return;
 	process->executed = task->self_exec_id;
+	note_exec(pid);
 	process->traced = RT_TRACED;
 	process->space = new_space();
 	forget_watchers(bpf_get_current_task_btf());
@@ -129,6 +167,7 @@ static __always_inline void on_task_exit(struct task_struct *task)
 
 	/* Of a process that ends, threads may come here when its last one has already passed. */
 	end_location(bpf_get_current_task_btf());
+	note_breakpoints(bpf_get_current_task_btf());
 	process = bpf_map_lookup_elem(&traced, &pid);
 	if (!process)
 		return;

@@ -11,6 +11,9 @@ const volatile bool follow_children;
 /* Whether probes belong to the first thread of a process, and go with it. */
 const volatile bool probes_of_first_thread;
 
+/* Whether an exec is seen before it replaces the memory of the process. */
+const volatile bool sees_exec_coming;
+
 const volatile u32 rt_counters;
 
 /* Words of values in the record of a call whose region has a program; 0: none has. */
@@ -68,6 +71,10 @@ volatile u32 window_is_open;
 /* Hooked returns whose enter is not on record: mostly calls that began before the recording. */
 u64 exits_without_enter;
 
+/* The process whose threads are looked at, and whether one of them has met a breakpoint. */
+volatile u32 looked_at;
+volatile u32 has_met_breakpoint;
+
 u32 last_location;
 u32 last_space;
 
@@ -90,6 +97,15 @@ struct {
 	__type(key, u32);
 	__type(value, struct rt_process);
 } traced SEC(".maps");
+
+/* By process id: the children of which user space has not heard yet, or that get their probes just now. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u32); /* enum rt_unlinked */
+} unlinked SEC(".maps");
 
 /*
  * What is known of the return addresses that were met. The kernel clears two words for each entry that such a

@@ -451,6 +451,12 @@ struct rt_process {
 	u64 executed; /* the kernel's count of its execs, as of the last one that was seen; 0: none was */
 };
 
+/* What is known of a child that has no probes of its own yet, as bits. */
+enum rt_unlinked {
+	RT_UNLINKED_RAN = 1, /* a thread of it has met a breakpoint, or may have */
+	RT_UNLINKED_EXECUTED = 2, /* it has executed a program, in which it inherits no breakpoints */
+};
+
 enum rt_event_kind {
 	RT_EVENT_FORK = 0,
 	RT_EVENT_EXEC = 1,

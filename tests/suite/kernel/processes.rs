@@ -7,7 +7,7 @@ use rtrace_model::{Call, Ending, EventKind};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::recording::Recording;
-use crate::common::rtrace;
+use crate::common::rtrace::{self, Attached, Waiting};
 use crate::common::scenario::Scenario;
 use crate::common::skip::{Turn, skip};
 use crate::common::target::{Flavour, Target};
@@ -21,6 +21,32 @@ fn children_call_too() {
 #[test]
 fn what_children_call_before_they_have_probes_is_a_blind_window() {
     Scenario::new("processes", "forks").run();
+}
+
+/// A child that calls nothing before it executes a program, or ends, is no reason to doubt the recording.
+#[test]
+fn children_that_call_nothing_leave_no_blind_window() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let options = [target.selection(), vec!["--strict".to_owned()]].concat();
+    let (output, recording) = rtrace::run(&options, &target.command("idle_children"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(recording.trees(), truth::trees(&output.stdout));
+}
+
+/// The programs that children execute do not map the library, and some have ended before rtrace looks at them.
+#[test]
+fn children_of_a_running_process_that_call_nothing_leave_no_blind_window() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut waiting = Waiting::start(&mut target.command("idle_children"));
+    let options = [target.selection(), vec!["--follow".to_owned()]].concat();
+    let attached = Attached::start(waiting.pid(), &options);
+    waiting.go();
+    let traced = waiting.finish();
+    let (output, recording) = attached.finish();
+    assert!(traced.status.success());
+    assert!(recording.summary().is_complete(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! Every file that any process maps executable, with the time, as the kernel tells it.
+//! Every file that any process maps executable and every exec, with the time, as the kernel tells it.
 //!
-//! An event of no counter (`dummy`) on each CPU carries the kernel's records of mappings. They come
+//! An event of no counter (`dummy`) on each CPU carries the kernel's records of mappings and of names, which an exec
+//! sets. They come
 //! through one ring per CPU in the layout of `perf_event_open(2)`.
 
 use std::ffi::OsStr;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_SW_DUMMY, PERF_RECORD_LOST, PERF_RECORD_MMAP2, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE, perf_event_attr,
+    PERF_COUNT_SW_DUMMY, PERF_RECORD_COMM, PERF_RECORD_LOST, PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MMAP2, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE, perf_event_attr,
     perf_event_mmap_page,
 };
 use rtrace_model::Timestamp;
@@ -46,6 +47,17 @@ pub struct Mapping {
     pub file: (u64, u64),
 }
 
+/// What the kernel has told since the last time.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// The files that were mapped.
+    pub mappings: Vec<Mapping>,
+    /// The processes that began to execute a program, whose mappings follow, and when.
+    pub executed: Vec<(u32, Timestamp)>,
+    /// How many records the kernel had to drop.
+    pub lost: u64,
+}
+
 /// The records of all CPUs.
 pub struct Mappings {
     rings: Vec<Ring>,
@@ -70,17 +82,18 @@ impl Mappings {
         let _ = poll(&mut descriptors, limit.as_ref());
     }
 
-    /// The mappings since the last call, and how many records the kernel had to drop.
-    pub fn read(&mut self) -> (Vec<Mapping>, u64) {
-        let (mut mappings, mut lost) = (Vec::new(), 0);
+    /// What was told since the last call.
+    pub fn read(&mut self) -> Told {
+        let mut told = Told::default();
         for ring in &mut self.rings {
             ring.read(|kind, body| match kind {
-                PERF_RECORD_MMAP2 => mappings.extend(parse(body)),
-                PERF_RECORD_LOST => lost += number(body, 16).unwrap_or(1),
+                PERF_RECORD_MMAP2 => told.mappings.extend(parse(body)),
+                PERF_RECORD_COMM => told.executed.extend(parse_exec(body)),
+                PERF_RECORD_LOST => told.lost += number(body, 16).unwrap_or(1),
                 _ => {}
             });
         }
-        (mappings, lost)
+        told
     }
 }
 
@@ -98,6 +111,14 @@ fn parse(record: &[u8]) -> Option<Mapping> {
     let time = Timestamp(number(record, end)?);
     let file = (libc::makedev(word(DEVICE_AT)?, word(DEVICE_AT + 4)?), number(record, INODE_AT)?);
     Some(Mapping { pid, time, path: PathBuf::from(OsStr::from_bytes(path)), file })
+}
+
+/// Reads a record of a name, its header of 8 bytes included; none if no exec has set it.
+fn parse_exec(record: &[u8]) -> Option<(u32, Timestamp)> {
+    let flags = u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?);
+    let pid = u32::from_ne_bytes(record.get(8..12)?.try_into().ok()?);
+    let time = Timestamp(number(record, record.len().checked_sub(TIME_BYTES)?)?);
+    (u32::from(flags) & PERF_RECORD_MISC_COMM_EXEC != 0).then_some((pid, time))
 }
 
 /// The event of one CPU with its ring.
@@ -123,6 +144,8 @@ impl Ring {
         attributes.set_watermark(1);
         attributes.set_mmap(1);
         attributes.set_mmap2(1);
+        attributes.set_comm(1);
+        attributes.set_comm_exec(1);
         attributes.set_sample_id_all(1);
         attributes.set_use_clockid(1);
         let event = super::open(attributes, super::Subject::Cpu(cpu))?;
@@ -218,8 +241,11 @@ mod tests {
             return println!("skipped: no taskset to run a program on one CPU");
         }
         mappings.wait(Duration::from_secs(1));
-        let (seen, lost) = mappings.read();
+        let Told { mappings: seen, executed, lost } = mappings.read();
         assert_eq!(lost, 0);
-        assert!(seen.iter().any(|mapping| mapping.path.ends_with("true")), "{seen:?}");
+        let is_it = |mapping: &&Mapping| mapping.path.ends_with("true");
+        let mapping = seen.iter().find(is_it).unwrap_or_else(|| panic!("{seen:?}"));
+        let is_before = |(pid, time): &(u32, Timestamp)| *pid == mapping.pid && *time <= mapping.time;
+        assert!(executed.iter().any(is_before), "{executed:?}");
     }
 }
