@@ -160,7 +160,7 @@ int rt_look_at(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 
-	if (task && (u32)task->tgid == looked_at && task->utask)
+	if (task && (u32)task->tgid == looked_at && BPF_CORE_READ(task, utask))
 		has_met_breakpoint = 1;
 	return 0;
 }

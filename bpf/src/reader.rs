@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
-use crate::wire::{self, AccessRecord, CallRecord, EventRecord, ReadingRecord, Record, ValuesRecord};
+use crate::wire::{self, AccessRecord, CallRecord, EventKindCode, EventRecord, ReadingRecord, ValuesRecord};
 use crate::{Error, Programs};
 
 /// What the rings held.
@@ -20,8 +20,11 @@ pub struct Records {
     pub readings: Vec<ReadingRecord>,
     /// The values that some have, each with the place of its call among `calls`, in their order.
     pub values: Vec<(usize, ValuesRecord)>,
-    /// What happened beside them.
-    pub events: Vec<EventRecord>,
+    /// What happened beside them. Where a program was executed, with its command line, each word ended by a null; it is
+    /// empty if it is too long.
+    pub events: Vec<(EventRecord, Vec<u8>)>,
+    /// Forks of processes that may have made some of the calls; they are among the events of the next records.
+    pub forks: Vec<EventRecord>,
     /// What watched variables held after accesses.
     pub accesses: Vec<AccessRecord>,
     /// Number of records that could not be understood.
@@ -56,6 +59,7 @@ impl Records {
         self.readings.clear();
         self.values.clear();
         self.events.clear();
+        self.forks.clear();
         self.accesses.clear();
         self.bad_records = 0;
     }
@@ -88,8 +92,8 @@ impl Programs {
             };
             calls.add(ring, take).map_err(error("map a ring of calls"))?;
         }
-        let events = single(&self.skel.maps.events, &pass, |pass| &mut pass.events);
-        let accesses = single(&self.skel.maps.accesses, &pass, |pass| &mut pass.accesses);
+        let events = single(&self.skel.maps.events, &pass, |pass| &mut pass.events, take_event);
+        let accesses = single(&self.skel.maps.accesses, &pass, |pass| &mut pass.accesses, wire::decode);
         Ok(Reader {
             calls: calls.build().map_err(error("map the rings of calls"))?,
             events: events.map_err(error("map the ring of events"))?,
@@ -99,16 +103,25 @@ impl Programs {
     }
 }
 
+/// An event with the command line that may be behind it.
+fn take_event(bytes: &[u8]) -> Result<(EventRecord, Vec<u8>), Error> {
+    let (event, rest) = wire::take(bytes)?;
+    let Some((length, arguments)) = rest.split_first_chunk() else { return Ok((event, Vec::new())) };
+    let length = usize::try_from(u64::from_ne_bytes(*length)).unwrap_or(usize::MAX);
+    Ok((event, arguments.get(..length).unwrap_or_default().to_vec()))
+}
+
 /// A ring of records of one kind.
-fn single<'a, T: Record + 'a>(
+fn single<'a, T: 'a>(
     ring: &'a dyn MapCore,
     pass: &Rc<RefCell<Records>>,
     place: fn(&mut Records) -> &mut Vec<T>,
+    decode: fn(&[u8]) -> Result<T, Error>,
 ) -> libbpf_rs::Result<RingBuffer<'a>> {
     let pass = Rc::clone(pass);
     let take = move |bytes: &[u8]| {
         let pass = &mut *pass.borrow_mut();
-        match wire::decode(bytes) {
+        match decode(bytes) {
             Ok(record) => place(pass).push(record),
             Err(_) => pass.bad_records += 1,
         }
@@ -120,7 +133,8 @@ fn single<'a, T: Record + 'a>(
 }
 
 impl Reader<'_> {
-    /// Exchanges what `records` holds for what the rings hold.
+    /// Exchanges what `records` holds for what the rings hold. The end of a thread comes behind all its calls, and the
+    /// fork of a process not behind any.
     ///
     /// # Errors
     /// [`Error::Kernel`] if a ring cannot be read.
@@ -129,7 +143,15 @@ impl Reader<'_> {
         self.events.consume().map_err(Error::kernel("read the ring of events"))?;
         self.accesses.consume().map_err(Error::kernel("read the ring of values"))?;
         self.calls.consume().map_err(Error::kernel("read the rings of calls"))?;
-        std::mem::swap(records, &mut self.pass.borrow_mut());
+        let until = self.pass.borrow().events.len();
+        self.events.consume().map_err(Error::kernel("read the ring of events"))?;
+        let mut pass = self.pass.borrow_mut();
+        std::mem::swap(records, &mut pass);
+        if !records.calls.is_empty() {
+            pass.events = records.events.split_off(until);
+            let forks = pass.events.iter().map(|(event, _)| event);
+            records.forks.extend(forks.filter(|event| event.kind == EventKindCode::RT_EVENT_FORK));
+        }
         Ok(())
     }
 }

@@ -19,8 +19,8 @@ pub use crate::skeleton::rtrace::types::{
     rt_question_kind as QuestionCode, rt_reading as ReadingRecord, rt_return_cookie as ReturnBit,
     rt_rule as RuleRecord, rt_rule_kind as RuleCode, rt_saved as SavedCode, rt_site_hits as SiteHitsRecord,
     rt_stack as StackRecord, rt_stack_key as StackCode, rt_step as StepCode, rt_sum as SumRecord,
-    rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode, rt_unlinked as UnlinkedBit, rt_untimed_key as UntimedKey,
-    rt_untimed_reason as UntimedCode, rt_values as ValuesRecord,
+    rt_tail_key as TailKey, rt_tails as TailsCode, rt_traced as TracedCode, rt_unlinked as UnlinkedBit,
+    rt_untimed_key as UntimedKey, rt_untimed_reason as UntimedCode, rt_values as ValuesRecord,
 };
 
 /// The region of a loss whose region is not known.

@@ -581,6 +581,8 @@ fn summary(parts: &[Part]) -> Option<Summary> {
         total.blind_windows += summary.blind_windows;
         total.overwritten += summary.overwritten;
         total.withheld += summary.withheld;
+        total.untraced_children += summary.untraced_children;
+        total.lacks_children |= summary.lacks_children;
         total.losses.extend(summary.losses.iter().map(|&loss| part.loss(loss)));
         total.untimed.extend(summary.untimed.iter().map(|&untimed| part.untimed(untimed)));
         total.exits_without_enter += summary.exits_without_enter;

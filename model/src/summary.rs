@@ -145,6 +145,12 @@ pub struct Summary {
     /// Programs of which nothing was recorded, as who recorded could not ptrace them: calls may be missing.
     #[serde(default)]
     pub withheld: u64,
+    /// Processes that traced ones have made, and that were not traced.
+    #[serde(default)]
+    pub untraced_children: u64,
+    /// Whether these are missing: nobody has asked for a recording without them.
+    #[serde(default)]
+    pub lacks_children: bool,
     /// What is missing, by reason and region.
     pub losses: Vec<Loss>,
     /// Exits of calls that had begun before the recording, and so are not calls of it.
@@ -160,7 +166,7 @@ impl Summary {
     /// Whether no call is missing, as far as that can be known.
     pub fn is_complete(&self) -> bool {
         let is_untroubled = self.lost() == 0 && self.blind_windows == 0 && self.overwritten == 0 && self.withheld == 0;
-        is_untroubled && !self.is_throttled()
+        is_untroubled && !self.lacks_children && !self.is_throttled()
     }
 
     /// Whether a budget has left calls out.
@@ -230,6 +236,7 @@ impl Summary {
         let of_calls = self.lost_by_reason().into_iter().filter(|(reason, _)| !reason.is_value());
         let reasons = told(of_calls.map(|(reason, count)| (reason.name(), count)));
         let lost = || format!("{} lost ({})", counted(self.lost(), "call"), reasons.join(", "));
+        let children = || self.told_children();
         let of = |count: u64, thing: &str, what: &str| (count > 0).then(|| format!("{}{what}", counted(count, thing)));
         [
             (self.lost() > 0).then(lost),
@@ -237,10 +244,19 @@ impl Summary {
             of(self.overwritten, "probe", " overwritten"),
             of(self.withheld, "privileged program", " not recorded"),
             self.is_throttled().then(|| "the budget left calls out".to_owned()),
+            self.lacks_children.then(children),
         ]
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    fn told_children(&self) -> String {
+        let children = match self.untraced_children {
+            1 => "1 child process".to_owned(),
+            many => format!("{} child processes", grouped(many)),
+        };
+        format!("{children} not traced (--follow traces them)")
     }
 
     /// What is special about a recording, whether it is complete or not.
@@ -259,6 +275,7 @@ impl Summary {
             (self.without_context() > 0)
                 .then(|| format!("{} without a context", counted(self.without_context(), "call"))),
             (self.unseen > 0).then(untimed),
+            (self.untraced_children > 0 && !self.lacks_children).then(|| self.told_children()),
         ]
         .into_iter()
         .flatten()
@@ -298,6 +315,17 @@ mod tests {
         let said = "0 calls to 2 functions on 0 threads. Incomplete: 2,000 calls lost (ring full: 2,000), \
                     1 probe overwritten. 3 functions skipped.";
         assert_eq!(summary.to_string(), said);
+    }
+
+    #[test]
+    fn children_that_were_not_traced_are_told() {
+        let summary = Summary { calls: 9, regions: 1, locations: 1, untraced_children: 3, ..Summary::default() };
+        let said = "9 calls to 1 function on 1 thread. Complete: no calls lost. \
+                    3 child processes not traced (--follow traces them).";
+        assert_eq!(summary.to_string(), said);
+        let summary = Summary { untraced_children: 1, lacks_children: true, ..summary };
+        let said = "9 calls to 1 function on 1 thread. Incomplete: 1 child process not traced (--follow traces them).";
+        assert_eq!((summary.to_string().as_str(), summary.is_complete()), (said, false));
     }
 
     #[test]

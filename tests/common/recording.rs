@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rtrace_exporters::Trace;
 use rtrace_model::{
-    Call, CallSite, Ending, EventKind, ExitPolicy, LocationId, Reading, Region, RegionId, Summary, Timestamp,
+    Call, CallSite, Ending, EventKind, ExitPolicy, LocationId, Process, Reading, Region, RegionId, Summary, Timestamp,
     ValueBatch,
 };
 
@@ -62,6 +62,11 @@ impl Recording {
     /// What happened beside the calls.
     pub fn events(&self) -> &[EventKind] {
         &self.events
+    }
+
+    /// The processes.
+    pub fn processes(&self) -> &[Process] {
+        self.trace.processes()
     }
 
     /// What a call costs outside its duration at return sites here, in nanoseconds, as was measured beside it.

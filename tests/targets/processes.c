@@ -2,9 +2,12 @@
 // Children, other programs, and processes that end or block inside a call.
 #include "harness.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/wait.h>
 
 static void finish_child(pid_t child)
@@ -127,6 +130,54 @@ static void execs(void)
 	visit(exec_in_callback, NULL);
 }
 
+__attribute__((noinline)) int own(int number)
+{
+	__asm__ volatile("" : "+r"(number));
+	return number;
+}
+
+// Executes a copy of the program that has no name, as container runtimes do.
+static void exec_copy(char *scenario)
+{
+	char *const words[] = { "processes", scenario, NULL };
+	int copy = memfd_create("copy", MFD_CLOEXEC), self = open("/proc/self/exe", O_RDONLY);
+	char folder[4096] = "";
+
+	// Its library lies beside it, which the copy does not.
+	if (readlink("/proc/self/exe", folder, sizeof(folder) - 1) < 0)
+		abort();
+	*strrchr(folder, '/') = 0;
+	setenv("LD_LIBRARY_PATH", folder, 1);
+	own(0);
+	while (sendfile(copy, self, NULL, 1 << 20) > 0)
+		continue;
+	fexecve(copy, words, environ);
+	_exit(127);
+}
+
+static void execs_copy(void)
+{
+	exec_copy("after_copy");
+}
+
+static void after_copy(void)
+{
+	for (int i = 0; i < 99; i++)
+		own(i);
+}
+
+// It calls after a while.
+static void execs_slow_copy(void)
+{
+	exec_copy("after_slow_copy");
+}
+
+static void after_slow_copy(void)
+{
+	sleep(2);
+	after_copy();
+}
+
 static void *exec_in_thread(void *unused)
 {
 	exec_self("after_exec");
@@ -210,6 +261,8 @@ static void ends_with_code(void)
 
 static const struct scenario scenarios[] = {
 	{ "idle_children", idle_children },
+	{ "execs_copy", execs_copy }, { "after_copy", after_copy },
+	{ "execs_slow_copy", execs_slow_copy }, { "after_slow_copy", after_slow_copy },
 	{ "forks", forks },	    { "fork_inside", fork_inside }, { "vforks", vforks },
 	{ "after_vfork", after_vfork }, { "execs", execs },	    { "after_exec", after_exec },
 	{ "execs_in_thread", execs_in_thread },

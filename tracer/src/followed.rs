@@ -317,7 +317,9 @@ impl<'a> Followed<'a> {
         state.blind.extend(blind);
         let undecided = std::mem::take(&mut state.undecided);
         let is_blind = |ended, child: &BlindChild| !self.mapped.is_known(ended) || self.may_have_mapped(child);
-        state.blind.extend(undecided.into_iter().filter(|(ended, child)| is_blind(*ended, child)).map(|(_, child)| child));
+        state
+            .blind
+            .extend(undecided.into_iter().filter(|(ended, child)| is_blind(*ended, child)).map(|(_, child)| child));
     }
 
     /// The blind windows that have ended since the last call.

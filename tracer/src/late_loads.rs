@@ -20,6 +20,7 @@ use rtrace_plan as plan;
 use rtrace_plan::Plan;
 use rtrace_signatures::Book;
 
+use crate::copied::{Likeness, Originals};
 use crate::host;
 use crate::mapped_files::MappedFiles;
 use crate::perf::mappings::{Mapping, Mappings, Told};
@@ -85,6 +86,7 @@ pub struct LateLoads {
     tells_mappings: bool,
     options: plan::Options,
     known: HashSet<(u64, u64)>,
+    originals: Originals,
     next_library: LibraryId,
     next_region: RegionId,
     /// What is known of functions, and programs that may call them, if values are recorded.
@@ -103,6 +105,7 @@ impl LateLoads {
             tells_mappings,
             options,
             known: plan.libraries.iter().map(|library| (library.library.device, library.library.inode)).collect(),
+            originals: Originals::of(plan, patterns),
             next_library: LibraryId(plan.libraries.len() as u32),
             next_region: RegionId(regions as u32),
             book: None,
@@ -194,10 +197,8 @@ impl LateLoads {
             looked = now;
             waiting.retain(|mapping: &Mapping| {
                 if traced.contains(mapping.pid) {
-                    if self.is_named(mapping) {
-                        let target = self.mapped(mapping, channels);
-                        self.tell(target, mapping.time, channels);
-                    }
+                    let target = self.wanted(mapping, channels);
+                    self.tell(target, mapping.time, channels);
                     self.tell_mapped([(mapping.pid, mapping.time)], channels);
                     return false;
                 }
@@ -209,12 +210,31 @@ impl LateLoads {
     /// What was mapped last is not probed any more.
     fn tell_missed(&mut self, traced: &Traced, waiting: &[Mapping], channels: &Channels) {
         for mapping in waiting.iter().filter(|mapping| traced.contains(mapping.pid)) {
-            if self.is_named(mapping) {
-                for source in self.mapped(mapping, channels).libraries {
-                    let _ = channels.missed.send(Missed { library: source.library.path, since: mapping.time });
-                }
+            for source in self.wanted(mapping, channels).libraries {
+                let _ = channels.missed.send(Missed { library: source.library.path, since: mapping.time });
             }
         }
+    }
+
+    /// What a process has mapped, if it is to be traced and is not known yet. Nothing is in reach of a program that has
+    /// ended and may have been a copy of the one that is traced: that it was there is all that is known.
+    fn wanted(&mut self, mapping: &Mapping, channels: &Channels) -> Target {
+        if self.is_named(mapping) {
+            return self.mapped(mapping, channels);
+        }
+        let mut target = Target { libraries: Vec::new(), files: Vec::new(), awaited: Vec::new() };
+        if self.known.contains(&mapping.file) {
+            return target;
+        }
+        let likeness = self.originals.likeness(mapping, &self.mapped);
+        if likeness == Likeness::Copy {
+            target = target::copied(mapping, &mut self.known, self.next_library);
+        }
+        if likeness != Likeness::Other && target.libraries.is_empty() {
+            let library = mapping.path.to_string_lossy().into_owned();
+            let _ = channels.missed.send(Missed { library, since: mapping.time });
+        }
+        target
     }
 
     /// The library that a process has mapped, if it is not known yet. Of one out of reach, as its process has ended, no

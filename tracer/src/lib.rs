@@ -16,6 +16,7 @@ pub mod calibration;
 pub mod callers;
 pub mod command;
 mod contexts;
+mod copied;
 pub mod counters;
 pub mod descendants;
 pub mod flight;

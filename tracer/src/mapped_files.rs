@@ -172,9 +172,8 @@ mod tests {
         assert!(loaded.is_known(Timestamp(49)) && !loaded.is_known(Timestamp(50)));
         assert_eq!(loaded.executed(7, Timestamp(45)), Some("/bin/true".into()));
         assert_eq!((loaded.executed(7, Timestamp(19)), loaded.executed(8, Timestamp(45))), (None, None));
-        let may_have_mapped = |since, file, name: &str| {
-            loaded.may_have_mapped(7, Timestamp(since), file, OsStr::new(name))
-        };
+        let may_have_mapped =
+            |since, file, name: &str| loaded.may_have_mapped(7, Timestamp(since), file, OsStr::new(name));
         assert!(may_have_mapped(5, (8, 12), "libz.so"));
         assert!(may_have_mapped(5, (9, 99), "libz.so.1"), "where a file system has numbers of its own");
         assert!(!may_have_mapped(15, (8, 12), "libz.so.1"));

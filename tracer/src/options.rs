@@ -46,6 +46,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Whether children are recorded too, and so are those that the processes named have already.
     pub follow: bool,
+    /// Whether children are missing that are not recorded: nobody has asked for that.
+    pub lacks_children: bool,
     /// Whether the recording ends with the processes named, though children of theirs go on.
     pub ends_with_first: bool,
     /// Whether probes are placed in every process that maps the libraries, so that children miss no call.
@@ -80,6 +82,7 @@ impl Default for Options {
             budget: None,
             duration: None,
             follow: false,
+            lacks_children: false,
             ends_with_first: false,
             everywhere: false,
             samples: false,

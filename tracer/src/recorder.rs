@@ -277,7 +277,11 @@ pub fn record(
     // All threads are done that may have told something.
     call_sites.tick();
     pipeline.send(Item::Define(call_sites.announce()));
+    let Options { follow, lacks_children, .. } = setup.how;
+    let untraced_children = if *follow { 0 } else { drained.untraced_children };
+    let lacks_children = *lacks_children && untraced_children > 0;
     let summary = Summary { regions, refused, blind_windows, overwritten, return_sites: return_summary, ..drained };
+    let summary = Summary { untraced_children, lacks_children, ..summary };
     pipeline.send(Item::Define(call_sites.named()));
     pipeline.finish(summary.clone())?;
     Ok(summary)

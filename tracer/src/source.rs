@@ -119,7 +119,7 @@ impl<'a> Source<'a> {
             rings,
             kinds,
             locations: HashMap::default(),
-            processes: Processes::default(),
+            processes: Processes::new(kinds.mapped.clone()),
             call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share(), kinds.mapped.clone()),
             bad_records: 0,
             reported: HashMap::default(),
@@ -231,6 +231,11 @@ impl<'a> Source<'a> {
     fn pass_records(&mut self, records: Records) -> Result<(), Error> {
         self.bad_records += records.bad_records;
         let counters = self.kinds.metrics.len();
+        let forks = records.events.iter().map(|(event, _)| event).chain(&records.forks);
+        for fork in forks.filter(|event| event.kind == EventKindCode::RT_EVENT_FORK) {
+            let child = self.processes.expect(fork.pid, fork.value, Timestamp(fork.time));
+            self.pipeline.send(Item::Define(child.into_iter().map(Definition::Process).collect()));
+        }
         // A thread's name is looked up before its end makes the kernel side forget it.
         for (number, calls) in records.calls.chunks(BATCH).enumerate() {
             // Many calls of a thread follow each other.
@@ -247,8 +252,8 @@ impl<'a> Source<'a> {
         let values = records.values.iter().filter(|(_, values)| values.has != 0);
         let values = values.map(|(place, values)| (&records.calls[*place], values));
         self.pipeline.send(Item::Values(self.kinds.captured.batches(values)));
-        for event in &records.events {
-            self.emit_event(event)?;
+        for (event, arguments) in &records.events {
+            self.emit_event(event, arguments)?;
         }
         let samples: Vec<Sample> =
             records.accesses.iter().filter_map(|access| sample_of(self.kinds.watches, access)).collect();
@@ -266,6 +271,7 @@ impl<'a> Source<'a> {
     pub fn tick(&mut self) -> Result<(), Error> {
         self.call_sites.tick();
         self.announce_call_sites();
+        self.name_processes();
         self.report_paths()?;
         self.report_losses(&self.losses()?);
         self.report_untimed()?;
@@ -328,6 +334,7 @@ impl<'a> Source<'a> {
                 self.pipeline.send(Item::Define(vec![Definition::Location(location.clone())]));
             }
         }
+        self.name_processes();
         self.report_paths()?;
         if let Some(paths) = &self.paths {
             let recorded = self.summary.calls;
@@ -398,25 +405,32 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Tells the programs of processes that had ended before they could be looked at.
+    fn name_processes(&mut self) {
+        let named = self.processes.name_ended();
+        self.pipeline.send(Item::Define(named.into_iter().map(Definition::Process).collect()));
+    }
+
     fn define_process(&mut self, pid: u32) {
         if let Some(process) = self.processes.discover(pid) {
             self.pipeline.send(Item::Define(vec![Definition::Process(process)]));
         }
     }
 
-    fn emit_event(&mut self, event: &EventRecord) -> Result<(), Error> {
+    fn emit_event(&mut self, event: &EventRecord, arguments: &[u8]) -> Result<(), Error> {
         let time = Timestamp(event.time);
         let (pid, value) = (event.pid, event.value);
         let kind = match event.kind {
             EventKindCode::RT_EVENT_FORK => {
                 self.other_processes = true;
                 self.begun.push(value);
+                self.summary.untraced_children += 1;
                 self.changes.push((pid, time, Change::Forked { child: value }));
                 self.pipeline.send(Item::Define(vec![Definition::Process(self.processes.forked(pid, value, time))]));
                 EventKind::Fork { child: value }
             }
             EventKindCode::RT_EVENT_EXEC => {
-                let process = self.processes.executes(pid);
+                let process = self.processes.executes(pid, time, arguments);
                 let executable = process.executable.clone();
                 self.pipeline.send(Item::Define(vec![Definition::Process(process)]));
                 if self.withheld.remove(&pid) {

@@ -243,9 +243,22 @@ fn note_altered<'m>(libraries: &mut [LibrarySource], modules: impl Iterator<Item
 ///
 /// Processes that have ended, and files that cannot be traced, are passed over.
 pub fn late_loads(pids: &[u32], patterns: &[String], known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+    loaded(pids, |module| patterns.iter().any(|pattern| module.is_named(pattern)), known, first)
+}
+
+/// As [`late_loads`], for the one file that was mapped, whatever its name.
+pub fn copied(mapping: &Mapping, known: &mut HashSet<(u64, u64)>, first: LibraryId) -> Target {
+    loaded(&[mapping.pid], |module| module_id(module) == mapping.file, known, first)
+}
+
+fn loaded(
+    pids: &[u32],
+    is_wanted: impl Fn(&Module) -> bool,
+    known: &mut HashSet<(u64, u64)>,
+    first: LibraryId,
+) -> Target {
     let modules: Vec<Module> = pids.iter().filter_map(|&pid| modules::of_process(pid).ok()).flatten().collect();
-    let is_new =
-        |module: &&Module| patterns.iter().any(|pattern| module.is_named(pattern)) && known.insert(module_id(module));
+    let is_new = |module: &&Module| is_wanted(module) && known.insert(module_id(module));
     let new: Vec<&Module> = modules.iter().filter(is_new).collect();
     let judged: &[Module] = if new.is_empty() { &[] } else { &modules };
     let is_new = |id: &FileId| new.iter().any(|module| module_id(module) == *id);

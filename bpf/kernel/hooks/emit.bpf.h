@@ -112,6 +112,15 @@ static __always_inline u32 rt_emit(const struct rt_hit *hit, const struct rt_fra
 	return 1;
 }
 
+static __always_inline void fill_event(struct rt_event *event, u32 kind, u32 pid, u32 tid, u32 value)
+{
+	event->time = bpf_ktime_get_ns();
+	event->kind = kind;
+	event->pid = pid;
+	event->tid = tid;
+	event->value = value;
+}
+
 static __always_inline void emit_event(u32 kind, u32 pid, u32 tid, u32 value)
 {
 	struct rt_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
@@ -120,12 +129,31 @@ static __always_inline void emit_event(u32 kind, u32 pid, u32 tid, u32 value)
 		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
 		return;
 	}
-	event->time = bpf_ktime_get_ns();
-	event->kind = kind;
-	event->pid = pid;
-	event->tid = tid;
-	event->value = value;
+	fill_event(event, kind, pid, tid, value);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* The current process has executed a program. It may have ended before user space looks at its command line. */
+static __always_inline void emit_execution(struct task_struct *task)
+{
+	struct rt_execution *execution = bpf_ringbuf_reserve(&events, sizeof(*execution), 0);
+	u64 start, length;
+
+	if (!execution) {
+		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
+		return;
+	}
+	fill_event(&execution->event, RT_EVENT_EXEC, task->tgid, task->pid, 0);
+	start = BPF_CORE_READ(task, mm, arg_start);
+	length = BPF_CORE_READ(task, mm, arg_end) - start;
+	if (length >= RT_ARGUMENTS)
+		length = 0;
+	execution->length = length;
+	/* In this form the verifier understands that it fits. */
+	barrier_var(length);
+	if (bpf_probe_read_user(execution->arguments, length & (RT_ARGUMENTS - 1), (void *)start))
+		execution->length = 0;
+	bpf_ringbuf_submit(execution, BPF_RB_NO_WAKEUP);
 }
 
 #endif

@@ -159,6 +159,8 @@ struct maple_arange_64 {
 struct mm_struct {
 	struct maple_tree mm_mt;
 	unsigned long start_stack;
+	unsigned long arg_start;
+	unsigned long arg_end;
 	unsigned long flags;
 	struct user_namespace *user_ns;
 	struct uprobes_state uprobes_state;

@@ -29,7 +29,7 @@ static __always_inline void begin_unlinked(u32 parent, u32 child, struct task_st
 	u32 known = of_parent ? *of_parent & RT_UNLINKED_EXECUTED : 0;
 
 	/* One that is inherited: the parent runs a function whose return is hooked. */
-	if (task->utask)
+	if (BPF_CORE_READ(task, utask))
 		known |= RT_UNLINKED_RAN;
 	bpf_map_update_elem(&unlinked, &child, &known, BPF_ANY);
 }
@@ -41,7 +41,7 @@ static __always_inline void note_breakpoints(struct task_struct *task)
 	u32 *known = bpf_map_lookup_elem(&unlinked, &pid);
 
 	/* Before Linux 6.17 the memory of a thread that ends is gone here, and the other with it. */
-	if (known && (!task->mm || task->utask))
+	if (known && (!BPF_CORE_READ(task, mm) || BPF_CORE_READ(task, utask)))
 		__sync_fetch_and_or(known, RT_UNLINKED_RAN);
 }
 
@@ -156,7 +156,7 @@ static __always_inline void on_exec(struct task_struct *task, u32 old_tid, bool 
 		thread->space = process->space;
 	if (old_tid != pid && !tell_process(pid, process->space, pid))
 		count_loss(RT_NO_REGION, RT_LOSS_EVENT);
-	emit_event(RT_EVENT_EXEC, pid, task->pid, 0);
+	emit_execution(bpf_get_current_task_btf());
 }
 
 static __always_inline void on_task_exit(struct task_struct *task)

@@ -40,6 +40,7 @@ enum rt_limit {
 	RT_SUMS = 4, /* counters that a function's values add to */
 	RT_WATCHES = 4, /* of them variables that are watched: x86 has as many debug registers */
 	RT_LEVELS = 128, /* return addresses of a context, at the most */
+	RT_ARGUMENTS = 1024, /* bytes of a command line that is handed over, less one; a power of two */
 	RT_STACK_PAGES = 8, /* pages of a stack that user space gets at a time */
 };
 
@@ -472,6 +473,13 @@ struct rt_event {
 	u32 pid;
 	u32 tid;
 	u32 value; /* fork: the child's pid; exit: the wait status; thread end: its location; withheld: whether an exec follows that is the cause */
+};
+
+/* A process executes a program: an event, and its command line behind it, if it fits. */
+struct rt_execution {
+	struct rt_event event;
+	u64 length; /* of the command line, in bytes */
+	char arguments[RT_ARGUMENTS]; /* each ends in null */
 };
 
 /* What a watched variable held after a write. */

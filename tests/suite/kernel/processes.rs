@@ -77,6 +77,41 @@ fn programs_that_children_execute_are_recorded_from_their_first_call() {
     assert_eq!(recording.events().iter().filter(is_blind).count(), 0);
 }
 
+/// However soon they are over, also before rtrace looks at them, and before it hears of their fork.
+#[test]
+fn short_programs_are_named_by_what_they_execute() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "for i in 1 2 3 4 5 6; do \"$0\" after_exec; done; exec \"$0\" after_exec"]).arg(&target.program);
+    let (output, recording) = rtrace::run(&target.selection(), &shell);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let program = target.program.to_str().unwrap();
+    let processes = recording.processes();
+    assert_eq!(processes.len(), 7, "{processes:?}");
+    for process in processes {
+        assert_eq!((process.executable.as_str(), process.parent.is_some()), (program, true), "{process:?}");
+        assert_eq!(process.command_line, [program, "after_exec"]);
+    }
+}
+
+/// Nobody has asked for a recording without them, and it says how to get one with them.
+#[test]
+fn a_budget_that_leaves_out_children_says_so() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let record = |options: &[&str]| {
+        let options = [target.selection(), options.iter().map(|option| (*option).to_owned()).collect()].concat();
+        let (output, recording) = rtrace::run(&options, &target.command("forks"));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(recording.summary().untraced_children, 5, "{said}");
+        assert!(said.contains("5 child processes not traced (--follow traces them)"), "{said}");
+        (output.status.code(), recording.summary().is_complete())
+    };
+    assert_eq!(record(&["--budget", "50%", "--strict"]), (Some(3), false));
+    assert_eq!(record(&["--no-follow", "--strict"]), (Some(0), true));
+}
+
 /// What one program has met is in place in the next of its kind, though their parent executes another one. Where the
 /// machine is too busy to place it while the first one runs, the test tries again and says so.
 #[test]
@@ -177,6 +212,22 @@ fn a_daemon_does_not_hold_a_recording_for_ever() {
     let recording = Recording::open(&directory);
     assert_eq!(recording.trees(), truth::trees(told.as_bytes()));
     kill_process(Pid::from_raw(daemon.parse().unwrap()).unwrap(), Signal::KILL).expect("it is left alone");
+}
+
+/// It is the program by another number: its calls are on record, or the recording says that they are not.
+#[test]
+fn a_copy_of_the_program_is_traced_too() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    let record = |scenario: &str| {
+        let options = ["--lib", "exe", "--func", "own"].map(str::to_owned);
+        let (output, recording) = rtrace::run(&options, &target.command(scenario));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!recording.summary().is_complete(), "{}", String::from_utf8_lossy(&output.stderr));
+        recording.calls().count()
+    };
+    assert_eq!(record("execs_slow_copy"), 100);
+    assert!(record("execs_copy") < 100, "it is over before probes can be placed");
 }
 
 #[test]

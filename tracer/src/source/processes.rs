@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use rtrace_model::{Process, Timestamp};
 
+use crate::mapped_files::MappedFiles;
+
 /// Nanoseconds in a clock tick of `/proc/PID/stat`.
 const TICK_NS: u64 = 10_000_000;
 
@@ -12,9 +14,17 @@ const TICK_NS: u64 = 10_000_000;
 #[derive(Debug, Default)]
 pub struct Processes {
     known: HashMap<u32, Process>,
+    /// Those whose program is not known, with the time at which they executed it.
+    unnamed: HashMap<u32, Timestamp>,
+    mapped: MappedFiles,
 }
 
 impl Processes {
+    /// None yet; `mapped`: what processes map.
+    pub fn new(mapped: MappedFiles) -> Processes {
+        Processes { mapped, ..Processes::default() }
+    }
+
     /// A process that is not known yet.
     pub fn discover(&mut self, pid: u32) -> Option<Process> {
         if self.known.contains_key(&pid) {
@@ -33,6 +43,11 @@ impl Processes {
         self.known.values().filter(|process| process.end.is_none()).map(|process| process.pid).collect()
     }
 
+    /// As [`forked`](Processes::forked), for a process whose calls are looked at before its fork is: it may have ended.
+    pub fn expect(&mut self, pid: u32, child: u32, time: Timestamp) -> Option<Process> {
+        (!self.known.contains_key(&child)).then(|| self.forked(pid, child, time))
+    }
+
     /// A process made a child: it runs the same program.
     pub fn forked(&mut self, pid: u32, child: u32, time: Timestamp) -> Process {
         let parent = self.known.entry(pid).or_insert_with(|| inspect(pid));
@@ -49,16 +64,40 @@ impl Processes {
         process
     }
 
-    /// A process runs another program.
-    pub fn executes(&mut self, pid: u32) -> Process {
-        let now = inspect(pid);
-        let process = self.known.entry(pid).or_insert_with(|| now.clone());
-        // A process that is gone already keeps what was known of it.
-        if !now.executable.is_empty() {
-            process.executable = now.executable;
-            process.command_line = now.command_line;
+    /// A process has executed another program at that time, with these arguments, each ended by a null; none where
+    /// only `/proc` tells them.
+    pub fn executes(&mut self, pid: u32, time: Timestamp, arguments: &[u8]) -> Process {
+        let mut now = inspect(pid);
+        if !arguments.is_empty() {
+            now.command_line = words(arguments);
         }
-        process.clone()
+        self.unnamed.remove(&pid);
+        if !has_program(pid) {
+            // It has ended. Its program is what the kernel tells of its mappings, sooner or later.
+            now.executable = now.command_line.first().map_or("?", String::as_str).to_owned();
+            self.unnamed.insert(pid, time);
+        }
+        let process = self.known.entry(pid).or_insert_with(|| now.clone());
+        process.executable = now.executable;
+        process.command_line = now.command_line;
+        self.name(pid);
+        self.known[&pid].clone()
+    }
+
+    /// Those that had ended before they could be looked at, and whose programs are known by now.
+    pub fn name_ended(&mut self) -> Vec<Process> {
+        let unnamed: Vec<u32> = self.unnamed.keys().copied().collect();
+        let named = unnamed.into_iter().filter(|&pid| self.name(pid)).collect::<Vec<_>>();
+        named.into_iter().filter_map(|pid| self.known.get(&pid)).cloned().collect()
+    }
+
+    /// Whether it is one whose program is known now.
+    fn name(&mut self, pid: u32) -> bool {
+        let program = self.unnamed.get(&pid).and_then(|time| self.mapped.executed(pid, *time));
+        let (Some(program), Some(process)) = (program, self.known.get_mut(&pid)) else { return false };
+        process.executable = program.to_string_lossy().into_owned();
+        self.unnamed.remove(&pid);
+        true
     }
 
     /// A process ended with a wait status as `wait` gives it.
@@ -81,6 +120,17 @@ pub fn program(pid: u32) -> String {
     Some(inspect(pid).executable).filter(|program| !program.is_empty()).unwrap_or_else(|| "?".to_owned())
 }
 
+/// Whether it can be told which program a process runs: it has not ended.
+fn has_program(pid: u32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
+/// The words of a command line.
+fn words(line: &[u8]) -> Vec<String> {
+    let words = line.split(|&byte| byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 fn inspect(pid: u32) -> Process {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let command_line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
@@ -89,11 +139,7 @@ fn inspect(pid: u32) -> Process {
     let fields: Vec<&str> =
         stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().collect()).unwrap_or_default();
     let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
-    let command_line: Vec<String> = command_line
-        .split(|&byte| byte == 0)
-        .filter(|word| !word.is_empty())
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
+    let command_line = words(&command_line);
     let executable = std::fs::read_link(folder.join("exe")).map(|path| path.to_string_lossy().into_owned());
     Process {
         pid,

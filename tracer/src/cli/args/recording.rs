@@ -68,7 +68,8 @@ pub struct Recording {
     ///
     /// rtrace throttles the functions that cost most: they have probes only for a millisecond at a time. From these
     /// windows it derives a lower bound of their calls, and an upper bound where that is possible. All other functions
-    /// stay exact. Every change is an event in the trace. Implies --no-follow unless --follow is given.
+    /// stay exact. Every change is an event in the trace. Children are not traced unless --follow is given; if there are
+    /// any, the recording is incomplete.
     #[arg(long, value_name = "PERCENT", value_parser = parse_budget)]
     budget: Option<Percent>,
 
@@ -205,6 +206,7 @@ impl Recording {
             budget: self.budget,
             duration: self.duration,
             follow: self.follow(follow),
+            lacks_children: follow && !self.follow(follow) && !self.no_follow,
             ends_with_first: self.first,
             everywhere: self.everywhere,
             samples: self.sample_metrics || !self.no_sample_metrics,
