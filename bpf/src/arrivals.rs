@@ -1,13 +1,14 @@
 //! What user space tells the kernel side about return addresses, and hears about them.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
 use crate::error::is_errno;
 use crate::wire::{
-    self, ArrivalCode, ArrivalKey, ArrivalRecord, PrimedKey, QuestionRecord, SiteHitsRecord, TailKey, UntimedKey,
-    bytes_of,
+    self, ArrivalCode, ArrivalKey, ArrivalRecord, ContextKey, PrimedKey, QuestionRecord, SiteHitsRecord, TailKey,
+    UntimedKey, bytes_of,
 };
 use crate::{Error, Programs};
 
@@ -140,6 +141,23 @@ impl Programs {
         Ok(())
     }
 
+    /// Lets the kernel side know nothing of the code that a process had at these addresses: something else is there now.
+    /// Returns the number of its space, if the process is traced.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], [`Error::Decode`].
+    pub fn forget_code(&self, pid: u32, addresses: &Range<u64>) -> Result<Option<u32>, Error> {
+        let Some(space) = self.space(pid)? else { return Ok(None) };
+        let maps = &self.skel.maps;
+        for map in [&maps.arrivals, &maps.arrival_places, &maps.rules] {
+            let of_code = |key: &ArrivalKey| key.space == space && addresses.contains(&key.address);
+            forget_all(map, of_code)?;
+        }
+        // A context of the same addresses is another one.
+        forget_all(&maps.context_ids, |key: &ContextKey| key.space == space)?;
+        Ok(Some(space))
+    }
+
     /// Tells the kernel side which regions end in a jump to which others.
     ///
     /// # Errors
@@ -218,6 +236,19 @@ pub(crate) fn forget(map: &impl MapCore, key: &impl wire::Record) -> libbpf_rs::
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         deleted => deleted,
     }
+}
+
+/// Removes all entries whose keys are meant.
+fn forget_all<K: wire::Record>(map: &impl MapCore, is_meant: impl Fn(&K) -> bool) -> Result<(), Error> {
+    // None is left out because another one was removed meanwhile.
+    let keys: Vec<Vec<u8>> = map.keys().collect();
+    for bytes in keys {
+        let key = wire::decode(&bytes)?;
+        if is_meant(&key) {
+            forget(map, &key).map_err(Error::kernel("forget code"))?;
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn write_all<K: wire::Record, V: wire::Record>(

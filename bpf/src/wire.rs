@@ -3,16 +3,16 @@
 //! The record types come from the BTF of the compiled programs, so they cannot drift from
 //! `kernel/wire/rtrace.h`. Times are nanoseconds of `CLOCK_MONOTONIC`.
 
-use rtrace_model::{Held, Jump, MOST_MOVED, MOST_WORDS, Step};
+use rtrace_model::{Held, Jump, MOST_MOVED, MOST_WORDS, Step, text_of};
 
 use crate::Error;
 pub use crate::skeleton::rtrace::types::{
     rt_access as AccessRecord, rt_arrival as ArrivalRecord, rt_arrival_key as ArrivalKey,
     rt_arrival_kind as ArrivalCode, rt_call as CallRecord, rt_context as ContextRecord, rt_context_end as ContextEnd,
-    rt_context_number as ContextNumber, rt_cookie as CookieBit, rt_count as CountCode, rt_counted_key as CountedKey,
-    rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode, rt_fetch as FetchRecord,
-    rt_fetch_flag as FetchFlag, rt_fetch_op as FetchCode, rt_hit_times as HitTimes, rt_jump as JumpCode,
-    rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey,
+    rt_context_key as ContextKey, rt_context_number as ContextNumber, rt_cookie as CookieBit, rt_count as CountCode,
+    rt_counted_key as CountedKey, rt_ending as EndingCode, rt_event as EventRecord, rt_event_kind as EventKindCode,
+    rt_fetch as FetchRecord, rt_fetch_flag as FetchFlag, rt_fetch_op as FetchCode, rt_hit_times as HitTimes,
+    rt_jump as JumpCode, rt_limit as Limit, rt_location as LocationRecord, rt_loss as LossCode, rt_loss_key as LossKey,
     rt_open_call as OpenCallRecord, rt_open_thread as OpenThreadRecord, rt_path as PathRecord,
     rt_path_counts as PathCounts, rt_path_key as PathKey, rt_policy as PolicyCode, rt_primed_key as PrimedKey,
     rt_process as ProcessRecord, rt_program as ProgramRecord, rt_question as QuestionRecord,
@@ -54,6 +54,7 @@ records! {
     ArrivalKey => "a key of the return addresses",
     ArrivalRecord => "a return address",
     CallRecord => "a call",
+    ContextKey => "a key of the contexts",
     ContextRecord => "a context",
     CountedKey => "a key of the counted calls",
     EventRecord => "an event",
@@ -147,7 +148,7 @@ pub(crate) fn bytes_of<T: Record>(record: &T) -> &[u8] {
 /// The thread name in a record, up to its NUL.
 pub fn comm(bytes: &[i8]) -> String {
     let bytes: Vec<u8> = bytes.iter().take_while(|&&byte| byte != 0).map(|&byte| byte.cast_unsigned()).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    text_of(&bytes).into_owned()
 }
 
 /// The attach cookie of an entry site.

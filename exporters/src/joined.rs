@@ -261,7 +261,7 @@ mod tests {
     fn record(path: &Path) -> Vec<Call> {
         let mut writer = TraceWriter::create(path, None).unwrap();
         writer.begin(&Header::default()).unwrap();
-        let library = Library { id: LibraryId(0), path: "/l".into(), build_id: None, device: 1, inode: 2 };
+        let library = Library { id: LibraryId(0), path: "/l".into(), apart: None, build_id: None, device: 1, inode: 2 };
         let (start, end, name, calls_entered) = (Timestamp(0), None, String::new(), None);
         let location = Location { id: LocationId(1), pid: 1, tid: 1, start, end, name, calls_entered };
         writer.define(&Definition::Library(library)).unwrap();

@@ -9,6 +9,7 @@
 
 mod definitions;
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -136,6 +137,16 @@ impl TraceSet {
     /// The region of that id.
     pub fn region(&self, id: RegionId) -> Option<&Region> {
         find(self.regions(), id, |region| region.id)
+    }
+
+    /// A function's name where its library is not told beside it: with that, if functions of others have the name, too.
+    pub fn function(&self, id: RegionId) -> Option<Cow<'_, str>> {
+        let region = self.region(id)?;
+        if !self.definitions.ambiguous.contains(&region.name) {
+            return Some(Cow::Borrowed(&region.name));
+        }
+        let library = self.library(region.library).map_or("not defined", Library::name);
+        Some(Cow::Owned(format!("{} [{library}]", region.name)))
     }
 
     /// The location of that id.

@@ -203,7 +203,7 @@ mod tests {
     fn names_travel_with_the_calls_and_may_come_later() {
         let mut encoder = Encoder::new(&Header { host: "box".into(), ..Header::default() });
         let path = "/usr/lib/libone.so".to_owned();
-        let library = Library { id: LibraryId(0), path, build_id: None, device: 1, inode: 1 };
+        let library = Library { id: LibraryId(0), path, apart: None, build_id: None, device: 1, inode: 1 };
         let location = Location {
             id: LocationId(1),
             pid: 7,

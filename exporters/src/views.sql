@@ -1,7 +1,7 @@
 
 -- The files that contain the functions.
 CREATE OR REPLACE VIEW libraries AS
-SELECT trace, library AS library_id, parse_filename(path) AS library, path, build_id FROM _libraries;
+SELECT trace, library AS library_id, coalesce(name, parse_filename(path)) AS library, path, build_id FROM _libraries;
 
 -- The functions that were probed; `waits_for` says what a function that does no work waits for.
 CREATE OR REPLACE VIEW functions AS

@@ -59,6 +59,6 @@ fn source(bytes: &[u8]) -> Option<LibrarySource> {
     let image = Image::parse(bytes.to_vec()).ok()?;
     let exports = image.exports().ok()?;
     let path = "/lib/input.so";
-    let library = Library { id: LibraryId(0), path: path.into(), build_id: None, device: 0, inode: 0 };
+    let library = Library { id: LibraryId(0), path: path.into(), apart: None, build_id: None, device: 0, inode: 0 };
     Some(LibrarySource::new(library, path.into(), Arc::new(image), exports, Vec::new()))
 }

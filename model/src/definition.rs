@@ -56,6 +56,8 @@ pub struct Library {
     pub id: LibraryId,
     /// The path as the traced process sees it.
     pub path: String,
+    /// Its name where others of the trace have the same file name: see [`name_apart`](crate::name_apart).
+    pub apart: Option<String>,
     /// The GNU build id in lower-case hexadecimal, where the file has one.
     pub build_id: Option<String>,
     /// Device number of the file system, as `stat` gives it.
@@ -65,8 +67,13 @@ pub struct Library {
 }
 
 impl Library {
-    /// The last component of the path.
+    /// The name by which people see it: no other of the trace has it.
     pub fn name(&self) -> &str {
+        self.apart.as_deref().unwrap_or_else(|| self.file_name())
+    }
+
+    /// The last component of the path.
+    pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 }

@@ -25,6 +25,54 @@ pub fn escape(name: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// What the system calls something, as text: names are any bytes, and those that are no text become `\xff`-like escapes, so
+/// that two names are never one text.
+///
+/// ```
+/// assert_eq!(rtrace_model::text_of(b"m\xff"), "m\\xff");
+/// ```
+pub fn text_of(name: &[u8]) -> Cow<'_, str> {
+    let mut chunks = name.utf8_chunks();
+    match chunks.next() {
+        None => return Cow::Borrowed(""),
+        Some(first) if first.invalid().is_empty() => return Cow::Borrowed(first.valid()),
+        Some(_) => {}
+    }
+    let mut text = String::with_capacity(name.len() + 8);
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    Cow::Owned(text)
+}
+
+/// The name of which [`text_of`] has made this text.
+///
+/// ```
+/// assert_eq!(rtrace_model::name_of("m\\xff \\x41"), b"m\xff \\x41");
+/// ```
+pub fn name_of(text: &str) -> Vec<u8> {
+    let mut name = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\\x") {
+        name.extend_from_slice(&rest.as_bytes()[..at]);
+        let digits = rest.get(at + 2..at + 4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        // What is text has no escape.
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|byte| !byte.is_ascii()) {
+            Some(byte) => {
+                name.push(byte);
+                rest = &rest[at + 4..];
+            }
+            None => {
+                name.extend_from_slice(b"\\x");
+                rest = &rest[at + 2..];
+            }
+        }
+    }
+    name.extend_from_slice(rest.as_bytes());
+    name
+}
+
 /// A text as a field of comma-separated values: in quotes where it holds what separates fields (RFC 4180), and
 /// behind a `'` where a spreadsheet would take it for a formula.
 ///

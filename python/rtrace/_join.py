@@ -55,7 +55,8 @@ def libraries(of):
     table = of.table("libraries")
     if table is None:
         return None
-    names = [_last(path) for path in table["path"].to_pylist()]
+    paths = table["path"].to_pylist()
+    names = table["name"] if "name" in table.column_names else [_last(path) for path in paths]
     return pa.table(
         {"library_id": table["library"], "library": names, "path": table["path"], "build_id": table["build_id"]}
     )

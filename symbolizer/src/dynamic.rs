@@ -2,6 +2,8 @@
 //!
 //! Taken from the program headers, as the dynamic linker does; they outlive every kind of stripping.
 
+use rtrace_model::text_of;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use foldhash::HashSet;
@@ -54,21 +56,25 @@ impl Image {
 
     /// The name under which other files need this one (`DT_SONAME`).
     pub fn soname(&self) -> Option<&str> {
-        self.dynamic_strings(elf::DT_SONAME).next()
+        match self.dynamic_strings(elf::DT_SONAME).next()? {
+            Cow::Borrowed(name) => Some(name),
+            // No text: it is known by its file name.
+            Cow::Owned(_) => None,
+        }
     }
 
     /// The libraries that this file needs (`DT_NEEDED`), in order.
-    pub fn needed(&self) -> Vec<&str> {
+    pub fn needed(&self) -> Vec<Cow<'_, str>> {
         self.dynamic_strings(elf::DT_NEEDED).filter(|name| name.len() <= MAX_PATH).take(MAX_NEEDED).collect()
     }
 
     /// `DT_RUNPATH`, unexpanded.
-    pub fn runpath(&self) -> Option<&str> {
+    pub fn runpath(&self) -> Option<Cow<'_, str>> {
         self.dynamic_strings(elf::DT_RUNPATH).next()
     }
 
     /// `DT_RPATH`, unexpanded.
-    pub fn rpath(&self) -> Option<&str> {
+    pub fn rpath(&self) -> Option<Cow<'_, str>> {
         self.dynamic_strings(elf::DT_RPATH).next()
     }
 
@@ -147,10 +153,10 @@ impl Image {
         self.header().e_type(ENDIAN) == elf::ET_EXEC || is_pie() || is_program()
     }
 
-    fn dynamic_strings(&self, tag: DynamicTag) -> impl Iterator<Item = &str> {
+    fn dynamic_strings(&self, tag: DynamicTag) -> impl Iterator<Item = Cow<'_, str>> {
         let table = self.dynamic_value(elf::DT_STRTAB).and_then(|address| self.loaded(address)).unwrap_or_default();
         let offsets = self.dynamic_entries().filter(move |&(found, _)| found == tag);
-        offsets.filter_map(move |(_, offset)| str::from_utf8(string_at(table, offset)?).ok())
+        offsets.filter_map(move |(_, offset)| string_at(table, offset).map(text_of))
     }
 
     pub(crate) fn dynamic_value(&self, tag: DynamicTag) -> Option<u64> {

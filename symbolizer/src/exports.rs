@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashSet};
+use rtrace_model::text_of;
 
 use crate::symtab::{Entry, SymbolTable};
-use crate::{Error, Image, demangle};
+use crate::{Error, Image, demangle, distinct};
 
 /// Names may share their bytes in the file, so a small file can claim many long ones; all names
 /// with their versions may be this many times as long as the file.
@@ -21,6 +22,16 @@ pub struct Symbol {
     pub name: String,
     /// The symbol version, such as `GLIBC_2.29`.
     pub version: Option<String>,
+    /// Programs that are linked now get this one.
+    pub is_default: bool,
+}
+
+impl Symbol {
+    /// What tells the version behind the name: `@` and the version, `@@` for the default one; empty where there is none.
+    pub fn version_mark(&self) -> String {
+        let at = if self.is_default { "@@" } else { "@" };
+        self.version.as_ref().map_or_else(String::new, |version| format!("{at}{version}"))
+    }
 }
 
 /// One address with all its names.
@@ -31,6 +42,8 @@ pub struct Function {
     pub symbols: Vec<Symbol>,
     /// The preferred name, demangled.
     pub name: String,
+    /// What tells it from others of that name in the file; empty where there are none.
+    pub mark: String,
     /// Virtual address in the file's own terms, before relocation.
     pub address: u64,
     /// Offset in the file, in bytes: what a uprobe is placed by.
@@ -124,7 +137,18 @@ impl Image {
         if (finds_none || self.is_executable())
             && let Some(table) = full
         {
-            table.entries().filter(|entry| entry.is_defined()).for_each(|entry| collector.add(&table, entry));
+            let mut file = None;
+            for entry in table.entries() {
+                // Symbols of a source file that no other can refer to follow that of the file.
+                if entry.kind() == object::elf::STT_FILE {
+                    file = table.name(entry).and_then(|name| str::from_utf8(name).ok()).filter(|name| !name.is_empty());
+                } else if entry.is_defined() {
+                    if let Some(file) = file.filter(|_| entry.is_local() && entry.is_function()) {
+                        collector.files.insert(entry.address(), file);
+                    }
+                    collector.add(&table, entry);
+                }
+            }
         }
         let mut exports = collector.finish();
         if !exports.untyped.is_empty() {
@@ -170,6 +194,11 @@ impl Image {
 }
 
 impl Function {
+    /// The name by which people see it: no other of the file has it.
+    pub fn shown(&self) -> String {
+        [&*self.name, &*self.mark].concat()
+    }
+
     /// Whether one of its names is among these.
     pub fn has_name_in(&self, names: &HashSet<&str>) -> bool {
         self.symbols.iter().any(|symbol| names.contains(symbol.name.as_str()))
@@ -186,18 +215,24 @@ struct Candidate<'a> {
     rank: Rank,
     name: String,
     version: Option<&'a str>,
+    is_default: bool,
 }
 
 /// People want the name that programs are linked to now and that they would write themselves:
-/// libc's `write` is a weak name of `__write`, and `MPI_Send` one of `PMPI_Send`.
+/// libc's `write` is a weak name of `__write`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_old_version: bool,
     is_reserved: bool,
-    /// Whether it is the name by which tools wrap a function of MPI.
-    is_profiling: bool,
     binding: Binding,
     length: usize,
+}
+
+/// Whether it is the name behind which tools put functions of their own, as `PMPI_Send` is for `MPI_Send`: the other name
+/// with a `p` in front, which the same function has.
+fn is_profiling(name: &str, names: &[Candidate]) -> bool {
+    let wrapped = name.strip_prefix(['p', 'P']);
+    wrapped.is_some_and(|wrapped| names.iter().any(|other| other.name == wrapped))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,6 +260,8 @@ struct Collector<'a> {
     refused: Vec<Refused>,
     /// Names that were met, so that `.symtab` does not repeat those of `.dynsym`.
     seen: HashSet<(u64, &'a [u8])>,
+    /// The source files of local functions, by address.
+    files: HashMap<u64, &'a str>,
     /// Bytes that further names may take.
     budget: usize,
 }
@@ -232,7 +269,14 @@ struct Collector<'a> {
 impl<'a> Collector<'a> {
     fn new(image: &'a Image) -> Collector<'a> {
         let budget = image.bytes().size().saturating_mul(NAMES_TO_FILE);
-        Collector { image, candidates: Vec::new(), refused: Vec::new(), seen: HashSet::default(), budget }
+        Collector {
+            image,
+            candidates: Vec::new(),
+            refused: Vec::new(),
+            seen: HashSet::default(),
+            files: HashMap::default(),
+            budget,
+        }
     }
 
     fn add(&mut self, table: &SymbolTable<'a>, entry: Entry<'a>) {
@@ -263,7 +307,7 @@ impl<'a> Collector<'a> {
             (None, None) => (full_name, None),
         };
         if self.seen.insert((entry.address(), name)) {
-            self.take(entry, String::from_utf8_lossy(name).into_owned(), version);
+            self.take(entry, text_of(name).into_owned(), version);
         }
     }
 
@@ -281,11 +325,11 @@ impl<'a> Collector<'a> {
             rank: Rank {
                 is_old_version: version.is_some_and(|(_, is_default)| !is_default),
                 is_reserved: name.starts_with('_'),
-                is_profiling: name.starts_with("PMPI_") || name.starts_with("pmpi_"),
                 binding: Binding::of(entry),
                 length: name.len(),
             },
             name,
+            is_default: version.is_none_or(|(_, is_default)| is_default),
             version: version.map(|(name, _)| name),
         });
     }
@@ -320,18 +364,28 @@ impl<'a> Collector<'a> {
         for found in [&mut functions, &mut untyped] {
             found.sort_by_key(|function| function.file_offset);
         }
+        distinct::distinguish(functions.iter_mut().chain(&mut untyped).collect(), |function| {
+            self.files.get(&function.address).copied()
+        });
         Exports { functions, untyped, refused: self.refused }
     }
 }
 
 /// Puts the names of one address together.
 fn function(image: &Image, names: &[Candidate]) -> Option<Function> {
+    // Sorted by preference.
+    let (profiling, others): (Vec<&Candidate>, Vec<&Candidate>) =
+        names.iter().partition(|candidate| is_profiling(&candidate.name, names));
+    let names: Vec<&Candidate> = others.into_iter().chain(profiling).collect();
     let preferred = names.first()?;
-    let symbol =
-        |candidate: &Candidate| Symbol { name: candidate.name.clone(), version: candidate.version.map(str::to_owned) };
+    let symbol = |candidate: &&Candidate| {
+        let version = candidate.version.map(str::to_owned);
+        Symbol { name: candidate.name.clone(), version, is_default: candidate.is_default }
+    };
     Some(Function {
         symbols: names.iter().map(symbol).collect(),
         name: demangle(&preferred.name),
+        mark: String::new(),
         address: preferred.address,
         file_offset: image.file_offset(preferred.address)?,
         size: names.iter().map(|candidate| candidate.size).max()?,

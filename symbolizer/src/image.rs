@@ -342,7 +342,8 @@ mod tests {
     /// Asks for everything that there is to ask.
     fn read_all(image: &Image) -> usize {
         let exports = image.exports().unwrap_or_default();
-        let strings = [image.soname(), image.runpath(), image.rpath(), image.interpreter()];
+        let strings =
+            [image.soname().map(Into::into), image.runpath(), image.rpath(), image.interpreter().map(Into::into)];
         let code: usize = exports
             .functions
             .iter()
@@ -369,7 +370,7 @@ mod tests {
         let Some(image) = library() else { return };
         assert_eq!(image.soname(), Some("libsmall.so.1"));
         assert_eq!(image.build_id().map(|id| id.len()), Some(40));
-        assert!(image.needed().contains(&"libstdc++.so.6"));
+        assert!(image.needed().iter().any(|name| name == "libstdc++.so.6"));
         assert!(image.imports().contains(&"__cxa_throw"));
         assert!(image.defines("throws") && !image.defines("__cxa_throw"));
         assert_eq!((image.interpreter(), image.runpath(), image.rpath()), (None, None, None));

@@ -17,6 +17,7 @@ mod code;
 mod contents;
 mod debug_file;
 mod demangle;
+mod distinct;
 mod dynamic;
 mod error;
 mod exports;

@@ -3,17 +3,31 @@
 //! A name stands for a library in all its versions, but never for another library whose name only
 //! begins alike. A path stands for one file, a glob for what it says.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
 use globset::Glob;
+use rtrace_model::{name_of, text_of};
 
 /// Suggestions that are worth reading.
 const MAX_NEAR_NAMES: usize = 5;
 /// Longer names are not compared; comparing takes quadratic time.
 const MAX_COMPARED: usize = 128;
+
+/// The path that a text means: that of a file with this very name, or of one whose name is no text.
+pub fn path_of(text: &str) -> PathBuf {
+    let path = PathBuf::from(text);
+    if path.exists() { path } else { PathBuf::from(OsString::from_vec(name_of(text))) }
+}
+
+/// A path as patterns see it.
+fn text(path: &Path) -> Cow<'_, str> {
+    text_of(path.as_os_str().as_bytes())
+}
 
 /// Whether `pattern` names the library at `path`, or one of that `DT_SONAME`: by this alone do programs know a file
 /// whose own name is another. `soname` is asked only where it matters.
@@ -35,20 +49,20 @@ pub fn names(pattern: &str, path: &Path, soname: impl FnOnce() -> Option<String>
 /// | `libblas.so` | also the file in whose folder it is a link to that |
 pub fn matches(pattern: &str, path: &Path) -> bool {
     let is_path = pattern.contains('/');
-    if is_path && is_same_path(Path::new(pattern), path) {
+    if is_path && is_same_path(&path_of(pattern), path) {
         return true;
     }
     // A glob that cannot be parsed is taken by the letter.
     if let Some(glob) = is_glob(pattern).then(|| Glob::new(pattern).ok()).flatten() {
         let matcher = glob.compile_matcher();
         return if is_path {
-            matcher.is_match(path)
+            matcher.is_match(&*text(path))
         } else {
-            path.file_name().is_some_and(|name| matcher.is_match(name))
+            path.file_name().is_some_and(|name| matcher.is_match(&*text(Path::new(name))))
         };
     }
-    let stands_for = |name| stands_for(pattern, name) || is_link_beside(pattern, path);
-    !is_path && path.file_name().and_then(OsStr::to_str).is_some_and(stands_for)
+    let stands_for = |name: &OsStr| stands_for(pattern, &text(Path::new(name))) || is_link_beside(pattern, path);
+    !is_path && path.file_name().is_some_and(stands_for)
 }
 
 /// Whether a pattern is more than a name or a path.
@@ -62,7 +76,7 @@ fn is_same_path(a: &Path, b: &Path) -> bool {
 
 /// Whether a plain name is that of a link to this file, in the same folder.
 fn is_link_beside(name: &str, path: &Path) -> bool {
-    let link = path.with_file_name(name);
+    let link = path.with_file_name(OsString::from_vec(name_of(name)));
     path.is_absolute() && link.is_symlink() && is_same_path(&link, path)
 }
 

@@ -22,6 +22,7 @@ mod ledger;
 mod leftovers;
 mod linkage;
 mod live;
+mod naming;
 mod notebooks;
 mod processes;
 mod profile;

@@ -2,14 +2,14 @@
 //! once until it may have changed.
 //!
 //! Threads share what they have read: one that looks later than another finds what the other saw, also where the
-//! process has ended meanwhile. Where nobody has looked before that, there is what the kernel side tells of a return
-//! address: the number of its file, and the offset in it.
+//! process has ended meanwhile. What was mapped earlier is in the [history](crate::mapping_history).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rtrace_bpf::FilePlace;
 use rtrace_symbolizer::modules::{self, Module};
+
+use crate::mapping_history::MappingHistory;
 
 /// The files of a space.
 type Files = Arc<[Module]>;
@@ -20,6 +20,9 @@ pub struct AddressSpaces {
     known: HashMap<u32, Files>,
     /// Those that were read since they may have changed.
     fresh: HashSet<u32>,
+    /// Of how many forgotten spaces this thread knows.
+    forgotten: u64,
+    history: MappingHistory,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -28,27 +31,20 @@ pub struct AddressSpaces {
 struct Shared {
     /// The spaces as they were seen last.
     files: HashMap<u32, Files>,
-    /// Where return addresses are, each with the number of its space, as the kernel side has told last.
-    places: HashMap<(u32, u64), FilePlace>,
-    /// What it has told since that was last taken.
-    told: Vec<Told>,
-}
-
-/// Where a return address is, as the kernel side tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// The number of the space.
-    pub space: u32,
-    pub address: u64,
-    pub place: FilePlace,
-    /// It was elsewhere before: another file is mapped there now.
-    pub is_replaced: bool,
+    /// How often a space was forgotten.
+    forgotten: u64,
 }
 
 impl AddressSpaces {
     /// The same for another thread.
     pub fn share(&self) -> AddressSpaces {
-        AddressSpaces { shared: Arc::clone(&self.shared), ..AddressSpaces::default() }
+        let (history, shared) = (self.history.clone(), Arc::clone(&self.shared));
+        AddressSpaces { history, shared, ..AddressSpaces::default() }
+    }
+
+    /// What the processes have mapped, and when.
+    pub fn history(&self) -> &MappingHistory {
+        &self.history
     }
 
     /// From now on what is not found is looked for once more.
@@ -56,28 +52,27 @@ impl AddressSpaces {
         self.fresh.clear();
     }
 
-    /// Other files are mapped in a space than were: it is read again when this thread next asks about it.
+    /// Other files are mapped in a space than were: it is read again when any thread next asks about it.
     pub fn forget(&mut self, space: u32) {
-        self.known.remove(&space);
-        self.fresh.remove(&space);
-        self.shared().files.remove(&space);
-    }
-
-    /// The kernel side has told where in a file an address of a space is. If it was elsewhere before, the space is
-    /// forgotten.
-    pub fn tell(&mut self, space: u32, address: u64, place: FilePlace) {
         let mut shared = self.shared();
-        let is_replaced = shared.places.insert((space, address), place).is_some_and(|before| before != place);
-        shared.told.push(Told { space, address, place, is_replaced });
-        drop(shared);
-        if is_replaced {
-            self.forget(space);
-        }
+        shared.files.remove(&space);
+        shared.forgotten += 1;
     }
 
-    /// What it has told since the last call by any thread.
-    pub fn take_told(&self) -> Vec<Told> {
-        std::mem::take(&mut self.shared().told)
+    /// Whether a space was forgotten since this thread last asked.
+    pub fn was_any_forgotten(&mut self) -> bool {
+        let forgotten = self.shared().forgotten;
+        std::mem::replace(&mut self.forgotten, forgotten) != forgotten
+    }
+
+    /// Lets go of what other threads have forgotten.
+    fn follow(&mut self) {
+        let AddressSpaces { known, fresh, forgotten, shared, .. } = self;
+        let shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(forgotten, shared.forgotten) != shared.forgotten {
+            known.retain(|space, files| shared.files.get(space).is_some_and(|newest| Arc::ptr_eq(newest, files)));
+            fresh.retain(|space| known.contains_key(space));
+        }
     }
 
     /// Whether a space was read at all; one whose process has ended before was not.
@@ -94,6 +89,7 @@ impl AddressSpaces {
         address: u64,
         mut met: impl FnMut(&[Module]),
     ) -> Option<(&Module, u64)> {
+        self.follow();
         if !self.has(space, address) && self.fresh.insert(space) {
             let seen = self.shared().files.get(&space).cloned();
             if let Some(files) = seen {
@@ -176,6 +172,16 @@ mod tests {
         child.wait().unwrap();
         assert!(second.find(pid, 1, code, |_| ()).is_some());
         assert!(second.find(pid, 2, code, |_| ()).is_none(), "nobody has read that space");
+    }
+
+    #[test]
+    fn what_one_thread_forgets_others_read_again() {
+        let (spaces, own, mut reads) = (AddressSpaces::default(), find as *const () as u64, 0);
+        let (mut first, mut second) = (spaces.share(), spaces.share());
+        assert!(first.find(std::process::id(), 1, own, |_| ()).is_some());
+        second.forget(1);
+        assert!(first.find(std::process::id(), 1, own, |_| reads += 1).is_some());
+        assert_eq!(reads, 1);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Contexts of calls: goes on with walks for which the kernel side knows no rule, and answers with the rules.
 //!
-//! A rule is known for as long as its code is mapped. What the processes map is looked at from time to time; until then
-//! code that was loaded where other code was may be unwound by the rules of the latter.
+//! A rule is known for as long as its code is mapped. What the processes map is looked at from time to time, and as soon
+//! as something else is mapped where there was something; for a few milliseconds, code that was loaded where other code
+//! was may be unwound by the rules of the latter.
 
 use std::collections::HashMap as Map;
 use std::os::fd::AsFd as _;
@@ -14,11 +15,11 @@ use std::time::{Duration, Instant};
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 use rtrace_bpf::wire::ContextEnd;
 use rtrace_bpf::{Error, Programs, Rest, Walked};
-use rtrace_model::{CallerFrame, CallerStack, ContextEnding, UnwindRule};
+use rtrace_model::{CallerFrame, CallerStack, ContextEnding, Timestamp, UnwindRule};
 use rtrace_symbolizer::modules::{self, Module};
 use rtrace_symbolizer::{Image, UnwindTables};
 
-use crate::address_spaces;
+use crate::address_spaces::{self, AddressSpaces};
 use crate::host;
 use crate::returns::wait;
 
@@ -50,6 +51,8 @@ pub struct FoundContext {
     pub pid: u32,
     /// The number of its address space.
     pub space: u32,
+    /// When it was found.
+    pub time: Timestamp,
     /// The return addresses, the innermost first.
     pub addresses: Vec<u64>,
     /// Whether there are more.
@@ -138,12 +141,14 @@ pub struct Contexts<'a> {
     found: &'a Found,
     spaces: HashMap<u32, Space>,
     tables: Tables,
+    /// By this others tell that something else is mapped.
+    mapped: AddressSpaces,
 }
 
 impl<'a> Contexts<'a> {
     /// None yet.
-    pub fn new(programs: &'a Programs, found: &'a Found, tables: Tables) -> Contexts<'a> {
-        Contexts { programs, found, spaces: HashMap::new(), tables }
+    pub fn new(programs: &'a Programs, found: &'a Found, tables: Tables, mapped: AddressSpaces) -> Contexts<'a> {
+        Contexts { programs, found, spaces: HashMap::new(), tables, mapped }
     }
 
     /// Finds contexts until `is_over`, and then those that are left.
@@ -161,6 +166,9 @@ impl<'a> Contexts<'a> {
                 wait([ring.as_fd()].into_iter(), PATIENCE);
             }
             let (walked, bad_records) = ring.take()?;
+            if self.mapped.was_any_forgotten() {
+                self.look()?;
+            }
             let is_empty = walked.is_empty() && bad_records == 0;
             let found = walked.into_iter().map(|walked| self.finish(walked)).collect();
             self.found.add(found, bad_records);
@@ -182,7 +190,7 @@ impl<'a> Contexts<'a> {
             end = go_on(&rest, &mut addresses, levels, |address| self.rule(pid, space, address, &mut rules));
             self.programs.set_rules(space, &rules);
         }
-        FoundContext { id, pid, space, addresses, ending: ending_of(end) }
+        FoundContext { id, pid, space, time: host::now(), addresses, ending: ending_of(end) }
     }
 
     /// How the frame is left to which a call returns at this address; those that are looked up are added to `new`.

@@ -4,9 +4,9 @@
 //! asked for it.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 
 use crate::host;
+use crate::proc_files::Stat;
 
 /// All that descend from these processes and are none of them, parents first; without rtrace and what it has started.
 pub fn of(processes: &[u32]) -> Vec<u32> {
@@ -24,22 +24,14 @@ pub fn of(processes: &[u32]) -> Vec<u32> {
     found
 }
 
-/// The parent of a process.
+/// The parent of a process; `None` for one that has ended.
 pub fn parent_of(pid: u32) -> Option<u32> {
-    parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    Stat::of(pid)?.parent()
 }
 
 /// All processes that have not ended, with their parents.
 fn all() -> impl Iterator<Item = (u32, u32)> {
     host::processes().into_iter().filter_map(|pid| Some((pid, parent_of(pid)?)))
-}
-
-/// From the text of `/proc/PID/stat`; `None` for one that has ended and waits to be reaped.
-fn parent(stat: &str) -> Option<u32> {
-    // The name in parentheses may hold anything.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    fields.next()?.parse().ok().filter(|_| !matches!(state, "Z" | "X"))
 }
 
 #[cfg(test)]
@@ -50,13 +42,6 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-
-    #[test]
-    fn a_parent_is_told_whatever_the_name() {
-        assert_eq!(parent("7 (a) S 1 (b)) S 3 7 7 0\n"), Some(3));
-        assert_eq!(parent("7 (a) Z 3 7 7 0\n"), None);
-        assert_eq!(parent("7 (a"), None);
-    }
 
     #[test]
     fn grandchildren_are_found_and_rtrace_is_not() {

@@ -23,6 +23,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, setpgid, waitpid};
 
+use crate::proc_files::Stat;
 use crate::stale::{self, Breakpoints};
 use crate::{attach, host};
 
@@ -150,11 +151,9 @@ fn outlive(tracer: &OwnedFd, mut journal: File) -> anyhow::Result<()> {
 
 /// Writes the name over the copy of the tracer's command line.
 fn show_name() -> anyhow::Result<()> {
-    // Fields 48 and 49 are the bounds of the arguments; those from the third on follow the name, which may hold spaces.
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let mut bounds = fields.split_whitespace().skip(48 - 3).map(str::parse::<u64>);
-    let (Some(Ok(start)), Some(Ok(end))) = (bounds.next(), bounds.next()) else { return Ok(()) };
+    // The bounds of the arguments.
+    let stat = Stat::of_own()?;
+    let (Some(start), Some(end)) = (stat.number(48), stat.number(49)) else { return Ok(()) };
     let mut line = NAME.to_bytes().to_vec();
     line.resize(usize::try_from(end.saturating_sub(start))?, 0);
     let mut memory = fs::OpenOptions::new().write(true).open("/proc/self/mem")?;

@@ -1,6 +1,8 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
+use rtrace_model::text_of;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
 
 use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp};
@@ -9,17 +11,46 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::rank;
 
-/// Now, on `CLOCK_MONOTONIC`: the clock of all records.
+/// Now, on the machine's `CLOCK_MONOTONIC`: the clock of all records.
 pub fn now() -> Timestamp {
-    Timestamp(nanoseconds(ClockId::Monotonic))
+    of_machine(Timestamp(nanoseconds(ClockId::Monotonic)))
+}
+
+/// A time that a program in rtrace's time namespace has read of `CLOCK_MONOTONIC`, on the machine's: the kernel adds
+/// the namespace's offset to what programs read, and never to what its own records say.
+pub fn of_machine(Timestamp(time): Timestamp) -> Timestamp {
+    static ADDED: OnceLock<i64> = OnceLock::new();
+    let added = *ADDED.get_or_init(|| {
+        // Kernels without time namespaces have no such file.
+        std::fs::read_to_string("/proc/self/timens_offsets").map_or(0, |offsets| added_to_monotonic(&offsets))
+    });
+    Timestamp(time.saturating_sub_signed(added))
+}
+
+/// Nanoseconds, from the text of `/proc/PID/timens_offsets`.
+fn added_to_monotonic(offsets: &str) -> i64 {
+    let of_line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let is_meant = words.next()? == "monotonic";
+        let (seconds, nanoseconds): (i64, i64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        is_meant.then(|| seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds))
+    };
+    offsets.lines().find_map(of_line).unwrap_or(0)
+}
+
+/// When something happened so many nanoseconds after the machine's start, as `/proc` tells: that counts suspended time,
+/// and the offsets of rtrace's time namespace, as `CLOCK_BOOTTIME` does.
+pub fn since_boot(time: u64) -> Timestamp {
+    let age = nanoseconds(ClockId::Boottime).saturating_sub(time);
+    Timestamp(now().0.saturating_sub(age))
 }
 
 /// Both clocks at one instant: of a few pairs of readings the one taken fastest.
 pub fn clock_anchor() -> ClockAnchor {
     let readings = (0..8).map(|_| {
-        let before = nanoseconds(ClockId::Monotonic);
+        let before = now().0;
         let realtime_ns = nanoseconds(ClockId::Realtime);
-        let took = nanoseconds(ClockId::Monotonic) - before;
+        let took = now().0 - before;
         (took, ClockAnchor { monotonic: Timestamp(before + took / 2), realtime_ns })
     });
     readings.min_by_key(|&(took, _)| took).map(|(_, anchor)| anchor).unwrap_or_default()
@@ -28,7 +59,7 @@ pub fn clock_anchor() -> ClockAnchor {
 /// The header of a recording that begins now; `command`: the words of the command, if one is recorded.
 pub fn header(mechanism: &str, budget: Option<Percent>, command: &[OsString], calibration: Vec<CallCost>) -> Header {
     let system = rustix::system::uname();
-    let text = |word: &OsStr| word.to_string_lossy().into_owned();
+    let text = |word: &OsStr| text_of(word.as_bytes()).into_owned();
     Header {
         budget,
         rtrace_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -134,4 +165,25 @@ fn boot_id() -> Option<String> {
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_time_namespace_adds_is_taken_off() {
+        let added = |seconds: &str, nanoseconds: &str| {
+            added_to_monotonic(&format!("monotonic  {seconds}  {nanoseconds}\nboottime  5  7\n"))
+        };
+        assert_eq!(added("86400", "3"), 86_400_000_000_003);
+        assert_eq!(added("-2", "500000000"), -1_500_000_000, "nanoseconds always count up");
+        assert_eq!((added("0", "0"), added("x", "0"), added_to_monotonic("")), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_process_that_has_just_begun_is_not_old() {
+        let begun = since_boot(nanoseconds(ClockId::Boottime));
+        assert!(now().since(begun) < 1_000_000_000 && begun.since(now()) < 1_000_000_000);
+    }
 }

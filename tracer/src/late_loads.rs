@@ -5,10 +5,12 @@
 //! time from the mapping to their placing is a blind window, and is recorded as one. So is that of a
 //! process which ends before anybody could look at it.
 
+use rtrace_model::text_of;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::Scope;
@@ -23,7 +25,8 @@ use rtrace_signatures::Book;
 use crate::copied::{Likeness, Originals};
 use crate::host;
 use crate::mapped_files::MappedFiles;
-use crate::perf::mappings::{Mapping, Mappings, Told};
+use crate::mapping_history::MappingHistory;
+use crate::perf::mappings::{Doorbell, Mapping, Mappings, Told};
 use crate::target::{self, Target};
 use crate::{privilege, signatures, sources};
 
@@ -135,26 +138,35 @@ impl LateLoads {
         &self.patterns
     }
 
-    /// Looks until the feed is dropped.
+    /// Looks until the feed is dropped. All that is mapped from now on is in the history.
     ///
     /// # Errors
     /// The kernel does not tell us of mappings.
-    pub fn start<'scope>(self, scope: &'scope Scope<'scope, '_>, pids: &[u32]) -> io::Result<LateLoadFeed> {
+    pub(crate) fn start<'scope>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        history: &MappingHistory,
+        pids: &[u32],
+    ) -> io::Result<LateLoadFeed> {
         let mappings = Mappings::open(&rtrace_bpf::online_cpus().map_err(io::Error::other)?)?;
+        let doorbell = mappings.doorbell()?;
+        history.hear(mappings);
+        let history = history.clone();
         let (found, receiver) = unbounded();
         let (processes, changes) = unbounded();
         let (mapping, mapped) = unbounded();
         let (missed, rest) = unbounded();
         let traced = Traced { living: pids.to_vec(), lately: HashMap::new() };
         let channels = Channels { found, mapping, missed };
-        scope.spawn(move || self.look_until_closed(traced, mappings, &changes, &channels));
+        scope.spawn(move || self.look_until_closed(traced, &history, &doorbell, &changes, &channels));
         Ok(LateLoadFeed { found: receiver, mapped, rest, processes })
     }
 
     fn look_until_closed(
         mut self,
         mut traced: Traced,
-        mut mappings: Mappings,
+        history: &MappingHistory,
+        doorbell: &Doorbell,
         changes: &Receiver<Known>,
         channels: &Channels,
     ) {
@@ -171,13 +183,13 @@ impl LateLoads {
                     true
                 }
                 Err(TryRecvError::Empty) => {
-                    mappings.wait(PERIOD);
+                    doorbell.wait(PERIOD);
                     false
                 }
                 Err(TryRecvError::Disconnected) => return,
             };
             let now = host::now();
-            let told = mappings.read();
+            let told = history.take();
             self.mapped.hear(&told, now);
             let Told { mappings: seen, lost, .. } = told;
             has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
@@ -243,7 +255,7 @@ impl LateLoads {
         let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
         let is_gone = privilege::check_process(mapping.pid).is_err();
         if target.libraries.is_empty() && is_gone && !mapping.path.exists() {
-            let library = mapping.path.to_string_lossy().into_owned();
+            let library = text_of(mapping.path.as_os_str().as_bytes()).into_owned();
             let _ = channels.missed.send(Missed { library, since: mapping.time });
         }
         target

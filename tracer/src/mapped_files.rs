@@ -1,5 +1,4 @@
-//! What the traced processes mapped while they were recorded: for who asks why nothing was recorded, and for who
-//! meets a file by its number when the process has ended.
+//! What the traced processes mapped while they were recorded: for who asks why nothing was recorded.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -12,9 +11,6 @@ use crate::perf::mappings::{Mapping, Told};
 
 /// So many files are kept by path: the first ones are those that every program has.
 const MOST: usize = 512;
-
-/// So many files are kept by number.
-const MOST_NUMBERED: usize = 1 << 16;
 
 /// What a process has mapped and executed is kept for so long after the last of it, for so many processes.
 const KEPT_NS: u64 = 3_000_000_000;
@@ -30,7 +26,6 @@ pub struct MappedFiles(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     paths: BTreeSet<PathBuf>,
-    by_number: HashMap<FileId, PathBuf>,
     patterns: BTreeSet<String>,
     is_incomplete: bool,
     /// What any process has mapped of late.
@@ -103,14 +98,6 @@ impl MappedFiles {
         if known.paths.len() < MOST {
             known.paths.insert(mapping.path.clone());
         }
-        if known.by_number.len() < MOST_NUMBERED {
-            known.by_number.insert(mapping.file, mapping.path.clone());
-        }
-    }
-
-    /// The path by which a process has mapped the file last.
-    pub(crate) fn path_of(&self, file: FileId) -> Option<PathBuf> {
-        self.known().by_number.get(&file).cloned()
     }
 
     /// Whether it is certain that no process mapped a library that this pattern names.
@@ -149,11 +136,11 @@ mod tests {
         let loaded = MappedFiles::default();
         assert!(!loaded.never("libz"), "nothing was heard");
         let libc = PathBuf::from("/lib/libc.so.6");
-        let mapping = Mapping { pid: 7, time: Timestamp(99), path: libc.clone(), file: (8, 12) };
+        let (time, file) = (Timestamp(99), (8, 12));
+        let mapping = Mapping { pid: 7, time, path: libc.clone(), file, addresses: 0..4096, offset: 0 };
         loaded.add(&mapping, ["libc"].into_iter());
         assert!(loaded.never("libz") && !loaded.never("libc"));
-        assert_eq!(loaded.path_of((8, 12)), Some(libc.clone()));
-        assert_eq!((loaded.path_of((8, 13)), loaded.clone().paths()), (None, vec![libc]));
+        assert_eq!(loaded.clone().paths(), vec![libc]);
         loaded.hear(&Told { lost: 1, ..Told::default() }, Timestamp(100));
         assert!(!loaded.never("libz"), "it may be what is not known");
     }
@@ -161,7 +148,14 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_is_known_by_what_it_mapped() {
         let loaded = MappedFiles::default();
-        let mapping = |time, file, path: &str| Mapping { pid: 7, time: Timestamp(time), path: path.into(), file };
+        let mapping = |time, file, path: &str| Mapping {
+            pid: 7,
+            time: Timestamp(time),
+            path: path.into(),
+            file,
+            addresses: 0..4096,
+            offset: 0,
+        };
         let mappings = vec![
             mapping(40, (8, 14), "/lib/ld.so"),
             mapping(30, (8, 13), "/bin/true"),

@@ -6,11 +6,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rtrace_symbolizer::select::near_names;
+use rtrace_model::text_of;
+use rtrace_symbolizer::select::{self, near_names};
 
 use crate::privilege::shell_quote;
+use crate::proc_files::comm;
 use crate::{descendants, host};
 
 /// Bytes of a name that the kernel keeps (`TASK_COMM_LEN` without the final zero).
@@ -33,15 +36,13 @@ impl Process {
     /// A process that has memory of its own; `None` for threads of the kernel and for those that have ended.
     fn of(pid: u32) -> Option<Process> {
         descendants::parent_of(pid)?;
-        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let words = read("cmdline");
-        let command_line: Vec<String> =
-            words.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command_line: Vec<String> = words.split(|&byte| byte == 0).map(|word| text_of(word).into_owned()).collect();
         let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
         let process = Process {
             pid,
-            comm: String::from_utf8_lossy(read("comm").trim_ascii_end()).into_owned(),
-            program: program.map(|path| path.to_string_lossy().into_owned()),
+            comm: comm(pid),
+            program: program.map(|path| text_of(path.as_os_str().as_bytes()).into_owned()),
             command_line: command_line.into_iter().filter(|word| !word.is_empty()).collect(),
         };
         (process.program.is_some() || !process.command_line.is_empty()).then_some(process)
@@ -67,8 +68,8 @@ impl Process {
     /// Whether people who say `name` mean this one; a name with a `/` is the path of a program.
     fn is_named(&self, name: &str) -> bool {
         if name.contains('/') {
-            let path = fs::canonicalize(name).unwrap_or_else(|_| name.into());
-            return self.program.as_deref().is_some_and(|program| Path::new(program) == path);
+            let path = fs::canonicalize(select::path_of(name)).unwrap_or_else(|_| name.into());
+            return self.program.as_deref().is_some_and(|program| program == text_of(path.as_os_str().as_bytes()));
         }
         // A name that is longer than what the kernel keeps is known from the others.
         [Some(self.comm.as_str()), self.program_name(), self.started_as()].contains(&Some(name))

@@ -3,12 +3,17 @@
 //! Keeps the rule that rtrace traces nothing that its caller could not ptrace, although the kernel
 //! would let its probes in.
 
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 
 use rtrace_bpf::Observer;
 use rtrace_exporters::Owner;
-use rtrace_model::escape;
+use rtrace_model::{escape, text_of};
+
+use crate::proc_files::Status;
 
 /// A right that the kernel gives a process, of those that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +79,9 @@ impl Capabilities {
     }
 
     fn of_own(set: &str) -> Result<Capabilities, Error> {
-        let status = std::fs::read_to_string("/proc/self/status").map_err(Error::Status)?;
-        let hexadecimal = field(&status, set).unwrap_or_default();
-        let bits = u64::from_str_radix(hexadecimal, 16)
+        let status = Status::of_own().map_err(Error::Status)?;
+        let hexadecimal = status.field(set).unwrap_or_default();
+        let bits = u64::from_str_radix(&hexadecimal, 16)
             .map_err(|error| Error::Status(io::Error::new(io::ErrorKind::InvalidData, error)))?;
         Ok(Capabilities(bits))
     }
@@ -115,38 +120,45 @@ pub fn check_capabilities() -> Result<(), Error> {
     if missing.is_empty() { Ok(()) } else { Err(Error::Missing(missing)) }
 }
 
-/// Refuses to run in a process-id namespace below the host's, where the kernel side and we would
-/// mean different processes by one number.
+/// Refuses to run in a process-id namespace below the host's, where the kernel side and we would mean different
+/// processes by one number, and where nobody tells what our time namespace adds to our clock.
 pub fn check_namespace() -> Result<(), Error> {
     // `PROC_PID_INIT_INO` of the kernel.
     const HOST: &str = "pid:[4026531836]";
-    match std::fs::read_link("/proc/self/ns/pid") {
-        Ok(namespace) if namespace.as_os_str() != HOST => Err(Error::Namespace),
-        _ => Ok(()),
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/self/ns/{of}")).ok();
+    if namespace("pid").is_some_and(|namespace| namespace.as_os_str() != HOST) {
+        return Err(Error::Namespace);
     }
+    // The offsets that can be read are those of the children's namespace. Since Linux 6.1, to execute a program is to
+    // enter that.
+    if namespace("time") != namespace("time_for_children") {
+        return Err(Error::TimeNamespace);
+    }
+    Ok(())
 }
 
 /// Refuses what is not a process with memory of its own, and what the caller could not ptrace.
 ///
 /// The kernel itself is asked, so that its security modules and namespaces count too.
 pub fn check_process(pid: u32) -> Result<(), Error> {
-    let status = match std::fs::read_to_string(format!("/proc/{pid}/status")) {
+    let status = match Status::of(pid) {
         Ok(status) => status,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoProcess(pid)),
         Err(cause) => return Err(Error::Process { pid, cause }),
     };
-    if let Some(process) = field(&status, "Tgid").and_then(|tgid| tgid.parse().ok()).filter(|&tgid| tgid != pid) {
+    if let Some(process) = status.number("Tgid").filter(|&tgid| tgid != pid) {
         return Err(Error::Thread { tid: pid, process });
     }
-    let name = || field(&status, "Name").unwrap_or("?").to_owned();
+    let name = || status.field("Name").map_or_else(|| "?".to_owned(), Cow::into_owned);
     let Err(cause) = peek(pid) else { return Ok(()) };
     match cause.raw_os_error() {
         Some(libc::EFAULT) => Ok(()),
         Some(libc::ESRCH) if has_more_threads(pid) => Err(Error::FirstThread { pid, name: name() }),
         Some(libc::ESRCH) => Err(Error::NoMemory { pid, name: name() }),
         Some(libc::EPERM | libc::EACCES) => {
-            let owner = field(&status, "Uid").and_then(|uids| uids.split_whitespace().next()).unwrap_or("?");
-            Err(Error::Denied { pid, name: name(), owner: owner.to_owned() })
+            let users = status.field("Uid").unwrap_or_default();
+            let owner = users.split_whitespace().next().unwrap_or("?").to_owned();
+            Err(Error::Denied { pid, name: name(), owner })
         }
         _ => Err(Error::Process { pid, cause }),
     }
@@ -197,6 +209,9 @@ pub enum Error {
     /// We run in a process-id namespace of our own.
     #[error("failed to trace: rtrace runs in a process-id namespace of its own")]
     Namespace,
+    /// Our children would be in another time namespace than we are.
+    #[error("failed to trace: rtrace's children are in another time namespace than rtrace, whose clock is not known")]
+    TimeNamespace,
     /// There is no such process.
     #[error("failed to trace process {0}: no such process")]
     NoProcess(u32),
@@ -255,6 +270,7 @@ impl Error {
         match self {
             Error::Missing(_) | Error::Denied { .. } => Some(become_able()),
             Error::Namespace => Some("run it on the host, or start the container with --pid=host".to_owned()),
+            Error::TimeNamespace => Some("start it as a child of `unshare`: unshare --time --fork rtrace …".to_owned()),
             Error::Thread { process, .. } => {
                 Some(format!("name the process, whose threads are all traced: -p {process}"))
             }
@@ -268,15 +284,13 @@ impl Error {
 
 /// The process that debugs this one, if one does.
 pub fn debugger_of(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    field(&status, "TracerPid")?.parse().ok().filter(|&tracer| tracer != 0)
+    Status::of(pid).ok()?.number("TracerPid").filter(|&tracer| tracer != 0)
 }
 
 /// Whether the program of a process handles the signal of a breakpoint: it may set some for itself.
 pub fn handles_breakpoints(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = field(&status, "SigCgt").and_then(|set| u64::from_str_radix(set, 16).ok());
-    caught.is_some_and(|caught| caught >> (libc::SIGTRAP - 1) & 1 != 0)
+    let caught = |status: Status| u64::from_str_radix(&status.field("SigCgt")?, 16).ok();
+    Status::of(pid).ok().and_then(caught).is_some_and(|caught| caught >> (libc::SIGTRAP - 1) & 1 != 0)
 }
 
 /// How to come by the capabilities that are missing.
@@ -286,14 +300,20 @@ pub fn become_able() -> String {
                 --cap-add=BPF --cap-add=PERFMON --cap-add=SYS_PTRACE --cap-add=CHECKPOINT_RESTORE"
             .to_owned();
     }
-    let executable = std::env::current_exe().map_or_else(|_| "rtrace".to_owned(), |path| path.display().to_string());
-    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-    let words: Vec<String> = std::iter::once(executable).chain(arguments).map(|word| shell_quote(&word)).collect();
+    let executable = std::env::current_exe().map_or_else(|_| "rtrace".into(), OsString::from);
+    let words: Vec<String> =
+        std::iter::once(executable).chain(std::env::args_os().skip(1)).map(|word| shell_quote(&word)).collect();
     format!("run it as root: sudo {}", words.join(" "))
 }
 
 /// A word as a shell reads it back.
-pub fn shell_quote(word: &str) -> String {
+pub fn shell_quote(word: impl AsRef<OsStr>) -> String {
+    let Some(word) = word.as_ref().to_str() else {
+        let quoted = |text: &str| text.replace('\\', r"\\").replace('\'', r"\'");
+        let chunks = word.as_ref().as_bytes().utf8_chunks();
+        let text = chunks.map(|chunk| quoted(chunk.valid()) + &text_of(chunk.invalid()));
+        return format!("$'{}'", text.collect::<String>());
+    };
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -306,11 +326,6 @@ fn list(capabilities: &[Capability]) -> String {
     capabilities.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// The value of a line of `/proc/PID/status`.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -318,6 +333,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::proc_files::Stat;
 
     fn of(capabilities: &[Capability]) -> Capabilities {
         Capabilities(capabilities.iter().map(|capability| 1 << capability.bit()).sum())
@@ -334,19 +350,12 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_by_their_whole_name() {
-        let status = "Name:\tCapEff: 1\nNgid:\t0\nCapEffX:\tff\nCapEff:\t000001fffeffffff\n";
-        assert_eq!(field(status, "CapEff"), Some("000001fffeffffff"));
-        assert_eq!(field(status, "Cap"), None);
-    }
-
-    #[test]
     fn own_child_may_be_traced_until_it_has_ended() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let running = check_process(child.id());
         assert!(!has_ended(child.id()));
         child.kill().unwrap();
-        while !std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap().contains(") Z ") {
+        while Stat::of(child.id()).unwrap().field(3) != Some("Z") {
             std::thread::yield_now();
         }
         let zombie = check_process(child.id());
@@ -388,5 +397,6 @@ mod tests {
         assert_eq!(shell_quote("--lib=libz.so"), "--lib=libz.so");
         assert_eq!(shell_quote("it's $HOME"), r"'it'\''s $HOME'");
         assert_eq!(shell_quote(""), "''");
+        assert_eq!(shell_quote(OsStr::from_bytes(b"m\xff's")), r"$'m\xff\'s'");
     }
 }

@@ -8,8 +8,10 @@
 mod governing;
 mod notice;
 
+use rtrace_model::text_of;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +22,9 @@ use anyhow::Context as _;
 use rtrace_bpf::{LoadOptions, Mechanism, Observer, Programs};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
-use rtrace_model::{CallCost, Definition, Event, EventKind, Item, MetricId, Region, Sink, Summary, Timestamp};
+use rtrace_model::{
+    CallCost, Definition, Event, EventKind, Item, Library, MetricId, Region, Sink, Summary, Timestamp, name_apart,
+};
 use rtrace_plan::{Exit, Plan};
 use rtrace_symbolizer::modules::{self, Module};
 
@@ -192,6 +196,7 @@ pub fn record(
         setup,
         pids: setup.subject.pids().to_vec(),
         attachments: Vec::new(),
+        libraries: Vec::new(),
         regions: 0,
         refused: 0,
         blind_windows: 0,
@@ -228,11 +233,13 @@ pub fn record(
             (answered, return_sites)
         });
         let walking = tables.map(|tables| {
-            let contexts = Contexts::new(&programs, &found, tables);
+            let contexts = Contexts::new(&programs, &found, tables, spaces.share());
             scope.spawn(|| contexts.walk(&are_over))
         });
         let recorded = (|| {
-            let feed = late_loads.start(scope, &recording.pids).context("failed to watch for new libraries")?;
+            let feed = late_loads
+                .start(scope, spaces.history(), &recording.pids)
+                .context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
                 let (mechanism, budget) = (setup.mechanism.name(), setup.how.budget);
                 pipeline.send(Item::Begin(host::header(mechanism, budget, setup.command, costs.clone())));
@@ -308,6 +315,8 @@ struct Recording<'a> {
     setup: &'a Setup<'a>,
     /// The processes that it begins with.
     pids: Vec<u32>,
+    /// Those that were announced.
+    libraries: Vec<Library>,
     attachments: Vec<Attachment>,
     regions: u64,
     refused: u64,
@@ -460,9 +469,12 @@ impl<'a> Recording<'a> {
 
     /// Tells the sinks what calls will refer to, and what was left out.
     fn announce(&mut self, pipeline: &Pipeline, plan: &Plan, mut attachment: Attachment) {
-        pipeline.send(Item::Define(
-            plan.libraries.iter().map(|planned| Definition::Library(planned.library.clone())).collect(),
-        ));
+        let before = self.libraries.len();
+        self.libraries.extend(plan.libraries.iter().map(|planned| planned.library.clone()));
+        // Others may be told apart from these only now.
+        let renamed = name_apart(&mut self.libraries).into_iter().filter(|&place| place < before);
+        let defined = renamed.chain(before..self.libraries.len()).map(|place| self.libraries[place].clone());
+        pipeline.send(Item::Define(defined.map(Definition::Library).collect()));
         pipeline.send(Item::Define(attachment.regions.iter().cloned().map(Definition::Region).collect()));
         pipeline.send(Item::Define(self.captured.columns(plan)));
         self.captured.take_missing().into_iter().for_each(|kind| emit_event(pipeline, kind));
@@ -676,7 +688,7 @@ impl<'a> Recording<'a> {
         let overwritten = self.inspection.finish(self.followed, self.setup.subject.pids());
         self.tell_overwritten(pipeline, overwritten);
         for Presence { pid, path, absent, .. } in return_sites.overwritten(|pid| self.followed.has_probes(pid)) {
-            let (library, sites) = (path.to_string_lossy().into_owned(), absent.len() as u64);
+            let (library, sites) = (text_of(path.as_os_str().as_bytes()).into_owned(), absent.len() as u64);
             self.overwritten += sites;
             emit_event_in(pipeline, pid, EventKind::Overwritten { library, region: None, sites });
         }

@@ -412,17 +412,16 @@ impl<'a> ReturnSites<'a> {
         Ok(())
     }
 
-    /// The processes and the return addresses of which the kernel side has told. Where these are is told to others.
+    /// The processes and the return addresses of which the kernel side has told.
     fn take(&mut self, questions: &mut Questions<'_>) -> Result<(Vec<QuestionRecord>, Vec<QuestionRecord>), Error> {
         let (processes, mut met): (Vec<_>, Vec<_>) =
             questions.take()?.into_iter().partition(|question| question.address == 0);
         for question in &met {
-            if let Some(place) = FilePlace::of(&question.place) {
-                self.spaces.tell(question.space, question.address, place);
-                // All others are looked up, by the numbers that the process tells.
-                if question.kind == QuestionCode::RT_QUESTION_NONE {
-                    self.siblings.meet((place.device, place.inode), place.offset);
-                }
+            // All others are looked up, by the numbers that the process tells.
+            if question.kind == QuestionCode::RT_QUESTION_NONE
+                && let Some(place) = FilePlace::of(&question.place)
+            {
+                self.siblings.meet((place.device, place.inode), place.offset);
             }
         }
         met.retain(|question| question.kind != QuestionCode::RT_QUESTION_NONE);
@@ -531,12 +530,20 @@ impl<'a> ReturnSites<'a> {
     /// What is to become of a return address.
     fn decide(&mut self, question: &QuestionRecord) -> Result<Decision, Error> {
         let QuestionRecord { address, pid, space, .. } = *question;
-        let Some(place) = self.spaces.find(pid, space, address) else {
-            return Ok(Decision::Answer(Arrival::Impossible));
+        let met = FilePlace::of(&question.place);
+        let (file, offset) = match (self.spaces.find(question), met) {
+            (Some(place), _) => {
+                self.callers.add(place.file, &place.path, None);
+                (place.file, place.offset)
+            }
+            // It is not mapped any more, and may come again.
+            (None, Some(met)) => {
+                self.programs.forget_arrival(met, &[(space, address)])?;
+                return Ok(Decision::Nothing);
+            }
+            (None, None) => return Ok(Decision::Answer(Arrival::Impossible)),
         };
-        let (file, offset) = (place.file, place.offset);
         self.siblings.meet(file, offset);
-        self.callers.add(file, &place.path, None);
         if self.callers.path(file).is_none() {
             return Ok(Decision::Answer(Arrival::Impossible));
         }

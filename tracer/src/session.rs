@@ -4,7 +4,9 @@
 //! probes; [`Ready`] has the process that will execute a command. [`Ready::record`] attaches, arms, reads and detaches.
 //! Nothing here talks to people: what they should know is asked of the phases.
 
+use rtrace_model::text_of;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::Child;
@@ -483,7 +485,7 @@ impl Ready<'_> {
 pub fn name_of(words: &[OsString]) -> String {
     let word = words.first().cloned().unwrap_or_default();
     let path = PathBuf::from(word);
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    text_of(path.file_name().unwrap_or(path.as_os_str()).as_bytes()).into_owned()
 }
 
 fn failed_to_run(words: &[OsString]) -> String {

@@ -80,6 +80,7 @@ pub struct Source<'a> {
     locations: HashMap<u32, Location>,
     processes: Processes,
     call_sites: CallSites,
+    spaces: AddressSpaces,
     bad_records: u64,
     reported: HashMap<(LossReason, Option<RegionId>), u64>,
     reported_untimed: HashMap<(UntimedReason, Option<RegionId>), u64>,
@@ -120,7 +121,8 @@ impl<'a> Source<'a> {
             kinds,
             locations: HashMap::default(),
             processes: Processes::new(kinds.mapped.clone()),
-            call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share(), kinds.mapped.clone()),
+            call_sites: CallSites::new(programs.levels() > 0, kinds.spaces.share()),
+            spaces: kinds.spaces.share(),
             bad_records: 0,
             reported: HashMap::default(),
             reported_untimed: HashMap::default(),
@@ -229,10 +231,12 @@ impl<'a> Source<'a> {
     }
 
     fn pass_records(&mut self, records: Records) -> Result<(), Error> {
+        self.catch_up()?;
         self.bad_records += records.bad_records;
         let counters = self.kinds.metrics.len();
         let forks = records.events.iter().map(|(event, _)| event).chain(&records.forks);
         for fork in forks.filter(|event| event.kind == EventKindCode::RT_EVENT_FORK) {
+            self.spaces.history().forked(fork.pid, fork.value, Timestamp(fork.time));
             let child = self.processes.expect(fork.pid, fork.value, Timestamp(fork.time));
             self.pipeline.send(Item::Define(child.into_iter().map(Definition::Process).collect()));
         }
@@ -264,12 +268,26 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
+    /// Hears of all that was mapped before the calls that were read began. What the kernel side knows of addresses at which
+    /// there is something else, it forgets.
+    fn catch_up(&mut self) -> Result<(), Error> {
+        for replaced in self.spaces.history().catch_up() {
+            self.call_sites.replaced(&replaced);
+            if let Some(space) = self.programs.forget_code(replaced.pid, &replaced.addresses)? {
+                self.spaces.forget(space);
+            }
+        }
+        Ok(())
+    }
+
     /// Lets the sinks know that time passes, and what went missing meanwhile.
     ///
     /// # Errors
     /// A map cannot be read.
     pub fn tick(&mut self) -> Result<(), Error> {
         self.call_sites.tick();
+        let living: HashSet<u32> = self.processes.living().into_iter().collect();
+        self.spaces.history().keep(|pid| living.contains(&pid));
         self.announce_call_sites();
         self.name_processes();
         self.report_paths()?;
@@ -372,7 +390,11 @@ impl<'a> Source<'a> {
     fn call_of(&mut self, record: &CallRecord, values: Option<&ValuesRecord>) -> Call {
         let pid = self.locations.get(&record.location).map_or(0, |location| location.pid);
         let context = values.map(|values| values.context).filter(|&number| number != NO_CONTEXT).map(ContextId);
-        Call { call_site: self.call_sites.at(pid, record.space, record.site), context, ..call_of(record) }
+        Call {
+            call_site: self.call_sites.at(pid, record.space, record.site, Timestamp(record.start)),
+            context,
+            ..call_of(record)
+        }
     }
 
     fn announce_call_sites(&mut self) {
@@ -413,6 +435,7 @@ impl<'a> Source<'a> {
 
     fn define_process(&mut self, pid: u32) {
         if let Some(process) = self.processes.discover(pid) {
+            self.spaces.history().begin(pid);
             self.pipeline.send(Item::Define(vec![Definition::Process(process)]));
         }
     }
@@ -426,6 +449,7 @@ impl<'a> Source<'a> {
                 self.begun.push(value);
                 self.summary.untraced_children += 1;
                 self.changes.push((pid, time, Change::Forked { child: value }));
+                self.spaces.history().forked(pid, value, time);
                 self.pipeline.send(Item::Define(vec![Definition::Process(self.processes.forked(pid, value, time))]));
                 EventKind::Fork { child: value }
             }

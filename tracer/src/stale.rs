@@ -143,7 +143,7 @@ impl Places {
         let mut entries: BTreeSet<u64> = jumps.collect();
         let (device, inode) = file;
         let path_shown = module.path.display().to_string();
-        let library = Library { id: LibraryId(0), path: path_shown, build_id: None, device, inode };
+        let library = Library { id: LibraryId(0), path: path_shown, apart: None, build_id: None, device, inode };
         let ifuncs = target::implementations(Some(module), &image, &exports);
         let sources = [LibrarySource::new(library, path.clone(), image, exports, ifuncs)];
         for exit in [ExitPolicy::ReturnSite, ExitPolicy::Uretprobe] {

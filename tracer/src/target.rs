@@ -3,8 +3,9 @@
 //! A file is known by its device and inode, never by its name: two processes may map different
 //! files of one name, and a file may have been replaced since it was mapped.
 
+use rtrace_model::text_of;
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -358,7 +359,7 @@ fn places(mapping: &Mapping) -> [PathBuf; 2] {
 pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, Error> {
     let environment = environment();
     let name = name_of(command);
-    let executables = linker::resolve_command(&name, environment.path.as_deref())?;
+    let executables = linker::resolve_command(word_of(command), environment.path.as_deref())?;
     translated::check_command(&name, &executables)?;
 
     let mut files = BTreeMap::<(u64, u64), PathBuf>::new();
@@ -413,8 +414,7 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
 /// Whether a command starts other programs, of which nobody knows what they load: a script, a shell, a launcher.
 fn starts_others(command: &[OsString], executables: &[PathBuf], environment: &Environment) -> bool {
     let is_program = |word: &OsString| {
-        let word = word.to_string_lossy();
-        !word.starts_with('-') && linker::resolve_command(&word, environment.path.as_deref()).is_ok()
+        !word.as_bytes().starts_with(b"-") && linker::resolve_command(word, environment.path.as_deref()).is_ok()
     };
     let is_told = |word: &OsString| word == "-c";
     executables.len() > 1 || command.iter().skip(1).any(|word| is_told(word) || is_program(word))
@@ -427,9 +427,14 @@ fn moves_code(command: &[OsString], options: Option<OsString>) -> bool {
     words.any(|word| word.strip_prefix(LARGE_PAGES).is_some_and(|value| value != "=off"))
 }
 
-/// What a command is called by.
+/// What a command is called by, as text.
 pub(crate) fn name_of(command: &[OsString]) -> String {
-    command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+    text_of(word_of(command).as_bytes()).into_owned()
+}
+
+/// The same as it was typed.
+pub(crate) fn word_of(command: &[OsString]) -> &OsStr {
+    command.first().map(OsString::as_os_str).unwrap_or_default()
 }
 
 /// What a command inherits from us that decides which files it loads.
@@ -522,7 +527,8 @@ impl ImageCache {
         let (device, inode) = identity(attach_path)?;
         let library = Library {
             id,
-            path: String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned(),
+            path: text_of(path.as_os_str().as_bytes()).into_owned(),
+            apart: None,
             build_id: image.build_id(),
             device,
             inode,

@@ -11,6 +11,7 @@ use rtrace_model::{Library, escape};
 use rtrace_symbolizer::address_space::{AddressSpace, MappedFile};
 use rtrace_symbolizer::modules;
 
+use crate::proc_files::comm;
 use crate::{host, privilege};
 
 /// Targets of qemu's user mode, by which its programs are named; longer names begin with these.
@@ -92,9 +93,7 @@ impl Error {
 /// [`Error::Process`].
 pub fn check_process(pid: u32) -> Result<(), Error> {
     let Some(translator) = of_process(pid) else { return Ok(()) };
-    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name = String::from_utf8_lossy(&name).trim_end().to_owned();
-    Err(Error::Process { pid, name, translator })
+    Err(Error::Process { pid, name: comm(pid), translator })
 }
 
 /// Refuses a library that a process under a translator maps, wherever and with whatever rights. A path must do where a

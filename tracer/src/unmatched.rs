@@ -91,7 +91,7 @@ fn any(source: &LibrarySource, is_such: impl Fn(&Subject<'_>) -> bool) -> bool {
             .exports
             .refused
             .iter()
-            .any(|refused| is_such(&Subject { name: &refused.name, symbols: &[], source: None }))
+            .any(|refused| is_such(&Subject { name: &refused.name, mark: "", symbols: &[], source: None }))
 }
 
 /// The functions whose names resemble a pattern, as they are selected.

@@ -76,7 +76,7 @@ mod tests {
         let mut state = State::new(Span::Live, false);
         for (id, name) in (0..).map(LibraryId).zip(names) {
             let path = format!("/lib/{name}");
-            state.define(&Definition::Library(Library { id, path, build_id: None, device: 0, inode: 0 }));
+            state.define(&Definition::Library(Library { id, path, apart: None, build_id: None, device: 0, inode: 0 }));
         }
         state
     }

@@ -106,6 +106,8 @@ pub struct State {
     told: Option<Told>,
     functions: Vec<Option<Function>>,
     libraries: BTreeMap<LibraryId, Arc<str>>,
+    /// The first function of each name.
+    by_name: BTreeMap<Arc<str>, RegionId>,
     /// The programs of processes.
     processes: BTreeMap<u32, Arc<str>>,
     threads: BTreeMap<LocationId, Thread>,
@@ -164,6 +166,7 @@ impl State {
             told: None,
             functions: Vec::new(),
             libraries: BTreeMap::new(),
+            by_name: BTreeMap::new(),
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
             ended: VecDeque::new(),
@@ -201,6 +204,7 @@ impl State {
             told: self.told,
             functions: self.functions.clone(),
             libraries: self.libraries.clone(),
+            by_name: self.by_name.clone(),
             processes: self.processes.clone(),
             threads: self.threads.iter().map(|(&id, thread)| (id, thread.snapshot())).collect(),
             threads_seen: self.threads_seen,
@@ -259,9 +263,21 @@ impl State {
             none => {
                 let mut function = Function::new(id, &region.name, library, exit, size);
                 function.cost = cost;
+                let name = Arc::clone(&function.name);
                 *none = Some(function);
+                let first = *self.by_name.entry(name).or_insert(id);
+                if self.function(first).is_some_and(|first| first.library != library) {
+                    [first, id].into_iter().for_each(|id| self.tell_apart(id));
+                }
             }
         }
+    }
+
+    /// Functions of other libraries have the name, too.
+    fn tell_apart(&mut self, id: RegionId) {
+        let Some(Some(function)) = self.functions.get_mut(id.index()) else { return };
+        let library = self.libraries.get(&function.library).map_or("", |name| name);
+        function.alone = Arc::from(format!("{} [{library}]", function.name));
     }
 
     fn define_location(&mut self, location: &Location) {

@@ -25,20 +25,12 @@ struct {
 	__type(value, struct rt_rule);
 } rules SEC(".maps");
 
-/* What a context is known by. Two numbers of 64 bits that nobody can foresee: no two contexts have the same. */
-struct context_key {
-	u64 low;
-	u64 high;
-	u32 space;
-	u32 end;
-};
-
 /* Numbers of the contexts that left. Its size is set before loading, too. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct context_key);
+	__type(key, struct rt_context_key);
 	__type(value, u32);
 } context_ids SEC(".maps");
 
@@ -52,7 +44,7 @@ struct {
 struct walking {
 	struct rt_context context;
 	u64 limit; /* slot of the traced function around the call; 0: there is none on this stack */
-	u64 low; /* of struct context_key */
+	u64 low; /* of struct rt_context_key */
 	u64 high;
 };
 
@@ -200,7 +192,7 @@ static __noinline u32 hand_over_stack(struct walking *walk)
 /* The number of the context that was walked; 0: there is no room for it. */
 static __noinline u32 number_of(struct walking *walk)
 {
-	struct context_key key = {};
+	struct rt_context_key key = {};
 	u32 *known, id, count;
 
 	if (!walk)

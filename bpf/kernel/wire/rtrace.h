@@ -418,6 +418,14 @@ struct rt_context {
 	u64 address[RT_LEVELS]; /* the innermost first */
 };
 
+/* What a context is known by. Two numbers of 64 bits that nobody can foresee: no two contexts have the same. */
+struct rt_context_key {
+	u64 low;
+	u64 high;
+	u32 space;
+	u32 end;
+};
+
 /* A context whose walk user space goes on with: a record with the stack from there on. */
 struct rt_stack {
 	struct rt_context context;

@@ -28,19 +28,19 @@ pub(super) fn remarks(source: &Source<'_>) -> Result<Vec<(&'static str, String)>
         remarks.push(("values", "arguments and results of up to the last ten seconds are missing".to_owned()));
     }
     for loss in source.losses()? {
-        let of = loss.region.map_or_else(String::new, |region| format!(" of {}", source.function(region)));
+        let of = loss.region.map_or_else(String::new, |region| format!(" of {}", source.function_alone(region)));
         let what = if loss.reason.is_value() { "values" } else { "calls" };
         remarks.push(("loss", format!("{} {what}{of}: {}", loss.count, loss.reason.name())));
     }
     for untimed in source.untimed()? {
-        let of = untimed.region.map_or_else(String::new, |region| format!(" of {}", source.function(region)));
+        let of = untimed.region.map_or_else(String::new, |region| format!(" of {}", source.function_alone(region)));
         remarks.push(("untimed", format!("{} calls{of}: {}", untimed.count, untimed.reason.name())));
     }
     if let Some(budget) = header.budget {
         remarks.push(("budget", format!("{budget} of the programs' CPU time")));
     }
     for estimate in source.estimates() {
-        let function = source.function(estimate.region);
+        let function = source.function_alone(estimate.region);
         let Estimate { counted, estimated: about, least, most, location, .. } = estimate;
         let text = format!(
             "calls of {function} on location {} that are not in here: {counted} counted, {}",

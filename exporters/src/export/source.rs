@@ -1,5 +1,6 @@
 //! A trace as a format sees it: the chosen calls, and the names of what they refer to.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -123,6 +124,11 @@ impl<'a> Source<'a> {
         self.region(id).map_or("not defined", |region| region.name.as_str())
     }
 
+    /// The same where its library is not told beside it.
+    pub(super) fn function_alone(&self, id: RegionId) -> Cow<'_, str> {
+        self.trace.function(id).unwrap_or(Cow::Borrowed("not defined"))
+    }
+
     /// The name that the linker knows the region by.
     pub(super) fn symbol(&self, id: RegionId) -> &str {
         let symbol = |region: &'a Region| Some(region.symbols.first()?.symbol.as_str());
@@ -149,7 +155,7 @@ impl<'a> Source<'a> {
                 let thread = self.threads.thread(location);
                 format!("{} ({})", thread.name, thread.tid)
             }
-            Step::Function(region) => self.function(region).to_owned(),
+            Step::Function(region) => self.function_alone(region).into_owned(),
             Step::Untraced(id) => self.untraced.borrow().name(id).to_owned(),
         }
     }

@@ -14,7 +14,7 @@ use super::*;
 
 fn library(id: u32, path: &str) -> Definition {
     let path = path.to_owned();
-    Definition::Library(Library { id: LibraryId(id), path, build_id: None, device: 0, inode: 0 })
+    Definition::Library(Library { id: LibraryId(id), path, apart: None, build_id: None, device: 0, inode: 0 })
 }
 
 fn region(id: u32, name: &str) -> Definition {

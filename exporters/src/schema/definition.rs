@@ -26,6 +26,7 @@ impl Row for Library {
         column::batch([
             ("library", column::int32(libraries().map(|library| library.id.0)), false),
             ("path", column::text(libraries().map(|library| library.path.as_str())), false),
+            ("name", column::text(libraries().map(Library::name)), false),
             ("build_id", Arc::new(build_ids), true),
             ("device", bits(&mut libraries().map(|library| library.device)), false),
             ("inode", bits(&mut libraries().map(|library| library.inode)), false),
@@ -35,12 +36,15 @@ impl Row for Library {
     fn decode(columns: &Columns<'_>) -> Result<Vec<Library>, ColumnError> {
         let id = columns.int32("library")?;
         let path = columns.text("path")?;
+        let name = columns.added_text("name")?;
         let build_id = columns.optional_text("build_id")?;
         let device = columns.bits64("device")?;
         let inode = columns.bits64("inode")?;
         let library = |row: usize| Library {
             id: LibraryId(id[row]),
             path: path[row].to_owned(),
+            // Older traces have none.
+            apart: name[row].filter(|name| path[row].rsplit('/').next() != Some(*name)).map(str::to_owned),
             build_id: build_id[row].map(str::to_owned),
             device: device[row],
             inode: inode[row],

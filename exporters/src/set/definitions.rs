@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use rtrace_model::{
     CallSite, CallSiteId, Context, ContextEnding, ContextId, Library, LibraryId, Location, LocationId, PathProfile,
-    Process, Region, RegionId, ValueColumn,
+    Process, Region, RegionId, ValueColumn, name_apart,
 };
 
 use super::Part;
@@ -21,6 +21,8 @@ pub(super) struct Definitions {
     pub(super) call_sites: Vec<CallSite>,
     pub(super) contexts: Vec<Context>,
     pub(super) value_columns: Vec<ValueColumn>,
+    /// Names that functions of several libraries have.
+    pub(super) ambiguous: HashSet<String>,
     /// The names of the columns of each region.
     value_names: HashMap<RegionId, HashSet<String>>,
     /// Libraries of the set by what makes them one; one trace may have that several times.
@@ -43,7 +45,7 @@ enum File {
 impl File {
     fn of(library: &Library, host: &str) -> File {
         match &library.build_id {
-            Some(build_id) => File::Built { name: library.name().to_owned(), build_id: build_id.clone() },
+            Some(build_id) => File::Built { name: library.file_name().to_owned(), build_id: build_id.clone() },
             None => File::Stored {
                 host: host.to_owned(),
                 path: library.path.clone(),
@@ -161,8 +163,16 @@ impl Definitions {
         }
     }
 
-    /// Puts what has no ids of its own into its order.
+    /// Puts what has no ids of its own into its order, and tells libraries of several traces apart.
     pub(super) fn sort(&mut self) {
+        name_apart(&mut self.libraries);
+        let Definitions { regions, ambiguous, .. } = self;
+        let mut libraries: HashMap<&str, LibraryId> = HashMap::new();
+        for Region { name, library, .. } in &*regions {
+            if libraries.entry(name).or_insert(*library) != library {
+                ambiguous.insert(name.clone());
+            }
+        }
         self.processes.sort_by_key(|process| (process.pid, process.start));
         self.value_columns.sort_by_key(|column| (column.region, column.position));
     }

@@ -40,6 +40,7 @@ pub fn library(id: u32) -> Library {
     Library {
         id: LibraryId(id),
         path: format!("/usr/lib/libone.so.{id}"),
+        apart: None,
         build_id: id.is_multiple_of(2).then(|| "c0ffee".into()),
         device: u64::MAX,
         inode: 1 << 63,

@@ -82,7 +82,14 @@ fn untimed() -> Untimed {
 fn definitions() -> Vec<Definition> {
     let library = |id, path: &str| {
         let build_id = Some("c0ffee".into());
-        Definition::Library(Library { id: LibraryId(id), path: path.into(), build_id, device: 1, inode: 2 })
+        Definition::Library(Library {
+            id: LibraryId(id),
+            path: path.into(),
+            apart: None,
+            build_id,
+            device: 1,
+            inode: 2,
+        })
     };
     let region = |id, library, name: &str, symbol: &str| {
         Definition::Region(Region {

@@ -8,8 +8,10 @@ mod command;
 mod hardware;
 mod search;
 
+use rtrace_model::text_of;
 use std::collections::{HashSet, VecDeque};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -56,7 +58,7 @@ pub fn find(pattern: &str, executables: &[PathBuf], env: &Environment) -> Result
         }
     }
     if found.paths.is_empty() && pattern.contains('/') {
-        let path = Path::new(pattern);
+        let path = &*select::path_of(pattern);
         if !select::is_glob(pattern) {
             Image::open_outline(path)?;
             found.add(path);
@@ -88,7 +90,7 @@ fn load(executable: &Path, env: &Environment, search: &Search) -> Result<Loading
     if let Some(interpreter) = image.interpreter() {
         loading.load(interpreter, 0, search);
     }
-    let preload = env.preload.as_deref().map(OsStr::to_string_lossy).unwrap_or_default();
+    let preload = env.preload.as_deref().map(|names| text_of(names.as_bytes())).unwrap_or_default();
     for name in preload.split([' ', ':']).filter(|name| !name.is_empty()) {
         loading.load(name, 0, search);
     }

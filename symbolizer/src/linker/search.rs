@@ -1,7 +1,10 @@
 //! Where the dynamic linker looks for a library that a file needs.
 
+use crate::select::path_of;
+use rtrace_model::{name_of, text_of};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::cache::Cache;
@@ -35,15 +38,15 @@ impl Linkage {
     pub(super) fn read(path: &Path, image: &Image, needed_by: Option<usize>) -> Linkage {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let origin = path.parent().unwrap_or(Path::new("/"));
-        let runpath = image.runpath().map(|folders| expand(folders, origin));
+        let runpath = image.runpath().map(|folders| expand(&folders, origin));
         Linkage {
-            needed: image.needed().into_iter().map(str::to_owned).collect(),
+            needed: image.needed().into_iter().map(Cow::into_owned).collect(),
             soname: image.soname().map(str::to_owned),
             // A RUNPATH makes a file's RPATH void.
             rpath: image
                 .rpath()
                 .filter(|_| runpath.is_none())
-                .map(|folders| expand(folders, origin))
+                .map(|folders| expand(&folders, origin))
                 .unwrap_or_default(),
             runpath,
             needed_by,
@@ -70,16 +73,17 @@ impl Search {
     /// The paths to try, in order, for a name that `loaded[by]` needs.
     pub(super) fn places(&self, name: &str, loaded: &[Linkage], by: usize) -> Vec<PathBuf> {
         if name.contains('/') {
-            return vec![PathBuf::from(name)];
+            return vec![path_of(name)];
         }
+        let file_name = OsString::from_vec(name_of(name));
         let runpath = loaded[by].runpath.as_deref();
         // RPATHs hold for all that is needed below a file, a RUNPATH only for what it needs itself.
         let ancestors = std::iter::successors(Some(by), |&index| loaded[index].needed_by);
         let rpaths = ancestors.filter(|_| runpath.is_none()).flat_map(|index| &loaded[index].rpath);
         let own = rpaths.chain(&self.library_path).chain(runpath.unwrap_or_default());
-        let in_own = own.flat_map(|folder| hardware::variants(folder)).map(|folder| folder.join(name));
+        let in_own = own.flat_map(|folder| hardware::variants(folder)).map(|folder| folder.join(&file_name));
         let in_default = DEFAULT_FOLDERS.iter().flat_map(|folder| hardware::variants(Path::new(folder)));
-        in_own.chain(self.cache.find(name).cloned()).chain(in_default.map(|folder| folder.join(name))).collect()
+        in_own.chain(self.cache.find(name).cloned()).chain(in_default.map(|folder| folder.join(&file_name))).collect()
     }
 
     /// All libraries in the places where every program looks.
@@ -101,7 +105,7 @@ pub(super) fn libraries_in(folder: &Path) -> Vec<PathBuf> {
 
 /// The folders of an `RPATH` or `RUNPATH`; one with `$LIB` stands for several.
 fn expand(folders: &str, origin: &Path) -> Vec<PathBuf> {
-    let origin = origin.to_string_lossy();
+    let origin = text_of(origin.as_os_str().as_bytes());
     let replace = |text: &str, name: &str, value: &str| {
         text.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value)
     };
@@ -113,5 +117,5 @@ fn expand(folders: &str, origin: &Path) -> Vec<PathBuf> {
             several => expanded.extend(several),
         }
     }
-    expanded.into_iter().map(|folder| PathBuf::from(if folder.is_empty() { "." } else { &folder })).collect()
+    expanded.into_iter().map(|folder| path_of(if folder.is_empty() { "." } else { &folder })).collect()
 }

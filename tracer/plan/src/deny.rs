@@ -22,7 +22,7 @@ mod tests {
 
     fn reason_of(names: &[&str]) -> Option<Reason> {
         let symbols: Vec<Symbol> =
-            names.iter().map(|name| Symbol { name: (*name).to_owned(), version: None }).collect();
+            names.iter().map(|name| Symbol { name: (*name).to_owned(), version: None, is_default: true }).collect();
         reason(&symbols)
     }
 

@@ -203,8 +203,8 @@ mod tests {
 
     fn admits(filter: &str, symbol: &str, source: Option<&str>) -> bool {
         let filter: Filter = filter.parse().unwrap();
-        let symbols = [Symbol { name: symbol.to_owned(), version: None }];
-        filter.admits(&Subject { name: &demangle(symbol), symbols: &symbols, source })
+        let symbols = [Symbol { name: symbol.to_owned(), version: None, is_default: true }];
+        filter.admits(&Subject { name: &demangle(symbol), mark: "", symbols: &symbols, source })
     }
 
     fn regions(rules: &str) -> String {
@@ -275,9 +275,9 @@ mod tests {
     #[test]
     fn any_name_of_a_function_counts() {
         let filter: Filter = regions("EXCLUDE other").parse().unwrap();
-        let symbols = ["first", "other"].map(|name| Symbol { name: name.to_owned(), version: None });
-        assert!(!filter.admits(&Subject { name: "first", symbols: &symbols, source: None }));
-        assert!(!filter.admits(&Subject { name: "other", symbols: &[], source: None }));
+        let symbols = ["first", "other"].map(|name| Symbol { name: name.to_owned(), version: None, is_default: true });
+        assert!(!filter.admits(&Subject { name: "first", mark: "", symbols: &symbols, source: None }));
+        assert!(!filter.admits(&Subject { name: "other", mark: "", symbols: &[], source: None }));
     }
 
     #[test]

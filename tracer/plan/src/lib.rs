@@ -28,7 +28,7 @@ use rtrace_code::parallel;
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_model::{ExitPolicy, Jump, Library, Region, RegionId};
-use rtrace_symbolizer::{Exports, Function, Image, Sources, Stamp, ifunc};
+use rtrace_symbolizer::{Exports, Function, Image, Sources, Stamp, Symbol, demangle, ifunc};
 
 pub use self::capture::{Capture, Captures};
 pub use self::filter::{Filter, FilterError, LARGEST_FILTER};
@@ -181,6 +181,26 @@ impl Options {
         included
             && !self.exclude.iter().any(|selector| selector.selects(function))
             && self.filter.as_ref().is_none_or(|filter| filter.admits(function))
+    }
+
+    /// The name by which people see a function: that by which they have asked for it.
+    fn name_of(&self, function: &Function) -> String {
+        let names = self.include.iter().filter_map(|selector| match selector {
+            Selector::Name(pattern) => Some(pattern),
+            Selector::Source(_) => None,
+        });
+        let shown = function.shown();
+        let mut asked: Vec<&Symbol> = Vec::new();
+        for pattern in names {
+            if pattern.matches(&function.name) || pattern.matches(&shown) {
+                return shown;
+            }
+            asked.extend(function.symbols.iter().find(|symbol| selector::is_named(pattern, symbol)));
+        }
+        match asked.first() {
+            Some(symbol) if symbol.name != function.symbols[0].name => demangle(&symbol.name),
+            _ => shown,
+        }
     }
 
     /// Whether it takes the source files of functions to decide.

@@ -12,13 +12,16 @@ const COPIES: [&str; 4] = [".constprop.", ".isra.", ".lto_priv.", ".llvm."];
 /// Compiled patterns larger than this many bytes are refused.
 const MAX_REGEX_SIZE: usize = 1 << 20;
 
-/// Selects functions by any of their names, linker names and demangled.
+/// Selects functions by any of their names, linker names, with `@VERSION` or without, and demangled.
 ///
 /// `re:EXPR` and `/EXPR/` are regular expressions that match anywhere in a name. Text with `*` or
 /// `?` is a glob over the whole name, where `[…]` and `{…}` work too. Anything else is one exact
 /// name, so that `operator[]` needs no quoting; the parameters that a demangled name ends in may be left out.
 #[derive(Clone, Debug)]
-pub struct Pattern(Kind);
+pub struct Pattern {
+    kind: Kind,
+    has_version: bool,
+}
 
 #[derive(Clone, Debug)]
 enum Kind {
@@ -71,7 +74,7 @@ impl FromStr for Pattern {
             None if text.contains(['*', '?']) => Kind::Glob(glob(text)?),
             None => Kind::Exact(text.to_owned()),
         };
-        Ok(Pattern(kind))
+        Ok(Pattern { kind, has_version: text.contains('@') })
     }
 }
 
@@ -96,16 +99,21 @@ pub(crate) fn glob(text: &str) -> Result<GlobMatcher, PatternError> {
 impl Pattern {
     /// What was asked for.
     pub fn text(&self) -> String {
-        match &self.0 {
+        match &self.kind {
             Kind::Exact(text) => text.clone(),
             Kind::Glob(glob) => glob.glob().glob().to_owned(),
             Kind::Regex(regex) => format!("/{}/", regex.as_str()),
         }
     }
 
+    /// Whether it may name a version of a symbol, as `calc@VER_1` does.
+    pub(crate) fn has_version(&self) -> bool {
+        self.has_version
+    }
+
     /// Whether this one name matches.
     pub fn matches(&self, name: &str) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Exact(text) => name.strip_prefix(text.as_str()).is_some_and(is_same_function),
             Kind::Glob(glob) => glob.is_match(name),
             Kind::Regex(regex) => regex.is_match(name),

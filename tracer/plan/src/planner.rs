@@ -70,6 +70,7 @@ impl<'a> Planner<'a> {
             let address = self.source.image.address(planned.region.file_offset);
             planned.jump = address.and_then(|address| jumps.get(&address).copied());
         }
+        make_names_unique(&mut regions);
         if self.options.stubs {
             self.add_stubs(&mut regions);
         }
@@ -141,7 +142,7 @@ impl<'a> Planner<'a> {
     fn candidates(&mut self) -> BTreeMap<u64, Candidate> {
         let source = self.source;
         for refused in &source.exports.refused {
-            let subject = Subject { name: &refused.name, symbols: &[], source: None };
+            let subject = Subject { name: &refused.name, mark: "", symbols: &[], source: None };
             if self.options.selects(&subject) {
                 self.refuse(refused.name.clone(), Reason::Symbol(refused.reason));
             }
@@ -158,7 +159,7 @@ impl<'a> Planner<'a> {
                     continue;
                 }
                 let code = FunctionCode { entry: function.address, size: function.size };
-                add(&mut candidates, function, function.file_offset, code);
+                self.add(&mut candidates, function, function.file_offset, code);
                 continue;
             }
             let resolved = implementations.get(&index).map_or(&[][..], Vec::as_slice);
@@ -168,15 +169,34 @@ impl<'a> Planner<'a> {
                     found = true;
                     if is_wanted(resolved.address) {
                         let code = FunctionCode { entry: resolved.address, size: resolved.size };
-                        add(&mut candidates, function, file_offset, code);
+                        self.add(&mut candidates, function, file_offset, code);
                     }
                 }
             }
             if !found && is_wanted(function.address) {
-                self.refuse(function.name.clone(), Reason::Ifunc);
+                self.refuse(function.shown(), Reason::Ifunc);
             }
         }
         candidates
+    }
+
+    /// Adds the names of `function` to what is at this address.
+    fn add(
+        &self,
+        candidates: &mut BTreeMap<u64, Candidate>,
+        function: &Function,
+        file_offset: u64,
+        code: FunctionCode,
+    ) {
+        candidates
+            .entry(file_offset)
+            .and_modify(|candidate| candidate.symbols.extend(function.symbols.iter().cloned()))
+            .or_insert_with(|| Candidate {
+                name: self.options.name_of(function),
+                symbols: function.symbols.clone(),
+                file_offset,
+                code,
+            });
     }
 
     /// The functions that are asked for among the addresses without a type: those that are called.
@@ -194,9 +214,9 @@ impl<'a> Planner<'a> {
         for function in wanted {
             if called.contains(&function.address) || function.has_name_in(&names) {
                 let code = FunctionCode { entry: function.address, size: function.size };
-                add(&mut candidates, function, function.file_offset, code);
+                self.add(&mut candidates, function, function.file_offset, code);
             } else {
-                self.refuse(function.name.clone(), Reason::MayBeData);
+                self.refuse(function.shown(), Reason::MayBeData);
             }
         }
         candidates
@@ -263,15 +283,13 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Adds the names of `function` to what is at this address.
-fn add(candidates: &mut BTreeMap<u64, Candidate>, function: &Function, file_offset: u64, code: FunctionCode) {
-    candidates
-        .entry(file_offset)
-        .and_modify(|candidate| candidate.symbols.extend(function.symbols.iter().cloned()))
-        .or_insert_with(|| Candidate {
-            name: function.name.clone(),
-            symbols: function.symbols.clone(),
-            file_offset,
-            code,
-        });
+/// One function may be at several addresses, as an IFUNC of which processes have chosen different implementations.
+fn make_names_unique(regions: &mut [PlannedRegion]) {
+    let mut count: HashMap<String, u32> = HashMap::default();
+    regions.iter().for_each(|planned| *count.entry(planned.region.name.clone()).or_default() += 1);
+    for Region { name, file_offset, .. } in regions.iter_mut().map(|planned| &mut planned.region) {
+        if count[name] > 1 {
+            name.push_str(&format!("@{file_offset:#x}"));
+        }
+    }
 }

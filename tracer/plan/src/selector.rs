@@ -16,6 +16,8 @@ const SOURCE: &str = "src:";
 pub struct Subject<'a> {
     /// Its preferred name, demangled.
     pub name: &'a str,
+    /// What tells it from others of that name.
+    pub mark: &'a str,
     /// All its names; none where only one is known.
     pub symbols: &'a [Symbol],
     /// The source file of its definition, where that is known.
@@ -25,7 +27,7 @@ pub struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// A function, with its source file.
     pub fn new(function: &'a Function, source: Option<&'a str>) -> Subject<'a> {
-        Subject { name: &function.name, symbols: &function.symbols, source }
+        Subject { name: &function.name, mark: &function.mark, symbols: &function.symbols, source }
     }
 
     /// Its names as the linker has them.
@@ -73,11 +75,23 @@ impl Selector {
     pub fn selects(&self, function: &Subject<'_>) -> bool {
         match self {
             Selector::Name(pattern) => {
-                pattern.matches(function.name) || function.symbols.iter().any(|symbol| pattern.matches(&symbol.name))
+                pattern.matches(function.name)
+                    || function.symbols.iter().any(|symbol| is_named(pattern, symbol))
+                    || (!function.mark.is_empty() && pattern.matches(&[function.name, function.mark].concat()))
             }
             Selector::Source(pattern) => function.source.is_some_and(|source| pattern.matches(source)),
         }
     }
+}
+
+/// Whether this is a name of a function, with its version if the pattern has one.
+pub(crate) fn is_named(pattern: &Pattern, symbol: &Symbol) -> bool {
+    pattern.matches(&symbol.name)
+        || (pattern.has_version()
+            && symbol.version.as_ref().is_some_and(|version| {
+                pattern.matches(&format!("{}@{version}", symbol.name))
+                    || pattern.matches(&[&*symbol.name, &*symbol.version_mark()].concat())
+            }))
 }
 
 /// A glob over the whole path of a source file, in which `*` also stands for folders. One that does not begin with `/`
@@ -130,7 +144,7 @@ mod tests {
     use super::*;
 
     fn selects(selector: &str, name: &str, source: Option<&str>) -> bool {
-        selector.parse::<Selector>().unwrap().selects(&Subject { name, symbols: &[], source })
+        selector.parse::<Selector>().unwrap().selects(&Subject { name, mark: "", symbols: &[], source })
     }
 
     #[test]

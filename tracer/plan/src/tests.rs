@@ -8,7 +8,8 @@ use super::*;
 
 fn source(image: Image) -> LibrarySource {
     let exports = image.exports().unwrap();
-    let library = Library { id: LibraryId(3), path: "/lib/x.so".to_owned(), build_id: None, device: 0, inode: 0 };
+    let library =
+        Library { id: LibraryId(3), path: "/lib/x.so".to_owned(), apart: None, build_id: None, device: 0, inode: 0 };
     LibrarySource::new(library, "/lib/x.so".into(), Arc::new(image), exports, Vec::new())
 }
 

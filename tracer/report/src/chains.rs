@@ -6,6 +6,7 @@
 use foldhash::HashMap;
 use rtrace_exporters::{ChainId, Led, TraceSet, Untraced};
 use rtrace_model::{CallSite, CallSiteId, ContextId, Library, RegionId};
+use std::borrow::Cow;
 
 use super::grouping::{Key, LEFT_OUT};
 use super::table::{Column, Shown, Value};
@@ -145,12 +146,12 @@ impl<'a> Chains<'a> {
                     break;
                 }
                 From::Region(region) => {
-                    callers.push(self.name(region).to_owned());
+                    callers.push(self.name_alone(region));
                     break;
                 }
                 From::Path(row) => {
                     let link = self.links[row as usize];
-                    callers.push(self.name(link.region).to_owned());
+                    callers.push(self.name_alone(link.region));
                     callers.extend(link.via.into_iter().flat_map(|via| self.names_of(via)));
                     link.from
                 }
@@ -182,6 +183,11 @@ impl<'a> Chains<'a> {
             Some(function) => format!("{function} ({file})"),
             None => format!("({file})"),
         }
+    }
+
+    /// Where its library is not told beside it.
+    fn name_alone(&self, region: RegionId) -> String {
+        self.trace.function(region).map_or_else(|| "[unknown]".to_owned(), Cow::into_owned)
     }
 
     fn name(&self, region: RegionId) -> &str {

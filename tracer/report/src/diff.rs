@@ -53,11 +53,11 @@ pub struct DiffOptions {
     pub regression: Option<f64>,
 }
 
-/// Compares the trace in `second` with that in `first`; whether there is a regression.
+/// Compares the trace in `second` with that in `first`; gives the rows that are regressions, by name.
 ///
 /// # Errors
 /// A trace cannot be read, or `out` not be written.
-pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Write) -> Result<bool, Error> {
+pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Write) -> Result<Vec<String>, Error> {
     let before = Side::read(first, options)?;
     let after = Side::read(second, options)?;
     let totals = (before.total, after.total);
@@ -70,7 +70,9 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     let mut compared: Vec<Compared> = rows.into_iter().map(|row| Compared::new(row, tests, per_second)).collect();
     compared.sort_by(|a, b| b.size().total_cmp(&a.size()).then_with(|| a.row.key.cmp(&b.row.key)));
 
-    let regressions = options.regression.map(|limit| compared.iter().filter(|row| row.has_grown(limit)).count());
+    let regressions: Option<Vec<String>> = options
+        .regression
+        .map(|limit| compared.iter().filter(|row| row.has_grown(limit)).map(|row| row.row.name()).collect());
     let left_out = known - compared.len() + compared.len().saturating_sub(options.limit.unwrap_or(usize::MAX));
     let otherwise = compared.iter().filter(|row| row.verdict == Verdict::TimedDifferently).count();
     compared.truncate(options.limit.unwrap_or(usize::MAX));
@@ -88,12 +90,9 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     for (side, of) in [("A", before.notes), ("B", after.notes)] {
         notes.extend(of.into_iter().map(|note| Note { text: format!("{side}: {}", note.text), ..note }));
     }
-    notes.extend(
-        options
-            .regression
-            .zip(regressions)
-            .map(|(limit, rows)| Note::plain(format!("rows whose time grew by more than {} %: {rows}", limit * 100.0))),
-    );
+    notes.extend(options.regression.zip(regressions.as_ref()).map(|(limit, rows)| {
+        Note::plain(format!("rows whose time grew by more than {} %: {}", limit * 100.0, rows.len()))
+    }));
     let rows = compared.iter().map(Compared::values).collect();
     let mut table = Table { columns: COLUMNS.to_vec(), rows, left_out, ..Table::default() };
     for (sum, rate) in RATES.iter().filter(|_| per_second.is_some()) {
@@ -106,7 +105,7 @@ pub fn diff(first: &Path, second: &Path, options: &DiffOptions, out: &mut dyn Wr
     let about = vec![("a", before.about), ("b", after.about)];
     let report = Report { about, is_per_second: Some(per_second.is_some()), table, notes, legend: None };
     report.write(options.format, &options.look, out)?;
-    Ok(regressions.is_some_and(|rows| rows > 0))
+    Ok(regressions.unwrap_or_default())
 }
 
 /// Recordings whose lengths differ by more than this part are compared per second.
@@ -193,6 +192,39 @@ impl Side {
     }
 }
 
+/// The rows of B that are those of A in another version of their library, taken out of B, by the keys of A: one row of
+/// each has that name, and the other has none of its own.
+fn versions(before: &BTreeMap<RowKey, Sums>, after: &mut BTreeMap<RowKey, Sums>) -> BTreeMap<RowKey, (RowKey, Sums)> {
+    type Loose = BTreeMap<RowKey, Vec<RowKey>>;
+    let alone = |rows: &BTreeMap<RowKey, Sums>, others: &BTreeMap<RowKey, Sums>| {
+        let mut loose = Loose::new();
+        for key in rows.keys().filter(|key| !others.contains_key(*key)) {
+            loose.entry(without_versions(key)).or_default().push(key.clone());
+        }
+        loose
+    };
+    let (gone, mut new) = (alone(before, after), alone(after, before));
+    let mut pairs = BTreeMap::new();
+    for (name, gone) in gone {
+        let new = new.remove(&name).unwrap_or_default();
+        if let ([gone], [new]) = (gone.as_slice(), new.as_slice())
+            && let Some(sums) = after.remove(new)
+        {
+            pairs.insert(gone.clone(), (new.clone(), sums));
+        }
+    }
+    pairs
+}
+
+/// A key by which versions of a library are one, and of a symbol the default ones.
+fn without_versions([library, function, callers]: &RowKey) -> RowKey {
+    let stem = library.split_once(".so").map_or(library.as_str(), |(stem, _)| stem);
+    let stem = stem.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let stem = stem.strip_suffix('-').unwrap_or(stem);
+    let function = function.split_once("@@").map_or(function.as_str(), |(function, _)| function);
+    [stem.to_owned(), function.to_owned(), callers.clone()]
+}
+
 /// A row as it was and as it is; without calls where it is missing.
 struct Row {
     key: RowKey,
@@ -205,10 +237,18 @@ struct Row {
 }
 
 fn pair(before: BTreeMap<RowKey, Sums>, mut after: BTreeMap<RowKey, Sums>) -> Vec<Row> {
+    let mut versions = versions(&before, &mut after);
     let mut rows: Vec<Row> = before
         .into_iter()
-        .map(|(key, before)| {
-            let after = after.remove(&key);
+        .map(|(mut key, before)| {
+            let mut after = after.remove(&key);
+            if let Some(other) = versions.remove(&key) {
+                after = Some(other.1);
+                if key[0] != other.0[0] {
+                    key[0] = format!("{} → {}", key[0], other.0[0]);
+                }
+                key[1].clone_from(&other.0[1]);
+            }
             let is_timed_alike = after.as_ref().is_none_or(|after| after.probes == before.probes);
             Row::new(key, before, after.unwrap_or_default(), is_timed_alike)
         })
@@ -222,6 +262,17 @@ impl Row {
     fn new(key: RowKey, before: Sums, after: Sums, is_timed_alike: bool) -> Row {
         let is_marked = [before.exclusive, after.exclusive].map(Time::is_marked);
         Row { key, before: before.stats, after: after.stats, is_timed_alike, is_marked }
+    }
+
+    /// What it is, as people read it.
+    fn name(&self) -> String {
+        let [library, function, callers] = &self.key;
+        let called = if callers.is_empty() { String::new() } else { format!(", called by {callers}") };
+        match (function.is_empty(), library.is_empty()) {
+            (true, _) => library.clone(),
+            (false, true) => format!("{function}{called}"),
+            (false, false) => format!("{function} ({library}){called}"),
+        }
     }
 
     fn is_shown(&self, min: Min, (before, after): (u64, u64)) -> bool {

@@ -2,8 +2,10 @@
 
 mod values;
 
+use rtrace_model::text_of;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
@@ -111,6 +113,8 @@ pub struct Process {
 /// A library with probes.
 #[derive(Debug, Serialize)]
 pub struct Library {
+    /// Its name, which no other has.
+    pub name: String,
     /// Its path.
     pub path: String,
     /// Its build id.
@@ -193,7 +197,7 @@ impl Recording {
     fn of(trace: &rtrace_exporters::Trace) -> Recording {
         let header = trace.header().clone();
         Recording {
-            directory: trace.directory().display().to_string(),
+            directory: text_of(trace.directory().as_os_str().as_bytes()).into_owned(),
             status: trace.status().name(),
             begin_realtime_ns: header.begin.realtime_ns,
             host: header.host,
@@ -231,6 +235,7 @@ fn libraries(trace: &TraceSet) -> Vec<Library> {
         trace.regions().iter().filter(move |region| region.library == id)
     };
     let describe = |library: &rtrace_model::Library| Library {
+        name: library.name().to_owned(),
         path: library.path.clone(),
         build_id: library.build_id.clone(),
         regions: regions_of(library).count(),

@@ -127,7 +127,7 @@ pub(super) fn writer(path: &Path) -> TraceWriter {
     writer.begin(&header).unwrap();
     for (id, name) in ["one", "two"].into_iter().enumerate() {
         let path = format!("/usr/lib/lib{name}.so");
-        let library = Library { id: LibraryId(id as u32), path, build_id: None, device: 1, inode: 1 };
+        let library = Library { id: LibraryId(id as u32), path, apart: None, build_id: None, device: 1, inode: 1 };
         writer.define(&Definition::Library(library)).unwrap();
     }
     for (id, name) in "abcdef".chars().enumerate() {

@@ -4,6 +4,7 @@
 //! A program may reach functions by any number of paths. Above [`MOST_PATHS`] new ones are not
 //! told apart any more: what a known path calls by new ones is summed up in one node below it.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -287,7 +288,7 @@ impl<'a> Tree<'a> {
             Label::Root => String::new(),
             Label::LostCaller => "[lost caller]".to_owned(),
             Label::MorePaths => "[more paths]".to_owned(),
-            Label::Region(id) => trace.region(id).map_or_else(|| "[unknown]".to_owned(), |region| region.name.clone()),
+            Label::Region(id) => trace.function(id).map_or_else(|| "[unknown]".to_owned(), Cow::into_owned),
             Label::Untraced(id) => self.untraced.name(id).to_owned(),
         }
     }

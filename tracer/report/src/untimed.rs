@@ -58,8 +58,8 @@ impl Tally {
         }
         worst.sort_by_key(|&(region, calls)| (Reverse(calls.untimed), region));
         let named = worst.iter().take(NAMED).map(|&(region, calls)| {
-            let name = trace.region(region).map_or("[unknown]", |region| region.name.as_str());
-            format!("{} ({:.1} % of its calls)", names::short(&escape(name), NAME), 100.0 * calls.share())
+            let name = trace.function(region).unwrap_or("[unknown]".into());
+            format!("{} ({:.1} % of its calls)", names::short(&escape(&name), NAME), 100.0 * calls.share())
         });
         let counts = trace.metrics().iter().any(|metric| metric.scope == Scope::Call);
         let missing =

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use rtrace::guard::Guard;
 use rtrace::privilege::{self, shell_quote};
+use rtrace::proc_files::comm;
 use rtrace::session::{self, Found, Program};
 use rtrace::target::Target;
 use rtrace::{descendants, target};
@@ -43,7 +44,7 @@ pub fn attach(options: &Attach) -> anyhow::Result<Outcome> {
         };
     }
     say_hazard(&how);
-    let name = program(chosen.first().copied().unwrap_or_default());
+    let name = comm(chosen.first().copied().unwrap_or_default());
     let mut named = chosen.clone();
     let mut attempts = 0;
     loop {
@@ -136,7 +137,7 @@ fn libraries(
     is_interactive: bool,
     stop: &AtomicBool,
 ) -> anyhow::Result<Choice<Vec<String>>> {
-    let target = describe(&program(pids.first().copied().unwrap_or_default()), pids);
+    let target = describe(&comm(pids.first().copied().unwrap_or_default()), pids);
     if is_interactive {
         // Of large programs that takes seconds.
         tell!("looking at the libraries of {target}");
@@ -154,7 +155,7 @@ fn libraries(
         }
         return Ok(chosen);
     }
-    let words = std::env::args_os().skip(1).map(|word| shell_quote(&word.to_string_lossy()));
+    let words = std::env::args_os().skip(1).map(|word| shell_quote(&word));
     let line: Vec<String> = words.chain([libs::option(first)]).collect();
     let table = libs::table(&choices, None);
     let missing = format!("failed to attach to {target}: no library is named; it has these\n\n{}", table.trim_end());
@@ -218,9 +219,4 @@ fn record_processes(
 fn describe(name: &str, pids: &[u32]) -> String {
     let list: Vec<String> = pids.iter().map(u32::to_string).collect();
     format!("{name} ({})", list.join(", "))
-}
-
-fn program(pid: u32) -> String {
-    let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    String::from_utf8_lossy(&comm).trim_end().to_owned()
 }

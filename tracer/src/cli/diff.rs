@@ -3,6 +3,7 @@
 use rtrace::privilege;
 
 use super::args::Diff;
+use super::message::tell;
 use super::report::wrote;
 use super::{Outcome, screen, working};
 
@@ -17,7 +18,11 @@ pub fn diff(options: &Diff) -> anyhow::Result<Outcome> {
     let mut text = Vec::new();
     let look = screen::look(options.display, options.full_names);
     let compare = || rtrace_report::diff(traces[0], traces[1], &options.options(look), &mut text);
-    let regression = working::reading(&traces, compare)?;
+    let grown = working::reading(&traces, compare)?;
     screen::show(&text, options.display)?;
-    Ok(if regression { Outcome::Unable } else { Outcome::Complete })
+    if grown.is_empty() {
+        return Ok(Outcome::Complete);
+    }
+    tell!("slower: {}", grown.join("; "));
+    Ok(Outcome::Unable)
 }

@@ -11,6 +11,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
+use rtrace::privilege::shell_quote;
 use rtrace::sampling::Sampled;
 use rtrace_code::instruction::SiteCost;
 use rtrace_model::{counted, csv_field, escape, grouped};
@@ -139,7 +140,11 @@ fn expensive(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut
 
 /// The option that leaves out a function, as a shell takes it.
 fn exclusion(planned: &PlannedRegion) -> Option<String> {
-    let symbol = &planned.region.symbols.first()?.symbol;
+    let (name, symbol) = (&planned.region.name, &planned.region.symbols.first()?.symbol);
+    // Others have the symbol, too.
+    if name != symbol && name.starts_with(symbol.as_str()) {
+        return Some(format!("--exclude {}", shell_quote(name)));
+    }
     let is_plain = symbol.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.$@".contains(letter));
     let quote = if symbol.contains('$') { "'" } else { "" };
     is_plain.then(|| format!("--exclude {quote}{symbol}{quote}"))
@@ -417,8 +422,14 @@ mod tests {
             vec![planned(0, "a(int, \u{1b}[31m)", SiteCost::Emulated), planned(1, "b", SiteCost::SingleStep)];
         regions[0].entry.file_offset += 4;
         regions.extend((2..functions).map(|number| planned(number, "c", SiteCost::Emulated)));
-        let library =
-            Library { id: LibraryId(0), path: "/lib/libx.so".to_owned(), build_id: None, device: 1, inode: 2 };
+        let library = Library {
+            id: LibraryId(0),
+            path: "/lib/libx.so".to_owned(),
+            apart: None,
+            build_id: None,
+            device: 1,
+            inode: 2,
+        };
         let refused =
             ["d", "e"].map(|name| Refusal { name: name.to_owned(), reason: Reason::Symbol(RefusedReason::SizeZero) });
         Plan {

@@ -236,7 +236,7 @@ impl Recorded {
             tell_windows(log);
             return Ok(());
         }
-        let shown = shell_quote(&directory.display().to_string());
+        let shown = shell_quote(directory);
         if !self.is_kept {
             // The recording has made this directory: it would not have begun in one that was there.
             fs::remove_dir_all(directory).with_context(|| format!("failed to delete {shown}"))?;
@@ -254,7 +254,7 @@ fn tell_windows(log: &Log) {
     match windows.as_slice() {
         [] => tell!("no trigger was met: nothing is saved"),
         [first, ..] => {
-            let (count, shown) = (counted(windows.len() as u64, "window"), shell_quote(&first.display().to_string()));
+            let (count, shown) = (counted(windows.len() as u64, "window"), shell_quote(first));
             tell!("{met} met, {count} saved; open one with `rtrace report {shown}` or `rtrace tui {shown}`");
         }
     }

@@ -63,7 +63,7 @@ impl Recorder {
         let begin = ClockAnchor { monotonic: Timestamp(BEGIN), realtime_ns: 5_000 * MS };
         recorder.tell(Item::Begin(Header { begin, ..Header::default() }));
         let path = "/usr/lib/libone.so".to_owned();
-        let library = Library { id: LibraryId(0), path, build_id: None, device: 0, inode: 0 };
+        let library = Library { id: LibraryId(0), path, apart: None, build_id: None, device: 0, inode: 0 };
         let definitions = vec![Definition::Library(library), region(0, "work"), region(1, "rest"), location(1, None)];
         recorder.tell(Item::Define(definitions));
         recorder

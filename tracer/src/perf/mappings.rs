@@ -1,11 +1,12 @@
-//! Every file that any process maps executable and every exec, with the time, as the kernel tells it.
+//! Every file that any process maps executable, and every program that one executes, with the time, as the kernel tells
+//! it.
 //!
 //! An event of no counter (`dummy`) on each CPU carries the kernel's records of mappings and of names, which an exec
-//! sets. They come
-//! through one ring per CPU in the layout of `perf_event_open(2)`.
+//! sets. They come through one ring per CPU in the layout of `perf_event_open(2)`.
 
 use std::ffi::OsStr;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
@@ -26,7 +27,12 @@ const RING_BYTES: usize = 64 * 1024;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Where a record of a mapping has the major and minor numbers of the device, the inode, and the begin of the path.
+/// Where a record has its process, and that of a mapping the addresses, the offset in the file, the major and minor numbers
+/// of the device, the inode, and the begin of the path.
+const PID_AT: usize = 8;
+const START_AT: usize = 16;
+const LENGTH_AT: usize = 24;
+const OFFSET_AT: usize = 32;
 const DEVICE_AT: usize = 40;
 const INODE_AT: usize = 48;
 const PATH_AT: usize = 72;
@@ -45,9 +51,43 @@ pub struct Mapping {
     pub path: PathBuf,
     /// Device and inode of the file, as the kernel numbers them; 0 where there is no file.
     pub file: (u64, u64),
+    /// Where.
+    pub addresses: Range<u64>,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
 }
 
-/// What the kernel has told since the last time.
+/// What becomes of the code of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// More is mapped.
+    Mapped(Mapping),
+    /// All is gone that was mapped: the process executes a program, which is mapped next.
+    Executed {
+        /// The process.
+        pid: u32,
+        /// When.
+        time: Timestamp,
+    },
+}
+
+impl Change {
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        match self {
+            Change::Mapped(Mapping { pid, .. }) | Change::Executed { pid, .. } => *pid,
+        }
+    }
+
+    /// When.
+    pub fn time(&self) -> Timestamp {
+        match self {
+            Change::Mapped(Mapping { time, .. }) | Change::Executed { time, .. } => *time,
+        }
+    }
+}
+
+/// What the kernel has told of all processes.
 #[derive(Debug, Default)]
 pub struct Told {
     /// The files that were mapped.
@@ -73,27 +113,40 @@ impl Mappings {
         Ok(Mappings { rings })
     }
 
-    /// Waits until there are records, but not longer than `limit`.
-    pub fn wait(&self, limit: Duration) {
-        let mut descriptors: Vec<PollFd<'_>> =
-            self.rings.iter().map(|ring| PollFd::new(&ring.event, PollFlags::IN)).collect();
-        let limit = Timespec::try_from(limit).ok();
-        // Whatever ends the waiting, the rings are looked at next.
-        let _ = poll(&mut descriptors, limit.as_ref());
+    /// By this somebody can wait for records while somebody else reads them.
+    ///
+    /// # Errors
+    /// There are too many descriptors.
+    pub fn doorbell(&self) -> io::Result<Doorbell> {
+        self.rings.iter().map(|ring| ring.event.try_clone()).collect::<io::Result<_>>().map(Doorbell)
     }
 
-    /// What was told since the last call.
-    pub fn read(&mut self) -> Told {
-        let mut told = Told::default();
+    /// What has changed since the last call, by time, and how many records the kernel had to drop.
+    pub fn read(&mut self) -> (Vec<Change>, u64) {
+        let (mut changes, mut lost) = (Vec::new(), 0);
         for ring in &mut self.rings {
-            ring.read(|kind, body| match kind {
-                PERF_RECORD_MMAP2 => told.mappings.extend(parse(body)),
-                PERF_RECORD_COMM => told.executed.extend(parse_exec(body)),
-                PERF_RECORD_LOST => told.lost += number(body, 16).unwrap_or(1),
+            ring.read(|kind, misc, body| match kind {
+                PERF_RECORD_MMAP2 => changes.extend(parse(body).map(Change::Mapped)),
+                PERF_RECORD_COMM if misc & PERF_RECORD_MISC_COMM_EXEC != 0 => changes.extend(executed(body)),
+                PERF_RECORD_LOST => lost += number(body, 16).unwrap_or(1),
                 _ => {}
             });
         }
-        told
+        changes.sort_by_key(Change::time);
+        (changes, lost)
+    }
+}
+
+/// Rings when there are records.
+pub struct Doorbell(Vec<OwnedFd>);
+
+impl Doorbell {
+    /// Waits until there are records, but not longer than `limit`.
+    pub fn wait(&self, limit: Duration) {
+        let mut descriptors: Vec<PollFd<'_>> = self.0.iter().map(|event| PollFd::new(event, PollFlags::IN)).collect();
+        let limit = Timespec::try_from(limit).ok();
+        // Whatever ends the waiting, the rings are looked at next.
+        let _ = poll(&mut descriptors, limit.as_ref());
     }
 }
 
@@ -105,20 +158,21 @@ fn number(record: &[u8], offset: usize) -> Option<u64> {
 /// Reads a record of a mapping, its header of 8 bytes included.
 fn parse(record: &[u8]) -> Option<Mapping> {
     let word = |offset: usize| Some(u32::from_ne_bytes(record.get(offset..offset + 4)?.try_into().ok()?));
-    let pid = word(8)?;
+    let pid = word(PID_AT)?;
     let end = record.len().checked_sub(TIME_BYTES)?;
     let path = record.get(PATH_AT..end)?.split(|&byte| byte == 0).next()?;
     let time = Timestamp(number(record, end)?);
     let file = (libc::makedev(word(DEVICE_AT)?, word(DEVICE_AT + 4)?), number(record, INODE_AT)?);
-    Some(Mapping { pid, time, path: PathBuf::from(OsStr::from_bytes(path)), file })
+    let start = number(record, START_AT)?;
+    let addresses = start..start.checked_add(number(record, LENGTH_AT)?)?;
+    let path = PathBuf::from(OsStr::from_bytes(path));
+    Some(Mapping { pid, time, path, file, addresses, offset: number(record, OFFSET_AT)? })
 }
 
-/// Reads a record of a name, its header of 8 bytes included; none if no exec has set it.
-fn parse_exec(record: &[u8]) -> Option<(u32, Timestamp)> {
-    let flags = u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?);
-    let pid = u32::from_ne_bytes(record.get(8..12)?.try_into().ok()?);
-    let time = Timestamp(number(record, record.len().checked_sub(TIME_BYTES)?)?);
-    (u32::from(flags) & PERF_RECORD_MISC_COMM_EXEC != 0).then_some((pid, time))
+/// Reads a record of the new name of a process that executes a program.
+fn executed(record: &[u8]) -> Option<Change> {
+    let pid = u32::from_ne_bytes(record.get(PID_AT..PID_AT + 4)?.try_into().ok()?);
+    Some(Change::Executed { pid, time: Timestamp(number(record, record.len().checked_sub(TIME_BYTES)?)?) })
 }
 
 /// The event of one CPU with its ring.
@@ -156,8 +210,8 @@ impl Ring {
         Ok(Ring { event, pages, record: Vec::new() })
     }
 
-    /// Shows every record with its kind.
-    fn read(&mut self, mut show: impl FnMut(u32, &[u8])) {
+    /// Shows every record with its kind, and what else its header says.
+    fn read(&mut self, mut show: impl FnMut(u32, u32, &[u8])) {
         let page = self.pages.as_ptr();
         // SAFETY: both are aligned fields of the mapped page, which the kernel changes atomically.
         let (head, tail) = unsafe {
@@ -168,12 +222,13 @@ impl Ring {
         while at < end {
             let header = self.copy(at, 8);
             let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+            let misc = u32::from(u16::from_ne_bytes([header[4], header[5]]));
             let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
             if size < 8 {
                 break;
             }
             self.copy(at, size);
-            show(kind, &self.record);
+            show(kind, misc, &self.record);
             at += size as u64;
         }
         tail.store(end, Ordering::Release);
@@ -211,6 +266,7 @@ mod tests {
     fn record(path: &[u8], pid: u32, time: u64) -> Vec<u8> {
         let mut record = vec![0; PATH_AT];
         record[8..12].copy_from_slice(&pid.to_ne_bytes());
+        record[16..40].copy_from_slice(&[0x7000_u64, 0x2000, 0x1000].map(u64::to_ne_bytes).concat());
         record[40..48].copy_from_slice(&[8_u32, 1].map(u32::to_ne_bytes).concat());
         record[48..56].copy_from_slice(&12_u64.to_ne_bytes());
         record.extend(path);
@@ -223,7 +279,8 @@ mod tests {
     fn a_record_names_process_time_and_file() {
         let bytes = record(b"/lib/libz.so.1\0", 7, 99);
         let file = (libc::makedev(8, 1), 12);
-        let mapping = Mapping { pid: 7, time: Timestamp(99), path: "/lib/libz.so.1".into(), file };
+        let (time, addresses) = (Timestamp(99), 0x7000..0x9000);
+        let mapping = Mapping { pid: 7, time, path: "/lib/libz.so.1".into(), file, addresses, offset: 0x1000 };
         assert_eq!(parse(&bytes), Some(mapping));
         for length in 0..PATH_AT + 8 {
             assert_eq!(parse(&bytes[..length]), None);
@@ -240,12 +297,15 @@ mod tests {
         if !run.is_ok_and(|status| status.success()) {
             return println!("skipped: no taskset to run a program on one CPU");
         }
-        mappings.wait(Duration::from_secs(1));
-        let Told { mappings: seen, executed, lost } = mappings.read();
+        mappings.doorbell().unwrap().wait(Duration::from_secs(1));
+        let (seen, lost) = mappings.read();
         assert_eq!(lost, 0);
-        let is_it = |mapping: &&Mapping| mapping.path.ends_with("true");
-        let mapping = seen.iter().find(is_it).unwrap_or_else(|| panic!("{seen:?}"));
-        let is_before = |(pid, time): &(u32, Timestamp)| *pid == mapping.pid && *time <= mapping.time;
-        assert!(executed.iter().any(is_before), "{executed:?}");
+        let program = seen.iter().position(|change| match change {
+            Change::Mapped(mapping) => mapping.path.ends_with("true"),
+            Change::Executed { .. } => false,
+        });
+        let program = program.unwrap_or_else(|| panic!("{seen:?}"));
+        let executed = |change: &Change| matches!(change, Change::Executed { pid, .. } if *pid == seen[program].pid());
+        assert!(seen[..program].iter().any(executed), "a program is executed before it is mapped: {seen:?}");
     }
 }

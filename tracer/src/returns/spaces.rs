@@ -1,8 +1,13 @@
 //! Which file a process maps at an address.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use foldhash::{HashMap, HashMapExt as _};
 use rtrace_bpf::FilePlace;
+use rtrace_bpf::wire::QuestionRecord;
+use rtrace_model::Timestamp;
 use rtrace_symbolizer::modules;
 
 use crate::address_spaces::AddressSpaces;
@@ -24,12 +29,14 @@ pub(super) struct Spaces {
     known: AddressSpaces,
     /// Files by which control may leave functions, in the processes that were looked at.
     met: Vec<(u32, Vec<Candidate>)>,
+    /// Files by the numbers of the kernel side, where the list of mappings has others.
+    same: HashMap<FileId, FileId>,
 }
 
 impl Spaces {
     /// None looked at yet.
     pub fn new(known: AddressSpaces) -> Spaces {
-        Spaces { known, met: Vec::new() }
+        Spaces { known, met: Vec::new(), same: HashMap::new() }
     }
 
     /// See [`AddressSpaces::may_have_changed`].
@@ -37,13 +44,38 @@ impl Spaces {
         self.known.may_have_changed();
     }
 
-    /// See [`AddressSpaces::tell`].
-    pub fn tell(&mut self, space: u32, address: u64, place: FilePlace) {
-        self.known.tell(space, address, place);
+    /// The file at an address that the kernel side has met; none where there is none, or nobody reaches it any more. The
+    /// process may have mapped something else there since.
+    pub fn find(&mut self, question: &QuestionRecord) -> Option<Place> {
+        let QuestionRecord { pid, space, address, time, .. } = *question;
+        let found = self.find_now(pid, space, address);
+        let Some(FilePlace { device, inode, offset, .. }) = FilePlace::of(&question.place) else { return found };
+        let file = (device, inode);
+        if let Some(place) = found.filter(|place| place.offset == offset && self.is_same(file, place.file)) {
+            return Some(place);
+        }
+        self.known.forget(space);
+        match self.find_now(pid, space, address).filter(|place| place.offset == offset) {
+            Some(place) if place.file == file => Some(place),
+            // Some file systems have other devices in the list of mappings. On one device it is another file.
+            Some(place) if place.file.0 != device => {
+                self.same.insert(file, place.file);
+                Some(place)
+            }
+            _ => {
+                let (piece, _) = self.known.history().at(pid, address, Timestamp(time))?;
+                let metadata = fs::metadata(&piece.path).ok()?;
+                let path = piece.path.to_path_buf();
+                ((metadata.dev(), metadata.ino()) == file).then_some(Place { file, path, offset })
+            }
+        }
     }
 
-    /// The file at an address; none where there is none, or the process has ended.
-    pub fn find(&mut self, pid: u32, space: u32, address: u64) -> Option<Place> {
+    fn is_same(&self, met: FileId, found: FileId) -> bool {
+        met == found || self.same.get(&met) == Some(&found)
+    }
+
+    fn find_now(&mut self, pid: u32, space: u32, address: u64) -> Option<Place> {
         let met = &mut self.met;
         let (module, offset) =
             self.known.find(pid, space, address, |modules| met.push((pid, jumps::among_modules(modules))))?;

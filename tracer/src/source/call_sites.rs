@@ -1,23 +1,24 @@
 //! Where calls come from: return addresses become call sites, and call sites get names.
 //!
-//! While calls are recorded only the file and the offset are looked up, which takes the mappings of the process, or what
-//! the kernel side has told of the address where the process has ended before anybody looked. Names and lines follow
-//! once the recording is over: reading debug information takes time that the traced program may need.
+//! While calls are recorded only the file and the offset are looked up, as the process had mapped them when the call was
+//! made. Names and lines follow once the recording is over: reading debug information takes time that the traced program
+//! may need.
 
+use rtrace_model::text_of;
 use std::collections::HashMap as Map;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
-use rtrace_bpf::FilePlace;
-use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition};
+use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, Timestamp};
 use rtrace_symbolizer::Stamp;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
 use rtrace_symbolizer::modules::Module;
 
-use crate::address_spaces::{AddressSpaces, Told};
+use crate::address_spaces::AddressSpaces;
 use crate::contexts::{FoundContext, FoundSoFar};
-use crate::mapped_files::MappedFiles;
+use crate::mapping_history::{Piece, Replaced};
 use crate::pinned::Pinned;
 
 /// Device and inode.
@@ -26,11 +27,19 @@ type FileId = (u64, u64);
 /// A return address: number of the address space, and address.
 type Place = (u32, u64);
 
+/// A site that has been met.
+struct Known {
+    id: CallSiteId,
+    pid: u32,
+}
+
 /// A site whose file is not known yet.
 struct Unknown {
     id: CallSiteId,
     pid: u32,
     place: Place,
+    /// When it was met.
+    time: Timestamp,
     /// It was looked for since it was met.
     is_old: bool,
 }
@@ -46,16 +55,15 @@ struct KnownFile {
 /// The call sites of a recording.
 pub struct CallSites {
     /// Calls come from few places.
-    known: HashMap<Place, CallSiteId>,
+    known: HashMap<Place, Known>,
+    /// What a place meant before something else was mapped there, each with the time of that, by time.
+    former: HashMap<Place, Vec<(Timestamp, CallSiteId)>>,
     by_file: HashMap<(FileId, u64), CallSiteId>,
     sites: Vec<CallSite>,
     /// The process of a site, and its file.
     origins: Vec<(u32, Option<FileId>)>,
     files: Map<FileId, KnownFile>,
     spaces: AddressSpaces,
-    mapped: MappedFiles,
-    /// Of which the kernel side has told, and whose call sites have no file yet.
-    told: HashMap<Place, FilePlace>,
     unknown: Vec<Unknown>,
     /// Those that are not announced in their newest state.
     changed: Vec<CallSiteId>,
@@ -65,17 +73,16 @@ pub struct CallSites {
 
 impl CallSites {
     /// None yet, but for the context that calls from traced ones have, if calls have contexts.
-    pub fn new(has_contexts: bool, spaces: AddressSpaces, mapped: MappedFiles) -> CallSites {
+    pub fn new(has_contexts: bool, spaces: AddressSpaces) -> CallSites {
         let empty = Context { id: Context::EMPTY, sites: Vec::new(), ending: ContextEnding::Complete };
         CallSites {
             known: HashMap::default(),
+            former: HashMap::default(),
             by_file: HashMap::default(),
             sites: Vec::new(),
             origins: Vec::new(),
             files: Map::new(),
             spaces,
-            mapped,
-            told: HashMap::default(),
             unknown: Vec::new(),
             changed: Vec::new(),
             contexts: has_contexts.then_some(empty).into_iter().collect(),
@@ -84,47 +91,68 @@ impl CallSites {
 
     /// Looks the places of contexts up; returns how many of these could not be understood.
     pub fn add_contexts(&mut self, found: FoundSoFar) -> u64 {
-        for FoundContext { id, pid, space, addresses, ending } in found.contexts {
-            let sites = addresses.into_iter().filter_map(|address| self.at(pid, space, address)).collect();
+        for FoundContext { id, pid, space, time, addresses, ending } in found.contexts {
+            let sites = addresses.into_iter().filter_map(|address| self.at(pid, space, address, time)).collect();
             self.contexts.push(Context { id: ContextId(id), sites, ending });
         }
         found.bad_records
     }
 
-    /// The site of this return address; none where the address could not be read.
-    pub fn at(&mut self, pid: u32, space: u32, address: u64) -> Option<CallSiteId> {
+    /// The site of the return address of a call that began then; none where the address could not be read.
+    pub fn at(&mut self, pid: u32, space: u32, address: u64, time: Timestamp) -> Option<CallSiteId> {
         if address == 0 {
             return None;
         }
         let place = (space, address);
-        if let Some(&id) = self.known.get(&place) {
+        if !self.former.is_empty()
+            && let Some(&(_, id)) = self.former.get(&place).and_then(|ids| ids.iter().find(|(until, _)| time < *until))
+        {
             return Some(id);
         }
-        let found = self.find(pid, place);
+        if let Some(known) = self.known.get(&place) {
+            return Some(known.id);
+        }
+        let was = self.spaces.history().at(pid, address, time);
+        let found = self.find(pid, place, was.as_ref());
         let id = match found {
             Some((file, path, offset)) => self.in_file(pid, file, path, offset),
             None => {
                 let id = self.define(pid, None, CallSite { offset: address, ..CallSite::default() });
-                self.unknown.push(Unknown { id, pid, place, is_old: false });
+                // What is made at run time has no file.
+                if was.as_ref().is_none_or(|(was, _)| was.file.is_some()) {
+                    self.unknown.push(Unknown { id, pid, place, time, is_old: false });
+                }
                 id
             }
         };
-        self.known.insert(place, id);
+        match was.and_then(|(_, until)| until) {
+            None => _ = self.known.insert(place, Known { id, pid }),
+            Some(until) => self.add_former(place, until, id),
+        }
         Some(id)
     }
 
-    /// Time passes: processes may have mapped what they had not, and the kernel side may have told more.
+    /// Something else is mapped at these addresses: what returns to them from then on returns to other code.
+    pub fn replaced(&mut self, replaced: &Replaced) {
+        let is_meant =
+            |(_, address): &Place, known: &Known| known.pid == replaced.pid && replaced.addresses.contains(address);
+        let gone: Vec<_> = self.known.extract_if(|place, known| is_meant(place, known)).collect();
+        for (place, Known { id, .. }) in gone {
+            self.add_former(place, replaced.since, id);
+        }
+    }
+
+    fn add_former(&mut self, place: Place, until: Timestamp, id: CallSiteId) {
+        let ids = self.former.entry(place).or_default();
+        ids.insert(ids.partition_point(|(before, _)| *before < until), (until, id));
+    }
+
+    /// Time passes: more may be known of what processes map.
     pub fn tick(&mut self) {
         self.spaces.may_have_changed();
-        for Told { space, address, place, is_replaced } in self.spaces.take_told() {
-            if is_replaced {
-                self.known.remove(&(space, address));
-                self.spaces.forget(space);
-            }
-            self.told.insert((space, address), place);
-        }
         for unknown in std::mem::take(&mut self.unknown) {
-            match self.find(unknown.pid, unknown.place).or_else(|| self.find_told(unknown.place)) {
+            let was = self.spaces.history().at(unknown.pid, unknown.place.1, unknown.time);
+            match self.find(unknown.pid, unknown.place, was.as_ref()) {
                 Some((file, path, offset)) => {
                     self.origins[unknown.id.index()].1 = Some(file);
                     let site = &mut self.sites[unknown.id.index()];
@@ -136,9 +164,6 @@ impl CallSites {
                 None if unknown.is_old && self.spaces.is_known(unknown.place.0) => {}
                 None => self.unknown.push(Unknown { is_old: true, ..unknown }),
             }
-        }
-        if self.unknown.is_empty() {
-            self.told.retain(|place, _| !self.known.contains_key(place));
         }
     }
 
@@ -189,8 +214,35 @@ impl CallSites {
         id
     }
 
-    /// The file with its path, and the offset in it.
-    fn find(&mut self, pid: u32, (space, address): Place) -> Option<(FileId, String, u64)> {
+    /// The file with its path, and the offset in it; `was`: what the process had mapped there, and until when.
+    fn find(
+        &mut self,
+        pid: u32,
+        (space, address): Place,
+        was: Option<&(Piece, Option<Timestamp>)>,
+    ) -> Option<(FileId, String, u64)> {
+        let Some((was, until)) = was else { return self.find_now(pid, (space, address)) };
+        let file = was.file?;
+        if until.is_none() {
+            let agrees = |(found, path, offset): &(FileId, String, u64)| {
+                *offset == was.offset_of(address) && (*found == file || *path == text(&was.path))
+            };
+            // Some file systems have other numbers in the list of mappings than elsewhere.
+            if let Some(found) = self.find_now(pid, (space, address)).filter(agrees) {
+                return Some(found);
+            }
+            self.spaces.forget(space);
+            if let Some(found) = self.find_now(pid, (space, address)).filter(agrees) {
+                return Some(found);
+            }
+        }
+        let known = self.files.entry(file).or_insert_with(|| KnownFile { path: was.path.to_path_buf(), pinned: None });
+        known.pinned = known.pinned.take().or_else(|| pin(file, &[was.path.to_path_buf()]));
+        Some((file, text(&known.path), was.offset_of(address)))
+    }
+
+    /// The same of what the process maps now.
+    fn find_now(&mut self, pid: u32, (space, address): Place) -> Option<(FileId, String, u64)> {
         let CallSites { spaces, files, .. } = self;
         let keep = |modules: &[Module]| {
             for module in modules {
@@ -202,20 +254,12 @@ impl CallSites {
             }
         };
         let (module, offset) = spaces.find(pid, space, address, keep)?;
-        Some(((module.device, module.inode), module.path.to_string_lossy().into_owned(), offset))
+        Some(((module.device, module.inode), text(&module.path), offset))
     }
+}
 
-    /// The same of what the kernel side has told.
-    fn find_told(&mut self, place: Place) -> Option<(FileId, String, u64)> {
-        let FilePlace { device, inode, offset, .. } = *self.told.get(&place)?;
-        let id = (device, inode);
-        if !self.files.contains_key(&id) {
-            let path = self.mapped.path_of(id)?;
-            let pinned = pin(id, std::slice::from_ref(&path));
-            self.files.insert(id, KnownFile { path, pinned });
-        }
-        Some((id, self.files[&id].path.to_string_lossy().into_owned(), offset))
-    }
+fn text(path: &Path) -> String {
+    text_of(path.as_os_str().as_bytes()).into_owned()
 }
 
 /// The file by the first of these paths that leads to it: as its process reaches it, or what has its path here.

@@ -1,11 +1,15 @@
 //! The processes of a recording, as far as `/proc` and the kernel's events tell.
 
+use rtrace_model::text_of;
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use rtrace_model::{Process, Timestamp};
 
+use crate::host;
 use crate::mapped_files::MappedFiles;
+use crate::proc_files::Stat;
 
 /// Nanoseconds in a clock tick of `/proc/PID/stat`.
 const TICK_NS: u64 = 10_000_000;
@@ -128,23 +132,21 @@ fn has_program(pid: u32) -> bool {
 /// The words of a command line.
 fn words(line: &[u8]) -> Vec<String> {
     let words = line.split(|&byte| byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    words.map(|word| text_of(word).into_owned()).collect()
 }
 
 fn inspect(pid: u32) -> Process {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     let command_line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
-    let stat = std::fs::read_to_string(folder.join("stat")).unwrap_or_default();
-    // The name in parentheses may hold anything, so fields are counted from its end.
-    let fields: Vec<&str> =
-        stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().collect()).unwrap_or_default();
-    let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+    let stat = Stat::of(pid);
+    let number = |number: usize| stat.as_ref()?.number(number);
     let command_line = words(&command_line);
-    let executable = std::fs::read_link(folder.join("exe")).map(|path| path.to_string_lossy().into_owned());
+    let executable =
+        std::fs::read_link(folder.join("exe")).map(|path| text_of(path.as_os_str().as_bytes()).into_owned());
     Process {
         pid,
-        parent: number(1).and_then(|parent| u32::try_from(parent).ok()),
-        start: Timestamp(number(19).unwrap_or(0).saturating_mul(TICK_NS)),
+        parent: number(4).and_then(|parent| u32::try_from(parent).ok()),
+        start: number(22).map(|ticks| host::since_boot(ticks.saturating_mul(TICK_NS))).unwrap_or_default(),
         end: None,
         // Of who has other rights only this can be read.
         executable: executable.ok().or_else(|| command_line.first().cloned()).unwrap_or_default(),

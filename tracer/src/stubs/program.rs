@@ -72,7 +72,8 @@ pub enum Obstacle {
 pub fn check(command: &[OsString]) -> Result<(), Obstacle> {
     let name = target::name_of(command);
     let path = target::environment().path;
-    let chain = linker::resolve_command(&name, path.as_deref()).map_err(|_| Obstacle::Unreadable(name.clone()))?;
+    let chain = linker::resolve_command(target::word_of(command), path.as_deref())
+        .map_err(|_| Obstacle::Unreadable(name.clone()))?;
     let programs: Vec<(PathBuf, Image)> =
         chain.into_iter().filter_map(|path| Image::open(&path).ok().map(|image| (path, image))).collect();
     match programs.as_slice() {

@@ -142,7 +142,7 @@ pub fn of_command(names: &[Name], libraries: &[String], command: &[OsString]) ->
         return Ok(Vec::new());
     }
     let environment = target::environment();
-    let executables = linker::resolve_command(&target::name_of(command), environment.path.as_deref())?;
+    let executables = linker::resolve_command(target::word_of(command), environment.path.as_deref())?;
     let mut files: Vec<File> = Vec::new();
     if let Some(program) = executables.last() {
         let mut paths = linker::closure(program, &environment)?;

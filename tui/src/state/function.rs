@@ -20,6 +20,8 @@ pub struct Function {
     pub region: RegionId,
     /// Its name, not escaped.
     pub name: Arc<str>,
+    /// The same where its library is not told beside it.
+    pub alone: Arc<str>,
     /// Its library.
     pub library: LibraryId,
     /// How its exits are seen.
@@ -122,6 +124,7 @@ impl Function {
         Function {
             region,
             name: Arc::from(name),
+            alone: Arc::from(name),
             library,
             exit,
             size,

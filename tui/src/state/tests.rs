@@ -19,7 +19,14 @@ pub fn region(id: u32, name: &str) -> Definition {
 }
 
 pub fn library(path: &str) -> Definition {
-    Definition::Library(Library { id: LibraryId(0), path: path.to_owned(), build_id: None, device: 0, inode: 0 })
+    Definition::Library(Library {
+        id: LibraryId(0),
+        path: path.to_owned(),
+        apart: None,
+        build_id: None,
+        device: 0,
+        inode: 0,
+    })
 }
 
 pub fn location(id: u32, name: &str) -> Definition {

@@ -255,7 +255,7 @@ fn note(
 ) -> String {
     let mut notes = Vec::new();
     if let Some(call) = app.call {
-        let name = state.function(call.region).map_or("[unknown]", |function| &function.name);
+        let name = state.function(call.region).map_or("[unknown]", |function| &function.alone);
         let name = state.values.call(call.region, (call.location, call.call)).unwrap_or(name);
         let at = units::round(call.start.0.saturating_sub(app.origin(state)) / 1_000 * 1_000);
         notes.push(format!(
@@ -363,7 +363,7 @@ impl Picture<'_> {
     fn draw_bar(&self, canvas: &mut Canvas<'_>, area: Rect, state: &State, region: RegionId) {
         let theme = canvas.theme;
         let cells = usize::from(area.width);
-        let name = state.function(region).map_or("[unknown]", |function| &function.name);
+        let name = state.function(region).map_or("[unknown]", |function| &function.alone);
         let name = if cells < NAMED { "" } else { name };
         let label = fit_name(name, cells.saturating_sub(2), theme.glyphs);
         let free = cells.saturating_sub(2).saturating_sub(width(&label));

@@ -341,6 +341,6 @@ pub fn name(state: &State, label: Label) -> &str {
         Label::Root => "",
         Label::LostCaller => "[lost caller]",
         Label::MorePaths => "[more paths]",
-        Label::Region(region) => state.function(region).map_or("[unknown]", |function| &function.name),
+        Label::Region(region) => state.function(region).map_or("[unknown]", |function| &function.alone),
     }
 }

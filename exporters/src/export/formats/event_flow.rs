@@ -27,7 +27,7 @@ fn write(source: &Source<'_>, output: &mut dyn Write) -> Result<(), ExportError>
         let names: Vec<String> = threads.iter().map(|&location| source.step(Step::Thread(location))).collect();
         writeln!(output, "  subgraph cluster{number} {{\n    label=\"{}\";", quoted(&names.join(", ")))?;
         for (place, node) in flow.nodes.iter().enumerate() {
-            let name = quoted(&values[place].call(source.function(node.region)));
+            let name = quoted(&values[place].call(&source.function_alone(node.region)));
             writeln!(output, "    n{number}_{place} [label=\"{name}\\n{}\"];", counted(node.calls, "call"))?;
         }
         for (&ends, edge) in &flow.edges {

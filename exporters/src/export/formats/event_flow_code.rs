@@ -132,7 +132,7 @@ impl Code<'_> {
 
     fn call(&mut self, node: usize, executions: u64, scope: Scope) -> io::Result<()> {
         let calls = self.flow.nodes[node].calls;
-        let name = self.source.function(self.flow.nodes[node].region);
+        let name = &*self.source.function_alone(self.flow.nodes[node].region);
         let name = match self.values[node].is_empty() {
             true if name.ends_with(')') => escape(name).into_owned(),
             true => format!("{}()", escape(name)),

@@ -8,8 +8,8 @@
 //! section 14.3). With durations that occur many times `p` is rather too large than too small.
 //!
 //! Calls that follow each other are not independent, and of millions of calls any nothing is
-//! significant. So a change must also be large: a distance of at least [`LEAST_DISTANCE`]. Its
-//! direction is the probability that a call of B takes longer than a call of A, ties counted half
+//! significant. So a change must also be large: a distance of at least [`LEAST_DISTANCE`], and a quartile that moves by
+//! [`LEAST_EFFECT`]: where all calls take nearly the same time, a distance may be large by a nanosecond. Its direction is the probability that a call of B takes longer than a call of A, ties counted half
 //! (A. Vargha and H. D. Delaney, "A Critique and Improvement of the CL Common Language Effect Size
 //! Statistics", J. Educ. Behav. Stat. 25, 2000): ½ where neither is slower; they call differences
 //! below 0.06 small.
@@ -21,6 +21,11 @@ const ERROR: f64 = 0.01;
 
 /// The smallest distance that is told as a change.
 const LEAST_DISTANCE: f64 = 0.1;
+
+/// The part by which one of the [`QUARTILES`] must move.
+const LEAST_EFFECT: f64 = 0.05;
+
+const QUARTILES: [f64; 3] = [0.25, 0.5, 0.75];
 
 /// How far from ½ the probability must be to tell a direction.
 const LEAST_DIRECTION: f64 = 0.06;
@@ -34,6 +39,8 @@ pub(super) struct Shift {
     pub(super) p: f64,
     /// Probability that a call of B takes longer than one of A.
     pub(super) slower: f64,
+    /// The largest part by which a quartile moves.
+    effect: f64,
     /// Root of the size of one sample that tells as much as both.
     effective: f64,
 }
@@ -68,13 +75,19 @@ impl Shift {
             below_b += here_b;
             distance = distance.max((below_a - below_b).abs());
         }
+        let moved = QUARTILES.map(|part| {
+            let [before, after] = [quantile(a, all_a * part), quantile(b, all_b * part)];
+            (after - before).abs() / before.max(1.0)
+        });
+        let effect = moved.into_iter().fold(0.0, f64::max);
         let effective = (all_a * all_b / (all_a + all_b)).sqrt();
-        Some(Shift { distance, p: probability(distance, effective), slower, effective })
+        Some(Shift { distance, p: probability(distance, effective), slower, effect, effective })
     }
 
     /// What it is, as one of so many comparisons.
     pub(super) fn direction(&self, comparisons: usize) -> Direction {
-        if self.p * comparisons as f64 >= ERROR || self.distance < LEAST_DISTANCE {
+        let is_small = self.distance < LEAST_DISTANCE || self.effect < LEAST_EFFECT;
+        if self.p * comparisons as f64 >= ERROR || is_small {
             return Direction::Same;
         }
         match self.slower - 0.5 {
@@ -109,6 +122,16 @@ impl Direction {
             Direction::Changed => "changed",
         }
     }
+}
+
+/// The duration of the first call that so many calls do not exceed.
+fn quantile(side: &[(u64, u64)], calls: f64) -> f64 {
+    let mut below = 0.0;
+    let reaches = |&&(_, count): &&(u64, u64)| {
+        below += count as f64;
+        below >= calls
+    };
+    side.iter().find(reaches).or(side.last()).map_or(0.0, |&(duration, _)| duration as f64)
 }
 
 /// Probability of such a distance by chance, with samples of that effective size.
@@ -182,6 +205,14 @@ mod tests {
     fn one_outlier_moves_a_mean_but_no_distribution() {
         let shift = Shift::between(&[(10, 1_000)], &[(10, 999), (10_000_000, 1)]).unwrap();
         assert_eq!(shift.direction(1), Direction::Same);
+    }
+
+    #[test]
+    fn a_nanosecond_is_no_change_of_microseconds() {
+        let shift = Shift::between(&[(4_011, 3_000)], &[(4_015, 3_000)]).unwrap();
+        assert_eq!((shift.distance, shift.slower, shift.direction(1)), (1.0, 1.0, Direction::Same));
+        let shift = Shift::between(&[(4_000, 3_000)], &[(4_300, 3_000)]).unwrap();
+        assert_eq!(shift.direction(1), Direction::Slower);
     }
 
     #[test]

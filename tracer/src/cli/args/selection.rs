@@ -1,13 +1,15 @@
 //! Which functions of which libraries to trace, and how to detect their returns.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
 use clap::ValueHint;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use rtrace::session::Options;
-use rtrace_model::ExitPolicy;
+use rtrace_model::{ExitPolicy, text_of};
 use rtrace_plan::{Filter, LARGEST_FILTER, Selector};
 use rtrace_symbolizer::read_text;
 
@@ -21,7 +23,7 @@ pub struct Selection {
     ///
     /// `libfftw3.so` matches every version of that library in any directory, `libQt5*` every file with a matching
     /// name, `./libmine.so` only this file, and `exe` the program itself. `rtrace libs` lists what a process has.
-    #[arg(short = 'l', long = "lib", value_name = "LIB", required = true)]
+    #[arg(short = 'l', long = "lib", value_name = "LIB", required = true, value_parser = any_name())]
     pub libraries: Vec<String>,
 
     /// Trace only matching functions: a name, a glob, a /regex/ or src:FILE; may be repeated
@@ -45,6 +47,11 @@ pub struct Selection {
     /// How to detect that a function returns
     #[arg(long, value_name = "POLICY", default_value = ExitPolicy::ReturnSite.name(), value_parser = one_of(EXIT))]
     exit: ExitPolicy,
+}
+
+/// Takes names of any bytes, as the text by which they are compared.
+fn any_name() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|name| text_of(name.as_bytes()).into_owned())
 }
 
 impl Selection {

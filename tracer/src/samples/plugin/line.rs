@@ -7,6 +7,8 @@
 
 use rtrace_model::{Base, Metric, MetricId, Sample, Scope, Span, Timestamp};
 
+use crate::host;
+
 /// Metrics of one plug-in, at the most.
 const MOST_METRICS: usize = 64;
 
@@ -74,7 +76,8 @@ pub(super) fn value(line: &str, metrics: &[Metric], arrival: Timestamp) -> Optio
     let value = words.next()?.parse::<f64>().ok().filter(|value| value.is_finite())?;
     let time = match words.next() {
         None | Some("-") => arrival,
-        Some(time) => Timestamp(time.parse().ok()?),
+        // The plug-in reads its clock in rtrace's time namespace.
+        Some(time) => host::of_machine(Timestamp(time.parse().ok()?)),
     };
     let instance = words.next().map_or(Ok(0), str::parse).ok()?;
     words.next().is_none().then_some(Sample { metric, time, instance, value })

@@ -39,7 +39,7 @@ function shorten(name) {
 const functions = data.names.map(([name, library, exit, entry, offset, size, symbols], id) => (
   { id, name, short: shorten(name), folded: name.toLowerCase(), library, exit, entry, offset, size, symbols: symbols || [] }
 ));
-const libraries = data.info.libraries.map((library) => ({ ...library, name: library.path.split("/").pop() }));
+const libraries = data.info.libraries.map((library) => ({ ...library, name: library.name || library.path.split("/").pop() }));
 /** Where all functions are in one library, the legend names it. */
 const isOneLibrary = new Set(functions.map((fn) => fn.library).filter((library) => library >= 0)).size === 1;
 const libraryName = (fn) => (fn.library >= 0 ? libraries[fn.library].name : "");
