@@ -4,6 +4,7 @@
 //! debuginfod, and by the name in `.gnu_debuglink`. Nothing is fetched from anywhere.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::env;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -130,7 +131,9 @@ pub fn debug_places(path: &Path, image: &Image) -> Vec<PathBuf> {
 /// With the sum over all bytes that a file must have which is known only by its name.
 fn candidates(path: &Path, image: &Image) -> Vec<(PathBuf, Option<u32>)> {
     let known = debug_files(image.build_id().as_deref()).into_iter().map(|path| (path, None));
-    let linked = link_of(image).into_iter().flat_map(|(name, sum)| by_link(path, &name).map(move |at| (at, Some(sum))));
+    let linked = link_of(image)
+        .into_iter()
+        .flat_map(|(name, sum)| by_link(path, &name).into_iter().map(move |at| (at, Some(sum))));
     known.chain(linked).collect()
 }
 
@@ -199,13 +202,19 @@ pub fn debug_files(build_id: Option<&str>) -> Vec<PathBuf> {
     paths
 }
 
-/// Where a file with the name of a `.gnu_debuglink` may be.
-fn by_link(path: &Path, name: &str) -> impl Iterator<Item = PathBuf> + use<> {
-    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-    let below = Path::new("/usr/lib/debug").join(folder.strip_prefix("/").unwrap_or(&folder));
+/// Where a file with the name of a `.gnu_debuglink` may be; the path of the other one may be that of a link to it.
+fn by_link(path: &Path, name: &str) -> Vec<PathBuf> {
     // A name with a folder in it would lead anywhere.
-    let name = Path::new(name).file_name().map(PathBuf::from);
-    name.into_iter().flat_map(move |name| [folder.join(".debug").join(&name), below.join(&name), folder.join(&name)])
+    let Some(name) = Path::new(name).file_name() else { return Vec::new() };
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut paths = Vec::new();
+    for folder in [real.as_path(), path].into_iter().filter_map(Path::parent) {
+        let below = Path::new("/usr/lib/debug").join(folder.strip_prefix("/").unwrap_or(folder));
+        paths.extend([folder.join(".debug").join(name), below.join(name), folder.join(name)]);
+    }
+    let mut met = HashSet::new();
+    paths.retain(|path| path.is_absolute() && met.insert(path.clone()));
+    paths
 }
 
 fn checksum(mut file: &File) -> io::Result<u32> {
