@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use rtrace_model::escape;
-use rtrace_plan::{LibrarySource, Options, Selector, Subject};
-use rtrace_symbolizer::select;
+use rtrace_plan::{LibrarySource, Options, Plan, Selector, Subject};
+use rtrace_symbolizer::{Function, select};
+
+use crate::flight::Trigger;
 
 /// Why nothing can be recorded, whatever the program does.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +22,14 @@ pub enum Error {
         /// Names that resemble it.
         near: Vec<String>,
     },
+    /// No function that is traced has the name by which a trigger asks for it.
+    #[error("no traced function matches the trigger {triggers}")]
+    NoTrigger {
+        /// The triggers, for people.
+        triggers: String,
+        /// Names that resemble theirs.
+        near: Vec<String>,
+    },
     /// Functions match, and all are left out again.
     #[error("--exclude and --filter leave no function of {0}")]
     NothingLeft(String),
@@ -29,7 +39,8 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
-            Error::NoMatch { near, .. } if !near.is_empty() => meant(near),
+            Error::NoMatch { near, .. } | Error::NoTrigger { near, .. } if !near.is_empty() => meant(near),
+            Error::NoTrigger { .. } => "`rtrace plan` lists the functions that are traced".to_owned(),
             Error::NoMatch { .. } => "without --func, `rtrace plan` lists all functions".to_owned(),
             Error::NothingLeft(_) => "without them, `rtrace plan` lists all functions".to_owned(),
         }
@@ -94,36 +105,55 @@ fn any(source: &LibrarySource, is_such: impl Fn(&Subject<'_>) -> bool) -> bool {
             .any(|refused| is_such(&Subject { name: &refused.name, mark: "", symbols: &[], source: None }))
 }
 
-/// The functions whose names resemble a pattern, as they are selected.
+/// The functions of libraries whose names resemble a pattern, as they are selected.
 fn nearest(selector: &Selector, libraries: &[LibrarySource]) -> Vec<String> {
-    let text = selector.text();
+    let functions = libraries.iter().flat_map(|source| source.exports.functions.iter().chain(&source.exports.untyped));
+    let symbols =
+        |function: &'_ Function| -> Vec<String> { function.symbols.iter().map(|symbol| symbol.name.clone()).collect() };
+    resembling(&selector.text(), functions.map(|function| (function.name.as_str(), symbols(function))))
+}
+
+/// The functions whose names resemble a pattern: of those with this name and these symbols.
+fn resembling<'a>(text: &str, functions: impl Iterator<Item = (&'a str, Vec<String>)>) -> Vec<String> {
     // Of a glob or an expression, the longest part that stands for itself.
     let parts = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | ':' | '~' | '.')));
     let Some(wanted) = parts.max_by_key(|part| part.len()).filter(|part| part.len() > 1) else { return Vec::new() };
     // What a glob leaves open at its end may be anything.
     let most = if text.ends_with('*') { wanted.len() } else { usize::MAX };
-    let functions =
-        || libraries.iter().flat_map(|source| source.exports.functions.iter().chain(&source.exports.untyped));
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    for function in functions() {
-        let whole = function.name.as_str();
+    let mut names: Vec<(String, String)> = Vec::new();
+    for (whole, symbols) in functions {
         let bare = whole.split_once('(').map_or(whole, |(bare, _)| bare);
         let last = bare.rsplit("::").next().unwrap_or(bare);
         let keys = [whole, bare, last].map(|key| key.get(..most.min(key.len())).unwrap_or(key));
-        names.extend(keys.map(|key| (key, whole)));
-        names.extend(function.symbols.iter().map(|symbol| (symbol.name.as_str(), symbol.name.as_str())));
+        names.extend(keys.map(|key| (key.to_owned(), whole.to_owned())));
+        names.extend(symbols.into_iter().map(|symbol| (symbol.clone(), symbol)));
     }
-    let candidates: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    let candidates: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
     let mut found: Vec<String> = Vec::new();
     for near in select::near_names(wanted, &candidates) {
         for (_, whole) in names.iter().filter(|(name, _)| *name == near) {
             // What is selected by another name of it, such as a mangled one, is there already.
             if found.len() < SUGGESTED && !found.iter().any(|known| known == whole) && !whole.starts_with("_Z") {
-                found.push((*whole).to_owned());
+                found.push(whole.clone());
             }
         }
     }
     found
+}
+
+/// Refuses triggers of which none can ever be met.
+///
+/// # Errors
+/// No function that is planned matches one of them.
+pub fn check_triggers(plan: &Plan, triggers: &[Trigger]) -> Result<(), Error> {
+    let regions = || plan.libraries.iter().flat_map(|library| &library.regions).map(|planned| &planned.region);
+    if triggers.is_empty() || triggers.iter().any(|trigger| regions().any(|region| trigger.is_about(region))) {
+        return Ok(());
+    }
+    let functions = || regions().map(|region| (region.name.as_str(), Vec::new()));
+    let near = triggers.iter().flat_map(|trigger| resembling(trigger.function(), functions())).collect();
+    let texts: Vec<String> = triggers.iter().map(|trigger| format!("`{}`", escape(trigger.text()))).collect();
+    Err(Error::NoTrigger { triggers: texts.join(" or "), near })
 }
 
 /// Names that are worth reading.

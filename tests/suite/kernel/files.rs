@@ -187,3 +187,20 @@ fn a_library_that_a_wrapper_chooses_is_waited_for() {
     assert!(again.status.success(), "{option}: {}", said(&again));
     assert!(calls(folder.path()).get("sp").is_some_and(|&calls| calls > 0), "{option}: {}", said(&again));
 }
+
+/// A misspelt trigger ends the command before it begins.
+#[test]
+fn a_trigger_that_no_call_can_meet_is_refused() {
+    let Some(_turn) = Turn::take() else { return };
+    let commands = "gcc -O1 -shared -fPIC -o libw.so w.c; gcc -o m m.c ./libw.so";
+    let folder =
+        built(&[("w.c", WORK), ("m.c", &NINE.replace("work(i); }", "work(i); write(1, \"ran\", 3); }"))], commands);
+    let record = |trigger: &str| {
+        shell(folder.path(), &format!("$R run --no-tui --lib ./libw.so --keep 1s --trigger '{trigger}' -o t -- ./m"))
+    };
+    let output = record("wrok > 1ms");
+    let wanted = "rtrace: no traced function matches the trigger `wrok > 1ms`\n\nhint: did you mean `work`?\n";
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(1), wanted));
+    assert!(output.stdout.is_empty(), "it has run");
+    assert!(record("work").status.success());
+}

@@ -14,6 +14,7 @@ use rtrace::rank;
 use rtrace::session::{self, Ready};
 use rtrace::target;
 use rtrace::translated;
+use rtrace::unmatched;
 use rtrace::user::{self, User};
 use rtrace_exporters::{Consumer, Delivery, OpenMetrics, TraceWriter};
 use rtrace_model::{Sink, SinkError, Summary, counted, escape};
@@ -82,6 +83,9 @@ pub fn record(
     armed: impl FnOnce(Option<Child>) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<Recorded> {
     ready.check().with_context(|| format!("failed to trace {}", show.target))?;
+    if ready.awaited().is_empty() {
+        unmatched::check_triggers(ready.plan(), &show.keep.triggers)?;
+    }
     if let Some(reason) = ready.no_stubs() {
         tell!("{reason}");
     }

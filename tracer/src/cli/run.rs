@@ -39,6 +39,9 @@ pub fn run(options: &Run, verbose: bool) -> anyhow::Result<Outcome> {
     say_hazard(&how);
     say_unknown_sources(found.without_sources());
     found.remarks().iter().for_each(|remark| message::tell!("{remark}"));
+    if recording.leaves_children(&how) {
+        message::tell!("with --budget, only the first process is recorded; --follow records those that it starts, too");
+    }
     let ready = found.plan()?.start()?;
     let pid = ready.pids().first().copied().context("failed to start the command")?;
     let stop = Arc::new(AtomicBool::new(false));

@@ -9,6 +9,7 @@ use rtrace_plan::{Pattern, PatternError};
 #[derive(Clone, Debug)]
 pub struct Trigger {
     text: String,
+    function: String,
     pattern: Pattern,
     longer_than: Option<u64>,
 }
@@ -48,7 +49,8 @@ impl Trigger {
             }
             None => (text.trim(), None),
         };
-        Ok(Trigger { text: text.trim().to_owned(), pattern: Pattern::from_str(pattern)?, longer_than })
+        let (text, function) = (text.trim().to_owned(), pattern.to_owned());
+        Ok(Trigger { text, function, pattern: Pattern::from_str(pattern)?, longer_than })
     }
 
     /// As the user wrote it.
@@ -56,7 +58,13 @@ impl Trigger {
         &self.text
     }
 
-    fn is_about(&self, region: &Region) -> bool {
+    /// The pattern of its functions.
+    pub fn function(&self) -> &str {
+        &self.function
+    }
+
+    /// Whether it asks for calls of this function.
+    pub fn is_about(&self, region: &Region) -> bool {
         let mut names = [&region.name].into_iter().chain(region.symbols.iter().map(|name| &name.symbol));
         names.any(|name| self.pattern.matches(name))
     }

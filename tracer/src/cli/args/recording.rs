@@ -231,6 +231,11 @@ impl Recording {
         self.follow || (default && !self.no_follow && self.budget.is_none())
     }
 
+    /// Whether child processes are left out only because of the budget.
+    pub fn leaves_children(&self, options: &Options) -> bool {
+        self.budget.is_some() && !options.follow && !self.no_follow
+    }
+
     /// How calls are folded, if they are.
     fn profile(&self) -> Option<ProfileOptions> {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1);
