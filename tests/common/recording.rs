@@ -1,6 +1,6 @@
 //! A trace as tests see it: calls as trees of names, checked for what every trace must hold.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use rtrace_exporters::Trace;
@@ -260,14 +260,15 @@ fn check_thread(calls: &[Call]) {
 /// Names as the symbol table spells them, with the version only where it tells regions apart.
 pub fn names(regions: &[Region]) -> HashMap<RegionId, String> {
     let preferred = |region: &Region| region.symbols.first().map(|symbol| symbol.symbol.clone());
-    let mut uses: HashMap<_, u32> = HashMap::new();
+    let version = |region: &Region| region.symbols.first().and_then(|symbol| symbol.version.clone());
+    let mut versions: HashMap<_, HashSet<Option<String>>> = HashMap::new();
     for region in regions {
-        *uses.entry(preferred(region)).or_default() += 1;
+        versions.entry(preferred(region)).or_default().insert(version(region));
     }
     let name = |region: &Region| {
         let symbol = region.symbols.first().expect("every region has a name");
         match &symbol.version {
-            Some(version) if uses[&preferred(region)] > 1 => format!("{}@{version}", symbol.symbol),
+            Some(version) if versions[&preferred(region)].len() > 1 => format!("{}@{version}", symbol.symbol),
             _ => symbol.symbol.clone(),
         }
     };

@@ -130,6 +130,8 @@ fn a_filter_that_cannot_be_read_is_told_with_file_and_line() {
     fs::write(folder.path().join("binary"), [0xff, 0xfe, b'\n']).unwrap();
     assert!(refused("binary").contains("the filter `binary`: "), "{}", refused("binary"));
     assert!(refused("missing").contains("the filter `missing`: No such file"), "{}", refused("missing"));
-    assert!(refused("/dev/zero").contains("it is larger than 16 MB"), "{}", refused("/dev/zero"));
+    fs::File::create(folder.path().join("large")).unwrap().set_len((16 << 20) + 1).unwrap();
+    assert!(refused("large").contains("it is larger than 16 MB"), "{}", refused("large"));
+    assert!(refused("/dev/zero").contains("neither a regular file nor a pipe"), "{}", refused("/dev/zero"));
     assert!(refused(".").contains("the filter `.`: "), "{}", refused("."));
 }
