@@ -254,13 +254,7 @@ impl<'a> Found<'a> {
         };
         let (mechanism, plan_options) = able?;
         let without_sources = sources::read(&mut target.libraries, &plan_options)?;
-        let mut remarks = target.remarks();
-        match unmatched::check(&target.libraries, &plan_options) {
-            Ok(unmatched) => remarks.extend(unmatched),
-            // It may be a function of a library that is not known yet.
-            Err(_) if !target.awaited.is_empty() => {}
-            Err(error) => return Err(error.into()),
-        }
+        let remarks = unmatched::check(&target, &plan_options)?;
         let awaited = std::mem::take(&mut target.awaited);
         let mut counters = counters::open(&options.counters, &rtrace_bpf::online_cpus()?)?;
         let request =

@@ -37,16 +37,8 @@ pub struct Target {
     pub files: Vec<PathBuf>,
     /// Names of libraries that a command may load from where nobody can know before.
     pub awaited: Vec<String>,
-}
-
-impl Target {
-    /// What people should know of it.
-    pub fn remarks(&self) -> Vec<String> {
-        let remark = |name: &String| {
-            format!("no library `{name}` is found before the command runs: it is traced if a program loads it")
-        };
-        self.awaited.iter().map(remark).collect()
-    }
+    /// What people should know of these.
+    pub remarks: Vec<String>,
 }
 
 /// Why a target cannot be found.
@@ -179,7 +171,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         Some(module) if moved.len() == libraries.len() => {
             Err(Error::NotInPlace { path: module.path.clone(), pid: module.pid })
         }
-        _ => Ok(Target { libraries, files: Vec::new(), awaited: Vec::new() }),
+        _ => Ok(Target { libraries, files: Vec::new(), awaited: Vec::new(), remarks: Vec::new() }),
     }
 }
 
@@ -275,7 +267,7 @@ fn loaded(
         }
     }
     note_altered(&mut libraries, modules.iter());
-    Target { libraries, files: Vec::new(), awaited: Vec::new() }
+    Target { libraries, files: Vec::new(), awaited: Vec::new(), remarks: Vec::new() }
 }
 
 /// How many running processes map a library.
@@ -337,7 +329,7 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
         // The process may have ended meanwhile, and its root is out of reach.
         known.remove(&id);
     }
-    Target { libraries, files: Vec::new(), awaited: Vec::new() }
+    Target { libraries, files: Vec::new(), awaited: Vec::new(), remarks: Vec::new() }
 }
 
 /// Whether one of these patterns names the file that was mapped.
@@ -363,21 +355,24 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
     translated::check_command(&name, &executables)?;
 
     let mut files = BTreeMap::<(u64, u64), PathBuf>::new();
-    let mut awaited = Vec::new();
+    let (mut awaited, mut remarks) = (Vec::new(), Vec::new());
     for pattern in patterns {
         let found = match pattern.as_str() {
             EXECUTABLE => executables.last().cloned().into_iter().collect(),
             _ => linker::find(pattern, &executables, &environment)?,
         };
-        let may_come = !pattern.contains('/') && pattern != EXECUTABLE;
-        if found.is_empty() && may_come && starts_others(command, &executables, &environment) {
-            awaited.push(pattern.clone());
-            continue;
-        }
         if found.is_empty() {
             let candidates = linker::candidates(&executables, &environment);
             let names: Vec<&str> = candidates.iter().filter_map(|path| path.file_name()?.to_str()).collect();
             let near = select::near_names(pattern, &names);
+            let may_come = !pattern.contains('/') && pattern != EXECUTABLE;
+            if may_come && starts_others(command, &executables, &environment) {
+                let near = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
+                remarks
+                    .push(format!("no library `{pattern}` is found before a program loads it: waiting for one{near}"));
+                awaited.push(pattern.clone());
+                continue;
+            }
             let place = format!("what `{name}` loads, or among the installed libraries");
             return Err(Error::NoSuchLibrary { pattern: pattern.clone(), place, near });
         }
@@ -408,7 +403,7 @@ pub fn of_command(command: &[OsString], patterns: &[String]) -> Result<Target, E
         libraries.push(images.source(id, library, &path, &path, module)?);
     }
     any_function(&libraries)?;
-    Ok(Target { libraries, files: loaded, awaited })
+    Ok(Target { libraries, files: loaded, awaited, remarks })
 }
 
 /// Whether a command starts other programs, of which nobody knows what they load: a script, a shell, a launcher.

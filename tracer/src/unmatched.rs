@@ -7,6 +7,7 @@ use rtrace_plan::{LibrarySource, Options, Plan, Selector, Subject};
 use rtrace_symbolizer::{Function, select};
 
 use crate::flight::Trigger;
+use crate::target::Target;
 
 /// Why nothing can be recorded, whatever the program does.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +48,20 @@ impl Error {
     }
 }
 
-/// What the user should know of patterns that match nothing.
+/// What the user should know of what was asked for: libraries that are not known yet, patterns that match nothing.
 ///
 /// # Errors
-/// None matches, or nothing is left of what matches.
-pub fn check(libraries: &[LibrarySource], options: &Options) -> Result<Vec<String>, Error> {
+/// No pattern matches, or nothing is left of what matches.
+pub fn check(target: &Target, options: &Options) -> Result<Vec<String>, Error> {
+    let unmatched = match check_patterns(&target.libraries, options) {
+        // It may be a function of a library that is not known yet.
+        Err(_) if !target.awaited.is_empty() => Vec::new(),
+        checked => checked?,
+    };
+    Ok(target.remarks.iter().cloned().chain(unmatched).collect())
+}
+
+fn check_patterns(libraries: &[LibrarySource], options: &Options) -> Result<Vec<String>, Error> {
     let of_names = |selectors: &'_ [Selector]| -> Vec<Selector> {
         selectors.iter().filter(|selector| !selector.is_of_source()).cloned().collect()
     };

@@ -39,8 +39,7 @@ pub fn plan(options: &Plan, verbose: bool) -> anyhow::Result<Outcome> {
     record::say_hazard(&how);
     let plan_options = plan::Options { stubs, ..session::plan_options(&how, usable, program) };
     record::say_unknown_sources(&sources::read(&mut target.libraries, &plan_options)?);
-    let remarks = target.remarks().into_iter().chain(unmatched::check(&target.libraries, &plan_options)?);
-    remarks.for_each(|remark| tell!("{remark}"));
+    unmatched::check(&target, &plan_options)?.iter().for_each(|remark| tell!("{remark}"));
     if let Some(book) = &book {
         let callers = signatures::callers(pids, &target.files);
         signatures::capture(book, &mut target.libraries, &plan_options, &callers)?;
