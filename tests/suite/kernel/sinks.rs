@@ -43,6 +43,6 @@ fn a_sink_that_dies_is_a_warning() {
     let Some(_turn) = Turn::take() else { return };
     let folder = TempDir::new().unwrap();
     let said = record("exit 3", &folder.path().join("trace"));
-    assert!(said.contains("rtrace: sink `exit 3` did not get 5000 calls"), "{said}");
+    assert!(said.contains("rtrace: sink `exit 3` did not get 5,000 calls"), "{said}");
     assert!(said.contains("rtrace: sink `exit 3` ended with status 3"), "{said}");
 }
