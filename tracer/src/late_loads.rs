@@ -234,7 +234,7 @@ impl LateLoads {
         if self.is_named(mapping) {
             return self.mapped(mapping, channels);
         }
-        let mut target = Target { libraries: Vec::new(), files: Vec::new(), awaited: Vec::new() };
+        let mut target = Target::default();
         if self.known.contains(&mapping.file) {
             return target;
         }

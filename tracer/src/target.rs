@@ -30,6 +30,7 @@ const LARGE_PAGES: &str = "--use-largepages";
 pub(crate) const EXECUTABLE: &str = "exe";
 
 /// What is to be traced.
+#[derive(Default)]
 pub struct Target {
     /// The libraries chosen, their ids counting up from 0.
     pub libraries: Vec<LibrarySource>,
@@ -171,7 +172,7 @@ pub fn of_processes(pids: &[u32], patterns: &[String]) -> Result<Target, Error> 
         Some(module) if moved.len() == libraries.len() => {
             Err(Error::NotInPlace { path: module.path.clone(), pid: module.pid })
         }
-        _ => Ok(Target { libraries, files: Vec::new(), awaited: Vec::new(), remarks: Vec::new() }),
+        _ => Ok(Target { libraries, ..Target::default() }),
     }
 }
 
@@ -267,7 +268,7 @@ fn loaded(
         }
     }
     note_altered(&mut libraries, modules.iter());
-    Target { libraries, files: Vec::new(), awaited: Vec::new(), remarks: Vec::new() }
+    Target { libraries, ..Target::default() }
 }
 
 /// How many running processes map a library.
@@ -329,7 +330,7 @@ pub fn mapped(mapping: &Mapping, patterns: &[String], known: &mut HashSet<(u64, 
         // The process may have ended meanwhile, and its root is out of reach.
         known.remove(&id);
     }
-    Target { libraries, files: Vec::new(), awaited: Vec::new(), remarks: Vec::new() }
+    Target { libraries, ..Target::default() }
 }
 
 /// Whether one of these patterns names the file that was mapped.
