@@ -65,6 +65,18 @@ static void idle_children(void)
 	truth("middle*5(leaf*2)");
 }
 
+// Children that call at once and end while others are forked.
+static void crowd(void)
+{
+	for (int i = 0; i < 20; i++)
+		if (fork() == 0) {
+			child_calls();
+			_exit(0);
+		}
+	while (wait(NULL) > 0)
+		continue;
+}
+
 static pid_t inner_child;
 
 static void fork_in_callback(void *unused)
@@ -260,7 +272,7 @@ static void ends_with_code(void)
 }
 
 static const struct scenario scenarios[] = {
-	{ "idle_children", idle_children },
+	{ "idle_children", idle_children }, { "crowd", crowd },
 	{ "execs_copy", execs_copy }, { "after_copy", after_copy },
 	{ "execs_slow_copy", execs_slow_copy }, { "after_slow_copy", after_slow_copy },
 	{ "forks", forks },	    { "fork_inside", fork_inside }, { "vforks", vforks },

@@ -65,6 +65,11 @@ pub struct Placed {
 }
 
 impl Placed {
+    /// How many sites there are.
+    pub fn number(&self) -> usize {
+        self.sites.len()
+    }
+
     /// Whether the file holds what it held when its sites were chosen.
     pub fn is_unchanged(&self) -> bool {
         self.file.is_unchanged()

@@ -21,6 +21,12 @@ use crate::mapped_files::MappedFiles;
 use crate::presence::{Presence, Process};
 use crate::{host, privilege};
 
+/// The probes of children that have ended stay until no child was forked for so long, unless there are more: each hit
+/// of a site passes all links that it has, and a site takes the kernel 0.4 KB.
+const QUIET_NS: u64 = 300_000_000;
+const MOST_ENDED: usize = 128;
+const MOST_ENDED_SITES: usize = 1 << 17;
+
 /// A process whose calls of a library were not recorded for a time.
 pub struct BlindChild {
     /// The process.
@@ -63,11 +69,39 @@ struct State {
     undecided: Vec<(Timestamp, BlindChild)>,
     /// Those that get no probes any more: blind since that was told, until they end or the recording does.
     staying_blind: Vec<BlindChild>,
-    /// Probes of children that have ended.
+    /// Probes of children that have ended, and the number of their sites.
+    ended: Vec<Probes>,
+    ended_sites: usize,
     closing: Closing,
+    /// Whether some are being taken out, as far as it was looked at.
+    is_closing: bool,
+    /// When some were last known to be taken out, and when a child last got probes.
+    last_closing: Timestamp,
+    last_adoption: Timestamp,
 }
 
 impl State {
+    /// Takes out the probes of children that have ended. The kernel takes a breakpoint out of all processes that have no
+    /// link there, those included that were just forked and will get one: nobody knows afterwards what these have called.
+    /// So it waits until no child has been forked for a while, or there are too many.
+    fn close_ended(&mut self) {
+        self.look_at_closing();
+        let is_quiet = host::now().since(self.last_adoption) > QUIET_NS;
+        let are_many = self.ended.len() > MOST_ENDED || self.ended_sites > MOST_ENDED_SITES;
+        if !self.ended.is_empty() && !self.is_closing && (is_quiet || are_many) {
+            self.ended_sites = 0;
+            self.closing.close(std::mem::take(&mut self.ended));
+            (self.is_closing, self.last_closing) = (true, host::now());
+        }
+    }
+
+    fn look_at_closing(&mut self) {
+        if self.is_closing {
+            self.is_closing = !self.closing.is_done();
+            self.last_closing = host::now();
+        }
+    }
+
     /// The child has run without probes in what it maps, if it can have called anything, and in these others.
     fn tell_blind_child(
         &mut self,
@@ -78,7 +112,10 @@ impl State {
         since: Timestamp,
     ) {
         let mapped = |pid| modules::of_process(pid).ok().filter(|modules| !modules.is_empty());
-        let Unlinked { has_run, has_executed } = unlinked;
+        self.look_at_closing();
+        // If breakpoints were taken out meanwhile, it may have called without meeting one.
+        let has_run = unlinked.has_run || self.last_closing >= since;
+        let has_executed = unlinked.has_executed;
         // What it maps now it may have mapped all the time; of one that has ended, its parent tells.
         let image = if has_executed { None } else { mapped(pid) }.or_else(|| mapped(parent));
         let executed = if has_executed { mapped(pid) } else { None };
@@ -188,8 +225,15 @@ impl<'a> Followed<'a> {
         state.pids.push(pid);
         state.missing.extend(missing);
         state.stays_blind(pid, |library| without.contains(&library.id));
-        state.tell_blind_child(pid, parent, self.programs.take_unlinked(pid)?, &without, since);
+        state.tell_blind_child(pid, parent, self.unlinked(pid)?, &without, since);
+        state.last_adoption = host::now();
         Ok(())
+    }
+
+    /// What a child has done without links. Where functions are throttled, it may not have inherited their breakpoints.
+    fn unlinked(&self, pid: u32) -> Result<Unlinked, Error> {
+        let unlinked = self.programs.take_unlinked(pid)?;
+        Ok(Unlinked { has_run: unlinked.has_run || self.programs.is_governed(), ..unlinked })
     }
 
     /// Recording ends before a child that was forked at that time has got its probes.
@@ -199,7 +243,7 @@ impl<'a> Followed<'a> {
     pub fn miss(&self, pid: u32, parent: u32, since: Timestamp) -> Result<(), Error> {
         let mut state = self.state();
         if !state.pids.contains(&EVERYWHERE) {
-            state.tell_blind_child(pid, parent, self.programs.take_unlinked(pid)?, &HashSet::new(), since);
+            state.tell_blind_child(pid, parent, self.unlinked(pid)?, &HashSet::new(), since);
         }
         Ok(())
     }
@@ -232,7 +276,15 @@ impl<'a> Followed<'a> {
         }
         state.tell_blind_for_good(pid, now, |library| libraries.contains(&library.id));
         drop(state);
-        detach(gone);
+        self.detach(gone);
+    }
+
+    /// Takes probes out, and waits until they are gone.
+    fn detach(&self, probes: Vec<Probes>) {
+        if !probes.is_empty() {
+            detach(probes);
+            self.state().last_closing = host::now();
+        }
     }
 
     /// Takes the probes out of a process in which they would do harm, and places none in what children it makes. They
@@ -249,7 +301,7 @@ impl<'a> Followed<'a> {
         let mut probes: Vec<Probes> = of_child.into_iter().map(|(_, probes)| probes).collect();
         probes.extend(state.first.iter_mut().map(|probes| probes.take_of(pid)));
         drop(state);
-        detach(probes);
+        self.detach(probes);
     }
 
     /// Takes out the probes of processes that have ended: all but these, of which records tell, and children
@@ -264,9 +316,11 @@ impl<'a> Followed<'a> {
         let blind: Vec<BlindChild> = state.staying_blind.extract_if(.., |child| !lives(&child.pid)).collect();
         state.blind.extend(blind);
         let ended: Vec<u32> = state.probes.keys().filter(|pid| !state.pids.contains(pid)).copied().collect();
-        let probes =
-            ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().map(|(_, probes)| probes).collect();
-        state.closing.close(probes);
+        for (index, probes) in ended.iter().filter_map(|pid| state.probes.remove(pid)).flatten().collect::<Vec<_>>() {
+            state.ended_sites += state.placed[index].number();
+            state.ended.push(probes);
+        }
+        state.close_ended();
     }
 
     /// Whether a process has probes.
@@ -325,6 +379,7 @@ impl<'a> Followed<'a> {
     /// The blind windows that have ended since the last call.
     pub fn take_blind(&self) -> Vec<BlindChild> {
         let mut state = self.state();
+        state.close_ended();
         let decided: Vec<_> = state.undecided.extract_if(.., |(ended, _)| self.mapped.is_known(*ended)).collect();
         let mut blind = std::mem::take(&mut state.blind);
         blind.extend(decided.into_iter().map(|(_, child)| child).filter(|child| self.may_have_mapped(child)));
@@ -340,9 +395,10 @@ impl<'a> Followed<'a> {
 
     /// All probes, to be taken out.
     pub fn into_probes(self) -> Vec<Probes> {
-        let State { first, probes, mut closing, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let State { first, probes, ended, mut closing, .. } = state;
         closing.finish();
-        first.into_iter().chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
+        first.into_iter().chain(ended).chain(probes.into_values().flatten().map(|(_, probes)| probes)).collect()
     }
 }
 

@@ -541,11 +541,11 @@ impl<'a> ReturnSites<'a> {
                 self.programs.forget_arrival(met, &[(space, address)])?;
                 return Ok(Decision::Nothing);
             }
-            (None, None) => return Ok(Decision::Answer(Arrival::Impossible)),
+            (None, None) => return Ok(out_of_reach(pid)),
         };
         self.siblings.meet(file, offset);
         if self.callers.path(file).is_none() {
-            return Ok(Decision::Answer(Arrival::Impossible));
+            return Ok(out_of_reach(pid));
         }
         if question.kind == QuestionCode::RT_QUESTION_INTERIM {
             return Ok(self.interim_site((pid, file, offset), (space, address)));
@@ -743,6 +743,12 @@ impl<'a> ReturnSites<'a> {
         probes.extend(self.warmth.into_probes());
         probes
     }
+}
+
+/// What becomes of an address where no file is in reach. If the process has ended, its calls were not timed because no site
+/// was placed yet.
+fn out_of_reach(pid: u32) -> Decision {
+    if privilege::has_ended(pid) { Decision::Nothing } else { Decision::Answer(Arrival::Impossible) }
 }
 
 /// Waits until one of these can be read.

@@ -49,6 +49,23 @@ fn children_of_a_running_process_that_call_nothing_leave_no_blind_window() {
     assert!(recording.summary().is_complete(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The kernel takes breakpoints out of children without links while the links of others are closed.
+#[test]
+fn each_child_with_missing_calls_has_a_blind_window() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("processes", Flavour::Cet);
+    for _ in 0..4 {
+        let (output, recording) = rtrace::run(&target.selection(), &target.command("crowd"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let (told, recorded) = (truth::trees(&output.stdout), recording.trees());
+        assert_eq!(told.len(), 20);
+        let whole = |thread| recorded.get(thread).map(|calls| calls.counts()) == Some(told[thread].counts());
+        let missing = told.keys().filter(|thread| !whole(*thread)).count() as u64;
+        let windows = recording.summary().blind_windows;
+        assert!(missing <= windows, "calls are missing in {missing} children, {windows} windows");
+    }
+}
+
 #[test]
 fn a_child_leaves_a_call_that_its_parent_entered() {
     Scenario::new("processes", "fork_inside").option("--everywhere").run();

@@ -1,5 +1,6 @@
 //! The code of callers around return addresses.
 
+use std::collections::hash_map::Entry;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -63,10 +64,14 @@ impl Callers {
     }
 
     /// Makes a file known, which can be reached by this path now; `looked_at`: what it held when calls were found in
-    /// it, if they were.
+    /// it, if they were. If the process has ended by which it was to be reached, another one may lead there later.
     pub fn add(&mut self, id: FileId, path: &Path, looked_at: Option<Stamp>) {
-        let open = || Some(Caller { file: Pinned::open(path, looked_at).ok()?, catching: OnceLock::new() });
-        self.files.entry(id).or_insert_with(open);
+        let Entry::Vacant(unknown) = self.files.entry(id) else { return };
+        match Pinned::open(path, looked_at) {
+            Ok(file) => _ = unknown.insert(Some(Caller { file, catching: OnceLock::new() })),
+            Err(_) if looked_at.is_none() => {}
+            Err(_) => _ = unknown.insert(None),
+        }
     }
 
     /// No site is placed near these parts of files.
@@ -168,6 +173,18 @@ mod tests {
     use rtrace_code::testing::compile_to;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_one_process_took_along_is_reached_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "content").unwrap();
+        let (mut callers, id) = (Callers::new(Emulation::default(), Keeps::default()), (0, 0));
+        callers.add(id, &folder.path().join("ended"), None);
+        assert_eq!(callers.path(id), None);
+        callers.add(id, &path, None);
+        assert!(callers.path(id).is_some());
+    }
 
     #[test]
     fn behind_a_call_that_ends_a_function_there_is_no_site() {
