@@ -43,6 +43,8 @@ pub enum Arrival {
         catches: bool,
         /// When it was last taken out; none where it never was.
         since: Option<Since>,
+        /// Bytes from the return address to the probe; none where nothing returns to it, and there is none.
+        distance: Option<u8>,
     },
     /// The code there only returns: the caller's own return address lies this many words above.
     Skip(u32),
@@ -58,8 +60,12 @@ pub enum Arrival {
 
 impl Arrival {
     fn record(self) -> ArrivalRecord {
+        let distance = match self {
+            Arrival::Placed { distance: Some(distance), .. } => distance.into(),
+            _ => wire::Limit::RT_NO_PROBE.0,
+        };
         let (kind, words) = match self {
-            Arrival::Placed { catches, since } => {
+            Arrival::Placed { catches, since, .. } => {
                 let since = since.map_or(0, |Since(since)| since << 1);
                 (ArrivalCode::RT_ARRIVAL_PLACED, since | u32::from(catches))
             }
@@ -67,7 +73,7 @@ impl Arrival {
             Arrival::Impossible => (ArrivalCode::RT_ARRIVAL_IMPOSSIBLE, 0),
             Arrival::Dropped { after } => (ArrivalCode::RT_ARRIVAL_DROPPED, after),
         };
-        ArrivalRecord { kind, words }
+        ArrivalRecord { kind, words, distance }
     }
 }
 

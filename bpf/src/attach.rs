@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a hit means; that is in the cookie of each site.
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 
@@ -41,7 +42,8 @@ impl Probes {
 
 impl Programs {
     /// Places probes of one role for the calls of these processes: all or none. A file that a process maps
-    /// later gets its probes then; a process that has ended gets none.
+    /// later gets its probes then; a process that has ended gets none, and neither does a place to
+    /// [avoid](Programs::avoid).
     ///
     /// # Errors
     /// [`Error::Attach`] if the kernel refuses one of the sites, with its cause, or there are not enough
@@ -52,11 +54,15 @@ impl Programs {
         for &pid in pids {
             self.check_descriptors(sites.len()).map_err(failed)?;
             let target = AttachTarget { path, pid };
-            if let Some(journal) = &self.journal {
-                journal.note(pid, path, sites).map_err(Error::io("note where probes are placed"))?;
+            let sites = match &self.journal {
+                Some(journal) => journal.note(pid, path, sites).map_err(Error::io("note where probes are placed"))?,
+                None => Cow::Borrowed(sites),
+            };
+            if sites.is_empty() {
+                continue;
             }
             let attached = match self.mechanism() {
-                Mechanism::Multi => self.attach_multi(role, target, sites).map(|link| vec![link]),
+                Mechanism::Multi => self.attach_multi(role, target, &sites).map(|link| vec![link]),
                 Mechanism::Single => sites.iter().map(|site| self.attach_single(role, target, site)).collect(),
             };
             match attached {

@@ -200,7 +200,7 @@ impl Programs {
         let probes = place(self, &subjects, steps)?;
         let space = self.trace(std::process::id())?;
         let arrivals = arrivals().map(|address| address as u64);
-        let placed = Arrival::Placed { catches: false, since: None };
+        let placed = Arrival::Placed { catches: false, since: None, distance: Some(0) };
         let costs = self.set_arrivals(space, &arrivals.map(|address| (address, placed))).and_then(|()| {
             self.arm();
             let mut sums = Sums::new(self)?;

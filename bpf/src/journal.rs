@@ -1,13 +1,16 @@
 //! Where probes have been placed, written down before each is, for who outlives this process.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::site::Site;
+use crate::Programs;
+use crate::site::{EVERYWHERE, Site};
 
 /// Bytes of a word of the journal, which is a sequence of entries in words of the machine: process, device,
 /// inode, number of offsets, and that many offsets in bytes.
@@ -23,6 +26,10 @@ pub struct Journal {
 struct Noted {
     file: File,
     sites: HashMap<Probed, HashSet<u64>>,
+    /// The processes of `sites`.
+    pids: HashSet<u32>,
+    /// Places that get no probes any more, by device, inode and offset.
+    avoided: HashSet<(u64, u64, u64)>,
 }
 
 /// A file in a process.
@@ -39,27 +46,107 @@ pub struct Probed {
 impl Journal {
     /// One that is written into this file.
     pub fn new(file: File) -> Journal {
-        Journal { noted: Mutex::new(Noted { file, sites: HashMap::new() }) }
+        Journal {
+            noted: Mutex::new(Noted { file, sites: HashMap::new(), pids: HashSet::new(), avoided: HashSet::new() }),
+        }
     }
 
-    /// Notes that probes are about to be placed.
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that probes are about to be placed. Returns those of these sites that may get one.
     ///
     /// # Errors
     /// There is no room for the journal.
-    pub(crate) fn note(&self, pid: u32, path: &Path, sites: &[Site]) -> io::Result<()> {
+    pub(crate) fn note<'s>(&self, pid: u32, path: &Path, sites: &'s [Site]) -> io::Result<Cow<'s, [Site]>> {
         // The kernel places nothing in a file that is not there.
-        let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
+        let Ok(metadata) = fs::metadata(path) else { return Ok(Cow::Borrowed(sites)) };
         let probed = Probed { pid, device: metadata.dev(), inode: metadata.ino() };
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let Noted { file, sites: known } = &mut *noted;
+        let mut noted = self.noted();
+        let Noted { file, sites: known, pids, avoided } = &mut *noted;
+        pids.insert(pid);
+        let may_have = |site: &Site| !avoided.contains(&(probed.device, probed.inode, site.file_offset));
+        let sites = match sites.iter().all(may_have) {
+            true => Cow::Borrowed(sites),
+            false => sites.iter().copied().filter(may_have).collect(),
+        };
         let known = known.entry(probed).or_default();
         let offsets: Vec<u64> = sites.iter().map(|site| site.file_offset).filter(|&at| known.insert(at)).collect();
-        if offsets.is_empty() {
-            return Ok(());
+        if !offsets.is_empty() {
+            let head = [u64::from(pid), probed.device, probed.inode, offsets.len() as u64];
+            let bytes: Vec<u8> = head.iter().chain(&offsets).flat_map(|word| word.to_ne_bytes()).collect();
+            file.write_all(&bytes)?;
         }
-        let head = [u64::from(pid), probed.device, probed.inode, offsets.len() as u64];
-        let bytes: Vec<u8> = head.iter().chain(&offsets).flat_map(|word| word.to_ne_bytes()).collect();
-        file.write_all(&bytes)
+        Ok(sites)
+    }
+
+    /// Whether a process has or had probes of its own, or every process has.
+    fn has_placed_in(&self, pid: u32) -> bool {
+        let noted = self.noted();
+        [pid, EVERYWHERE].iter().any(|pid| noted.pids.contains(pid))
+    }
+
+    /// Which of these offsets of a file have or had a probe in any process.
+    fn placed_among(&self, device: u64, inode: u64, offsets: &[u64]) -> Vec<u64> {
+        if offsets.is_empty() {
+            return Vec::new();
+        }
+        let noted = self.noted();
+        let of_file: Vec<&HashSet<u64>> = noted
+            .sites
+            .iter()
+            .filter(|(probed, _)| (probed.device, probed.inode) == (device, inode))
+            .map(|(_, sites)| sites)
+            .collect();
+        offsets.iter().copied().filter(|offset| of_file.iter().any(|sites| sites.contains(offset))).collect()
+    }
+
+    /// No probe is placed there any more.
+    fn avoid(&self, device: u64, inode: u64, offset: u64) {
+        self.noted().avoided.insert((device, inode, offset));
+    }
+
+    fn avoids(&self, device: u64, inode: u64, offset: u64) -> bool {
+        self.noted().avoided.contains(&(device, inode, offset))
+    }
+}
+
+/// Without a journal, nothing is known to have been placed, and nothing is avoided.
+impl Programs {
+    /// Whether a process has or had probes of its own, or every process has.
+    pub fn has_placed_in(&self, pid: u32) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.has_placed_in(pid))
+    }
+
+    /// Whether any process has or had a probe at one of these offsets of a file.
+    pub fn has_placed_within(&self, device: u64, inode: u64, offsets: &Range<u64>) -> bool {
+        self.journal.as_ref().is_some_and(|journal| {
+            let noted = journal.noted();
+            let mut of_file = noted.sites.iter().filter(|(probed, _)| (probed.device, probed.inode) == (device, inode));
+            of_file.any(|(_, sites)| sites.iter().any(|site| offsets.contains(site)))
+        })
+    }
+
+    /// Which of these offsets of a file have or had a probe in any process: a child has those of its parent.
+    pub fn placed_among(&self, device: u64, inode: u64, offsets: &[u64]) -> Vec<u64> {
+        self.journal.as_ref().map(|journal| journal.placed_among(device, inode, offsets)).unwrap_or_default()
+    }
+
+    /// Places no probe there any more, whatever is asked for: a process executes something else there than the file
+    /// holds, and the kernel would execute what the file holds.
+    pub fn avoid(&self, device: u64, inode: u64, offset: u64) {
+        self.journal.iter().for_each(|journal| journal.avoid(device, inode, offset));
+    }
+
+    /// How many places are to be avoided.
+    pub fn avoided(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.noted().avoided.len() as u64)
+    }
+
+    /// Whether no probe is placed there any more.
+    pub fn avoids(&self, device: u64, inode: u64, offset: u64) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.avoids(device, inode, offset))
     }
 }
 
@@ -103,11 +190,15 @@ mod tests {
         journal.note(1, &probed, &sites(&[32, 48])).unwrap();
         journal.note(1, &probed, &sites(&[48])).unwrap();
         journal.note(1, &folder.path().join("gone"), &sites(&[1])).unwrap();
+        assert_eq!(journal.placed_among(metadata.dev(), metadata.ino(), &[16, 17, 48]), [16, 48]);
+        assert!(journal.has_placed_in(2) && !journal.has_placed_in(3));
         let written = fs::read(&path).unwrap();
         let of = |pid| Probed { pid, device: metadata.dev(), inode: metadata.ino() };
         let all = BTreeMap::from([(of(1), BTreeSet::from([16, 32, 48])), (of(2), BTreeSet::from([16]))]);
         assert_eq!(read(&written), all);
         assert_eq!(written.len(), (3 * 4 + 4) * WORD, "nothing is noted twice");
+        journal.avoid(metadata.dev(), metadata.ino(), 64);
+        assert_eq!(*journal.note(3, &probed, &sites(&[64, 80])).unwrap(), sites(&[80]), "one is avoided");
         let cut = read(&written[..written.len() - 1]);
         assert_eq!(cut[&of(1)], BTreeSet::from([16, 32]), "the last entry is cut");
     }

@@ -45,6 +45,10 @@ pub struct Area<'a> {
     pub mapping: Mapping,
     /// What is mapped there; `None` for memory without a file.
     pub file: Option<MappedFile<'a>>,
+    /// The process may write there.
+    pub is_writable: bool,
+    /// What the process writes there is written to the file.
+    pub is_shared: bool,
 }
 
 /// A file as the list of mappings names it.
@@ -152,7 +156,12 @@ fn area(line: &[u8]) -> Option<Area<'_>> {
     let mapping = Mapping { start, end, offset, executable: permissions.get(2) == Some(&b'x') };
     // What the kernel names itself, as `[heap]`, has no file, and neither has a file a name that begins like this.
     let has_file = inode != 0 && name.starts_with(b"/");
-    (start <= end).then_some(Area { mapping, file: has_file.then_some(MappedFile { device, inode, name }) })
+    (start <= end).then_some(Area {
+        mapping,
+        file: has_file.then_some(MappedFile { device, inode, name }),
+        is_writable: permissions.get(1) == Some(&b'w'),
+        is_shared: permissions.get(3) == Some(&b's'),
+    })
 }
 
 /// A number as the kernel writes it, without a sign.
@@ -204,7 +213,8 @@ mod tests {
         let mapping = Mapping { start: 0x7f00_0000_1000, end: 0x7f00_0000_3000, offset: 0x1000, executable: true };
         let device = rustix::fs::makedev(8, 0xa1);
         let file = MappedFile { device, inode: 12, name: b"/usr/lib/libz.so.1" };
-        assert_eq!(space.areas().collect::<Vec<_>>(), [Area { mapping, file: Some(file) }]);
+        let area = Area { mapping, file: Some(file), is_writable: false, is_shared: false };
+        assert_eq!(space.areas().collect::<Vec<_>>(), [area]);
     }
 
     #[test]

@@ -147,7 +147,8 @@ pub const TRUTH_FUNCTIONS: &[&str] =
 const SECTION_HEADERS: [Range<usize>; 2] = [40..48, 58..64];
 const BARE: &[&str] = &["libbare.c", "libbare.S"];
 /// Programs that need no library.
-const OWN: &[&str] = &["cancelled", "counted_entry", "moved", "own_entry", "patched", "static_entry", "trapped"];
+const OWN: &[&str] =
+    &["cancelled", "counted_entry", "moved", "own_entry", "patched", "rewritten", "static_entry", "trapped"];
 // Inlined calls would be no calls.
 const TRUTH_FLAGS: &[&str] = &["-shared", "-fPIC", "-fno-inline"];
 const NAMES_FLAGS: &[&str] = &["-shared", "-fPIC", "-Wl,--version-script=libnames.map"];
@@ -165,6 +166,7 @@ fn build_own(name: &str) -> Target {
         "counted_entry" => ("entry.c", &["-pg", "-DCOUNTS_CALLS"]),
         "moved" => ("moved.c", &[]),
         "patched" => ("patched.c", &[]),
+        "rewritten" => ("rewritten.c", &[]),
         "trapped" => ("trapped.c", &[]),
         "static_entry" => ("entry.c", &["-static", "-Wl,-e,own_entry"]),
         _ => ("entry.c", &["-Wl,-e,own_entry"]),

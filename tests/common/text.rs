@@ -28,7 +28,7 @@ impl Text {
         let space = AddressSpace::of(pid).unwrap();
         let mut code = space.areas().filter(|area| area.mapping.executable);
         let is_it = |area: &Area<'_>| area.file.is_some_and(|file| file.path().ends_with("libtruth.so"));
-        let Area { mapping: Mapping { start, offset, end, .. }, file } = code.find(is_it).unwrap();
+        let Area { mapping: Mapping { start, offset, end, .. }, file, .. } = code.find(is_it).unwrap();
         let path = file.unwrap().path();
         let stored = std::fs::read(&path).unwrap();
         let from = offset as usize;

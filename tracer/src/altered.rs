@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
+use rtrace_code::instruction;
 use rtrace_plan::parts::{Parts, union};
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::Module;
@@ -17,6 +18,9 @@ const PAGE: usize = 4096;
 
 /// Bytes of what the kernel tells of a page.
 const ENTRY: usize = 8;
+
+/// Bytes of the longest instruction.
+const LONGEST: usize = 15;
 
 /// `int3`, which the kernel writes where there is a probe, and debuggers write, too.
 pub const BREAKPOINT: u8 = 0xcc;
@@ -98,6 +102,17 @@ impl Spot {
     }
 }
 
+/// A probe on an instruction that is not the file's any more behind its first byte, or may not be soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// Where in the file, in bytes.
+    pub offset: u64,
+    /// Where in the process.
+    pub address: u64,
+    /// What the file holds there.
+    pub stored: u8,
+}
+
 /// A part of a file, as it is in a process and as it is stored.
 struct Part {
     /// Where it begins, in bytes.
@@ -107,11 +122,18 @@ struct Part {
 }
 
 impl Part {
-    /// Whether there is a breakpoint, and nothing was written in front of it but breakpoints.
+    /// Whether there is a breakpoint, and nothing was written in front of it or into its instruction but breakpoints.
     fn leads_to(&self, spot: &Spot) -> bool {
-        let site = (spot.site - self.begin) as usize;
-        let mut at = spot.entry.saturating_sub(self.begin) as usize;
-        while at < site {
+        let site = self.at(spot.site);
+        self.is_as_stored(spot) && (self.live[site] == BREAKPOINT || self.has_nop_of_probe(site))
+    }
+
+    /// Whether nothing was written in front of the site or into its instruction but breakpoints. The kernel does not
+    /// execute what the process has there, but what the file held when it placed the probe.
+    fn is_as_stored(&self, spot: &Spot) -> bool {
+        let end = self.end_of_instruction(self.at(spot.site));
+        let mut at = self.at(spot.entry);
+        while at < end {
             at += match self.live[at] {
                 _ if self.has_nop_of_probe(at) => LONG_NOP.len(),
                 BREAKPOINT => 1,
@@ -119,7 +141,26 @@ impl Part {
                 _ => return false,
             };
         }
-        self.live[site] == BREAKPOINT || self.has_nop_of_probe(site)
+        true
+    }
+
+    fn at(&self, offset: u64) -> usize {
+        offset.saturating_sub(self.begin) as usize
+    }
+
+    /// Where the instruction ends that the file holds there.
+    fn end_of_instruction(&self, at: usize) -> usize {
+        (at + instruction::length(&self.stored[at..])).min(self.live.len())
+    }
+
+    /// Where there is a breakpoint on an instruction that is not the file's behind its first byte, or on `all`, up to there.
+    fn stale(&self, end: usize, all: bool) -> impl Iterator<Item = usize> {
+        let has_breakpoint = |&at: &usize| self.live[at] == BREAKPOINT && self.stored[at] != BREAKPOINT;
+        let is_changed = move |&at: &usize| {
+            let behind = at + 1..self.end_of_instruction(at);
+            all || self.live[behind.clone()] != self.stored[behind]
+        };
+        (0..end.min(self.live.len())).filter(has_breakpoint).filter(is_changed)
     }
 
     /// Whether there is what the kernel makes of a breakpoint in the place of a nop.
@@ -168,26 +209,61 @@ impl Code {
     /// not come to: there is no breakpoint, nor what the kernel makes of one, or the code in front of it is not the
     /// file's. What is not in the mapping or cannot be read is neither.
     pub fn reached(&self, mapping: &Mapping, file: &File, spots: &[Spot]) -> (usize, Vec<u64>) {
+        let (mut reached, mut missed) = (0, Vec::new());
+        self.look_at(mapping, file, spots, |part, spots| {
+            let before = missed.len();
+            missed.extend(spots.iter().filter(|spot| !part.leads_to(spot)).map(|spot| spot.site));
+            reached += spots.len() - (missed.len() - before);
+        });
+        (reached, missed)
+    }
+
+    /// Shows those of these probes, sorted by their sites, that are in `mapping` of `file` and can be read, page by page.
+    fn look_at(&self, mapping: &Mapping, file: &File, spots: &[Spot], mut show: impl FnMut(&Part, &[Spot])) {
         let end = mapping.offset + mapping.length();
         let mapped =
             spots.partition_point(|spot| spot.site < mapping.offset)..spots.partition_point(|spot| spot.site < end);
-        let (mut reached, mut missed) = (0, Vec::new());
         for of_page in spots[mapped].chunk_by(|one, next| one.site / PAGE as u64 == next.site / PAGE as u64) {
             let page = of_page[0].site / PAGE as u64 * PAGE as u64;
-            let entries = of_page.iter().map(|spot| spot.entry);
-            let begin = entries.fold(page, u64::min).max(mapping.offset);
-            let mut live = vec![0; (page - begin) as usize + PAGE];
-            if self.memory.read_exact_at(&mut live, mapping.start + (begin - mapping.offset)).is_err() {
-                continue;
+            let begin = of_page.iter().map(|spot| spot.entry).fold(page, u64::min).max(mapping.offset);
+            if let Some(part) = self.part(mapping, file, begin, page + PAGE as u64) {
+                show(&part, of_page);
             }
-            let mut stored = live.clone();
-            // The last page of a file is not a whole one; what cannot be read is taken for unchanged.
-            let _ = file.read_at(&mut stored, begin);
-            let part = Part { begin, live, stored };
-            missed.extend(of_page.iter().filter(|spot| !part.leads_to(spot)).map(|spot| spot.site));
-            reached += of_page.len();
         }
-        (reached - missed.len(), missed)
+    }
+
+    /// This part of `file` as `mapping` has it, with the rest of its last instruction; `None` if it cannot be read.
+    fn part(&self, mapping: &Mapping, file: &File, begin: u64, end: u64) -> Option<Part> {
+        let end = (end + LONGEST as u64).min(mapping.offset + mapping.length());
+        let mut live = vec![0; usize::try_from(end.checked_sub(begin)?).ok()?];
+        self.memory.read_exact_at(&mut live, mapping.start + (begin - mapping.offset)).ok()?;
+        let mut stored = live.clone();
+        // The last page of a file is not a whole one; what cannot be read is taken for unchanged.
+        let _ = file.read_at(&mut stored, begin);
+        Some(Part { begin, live, stored })
+    }
+
+    /// Those of these probes, sorted by their sites, whose code in `mapping` of `file` is not the file's any more: a probe
+    /// that were placed there would change what the process does. What is not in the mapping or cannot be read is none.
+    pub fn rewritten(&self, mapping: &Mapping, file: &File, spots: &[Spot]) -> Vec<u64> {
+        let mut rewritten = Vec::new();
+        self.look_at(mapping, file, spots, |part, spots| {
+            rewritten.extend(spots.iter().filter(|spot| !part.is_as_stored(spot)).map(|spot| spot.site));
+        });
+        rewritten
+    }
+
+    /// Breakpoints in `mapping` of `file` on instructions that are not the file's any more behind their first byte, or on
+    /// `all`.
+    pub fn stale(&self, mapping: &Mapping, file: &File, all: bool) -> Vec<Stale> {
+        let pages = (mapping.start..mapping.end).step_by(PAGE).zip(self.are_own(mapping));
+        let of_page = |start: u64| {
+            let begin = mapping.offset + (start - mapping.start);
+            let part = self.part(mapping, file, begin, begin + PAGE as u64).filter(|part| part.live != part.stored)?;
+            let stale = |at| Stale { offset: begin + at as u64, address: start + at as u64, stored: part.stored[at] };
+            Some(part.stale(PAGE, all).map(stale).collect::<Vec<_>>())
+        };
+        pages.filter(|&(_, is_own)| is_own).filter_map(|(start, _)| of_page(start)).flatten().collect()
     }
 
     /// Whether the process has a copy of each page for itself, as it has where a breakpoint was set:
@@ -224,7 +300,7 @@ mod tests {
             Part { begin: 100, live, stored: stored.clone() }.leads_to(&Spot { entry, site: 108 })
         };
         assert!(leads(&[], 100));
-        assert!(leads(&[(9, 0xe9)], 100), "behind the probe");
+        assert!(leads(&[(9, 0xe9)], 100), "behind the instruction with the probe");
         assert!(!leads(&[(8, 0x90)], 100), "the probe itself");
         assert!(!leads(&[(8, 0x90)], 108), "the probe itself");
         assert!(leads(&[(0, BREAKPOINT)], 100), "a debugger goes on");
@@ -234,5 +310,23 @@ mod tests {
         assert!(!leads(&[(4, 1)], 100), "a part of an instruction");
         assert!(leads(&[(0, 0xe9)], 101), "in front of the function");
         assert!(!leads(&[(7, 1)], 99), "what is not in the part is not looked at");
+    }
+
+    #[test]
+    fn a_probe_is_stale_where_its_instruction_was_changed_behind_its_first_byte() {
+        let stored = vec![0xe8, 1, 2, 3, 4, 0x55, 0xb8, 1, 0, 0, 0, 0xcc];
+        let stale = |changes: &[(usize, u8)]| {
+            let mut live = stored.clone();
+            [0, 5, 6].iter().for_each(|&at| live[at] = BREAKPOINT);
+            changes.iter().for_each(|&(at, byte)| live[at] = byte);
+            let part = Part { begin: 100, live, stored: stored.clone() };
+            let spot = Spot::at(106);
+            (part.stale(PAGE, false).collect::<Vec<_>>(), part.leads_to(&spot), part.is_as_stored(&spot))
+        };
+        assert_eq!(stale(&[]), (vec![], true, true));
+        assert_eq!(stale(&[(3, 7)]), (vec![0], true, true), "a call");
+        assert_eq!(stale(&[(10, 7)]), (vec![6], false, false), "a constant");
+        assert_eq!(stale(&[(6, 0xb8)]), (vec![], false, true), "the probe was overwritten with what was there");
+        assert_eq!(stale(&[(0, 0xe8), (3, 7)]), (vec![], true, true), "and so was a call");
     }
 }

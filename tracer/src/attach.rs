@@ -92,6 +92,12 @@ impl Placed {
         self.role == Role::Enter && self.file.file().metadata().is_ok_and(is_library)
     }
 
+    /// Places no probes at these of the sites any more.
+    pub fn avoid(&self, programs: &Programs, sites: &[u64]) {
+        let Ok(metadata) = self.file.file().metadata() else { return };
+        sites.iter().for_each(|&site| programs.avoid(metadata.dev(), metadata.ino(), site));
+    }
+
     /// Places the sites in another process.
     ///
     /// # Errors

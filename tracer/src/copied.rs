@@ -112,8 +112,15 @@ mod tests {
         assert!(!originals.has_copy(&write("short", &long[1..])).unwrap());
         assert!(!originals.has_copy(&write("other", &[&long[1..], &[8]].concat())).unwrap());
         let pid = std::process::id();
-        let mapping =
-            |path: PathBuf| Mapping { pid, time: Timestamp(9), path, file: (0, 1), addresses: 0..4096, offset: 0 };
+        let mapping = |path: PathBuf| Mapping {
+            pid,
+            time: Timestamp(9),
+            path,
+            file: (0, 1),
+            addresses: 0..4096,
+            offset: 0,
+            takes_no_probes: false,
+        };
         let likeness = |path| originals.likeness(&mapping(path), &MappedFiles::default());
         assert_eq!(likeness(folder.path().join("short")), Likeness::Other);
         assert_eq!(likeness(PathBuf::from("/memfd:x (deleted)")), Likeness::Other, "nobody has executed it");

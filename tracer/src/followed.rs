@@ -19,6 +19,7 @@ use rtrace_symbolizer::modules::{self, Module};
 use crate::attach::{Attachment, Closing, Placed, detach};
 use crate::mapped_files::MappedFiles;
 use crate::presence::{Presence, Process};
+use crate::rewriting::{self, Look};
 use crate::{host, privilege};
 
 /// The probes of children that have ended stay until no child was forked for so long, unless there are more: each hit
@@ -67,6 +68,8 @@ struct State {
     /// Those that had ended with a program of which it was not yet known whether it has mapped the library, and when
     /// they had.
     undecided: Vec<(Timestamp, BlindChild)>,
+    /// Probes that were taken out of the memory of processes.
+    taken_out: Vec<Presence>,
     /// Those that get no probes any more: blind since that was told, until they end or the recording does.
     staying_blind: Vec<BlindChild>,
     /// Probes of children that have ended, and the number of their sites.
@@ -206,11 +209,15 @@ impl<'a> Followed<'a> {
         let mut probes = Vec::with_capacity(state.placed.len());
         // The libraries in which the child has no probes from now on, either.
         let (mut without, mut missing) = (HashSet::new(), Vec::new());
+        // It has the code of its parent, with all changes of that.
+        let process = Process::of(pid);
         for (index, placed) in state.placed.iter().enumerate() {
             if !placed.is_unchanged() {
                 without.insert(placed.library.id);
                 continue;
             }
+            let rewritten = process.as_ref().map(|process| process.rewritten(placed.file.file(), placed.spots()));
+            placed.avoid(self.programs, &rewritten.unwrap_or_default());
             match placed.place(self.programs, pid) {
                 Ok(placed) => probes.push((index, placed)),
                 Err(error) if error.is_gone() => break,
@@ -343,7 +350,11 @@ impl<'a> Followed<'a> {
 
     /// The entry sites of libraries that a process has overwritten, or to which what it has written in front of them
     /// leads no call. What only seems so, as the process changes while it is looked at, is none.
+    ///
+    /// Probes on instructions that the process has changed are taken out first, and none of them is placed in a process
+    /// any more: a child has the code of its parent.
     pub fn overwritten(&self, pid: u32) -> Vec<Overwritten> {
+        self.learn(pid, rewriting::look(self.programs, pid, &(0..u64::MAX)));
         // Children wait for their probes while the state is held.
         let state = self.state();
         let is_there =
@@ -359,9 +370,28 @@ impl<'a> Followed<'a> {
                     same.flat_map(|other| &other.offsets).any(|other| other == offset)
                 };
                 offsets.retain(also);
+                offsets.iter().for_each(|&offset| self.programs.avoid(library.device, library.inode, offset));
             }
         }
         found
+    }
+
+    /// Probes of a process were taken out of its memory, or must be.
+    pub fn learn(&self, pid: u32, look: Look) {
+        self.state().taken_out.extend(look.taken_out);
+        if look.is_stuck {
+            self.leave(pid, host::now());
+        }
+    }
+
+    /// The probes that were taken out of the memory of processes, by file.
+    pub fn take_taken_out(&self) -> Vec<Presence> {
+        std::mem::take(&mut self.state().taken_out)
+    }
+
+    /// How many changes of code are known.
+    pub fn changes(&self) -> u64 {
+        self.programs.avoided()
     }
 
     /// Recording ends: so do all blind windows.

@@ -93,6 +93,15 @@ pub fn run_as_usual() {
     let _ = rustix::process::setpriority_process(None, usual_priority());
 }
 
+/// Does what takes long without being ahead of others.
+pub fn usually<T>(work: impl FnOnce() -> T) -> T {
+    let before = priority();
+    run_as_usual();
+    let done = work();
+    let _ = rustix::process::setpriority_process(None, before);
+    done
+}
+
 /// The nice value of the calling thread.
 fn priority() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or(0)

@@ -8,10 +8,10 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use rtrace_model::LibraryId;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::followed::{Followed, Overwritten};
+use crate::presence::Presence;
 
 /// Shortest time between two looks at a process.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -19,55 +19,89 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// A look is followed by so many times the processor time that it took: a thousandth of a CPU is spent on looks.
 const REST: u32 = 1000;
 
-/// Looks at processes in turn.
-pub struct Inspection {
-    told: HashSet<(u32, LibraryId, u64)>,
-    /// Whose turn comes.
+/// Whose turn it is to be looked at.
+pub struct Turns {
     waiting: Vec<u32>,
     /// When their turns began.
     begun: Instant,
     due: Instant,
+    /// The number of changes of code that were known then.
+    changes: u64,
 }
 
-impl Inspection {
+impl Turns {
     /// None has been looked at.
-    pub fn new() -> Inspection {
+    pub fn new() -> Turns {
         let now = Instant::now();
-        Inspection { told: HashSet::new(), waiting: Vec::new(), begun: now, due: now + PERIOD }
+        Turns { waiting: Vec::new(), begun: now, due: now + PERIOD, changes: 0 }
     }
 
-    /// Looks at the next process when it is time; gives the probes that calls were not known to miss. `named`: as for
-    /// [`Followed::inspected`].
-    pub fn go_on(&mut self, followed: &Followed<'_>, named: &[u32]) -> Vec<Overwritten> {
+    /// Looks at the next of all processes when it is time, and at each of them soon after more `changes` of code are
+    /// known.
+    pub fn go_on<T>(&mut self, changes: u64, all: impl FnOnce() -> Vec<u32>, look: impl FnOnce(u32) -> T) -> Option<T> {
         let now = Instant::now();
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.waiting.clear();
+            self.due = now;
+        }
         if now < self.due {
-            return Vec::new();
+            return None;
         }
         if self.waiting.is_empty() {
-            self.waiting = followed.inspected(named);
+            self.waiting = all();
             self.begun = now;
         }
         let before = processor_time();
-        let found = self.waiting.pop().map(|pid| self.look(followed, pid)).unwrap_or_default();
+        let found = self.waiting.pop().map(look);
         self.due = now + (processor_time().saturating_sub(before)).saturating_mul(REST);
         if self.waiting.is_empty() {
             self.due = self.due.max(self.begun + PERIOD);
         }
         found
     }
+}
+
+/// Probes in processes, by device and inode of their files, and offset.
+type Sites = HashSet<(u32, (u64, u64), u64)>;
+
+/// Looks at processes in turn.
+pub struct Inspection {
+    told: Sites,
+    turns: Turns,
+}
+
+impl Inspection {
+    /// None has been looked at.
+    pub fn new() -> Inspection {
+        Inspection { told: HashSet::new(), turns: Turns::new() }
+    }
+
+    /// Looks at the next process when it is time; gives the probes that calls were not known to miss. `named`: as for
+    /// [`Followed::inspected`].
+    pub fn go_on(&mut self, followed: &Followed<'_>, named: &[u32]) -> Vec<Overwritten> {
+        let Inspection { told, turns } = self;
+        let found = turns.go_on(followed.changes(), || followed.inspected(named), |pid| look(told, followed, pid));
+        found.unwrap_or_default()
+    }
 
     /// Looks at all processes that are there at the end.
     pub fn finish(&mut self, followed: &Followed<'_>, named: &[u32]) -> Vec<Overwritten> {
-        followed.inspected(named).into_iter().flat_map(|pid| self.look(followed, pid)).collect()
+        followed.inspected(named).into_iter().flat_map(|pid| look(&mut self.told, followed, pid)).collect()
     }
 
-    fn look(&mut self, followed: &Followed<'_>, pid: u32) -> Vec<Overwritten> {
-        let mut found = followed.overwritten(pid);
-        for Overwritten { library, offsets, .. } in &mut found {
-            offsets.retain(|&offset| self.told.insert((pid, library.id, offset)));
-        }
-        found
+    /// Those of these probes, which are gone, that calls were not known to miss.
+    pub fn learn(&mut self, mut gone: Presence) -> Presence {
+        gone.absent.retain(|&offset| self.told.insert((gone.pid, gone.file, offset)));
+        gone
     }
+}
+
+fn look(told: &mut Sites, followed: &Followed<'_>, pid: u32) -> Vec<Overwritten> {
+    let mut found = followed.overwritten(pid);
+    for Overwritten { library, offsets, .. } in &mut found {
+        offsets.retain(|&offset| told.insert((pid, (library.device, library.inode), offset)));
+    }
+    found
 }
 
 /// What this thread has used.

@@ -27,6 +27,7 @@ use crate::host;
 use crate::mapped_files::MappedFiles;
 use crate::mapping_history::MappingHistory;
 use crate::perf::mappings::{Doorbell, Mapping, Mappings, Told};
+use crate::rewriting::Rewriting;
 use crate::target::{self, Target};
 use crate::{privilege, signatures, sources};
 
@@ -147,6 +148,7 @@ impl LateLoads {
         scope: &'scope Scope<'scope, '_>,
         history: &MappingHistory,
         pids: &[u32],
+        rewriting: Rewriting<'scope>,
     ) -> io::Result<LateLoadFeed> {
         let mappings = Mappings::open(&rtrace_bpf::online_cpus().map_err(io::Error::other)?)?;
         let doorbell = mappings.doorbell()?;
@@ -158,7 +160,7 @@ impl LateLoads {
         let (missed, rest) = unbounded();
         let traced = Traced { living: pids.to_vec(), lately: HashMap::new() };
         let channels = Channels { found, mapping, missed };
-        scope.spawn(move || self.look_until_closed(traced, &history, &doorbell, &changes, &channels));
+        scope.spawn(move || self.look_until_closed(traced, &history, &doorbell, rewriting, &changes, &channels));
         Ok(LateLoadFeed { found: receiver, mapped, rest, processes })
     }
 
@@ -167,14 +169,17 @@ impl LateLoads {
         mut traced: Traced,
         history: &MappingHistory,
         doorbell: &Doorbell,
+        mut rewriting: Rewriting<'_>,
         changes: &Receiver<Known>,
         channels: &Channels,
     ) {
+        // A program that changes code with probes executes what was there before until they are taken out.
+        let _ahead = host::run_first();
         // What was loaded after the plan was made and before the kernel was listened to.
         let mut looked = host::now();
         self.look(&traced.living, looked, channels);
         let mut waiting: Vec<Mapping> = Vec::new();
-        let (mut sifted, mut is_last) = (looked, false);
+        let (mut sifted, mut is_last, mut patience) = (looked, false, PERIOD);
         while !is_last {
             let mut has_changed = match changes.try_recv() {
                 Ok(known) => {
@@ -183,7 +188,7 @@ impl LateLoads {
                     true
                 }
                 Err(TryRecvError::Empty) => {
-                    doorbell.wait(PERIOD);
+                    doorbell.wait(patience);
                     false
                 }
                 Err(TryRecvError::Disconnected) => return,
@@ -192,6 +197,13 @@ impl LateLoads {
             let told = history.take();
             self.mapped.hear(&told, now);
             let Told { mappings: seen, lost, .. } = told;
+            seen.iter().for_each(|mapping| rewriting.hear(mapping));
+            let (unknown, next) = rewriting.go_on();
+            patience = next.map_or(PERIOD, |next| next.min(PERIOD));
+            for (path, since) in unknown {
+                let library = path.to_string_lossy().into_owned();
+                let _ = channels.missed.send(Missed { library, since });
+            }
             has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
             waiting.extend(seen);
             if is_last {
@@ -308,6 +320,14 @@ impl LateLoads {
         if target.libraries.is_empty() {
             return;
         }
+        let plan = host::usually(|| self.plan(&mut target, since, channels));
+        self.next_library.0 += plan.libraries.len() as u32;
+        self.next_region.0 += plan.libraries.iter().map(|library| library.regions.len() as u32).sum::<u32>();
+        // Nobody listens any more once the recording is over.
+        let _ = channels.found.send(LateLoad { plan, since, _files: files });
+    }
+
+    fn plan(&self, target: &mut Target, since: Timestamp, channels: &Channels) -> Plan {
         // Before values are looked up: these are looked up of what is selected.
         for library in sources::read_late(&mut target.libraries, &self.options) {
             let _ = channels.missed.send(Missed { library, since });
@@ -316,11 +336,7 @@ impl LateLoads {
             // What makes no sense for a function of it was not known before: it has no values.
             let _ = signatures::capture(book, &mut target.libraries, &self.options, callers);
         }
-        let plan = plan::plan(&target.libraries, &self.options, self.next_region);
-        self.next_library.0 += plan.libraries.len() as u32;
-        self.next_region.0 += plan.libraries.iter().map(|library| library.regions.len() as u32).sum::<u32>();
-        // Nobody listens any more once the recording is over.
-        let _ = channels.found.send(LateLoad { plan, since, _files: files });
+        plan::plan(&target.libraries, &self.options, self.next_region)
     }
 }
 

@@ -137,7 +137,8 @@ mod tests {
         assert!(!loaded.never("libz"), "nothing was heard");
         let libc = PathBuf::from("/lib/libc.so.6");
         let (time, file) = (Timestamp(99), (8, 12));
-        let mapping = Mapping { pid: 7, time, path: libc.clone(), file, addresses: 0..4096, offset: 0 };
+        let mapping =
+            Mapping { pid: 7, time, path: libc.clone(), file, addresses: 0..4096, offset: 0, takes_no_probes: false };
         loaded.add(&mapping, ["libc"].into_iter());
         assert!(loaded.never("libz") && !loaded.never("libc"));
         assert_eq!(loaded.clone().paths(), vec![libc]);
@@ -155,6 +156,7 @@ mod tests {
             file,
             addresses: 0..4096,
             offset: 0,
+            takes_no_probes: false,
         };
         let mappings = vec![
             mapping(40, (8, 14), "/lib/ld.so"),

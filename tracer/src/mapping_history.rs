@@ -187,7 +187,7 @@ impl History {
 
     fn change(&mut self, change: &Change) {
         match change {
-            Change::Mapped(Mapping { pid, time, path, file, addresses, offset }) => {
+            Change::Mapped(Mapping { pid, time, path, file, addresses, offset, .. }) => {
                 let piece = Piece {
                     since: *time,
                     until: Timestamp(u64::MAX),
@@ -254,7 +254,8 @@ mod tests {
     fn mapped(pid: u32, time: u64, addresses: Range<u64>, inode: u64) -> Change {
         let path = PathBuf::from(format!("/lib/{inode}"));
         let addresses = BASE + addresses.start..BASE + addresses.end;
-        Change::Mapped(Mapping { pid, time: Timestamp(time), path, file: (8, inode), addresses, offset: 0x1000 })
+        let (time, file) = (Timestamp(time), (8, inode));
+        Change::Mapped(Mapping { pid, time, path, file, addresses, offset: 0x1000, takes_no_probes: false })
     }
 
     fn history(changes: &[Change]) -> MappingHistory {

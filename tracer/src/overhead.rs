@@ -59,7 +59,8 @@ pub struct Surcharge {
     step: f64,
     times: HitTimes,
     stepped: u64,
-    per_call: f64,
+    /// Nanoseconds that a call took longer of late.
+    longer: f64,
 }
 
 impl Surcharge {
@@ -68,7 +69,7 @@ impl Surcharge {
         let calm = calm.and_then(|calm| mean_times(&calm, &HitTimes::default()));
         let step = (of_return(costs, true) - of_return(costs, false)).max(0.0);
         let after = after(costs);
-        Surcharge { calm, after, step, per_call: after, ..Surcharge::default() }
+        Surcharge { calm, after, step, ..Surcharge::default() }
     }
 
     /// Nanoseconds that a call cost more since the last time. `times` and `stepped` are what hits took and returns that
@@ -78,9 +79,11 @@ impl Surcharge {
         let steps = stepped.saturating_sub(std::mem::replace(&mut self.stepped, stepped));
         if let Some((calm, now)) = self.calm.zip(of_late).filter(|_| calls > 0) {
             let longer: f64 = now.into_iter().zip(calm).map(|(now, calm)| now - calm).sum();
-            self.per_call = self.after + longer.max(0.0) + steps as f64 * self.step / calls as f64;
+            self.longer = longer.max(0.0);
         }
-        self.per_call
+        // Single steps are counted one by one, however few hits were timed.
+        let stepped = if calls > 0 { steps as f64 * self.step / calls as f64 } else { 0.0 };
+        self.after + self.longer + stepped
     }
 }
 
@@ -161,8 +164,8 @@ mod tests {
         assert_eq!(surcharge.since_last(times(10, 400, 250), 0, 160), 550.0);
         let more = HitTimes { enters: 20, enter_time: 4_000 + 2_000, returns: 20, return_time: 2_500 + 3_000 };
         assert_eq!(surcharge.since_last(more, 16, 160), 1_400.0, "what takes less is no discount");
-        assert_eq!(surcharge.since_last(more, 16, 160), 1_400.0, "where nothing was timed, it is as before");
-        assert_eq!(surcharge.since_last(times(10, 400, 250), 16, 160), 1_400.0, "nor where a sum was taken back");
+        assert_eq!(surcharge.since_last(more, 32, 160), 1_400.0, "steps count where nothing was timed");
+        assert_eq!(surcharge.since_last(times(10, 400, 250), 32, 160), 400.0, "a sum was taken back");
         assert_eq!(Surcharge::new(&costs, None).since_last(times(10, 400, 250), 0, 160), 400.0);
     }
 

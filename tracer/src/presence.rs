@@ -9,25 +9,67 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use rtrace_model::escape;
+use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::{self, Module};
 
 use crate::altered::{Code, Spot};
 
 /// Probes of a process that should have some in a file, but has none.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "process {pid} maps another file than its path `{}` leads to now, and no probe is in the process",
-    escape(&.path.display().to_string())
-)]
+#[error("no probe is in process {pid}: it maps {} `{}`{}", .cause.how(), escape(&.path.display().to_string()), .cause.why())]
 pub struct Absent {
     path: PathBuf,
     pid: u32,
+    cause: Cause,
+}
+
+/// Why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Writable,
+    Shared,
+    OtherFile,
+}
+
+impl Cause {
+    fn of(pid: u32, mappings: &[Mapping]) -> Cause {
+        let Ok(space) = AddressSpace::of(pid) else { return Cause::OtherFile };
+        let is_meant = |area: &Area<'_>| area.mapping.executable && mappings.contains(&area.mapping);
+        let of_area = |area: Area<'_>| match (area.is_writable, area.is_shared) {
+            (true, _) => Some(Cause::Writable),
+            (_, true) => Some(Cause::Shared),
+            _ => None,
+        };
+        space.areas().filter(is_meant).find_map(of_area).unwrap_or(Cause::OtherFile)
+    }
+
+    fn how(self) -> &'static str {
+        match self {
+            Cause::Writable => "the code of",
+            Cause::Shared => "the code of",
+            Cause::OtherFile => "another file than is there now by the path",
+        }
+    }
+
+    fn why(self) -> &'static str {
+        match self {
+            Cause::Writable => " writable, where the kernel takes no probes",
+            Cause::Shared => " shared (MAP_SHARED), where the kernel takes no probes",
+            Cause::OtherFile => "",
+        }
+    }
 }
 
 impl Absent {
     /// What the user can do about it.
     pub fn hint(&self) -> &'static str {
-        "on an overlay file system, chmod, chown and touch make such a copy: restart the process"
+        match self.cause {
+            Cause::Writable => "link the file without `-N`, so that its code is not writable",
+            Cause::Shared => "only code that is mapped private, as the dynamic linker does, can be traced",
+            Cause::OtherFile => {
+                "on an overlay file system, chmod, chown and touch make such a copy: restart the process"
+            }
+        }
     }
 }
 
@@ -44,8 +86,12 @@ pub struct Presence {
     pub path: PathBuf,
     /// The process.
     pub pid: u32,
+    /// Device and inode of the file.
+    pub file: (u64, u64),
+    /// Where the process maps it.
+    pub mappings: Vec<Mapping>,
     /// Probes that are in place.
-    present: usize,
+    pub present: usize,
     /// File offsets of those that are not, in bytes, or that nothing comes to, though the process maps that code.
     pub absent: Vec<u64>,
 }
@@ -58,11 +104,24 @@ impl Process {
         Some(Process { pid, modules: modules::of_process(pid).ok()?, code })
     }
 
-    /// What has become of these probes of a file; `None` where the process does not map it.
-    pub fn presence(&self, file: &File, mut spots: Vec<Spot>) -> Option<Presence> {
+    fn module(&self, file: &File) -> Option<&Module> {
         let metadata = file.metadata().ok()?;
         let is_it = |module: &&Module| (module.device, module.inode) == (metadata.dev(), metadata.ino());
-        let module = self.modules.iter().find(is_it)?;
+        self.modules.iter().find(is_it)
+    }
+
+    /// The sites of those of these probes of a file that must not be placed in the process, as it has changed the code
+    /// there.
+    pub fn rewritten(&self, file: &File, mut spots: Vec<Spot>) -> Vec<u64> {
+        let Some(module) = self.module(file) else { return Vec::new() };
+        spots.sort_unstable_by_key(|spot| spot.site);
+        let executable = module.mappings.iter().filter(|mapping| mapping.executable);
+        executable.flat_map(|mapping| self.code.rewritten(mapping, file, &spots)).collect()
+    }
+
+    /// What has become of these probes of a file; `None` where the process does not map it.
+    pub fn presence(&self, file: &File, mut spots: Vec<Spot>) -> Option<Presence> {
+        let module = self.module(file)?;
         spots.sort_unstable_by_key(|spot| spot.site);
         let (mut present, mut absent) = (0, Vec::new());
         for mapping in module.mappings.iter().filter(|mapping| mapping.executable) {
@@ -72,7 +131,15 @@ impl Process {
         }
         absent.sort_unstable();
         absent.dedup();
-        Some(Presence { path: module.path.clone(), pid: self.pid, present, absent })
+        let file = (module.device, module.inode);
+        Some(Presence {
+            path: module.path.clone(),
+            pid: self.pid,
+            file,
+            mappings: module.mappings.clone(),
+            present,
+            absent,
+        })
     }
 }
 
@@ -83,7 +150,10 @@ impl Presence {
     /// It has none.
     pub fn check(self) -> Result<(), Absent> {
         match (self.present, self.absent.as_slice()) {
-            (0, [_, ..]) => Err(Absent { path: self.path, pid: self.pid }),
+            (0, [_, ..]) => {
+                let cause = Cause::of(self.pid, &self.mappings);
+                Err(Absent { path: self.path, pid: self.pid, cause })
+            }
             _ => Ok(()),
         }
     }

@@ -46,11 +46,13 @@ use crate::host;
 use crate::inspection::Inspection;
 use crate::late_loads::{LateLoad, LateLoadFeed, LateLoads, Missed};
 use crate::mapped_files::MappedFiles;
+use crate::memory;
 use crate::options::Options;
 use crate::pipeline::Pipeline;
 use crate::presence::Presence;
 use crate::privilege;
 use crate::returns::{Exchange, ReturnSites, TIME_AHEAD, jumps};
+use crate::rewriting::Rewriting;
 use crate::samples::Samplers;
 use crate::samples::plugin::Trouble;
 use crate::source::{CallSites, Change, Kinds, Rings, Source};
@@ -213,6 +215,7 @@ pub fn record(
     let keeps = Keeps { accesses: !setup.watches.watches.is_empty(), ..setup.at_return };
     let mut return_sites =
         ReturnSites::new(&programs, setup.emulated, keeps, plan, late_loads.patterns(), spaces.share())?;
+    return_sites.place_ahead_at_most(memory::room_for_return_sites(setup.subject.pids(), memory::of_entries(plan))?);
     let tables = (programs.levels() > 0).then(|| Tables::read_ahead(recording.pids.clone()));
     recording.prime(plan, &mut return_sites).context("failed to attach")?;
     let gate = recording.gate();
@@ -227,7 +230,7 @@ pub fn record(
     metrics.push(overhead_metric(next_metric));
     let (are_over, exchange) = (AtomicBool::new(false), Exchange::default());
     let found = Found::default();
-    let (drained, return_sites) = std::thread::scope(|scope| {
+    let (drained, mut return_sites) = std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
             let answered = return_sites.answer(&followed, gate, executed, &exchange, &are_over);
             (answered, return_sites)
@@ -237,8 +240,9 @@ pub fn record(
             scope.spawn(|| contexts.walk(&are_over))
         });
         let recorded = (|| {
+            let rewriting = Rewriting::new(&programs, &followed);
             let feed = late_loads
-                .start(scope, spaces.history(), &recording.pids)
+                .start(scope, spaces.history(), &recording.pids, rewriting)
                 .context("failed to watch for new libraries")?;
             let begin = |recording: &mut Recording<'_>| {
                 let (mechanism, budget) = (setup.mechanism.name(), setup.how.budget);
@@ -271,7 +275,7 @@ pub fn record(
         let ended = answered.and(walked).map_err(anyhow::Error::from);
         (recorded.and_then(|summary| ended.map(|()| summary)), return_sites)
     });
-    recording.tell_overwritten_at_end(&pipeline, &return_sites);
+    let inspected = recording.tell_overwritten_at_end(&pipeline, &mut return_sites);
     followed.end();
     recording.tell_blind_windows(&pipeline);
     let return_summary = return_sites.summary();
@@ -280,6 +284,7 @@ pub fn record(
     detach(probes.chain(return_sites.into_probes()).chain(followed.into_probes()).collect());
 
     let (drained, mut call_sites) = drained?;
+    inspected?;
     call_sites.add_contexts(found.take());
     // All threads are done that may have told something.
     call_sites.tick();
@@ -684,14 +689,24 @@ impl<'a> Recording<'a> {
     }
 
     /// The same for return sites, and for what is found when the recording ends.
-    fn tell_overwritten_at_end(&mut self, pipeline: &Pipeline, return_sites: &ReturnSites<'_>) {
+    fn tell_overwritten_at_end(
+        &mut self,
+        pipeline: &Pipeline,
+        return_sites: &mut ReturnSites<'_>,
+    ) -> Result<(), rtrace_bpf::Error> {
         let overwritten = self.inspection.finish(self.followed, self.setup.subject.pids());
         self.tell_overwritten(pipeline, overwritten);
-        for Presence { pid, path, absent, .. } in return_sites.overwritten(|pid| self.followed.has_probes(pid)) {
+        // Of processes that have ended, no more is known of probes than that they were taken out.
+        let gone = return_sites.overwritten(self.followed)?.into_iter().chain(self.followed.take_taken_out());
+        for Presence { pid, path, absent, .. } in gone.map(|gone| self.inspection.learn(gone)) {
+            if absent.is_empty() {
+                continue;
+            }
             let (library, sites) = (text_of(path.as_os_str().as_bytes()).into_owned(), absent.len() as u64);
             self.overwritten += sites;
             emit_event_in(pipeline, pid, EventKind::Overwritten { library, region: None, sites });
         }
+        Ok(())
     }
 
     /// Watches the variables of running processes, or takes hold of the command that will have them.
@@ -723,12 +738,17 @@ impl<'a> Recording<'a> {
             self.blind_windows += 1;
             emit_event(pipeline, EventKind::BlindWindow { library, since: late_load.since });
         }
-        match attachment {
-            Some(attachment) => self.announce(pipeline, &late_load.plan, attachment),
-            None => self.unprobed.extend(late_load.plan.libraries.iter().map(|planned| {
+        // A process may map it where the kernel takes no probes.
+        let pids = self.followed.inspected(self.setup.subject.pids());
+        let has_probes = attachment.as_ref().is_some_and(|attachment| attachment.check(&pids).is_ok());
+        if let Some(attachment) = attachment {
+            self.announce(pipeline, &late_load.plan, attachment);
+        }
+        if !has_probes {
+            self.unprobed.extend(late_load.plan.libraries.iter().map(|planned| {
                 let library = planned.library.path.clone();
                 Missed { library, since: host::now() }
-            })),
+            }));
         }
         Ok(())
     }

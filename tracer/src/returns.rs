@@ -8,6 +8,7 @@
 
 pub(crate) mod caller;
 mod hold;
+mod inspect;
 pub mod jumps;
 mod links;
 mod placed;
@@ -45,6 +46,7 @@ use crate::callers::{CallerFile, Executed, Loaded};
 use crate::followed::Followed;
 use crate::gate::Gate;
 use crate::host;
+use crate::inspection::Turns;
 use crate::presence::Presence;
 use crate::{privilege, target, translated};
 
@@ -147,6 +149,11 @@ pub struct ReturnSites<'a> {
     gone: HashMap<Key, Seen>,
     /// Those that were taken out since functions were throttled.
     held: HashMap<Key, Hold>,
+    /// Sites for which the processes have memory, before anybody has met them.
+    most_ahead: usize,
+    /// Those that processes have overwritten.
+    overwritten: Vec<Presence>,
+    turns: Turns,
     /// Hits until levels last changed; none where they never did.
     before: Option<Vec<SiteHitsRecord>>,
 }
@@ -181,8 +188,17 @@ impl<'a> ReturnSites<'a> {
             dropped: HashMap::new(),
             gone: HashMap::new(),
             held: HashMap::new(),
+            most_ahead: MOST_AHEAD,
+            overwritten: Vec::new(),
+            turns: Turns::new(),
             before: None,
         })
+    }
+
+    /// Not more sites are placed before anybody has met them: each may be in a page of its own, of which the process gets
+    /// a copy.
+    pub fn place_ahead_at_most(&mut self, most: usize) {
+        self.most_ahead = most;
     }
 
     /// Places probes on the functions of these files by which control leaves others in a process.
@@ -268,7 +284,7 @@ impl<'a> ReturnSites<'a> {
 
     /// How many sites that nobody may ever meet are still worth their place, and their ids, which are not used again.
     fn room(&self, most: usize) -> usize {
-        most.saturating_sub(self.known.len().max(self.placed.len() / 2))
+        most.min(self.most_ahead).saturating_sub(self.known.len().max(self.placed.len() / 2))
     }
 
     /// How many more sites at which others of the family were met may be placed.
@@ -394,6 +410,7 @@ impl<'a> ReturnSites<'a> {
                 self.revive()?;
                 revive_at = Instant::now() + TIDY_PERIOD;
             }
+            self.inspect(followed)?;
             if Instant::now() >= tidy_at {
                 self.tidy(scope, exchange)?;
                 tidy_at = Instant::now() + if self.before.is_some() { SOON_TIDY } else { TIDY_PERIOD };
@@ -502,6 +519,7 @@ impl<'a> ReturnSites<'a> {
         }
         for ((pid, file), sites) in placements {
             let Some(path) = self.callers.path(file) else { continue };
+            self.avoid_rewritten(pid, file, &path, &sites);
             let refused = match self.link(pid, file, &path, &sites) {
                 // The process has ended, or no longer maps the file.
                 Err(error) if error.is_gone() => sites.iter().map(|site| site.id).collect(),
@@ -598,7 +616,7 @@ impl<'a> ReturnSites<'a> {
 
     /// What the kernel side is to know of a return address to which nothing returns: no return goes undetected.
     fn never_met(&self, file: FileId, offset: u64) -> Arrival {
-        Arrival::Placed { catches: self.callers.catches(file, offset), since: None }
+        Arrival::Placed { catches: self.callers.catches(file, offset), since: None, distance: None }
     }
 
     /// What is read of the calls that return to this offset of a file; none where that is not known.
@@ -608,8 +626,8 @@ impl<'a> ReturnSites<'a> {
 
     /// What the kernel side is to know of a site.
     fn in_place(&self, id: u32) -> Arrival {
-        let Placed { file, offset, since, .. } = self.placed[id as usize];
-        Arrival::Placed { catches: self.callers.catches(file, offset), since }
+        let Placed { file, offset, since, site, .. } = self.placed[id as usize];
+        Arrival::Placed { catches: self.callers.catches(file, offset), since, distance: Some(site.distance) }
     }
 
     /// Places sites of a file in a process; returns those that the kernel refuses.
@@ -659,6 +677,7 @@ impl<'a> ReturnSites<'a> {
                 }
                 placements.push(self.add(file, offset, pid, site, Vec::new()));
             }
+            self.avoid_rewritten(pid, file, &path, &placements);
             match self.link_ahead(pid, file, &path, &placements, until) {
                 Err(error) if error.is_gone() => return Ok(()),
                 primed => self.programs.prime(&primed?)?,
@@ -692,7 +711,7 @@ impl<'a> ReturnSites<'a> {
         let ReturnSite { distance, words, result, is_stored, .. } = site;
         let site = wire::ReturnSite { distance, words, is_fixed, is_stepped, only_returns, result, is_stored };
         let probe = Site { file_offset: offset + u64::from(distance), cookie: site.cookie(id) };
-        Placement { id, probe }
+        Placement { id, offset, probe }
     }
 
     fn forget(&mut self, id: u32) {
@@ -716,11 +735,6 @@ impl<'a> ReturnSites<'a> {
     /// How many sites there are.
     fn count(&self) -> u32 {
         u32::try_from(self.placed.len()).unwrap_or(u32::MAX)
-    }
-
-    /// The files of these processes in which sites were overwritten.
-    pub fn overwritten(&self, is_meant: impl Fn(u32) -> bool) -> Vec<Presence> {
-        self.links.overwritten(is_meant)
     }
 
     /// What became of the sites.

@@ -13,6 +13,9 @@
 #include "mapping.bpf.h"
 #include "times.bpf.h"
 
+/* int3, which the kernel writes where there is a probe. */
+#define RT_BREAKPOINT 0xcc
+
 /* A record for user space, its kind and its place not filled in; null if there is no room. Not on the stack. */
 static __always_inline struct rt_question *new_question(u64 address, u32 pid, u32 space)
 {
@@ -136,6 +139,22 @@ __noinline u32 is_replaced(u64 address, u32 space)
 	return 1;
 }
 
+/*
+ * Whether the probe that detects returns to an address is not in memory any more: the program has written over it, has
+ * dropped its copy of the page, or has unmapped the file. What cannot be read is not there either. Not static, as above.
+ */
+__noinline u32 has_vanished(u64 address, u32 space)
+{
+	struct rt_arrival_key key = { .address = address, .space = space };
+	struct rt_arrival *known = bpf_map_lookup_elem(&arrivals, &key);
+	u8 byte = 0;
+
+	if (!known || known->kind != RT_ARRIVAL_PLACED || known->distance == RT_NO_PROBE)
+		return 0;
+	bpf_probe_read_user(&byte, sizeof(byte), (void *)(address + known->distance));
+	return byte != RT_BREAKPOINT;
+}
+
 /* A return address whose probe cost too much, from which calls have come often enough since. */
 __noinline int missed_arrival(u64 address, u32 space)
 {
@@ -166,6 +185,11 @@ static __always_inline u64 rt_first_arrival(const struct rt_hit *hit, u64 addres
 static __always_inline u32 rt_is_replaced(const struct rt_hit *hit, u64 address)
 {
 	return is_replaced(address, hit->thread->space);
+}
+
+static __always_inline u32 rt_has_vanished(const struct rt_hit *hit, u64 address)
+{
+	return has_vanished(address, hit->thread->space);
 }
 
 static __always_inline void rt_ask_for_site(const struct rt_hit *hit, u64 address)

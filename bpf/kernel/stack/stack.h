@@ -76,6 +76,8 @@ static u64 rt_known_arrival(const struct rt_hit *hit, u64 address);
 static u64 rt_first_arrival(const struct rt_hit *hit, u64 address);
 /* Whether what is known of a return address is of another file, which was mapped there before; it is forgotten then. */
 static u32 rt_is_replaced(const struct rt_hit *hit, u64 address);
+/* Whether the probe that detects returns to an address is not in memory any more. */
+static u32 rt_has_vanished(const struct rt_hit *hit, u64 address);
 /* Asks for a probe at a return address from which callers only return, one above the other. */
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address);
 /* Asks for a probe at a return address of RT_ARRIVAL_SKIP, which stays that, and gets RT_SKIP_ASKED_BIT. */
@@ -397,7 +399,10 @@ static __always_inline int rt_was_dropped(const struct rt_frame *frame, u32 sinc
 	return since && !((since - start) & 1u << (RT_SINCE_BITS - 1));
 }
 
-/* The probe at its home may have gone since the frame entered, or be of another file than is mapped there now. */
+/*
+ * The probe at its home may have gone since the frame entered, or be of another file than is mapped there now, or be
+ * overwritten.
+ */
 static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_frame *frame)
 {
 	u64 arrival;
@@ -411,6 +416,8 @@ static __always_inline void rt_doubt_again(const struct rt_hit *hit, struct rt_f
 		arrival = RT_ARRIVAL_DROPPED;
 	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_is_replaced(hit, frame->home))
 		arrival = RT_ARRIVAL_ASKED;
+	if ((u32)arrival == RT_ARRIVAL_PLACED && rt_has_vanished(hit, frame->home))
+		arrival = RT_ARRIVAL_IMPOSSIBLE;
 	frame->doubt = rt_doubt(arrival);
 }
 

@@ -249,6 +249,13 @@ static u32 rt_is_replaced(const struct rt_hit *hit, u64 address)
 	return 0;
 }
 
+static u32 rt_has_vanished(const struct rt_hit *hit, u64 address)
+{
+	(void)hit;
+	(void)address;
+	return 0;
+}
+
 static void rt_ask_for_site(const struct rt_hit *hit, u64 address)
 {
 	(void)hit;

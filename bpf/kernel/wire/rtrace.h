@@ -27,6 +27,7 @@ enum rt_limit {
 	RT_SKIPS_MAX = 4,
 	/* The bit of rt_arrival.words, see there. */
 	RT_SKIP_ASKED_BIT = 31,
+	RT_NO_PROBE = 255, /* for the distance of a probe from a return address, which is shorter */
 	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before the first are given up */
 	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 	RT_OPEN_CHUNK = 128,
@@ -223,6 +224,8 @@ struct rt_arrival {
 	 * RT_ARRIVAL_DROPPED: after how many more calls from there user space is asked again; 0: never.
 	 */
 	u32 words;
+	/* Of RT_ARRIVAL_PLACED: bytes from the return address to the probe; RT_NO_PROBE where nothing returns to it. */
+	u32 distance;
 };
 
 /* What user space has to do about a return address. */

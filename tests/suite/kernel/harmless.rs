@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rtrace_model::EventKind;
+use rtrace_model::{Call, Ending, EventKind};
 use tempfile::TempDir;
 
 use crate::common::launch;
@@ -286,6 +286,56 @@ fn code_that_the_program_changes_while_it_is_traced() {
         };
         assert_eq!((functions, return_sites), changed, "{how}");
     }
+}
+
+/// Where a probe is hit, the kernel executes what the file holds: the program must get its own instruction.
+#[test]
+fn instructions_that_the_program_changes_behind_their_first_byte() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("rewritten", Flavour::Plain);
+    let options = ["--strict", "--lib", "exe", "--func", "w_*"].map(str::to_owned);
+    for _ in 0..repeat() {
+        let mut waiting = Waiting::start(&mut target.command("behind"));
+        let attached = Attached::start(waiting.pid(), &options);
+        waiting.go();
+        assert_eq!(waiting.line(), "called\n");
+        waiting.go();
+        let program = waiting.finish();
+        let (output, recording) = attached.finish();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(program.status.success(), "it computed something else: {said}");
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        let is_told = |event: &EventKind| matches!(event, EventKind::Overwritten { .. });
+        assert!(recording.events().iter().any(is_told), "{said}");
+        let unwound = recording.calls().filter(|call| call.ending == Ending::Unwound).count();
+        assert_eq!(unwound, 0, "{said}");
+    }
+}
+
+/// What returned while a return site was gone was not left by a jump, and nobody knows when it returned.
+#[test]
+fn return_sites_that_vanish() {
+    let Some(_turn) = Turn::take() else { return };
+    let target = Target::build("rewritten", Flavour::Plain);
+    let options = ["--strict", "--lib", "exe", "--func", "w_constant"].map(str::to_owned);
+    let mut waiting = Waiting::start(&mut target.command("dropped"));
+    let attached = Attached::start(waiting.pid(), &options);
+    waiting.go();
+    assert_eq!(waiting.line(), "called\n");
+    attached.interrupt();
+    let (output, recording) = attached.finish();
+    waiting.go();
+    assert!(waiting.finish().status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let return_sites = |event: &EventKind| matches!(event, EventKind::Overwritten { region: None, .. });
+    assert!(recording.events().iter().any(return_sites), "{said}");
+    let is_known = |call: &&Call| call.ending != Ending::Unseen;
+    assert!(recording.calls().filter(is_known).all(|call| call.ending == Ending::Returned), "{said}");
+    assert!(
+        recording.calls().filter(is_known).all(|call| call.duration.is_some_and(|duration| duration < 300_000_000)),
+        "{said}"
+    );
 }
 
 /// Nothing can be looked at any more when the recording ends.

@@ -112,6 +112,11 @@ impl Emulation {
     }
 }
 
+/// How many bytes the first of these instructions has; at least one.
+pub fn length(code: &[u8]) -> usize {
+    Decoder::new(64, code, DecoderOptions::NONE).decode().len().max(1)
+}
+
 /// Whether the instruction does nothing, by any of the encodings that the kernel knows.
 fn is_nop(bytes: &[u8]) -> bool {
     let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();

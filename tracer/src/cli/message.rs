@@ -5,6 +5,7 @@
 use std::fmt::{self, Display};
 use std::io::{ErrorKind, Write};
 
+use rtrace::memory;
 use rtrace::named::NotRunning;
 use rtrace::presence::Absent;
 use rtrace::{counters, privilege, session, sources, target, unmatched, watch};
@@ -112,6 +113,7 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
             .or_else(|| Some(cause.downcast_ref::<NotRunning>()?.hint()))
             .or_else(|| cause.downcast_ref::<counters::Error>()?.hint())
             .or_else(|| Some(cause.downcast_ref::<Absent>()?.hint().to_owned()))
+            .or_else(|| Some(cause.downcast_ref::<memory::Error>()?.hint()))
             .or_else(|| cause.downcast_ref::<session::Error>()?.hint().map(str::to_owned))
             .or_else(|| Some(cause.downcast_ref::<sources::Error>()?.hint()))
             .or_else(|| Some(cause.downcast_ref::<unmatched::Error>()?.hint()))

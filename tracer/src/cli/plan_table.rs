@@ -11,6 +11,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table};
+use rtrace::memory;
 use rtrace::privilege::shell_quote;
 use rtrace::sampling::Sampled;
 use rtrace_code::instruction::SiteCost;
@@ -80,6 +81,10 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
         reasons("Not probed:", refused, view, out)?;
     }
     expensive(plan, prediction, view, out)?;
+    if view.verbose {
+        let memory = memory::of_entries(plan) / 1024;
+        writeln!(out, "\nmemory: {} KB in each process for entries; return sites take more", grouped(memory))?;
+    }
     if !view.costs.are_measured {
         writeln!(
             out,

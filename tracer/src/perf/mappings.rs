@@ -28,19 +28,20 @@ const RING_BYTES: usize = 64 * 1024;
 const PAGE_BYTES: usize = 4096;
 
 /// Where a record has its process, and that of a mapping the addresses, the offset in the file, the major and minor numbers
-/// of the device, the inode, and the begin of the path.
+/// of the device, the inode, what is permitted with whether it is shared, and the begin of the path.
 const PID_AT: usize = 8;
 const START_AT: usize = 16;
 const LENGTH_AT: usize = 24;
 const OFFSET_AT: usize = 32;
 const DEVICE_AT: usize = 40;
 const INODE_AT: usize = 48;
+const PROTECTION_AT: usize = 64;
 const PATH_AT: usize = 72;
 
 /// Bytes of the time at the end of each record.
 const TIME_BYTES: usize = 8;
 
-/// A file that a process mapped executable.
+/// A file that a process mapped executable, or that it mapped before, with other permissions than it had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The process, as rtrace's process-id namespace numbers it.
@@ -55,6 +56,8 @@ pub struct Mapping {
     pub addresses: Range<u64>,
     /// Where in the file it begins, in bytes.
     pub offset: u64,
+    /// The process may write there, too, or shares it with the file: the kernel takes no probes there.
+    pub takes_no_probes: bool,
 }
 
 /// What becomes of the code of a process.
@@ -163,10 +166,12 @@ fn parse(record: &[u8]) -> Option<Mapping> {
     let path = record.get(PATH_AT..end)?.split(|&byte| byte == 0).next()?;
     let time = Timestamp(number(record, end)?);
     let file = (libc::makedev(word(DEVICE_AT)?, word(DEVICE_AT + 4)?), number(record, INODE_AT)?);
-    let start = number(record, START_AT)?;
+    let is_writable = word(PROTECTION_AT)? & libc::PROT_WRITE.cast_unsigned() != 0;
+    let takes_no_probes = is_writable || word(PROTECTION_AT + 4)? & libc::MAP_SHARED.cast_unsigned() != 0;
+    let (start, offset) = (number(record, START_AT)?, number(record, OFFSET_AT)?);
     let addresses = start..start.checked_add(number(record, LENGTH_AT)?)?;
     let path = PathBuf::from(OsStr::from_bytes(path));
-    Some(Mapping { pid, time, path, file, addresses, offset: number(record, OFFSET_AT)? })
+    Some(Mapping { pid, time, path, file, addresses, offset, takes_no_probes })
 }
 
 /// Reads a record of the new name of a process that executes a program.
@@ -280,7 +285,8 @@ mod tests {
         let bytes = record(b"/lib/libz.so.1\0", 7, 99);
         let file = (libc::makedev(8, 1), 12);
         let (time, addresses) = (Timestamp(99), 0x7000..0x9000);
-        let mapping = Mapping { pid: 7, time, path: "/lib/libz.so.1".into(), file, addresses, offset: 0x1000 };
+        let path = "/lib/libz.so.1".into();
+        let mapping = Mapping { pid: 7, time, path, file, addresses, offset: 0x1000, takes_no_probes: false };
         assert_eq!(parse(&bytes), Some(mapping));
         for length in 0..PATH_AT + 8 {
             assert_eq!(parse(&bytes[..length]), None);

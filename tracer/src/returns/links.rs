@@ -32,6 +32,8 @@ const MOST_WHEN_GOVERNED: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placement {
     pub id: u32,
+    /// The return address that it is for, as an offset in the file.
+    pub offset: u64,
     pub probe: Site,
 }
 
@@ -100,10 +102,14 @@ impl<'a> Links<'a> {
     /// # Errors
     /// The kernel refuses probes for a reason that has nothing to do with a single site.
     pub fn place(&mut self, pid: u32, file: FileId, path: &Path, sites: &[Placement]) -> Result<HashSet<u32>, Error> {
-        let (links, refused) = match link(self.programs, pid, path, sites, self.most) {
-            Err(error) if error.is_shortage() => return Ok(sites.iter().map(|site| site.id).collect()),
+        let (sites, avoided): (Vec<Placement>, Vec<Placement>) =
+            sites.iter().partition(|site| !self.programs.avoids(file.0, file.1, site.probe.file_offset));
+        let sites = sites.as_slice();
+        let (links, mut refused) = match link(self.programs, pid, path, sites, self.most) {
+            Err(error) if error.is_shortage() => return Ok(sites.iter().chain(&avoided).map(|site| site.id).collect()),
             placed => placed?,
         };
+        refused.extend(avoided.iter().map(|site| site.id));
         let links = self.numbered(links);
         self.has_grown = true;
         let new = || Group { path: path.to_owned(), links: Vec::new() };
@@ -117,21 +123,25 @@ impl<'a> Links<'a> {
         (first..).zip(links).map(|(number, (probes, sites))| Link { number, probes, sites }).collect()
     }
 
-    /// The files of these processes in which sites were overwritten.
-    pub fn overwritten(&self, is_meant: impl Fn(u32) -> bool) -> Vec<Presence> {
-        let mut overwritten = Vec::new();
-        let mut groups = self.groups.iter().filter(|((pid, _), _)| is_meant(*pid)).peekable();
-        while let Some(((pid, _), _)) = groups.peek() {
-            let pid = *pid;
-            let process = Process::of(pid);
-            while let Some((_, group)) = groups.next_if(|((of, _), _)| *of == pid) {
-                let sites = group.links.iter().flat_map(|link| &link.sites);
-                let spots = sites.map(|site| Spot::at(site.probe.file_offset)).collect();
-                let presence = || process.as_ref()?.presence(&File::open(&group.path).ok()?, spots);
-                overwritten.extend(presence().filter(|presence| !presence.absent.is_empty()));
-            }
-        }
-        overwritten
+    /// The sites of a process that returns do not come to any more, as it has overwritten them or the code in front of
+    /// them: by file.
+    pub fn overwritten(&self, pid: u32) -> Vec<(FileId, Presence, Vec<u32>)> {
+        let Some(process) = Process::of(pid) else { return Vec::new() };
+        let of_group = |(file, path, sites): (FileId, PathBuf, Vec<Placement>)| {
+            let spot = |site: &Placement| Spot { entry: site.offset, site: site.probe.file_offset };
+            let presence = process.presence(&File::open(path).ok()?, sites.iter().map(spot).collect())?;
+            let is_absent = |site: &&Placement| presence.absent.binary_search(&site.probe.file_offset).is_ok();
+            let absent: Vec<u32> = sites.iter().filter(is_absent).map(|site| site.id).collect();
+            (!absent.is_empty()).then_some((file, presence, absent))
+        };
+        self.of(pid).into_iter().filter_map(of_group).collect()
+    }
+
+    /// The processes with sites.
+    pub fn processes(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.groups.keys().map(|(pid, _)| *pid).collect();
+        pids.dedup();
+        pids
     }
 
     /// The files of a process that have sites, with these sites.

@@ -31,7 +31,7 @@ impl Code {
         let space = AddressSpace::of(pid).ok()?;
         let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
         let mut changes = 0;
-        for Area { mapping, file } in space.areas().filter(|area| area.mapping.executable) {
+        for Area { mapping, file, .. } in space.areas().filter(|area| area.mapping.executable) {
             let Some(path) = file.map(|file| file.path()) else { continue };
             if !LIBRARIES.iter().any(|name| path.ends_with(name)) {
                 continue;

@@ -85,7 +85,7 @@ const EXIT: [Choice<ExitPolicy>; 3] = [
     ),
     (
         ExitPolicy::Uretprobe.name(),
-        "Replace return addresses; breaks programs that throw, switch stacks or read return addresses",
+        "Replace return addresses; breaks programs that throw, switch stacks, read return addresses or are run by Wine",
         ExitPolicy::Uretprobe,
     ),
     (ExitPolicy::EntryOnly.name(), "Count calls without timing them", ExitPolicy::EntryOnly),

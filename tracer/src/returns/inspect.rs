@@ -1,0 +1,89 @@
+//! Whether return sites are still where they were placed, and where none may be.
+//!
+//! A process may overwrite them, or drop its copy of a page. The kernel side does not trust a site that it does not find in
+//! memory; here it learns that there will be none.
+
+use std::fs::File;
+use std::path::Path;
+
+use foldhash::HashSet;
+use rtrace_bpf::{Arrival, Error};
+
+use super::links::{Links, Placement};
+use super::{FileId, ReturnSites};
+use crate::altered::Spot;
+use crate::followed::Followed;
+use crate::presence::{Presence, Process};
+
+/// What only seems to be overwritten, as the process changes while it is looked at, is not.
+fn overwritten(links: &Links<'_>, pid: u32) -> Vec<(FileId, Presence, Vec<u32>)> {
+    let mut found = links.overwritten(pid);
+    if !found.is_empty() {
+        let again: HashSet<u32> = links.overwritten(pid).into_iter().flat_map(|(_, _, ids)| ids).collect();
+        found.iter_mut().for_each(|(_, _, ids)| ids.retain(|id| again.contains(id)));
+    }
+    found
+}
+
+impl ReturnSites<'_> {
+    /// Looks at the next process when it is time.
+    pub(super) fn inspect(&mut self, followed: &Followed<'_>) -> Result<(), Error> {
+        let (links, turns) = (&self.links, &mut self.turns);
+        let all = || links.processes().into_iter().filter(|pid| followed.has_probes(*pid)).collect();
+        let overwritten = turns.go_on(followed.changes(), all, |pid| overwritten(links, pid)).unwrap_or_default();
+        self.give_up(overwritten)
+    }
+
+    /// The files of processes in which sites were overwritten, once each.
+    ///
+    /// # Errors
+    /// A map of the programs cannot be written.
+    pub fn overwritten(&mut self, followed: &Followed<'_>) -> Result<Vec<Presence>, Error> {
+        for pid in self.links.processes().into_iter().filter(|pid| followed.has_probes(*pid)) {
+            self.give_up(overwritten(&self.links, pid))?;
+        }
+        Ok(std::mem::take(&mut self.overwritten))
+    }
+
+    /// These sites are gone, and do not come back.
+    fn give_up(&mut self, overwritten: Vec<(FileId, Presence, Vec<u32>)>) -> Result<(), Error> {
+        for ((device, inode), mut presence, ids) in overwritten {
+            let mut gone = Vec::with_capacity(ids.len());
+            for id in ids {
+                let placed = &self.placed[id as usize];
+                let (place, met) = (placed.place(), placed.met.clone());
+                if self.known.get(&placed.key()) != Some(&id) {
+                    continue;
+                }
+                let addresses = match met.is_empty() {
+                    true => {
+                        self.spaces.addresses(place.pid, self.programs.space(place.pid)?, (device, inode), place.offset)
+                    }
+                    false => met,
+                };
+                self.programs.prime(&[(place, Arrival::Impossible)])?;
+                for (space, address) in addresses {
+                    self.programs.set_arrivals(space, &[(address, Arrival::Impossible)])?;
+                }
+                let site = place.offset + u64::from(placed.site.distance);
+                self.programs.avoid(device, inode, site);
+                self.forget(id);
+                gone.push(site);
+            }
+            presence.absent = gone;
+            self.overwritten.extend(Some(presence).filter(|presence| !presence.absent.is_empty()));
+        }
+        Ok(())
+    }
+
+    /// Places no probe at those of these sites of a file whose code the process has changed.
+    pub(super) fn avoid_rewritten(&self, pid: u32, (device, inode): FileId, path: &Path, sites: &[Placement]) {
+        let rewritten = || {
+            let spots = sites.iter().map(|site| Spot { entry: site.offset, site: site.probe.file_offset }).collect();
+            Some(Process::of(pid)?.rewritten(&File::open(path).ok()?, spots))
+        };
+        for site in rewritten().unwrap_or_default() {
+            self.programs.avoid(device, inode, site);
+        }
+    }
+}
