@@ -9,6 +9,7 @@
 //! process, and `scan` finds the calls. Nothing is attached here. Whatever cannot be read is left
 //! out: a call that is not found is one whose first return may go undetected, and no more than that.
 
+mod beginning;
 mod links;
 mod process;
 mod scan;
@@ -34,6 +35,9 @@ use crate::target;
 /// Device and inode of a file, as `stat` reports them.
 type FileId = (u64, u64);
 
+/// The functions that load a library.
+const LOADERS: [&str; 2] = ["dlopen", "dlmopen"];
+
 /// A file with direct calls of traced functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerFile {
@@ -56,6 +60,8 @@ pub struct Return {
     pub offset: u64,
     /// What is read of the call when it has returned.
     pub keeps: Keeps,
+    /// It is that of a direct call of a traced function, else of one through a pointer.
+    pub is_direct: bool,
 }
 
 /// The functions that are traced.
@@ -173,6 +179,42 @@ pub fn of_processes(pids: &[u32], traced: &Traced) -> Vec<CallerFile> {
 /// `files` are in the order of [`closure`](rtrace_symbolizer::linker::closure): the program, its
 /// interpreter, and what that loads. Files that may be loaded later come last.
 pub fn of_command(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
+    let mut callers = of_files(files, traced);
+    let Some((path, image, behind)) = beginning::of(files) else { return callers };
+    let Some((device, inode)) = identity(path) else { return callers };
+    let begins = |offset| Return { offset, keeps: Keeps::READABLE, is_direct: false };
+    let new = || CallerFile { device, inode, path: path.to_owned(), stamp: image.stamp(), returns: Vec::new() };
+    let index = callers.iter().position(|file| (file.device, file.inode) == (device, inode)).unwrap_or_else(|| {
+        callers.push(new());
+        callers.len() - 1
+    });
+    let returns = &mut callers[index].returns;
+    returns.extend(behind.into_iter().map(begins));
+    returns.sort_unstable_by_key(|call| (call.offset, !call.is_direct));
+    returns.dedup_by_key(|call| call.offset);
+    callers
+}
+
+/// Those of these files that a program may load; the first is the program. What it does not need from its beginning on it
+/// cannot load where nothing of that calls `dlopen`, as most shells.
+pub fn loadable(files: &[PathBuf]) -> Vec<PathBuf> {
+    let needed = files.first().and_then(|program| linker::closure(program, &target::environment()).ok());
+    let Some(needed) = needed else { return files.to_vec() };
+    let calls_dlopen = |path: &PathBuf| {
+        let image = Image::open_outline(path);
+        image.is_ok_and(|image| image.slots().iter().any(|slot| LOADERS.contains(&slot.name)))
+    };
+    match needed.iter().any(calls_dlopen) {
+        true => files.to_vec(),
+        false => {
+            let needed: Vec<FileId> = needed.iter().filter_map(|path| identity(path)).collect();
+            let is_needed = |file: &&PathBuf| identity(file).is_some_and(|id| needed.contains(&id));
+            files.iter().filter(is_needed).cloned().collect()
+        }
+    }
+}
+
+fn of_files(files: &[PathBuf], traced: &Traced) -> Vec<CallerFile> {
     let identified = files.iter().filter_map(|path| Some((identity(path)?, path.clone())));
     let files = Files::read(identified, traced);
     let names = OnceLock::new();
@@ -227,6 +269,7 @@ impl<'a> Executed<'a> {
             let ids = |files: &[PathBuf]| files.iter().filter_map(|path| identity(path)).collect::<Vec<FileId>>();
             let needed = ids(&files);
             files.extend_from_slice(libraries);
+            let files = loadable(&files);
             let is_needed = |file: &CallerFile| needed.contains(&(file.device, file.inode));
             let (callers, later) = of_command(&files, traced).into_iter().partition(is_needed);
             let jumps = jumps::among_files(&files);

@@ -425,7 +425,8 @@ impl<'a> Recording<'a> {
         let (pids, files): (&[u32], Vec<CallerFile>) = match &self.setup.subject {
             Subject::Processes(pids) => (pids, callers::of_processes(pids, &traced)),
             Subject::Command(pid) => {
-                (std::slice::from_ref(pid), callers::of_command(self.setup.command_files, &traced))
+                let files = callers::loadable(self.setup.command_files);
+                (std::slice::from_ref(pid), callers::of_command(&files, &traced))
             }
         };
         let modules: Vec<Module> =

@@ -222,7 +222,7 @@ impl<'a> ReturnSites<'a> {
     pub fn prime(&mut self, pid: u32, files: &[CallerFile], time: Duration) -> Result<(), Error> {
         let program = target::identity(&target::program_of(pid)).ok();
         for file in files {
-            self.siblings.try_all(program, (file.device, file.inode));
+            self.siblings.try_all(pid, program, (file.device, file.inode));
         }
         self.prime_within(pid, program, files.iter().collect(), time, MOST_AHEAD)
     }
@@ -230,8 +230,9 @@ impl<'a> ReturnSites<'a> {
     /// The same in a process that waits to execute a program, for the files that are still to be tried in that.
     fn prime_executed(&mut self, pid: u32, loaded: &Loaded) -> Result<(), Error> {
         let Loaded { program, callers, later, .. } = loaded;
+        self.siblings.end_tries(pid);
         for (files, most) in [(callers, MOST_AHEAD), (later, MOST_IN_DOUBT)] {
-            let is_untried = |file: &&CallerFile| self.siblings.try_all(*program, (file.device, file.inode));
+            let is_untried = |file: &&CallerFile| self.siblings.try_all(pid, *program, (file.device, file.inode));
             let files = files.iter().filter(is_untried).collect();
             self.prime_within(pid, *program, files, TIME_AHEAD, most)?;
         }
@@ -253,16 +254,15 @@ impl<'a> ReturnSites<'a> {
         for file in files {
             let id = (file.device, file.inode);
             self.callers.add(id, &file.path, file.stamp);
-            for call in &file.returns {
+            for call in file.returns.iter().filter(|call| call.is_direct) {
                 let keeps = self.direct.entry((id, call.offset)).or_default();
                 *keeps = keeps.or(call.keeps);
             }
             let mut placements = Vec::new();
             let is_new = |offset: &u64| !self.known.contains_key(&(pid, id, *offset));
             let mut returns: Vec<u64> = file.returns.iter().map(|call| call.offset).filter(is_new).collect();
-            if returns.len() > self.room(most) {
-                returns.clear();
-            }
+            // Compilers put first what is hardly ever executed.
+            returns.drain(..returns.len().saturating_sub(self.room(most)));
             let direct = &self.direct;
             let arrivals = self.callers.arrivals(id, &returns, |offset| direct.get(&(id, offset)).copied());
             for (&offset, arrival) in returns.iter().zip(arrivals) {
@@ -662,7 +662,7 @@ impl<'a> ReturnSites<'a> {
             let is_met = |site: &Placement| self.siblings.has_met(file, self.placed[site.id as usize].offset);
             let (of_met, others) = sites.into_iter().partition::<Vec<_>, _>(is_met);
             let may_try = self.before.is_none() && others.len() <= self.room(MOST_IN_DOUBT);
-            if may_try && self.siblings.try_all(program, file) {
+            if may_try && self.siblings.try_all(pid, program, file) {
                 let offsets = others.iter().map(|site| self.placed[site.id as usize].offset);
                 self.siblings.want(pid, file, offsets.collect());
             }

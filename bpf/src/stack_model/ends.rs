@@ -503,7 +503,7 @@ fn a_call_in_doubt_ends_at_its_own_return_address_though_its_caller_only_returns
     let asked = |text: &str| Script::run(text).thread.asked_for();
     assert_eq!(asked("Y=asked X=skip2 Y@96 b+80X"), Some(address(b'X')));
     assert_eq!(asked("Y=fixed X=skip2 Y@96 b+80X"), None);
-    check("Y=asked X=skip2 a+120 Y@96 b+80X X-80 a-120", &["a 1<0 0 returned 30/10", "b 2<1 1 returned 10/0"]);
+    check("Y=asked X=skip2 a+120 Y@96 b+80X X-80 a-120", &["a 1<0 0 returned 40/10", "b 2<1 1 returned 10/0"]);
     // Both return there: the callee of a callee that only returns.
     check_with_missed(1, "Y=asked X=skip2 Y@96 b+80X X-80 Y=placed Y-96", &["b 1<0 0 returned 10/0"]);
     // Not all calls from there enter the same function.

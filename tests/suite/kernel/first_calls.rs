@@ -149,14 +149,14 @@ const WAYS: [&[&str]; 5] = [
 
 #[test]
 fn a_call_is_the_last_thing_that_main_does() {
-    check("int main(int argc, char **argv) { begin(argc); nap(50000); return 0; }", &WAYS);
+    check("int main(int argc, char **argv) { begin(argc); nap(400000); return 0; }", &WAYS);
 }
 
 #[test]
 fn a_call_is_the_last_thing_that_a_function_does() {
-    let text = "static __attribute__((noinline)) void last(void) { beat(1); nap(50000); }
+    let text = "static __attribute__((noinline)) void last(void) { beat(1); nap(400000); }
         static __attribute__((noinline)) int same(int n) { return nap(n); }
-        int main(int argc, char **argv) { begin(argc); last(); same(30000); return beat(0) - 1; }";
+        int main(int argc, char **argv) { begin(argc); last(); same(400000); return beat(0) - 1; }";
     check(text, &WAYS);
 }
 
@@ -164,7 +164,7 @@ fn a_call_is_the_last_thing_that_a_function_does() {
 fn each_call_of_a_function_that_only_returns_comes_from_another_place() {
     // The first one lasts until the site is there.
     let calls: String = (0..27)
-        .map(|n| if n == 0 { 200_000 } else { 2_000 })
+        .map(|n| if n == 0 { 400_000 } else { 2_000 })
         .map(|us| format!("s += f({us}); __asm__ volatile(\"\" ::: \"memory\"); "))
         .collect();
     let text = format!(
@@ -172,4 +172,57 @@ fn each_call_of_a_function_that_only_returns_comes_from_another_place() {
         int main(int argc, char **argv) {{ long s = 0; begin(argc); {calls} return s < 0; }}"
     );
     check(&text, &[&["-O1"], &["-O2", "-no-pie"]]);
+}
+
+#[test]
+fn main_is_timed_though_it_is_called_once_and_through_a_pointer() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let text = "int main(int argc, char **argv) { begin(argc); beat(1); nap(1000); return beat(0) - 1; }";
+    for flags in [&["-O0"][..], &["-O2"], &["-O1", "-no-pie"]] {
+        let program = Program::of(text, flags);
+        let library = program.0.path().join("libnap.so").display().to_string();
+        let options = ["--lib", "exe", "--lib", &library, "--func", "main", "--func", "nap"].map(str::to_owned);
+        let (recording, told) = program.run(&options);
+        compare(&recording, &told);
+        let region = recording.regions().iter().find(|region| region.name == "main").expect("it is traced").id;
+        let calls: Vec<&Call> = recording.calls().filter(|call| call.region == region).collect();
+        assert!(
+            matches!(calls[..], [call] if call.duration.is_some_and(|time| time > 1_000_000)),
+            "{flags:?}: {calls:?}"
+        );
+    }
+}
+
+#[test]
+fn each_of_several_processes_of_a_program_has_its_sites_ahead() {
+    let Some(_turn) = Turn::take().filter(|_| installed(&["cc"])) else { return };
+    let text = r#"
+        #include <sys/wait.h>
+        int main(int argc, char **argv)
+        {
+            int i;
+
+            if (argc > 1) {
+                if (beat(0) != 1)
+                    puts("no");
+                return 0;
+            }
+            begin(1);
+            for (i = 0; i < 6; i++) {
+                if (!fork()) {
+                    execl(argv[0], argv[0], "child", NULL);
+                    _exit(1);
+                }
+            }
+            while (wait(NULL) > 0)
+                ;
+            return 0;
+        }"#;
+    let program = Program::of(text, &["-O1", "-fno-optimize-sibling-calls"]);
+    let options = ["--lib".to_owned(), program.0.path().join("libnap.so").display().to_string()];
+    let (recording, _) = program.run(&options);
+    let region = recording.regions().iter().find(|region| region.name == "beat").expect("it is traced").id;
+    let calls: Vec<&Call> = recording.calls().filter(|call| call.region == region).collect();
+    assert_eq!(calls.len(), 6);
+    assert!(calls.iter().all(|call| call.duration.is_some()), "{calls:?}");
 }

@@ -59,6 +59,34 @@ pub fn candidates(
     found
 }
 
+/// What a function calls, and where its calls through pointers return to, all as virtual addresses.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// Functions that it calls directly.
+    pub targets: Vec<u64>,
+    /// Slots through which it calls.
+    pub slots: Vec<u64>,
+    /// Return addresses of its calls through other pointers.
+    pub behind_pointers: Vec<u64>,
+}
+
+/// The calls of a function of this code; what follows bytes that are no instruction is left out.
+pub fn calls_of(code: &[u8], start: u64) -> Calls {
+    let mut calls = Calls::default();
+    for instruction in Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
+        match instruction.flow_control() {
+            _ if instruction.is_invalid() => break,
+            FlowControl::Call if instruction.is_call_near() => calls.targets.push(instruction.near_branch64()),
+            FlowControl::IndirectCall if instruction.is_ip_rel_memory_operand() => {
+                calls.slots.push(instruction.ip_rel_memory_address());
+            }
+            FlowControl::IndirectCall => calls.behind_pointers.push(instruction.next_ip()),
+            _ => {}
+        }
+    }
+    calls
+}
+
 /// Those of the sorted candidates at which a call really ends, and after which its function goes on.
 ///
 /// `ranges` are those of the functions, sorted. What follows data between instructions is not confirmed.

@@ -112,8 +112,11 @@ impl<'a> Callees<'a> {
             Callee::Direct(target) => self.targets.keeps.get(&target).copied(),
             Callee::Slot(slot) => self.slots.keeps.get(&slot).copied(),
         };
-        let call =
-            |address| Return { offset: place + (address - start), keeps: keeps(address).unwrap_or(Keeps::READABLE) };
+        let call = |address| Return {
+            offset: place + (address - start),
+            keeps: keeps(address).unwrap_or(Keeps::READABLE),
+            is_direct: true,
+        };
         confirmed.into_iter().map(call).collect()
     }
 

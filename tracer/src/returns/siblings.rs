@@ -8,6 +8,7 @@
 //! took 5.9 s instead of 0.05.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use foldhash::{HashMap, HashSet};
@@ -19,10 +20,11 @@ use super::{FileId, ReturnSites};
 /// Larger families get only what each process meets: placing a site in all of them would take longer than it is missed.
 const MOST_SIBLINGS: usize = 64;
 
-/// Time for a file of a process: who asks for a site waits.
-const TIME_AHEAD_IN_SIBLING: Duration = Duration::from_millis(50);
+/// Time for a file of a process at once: who asks for a site waits.
+const TIME_AHEAD_IN_SIBLING: Duration = Duration::from_millis(10);
+const MOST_AT_ONCE: usize = 1024;
 
-/// All sites of a file are placed ahead in so many processes of a program: one that executes it, and a child of that.
+/// All sites of a file are placed ahead until so many processes of a program have ended.
 const MOST_TRIES: u32 = 2;
 
 /// Return addresses that others have met.
@@ -34,8 +36,12 @@ pub(super) struct Siblings {
     left_out: HashSet<u32>,
     /// Return addresses that anybody has met, by file.
     met: HashMap<FileId, BTreeSet<u64>>,
-    /// In how many processes all sites of a file were to be placed, by their program and the file.
+    /// In how many processes that have ended all sites of a file were to be placed, by their program and the file.
     tries: HashMap<(FileId, FileId), u32>,
+    /// The same of those that run.
+    trying: HashMap<u32, BTreeSet<(FileId, FileId)>>,
+    /// Who was last served of those that want sites.
+    served: Option<(u32, FileId)>,
 }
 
 impl Siblings {
@@ -46,6 +52,8 @@ impl Siblings {
 
     /// Forgets processes that have ended.
     pub fn keep(&mut self, lives: impl Fn(u32) -> bool) {
+        let ended: Vec<u32> = self.trying.keys().copied().filter(|&pid| !lives(pid)).collect();
+        ended.into_iter().for_each(|pid| self.end_tries(pid));
         self.wanted.retain(|&(pid, _), _| lives(pid));
         self.left_out.retain(|&pid| lives(pid));
     }
@@ -61,11 +69,25 @@ impl Siblings {
     }
 
     /// One more process of this program is to get all sites of a file; returns whether that is still worth it.
-    pub fn try_all(&mut self, program: Option<FileId>, file: FileId) -> bool {
+    ///
+    /// Only those that have ended have shown which sites are hit: the ranks of a parallel program, which run at the same
+    /// time, all get them.
+    pub fn try_all(&mut self, pid: u32, program: Option<FileId>, file: FileId) -> bool {
         let Some(program) = program else { return true };
-        let tries = self.tries.entry((program, file)).or_default();
-        *tries += 1;
-        *tries <= MOST_TRIES
+        let tried = (program, file);
+        let is_worth_it = self.tries.get(&tried).is_none_or(|&tries| tries < MOST_TRIES);
+        if is_worth_it {
+            self.trying.entry(pid).or_default().insert(tried);
+        }
+        is_worth_it
+    }
+
+    /// A process has ended, or executes another program: what it was hit at is known.
+    pub fn end_tries(&mut self, pid: u32) {
+        self.wanted.retain(|&(of, _), _| of != pid);
+        for tried in self.trying.remove(&pid).unwrap_or_default() {
+            *self.tries.entry(tried).or_default() += 1;
+        }
     }
 
     /// These return addresses of a file are to be placed in a process, if it gets any.
@@ -73,6 +95,17 @@ impl Siblings {
         if !offsets.is_empty() && !self.left_out.contains(&pid) {
             self.wanted.entry((pid, file)).or_default().extend(offsets);
         }
+    }
+
+    /// What is to be placed next: each process and file in turn.
+    fn next(&mut self) -> Option<((u32, FileId), BTreeSet<u64>)> {
+        let behind = self.served.and_then(|served| {
+            let behind = self.wanted.range((Bound::Excluded(served), Bound::Unbounded)).next();
+            behind.map(|(key, _)| *key)
+        });
+        let key = behind.or_else(|| self.wanted.keys().next().copied())?;
+        self.served = Some(key);
+        self.wanted.remove_entry(&key)
     }
 
     /// Whether something is to be placed.
@@ -107,11 +140,22 @@ impl ReturnSites<'_> {
     /// # Errors
     /// As for [`answer`](ReturnSites::answer).
     pub(super) fn place_shared(&mut self) -> Result<(), Error> {
-        let Some(((pid, file), offsets)) = self.siblings.wanted.pop_first() else { return Ok(()) };
-        match self.siblings.left_out.contains(&pid) {
-            true => Ok(()),
-            false => self.place_met(pid, file, &offsets, Instant::now() + TIME_AHEAD_IN_SIBLING),
+        let Some(((pid, file), offsets)) = self.siblings.next() else { return Ok(()) };
+        let mut offsets = offsets;
+        if self.siblings.left_out.contains(&pid) {
+            return Ok(());
         }
+        if let Some(&next) = offsets.iter().nth(MOST_AT_ONCE) {
+            let rest = offsets.split_off(&next);
+            self.siblings.wanted.insert((pid, file), rest);
+        }
+        let until = Instant::now() + TIME_AHEAD_IN_SIBLING;
+        self.place_met(pid, file, &offsets, until)?;
+        if Instant::now() > until {
+            // A site takes the kernel long now, and the programs wait for it.
+            self.siblings.wanted.remove(&(pid, file));
+        }
+        Ok(())
     }
 
     /// Places in a program that waits to be executed what was met in the files that it will load.
