@@ -134,6 +134,18 @@ impl Image {
             .any(|table| table.entries().any(|entry| entry.is_defined() && table.name(entry) == Some(name.as_bytes())))
     }
 
+    /// The virtual addresses at which `.symtab` defines functions of these names, also those that no other file sees; each
+    /// with its place among the names.
+    pub fn addresses_of(&self, names: &[&str]) -> Vec<(usize, u64)> {
+        let Ok(Some(table)) = SymbolTable::full(self) else { return Vec::new() };
+        let defined = table.entries().filter(|entry| entry.is_defined() && !entry.is_ifunc());
+        let named = defined.filter_map(|entry| {
+            let name = table.name(entry)?;
+            Some((names.iter().position(|known| known.as_bytes() == name)?, entry.address()))
+        });
+        named.collect()
+    }
+
     /// Bytes that each thread has of its own for this file (`PT_TLS`).
     pub fn thread_storage(&self) -> u64 {
         let headers = self.program_headers().iter().filter(|header| header.p_type(ENDIAN) == elf::PT_TLS);

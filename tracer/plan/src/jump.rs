@@ -7,11 +7,14 @@ use rtrace_symbolizer::{Definition, Image};
 /// Functions of one file by which control leaves others, by virtual address.
 pub type Jumps = HashMap<u64, Jump>;
 
-/// Files that have some, by the names under which the dynamic linker knows them.
+/// Shared files that have some, by the names under which the dynamic linker knows them.
 const C_LIBRARY: &str = "libc.so.6";
 const UNWINDER: &str = "libgcc_s.so.1";
 
 const LONGJMP: [&str; 4] = ["longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"];
+
+/// By this name the GNU C library's own copy of them is told from others.
+const OF_GLIBC: &str = "__libc_siglongjmp";
 
 /// The unwinder has found who goes on, and is told where.
 const FOUND: &str = "_Unwind_SetIP";
@@ -59,21 +62,40 @@ pub fn may_be_in(name: &str) -> bool {
     name == C_LIBRARY || name == UNWINDER || (name.starts_with("libc-2.") && name.ends_with(".so"))
 }
 
-/// Those of a file whose target the programs can read.
+/// Those of a file whose target the programs can read. Programs and libraries may have copies of their own.
 pub fn of(image: &Image) -> Jumps {
     let (names, jump): (&[&str], Jump) = match image.soname() {
         Some(C_LIBRARY) => (&LONGJMP, Jump::Longjmp),
         Some(UNWINDER) if is_context_known(image) => (&[FOUND], Jump::Unwind),
-        _ => return Jumps::default(),
+        _ => return copies(image),
     };
     let is_meant = |definition: &Definition<'_>| names.contains(&definition.name) && !definition.is_ifunc;
     image.definitions().filter(is_meant).map(|definition| (definition.address, jump)).collect()
 }
 
+/// Copies of these functions that were linked into a file.
+fn copies(image: &Image) -> Jumps {
+    let names = [&[FOUND, STACK_POINTER, OF_GLIBC][..], &LONGJMP].concat();
+    let found = image.addresses_of(&names);
+    let is_glibc = found.iter().any(|&(name, _)| names[name] == OF_GLIBC);
+    let is_known = found.iter().any(|&(name, address)| names[name] == STACK_POINTER && is_getter(image, address));
+    let jump = |(name, address): (usize, u64)| match names[name] {
+        FOUND => is_known.then_some((address, Jump::Unwind)),
+        STACK_POINTER | OF_GLIBC => None,
+        _ => is_glibc.then_some((address, Jump::Longjmp)),
+    };
+    found.into_iter().filter_map(jump).collect()
+}
+
 /// Whether the unwinder keeps the stack pointer where the programs look for it.
 fn is_context_known(image: &Image) -> bool {
-    let Some(getter) = image.definitions().find(|definition| definition.name == STACK_POINTER) else { return false };
-    let code = image.code_from(getter.address).unwrap_or_default();
+    let getter = image.definitions().find(|definition| definition.name == STACK_POINTER);
+    getter.is_some_and(|getter| is_getter(image, getter.address))
+}
+
+/// Whether the code at this address reads the stack pointer where the programs look for it.
+fn is_getter(image: &Image, address: u64) -> bool {
+    let code = image.code_from(address).unwrap_or_default();
     code.strip_prefix(&ENDBR64).unwrap_or(code).starts_with(&STACK_POINTER_CODE)
 }
 

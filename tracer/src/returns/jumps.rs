@@ -30,23 +30,21 @@ pub struct Candidate {
 
 /// Those among what a process maps.
 pub fn among_modules<'m>(modules: impl IntoIterator<Item = &'m Module>) -> Vec<Candidate> {
-    let candidates = modules.into_iter().filter(|module| jump::may_be_in(module.file_name()));
     let candidate = |module: &Module| Candidate {
         id: (module.device, module.inode),
         name: module.path.clone(),
         path: module.open_path(),
     };
-    candidates.map(candidate).collect()
+    modules.into_iter().map(candidate).collect()
 }
 
 /// Those among the files that a program will load.
 pub fn among_files(files: &[PathBuf]) -> Vec<Candidate> {
-    let file_name = |path: &&PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(jump::may_be_in);
     let candidate = |path: &PathBuf| {
         let id = target::identity(path).ok()?;
         Some(Candidate { id, name: path.clone(), path: path.clone() })
     };
-    files.iter().filter(file_name).filter_map(candidate).collect()
+    files.iter().filter_map(candidate).collect()
 }
 
 /// A file with its functions.
@@ -107,9 +105,10 @@ impl<'a> Jumps<'a> {
             let is_named = |pattern: &String| select::names(pattern, name, || soname(path));
             let will_be_traced = || !self.traced.contains(id) && self.patterns.iter().any(is_named);
             let has_probe = &self.has_probe;
+            let is_traced = self.traced.contains(id);
             let look = || match will_be_traced() {
                 true => None,
-                false => known(path, |offset| has_probe.contains(&(*id, offset))),
+                false => known(name, path, is_traced, |offset| has_probe.contains(&(*id, offset))),
             };
             self.known.entry(*id).or_insert_with(look);
             self.link(pid, *id)?;
@@ -167,9 +166,13 @@ impl<'a> Jumps<'a> {
     }
 }
 
-/// What a file has, but for functions that have a probe.
-fn known(path: &Path, has_probe: impl Fn(u64) -> bool) -> Option<Known> {
+/// What a file has, but for functions that have a probe. Programs and traced libraries may have copies of their own.
+fn known(name: &Path, path: &Path, is_traced: bool, has_probe: impl Fn(u64) -> bool) -> Option<Known> {
     let image = Image::open(path).ok()?;
+    let is_shared = || name.file_name().and_then(|name| name.to_str()).is_some_and(jump::may_be_in);
+    if !(is_traced || image.is_executable() || is_shared()) {
+        return None;
+    }
     let file = Pinned::open(path, image.stamp()).ok()?;
     let site = |(address, jump): (u64, Jump)| {
         let file_offset = image.file_offset(address).filter(|&offset| !has_probe(offset))?;
