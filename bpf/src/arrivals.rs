@@ -7,8 +7,8 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
 use crate::error::is_errno;
 use crate::wire::{
-    self, ArrivalCode, ArrivalKey, ArrivalRecord, ContextKey, PrimedKey, QuestionRecord, SiteHitsRecord, TailKey,
-    UntimedKey, bytes_of,
+    self, ArrivalCode, ArrivalKey, ArrivalRecord, ContextKey, NO_REGION, PrimedKey, QuestionRecord, SiteHitsRecord,
+    TailKey, UntimedKey, bytes_of,
 };
 use crate::{Error, Programs};
 
@@ -169,8 +169,17 @@ impl Programs {
     /// # Errors
     /// [`Error::Kernel`] if the table is full.
     pub fn set_tail_calls(&self, tails: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
-        let pairs = tails.map(|(from, to)| (TailKey { from, to }, One(1)));
+        let pairs = tails.map(|(from, to)| (TailKey { from, to }, Number(1)));
         write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe tail calls"))
+    }
+
+    /// Tells the kernel side how many words regions take off the stack as they return, beside the return address.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if the table is full.
+    pub fn set_pops(&self, pops: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
+        let pairs = pops.map(|(from, words)| (TailKey { from, to: NO_REGION }, Number(words)));
+        write_all(&self.skel.maps.tails, pairs).map_err(Error::kernel("describe what functions take off the stack"))
     }
 
     /// A reader of the return addresses of which nothing is known.
@@ -226,14 +235,14 @@ impl Programs {
     }
 }
 
-/// A byte, as a value of a map.
+/// A number, as a value of a map.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct One(u8);
+struct Number(u32);
 
 // SAFETY: a transparent wrapper of an integer.
-unsafe impl wire::Record for One {
-    const NAME: &'static str = "a byte";
+unsafe impl wire::Record for Number {
+    const NAME: &'static str = "a number";
 }
 
 /// Removes an entry, if it is there.

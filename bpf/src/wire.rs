@@ -158,6 +158,16 @@ pub fn entry_cookie(region: u32, policy: PolicyCode, tails: TailsCode) -> u64 {
         | u64::from(tails.0) << CookieBit::RT_COOKIE_TAILS.0
 }
 
+/// The same of a function that may come back to its first instruction without being called again.
+pub fn laps_cookie(cookie: u64) -> u64 {
+    cookie | 1 << CookieBit::RT_COOKIE_LAPS.0
+}
+
+/// The same of a function that takes words off the stack as it returns, as the table says.
+pub fn pops_cookie(cookie: u64) -> u64 {
+    cookie | 1 << CookieBit::RT_COOKIE_POPS.0
+}
+
 /// The attach cookie of a stub's site, for the calls of that of its function.
 pub fn stub_cookie(cookie: u64) -> u64 {
     cookie | 1 << CookieBit::RT_COOKIE_STUB.0

@@ -30,6 +30,8 @@ pub enum LossReason {
     ValueUnread,
     /// Which untraced functions led to a call was not recorded.
     ContextLost,
+    /// The first instruction of a function was executed: by a call, or by another lap of a loop that begins there.
+    CallOrLap,
     /// The kernel did not run a program of rtrace's when it was its turn.
     ProgramNotRun,
     /// A call entered, and was neither recorded nor counted as lost; or it was recorded more than once.
@@ -38,7 +40,7 @@ pub enum LossReason {
 
 impl LossReason {
     /// All reasons, the order is that of reports.
-    pub const ALL: [LossReason; 13] = [
+    pub const ALL: [LossReason; 14] = [
         LossReason::RingFull,
         LossReason::TooDeep,
         LossReason::NoMemory,
@@ -50,6 +52,7 @@ impl LossReason {
         LossReason::ValueLost,
         LossReason::ValueUnread,
         LossReason::ContextLost,
+        LossReason::CallOrLap,
         LossReason::ProgramNotRun,
         LossReason::Unaccounted,
     ];
@@ -73,6 +76,7 @@ impl LossReason {
             LossReason::ValueLost => "value lost",
             LossReason::ValueUnread => "value not readable",
             LossReason::ContextLost => "context lost",
+            LossReason::CallOrLap => "call, or lap of a loop",
             LossReason::ProgramNotRun => "program not run",
             LossReason::Unaccounted => "unaccounted",
         }

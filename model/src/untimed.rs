@@ -20,16 +20,20 @@ pub enum UntimedReason {
     /// The return was missed for another reason, and a later call took the place of this one on the
     /// shadow stack.
     OverwrittenByOther,
+    /// Nothing shows whether it returned, or its caller got control back in another way; or which of two calls
+    /// returned.
+    Ambiguous,
 }
 
 impl UntimedReason {
     /// All reasons, the order is that of reports.
-    pub const ALL: [UntimedReason; 5] = [
+    pub const ALL: [UntimedReason; 6] = [
         UntimedReason::NotYetPlaced,
         UntimedReason::NotProbeable,
         UntimedReason::SiteDropped,
         UntimedReason::NotAskedFor,
         UntimedReason::OverwrittenByOther,
+        UntimedReason::Ambiguous,
     ];
 
     /// The words used in columns and reports.
@@ -40,6 +44,7 @@ impl UntimedReason {
             UntimedReason::SiteDropped => "return site dropped",
             UntimedReason::NotAskedFor => "entry only",
             UntimedReason::OverwrittenByOther => "frame lost",
+            UntimedReason::Ambiguous => "returned or left, unknown which",
         }
     }
 

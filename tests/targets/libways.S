@@ -86,6 +86,25 @@ function w_pop
 	ret	$16
 end w_pop
 
+function w_loop
+	dec	%edi
+	jg	w_loop
+	mov	%edi, %eax
+	ret
+end w_loop
+
+function w_loop_behind
+	push	%rbx
+1:	mov	%edi, %ebx
+	push	%rbx
+	pop	%rbx
+	dec	%edi
+	jg	1b
+	mov	%edi, %eax
+	pop	%rbx
+	ret
+end w_loop_behind
+
 function u_call_pop
 	grow	8
 	pushq	$7

@@ -61,9 +61,15 @@ static int jump_table(void)
 	return sum;
 }
 
+static int loops_from_the_entry(void)
+{
+	return w_loop(9) + w_loop(1) + w_loop(30) + w_loop_behind(8);
+}
+
 static int callee_pops(void)
 {
-	return TIMED("w_pop", u_call_pop(3));
+	/* It is single-stepped, which is measured, too. */
+	return u_call_pop(3);
 }
 
 static int early_returns(void)
@@ -432,6 +438,7 @@ static const struct round ways[] = {
 	{ "self_tails", self_tails, "w_again(w_again(w_again(w_again(w_leaf)))) w_again(w_leaf)" },
 	{ "tail_out_of_recursion", tail_out_of_recursion, "w_recurse_out(w_recurse_out(w_recurse_out(w_leaf)))" },
 	{ "jump_table", jump_table, "w_table w_table*2(w_leaf) w_table(w_other)" },
+	{ "loops_from_the_entry", loops_from_the_entry, "w_loop*3 w_loop_behind" },
 	{ "callee_pops", callee_pops, "w_pop(w_leaf)" },
 	{ "early_returns", early_returns, "w_array w_array(w_leaf) w_alloca w_alloca(w_leaf)" },
 	{ "only_returns", only_returns, "w_leaf*5" },

@@ -72,6 +72,8 @@ int w_call(int (*callback)(void *), void *argument); // w_call(what callback cal
 
 // In libways.S.
 int w_table(int n);	      // n % 4: w_table, w_table(w_leaf) by a jump, by a call, w_table(w_other) by a jump
+int w_loop(int n);	      // w_loop, whose loop begins at its first instruction
+int w_loop_behind(int n);     // w_loop_behind, whose loop begins behind it
 int u_call_pop(int n);	      // w_pop(w_leaf), which returns by `ret $16`
 int w_only(int n);	      // w_only(w_leaf), where w_only returns right behind the call, as all of these do
 int w_only_twice(int n);      // w_only_twice(w_only(w_leaf))

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use rtrace_bpf::wire::{PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, step_cookie, stub_cookie};
+use rtrace_bpf::wire::{
+    PolicyCode, TailsCode, deep_cookie, entry_cookie, jump_cookie, laps_cookie, pops_cookie, step_cookie, stub_cookie,
+};
 use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_code::copies::Registers;
 use rtrace_code::instruction::SiteCost;
@@ -352,9 +354,12 @@ fn cookie(planned: &PlannedRegion) -> u64 {
     let tails = match planned.tails {
         Tails::Never => TailsCode::RT_TAILS_NEVER,
         Tails::To(_) => TailsCode::RT_TAILS_KNOWN,
+        Tails::Anywhere if planned.abandons => TailsCode::RT_TAILS_DOUBTFUL,
         Tails::Anywhere => TailsCode::RT_TAILS_ANYWHERE,
     };
     let cookie = entry_cookie(planned.region.id.0, policy, tails);
+    let cookie = if planned.laps { laps_cookie(cookie) } else { cookie };
+    let cookie = if planned.pops > 0 { pops_cookie(cookie) } else { cookie };
     planned.jump.map_or(cookie, |jump| jump_cookie(cookie, jump))
 }
 
@@ -369,6 +374,8 @@ fn set_tail_calls(programs: &Programs, plan: &Plan) -> Result<(), Error> {
             to.map(|&to| (planned.region.id.0, to)).collect()
         });
         programs.set_tail_calls(tails)?;
+        let pops = library.regions.iter().filter(|planned| planned.pops > 0);
+        programs.set_pops(pops.map(|planned| (planned.region.id.0, planned.pops)))?;
     }
     Ok(())
 }

@@ -361,7 +361,7 @@ impl<'a> Source<'a> {
         }
         self.summary.locations = self.locations.len() as u64;
         let mut losses = self.losses()?;
-        losses.extend(self.unaccounted(regions, &losses));
+        losses.extend(self.unaccounted(regions, &losses)?);
         self.report_losses(&losses);
         self.summary.losses = losses;
         self.summary.untimed = self.untimed()?;
@@ -523,8 +523,15 @@ impl<'a> Source<'a> {
     }
 
     /// The calls of which nothing else tells that they are missing.
-    fn unaccounted(&self, regions: usize, losses: &[Loss]) -> Vec<Loss> {
-        let entries = self.programs.entries();
+    fn unaccounted(&self, regions: usize, losses: &[Loss]) -> Result<Vec<Loss>, Error> {
+        let mut entries = self.programs.entries();
+        let sums = entries.len();
+        for (key, laps) in self.programs.losses()? {
+            if key.reason == LossCode::RT_LOSS_LAP {
+                let entries = &mut entries[key.region as usize % sums];
+                *entries = entries.saturating_sub(laps);
+            }
+        }
         let ledger = check::Ledger {
             entries: &entries,
             regions,
@@ -533,7 +540,7 @@ impl<'a> Source<'a> {
             is_folded: self.paths.is_some(),
             is_governed: self.programs.is_governed(),
         };
-        ledger.unaccounted()
+        Ok(ledger.unaccounted())
     }
 
     /// Tells once of each counter that did not count all the time.
@@ -568,7 +575,10 @@ impl<'a> Source<'a> {
     }
 
     fn losses(&self) -> Result<Vec<Loss>, Error> {
-        let mut losses: Vec<Loss> = self.programs.losses()?.iter().map(|&(key, count)| loss_of(&key, count)).collect();
+        let counted = self.programs.losses()?;
+        let is_lost = |key: &LossKey| key.reason != LossCode::RT_LOSS_LAP;
+        let lost = counted.iter().filter(|(key, _)| is_lost(key));
+        let mut losses: Vec<Loss> = lost.map(|&(key, count)| loss_of(&key, count)).collect();
         if self.bad_records > 0 {
             losses.push(Loss { reason: LossReason::BadRecord, region: None, count: self.bad_records });
         }
@@ -641,6 +651,7 @@ fn reason_of(code: UntimedCode) -> UntimedReason {
         UntimedCode::RT_UNTIMED_NOT_PROBEABLE => UntimedReason::NotProbeable,
         UntimedCode::RT_UNTIMED_DROPPED => UntimedReason::SiteDropped,
         UntimedCode::RT_UNTIMED_NOT_ASKED_FOR => UntimedReason::NotAskedFor,
+        UntimedCode::RT_UNTIMED_AMBIGUOUS => UntimedReason::Ambiguous,
         _ => UntimedReason::OverwrittenByOther,
     }
 }
@@ -662,6 +673,7 @@ fn loss_of(key: &LossKey, count: u64) -> Loss {
         LossCode::RT_LOSS_VALUE => LossReason::ValueLost,
         LossCode::RT_LOSS_UNREAD => LossReason::ValueUnread,
         LossCode::RT_LOSS_CONTEXT => LossReason::ContextLost,
+        LossCode::RT_LOSS_MAYBE_LAP => LossReason::CallOrLap,
         _ => LossReason::BadRecord,
     };
     Loss { reason, region: (key.region != NO_REGION).then_some(RegionId(key.region)), count }

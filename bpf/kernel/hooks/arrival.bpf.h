@@ -122,7 +122,7 @@ __noinline u64 first_arrival(u64 address, u32 space)
 }
 
 /*
- * Whether another file is mapped at a return address than when it was met: what is known of it is forgotten then, and
+ * Whether another file, or none, is mapped at a return address than when it was met: what is known of it is forgotten then, and
  * the next call from there asks. Not static, as above.
  */
 __noinline u32 is_replaced(u64 address, u32 space)
@@ -131,9 +131,9 @@ __noinline u32 is_replaced(u64 address, u32 space)
 	struct rt_primed_key *met = bpf_map_lookup_elem(&arrival_places, &key);
 	struct rt_primed_key *place = met ? find_place(address) : 0;
 
-	if (!met || !place)
+	if (!met)
 		return 0;
-	if (place->inode == met->inode && place->offset == met->offset && place->device == met->device)
+	if (place && place->inode == met->inode && place->offset == met->offset && place->device == met->device)
 		return 0;
 	bpf_map_delete_elem(&arrivals, &key);
 	return 1;
@@ -220,6 +220,15 @@ static __always_inline u32 rt_is_known_tail(u32 from, u32 to)
 	struct rt_tail_key key = { .from = from, .to = to };
 
 	return bpf_map_lookup_elem(&tails, &key) != 0;
+}
+
+/* Words that a region takes off the stack as it returns. Not static, as above. */
+__noinline u32 popped(u32 region)
+{
+	struct rt_tail_key key = { .from = region, .to = RT_NO_REGION };
+	u32 *words = bpf_map_lookup_elem(&tails, &key);
+
+	return words ? *words : 0;
 }
 
 __noinline int count_untimed(u32 region, u32 reason)

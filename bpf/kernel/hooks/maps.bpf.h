@@ -152,13 +152,13 @@ struct {
 	__type(value, struct rt_site_hits);
 } site_hits SEC(".maps");
 
-/* Where functions end in known tail calls. */
+/* Where functions end in known tail calls; with RT_NO_REGION: how many words they take off the stack as they return. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 19);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct rt_tail_key);
-	__type(value, u8);
+	__type(value, u32);
 } tails SEC(".maps");
 
 struct {

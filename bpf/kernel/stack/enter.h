@@ -70,7 +70,8 @@ static long rt_same_slot_step(u32 step, void *context)
 }
 
 /*
- * Whether the frame at the hit's own slot has ended in a jump to the function that enters. Where it
+ * Whether the frame at the hit's own slot has ended in a jump to the function that enters. Of one that is as likely to
+ * have been left nobody knows. Where it
  * may jump anywhere and its caller may catch what leaves it, or where it may have returned unseen, the
  * same function a second time means that the first is over, not that it jumped in a circle.
  */
@@ -80,6 +81,12 @@ static __always_inline int rt_is_tail_caller(struct rt_hit *hit, struct rt_frame
 
 	if (frame->tails == RT_TAILS_NEVER || (hit->word && frame->word != hit->word))
 		return 0;
+	if (frame->tails == RT_TAILS_DOUBTFUL) {
+		rt_doubt_again(hit, frame);
+		if (!frame->doubt)
+			frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+		return 0;
+	}
 	if (frame->tails == RT_TAILS_KNOWN && !rt_is_known_tail(frame->region, hit->region))
 		return 0;
 	rt_doubt_again(hit, frame);
@@ -213,10 +220,10 @@ static __always_inline u64 rt_read_return(const struct rt_hit *hit, u64 slot, u6
 	return rt_replaced(slot);
 }
 
-/* Where the return of a call will be detected: past callers that only return. */
-static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame, u64 arrival)
+/* Where the return of a call will be detected: past what it takes off the stack, and callers that only return. */
+static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_frame *frame, u64 arrival, u32 pops)
 {
-	u32 kind = RT_ARRIVAL_SKIP, rise = 0, words = 0, is_hooked = 0, i;
+	u32 kind = RT_ARRIVAL_SKIP, rise = pops, words = 0, is_hooked = 0, i;
 	u64 home = hit->word, skipped = 0, own = 0;
 
 	for (i = 0; i <= RT_SKIPS_MAX && home; i++) {
@@ -226,28 +233,28 @@ static __always_inline void rt_find_home(const struct rt_hit *hit, struct rt_fra
 		words = arrival >> 32;
 		if (kind != RT_ARRIVAL_SKIP)
 			break;
-		skipped = home;
-		if (!rise)
+		if (!skipped)
 			own = arrival;
+		skipped = home;
 		rise += words & ~(1u << RT_SKIP_ASKED_BIT);
 		home = rt_read_return(hit, hit->slot + rise * sizeof(u64), &arrival, &is_hooked);
 	}
 	if (home && kind == RT_ARRIVAL_SKIP) {
 		rt_ask_for_site(hit, skipped);
 		kind = RT_ARRIVAL_ASKED;
-	} else if (rise && kind != RT_ARRIVAL_PLACED && !(own >> (32 + RT_SKIP_ASKED_BIT))) {
+	} else if (skipped && kind != RT_ARRIVAL_PLACED && !(own >> (32 + RT_SKIP_ASKED_BIT))) {
 		rt_ask_for_interim(hit, hit->word);
 	}
 	frame->home = home;
 	frame->rise = rise;
 	frame->overwritten = is_hooked;
-	frame->catches = !rise && (kind != RT_ARRIVAL_PLACED || words & 1);
+	frame->catches = !skipped && (kind != RT_ARRIVAL_PLACED || words & 1);
 	frame->doubt = rt_doubt(home ? kind : RT_ARRIVAL_SKIP);
 }
 
 /* What is known of a call when it enters; its caller may be null. */
 static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *frame, const struct rt_frame *caller,
-				     u32 policy, u32 tails, u64 arrival)
+				     u32 policy, u32 tails, u32 pops, u64 arrival)
 {
 	frame->slot = hit->slot;
 	frame->word = hit->word;
@@ -267,7 +274,7 @@ static __always_inline void rt_begin(const struct rt_hit *hit, struct rt_frame *
 	frame->marked = 0;
 	frame->path = rt_path(hit->thread, caller, hit->region);
 	if (policy == RT_POLICY_RETURN_SITE)
-		rt_find_home(hit, frame, arrival);
+		rt_find_home(hit, frame, arrival, pops);
 	/* The latest moment; but counters are read already, and time on a CPU begins with the duration. */
 	frame->start = rt_counters ? hit->now : rt_now();
 }
@@ -277,21 +284,74 @@ static __noinline void rt_pass(struct rt_hit *hit, struct rt_frame *caller)
 {
 	struct rt_frame frame;
 
-	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER, RT_UNKNOWN);
+	rt_begin(hit, &frame, caller, RT_POLICY_ENTRY_ONLY, RT_TAILS_NEVER, 0, RT_UNKNOWN);
 	rt_untimed(hit->region, RT_UNTIMED_NOT_ASKED_FOR);
 	rt_measure_nothing(hit);
 	rt_leave(hit, &frame, caller, rt_valued(&hit->measured->entering), 0, RT_UNSEEN);
 }
 
-/* A call of the hit's region enters. */
-static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
+static long rt_lap_step(u32 step, void *context)
 {
+	struct rt_walk *walk = context;
+	struct rt_frame *frame;
+	u32 index;
+
+	frame = rt_step_down(walk, step, &index);
+	if (!frame)
+		return 1;
+	if (frame->stack != walk->hit->stack || frame->slot < walk->hit->slot)
+		return 0;
+	if (frame->slot == walk->hit->slot && frame->word == walk->hit->word && frame->region == walk->hit->region &&
+	    frame->policy == RT_POLICY_RETURN_SITE)
+		walk->found = index;
+	return frame->slot == walk->hit->slot || rt_is_ordered(frame->stack);
+}
+
+/*
+ * Whether a function that may come back to its first instruction is there again, and was not called. Where that cannot
+ * be told, the hit is no call either, but counts as lost.
+ */
+rt_rare u32 rt_is_lap(const struct rt_hit *given)
+{
+	struct rt_walk walk = { .found = RT_NONE };
+	struct rt_frame *frame;
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given) || !hit.word)
+		return 0;
+	walk.hit = &hit;
+	walk.start = hit.thread->frames;
+	rt_repeat(RT_FRAMES, rt_lap_step, &walk);
+	frame = rt_frame(&hit, walk.found);
+	if (!frame)
+		return 0;
+	rt_doubt_again(&hit, frame);
+	if (frame->doubt || frame->catches || frame->tails >= RT_TAILS_ANYWHERE) {
+		/* No hit can end it for sure any more. */
+		frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+		rt_lost(hit.region, RT_LOSS_MAYBE_LAP);
+	} else {
+		rt_lost(hit.region, RT_LOSS_LAP);
+	}
+	return 1;
+}
+
+/* A call of the hit's region enters, whose function may do laps, and pops so many words as it returns. */
+static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails, u32 laps, u32 pops)
+{
+	struct rt_measured *measured = hit->measured;
 	struct rt_thread *thread = hit->thread;
 	struct rt_frame *caller, *frame;
 	u64 arrival;
 	u32 is_hooked;
 
 	hit->word = rt_read_return(hit, hit->slot, &arrival, &is_hooked);
+	if (laps && thread->frames && rt_is_lap(hit))
+		return;
+	/* The verifier does not know the pointers of the hit any more. */
+	hit->thread = thread;
+	hit->measured = measured;
+	hit->far = 0;
 	caller = rt_caller(hit);
 	if (rt_levels)
 		rt_see_context(hit, caller);
@@ -307,7 +367,7 @@ static __always_inline void rt_enter(struct rt_hit *hit, u32 policy, u32 tails)
 		rt_lost(hit->region, thread->frames < RT_FRAMES ? RT_LOSS_NO_MEMORY : RT_LOSS_TOO_DEEP);
 		return;
 	}
-	rt_begin(hit, frame, caller, policy, tails, arrival);
+	rt_begin(hit, frame, caller, policy, tails, pops, arrival);
 	thread->frames++;
 }
 

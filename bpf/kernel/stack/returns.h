@@ -127,7 +127,8 @@ static __always_inline u32 rt_ending(const struct rt_hit *hit, struct rt_frame *
 		return RT_UNSEEN;
 	}
 	/* Its caller may have returned home without another call of it. */
-	if (frame->doubt && (!hit->is_fixed || hit->slot != frame->slot))
+	if (frame->doubt &&
+	    (!hit->is_fixed || hit->slot != frame->slot || frame->doubt == 1 + RT_UNTIMED_AMBIGUOUS))
 		return RT_UNSEEN;
 	if (frame->rise < hit->reach && !frame->overwritten && !rt_is_intact(frame))
 		return frame->doubt ? RT_UNSEEN : RT_UNWOUND;
@@ -150,6 +151,26 @@ rt_rare int rt_arrive(const struct rt_hit *given, u32 index)
 }
 
 /*
+ * The frame at this place lies below the hit. If the hit has its return address, it may have returned there, and have
+ * taken words off the stack.
+ */
+rt_rare int rt_doubt_below(const struct rt_hit *given, u32 index)
+{
+	struct rt_frame *frame;
+	struct rt_hit hit;
+
+	if (!rt_known(&hit, given))
+		return 0;
+	frame = rt_frame(&hit, index);
+	if (!frame || !hit.word || frame->home != hit.word || frame->stack != hit.stack || rt_spans(frame, hit.slot))
+		return 0;
+	rt_doubt_again(&hit, frame);
+	if (!frame->doubt && hit.slot - rt_home_slot(frame) <= RT_POPS_MAX * sizeof(u64))
+		frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+	return 0;
+}
+
+/*
  * Ends all that the hit is the return of, and puts aside what it shows to be left: a frame a step, since
  * programs may not be nested deeply.
  */
@@ -160,6 +181,7 @@ static long rt_return_step(u32 step, void *context)
 	u32 left = rt_search_below(walk->hit, found);
 
 	if (left != RT_NONE) {
+		rt_doubt_below(walk->hit, left);
 		rt_put_aside(walk->hit, left);
 		return 0;
 	}

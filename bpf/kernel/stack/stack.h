@@ -33,6 +33,15 @@
  * place of one of them ends it after all; else it is recorded as unwound when it was left. It cannot
  * return any more once a function enters there.
  *
+ * A jump back to the first instruction of the function that is running hits its entry probe, too. Such a lap has the
+ * slot, the return address and the function of a frame that is open. Where the return of that frame could not be missed,
+ * and its caller gets control back by no other way, it is no call. Else it may be one: it counts as lost, and the frame
+ * as ambiguous.
+ *
+ * A function that takes arguments off the stack as it returns leaves the stack pointer above these. Where their number
+ * is known, its home is as much higher. Else a hit of its return address from further up may be its return, or that
+ * of another call from there.
+ *
  * A frame in doubt entered while returns to its home were not detected. A hit there ends it only if
  * all calls that return there enter the same traced function, so that a later one would have been seen;
  * otherwise the hit may be another call's. Where its caller only returns, a hit at its own return address
@@ -528,24 +537,26 @@ rt_rare int rt_settle_left(const struct rt_hit *given)
 	return 0;
 }
 
-/* The place for another call that is left: if there is no room, the one that was left first makes it. */
+/*
+ * The place for another call that is left; RT_NONE if there is none. One whose slot was written to makes room: it is
+ * over.
+ */
 rt_rare u32 rt_make_room(const struct rt_hit *given)
 {
-	struct rt_left *left = rt_left(0);
-	u32 i, place = 0;
-	u64 first = ~0ull;
+	struct rt_left *left = rt_left(1);
+	u32 i;
 
 	if (!given || !left)
-		return 0;
+		return RT_NONE;
 	for (i = 0; i < RT_LEFT_MAX; i++) {
 		if (!left->call[i].frame.id)
 			return i;
-		if (left->call[i].left < first) {
-			first = left->call[i].left;
-			place = i;
-		}
 	}
-	return place;
+	for (i = 0; i < RT_LEFT_MAX; i++) {
+		if (!rt_is_intact(&left->call[i].frame) && !rt_is_awaited(&left->call[i].frame))
+			return i;
+	}
+	return RT_NONE;
 }
 
 /* The frame at this place was left: it is nobody's caller any more, and kept aside. */
@@ -567,12 +578,16 @@ rt_rare int rt_put_aside(const struct rt_hit *given, u32 index)
 	/* Where the stack pointer is in the frame of its caller, or its slot was used again, it cannot come back. */
 	is_over = frame->doubt || (hit.is_final && frame->slot >= hit.from) || rt_spans(frame, hit.slot) ||
 		  !(rt_is_intact(frame) || rt_is_awaited(frame));
-	left = is_over ? 0 : rt_left(1);
+	place = is_over ? RT_NONE : rt_make_room(given);
+	/* Nobody will know whether it returns. */
+	if (!is_over && place == RT_NONE)
+		frame->doubt = 1 + RT_UNTIMED_AMBIGUOUS;
+	left = place == RT_NONE ? 0 : rt_left(0);
 	if (!left) {
 		rt_close(&hit, frame, index, frame->doubt ? RT_UNSEEN : RT_UNWOUND);
 		return 0;
 	}
-	place = rt_make_room(given) % RT_LEFT_MAX;
+	place %= RT_LEFT_MAX;
 	call = &left->call[place];
 	rt_give_up(given, place);
 	hit.thread->left++;

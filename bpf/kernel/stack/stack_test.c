@@ -326,14 +326,15 @@ static struct rt_hit new_hit(struct rt_test *test, u64 slot, u32 stack, u64 now)
 	return hit;
 }
 
-void rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region, u32 policy, u32 tails)
+void rt_test_enter(struct rt_test *test, u64 slot, u32 stack, u64 now, u32 region, u32 policy, u32 tails, u32 laps,
+		   u32 pops)
 {
 	/* Counters are read, so the time is known. */
 	struct rt_hit hit = new_hit(test, slot, stack, now);
 
 	hit.region = region;
 	hit.measured->entering = (struct rt_values){ .has = 1, .waits = 1, .word = { test->thread.calls + 1 } };
-	rt_enter(&hit, policy, tails);
+	rt_enter(&hit, policy, tails, laps, pops);
 }
 
 /*

@@ -28,6 +28,7 @@ enum rt_limit {
 	/* The bit of rt_arrival.words, see there. */
 	RT_SKIP_ASKED_BIT = 31,
 	RT_NO_PROBE = 255, /* for the distance of a probe from a return address, which is shorter */
+	RT_POPS_MAX = 8191, /* words that a function takes off the stack as it returns: 16 bits of bytes */
 	RT_TAILS_MAX = 128, /* functions that end in a jump to the next, before the first are given up */
 	/* Open frames handed over per pass of their reader: what fits a buffer of the kernel's iterator. */
 	RT_OPEN_CHUNK = 128,
@@ -62,10 +63,12 @@ enum rt_limit {
 enum rt_cookie {
 	RT_COOKIE_POLICY = 32, /* 2 bits, enum rt_policy */
 	RT_COOKIE_STEP = 34, /* 2 bits, enum rt_step */
+	RT_COOKIE_LAPS = 36, /* the function may come back to its first instruction without being called again */
 	RT_COOKIE_TAILS = 37, /* 2 bits, enum rt_tails */
 	RT_COOKIE_JUMP = 39, /* 2 bits, enum rt_jump */
 	RT_COOKIE_UNTRACED = 41, /* its calls are not recorded: the site is there for its jumps */
 	RT_COOKIE_STUB = 42, /* the site is a stub's */
+	RT_COOKIE_POPS = 43, /* the function takes its arguments off the stack as it returns: the table has how many words */
 	RT_COOKIE_FRAME = 44, /* 8 bits: words by which RT_STEP_FRAME moves the stack pointer */
 	RT_COOKIE_PLACE = 52, /* 12 bits: where in its page the site is, if the program does its instruction */
 	RT_COOKIE_DEPTH = 44, /* 20 bits: words from the stack pointer to the return address, if the program does not */
@@ -103,6 +106,7 @@ enum rt_tails {
 	RT_TAILS_NEVER = 0,
 	RT_TAILS_KNOWN = 1, /* those in the table of tail calls */
 	RT_TAILS_ANYWHERE = 2,
+	RT_TAILS_DOUBTFUL = 3, /* the same, but in its library calls are also left in ways that no probe sees */
 };
 
 /* What is known of a return address. */
@@ -121,7 +125,8 @@ enum rt_untimed_reason {
 	RT_UNTIMED_DROPPED = 2,
 	RT_UNTIMED_NOT_ASKED_FOR = 3,
 	RT_UNTIMED_OTHER = 4,
-	RT_UNTIMED_REASONS = 5,
+	RT_UNTIMED_AMBIGUOUS = 5, /* whether it returned or was left cannot be told, or when */
+	RT_UNTIMED_REASONS = 6,
 };
 
 /* The instruction at a site, if the program does it where it may write the registers. */
@@ -151,7 +156,9 @@ enum rt_loss {
 	RT_LOSS_VALUE = 7, /* the value of one was not recorded */
 	RT_LOSS_UNREAD = 8, /* not all values of a call could be read */
 	RT_LOSS_CONTEXT = 9, /* the context of a call was not recorded */
-	RT_LOSSES = 10,
+	RT_LOSS_MAYBE_LAP = 10, /* a hit was a call, or another lap of a loop that begins the function */
+	RT_LOSS_LAP = 11, /* no loss: a hit was such a lap, and no call */
+	RT_LOSSES = 12,
 };
 
 /* One finished call: complete by itself. Times in ns of CLOCK_MONOTONIC. */

@@ -3,7 +3,7 @@
 use crate::wire::{CallRecord, EndingCode, LossCode, PolicyCode, TailsCode, UntimedCode};
 
 use super::script::{Script, check, check_with_missed};
-use super::{FRAMES, FRAMES_NEAR, Function, Hit, OWN, TAILS_MAX, Thread};
+use super::{FRAMES, FRAMES_NEAR, Function, Hit, LEFT_MAX, OWN, TAILS_MAX, Thread};
 
 #[test]
 fn nested_calls() {
@@ -33,8 +33,13 @@ fn a_folded_call_has_a_record_if_one_that_it_made_was_left() {
     assert_eq!(script.lines(), ["b 1<0 0 returned 20/10", "a 2<1 1 unwound 10/0"]);
 }
 
-const FUNCTION: Function =
-    Function { region: 1, policy: PolicyCode::RT_POLICY_RETURN_SITE, tails: TailsCode::RT_TAILS_NEVER };
+const FUNCTION: Function = Function {
+    region: 1,
+    policy: PolicyCode::RT_POLICY_RETURN_SITE,
+    tails: TailsCode::RT_TAILS_NEVER,
+    laps: false,
+    pops: 0,
+};
 
 /// The slot of a level of a recursion, and what it holds.
 fn level_slot(thread: &Thread, level: u64) -> (u64, u64) {
@@ -108,7 +113,9 @@ fn longjmp_over_all_frames_there_can_be() {
     (1..=u64::from(FRAMES)).for_each(|level| enter(&mut thread, level, 0));
     enter(&mut thread, 0, 0);
     assert_eq!(thread.frames().iter().map(|call| call.parent).collect::<Vec<_>>(), [0]);
-    assert!(thread.records().iter().all(|call| call.ending == EndingCode::RT_UNWOUND));
+    // Nobody knows of those for which there is no room.
+    assert!(thread.records().iter().all(|call| call.ending == EndingCode::RT_UNSEEN));
+    assert_eq!(thread.untimed(UntimedCode::RT_UNTIMED_AMBIGUOUS), u64::from(FRAMES - LEFT_MAX));
     thread.abandon(0);
     assert_eq!(thread.records().len() as u32, FRAMES + 1);
 }

@@ -75,11 +75,9 @@ fn function() -> impl Strategy<Value = Function> {
         1 => Just(PolicyCode::RT_POLICY_NEVER),
         1 => Just(PolicyCode::RT_POLICY_ENTRY_ONLY),
     ];
-    (0..4_u32, policy, 0..3_u32).prop_map(|(region, policy, tails)| Function {
-        region,
-        policy,
-        tails: TailsCode(tails),
-    })
+    (0..4_u32, policy, 0..4_u32, prop::bool::weighted(0.2), prop_oneof![4 => Just(0), 1 => 0..4_u32]).prop_map(
+        |(region, policy, tails, laps, pops)| Function { region, policy, tails: TailsCode(tails), laps, pops },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {

@@ -24,6 +24,8 @@
 //! their frames: a call that was left there would seem to return with what they call.
 
 mod jump;
+mod lap;
+mod programs;
 
 use std::cmp::{Ordering, Reverse};
 
@@ -32,7 +34,8 @@ use proptest::prelude::*;
 use crate::wire::{ArrivalCode, CallRecord, EndingCode, PolicyCode, TailsCode, UntimedCode};
 
 use self::jump::Seen;
-use super::{Function, Hit, LOCATION, OTHER, OWN, SIGNAL, SKIPS_MAX, TRAMPOLINE, Thread};
+use self::programs::{op, regions, signal_top, site};
+use super::{Function, Hit, LEFT_MAX, LOCATION, OTHER, OWN, SIGNAL, SKIPS_MAX, TRAMPOLINE, Thread};
 
 const REGIONS: usize = 6;
 const SITES: usize = 6;
@@ -64,6 +67,8 @@ enum Op {
     TailCall {
         region: Option<usize>,
     },
+    /// The running function comes back to its first instruction.
+    Lap,
     Return,
     /// Leaves this many activations at once.
     Longjmp {
@@ -100,6 +105,8 @@ struct Region {
     known: u8,
     /// Another tracer hooks its returns.
     is_hooked_by_others: bool,
+    /// It may come back to its first instruction.
+    laps: bool,
 }
 
 /// A word that holds a return address, and the traced calls that end when it is used.
@@ -243,6 +250,7 @@ impl Machine {
                 self.call(region, words, site, only_returns, locals);
             }
             Op::TailCall { region } => self.tail_call(region),
+            Op::Lap => self.lap(),
             Op::Return => self.leave(),
             Op::Longjmp { activations, seen } => self.longjmp(activations, seen),
             Op::Signal => self.interrupt(),
@@ -311,6 +319,9 @@ impl Machine {
         }
         let (slot, word, chain) = (activation.slot, activation.word, activation.calls.clone());
         let Some(region) = region.filter(|&region| self.can_jump(&chain, region)) else { return };
+        if chain.last().is_some_and(|&last| self.may_lap(&self.calls[last], word, region)) {
+            return;
+        }
         if let Some(dead) = self.in_the_way(slot, word, region) {
             self.enter(region, dead);
         }
@@ -332,6 +343,18 @@ impl Machine {
             TailsCode::RT_TAILS_KNOWN => self.is_known(from.region, region) && is_sure,
             _ => is_new || is_sure && !from.is_caught,
         }
+    }
+
+    fn function(&self, region: usize) -> Function {
+        let Region { policy, tails, laps, .. } = self.regions[region];
+        Function { region: region as u32, policy, tails, laps, pops: 0 }
+    }
+
+    /// Whether there may be no room for more calls that seem to be left: of those nobody knows how they end.
+    fn has_no_room(&self) -> bool {
+        let dead = self.stacks.iter().chain([&self.signal]).flat_map(|stack| &stack.dead);
+        let may_be_kept = dead.filter(|&&call| self.calls[call].doubt.is_none()).count();
+        self.thread.left() as usize + may_be_kept >= LEFT_MAX as usize
     }
 
     fn is_known(&self, from: usize, to: usize) -> bool {
@@ -437,7 +460,7 @@ impl Machine {
     /// Whether a dead call might have jumped to the region, which now enters at its slot.
     fn may_have_jumped(&self, call: usize, word: u64, region: usize) -> bool {
         let call = &self.calls[call];
-        call.word == word && self.jumps(call, region, call.region != region)
+        call.word == word && (self.may_lap(call, word, region) || self.jumps(call, region, call.region != region))
     }
 
     /// Whether untraced code that returns there would seem to be a call that is over.
@@ -520,7 +543,16 @@ impl Machine {
         // A hooked return is also that of all callees from which the function only returned.
         let is_at_slot = |call: &Call| word != 0 && call.spans(slot);
         let is_over = |call: &Call| is_ordered && call.slot <= slot || is_at_slot(call) || call.returns_to(slot, word);
-        let over = dead.into_iter().filter(|&call| is_over(&self.calls[call])).collect();
+        let over: Vec<usize> = dead.into_iter().filter(|&call| is_over(&self.calls[call])).collect();
+        // Functions may take words off the stack as they return.
+        let may_have_returned = |call: &Call| {
+            word != 0 && call.home == word && call.slot < slot && !call.spans(slot) && call.doubt.is_none()
+        };
+        for &call in &over {
+            if may_have_returned(&self.calls[call]) {
+                self.calls[call].doubt = Some(UntimedCode::RT_UNTIMED_AMBIGUOUS);
+            }
+        }
         self.hit(slot, over)
     }
 
@@ -573,7 +605,7 @@ impl Machine {
         if self.handlers > 0 {
             caller = caller.or(self.stacks[self.current].innermost());
         }
-        let Region { policy, tails, is_hooked_by_others, .. } = self.regions[region];
+        let Region { policy, is_hooked_by_others, .. } = self.regions[region];
         let call = self.calls.len();
         let record = CallRecord {
             id: call as u64 + 1,
@@ -611,7 +643,7 @@ impl Machine {
         } else {
             self.running().activations.last_mut().expect("still there").calls.push(call);
         }
-        self.thread.enter(hit, Function { region: region as u32, policy, tails });
+        self.thread.enter(hit, self.function(region));
         if policy == PolicyCode::RT_POLICY_URETPROBE || is_hooked_by_others {
             self.thread.world.hook(slot);
         }
@@ -619,7 +651,10 @@ impl Machine {
 
     /// The call has returned, and control is where that is detected. `is_sure`: also if it is in doubt.
     fn end_at_home(&mut self, index: usize, is_sure: bool) {
-        let is_known = is_sure || self.calls[index].doubt.is_none();
+        let is_known = match self.calls[index].doubt {
+            Some(UntimedCode::RT_UNTIMED_AMBIGUOUS) => false,
+            doubt => is_sure || doubt.is_none(),
+        };
         self.end(index, if is_known { EndingCode::RT_RETURNED } else { EndingCode::RT_UNSEEN });
     }
 
@@ -667,64 +702,6 @@ impl Machine {
     }
 }
 
-fn region(hooks: u32) -> impl Strategy<Value = Region> {
-    let policy = prop_oneof![
-        6 => Just(PolicyCode::RT_POLICY_RETURN_SITE),
-        1 => Just(PolicyCode::RT_POLICY_ENTRY_ONLY),
-        // The last, because shrinking goes to those before, also to one with no weight.
-        hooks => Just(PolicyCode::RT_POLICY_URETPROBE),
-    ];
-    (policy, 0..3_u32, any::<u8>(), prop::bool::weighted(0.2)).prop_map(
-        |(policy, tails, known, is_hooked_by_others)| Region {
-            policy,
-            tails: TailsCode(tails),
-            known,
-            is_hooked_by_others,
-        },
-    )
-}
-
-fn site() -> impl Strategy<Value = Site> {
-    let kind = prop_oneof![
-        5 => Just(ArrivalCode::RT_ARRIVAL_PLACED),
-        3 => Just(ArrivalCode::RT_ARRIVAL_ASKED),
-        1 => Just(ArrivalCode::RT_ARRIVAL_IMPOSSIBLE),
-        1 => Just(ArrivalCode::RT_ARRIVAL_DROPPED),
-    ];
-    (kind, prop::option::of(0..REGIONS), any::<bool>()).prop_map(|(kind, fixed, catches)| Site { kind, fixed, catches })
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let region = || prop::option::weighted(0.7, 0..REGIONS);
-    let words = prop_oneof![1..20_u64, 1..4_u64];
-    let call = (region(), words, 0..SITES, prop::bool::weighted(0.3), prop::option::of(0..SITES));
-    let call = call.prop_map(|(region, words, site, only_returns, locals)| Op::Call {
-        region,
-        words,
-        site,
-        only_returns,
-        locals,
-    });
-    let seen = prop_oneof![Just(Seen::Not), Just(Seen::AsLongjmp), Just(Seen::AsFinal)];
-    prop_oneof![
-        12 => call,
-        3 => region().prop_map(|region| Op::TailCall { region }),
-        6 => Just(Op::Return),
-        3 => (1..6_usize, seen).prop_map(|(activations, seen)| Op::Longjmp { activations, seen }),
-        1 => Just(Op::Signal),
-        2 => (0..3_usize).prop_map(|stack| Op::Switch { stack }),
-        1 => (0..SITES).prop_map(|site| Op::Place { site }),
-    ]
-}
-
-fn regions(hooks: u32) -> impl Strategy<Value = [Region; REGIONS]> {
-    prop::array::uniform6(region(hooks))
-}
-
-fn signal_top() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(OWN_TOP + 0x8000_0000), Just(OWN_TOP - 0x8000_0000)]
-}
-
 /// The nearest timed calls that a call has made, itself or by calls that were not timed.
 fn timed_callees<'a>(call: &CallRecord, recorded: &'a [CallRecord]) -> Vec<&'a CallRecord> {
     let callees = recorded.iter().filter(|callee| callee.parent == call.id);
@@ -759,6 +736,9 @@ proptest! {
         for (op, tick) in program {
             machine.tick = tick;
             machine.step(op);
+            if machine.has_no_room() {
+                return Ok(());
+            }
         }
         let recorded = machine.finish();
         prop_assert_eq!(machine.calls.len(), recorded.len());

@@ -5,8 +5,9 @@
 //! `X-80` is one at `X`. `f~80` says that the return of `f` was hooked there, and comes. Before it
 //! stands the stack if it is not the thread's own: `signal:`, `other:`, `third:`. Behind an enter and a
 //! slash stand letters: `u` for a function whose return is hooked, `e` for one that is entry-only, `k`
-//! for one whose tail calls are known, `y` for one that may jump anywhere, `t` for one that is reached by a
-//! tail call, which leaves the slot as it is, `n` for one that does not return. Behind an arrival a slash and `r` stand for a stack pointer just
+//! for one whose tail calls are known, `y` for one that may jump anywhere, `q` for one that may also have been left, `t` for one that is reached by a
+//! tail call, which leaves the slot as it is, `n` for one that does not return, `l` for one that may come back to its
+//! first instruction, `p` for one that takes two words off the stack as it returns. Behind an arrival a slash and `r` stand for a stack pointer just
 //! above the slot, so that the words below are as they were when the call returned.
 //!
 //! `J300^1000` is a jump that a probe sees, from where the stack pointer is 300 to where it is 1000, which may be a
@@ -147,12 +148,14 @@ impl Script {
         let tails = match flags {
             _ if flags.contains('k') => TailsCode::RT_TAILS_KNOWN,
             _ if flags.contains('y') => TailsCode::RT_TAILS_ANYWHERE,
+            _ if flags.contains('q') => TailsCode::RT_TAILS_DOUBTFUL,
             _ => TailsCode::RT_TAILS_NEVER,
         };
         if !flags.contains('t') {
             self.thread.world.write(hit.slot, from);
         }
-        self.thread.enter(hit, Function { region: function.into(), policy, tails });
+        let (laps, pops) = (flags.contains('l'), if flags.contains('p') { 2 } else { 0 });
+        self.thread.enter(hit, Function { region: function.into(), policy, tails, laps, pops });
         if policy == PolicyCode::RT_POLICY_URETPROBE {
             self.thread.world.hook(hit.slot);
         }

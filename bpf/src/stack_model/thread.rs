@@ -16,7 +16,17 @@ unsafe extern "C" {
     fn rt_test_new(location: u32, memory_is_short: u32, world: *const RawWorld) -> *mut RawThread;
     fn rt_test_fold(test: *mut RawThread, region: u32);
     fn rt_test_free(test: *mut RawThread);
-    fn rt_test_enter(test: *mut RawThread, slot: u64, stack: u32, now: u64, region: u32, policy: u32, tails: u32);
+    fn rt_test_enter(
+        test: *mut RawThread,
+        slot: u64,
+        stack: u32,
+        now: u64,
+        region: u32,
+        policy: u32,
+        tails: u32,
+        laps: u32,
+        pops: u32,
+    );
     fn rt_test_return(
         test: *mut RawThread,
         slot: u64,
@@ -56,6 +66,10 @@ pub struct Function {
     pub region: u32,
     pub policy: PolicyCode,
     pub tails: TailsCode,
+    /// It may come back to its first instruction.
+    pub laps: bool,
+    /// Words that it takes off the stack as it returns.
+    pub pops: u32,
 }
 
 /// One thread with its shadow stack, the program that it runs, and the records that left it.
@@ -96,9 +110,10 @@ impl Thread {
 
     /// A call enters.
     pub fn enter(&mut self, hit: Hit, function: Function) {
-        let Function { region, policy, tails } = function;
+        let Function { region, policy, tails, laps, pops } = function;
+        let laps = laps.into();
         // SAFETY: the thread lives as long as `self`.
-        unsafe { rt_test_enter(self.raw, hit.slot, hit.stack, hit.now, region, policy.0, tails.0) }
+        unsafe { rt_test_enter(self.raw, hit.slot, hit.stack, hit.now, region, policy.0, tails.0, laps, pops) }
     }
 
     /// Control arrives at the return address `word`, the stack pointer above the slot of the hit.

@@ -41,8 +41,8 @@ check! { "ways":
     self_tails,
     tail_out_of_recursion,
     jump_table,
-    // It moves the stack pointer above the place where it was called.
-    callee_pops.may_be_unseen(&["w_pop"]),
+    callee_pops,
+    loops_from_the_entry,
     early_returns,
     only_returns,
     traced_only_returns,

@@ -73,6 +73,12 @@ pub struct PlannedRegion {
     pub untimed: Option<Reason>,
     /// Which functions they may end in.
     pub tails: Tails,
+    /// Whether it may come back to its first instruction without being called again.
+    pub laps: bool,
+    /// Whether functions of its library leave their callers in a way that no probe sees, as `raise` of OCaml.
+    pub abandons: bool,
+    /// Words that it takes off the stack as it returns, beside the return address.
+    pub pops: u32,
     /// Whether it may return what one that it calls has returned, because it only returns then; told only where values
     /// are fetched.
     pub passes_on: bool,

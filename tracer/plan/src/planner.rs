@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use foldhash::{HashMap, HashSet};
 use rtrace_code::instruction::SiteCost;
 use rtrace_code::line::Keeps;
+use rtrace_code::restarting::{self, Restarts};
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
@@ -61,6 +62,7 @@ impl<'a> Planner<'a> {
                 (Some(reason), _) | (None, Err(reason)) => self.refuse(candidate.name, reason),
             }
         }
+        let probed = self.without_laps(probed);
         let tails = self.tails(&probed);
         let passing_on = self.passing_on(&probed);
         let planned = (0..).map(RegionId).zip(probed).zip(tails);
@@ -68,9 +70,21 @@ impl<'a> Planner<'a> {
         for (planned, passes_on) in regions.iter_mut().zip(passing_on) {
             planned.passes_on = passes_on;
             let address = self.source.image.address(planned.region.file_offset);
+            planned.laps = address.is_some_and(|address| self.laps(planned.region.size, address));
             planned.jump = address.and_then(|address| jumps.get(&address).copied());
         }
         make_names_unique(&mut regions);
+        self.add_pops(&mut regions);
+        // The C library's own ways are seen.
+        if jumps.is_empty() {
+            let abandons = parallel::map(&regions, |planned| {
+                let entry = self.source.image.address(planned.region.file_offset);
+                let code = entry.map(|entry| FunctionCode { entry, size: planned.region.size });
+                code.is_some_and(|code| tails::abandons(&self.text, code))
+            });
+            let abandons = abandons.contains(&true);
+            regions.iter_mut().for_each(|planned| planned.abandons = abandons);
+        }
         if self.options.stubs {
             self.add_stubs(&mut regions);
         }
@@ -87,6 +101,39 @@ impl<'a> Planner<'a> {
         let is_altered = parts::overlaps(&self.source.altered, &(candidate.file_offset..end));
         let by_code = begins_program.then_some(Reason::NotCalled).or(is_altered.then_some(Reason::Altered));
         deny::reason(&candidate.symbols).or(by_code)
+    }
+
+    /// Whether the function of this size at this address may come back to its first instruction without another call.
+    fn laps(&self, size: u64, entry: u64) -> bool {
+        !self.is_of_go(entry) && restarting::restarts(&self.text, FunctionCode { entry, size }) == Restarts::ByJump
+    }
+
+    /// Those of these functions whose calls can be counted: only a return tells a call from another lap of a loop.
+    fn without_laps(&mut self, probed: Vec<(Candidate, Site)>) -> Vec<(Candidate, Site)> {
+        if self.options.exit() == Exit::ReturnSites {
+            return probed;
+        }
+        let laps = parallel::map(&probed, |(candidate, _)| self.laps(candidate.code.size, candidate.code.entry));
+        let (refused, kept): (Vec<_>, Vec<_>) = probed.into_iter().zip(laps).partition(|&(_, laps)| laps);
+        refused.into_iter().for_each(|((candidate, _), _)| self.refuse(candidate.name, Reason::Laps));
+        kept.into_iter().map(|(probed, _)| probed).collect()
+    }
+
+    /// What these functions take off the stack as they return, themselves or by what they end in.
+    fn add_pops(&self, regions: &mut [PlannedRegion]) {
+        let own = parallel::map(regions, |planned| {
+            let entry = self.source.image.address(planned.region.file_offset)?;
+            tails::pops(&self.text, FunctionCode { entry, size: planned.region.size })
+        });
+        let by_offset: HashMap<u64, u32> =
+            regions.iter().zip(&own).map(|(planned, own)| (planned.region.file_offset, own.unwrap_or(0))).collect();
+        for (planned, own) in regions.iter_mut().zip(own) {
+            let of_tails = || match &planned.tails {
+                Tails::To(tails) => tails.iter().filter_map(|tail| by_offset.get(tail)).max().copied(),
+                Tails::Never | Tails::Anywhere => None,
+            };
+            planned.pops = own.or_else(of_tails).unwrap_or(0);
+        }
     }
 
     /// What each of these functions may end in.
@@ -279,7 +326,21 @@ impl<'a> Planner<'a> {
             stub: false,
         };
         let capture = self.source.captures.get(&code.entry).cloned();
-        PlannedRegion { region, entry, exit, untimed, tails, passes_on: false, jump: None, capture, stub: None }
+        let (laps, pops, abandons, passes_on) = (false, 0, false, false);
+        PlannedRegion {
+            region,
+            entry,
+            exit,
+            untimed,
+            tails,
+            laps,
+            pops,
+            abandons,
+            passes_on,
+            jump: None,
+            capture,
+            stub: None,
+        }
     }
 }
 

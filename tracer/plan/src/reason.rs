@@ -31,6 +31,8 @@ pub enum Reason {
     Kernel(String),
     /// Returns of Go's functions arrive on other threads, at other places of memory.
     MovingStacks,
+    /// A loop begins at its first instruction, and its returns are not detected by return sites.
+    Laps,
     /// It is the program's own, which no stub serves.
     ProgramsOwn,
     /// Where its entry is seen, arguments are in other registers than in a stub.
@@ -57,6 +59,9 @@ impl Display for Reason {
             Reason::Code(obstacle) => return obstacle.fmt(f),
             Reason::Kernel(cause) => return write!(f, "refused by the kernel: {cause}"),
             Reason::MovingStacks => "Go moves its stacks, and runs goroutines on any thread",
+            Reason::Laps => {
+                "a loop begins at its first instruction: only return sites (`--exit ret-site`) tell its laps from calls"
+            }
             Reason::MovedArguments => "it moves its arguments before its entry is seen",
             Reason::ProgramsOwn => "it is the program's own, and not called through the dynamic linker",
         })

@@ -204,3 +204,25 @@ fn code_without_a_type_is_planned_where_it_is_called() {
     assert_eq!(refused, ["data"]);
     assert_eq!(library.refused[0].reason, Reason::MayBeData);
 }
+
+#[test]
+fn loops_that_begin_their_functions_need_return_sites() {
+    let code =
+        "__attribute__((noinline)) void drain(volatile long *p) { while (--*p) ; } long plain(long x) { return x + 1; }
+        __asm__(\".globl pops\\n.type pops,@function\\npops: mov 8(%rsp),%rax\\nret $16\\n.size pops,.-pops\");";
+    let Some(image) = compile("c", code, &["-shared", "-fPIC", "-fcf-protection=none"]) else { return };
+    let image = source(image);
+    let with = |exit| {
+        let options = Options { exit, ..Options::default() };
+        plan(std::slice::from_ref(&image), &options, RegionId(0)).libraries.remove(0)
+    };
+    let library = with(None);
+    let of = |name| (find(&library, name).laps, find(&library, name).pops);
+    assert_eq!((of("drain"), of("plain"), of("pops")), ((true, 0), (false, 0), (false, 2)));
+    for exit in [ExitPolicy::Uretprobe, ExitPolicy::EntryOnly] {
+        let library = with(Some(exit));
+        let refused: Vec<_> = library.refused.iter().map(|refusal| (&*refusal.name, &refusal.reason)).collect();
+        assert_eq!(refused, [("drain", &Reason::Laps)]);
+        assert_eq!(library.regions.len(), 2);
+    }
+}

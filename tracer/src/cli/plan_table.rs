@@ -410,6 +410,9 @@ mod tests {
         let entry = Site { file_offset: region.file_offset, cost, words: 0, registers: Registers::default() };
         let tails = Tails::Never;
         PlannedRegion {
+            laps: false,
+            pops: 0,
+            abandons: false,
             region,
             entry,
             exit,

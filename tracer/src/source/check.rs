@@ -66,7 +66,7 @@ impl Ledger<'_> {
             // A call that is folded is recorded, whether it also has a record of its own or not.
             LossReason::RingFull => Some(!self.is_folded),
             LossReason::TooManyPaths => Some(self.is_folded),
-            LossReason::TooDeep | LossReason::TooManyLocations => Some(true),
+            LossReason::TooDeep | LossReason::TooManyLocations | LossReason::CallOrLap => Some(true),
             LossReason::NoMemory if self.is_governed => None,
             LossReason::NoMemory => Some(true),
             LossReason::BadRecord

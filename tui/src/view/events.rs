@@ -152,6 +152,7 @@ fn remedy(reason: LossReason) -> &'static str {
         | LossReason::ValueLost
         | LossReason::ValueUnread
         | LossReason::ContextLost
+        | LossReason::CallOrLap
         | LossReason::ProgramNotRun => "",
         LossReason::Unaccounted => ". This is a defect of rtrace: please report it",
     }

@@ -28,7 +28,9 @@ impl Machine {
         // Calls of other stacks may lie between where it is not known where the jump begins.
         let is_known = from > 0 || stack.is_ordered();
         let target = stack.pointer();
-        if seen != Seen::Not && is_known && target > from {
+        // Where several stacks may share a mapping, a `longjmp` may be a switch of stacks, and is ignored.
+        let is_told = seen == Seen::AsFinal || seen == Seen::AsLongjmp && stack.is_ordered();
+        if is_told && is_known && target > from {
             self.jump(from, target, seen == Seen::AsFinal);
         }
     }

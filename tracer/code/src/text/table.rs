@@ -56,15 +56,18 @@ impl<'a> Line<'a> {
         Line { text, instructions, jumps }
     }
 
-    /// Where its indirect jumps go, but for those through a variable at a fixed address.
-    pub fn destinations(&self) -> impl Iterator<Item = Destination> {
+    /// Its indirect jumps, but for those through a variable at a fixed address, and where they go.
+    pub fn destinations(&self) -> impl Iterator<Item = (u64, Destination)> {
         let is_computed =
             |jump: &Instruction| jump.flow_control() == FlowControl::IndirectBranch && !jump.is_ip_rel_memory_operand();
         let jumps = self.instructions.iter().enumerate().filter(move |(_, jump)| is_computed(jump));
-        jumps.map(|(at, jump)| match jump.op0_kind() {
-            OpKind::Memory => self.loaded(at),
-            OpKind::Register => self.held(at, jump.op0_register()),
-            _ => Destination::Unknown,
+        jumps.map(|(at, jump)| {
+            let destination = match jump.op0_kind() {
+                OpKind::Memory => self.loaded(at),
+                OpKind::Register => self.held(at, jump.op0_register()),
+                _ => Destination::Unknown,
+            };
+            (jump.ip(), destination)
         })
     }
 

@@ -43,6 +43,22 @@ fn what_runs_on_leaves_at_its_end() {
     assert_eq!(ways(&[0x0f, 0x05]), to(2)); // syscall
 }
 
+/// As OCaml's `raise`, `__builtin_longjmp` and musl's `longjmp` do.
+#[test]
+fn a_jump_with_another_stack_pointer_is_no_tail_call() {
+    // mov rsp,[r14+16]; pop [r14+16]; pop r11; jmp r11
+    assert_eq!(ways(&[0x49, 0x8b, 0x66, 0x10, 0x41, 0x8f, 0x46, 0x10, 0x41, 0x5b, 0x41, 0xff, 0xe3]), NOWHERE);
+    assert_eq!(ways(&[0x48, 0x8b, 0x67, 0x30, 0xff, 0x67, 0x38]), NOWHERE); // mov rsp,[rdi+48]; jmp [rdi+56]
+    assert_eq!(ways(&[0x48, 0x89, 0xcc, 0xff, 0x25, 0, 0, 0, 0]), NOWHERE); // mov rsp,rcx; jmp [rip]
+    assert_eq!(ways(&[0x48, 0x89, 0xcc, 0x50, 0xc3]), NOWHERE); // mov rsp,rcx; push rax; ret
+    // The function's own frame: mov rsp,rbp; pop rbp; jmp rsi. mov rsp,rbx; leave; jmp rsi. lea rsp,[r10-8]; jmp rsi
+    assert_eq!(ways(&[0x48, 0x89, 0xec, 0x5d, 0xff, 0xe6]), through_pointer());
+    assert_eq!(ways(&[0x48, 0x89, 0xdc, 0xc9, 0xff, 0xe6]), through_pointer());
+    assert_eq!(ways(&[0x49, 0x8d, 0x62, 0xf8, 0xff, 0xe6]), through_pointer());
+    // One of the ways to the jump does not come by the load: je 5; mov rsp,rcx; 5: jmp rsi
+    assert_eq!(ways(&[0x74, 0x03, 0x48, 0x89, 0xcc, 0xff, 0xe6]), through_pointer());
+}
+
 #[test]
 fn nothing_is_known_of_what_may_be_data() {
     assert_eq!(ways(&[0xc3, 0x06]), None); // ret; nonsense

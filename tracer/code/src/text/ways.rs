@@ -22,6 +22,11 @@ pub struct Ways {
     pub through_pointers: bool,
     /// It has jumps of which nothing is known.
     pub is_unknown: bool,
+    /// It may leave with a stack pointer that was loaded from elsewhere: its callers are left, or suspended.
+    pub abandons: bool,
+    /// Words that it takes off the stack as it returns, beside the return address, and by how many of its returns;
+    /// none where they differ.
+    pub pops: Option<(u32, usize)>,
 }
 
 impl Ways {
@@ -55,16 +60,24 @@ impl Text<'_> {
             }
             pass.see(&instruction);
         }
-        let Pass { starts, mut jumps, mut through_pointers, has_computed_jumps, runs_on, .. } = pass;
+        let (pops, has_abandoned) = (pass.pops(), pass.has_abandoned);
+        let Pass { starts, mut jumps, mut through_pointers, has_computed_jumps, runs_on, abandoning, .. } = pass;
         let is_inside = |target: &u64| range.contains(target);
+        // Only where all ways to the jump come by the load.
+        let abandons = |jump: u64| {
+            let load = abandoning.iter().find(|&&(_, at)| at == jump).map(|&(load, _)| load);
+            load.is_some_and(|load| !jumps.iter().any(|target| (load + 1..=jump).contains(target)))
+        };
+        through_pointers |= abandoning.iter().any(|&(_, jump)| !abandons(jump));
         if jumps.iter().any(|&target| is_inside(&target) && !starts.may_be_entered(target, bytes)) {
             return Ways::unknown();
         }
         let mut tables = Vec::new();
         if has_computed_jumps {
             let line = Line::new(self, range, bytes);
-            for destination in line.destinations() {
+            for (jump, destination) in line.destinations() {
                 match destination {
+                    _ if abandons(jump) => {}
                     Destination::Table(targets) => tables.extend(targets),
                     Destination::Pointer => through_pointers = true,
                     Destination::Unknown => return Ways::unknown(),
@@ -79,7 +92,14 @@ impl Text<'_> {
         jumps.retain(|target| !is_inside(target) || *target == range.start);
         jumps.sort_unstable();
         jumps.dedup();
-        Ways { targets: jumps.into(), tables: tables.into(), through_pointers, is_unknown: false }
+        Ways {
+            targets: jumps.into(),
+            tables: tables.into(),
+            through_pointers,
+            is_unknown: false,
+            abandons: has_abandoned,
+            pops,
+        }
     }
 }
 
@@ -95,20 +115,37 @@ struct Pass {
     runs_on: bool,
     /// The last instruction put a value where a `ret` would take its address from.
     has_pushed: bool,
+    /// The instruction that has loaded the stack pointer from elsewhere, with no jump since.
+    load: Option<u64>,
+    /// Jumps through pointers behind such a load, which is the first: they go on in another function's frame, so
+    /// they abandon the call and are not its tail call.
+    abandoning: Vec<(u64, u64)>,
+    has_abandoned: bool,
+    /// Bytes that its returns take off the stack.
+    popped: Vec<u16>,
 }
 
 impl Pass {
     fn see(&mut self, instruction: &Instruction) {
         self.starts.add(instruction.ip());
         self.jumps.extend(branch_target(instruction));
+        let load = self.load;
+        self.load = match instruction.flow_control() {
+            FlowControl::Next => loads_stack_pointer(instruction, load),
+            _ => None,
+        };
         match instruction.flow_control() {
             FlowControl::Return => {
-                self.through_pointers |= self.has_pushed || instruction.mnemonic() != Mnemonic::Ret;
+                self.has_abandoned |= load.is_some();
+                self.popped.push(if instruction.op_count() > 0 { instruction.immediate16() } else { 0 });
+                let leads_on = self.has_pushed || instruction.mnemonic() != Mnemonic::Ret;
+                self.jumps_through_pointer(leads_on, load, instruction.ip());
                 self.runs_on = false;
             }
             FlowControl::IndirectBranch => {
                 self.has_computed_jumps |= !instruction.is_ip_rel_memory_operand();
-                self.through_pointers |= instruction.is_ip_rel_memory_operand();
+                let is_computed = !instruction.is_ip_rel_memory_operand();
+                self.jumps_through_pointer(!is_computed || load.is_some(), load, instruction.ip());
                 self.runs_on = false;
             }
             // A call at the end is of a function that does not return.
@@ -122,6 +159,42 @@ impl Pass {
             _ => self.runs_on = true,
         }
         self.has_pushed = pushes(instruction);
+    }
+
+    fn pops(&self) -> Option<(u32, usize)> {
+        let first = self.popped.first().copied().unwrap_or_default();
+        let is_one = self.popped.iter().all(|&bytes| bytes == first) && first.is_multiple_of(8);
+        is_one.then(|| (u32::from(first) / 8, self.popped.len()))
+    }
+
+    fn jumps_through_pointer(&mut self, is_one: bool, load: Option<u64>, at: u64) {
+        match load {
+            Some(load) if is_one => {
+                self.has_abandoned = true;
+                self.abandoning.push((load, at));
+            }
+            _ => self.through_pointers |= is_one,
+        }
+    }
+}
+
+/// Where the stack pointer was loaded from memory or from a register, once this instruction has been executed; `load`:
+/// the same before it. The frame pointer, and what is computed from another register, give the function's own frame.
+fn loads_stack_pointer(instruction: &Instruction, load: Option<u64>) -> Option<u64> {
+    if instruction.mnemonic() == Mnemonic::Leave {
+        return None;
+    }
+    if instruction.op_count() == 0 || instruction.op0_kind() != OpKind::Register {
+        return load;
+    }
+    match (instruction.op0_register(), instruction.mnemonic()) {
+        (Register::RSP, Mnemonic::Mov) => {
+            let is_own = instruction.op1_kind() == OpKind::Register && instruction.op1_register() == Register::RBP;
+            (!is_own).then_some(instruction.ip())
+        }
+        (Register::RSP, Mnemonic::Lea) => load.filter(|_| instruction.memory_base() == Register::RSP),
+        (Register::RSP, Mnemonic::Pop) => Some(instruction.ip()),
+        _ => load,
     }
 }
 
