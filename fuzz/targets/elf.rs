@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     black_box(image.go_code());
     black_box((image.imports(), image.needed(), image.build_id(), image.defines("f")));
-    black_box([image.soname(), image.runpath(), image.rpath(), image.interpreter()]);
+    black_box((image.soname(), image.runpath(), image.rpath(), image.interpreter()));
 });
 
 fn check_function(image: &Image, function: &Function) {

@@ -61,7 +61,12 @@ pub struct ValueColumn {
 impl ValueColumn {
     /// Whether its integers are addresses, which people read in base 16.
     pub fn is_address(&self) -> bool {
-        self.value_type == ValueType::Integer && self.c_type.trim_end().ends_with('*')
+        let mut c_type = self.c_type.trim_end();
+        // A pointer that does not change, as `this` of C++, is one, too.
+        while let Some(rest) = ["const", "volatile", "restrict"].iter().find_map(|word| c_type.strip_suffix(word)) {
+            c_type = rest.trim_end_matches('_').trim_end();
+        }
+        self.value_type == ValueType::Integer && (c_type.ends_with(['*', '&']) || c_type.contains("(*"))
     }
 
     /// Whether it is what the function returns.
@@ -199,6 +204,32 @@ pub struct ValueBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pointers_are_addresses_whatever_qualifies_them() {
+        let is_address = |c_type: &str, value_type| {
+            let (region, name, source) = (RegionId(0), "x".to_owned(), String::new());
+            let c_type = c_type.to_owned();
+            let column = ValueColumn {
+                region,
+                position: 0,
+                name,
+                value_type,
+                c_type,
+                unit: None,
+                role: None,
+                at_exit: false,
+                source,
+            };
+            column.is_address()
+        };
+        for c_type in
+            ["char *", "Circle * const", "char *__restrict", "int &", "void (*)(int)", "char * const volatile"]
+        {
+            assert!(is_address(c_type, ValueType::Integer), "{c_type}");
+        }
+        assert!(!is_address("int const", ValueType::Integer) && !is_address("char *", ValueType::Text));
+    }
 
     #[test]
     fn each_value_is_in_one_step() {

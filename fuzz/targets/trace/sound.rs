@@ -41,6 +41,7 @@ fn definitions() -> Vec<Definition> {
         Definition::Library(Library {
             id: LibraryId(0),
             path: "/usr/lib/libone.so".to_owned(),
+            apart: None,
             build_id: Some("c0ffee".to_owned()),
             device: u64::MAX,
             inode: 1,
