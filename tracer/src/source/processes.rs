@@ -99,7 +99,7 @@ impl Processes {
     fn name(&mut self, pid: u32) -> bool {
         let program = self.unnamed.get(&pid).and_then(|time| self.mapped.executed(pid, *time));
         let (Some(program), Some(process)) = (program, self.known.get_mut(&pid)) else { return false };
-        process.executable = program.to_string_lossy().into_owned();
+        process.executable = text_of(program.as_os_str().as_bytes()).into_owned();
         self.unnamed.remove(&pid);
         true
     }
