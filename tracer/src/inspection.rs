@@ -89,10 +89,10 @@ impl Inspection {
         followed.inspected(named).into_iter().flat_map(|pid| look(&mut self.told, followed, pid)).collect()
     }
 
-    /// Those of these probes, which are gone, that calls were not known to miss.
-    pub fn learn(&mut self, mut gone: Presence) -> Presence {
+    /// Those of these probes, which are gone, that calls were not known to miss, if there are any.
+    pub fn learn(&mut self, mut gone: Presence) -> Option<Presence> {
         gone.absent.retain(|&offset| self.told.insert((gone.pid, gone.file, offset)));
-        gone
+        (!gone.absent.is_empty()).then_some(gone)
     }
 }
 

@@ -699,10 +699,7 @@ impl<'a> Recording<'a> {
         self.tell_overwritten(pipeline, overwritten);
         // Of processes that have ended, no more is known of probes than that they were taken out.
         let gone = return_sites.overwritten(self.followed)?.into_iter().chain(self.followed.take_taken_out());
-        for Presence { pid, path, absent, .. } in gone.map(|gone| self.inspection.learn(gone)) {
-            if absent.is_empty() {
-                continue;
-            }
+        for Presence { pid, path, absent, .. } in gone.filter_map(|gone| self.inspection.learn(gone)) {
             let (library, sites) = (text_of(path.as_os_str().as_bytes()).into_owned(), absent.len() as u64);
             self.overwritten += sites;
             emit_event_in(pipeline, pid, EventKind::Overwritten { library, region: None, sites });
@@ -746,10 +743,8 @@ impl<'a> Recording<'a> {
             self.announce(pipeline, &late_load.plan, attachment);
         }
         if !has_probes {
-            self.unprobed.extend(late_load.plan.libraries.iter().map(|planned| {
-                let library = planned.library.path.clone();
-                Missed { library, since: host::now() }
-            }));
+            let paths = late_load.plan.libraries.iter().map(|planned| planned.library.path.clone());
+            self.unprobed.extend(paths.map(|library| Missed { library, since: host::now() }));
         }
         Ok(())
     }
