@@ -157,12 +157,17 @@ impl Image {
         self.dynamic_value(elf::DT_FLAGS).is_some_and(|flags| flags & DF_STATIC_TLS != 0)
     }
 
+    /// A program that is loaded where the file says, so that its code may hold whole addresses.
+    pub fn is_fixed(&self) -> bool {
+        self.header().e_type(ENDIAN) == elf::ET_EXEC
+    }
+
     /// A program rather than a library, though it may be loaded at any address.
     pub fn is_executable(&self) -> bool {
         let is_pie = || self.dynamic_value(elf::DT_FLAGS_1).is_some_and(|flags| flags & elf::DF_1_PIE.0 != 0);
         // Some libraries, libc among them, have an interpreter so that they can be run.
         let is_program = || self.interpreter().is_some() && self.soname().is_none();
-        self.header().e_type(ENDIAN) == elf::ET_EXEC || is_pie() || is_program()
+        self.is_fixed() || is_pie() || is_program()
     }
 
     fn dynamic_strings(&self, tag: DynamicTag) -> impl Iterator<Item = Cow<'_, str>> {

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use object::LittleEndian;
-use object::elf::{self, FileHeader64, PF_X, PT_LOAD};
+use object::elf::{self, FileHeader64, PF_W, PF_X, PT_LOAD};
 use object::read::ReadRef as _;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use rustix::fs::OFlags;
@@ -51,6 +51,7 @@ struct Segment {
     /// Bytes in the file; not more than it has.
     size: u64,
     executable: bool,
+    writable: bool,
 }
 
 impl Segment {
@@ -141,6 +142,7 @@ impl Image {
                 offset,
                 size: size.min(contents.len().saturating_sub(offset)),
                 executable: program_header.p_flags(ENDIAN).contains(PF_X),
+                writable: program_header.p_flags(ENDIAN).contains(PF_W),
             });
         }
         if segments.is_empty() {
@@ -198,6 +200,12 @@ impl Image {
         self.segments.iter().filter(|segment| segment.executable).map(Segment::addresses).collect()
     }
 
+    /// The virtual address ranges of executable segments that are writable, too: the kernel places no probes there.
+    pub fn writable_code(&self) -> Vec<Range<u64>> {
+        let both = self.segments.iter().filter(|segment| segment.executable && segment.writable);
+        both.map(Segment::addresses).collect()
+    }
+
     /// The virtual address that corresponds to the start of an executable mapping of the file from
     /// this offset; mappings begin at pages, segments need not.
     pub fn mapped_address(&self, offset: u64) -> Option<u64> {
@@ -207,9 +215,12 @@ impl Image {
         Some(segment.address.wrapping_add(offset).wrapping_sub(segment.offset))
     }
 
-    /// The virtual address at which a program of this file begins; a library has none.
+    /// The virtual address at which a program of this file begins; none of a file that is not executed by itself.
+    ///
+    /// Linkers put the beginning of the code into the header of libraries, too, where an ordinary function may be.
     pub fn entry(&self) -> Option<u64> {
-        Some(self.header().e_entry(ENDIAN)).filter(|&address| address != 0)
+        let is_executed = self.is_executable() || self.interpreter().is_some();
+        Some(self.header().e_entry(ENDIAN)).filter(|&address| is_executed && address != 0)
     }
 
     /// What the file loads: the virtual address of each part, and its bytes; sorted. Large constants are left out.

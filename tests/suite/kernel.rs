@@ -9,6 +9,7 @@ mod changed;
 mod contexts;
 mod counters;
 mod dashboard;
+mod evidence;
 mod exceptions;
 mod exits;
 mod files;

@@ -298,8 +298,17 @@ struct CodeFile {
     path: PathBuf,
     /// Its tables; the bytes of its code are not among them.
     image: Image,
+    /// All of it, once that is asked for; none where it cannot be read, or has changed.
+    whole: OnceLock<Option<Image>>,
     /// Its own traced functions by virtual address, with what is read of their calls at a return.
     entries: HashMap<u64, Keeps>,
+}
+
+impl CodeFile {
+    fn whole(&self) -> Option<&Image> {
+        let open = || Image::open(&self.path).ok().filter(|whole| whole.stamp() == self.image.stamp());
+        self.whole.get_or_init(open).as_ref()
+    }
 }
 
 impl Files {
@@ -310,7 +319,7 @@ impl Files {
             let image = Image::open_outline(path).ok()?;
             let own = traced.files.get(id).into_iter().flat_map(|functions| &functions.offsets);
             let entries = own.filter_map(|(&place, &keeps)| Some((image.address(place)?, keeps))).collect();
-            Some(CodeFile { id: *id, path: path.clone(), image, entries })
+            Some(CodeFile { id: *id, path: path.clone(), image, whole: OnceLock::new(), entries })
         });
         let mut by_id = HashMap::with_capacity(read.len());
         let mut all = Vec::with_capacity(read.len());

@@ -11,7 +11,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInf
 use rtrace_model::{Held, MOST_MOVED};
 
 use crate::copies::{Copies, writes_memory};
-use crate::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack};
+use crate::instruction::{Emulation, Handling, SiteCost, accesses_beside_stack, may_fault};
 use crate::stack::Stack;
 
 /// Instructions between a return address and its probe, at the most: a few nanoseconds.
@@ -129,7 +129,7 @@ pub fn arrival(code: &[u8], emulation: &Emulation, keeps: Keeps) -> Arrival {
             Handling::SingleStep => stepped = stepped.or(Some(site(SiteCost::SingleStep))),
             Handling::BpfEmulated(_) | Handling::Refused(_) => {}
         }
-        if !is_passed(&instruction) {
+        if !is_passed(&mut info, &instruction) {
             break;
         }
         let before = stack.pointer;
@@ -201,11 +201,14 @@ fn raised(depth: i32) -> Option<i32> {
     (depth % WORD == 0 && words.unsigned_abs() <= MOST_MOVED).then_some(words)
 }
 
-/// Whether the instruction behind this one follows at once.
-fn is_passed(instruction: &Instruction) -> bool {
+/// Whether the instruction behind this one follows at once: no signal handler runs in between, and no wait.
+fn is_passed(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
     let takes_long =
         instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
-    instruction.flow_control() == FlowControl::Next && !takes_long && !instruction.is_privileged()
+    instruction.flow_control() == FlowControl::Next
+        && !takes_long
+        && !instruction.is_privileged()
+        && !may_fault(info, instruction)
 }
 
 #[cfg(test)]
@@ -275,7 +278,11 @@ mod tests {
         assert!(!passed(&[0x9c])); // pushfq
         assert!(!passed(&[0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x44, 0x24, 0x08])); // sub rsp,16; mov [rsp+8],rax
         assert!(passed(&[0x48, 0x83, 0xec, 0x10, 0x39, 0x44, 0x24, 0x08])); // sub rsp,16; cmp [rsp+8],eax
-        assert!(passed(&[0x48, 0xa5])); // movsq
+        assert!(!passed(&[0x48, 0xa5])); // movsq
+        assert!(!passed(&[0x8b, 0x03])); // mov eax,[rbx]
+        assert!(!passed(&[0xf7, 0xf3])); // div ebx
+        assert!(passed(&[0x8b, 0x05, 0, 0, 0, 0])); // mov eax,[rip]
+        assert!(passed(&[0x8b, 0x45, 0xf8])); // mov eax,[rbp-8]
         assert!(!passed(&[0xf3, 0x48, 0xa5])); // rep movsq
         assert!(!passed(&[0xf2, 0xae])); // repne scasb
         assert!(!passed(&[0x48, 0x89, 0xc4])); // mov rsp,rax
@@ -331,11 +338,11 @@ mod tests {
     #[test]
     fn a_site_never_moves_past_a_store_where_memory_is_read() {
         let arrival =
-            |memory| match arrival(&[0x48, 0x89, 0x03, 0x74, 0], &KERNEL, Keeps { memory, ..Keeps::default() }) {
+            |memory| match arrival(&[0x48, 0x89, 0x45, 0xf8, 0x74, 0], &KERNEL, Keeps { memory, ..Keeps::default() }) {
                 Arrival::Site(site) => (site.distance, site.is_stored),
                 other => panic!("{other:?}"),
             };
-        assert_eq!((arrival(true), arrival(false)), ((0, false), (3, true))); // mov [rbx],rax; je
+        assert_eq!((arrival(true), arrival(false)), ((0, false), (4, true))); // mov [rbp-8],rax; je
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //!
 //! Few bytes of code are calls of traced functions, so code is not disassembled: each byte that may
 //! begin a direct call is taken for one if the call would lead to a traced function. That can be
-//! wrong in the middle of another instruction, where a probe would destroy the program. Therefore
-//! each function with such a place is decoded from its beginning, and a place counts only if the
-//! call ends there.
+//! wrong in the middle of another instruction, and in constants between instructions, where a probe would destroy the
+//! program. Therefore control is [followed](Flow) through each function with such a place, and a place counts only if
+//! control comes to a call that ends there.
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
+use crate::flow::Flow;
 use crate::text::Addresses;
 
 /// `call rel32`
@@ -87,28 +88,32 @@ pub fn calls_of(code: &[u8], start: u64) -> Calls {
     calls
 }
 
-/// Those of the sorted candidates at which a call really ends, and after which its function goes on.
+/// Those of the sorted candidates at which a call really ends to which control comes, and after which its function goes
+/// on.
 ///
-/// `ranges` are those of the functions, sorted. What follows data between instructions is not confirmed.
-pub fn confirmed(bytes: &[u8], start: u64, ranges: &[Range<u64>], candidates: &[u64]) -> Vec<u64> {
+/// `ranges` are those of the functions, sorted; `tables`: where jumps by tables lead in one of them.
+pub fn confirmed(
+    bytes: &[u8],
+    start: u64,
+    ranges: &[Range<u64>],
+    candidates: &[u64],
+    tables: impl Fn(&Range<u64>) -> Vec<u64>,
+) -> Vec<u64> {
     let mut confirmed = Vec::new();
-    let mut candidates = candidates.iter().copied().peekable();
+    let mut rest = candidates;
     for range in ranges {
-        while candidates.next_if(|&candidate| candidate <= range.start).is_some() {}
-        let Some(code) = bytes.get((range.start - start) as usize..) else { break };
-        let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
-        let mut is_code = true;
-        while let Some(candidate) = candidates.next_if(|&candidate| candidate < range.end) {
-            while is_code && decoder.ip() < candidate {
-                decoder.decode_out(&mut instruction);
-                is_code = !instruction.is_invalid();
-            }
-            let is_call = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
-            if is_code && is_call && decoder.ip() == candidate {
-                confirmed.push(candidate);
-            }
+        rest = &rest[rest.partition_point(|&candidate| candidate <= range.start)..];
+        let (within, behind) = rest.split_at(rest.partition_point(|&candidate| candidate < range.end));
+        rest = behind;
+        let Some(code) = bytes.get((range.start - start) as usize..).filter(|_| !within.is_empty()) else { continue };
+        let code = &code[..code.len().min((range.end - range.start) as usize)];
+        let mut flow = Flow::new(code, range.start);
+        flow.follow(range.start);
+        if flow.jumps_indirectly && within.iter().any(|candidate| !flow.calls.contains(candidate)) {
+            tables(range).into_iter().for_each(|target| flow.follow(target));
         }
+        flow.calls.sort_unstable();
+        confirmed.extend(within.iter().filter(|candidate| flow.calls.binary_search(candidate).is_ok()));
     }
     confirmed
 }
@@ -170,7 +175,7 @@ mod tests {
         let (targets, slots) = (Addresses::new(vec![CALLED]), Addresses::new(vec![START + 0x800]));
         let candidates = candidates(code, START, |target| targets.contains(target), |slot| slots.contains(slot));
         let ranges: Vec<_> = functions.iter().map(|(start, end)| START + start..START + end).collect();
-        let confirmed = confirmed(code, START, &ranges, &candidates);
+        let confirmed = confirmed(code, START, &ranges, &candidates, |_| Vec::new());
         let place = |address: Vec<u64>| address.into_iter().map(|address| address - START).collect();
         (place(candidates), place(confirmed))
     }
@@ -191,6 +196,13 @@ mod tests {
         assert_eq!(returns(&code, &[(0, 5), (6, 12)]), (vec![5, 11], vec![11]));
         assert_eq!(returns(&code, &[(6, 12)]), (vec![5, 11], vec![11]), "nothing is known of the first bytes");
         assert_eq!(returns(&code, &[]), (vec![5, 11], vec![]));
+    }
+
+    #[test]
+    fn a_call_among_constants_is_none() {
+        // jmp 7; constants that read as a call; 7: the call; ret
+        let code = [&[0xeb, 0x05][..], &call(2), &call(7), &[0xc3]].concat();
+        assert_eq!(returns(&code, &[(0, 13)]), (vec![7, 12], vec![12]));
     }
 
     #[test]

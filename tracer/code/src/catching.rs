@@ -10,6 +10,7 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rtrace_symbolizer::{FrameRange, Image};
 
 use crate::calls::{candidates, confirmed};
+use crate::text::Text;
 
 /// Functions that return twice.
 const RETURN_TWICE: [&str; 8] =
@@ -38,14 +39,16 @@ impl Catching {
         let twice = slots.iter().filter(|slot| RETURN_TWICE.contains(&slot.name)).map(|slot| slot.address);
         let twice: HashSet<u64> = twice.collect();
         let frames = image.frame_ranges();
-        let returns = if twice.is_empty() { Vec::new() } else { calls(image, &frames, &twice) };
+        let calls = if twice.is_empty() { Calls::default() } else { calls(image, &frames, &twice) };
         let ranges = frames.iter().filter_map(|frame| {
             let start = image.file_offset(frame.start)?;
-            let (from, to) =
-                [frame.start, frame.end].map(|end| returns.partition_point(|&address| address <= end)).into();
-            let twice: Vec<u64> = returns[from..to].iter().map(|address| start + (address - frame.start)).collect();
-            let catches = frame.has_lsda || !twice.is_empty();
-            Some(Function { start, end: start + (frame.end - frame.start), catches, twice })
+            let within = |calls: &[u64]| {
+                let (from, to) =
+                    [frame.start, frame.end].map(|end| calls.partition_point(|&address| address <= end)).into();
+                calls[from..to].iter().map(|address| start + (address - frame.start)).collect::<Vec<u64>>()
+            };
+            let catches = frame.has_lsda || !within(&calls.possible).is_empty();
+            Some(Function { start, end: start + (frame.end - frame.start), catches, twice: within(&calls.confirmed) })
         });
         let mut ranges: Vec<Function> = ranges.collect();
         ranges.sort_unstable();
@@ -80,18 +83,31 @@ impl Catching {
     }
 }
 
-/// The sorted addresses to which calls of the functions in these slots return, made by the code itself or by a
-/// linkage stub.
-fn calls(image: &Image, frames: &[FrameRange], slots: &HashSet<u64>) -> Vec<u64> {
+/// The sorted addresses to which calls return.
+#[derive(Default)]
+struct Calls {
+    /// All of them, and perhaps some that are none.
+    possible: Vec<u64>,
+    /// Those of calls to which control certainly comes.
+    confirmed: Vec<u64>,
+}
+
+/// Calls of the functions in these slots, made by the code itself or by a linkage stub.
+fn calls(image: &Image, frames: &[FrameRange], slots: &HashSet<u64>) -> Calls {
     let is_linked = |target| linked(image, target).is_some_and(|slot| slots.contains(&slot));
     let functions: Vec<Range<u64>> = frames.iter().map(|frame| frame.start..frame.end).collect();
-    let in_segment = |segment: Range<u64>| {
+    let text = Text::new(image, Vec::new());
+    let mut calls = Calls::default();
+    for segment in image.executable_ranges() {
         let bytes = image.code_from(segment.start).unwrap_or_default();
-        let candidates = candidates(bytes, segment.start, is_linked, |slot| slots.contains(&slot));
+        let possible = candidates(bytes, segment.start, is_linked, |slot| slots.contains(&slot));
         let first = functions.partition_point(|function| function.start < segment.start);
-        confirmed(bytes, segment.start, &functions[first..], &candidates)
-    };
-    image.executable_ranges().into_iter().flat_map(in_segment).collect()
+        calls
+            .confirmed
+            .extend(confirmed(bytes, segment.start, &functions[first..], &possible, |range| text.tables(range)));
+        calls.possible.extend(possible);
+    }
+    calls
 }
 
 /// The slot through which a linkage stub jumps.

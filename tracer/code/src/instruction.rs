@@ -7,7 +7,9 @@
 //! differ in what they emulate, [`Emulation`] knows; where they differ in what they refuse, the
 //! answer is the stricter one.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
+use iced_x86::{
+    CpuidFeature, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory,
+};
 use rtrace_model::Step;
 
 use crate::obstacle::Obstacle;
@@ -195,6 +197,30 @@ pub(crate) fn accesses_beside_stack(info: &mut InstructionInfoFactory, instructi
     used.any(|memory| memory.base().full_register() != Register::RSP)
 }
 
+/// Whether an instruction may raise a signal, or take long, for what the program made of its operands and of memory.
+///
+/// Memory of the stack, the thread's own and the variables of the file do neither, but for a page that is touched first.
+pub(crate) fn may_fault(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    let stops = [Mnemonic::Div, Mnemonic::Idiv, Mnemonic::Cpuid, Mnemonic::Rdrand, Mnemonic::Rdseed];
+    let is_x87 = || {
+        instruction.cpuid_features().iter().any(|feature| {
+            matches!(feature, CpuidFeature::FPU | CpuidFeature::FPU287 | CpuidFeature::FPU387 | CpuidFeature::MMX)
+        })
+    };
+    if stops.contains(&instruction.mnemonic()) || is_x87() {
+        return true;
+    }
+    let is_own = |memory: &UsedMemory| match memory.base() {
+        _ if memory.index() != Register::None => false,
+        Register::RSP => true,
+        // A local variable of a function with a frame pointer.
+        Register::RBP => (memory.displacement() as i64) < 0,
+        Register::None => memory.segment() == Register::FS || instruction.is_ip_rel_memory_operand(),
+        _ => false,
+    };
+    !info.info(instruction).used_memory().iter().all(is_own)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +317,38 @@ mod tests {
             assert_eq!(able.handling(bytes), Handling::SingleStep, "{bytes:x?}");
         }
         assert_eq!(able.handling(&[0x55]), Handling::Emulated);
+    }
+
+    #[test]
+    fn what_may_fault_is_known() {
+        let may_fault = |bytes: &[u8]| {
+            let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+            may_fault(&mut InstructionInfoFactory::new(), &instruction)
+        };
+        let faulting: [&[u8]; 7] = [
+            &[0x48, 0x8b, 0x07],             // mov rax,[rdi]
+            &[0x89, 0x45, 0x04],             // mov [rbp+4],eax
+            &[0x48, 0x8b, 0x04, 0xc4],       // mov rax,[rsp+rax*8]
+            &[0xf7, 0xf7],                   // div edi
+            &[0x0f, 0xa2],                   // cpuid
+            &[0xd9, 0xe8],                   // fld1
+            &[0x64, 0x48, 0x8b, 0x04, 0x07], // mov rax,fs:[rdi+rax]
+        ];
+        for bytes in faulting {
+            assert!(may_fault(bytes), "{bytes:x?}");
+        }
+        let others: [&[u8]; 7] = [
+            &[0x53],                                        // push rbx
+            &[0x48, 0x8b, 0x44, 0x24, 0x08],                // mov rax,[rsp+8]
+            &[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0], // mov rax,fs:0x28
+            &[0x48, 0x8d, 0x07],                            // lea rax,[rdi]
+            &[0x0f, 0xaf, 0xc7],                            // imul eax,edi
+            &[0x89, 0x45, 0xfc],                            // mov [rbp-4],eax
+            &[0x8b, 0x05, 0, 0, 0, 0],                      // mov eax,[rip]
+        ];
+        for bytes in others {
+            assert!(!may_fault(bytes), "{bytes:x?}");
+        }
     }
 
     #[test]

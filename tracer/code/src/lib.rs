@@ -2,7 +2,7 @@
 //! instruction means.
 //!
 //! Nothing here knows what is wanted. [`text`] is all code of a library; [`tails`], [`line`](mod@line), [`restarting`],
-//! [`skipped`] and [`stub`] are asked about one of its functions; [`obstacle`] names what may stand in the way; [`instruction`], [`arrival`] and [`calls`] are functions
+//! [`skipped`] and [`stub`] are asked about one of its functions; [`verbatim`] says where no probe may be in a file; [`obstacle`] names what may stand in the way; [`instruction`], [`arrival`] and [`calls`] are functions
 //! of bytes, [`copies`] of instructions, [`catching`] and [`choices`] of a file.
 //! No instruction of the processor leaves this package.
 
@@ -12,10 +12,12 @@ pub mod catching;
 pub mod choices;
 pub mod copies;
 pub mod errno;
+pub mod flow;
 pub mod instruction;
 pub mod line;
 pub mod obstacle;
 pub mod parallel;
+pub mod proof;
 pub mod restarting;
 pub mod skipped;
 mod stack;
@@ -24,3 +26,4 @@ pub mod tails;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;
+pub mod verbatim;

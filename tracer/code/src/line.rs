@@ -4,15 +4,15 @@
 //! It ends where control may go elsewhere, where nobody can tell the stack pointer any more, and where
 //! the return address might be written: by a store through the stack pointer, or through any register
 //! once the stack pointer was copied. A store through another pointer cannot meet it, since the slot
-//! came into being with the call, and no caller knows its address. It ends early too where it takes
-//! time: what is done before the site belongs to no call.
+//! came into being with the call, and no caller knows its address. It ends early too where an instruction may fault,
+//! as a signal handler may leave the call, and where it takes time: what is done before the site belongs to no call.
 
 use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
 
 use crate::copies::{Copies, Registers, writes};
-use crate::instruction::accesses_beside_stack;
+use crate::instruction::{accesses_beside_stack, may_fault};
 use crate::stack::{Stack, words};
 use crate::text::{FunctionCode, Text};
 
@@ -89,6 +89,8 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<CodePoi
     while line.len() < LONGEST
         && let Some(instruction) = text.instruction(address)
         && let Some(depth) = stack.pointer
+        // Nobody knows what a patched instruction does.
+        && text.verbatim().obstacle(&(address..instruction.next_ip())).is_none()
     {
         stack_copied |= copies_stack(&instruction);
         let behind = address + 1..=instruction.next_ip();
@@ -111,9 +113,11 @@ pub fn from_entry(text: &Text, extent: &Range<u64>, keeps: Keeps) -> Vec<CodePoi
     line
 }
 
-/// Whether `instruction` leaves the return address alone, and the next one follows.
+/// Whether `instruction` leaves the return address alone, and the next one follows: a call whose first load faults may be
+/// left by a signal handler.
 fn continues(info: &mut InstructionInfoFactory, instruction: &Instruction, depth: i32, stack_copied: bool) -> bool {
-    if instruction.flow_control() != FlowControl::Next || instruction.is_string_instruction() {
+    let follows = instruction.flow_control() == FlowControl::Next && !may_fault(info, instruction);
+    if !follows || instruction.is_string_instruction() {
         return false;
     }
     let mut stores = info.info(instruction).used_memory().iter().filter(|memory| writes(memory.access()));

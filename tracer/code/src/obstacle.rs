@@ -24,6 +24,10 @@ pub enum Obstacle {
     System,
     /// An instruction that the kernel refuses for other reasons.
     Kernel,
+    /// The dynamic linker patches the instruction.
+    Relocated,
+    /// The instruction is in a segment that is writable.
+    Writable,
     /// A Go function that ends nobody knows where.
     GoSize,
     /// A Go function with code that cannot be read.
@@ -36,6 +40,8 @@ pub enum Obstacle {
     Branch,
     /// For a stub: nobody knows where the return address is.
     StackPointer,
+    /// For a stub: an instruction may fault.
+    MayFault,
 }
 
 impl Display for Obstacle {
@@ -50,12 +56,19 @@ impl Display for Obstacle {
             Obstacle::ShortBranch => "the kernel refuses branches with an operand size prefix",
             Obstacle::System => "system calls and system instructions do not survive a single step",
             Obstacle::Kernel => "the kernel refuses this instruction",
+            Obstacle::Relocated => {
+                "the dynamic linker patches the instruction, and the kernel would execute it unpatched"
+            }
+            Obstacle::Writable => "the kernel takes no probes in a writable segment",
             Obstacle::GoSize => "a Go function whose size is unknown",
             Obstacle::GoCode => "a Go function whose code cannot be read",
             Obstacle::GoRepeated => "a Go function that comes back to its first instruction",
             Obstacle::Position => "an instruction before its site works only where it stands",
             Obstacle::Branch => "an instruction before its site goes elsewhere",
             Obstacle::StackPointer => "it moves its stack pointer by an unknown distance",
+            Obstacle::MayFault => {
+                "an instruction before its site may fault, and a signal handler may know it by its address"
+            }
         })
     }
 }

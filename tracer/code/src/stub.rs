@@ -7,12 +7,13 @@
 //! it is: a call that comes by another way meets that as ever. Each call meets one of the two, whatever way it takes, and
 //! whether or not a process has stubs.
 //!
-//! The instructions must do the same wherever they stand, and move the stack pointer, if at all, by a
+//! The instructions must do the same wherever they stand, raise no signal there, and move the stack pointer, if at all, by a
 //! known distance, so that the unwind table of the stubs can tell it.
 
 use foldhash::HashSet;
-use iced_x86::{Code, FlowControl};
+use iced_x86::{Code, FlowControl, InstructionInfoFactory};
 
+use crate::instruction::may_fault;
 use crate::obstacle::Obstacle;
 use crate::stack::Stack;
 use crate::text::Text;
@@ -43,6 +44,7 @@ pub fn of(text: &Text, entry: u64, site: u64) -> Result<Stub, Obstacle> {
     let mut stub = Stub { address: entry, ..Stub::default() };
     let mut stack = Stack::ENTRY;
     let mut address = entry;
+    let mut info = InstructionInfoFactory::new();
     while address <= site {
         let instruction = text.instruction(address).ok_or(Obstacle::NoInstruction)?;
         if instruction.is_ip_rel_memory_operand() {
@@ -51,6 +53,10 @@ pub fn of(text: &Text, entry: u64, site: u64) -> Result<Stub, Obstacle> {
         stub.returns = instruction.code() == Code::Retnq;
         if !stub.returns && instruction.flow_control() != FlowControl::Next {
             return Err(Obstacle::Branch);
+        }
+        // A handler may know by its address the one instruction of the program that may fault.
+        if may_fault(&mut info, &instruction) {
+            return Err(Obstacle::MayFault);
         }
         stub.code.extend(text.instruction_bytes(address).unwrap_or_default());
         address = instruction.next_ip();
@@ -113,6 +119,8 @@ mod tests {
         }
         assert_eq!(stub(&[0x48, 0x83, 0xe4, 0xe0, 0xc3], 0), Err(Obstacle::StackPointer)); // and rsp,-32
         assert_eq!(stub(&[0x06, 0xc3], 0), Err(Obstacle::NoInstruction));
+        assert_eq!(stub(&[0x8b, 0x07, 0xc3], 0), Err(Obstacle::MayFault)); // mov eax,[rdi]
+        assert_eq!(stub(&[0x31, 0xd2, 0xf7, 0xf7, 0xc3], 2), Err(Obstacle::MayFault)); // xor edx,edx; div edi
     }
 
     #[test]

@@ -18,6 +18,7 @@ use rtrace_symbolizer::{FrameRange, Image};
 pub use self::addresses::Addresses;
 pub use self::sweep::References;
 pub use self::ways::Ways;
+use crate::verbatim::Verbatim;
 
 /// Effort per byte of code before the search is given up: overlapping symbols of a hostile file
 /// could ask for the square of its size.
@@ -50,6 +51,7 @@ pub struct Text<'a> {
     references: OnceLock<References>,
     /// Where functions begin.
     entries: Addresses,
+    verbatim: Verbatim,
     effort: AtomicU64,
 }
 
@@ -70,6 +72,7 @@ impl<'a> Text<'a> {
             own: OnceLock::new(),
             references: OnceLock::new(),
             entries: Addresses::new(entries),
+            verbatim: Verbatim::of(image),
             effort: AtomicU64::new(size.saturating_mul(EFFORT_PER_BYTE)),
         }
     }
@@ -86,6 +89,11 @@ impl<'a> Text<'a> {
         starts.sort_unstable();
         starts.dedup();
         starts
+    }
+
+    /// Where no probe may be in it.
+    pub fn verbatim(&self) -> &Verbatim {
+        &self.verbatim
     }
 
     /// The file.

@@ -7,7 +7,7 @@ use crate::reason::Reason;
 /// Reasons with the names they hold for.
 const GROUPS: [(Reason, &[&str]); 2] = [
     (Reason::KnownByBytes, &["__restore_rt", "__kernel_rt_sigreturn", "__kernel_sigreturn"]),
-    (Reason::NotCalled, &["_start", "__start_context"]),
+    (Reason::NotCalled, &["_start", "_dlstart", "__start_context"]),
 ];
 
 /// Why a function of these names is not probed, if there is a reason.

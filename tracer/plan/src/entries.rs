@@ -95,10 +95,7 @@ impl Entries<'_> {
 
     /// Where the site of a function may slide.
     fn line(&self, extent: &Range<u64>) -> Vec<CodePoint> {
-        // A program in Go goes on after an access that failed.
-        let keeps = (self.keeps)(extent.start);
-        let keeps = Keeps { accesses: keeps.accesses || (self.is_of_go)(extent.start), ..keeps };
-        let mut line = line::from_entry(self.text, extent, keeps);
+        let mut line = line::from_entry(self.text, extent, (self.keeps)(extent.start));
         line.retain(|place| !self.are_hooked || place.words == 0);
         line
     }
@@ -119,14 +116,18 @@ impl Entries<'_> {
     }
 
     fn handling(&self, place: CodePoint) -> Handling {
-        match self.text.instruction_bytes(place.address) {
-            None => Handling::Refused(Obstacle::NoInstruction),
-            Some(bytes) => match self.emulated.handling(bytes) {
-                Handling::BpfEmulated(step) if step != Step::Landing && self.are_hooked => Handling::SingleStep,
-                // A cookie tells of the instruction or of the stack.
-                Handling::BpfEmulated(_) if place.words > 0 => Handling::SingleStep,
-                handling => handling,
-            },
+        let Some(bytes) = self.text.instruction_bytes(place.address) else {
+            return Handling::Refused(Obstacle::NoInstruction);
+        };
+        let instruction = place.address..place.address + bytes.len() as u64;
+        if let Some(obstacle) = self.text.verbatim().obstacle(&instruction) {
+            return Handling::Refused(obstacle);
+        }
+        match self.emulated.handling(bytes) {
+            Handling::BpfEmulated(step) if step != Step::Landing && self.are_hooked => Handling::SingleStep,
+            // A cookie tells of the instruction or of the stack.
+            Handling::BpfEmulated(_) if place.words > 0 => Handling::SingleStep,
+            handling => handling,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Functions by which control leaves others without a return, and those that never return.
 
 use foldhash::HashMap;
+use rtrace_code::verbatim::Verbatim;
 use rtrace_model::Jump;
 use rtrace_symbolizer::{Definition, Image};
 
@@ -15,6 +16,9 @@ const LONGJMP: [&str; 4] = ["longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"
 
 /// By this name the GNU C library's own copy of them is told from others.
 const OF_GLIBC: &str = "__libc_siglongjmp";
+
+/// Bytes of the longest instruction.
+const LONGEST: u64 = 15;
 
 /// The unwinder has found who goes on, and is told where.
 const FOUND: &str = "_Unwind_SetIP";
@@ -64,6 +68,14 @@ pub fn may_be_in(name: &str) -> bool {
 
 /// Those of a file whose target the programs can read. Programs and libraries may have copies of their own.
 pub fn of(image: &Image) -> Jumps {
+    let verbatim = Verbatim::of(image);
+    let mut jumps = named(image);
+    jumps.retain(|&address, _| verbatim.obstacle(&(address..address.saturating_add(LONGEST))).is_none());
+    jumps
+}
+
+/// Those of a file by their names.
+fn named(image: &Image) -> Jumps {
     let (names, jump): (&[&str], Jump) = match image.soname() {
         Some(C_LIBRARY) => (&LONGJMP, Jump::Longjmp),
         Some(UNWINDER) if is_context_known(image) => (&[FOUND], Jump::Unwind),

@@ -18,10 +18,14 @@ pub fn union(mut parts: Parts) -> Parts {
     union
 }
 
-/// Whether one of these parts has a byte of `range`.
-pub fn overlaps(parts: &[Range<u64>], range: &Range<u64>) -> bool {
+/// Whether one of these parts has a byte of `range`, of those that lie within none of the `known` ones.
+pub fn overlaps_beside(parts: &[Range<u64>], range: &Range<u64>, known: &[Range<u64>]) -> bool {
     let following = parts.partition_point(|part| part.end <= range.start);
-    parts.get(following).is_some_and(|part| part.start < range.end)
+    let mut touching = parts[following..].iter().take_while(|part| part.start < range.end);
+    touching.any(|part| {
+        let following = known.partition_point(|known| known.end < part.end);
+        known.get(following).is_none_or(|known| part.start < known.start)
+    })
 }
 
 #[cfg(test)]
@@ -34,9 +38,17 @@ mod tests {
         for (range, expected) in
             [(0..4, false), (0..5, true), (5..9, true), (6..10, false), (10..11, true), (11..20, false)]
         {
-            assert_eq!(overlaps(&parts, &range), expected, "{range:?}");
+            assert_eq!(overlaps_beside(&parts, &range, &[]), expected, "{range:?}");
         }
-        assert!(!overlaps(&[], &(0..9)));
+        assert!(!overlaps_beside(&[], &(0..9), &[]));
+    }
+
+    #[test]
+    fn what_is_known_does_not_count() {
+        let (parts, known) = ([4..6, 10..11, 20..25], [3..7, 20..24]);
+        for (range, expected) in [(0..9, false), (0..11, true), (10..11, true), (19..21, true), (26..30, false)] {
+            assert_eq!(overlaps_beside(&parts, &range, &known), expected, "{range:?}");
+        }
     }
 
     #[test]

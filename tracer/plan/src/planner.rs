@@ -1,22 +1,26 @@
 //! Plans one library: chooses among its functions, and decides on each.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashSet};
 use rtrace_code::instruction::SiteCost;
 use rtrace_code::line::Keeps;
+use rtrace_code::proof::Proof;
 use rtrace_code::restarting::{self, Restarts};
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
+use rtrace_code::verbatim::Verbatim;
 use rtrace_code::{arrival, parallel, stub, tails};
 use rtrace_model::{Region, RegionId, SymbolName};
 use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
 
 use super::entries::Entries;
 use super::jump::{self, Jumps};
+use super::parts::{self, Parts};
 use super::reason::Reason;
-use super::{Exit, LibrarySource, Options, PlannedRegion, Refusal, Site, Subject, deny, parts};
+use super::{Exit, LibrarySource, Options, PlannedRegion, Refusal, Site, Subject, deny};
 
 /// Bytes of an instruction, at the most.
 const LONGEST_INSTRUCTION: u64 = 15;
@@ -34,6 +38,8 @@ pub struct Planner<'a> {
     source: &'a LibrarySource,
     text: Text<'a>,
     go: Option<GoCode>,
+    /// Parts of the file to which the dynamic linker writes, sorted.
+    relocated: Parts,
     options: &'a Options,
     refused: Vec<Refusal>,
 }
@@ -44,12 +50,15 @@ impl<'a> Planner<'a> {
         let exported = source.exports.functions.iter().map(|function| function.address);
         let chosen = source.ifuncs.iter().map(|resolved| resolved.address);
         let text = Text::new(&source.image, exported.chain(chosen).collect());
-        Planner { source, text, go: source.image.go_code(), options, refused: Vec::new() }
+        let (go, relocated) = (source.image.go_code(), Verbatim::by_offset(&source.image).relocated().to_vec());
+        Planner { source, text, go, relocated, options, refused: Vec::new() }
     }
 
     /// The regions, sorted by file offset with ids from 0, and what is not probed.
     pub fn plan(mut self) -> (Vec<PlannedRegion>, Vec<Refusal>) {
-        let candidates: Vec<Candidate> = self.candidates().into_values().collect();
+        let (candidates, refused) = self.candidates();
+        self.refused = refused;
+        let candidates: Vec<Candidate> = candidates.into_values().collect();
         let codes: Vec<FunctionCode> = candidates.iter().map(|candidate| candidate.code).collect();
         let jumps = jump::of(&self.source.image);
         let keeps = |address: u64| self.keeps(address);
@@ -98,7 +107,7 @@ impl<'a> Planner<'a> {
     fn denied(&self, candidate: &Candidate, entry: Option<&Site>) -> Option<Reason> {
         let begins_program = self.source.image.entry() == Some(candidate.code.entry);
         let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST_INSTRUCTION;
-        let is_altered = parts::overlaps(&self.source.altered, &(candidate.file_offset..end));
+        let is_altered = parts::overlaps_beside(&self.source.altered, &(candidate.file_offset..end), &self.relocated);
         let by_code = begins_program.then_some(Reason::NotCalled).or(is_altered.then_some(Reason::Altered));
         deny::reason(&candidate.symbols).or(by_code)
     }
@@ -185,31 +194,36 @@ impl<'a> Planner<'a> {
         self.refused.push(Refusal { name, reason });
     }
 
-    /// The functions that are asked for, by file offset.
-    fn candidates(&mut self) -> BTreeMap<u64, Candidate> {
+    /// The functions that are asked for, by file offset, and those that cannot be probed whatever their code is.
+    fn candidates(&self) -> (BTreeMap<u64, Candidate>, Vec<Refusal>) {
         let source = self.source;
-        for refused in &source.exports.refused {
-            let subject = Subject { name: &refused.name, mark: "", symbols: &[], source: None };
-            if self.options.selects(&subject) {
-                self.refuse(refused.name.clone(), Reason::Symbol(refused.reason));
+        let (mut candidates, mut refused) = (BTreeMap::new(), Vec::new());
+        for symbol in &source.exports.refused {
+            if self.options.selects(&Subject { name: &symbol.name, mark: "", symbols: &[], source: None }) {
+                refused.push(Refusal { name: symbol.name.clone(), reason: Reason::Symbol(symbol.reason) });
             }
         }
         let mut implementations: HashMap<usize, Vec<&ifunc::Resolved>> = HashMap::default();
         for resolved in &source.ifuncs {
             implementations.entry(resolved.function).or_default().push(resolved);
         }
-        let mut candidates = self.untyped();
-        for (index, function) in source.exports.functions.iter().enumerate() {
+        let proof = LazyCell::new(|| Proof::of(&self.text));
+        let typed = source.exports.functions.iter().enumerate().map(|(index, function)| (Some(index), function));
+        for (index, function) in source.exports.untyped.iter().map(|function| (None, function)).chain(typed) {
             let is_wanted = |address| self.options.selects(&source.subject(function, address));
             if !function.ifunc {
                 if !is_wanted(function.address) {
                     continue;
                 }
                 let code = FunctionCode { entry: function.address, size: function.size };
-                self.add(&mut candidates, function, function.file_offset, code);
+                if self.is_code(function, index.is_some(), &proof) {
+                    self.add(&mut candidates, function, function.file_offset, code);
+                } else {
+                    refused.push(Refusal { name: function.shown(), reason: Reason::MayBeData });
+                }
                 continue;
             }
-            let resolved = implementations.get(&index).map_or(&[][..], Vec::as_slice);
+            let resolved = index.and_then(|index| implementations.get(&index)).map_or(&[][..], Vec::as_slice);
             let mut found = false;
             for resolved in resolved {
                 if let Some(file_offset) = source.image.file_offset(resolved.address) {
@@ -221,10 +235,10 @@ impl<'a> Planner<'a> {
                 }
             }
             if !found && is_wanted(function.address) {
-                self.refuse(function.shown(), Reason::Ifunc);
+                refused.push(Refusal { name: function.shown(), reason: Reason::Ifunc });
             }
         }
-        candidates
+        (candidates, refused)
     }
 
     /// Adds the names of `function` to what is at this address.
@@ -246,27 +260,20 @@ impl<'a> Planner<'a> {
             });
     }
 
-    /// The functions that are asked for among the addresses without a type: those that are called.
-    fn untyped(&mut self) -> BTreeMap<u64, Candidate> {
-        let mut candidates = BTreeMap::new();
-        let untyped = self.source.exports.untyped.iter();
-        let wanted: Vec<&Function> =
-            untyped.filter(|function| self.options.selects(&self.source.subject(function, function.address))).collect();
-        if wanted.is_empty() {
-            return candidates;
-        }
-        let slots = self.source.image.slots();
-        let called: HashSet<u64> = self.text.references().called.iter().copied().collect();
-        let names = slots.iter().filter(|slot| called.contains(&slot.address)).map(|slot| slot.name).collect();
-        for function in wanted {
-            if called.contains(&function.address) || function.has_name_in(&names) {
-                let code = FunctionCode { entry: function.address, size: function.size };
-                self.add(&mut candidates, function, function.file_offset, code);
-            } else {
-                self.refuse(function.shown(), Reason::MayBeData);
-            }
-        }
-        candidates
+    /// Whether something proves that code is at the address of a function's symbol, or, where that says so (`is_typed`),
+    /// whether it reads as a function.
+    fn is_code<'p>(
+        &self,
+        function: &Function,
+        is_typed: bool,
+        proof: &LazyCell<Proof<'p>, impl FnOnce() -> Proof<'p>>,
+    ) -> bool {
+        let is_framed =
+            || self.text.frame_at(function.address).is_some_and(|(_, frame)| frame.start == function.address);
+        let code = FunctionCode { entry: function.address, size: function.size };
+        is_typed && (is_framed() || self.is_of_go(function.address))
+            || proof.is_called(function.address, function.symbols.iter().map(|symbol| symbol.name.as_str()))
+            || is_typed && proof.reads_as_function(code)
     }
 
     /// Where enters are seen.

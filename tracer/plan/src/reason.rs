@@ -13,7 +13,7 @@ pub enum Reason {
     NoExports,
     /// Its symbol.
     Symbol(RefusedReason),
-    /// Its symbol has no type, so that it may be a table of constants.
+    /// Nothing proves that it is code, so that it may be a table of constants.
     MayBeData,
     /// It is an IFUNC, no process has chosen an implementation, and its resolver does not tell which may be.
     Ifunc,
@@ -50,7 +50,7 @@ impl Display for Reason {
         f.write_str(match self {
             Reason::NoExports => "it exports no function",
             Reason::Symbol(reason) => return reason.fmt(f),
-            Reason::MayBeData => "the symbol has no type, and nothing is known to call it: it may be data",
+            Reason::MayBeData => "nothing proves that it is code: it may be data",
             Reason::Ifunc => "an IFUNC whose resolver may choose a function that its code does not name",
             Reason::NotCalled => "nothing calls it: it begins without a return address",
             Reason::KnownByBytes => "unwinders know this code by its bytes",

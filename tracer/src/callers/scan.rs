@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt as _};
 use rtrace_code::arrival::Keeps;
 use rtrace_code::calls::{Callee, callee, candidates, confirmed, stubs};
-use rtrace_code::text::Addresses;
+use rtrace_code::text::{Addresses, Text};
 use rtrace_symbolizer::open_regular;
 
 use super::{CallerFile, CodeFile, Return, add_keeps};
@@ -25,6 +26,8 @@ pub struct Callees<'a> {
     slots: Meant,
     /// Virtual addresses of functions and of their parts.
     ranges: Vec<Range<u64>>,
+    /// All of its code and constants, once tables are asked for.
+    text: OnceLock<Option<Text<'a>>>,
 }
 
 /// Virtual addresses that lead to traced functions, with what is read of those calls at a return.
@@ -61,7 +64,7 @@ impl<'a> Callees<'a> {
             return None;
         }
         let (targets, slots) = (Meant::new(HashMap::new()), Meant::new(slots.clone()));
-        let mut callees = Callees { caller, file, targets, slots, ranges: Vec::new() };
+        let mut callees = Callees { caller, file, targets, slots, ranges: Vec::new(), text: OnceLock::new() };
         let mut targets = caller.entries.clone();
         if !callees.slots.keeps.is_empty() {
             callees.stubs().into_iter().for_each(|(stub, slot)| {
@@ -107,7 +110,8 @@ impl<'a> Callees<'a> {
         let bytes = self.read(piece.code.clone());
         let is_target = |target| self.targets.addresses.contains(target);
         let candidates = candidates(&bytes, start, is_target, |slot| self.slots.addresses.contains(slot));
-        let confirmed = confirmed(&bytes, start, &self.ranges[piece.ranges.clone()], &candidates);
+        let confirmed =
+            confirmed(&bytes, start, &self.ranges[piece.ranges.clone()], &candidates, |range| self.tables(range));
         let keeps = |address| match callee(&bytes, start, address)? {
             Callee::Direct(target) => self.targets.keeps.get(&target).copied(),
             Callee::Slot(slot) => self.slots.keeps.get(&slot).copied(),
@@ -118,6 +122,12 @@ impl<'a> Callees<'a> {
             is_direct: true,
         };
         confirmed.into_iter().map(call).collect()
+    }
+
+    /// Where jumps by tables lead in a function.
+    fn tables(&self, range: &Range<u64>) -> Vec<u64> {
+        let whole = || self.caller.whole().map(|image| Text::new(image, Vec::new()));
+        self.text.get_or_init(whole).as_ref().map_or_else(Vec::new, |text| text.tables(range))
     }
 
     /// Virtual addresses of the stubs that jump through one of the slots, each with the slot.

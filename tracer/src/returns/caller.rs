@@ -10,6 +10,7 @@ use rtrace_code::arrival::{self, Arrival, Keeps, ReturnSite};
 use rtrace_code::catching::Catching;
 use rtrace_code::instruction::Emulation;
 use rtrace_code::parallel;
+use rtrace_code::verbatim::Verbatim;
 use rtrace_plan::parts::{self, Parts};
 use rtrace_symbolizer::{Image, Stamp};
 
@@ -26,8 +27,16 @@ const NEAR: u64 = 64 << 10;
 /// A file with callers.
 struct Caller {
     file: Pinned,
-    /// Which functions may get control back without a return; none where it cannot be told.
-    catching: OnceLock<Option<Catching>>,
+    /// What its tables say; none where it cannot be told.
+    known: OnceLock<Option<Known>>,
+}
+
+/// What is known of the code of a file.
+struct Known {
+    /// Which functions may get control back without a return.
+    catching: Catching,
+    /// Where probes may be, by offset.
+    verbatim: Verbatim,
 }
 
 /// A part of a file.
@@ -68,7 +77,7 @@ impl Callers {
     pub fn add(&mut self, id: FileId, path: &Path, looked_at: Option<Stamp>) {
         let Entry::Vacant(unknown) = self.files.entry(id) else { return };
         match Pinned::open(path, looked_at) {
-            Ok(file) => _ = unknown.insert(Some(Caller { file, catching: OnceLock::new() })),
+            Ok(file) => _ = unknown.insert(Some(Caller { file, known: OnceLock::new() })),
             Err(_) if looked_at.is_none() => {}
             Err(_) => _ = unknown.insert(None),
         }
@@ -131,8 +140,16 @@ impl Callers {
     }
 
     fn catching(&self, id: FileId) -> Option<&Catching> {
-        let Caller { file, catching } = self.files.get(&id)?.as_ref()?;
-        catching.get_or_init(|| Some(Catching::of(&Image::open(&file.path()).ok()?))).as_ref()
+        Some(&self.known(id)?.catching)
+    }
+
+    fn known(&self, id: FileId) -> Option<&Known> {
+        let Caller { file, known } = self.files.get(&id)?.as_ref()?;
+        let look = || {
+            let image = Image::open(&file.path()).ok()?;
+            Some(Known { catching: Catching::of(&image), verbatim: Verbatim::by_offset(&image) })
+        };
+        known.get_or_init(look).as_ref()
     }
 
     /// The site at the return address itself.
@@ -145,14 +162,19 @@ impl Callers {
     /// and one in the next function would be hit by that function's calls.
     fn code<'p>(&self, id: FileId, part: &'p Part, offset: u64) -> Option<&'p [u8]> {
         let (before, code) = part.at(offset)?;
+        let known = self.known(id);
+        let relocated = known.map_or(&[][..], |known| known.verbatim.relocated());
         let near = offset.saturating_sub(BEFORE)..offset + BEHIND;
-        if self.altered.get(&id).is_some_and(|altered| parts::overlaps(altered, &near)) {
+        if self.altered.get(&id).is_some_and(|altered| parts::overlaps_beside(altered, &near, relocated)) {
             return None;
         }
-        let catching = self.catching(id);
-        let begins = arrival::is_return_address(before) || catching.is_some_and(|catching| catching.begins(offset));
-        let end = catching.and_then(|catching| catching.end(offset)).map(|end| usize::try_from(end - offset));
-        begins.then(|| end.and_then(|end| code.get(..end.ok()?)).unwrap_or(code))
+        let verbatim = known.map_or(u64::MAX, |known| known.verbatim.end(offset));
+        let begins = arrival::is_return_address(before) || known.is_some_and(|known| known.catching.begins(offset));
+        if !begins || verbatim == offset {
+            return None;
+        }
+        let end = known.and_then(|known| known.catching.end(offset)).map_or(verbatim, |end| end.min(verbatim));
+        Some(usize::try_from(end - offset).ok().and_then(|length| code.get(..length)).unwrap_or(code))
     }
 
     /// The part of a file with the code around the return addresses from the first to the last.

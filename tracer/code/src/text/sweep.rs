@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 use super::Text;
 use crate::parallel;
@@ -22,15 +22,39 @@ pub struct References {
     pub called: Vec<u64>,
     /// The addresses of the jumps whose operands do not tell where they go, sorted.
     pub computed_jumps: Vec<u64>,
+    /// What they read or write of the code itself as data.
+    pub read: Vec<Range<u64>>,
+    /// The addresses in the code that they compute, each with the instruction that does.
+    pub taken: Vec<(u64, u64)>,
     /// False when the file has used up its share of effort before.
     pub is_complete: bool,
 }
 
 impl References {
+    /// Adds a reference to an address in the code by an instruction that does not go there.
+    fn see_data(&mut self, instruction: &Instruction, address: u64) {
+        let has_memory = (0..instruction.op_count()).any(|operand| instruction.op_kind(operand) == OpKind::Memory);
+        if !has_memory || instruction.mnemonic() == Mnemonic::Lea {
+            self.taken.push((address, instruction.ip()));
+        } else {
+            let size = instruction.memory_size().size().max(1) as u64;
+            self.read.push(address..address.saturating_add(size));
+        }
+    }
+
     /// All addresses that instructions refer to.
     pub fn all(&self) -> impl Iterator<Item = u64> {
         self.addresses.iter().chain(&self.called).copied()
     }
+}
+
+/// What an instruction that jumps nowhere refers to by its whole address, if that may be one.
+fn absolute(instruction: &Instruction) -> Option<u64> {
+    (0..instruction.op_count()).find_map(|operand| match instruction.op_kind(operand) {
+        OpKind::Memory if instruction.memory_displ_size() >= 4 => Some(instruction.memory_displacement64()),
+        OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64 => Some(instruction.immediate(operand)),
+        _ => None,
+    })
 }
 
 /// The address that an instruction refers to, if it refers to one.
@@ -52,6 +76,8 @@ impl Text<'_> {
                 references.addresses.extend(part.addresses);
                 references.called.extend(part.called);
                 references.computed_jumps.extend(part.computed_jumps);
+                references.read.extend(part.read);
+                references.taken.extend(part.taken);
                 references.is_complete &= part.is_complete;
             }
             references
@@ -76,6 +102,9 @@ impl Text<'_> {
 
     fn sweep(&self, piece: &Range<u64>, starts: &[u64]) -> References {
         let mut references = References::default();
+        let executable = self.image.executable_ranges();
+        let is_code = |address: u64| executable.iter().any(|range| range.contains(&address));
+        let is_fixed = self.image.is_fixed();
         let mut effort = 0;
         let mut instruction = Instruction::default();
         // An instruction may reach beyond the piece.
@@ -93,6 +122,14 @@ impl Text<'_> {
                 let calls = matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
                 let found = if calls { &mut references.called } else { &mut references.addresses };
                 found.push(address);
+                if instruction.flow_control() == FlowControl::Next && is_code(address) {
+                    references.see_data(&instruction, address);
+                }
+            } else if is_fixed
+                && instruction.flow_control() == FlowControl::Next
+                && let Some(address) = absolute(&instruction).filter(|&address| is_code(address))
+            {
+                references.see_data(&instruction, address);
             } else if instruction.flow_control() == FlowControl::IndirectBranch {
                 references.computed_jumps.push(address);
             }

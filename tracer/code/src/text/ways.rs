@@ -9,6 +9,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 use super::table::Line;
 use super::{Text, branch_target};
+use crate::flow::Starts;
 
 /// How control leaves a range of code.
 #[derive(Clone, Default)]
@@ -47,6 +48,16 @@ pub enum Destination {
 }
 
 impl Text<'_> {
+    /// Where the jumps by tables in this range of code lead that are understood.
+    pub fn tables(&self, range: &Range<u64>) -> Vec<u64> {
+        let Some(bytes) = self.code(range).filter(|bytes| self.spend(bytes.len())) else { return Vec::new() };
+        let table = |(_, destination)| match destination {
+            Destination::Table(targets) => targets,
+            Destination::Pointer | Destination::Unknown => Vec::new(),
+        };
+        Line::new(self, range, bytes).destinations().flat_map(table).collect()
+    }
+
     /// How control leaves this range of code.
     pub fn ways_out(&self, range: &Range<u64>) -> Ways {
         let Some(bytes) = self.code(range).filter(|bytes| self.spend(bytes.len())) else { return Ways::unknown() };
@@ -69,7 +80,7 @@ impl Text<'_> {
             load.is_some_and(|load| !jumps.iter().any(|target| (load + 1..=jump).contains(target)))
         };
         through_pointers |= abandoning.iter().any(|&(_, jump)| !abandons(jump));
-        if jumps.iter().any(|&target| is_inside(&target) && !starts.may_be_entered(target, bytes)) {
+        if jumps.iter().any(|&target| is_inside(&target) && !may_be_entered(&starts, target, range, bytes)) {
             return Ways::unknown();
         }
         let mut tables = Vec::new();
@@ -83,7 +94,7 @@ impl Text<'_> {
                     Destination::Unknown => return Ways::unknown(),
                 }
             }
-            if tables.iter().any(|&target| is_inside(&target) && !starts.may_be_entered(target, bytes)) {
+            if tables.iter().any(|&target| is_inside(&target) && !may_be_entered(&starts, target, range, bytes)) {
                 return Ways::unknown();
             }
         }
@@ -209,32 +220,11 @@ fn pushes(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Push || stores()
 }
 
-/// Where the instructions of a range begin.
-#[derive(Default)]
-struct Starts {
-    first: u64,
-    bits: Vec<u64>,
-}
-
-impl Starts {
-    fn new(range: &Range<u64>) -> Starts {
-        Starts { first: range.start, bits: vec![0; ((range.end - range.start) / 64 + 1) as usize] }
-    }
-
-    fn add(&mut self, address: u64) {
-        let offset = address - self.first;
-        self.bits[(offset / 64) as usize] |= 1 << (offset % 64);
-    }
-
-    fn contains(&self, offset: u64) -> bool {
-        self.bits[(offset / 64) as usize] >> (offset % 64) & 1 == 1
-    }
-
-    /// Whether an instruction begins there, or one that is told from it by a `lock` prefix, which jumps skip.
-    fn may_be_entered(&self, address: u64, bytes: &[u8]) -> bool {
-        let offset = address - self.first;
-        let is_behind_lock =
-            || offset.checked_sub(1).is_some_and(|before| bytes[before as usize] == 0xf0 && self.contains(before));
-        self.contains(offset) || is_behind_lock()
-    }
+/// Whether an instruction begins there, or one that is told from it by a `lock` prefix, which jumps skip.
+fn may_be_entered(starts: &Starts, address: u64, range: &Range<u64>, bytes: &[u8]) -> bool {
+    let is_behind_lock = || {
+        let before = address.checked_sub(1).filter(|before| range.contains(before));
+        before.is_some_and(|before| bytes[(before - range.start) as usize] == 0xf0 && starts.contains(before))
+    };
+    starts.contains(address) || is_behind_lock()
 }

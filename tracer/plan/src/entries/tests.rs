@@ -147,10 +147,17 @@ fn a_site_does_not_pass_a_store_to_the_return_address() {
         let expected = if slides { (store.len() as u64, EMULATED) } else { (0, STEPPED) };
         assert_eq!(site(&[store, &[0x53, 0xc3]].concat()), Ok(expected), "{store:x?}");
     }
-    let through_argument = [0x48, 0x89, 0x37, 0x53, 0xc3]; // mov [rdi],rsi; push rbx; ret
-    assert_eq!(site(&through_argument), Ok((3, EMULATED)));
+    let to_variable = [0x48, 0x89, 0x35, 0, 0x10, 0, 0, 0x53, 0xc3]; // mov [rip+4096],rsi; push rbx; ret
+    assert_eq!(site(&to_variable), Ok((7, EMULATED)));
     let copied = [0x48, 0x89, 0xe0, 0x53, 0xc3]; // mov rax,rsp; push rbx; ret
     assert_eq!(site(&copied), Ok((3, EMULATED)));
+}
+
+#[test]
+fn a_site_does_not_pass_what_may_fault() {
+    assert_eq!(site(&[0x8b, 0x07, 0x53, 0xc3]), Ok((0, STEPPED))); // mov eax,[rdi]; push rbx; ret
+    assert_eq!(site(&[0x31, 0xd2, 0xf7, 0xf6, 0x53, 0xc3]), Ok((0, STEPPED))); // xor edx,edx; div esi; push rbx
+    assert_eq!(site(&[0x53, 0x8b, 0x07, 0xc3]), Ok((0, EMULATED))); // push rbx; mov eax,[rdi]
 }
 
 #[test]
@@ -162,7 +169,7 @@ fn a_site_does_not_pass_what_takes_long() {
 #[test]
 fn a_site_does_not_pass_the_head_of_a_loop() {
     let code = [
-        0x8b, 0x07, // mov eax,[rdi]
+        0x89, 0xf8, // mov eax,edi
         0x89, 0xc1, // 2: mov ecx,eax
         0x01, 0xf1, // add ecx,esi
         0x74, 0x06, // 6: je 14
@@ -265,14 +272,14 @@ fn what_programs_do_themselves_comes_after_what_is_emulated() {
 
 #[test]
 fn no_access_comes_before_a_site_where_they_count() {
-    // mov rax,[rdi]; push rbx; ret, and mov rax,[rsp+16]; push rbx; ret
+    // mov rax,[rip+4096]; push rbx; ret, and mov rax,[rsp+16]; push rbx; ret
     let body = |load: &[u8]| [load, &[0x53, 0xc3]].concat();
-    let (beside, stack) = (body(&[0x48, 0x8b, 0x07]), body(&[0x48, 0x8b, 0x44, 0x24, 0x10]));
+    let (beside, stack) = (body(&[0x48, 0x8b, 0x05, 0, 0x10, 0, 0]), body(&[0x48, 0x8b, 0x44, 0x24, 0x10]));
     let site = |body, accesses| {
         let keeps = Keeps { accesses, ..Keeps::default() };
         Case { body, keeps, ..Case::default() }.site()
     };
-    assert_eq!(site(&beside, false), Ok((3, EMULATED)));
+    assert_eq!(site(&beside, false), Ok((7, EMULATED)));
     assert_eq!(site(&beside, true), Ok((0, STEPPED)));
     assert_eq!(site(&stack, true), Ok((5, EMULATED)));
 }
@@ -292,8 +299,8 @@ fn a_site_never_slides_over_what_overwrites_a_value() {
     assert_eq!(site(&copied, &[rdi], false), stays);
     assert_eq!(site(&[0x40, 0xb7, 0x01], &[rdi], false), stays); // mov dil,1
     assert_eq!(site(&[0x0f, 0x45, 0xfe], &[rdi], false), stays); // cmovne edi,esi
-    let stored = [0x48, 0x89, 0x37]; // mov [rdi],rsi
-    assert_eq!(site(&stored, &[rdi, rsi], false), slid);
+    let stored = [0x48, 0x89, 0x35, 0, 0x10, 0, 0]; // mov [rip+4096],rsi
+    assert_eq!(site(&stored, &[rdi, rsi], false), Ok((7, EMULATED)));
     assert_eq!(site(&stored, &[rdi], true), stays);
     assert_eq!(site(&[0x89, 0x74, 0x24, 0xf8], &[rdi], true), Ok((4, EMULATED))); // mov [rsp-8],esi
     assert_eq!(site(&[0x89, 0x74, 0x24, 0x08], &[rdi], true), stays); // mov [rsp+8],esi: an argument on the stack
