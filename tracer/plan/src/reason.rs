@@ -60,7 +60,7 @@ impl Display for Reason {
             Reason::Kernel(cause) => return write!(f, "refused by the kernel: {cause}"),
             Reason::MovingStacks => "Go moves its stacks, and runs goroutines on any thread",
             Reason::Laps => {
-                "a loop begins at its first instruction: only return sites (`--exit ret-site`) tell its laps from calls"
+                "a loop begins at its first instruction: only return sites (`--exit return-site`) tell its laps from calls"
             }
             Reason::MovedArguments => "it moves its arguments before its entry is seen",
             Reason::ProgramsOwn => "it is the program's own, and not called through the dynamic linker",
