@@ -230,7 +230,7 @@ impl<'a> ReturnSites<'a> {
     /// The same in a process that waits to execute a program, for the files that are still to be tried in that.
     fn prime_executed(&mut self, pid: u32, loaded: &Loaded) -> Result<(), Error> {
         let Loaded { program, callers, later, .. } = loaded;
-        self.siblings.end_tries(pid);
+        self.siblings.want_nothing(pid);
         for (files, most) in [(callers, MOST_AHEAD), (later, MOST_IN_DOUBT)] {
             let is_untried = |file: &&CallerFile| self.siblings.try_all(pid, *program, (file.device, file.inode));
             let files = files.iter().filter(is_untried).collect();

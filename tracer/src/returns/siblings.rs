@@ -82,9 +82,13 @@ impl Siblings {
         is_worth_it
     }
 
-    /// A process has ended, or executes another program: what it was hit at is known.
-    pub fn end_tries(&mut self, pid: u32) {
+    /// What a process wanted so far is of the program that it executed before.
+    pub fn want_nothing(&mut self, pid: u32) {
         self.wanted.retain(|&(of, _), _| of != pid);
+    }
+
+    /// A process has ended: where it was hit is known.
+    fn end_tries(&mut self, pid: u32) {
         for tried in self.trying.remove(&pid).unwrap_or_default() {
             *self.tries.entry(tried).or_default() += 1;
         }
