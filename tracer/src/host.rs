@@ -24,7 +24,7 @@ pub fn of_machine(Timestamp(time): Timestamp) -> Timestamp {
         // Kernels without time namespaces have no such file.
         std::fs::read_to_string("/proc/self/timens_offsets").map_or(0, |offsets| added_to_monotonic(&offsets))
     });
-    Timestamp(time.saturating_sub_signed(added))
+    Timestamp(time.saturating_add_signed(added.saturating_neg()))
 }
 
 /// Nanoseconds, from the text of `/proc/PID/timens_offsets`.

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rtrace_model::Timestamp;
@@ -93,11 +93,11 @@ impl MappingHistory {
     /// A process is traced from now on: what it maps was there before.
     pub fn begin(&self, pid: u32) {
         let mut history = self.history();
-        if !history.known.contains_key(&pid) {
-            let pieces = pieces_of(pid, Timestamp(0));
-            history.known.insert(pid, pieces);
-            history.let_in(pid, Timestamp(0));
+        if history.known.contains_key(&pid) {
+            return;
         }
+        history.known.insert(pid, pieces_of(pid, Timestamp(0)));
+        history.let_in(pid, Timestamp(0));
     }
 
     /// A process has made a child, which maps what the process does.
@@ -237,7 +237,7 @@ fn pieces_of(pid: u32, since: Timestamp) -> Vec<Piece> {
             addresses: area.mapping.start..area.mapping.end,
             offset: area.mapping.offset,
             file: Some((file.device, file.inode)),
-            path: Arc::from(PathBuf::from(file.path())),
+            path: Arc::from(file.path()),
         })
     });
     piece.collect()
@@ -246,6 +246,8 @@ fn pieces_of(pid: u32, since: Timestamp) -> Vec<Piece> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::path::PathBuf;
 
     use super::*;
 
