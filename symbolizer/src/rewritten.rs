@@ -89,7 +89,7 @@ mod tests {
             let flags = [&["-shared", "-nostdlib"], flags].concat();
             let Some(image) = fixture::compile("gcc", code, &flags) else { return };
             let f = image.definitions().find(|definition| definition.name == "f").unwrap().address;
-            assert_eq!(image.relocated_code(), [f + 3..f + 11], "{flags:?}");
+            assert_eq!(image.relocated_code(), std::iter::once(f + 3..f + 11).collect::<Vec<_>>(), "{flags:?}");
         }
         let Some(image) = fixture::compile("gcc", "int v; int *p = &v; int f() { return *p; }", &["-shared", "-fPIC"])
         else {

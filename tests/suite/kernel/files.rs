@@ -166,11 +166,11 @@ fn a_trace_says_that_the_disk_was_full() {
 #[test]
 fn a_library_that_a_wrapper_chooses_is_waited_for() {
     let Some(_turn) = Turn::take() else { return };
-    let source = "long sp(long x) { __asm__ volatile(\"\"); return x + 1; }";
+    let source = "long sp(long x) { __asm__ volatile(\"\"); return x + VERSION; }";
     let program =
         "#include <unistd.h>\nlong sp(long); int main(void) { for (int i = 0; i < 9; i++) { sp(i); usleep(50000); } }";
     let commands =
-        "mkdir v1 v2; for v in v1 v2; do gcc -O1 -shared -fPIC -Wl,-soname,libsp.so.1 -o $v/libsp.so.1 s.c; done
+        "mkdir v1 v2; for v in 1 2; do gcc -O1 -DVERSION=$v -shared -fPIC -Wl,-soname,libsp.so.1 -o v$v/libsp.so.1 s.c; done
         gcc -o m m.c v1/libsp.so.1; printf '#!/bin/sh\\nLD_LIBRARY_PATH=v2 exec ./m\\n' >w; chmod +x w";
     let folder = built(&[("s.c", source), ("m.c", program)], commands);
     let output = shell(folder.path(), "$R run --no-tui --lib libsp.so.1 -o t -- ./w");

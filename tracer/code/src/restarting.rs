@@ -25,7 +25,8 @@ const LONGEST_RESTART: usize = 64;
 pub enum Restarts {
     /// None of its jumps leads there.
     Never,
-    /// A loop begins there, or the function calls itself by a jump: both look the same.
+    /// A loop begins there, or the function calls itself by a jump: both look the same. An instruction that repeats
+    /// itself is such a loop: the kernel steps each repetition, which hits the probe again.
     ByJump,
     /// It has jumps whose targets are not known.
     Unknown,
@@ -34,6 +35,11 @@ pub enum Restarts {
 /// Whether jumps of a function, or of its parts elsewhere, lead back to its first instruction. A jump through a pointer
 /// counts as a call of what the pointer names.
 pub fn restarts(text: &Text, function: FunctionCode) -> Restarts {
+    let repeats =
+        |first: Instruction| first.is_string_instruction() && (first.has_rep_prefix() || first.has_repne_prefix());
+    if text.instruction(function.entry).is_some_and(repeats) {
+        return Restarts::ByJump;
+    }
     let is_function = |address| address == function.entry || text.is_entry(address);
     match text.extent(function).and_then(|extent| tails::followed(text, extent, &is_function)) {
         None => Restarts::Unknown,
@@ -140,6 +146,9 @@ mod tests {
         assert_eq!(restarts(&[0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3]), Restarts::ByJump); // 0: dec rax; jne 0; ret
         assert_eq!(restarts(&[0x90, 0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3]), Restarts::Never); // nop; 1: dec rax; jne 1
         assert_eq!(restarts(&[0x85, 0xff, 0x74, 0x01, 0xc3, 0xeb, 0xf9]), Restarts::ByJump); // test; je 5; ret; 5: jmp 0
+        assert_eq!(restarts(&[0xf3, 0xaa, 0xc3]), Restarts::ByJump); // rep stosb; ret
+        assert_eq!(restarts(&[0xf2, 0x48, 0xaf, 0xc3]), Restarts::ByJump); // repne scasq; ret
+        assert_eq!(restarts(&[0xaa, 0xf3, 0xc3]), Restarts::Never); // stosb; rep ret
         assert_eq!(restarts(&[0x48, 0x8b, 0x07, 0xff, 0x20]), Restarts::Never); // mov rax,[rdi]; jmp [rax]
         assert_eq!(restarts(&[0x48, 0x01, 0xf8, 0xff, 0xe0]), Restarts::Unknown); // add rax,rdi; jmp rax
     }

@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn an_instruction_is_verbatim_if_all_of_its_bytes_are() {
-        let verbatim = Verbatim { relocated: vec![0x13..0x1b, 0x30..0x34], writable: vec![0x100..0x200] };
+        let verbatim =
+            Verbatim { relocated: vec![0x13..0x1b, 0x30..0x34], writable: std::iter::once(0x100..0x200).collect() };
         for (range, expected) in [
             (0x10..0x13, None),
             (0x11..0x1b, Some(Obstacle::Relocated)),

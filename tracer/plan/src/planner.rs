@@ -351,12 +351,14 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// One function may be at several addresses, as an IFUNC of which processes have chosen different implementations.
+/// Tells regions of one name apart that are of different symbols. Implementations of one IFUNC are the same function.
 fn make_names_unique(regions: &mut [PlannedRegion]) {
-    let mut count: HashMap<String, u32> = HashMap::default();
-    regions.iter().for_each(|planned| *count.entry(planned.region.name.clone()).or_default() += 1);
+    let mut of_name: HashMap<String, HashSet<Vec<SymbolName>>> = HashMap::default();
+    for Region { name, symbols, .. } in regions.iter().map(|planned| &planned.region) {
+        of_name.entry(name.clone()).or_default().insert(symbols.clone());
+    }
     for Region { name, file_offset, .. } in regions.iter_mut().map(|planned| &mut planned.region) {
-        if count[name] > 1 {
+        if of_name[name].len() > 1 {
             name.push_str(&format!("@{file_offset:#x}"));
         }
     }

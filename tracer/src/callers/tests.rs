@@ -73,7 +73,7 @@ fn found(files: &[CallerFile], path: &Path) -> Vec<u64> {
     let id = identity(path).unwrap();
     let mut files = files.iter().filter(|file| (file.device, file.inode) == id);
     let returns = files.next().map(|file| &file.returns[..]).unwrap_or_default();
-    let returns = returns.iter().map(|call| call.offset).collect();
+    let returns = returns.iter().filter(|call| call.is_direct).map(|call| call.offset).collect();
     assert!(files.next().is_none(), "each file once");
     returns
 }

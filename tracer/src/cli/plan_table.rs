@@ -83,7 +83,7 @@ fn text(plan: &Plan, prediction: Option<&Prediction>, view: View, out: &mut dyn 
     expensive(plan, prediction, view, out)?;
     if view.verbose {
         let memory = memory::of_entries(plan) / 1024;
-        writeln!(out, "\nmemory: {} KB in each process for entries; return sites take more", grouped(memory))?;
+        writeln!(out, "\nmemory: {} KB in each process for entries; return sites add to that", grouped(memory))?;
     }
     if !view.costs.are_measured {
         writeln!(
@@ -525,7 +525,7 @@ costs are typical of a virtual machine; rtrace measures them where it may trace 
     fn long_plans_are_cut_unless_verbose() {
         let plan = sample(30);
         assert!(rendered(&plan, view()).contains("… and 10 more; --verbose lists all"));
-        assert!(!rendered(&plan, View { verbose: true, ..view() }).contains("more"));
+        assert!(!rendered(&plan, View { verbose: true, ..view() }).contains("… and"));
     }
 
     #[test]

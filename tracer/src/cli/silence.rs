@@ -49,7 +49,7 @@ impl Silence {
         let paths = self.mapped.paths();
         for name in &self.awaited {
             if let Some(path) = paths.iter().find(|path| select::names(name, path, || soname(path))) {
-                let word = shell_quote(&path.display().to_string());
+                let word = shell_quote(path.display().to_string());
                 tell!("{name} was loaded from {}: `--lib {word}` traces it from its first call", path.display());
             }
         }
