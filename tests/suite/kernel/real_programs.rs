@@ -1,5 +1,7 @@
 //! Real programs and libraries: every function's calls equal what callgrind counts.
 
+use rtrace_code::restarting::{self, Restarts};
+use rtrace_code::text::{FunctionCode, Text};
 use rtrace_symbolizer::Image;
 
 use crate::common::skip::{Turn, installed};
@@ -21,6 +23,8 @@ fn check(workload: Option<Workload>, expected: u64) {
     assert!(traced.stdout == untraced.stdout, "the program prints something else when traced");
 
     let image = Image::open(library).unwrap();
+    let functions = image.exports().unwrap().functions;
+    let text = Text::new(&image, functions.iter().map(|function| function.address).collect());
     let recorded = recording.calls_by_region();
     let regions = recording.regions();
     let differences: Vec<String> = regions
@@ -29,7 +33,10 @@ fn check(workload: Option<Workload>, expected: u64) {
             let address = image.address(region.file_offset).expect("regions lie in the file");
             let counted = by_address.get(&address).copied().unwrap_or(0);
             let traced = recorded.get(&region.id).copied().unwrap_or(0);
-            (traced != counted).then(|| format!("{}: {traced} traced, {counted} counted", region.name))
+            // Callgrind takes a jump to a function's own first instruction for a call.
+            let has_laps = || restarting::restarts(&text, FunctionCode { entry: address, size: region.size });
+            let differs = traced != counted && !(traced < counted && has_laps() == Restarts::ByJump);
+            differs.then(|| format!("{}: {traced} traced, {counted} counted", region.name))
         })
         .collect();
     assert!(differences.is_empty(), "{} of {} functions differ: {differences:#?}", differences.len(), regions.len());
