@@ -325,7 +325,7 @@ fn a_library_that_an_overlay_has_copied() {
     let copy = PathBuf::from(format!("/proc/{pid}/root{folder}/merged/libtruth.so"));
     fs::set_permissions(copy, fs::Permissions::from_mode(0o700)).unwrap();
     let said = rtrace::refuses(&["attach", "--no-tui", "-p", &pid, "--lib", "libtruth.so"]);
-    assert!(said.contains(&format!("process {pid} maps another file than its path")), "{said}");
+    assert!(said.contains(&format!("no probe is in process {pid}: it maps another file")), "{said}");
     assert!(said.contains("restart the process"), "{said}");
     waiting.go();
     assert!(waiting.finish().status.success());

@@ -71,8 +71,9 @@ check! { "ways":
 }
 
 check! { "throws":
-    destructors_at_each_depth,
-    rethrown_at_each_depth,
+    // Of more calls than are kept aside, nobody knows whether they were left or have returned.
+    destructors_at_each_depth.may_be_unseen(&["visit"]),
+    rethrown_at_each_depth.may_be_unseen(&["visit"]),
     tail_thrown,
     thrown_through_c_library,
     thrown_over_callers,
