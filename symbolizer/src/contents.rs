@@ -162,8 +162,8 @@ impl Contents {
     fn segments(&self, reading: Reading) -> Vec<Range<u64>> {
         let headers = self.header().and_then(|header| header.program_headers(ENDIAN, self).ok()).unwrap_or_default();
         let is_wanted = |kind| match kind {
-            elf::PT_DYNAMIC => true,
-            elf::PT_INTERP | elf::PT_NOTE => reading != Reading::Linkage,
+            elf::PT_DYNAMIC | elf::PT_INTERP => true,
+            elf::PT_NOTE => reading != Reading::Linkage,
             _ => false,
         };
         let wanted = headers.iter().filter(|header| is_wanted(header.p_type(ENDIAN)));

@@ -164,10 +164,15 @@ impl Image {
 
     /// A program rather than a library, though it may be loaded at any address.
     pub fn is_executable(&self) -> bool {
+        self.is_program(|| self.soname().is_some())
+    }
+
+    /// The same where names were not read.
+    pub(crate) fn is_program(&self, has_soname: impl FnOnce() -> bool) -> bool {
         let is_pie = || self.dynamic_value(elf::DT_FLAGS_1).is_some_and(|flags| flags & elf::DF_1_PIE.0 != 0);
         // Some libraries, libc among them, have an interpreter so that they can be run.
-        let is_program = || self.interpreter().is_some() && self.soname().is_none();
-        self.is_fixed() || is_pie() || is_program()
+        let has_interpreter = || self.interpreter().is_some() && !has_soname();
+        self.is_fixed() || is_pie() || has_interpreter()
     }
 
     fn dynamic_strings(&self, tag: DynamicTag) -> impl Iterator<Item = Cow<'_, str>> {

@@ -52,7 +52,7 @@ pub use frames::FrameRange;
 pub use go::GoCode;
 pub use image::{Image, open_regular};
 pub use load_order::load_order;
-pub use outline::soname;
+pub use outline::{is_executable, soname};
 pub use slots::{OwnSlot, Slot};
 pub use sources::{Sources, normal_path};
 pub use stamp::Stamp;

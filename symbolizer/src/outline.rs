@@ -1,5 +1,6 @@
 //! What a file is known by to those who link with it, of which little is read.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -14,15 +15,36 @@ const MAX_SONAME: usize = 256;
 
 /// The `DT_SONAME` of the file at `path`, of which little more is read; `None` where it has none or cannot be read.
 pub fn soname(path: &Path) -> Option<String> {
-    let file = open_regular(path).ok()?;
-    let contents = Contents::read(&file, file.metadata().ok()?.len(), Reading::Linkage).ok()?;
-    let image = Image::new(contents).ok()?;
-    let strings = image.dynamic_value(elf::DT_STRTAB)?;
-    let offset = image.file_offset(strings.checked_add(image.dynamic_value(elf::DT_SONAME)?)?)?;
-    let mut name = [0; MAX_SONAME];
-    let length = file.read_at(&mut name, offset).ok()?;
-    let end = name[..length].iter().position(|&byte| byte == 0)?;
-    str::from_utf8(&name[..end]).ok().map(str::to_owned)
+    Linkage::of(path)?.soname()
+}
+
+/// Whether the file at `path` is a program, as [`Image::is_executable`] says, of which little more is read; not if it
+/// cannot be read.
+pub fn is_executable(path: &Path) -> bool {
+    Linkage::of(path).is_some_and(|linkage| linkage.image.is_program(|| linkage.soname().is_some()))
+}
+
+/// A file of which only headers and the dynamic section were read.
+struct Linkage {
+    file: File,
+    image: Image,
+}
+
+impl Linkage {
+    fn of(path: &Path) -> Option<Linkage> {
+        let file = open_regular(path).ok()?;
+        let contents = Contents::read(&file, file.metadata().ok()?.len(), Reading::Linkage).ok()?;
+        Some(Linkage { file, image: Image::new(contents).ok()? })
+    }
+
+    fn soname(&self) -> Option<String> {
+        let strings = self.image.dynamic_value(elf::DT_STRTAB)?;
+        let offset = self.image.file_offset(strings.checked_add(self.image.dynamic_value(elf::DT_SONAME)?)?)?;
+        let mut name = [0; MAX_SONAME];
+        let length = self.file.read_at(&mut name, offset).ok()?;
+        let end = name[..length].iter().position(|&byte| byte == 0)?;
+        str::from_utf8(&name[..end]).ok().map(str::to_owned)
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +75,7 @@ mod tests {
             assert_eq!(outline.needed(), whole.needed());
             assert_eq!(outline.soname(), whole.soname());
             assert_eq!(soname(&module.path).as_deref(), whole.soname());
+            assert_eq!(is_executable(&module.path), whole.is_executable());
             assert_eq!(outline.build_id(), whole.build_id());
             assert_eq!(outline.defines("malloc"), whole.defines("malloc"));
             shorter += usize::from(outline.bytes().size() < whole.bytes().size());

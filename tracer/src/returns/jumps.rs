@@ -11,7 +11,7 @@ use rtrace_bpf::{Error, Probes, Programs, Role, Site};
 use rtrace_model::Jump;
 use rtrace_plan::{Plan, jump};
 use rtrace_symbolizer::modules::Module;
-use rtrace_symbolizer::{Image, select, soname};
+use rtrace_symbolizer::{Image, is_executable, select, soname};
 
 use super::FileId;
 use crate::attach::Closing;
@@ -168,11 +168,11 @@ impl<'a> Jumps<'a> {
 
 /// What a file has, but for functions that have a probe. Programs and traced libraries may have copies of their own.
 fn known(name: &Path, path: &Path, is_traced: bool, has_probe: impl Fn(u64) -> bool) -> Option<Known> {
-    let image = Image::open(path).ok()?;
     let is_shared = || name.file_name().and_then(|name| name.to_str()).is_some_and(jump::may_be_in);
-    if !(is_traced || image.is_executable() || is_shared()) {
+    if !(is_traced || is_shared() || is_executable(path)) {
         return None;
     }
+    let image = Image::open(path).ok()?;
     let file = Pinned::open(path, image.stamp()).ok()?;
     let site = |(address, jump): (u64, Jump)| {
         let file_offset = image.file_offset(address).filter(|&offset| !has_probe(offset))?;
