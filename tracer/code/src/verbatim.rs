@@ -24,16 +24,17 @@ impl Verbatim {
         Verbatim { relocated: image.relocated_code(), writable: image.writable_code() }
     }
 
-    /// Those of `image`, by offsets in the file.
-    pub fn by_offset(image: &Image) -> Verbatim {
+    /// The same parts of `image`, by offsets in the file.
+    #[must_use]
+    pub fn by_offset(&self, image: &Image) -> Verbatim {
         let offsets = |range: Range<u64>| {
             let start = image.file_offset(range.start)?;
             Some(start..start + (range.end - range.start))
         };
-        let Verbatim { relocated, writable } = Verbatim::of(image);
-        let mut relocated: Vec<Range<u64>> = relocated.into_iter().filter_map(offsets).collect();
+        let in_file = |ranges: &[Range<u64>]| ranges.iter().cloned().filter_map(offsets).collect::<Vec<_>>();
+        let mut relocated = in_file(&self.relocated);
         relocated.sort_unstable_by_key(|range| range.start);
-        Verbatim { relocated, writable: writable.into_iter().filter_map(offsets).collect() }
+        Verbatim { relocated, writable: in_file(&self.writable) }
     }
 
     /// Why no probe may be on the instruction that takes up this range, if there is a reason.

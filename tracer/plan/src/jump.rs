@@ -68,8 +68,11 @@ pub fn may_be_in(name: &str) -> bool {
 
 /// Those of a file whose target the programs can read. Programs and libraries may have copies of their own.
 pub fn of(image: &Image) -> Jumps {
-    let verbatim = Verbatim::of(image);
     let mut jumps = named(image);
+    if jumps.is_empty() {
+        return jumps;
+    }
+    let verbatim = Verbatim::of(image);
     jumps.retain(|&address, _| verbatim.obstacle(&(address..address.saturating_add(LONGEST))).is_none());
     jumps
 }

@@ -11,7 +11,6 @@ use rtrace_code::restarting::{self, Restarts};
 use rtrace_code::stub::Stub;
 use rtrace_code::tails::Tails;
 use rtrace_code::text::{FunctionCode, Text};
-use rtrace_code::verbatim::Verbatim;
 use rtrace_code::{arrival, parallel, stub, tails};
 use rtrace_model::{Region, RegionId, SymbolName};
 use rtrace_symbolizer::{Function, GoCode, Symbol, ifunc};
@@ -33,6 +32,17 @@ struct Candidate {
     code: FunctionCode,
 }
 
+/// A function with where its enter is seen.
+type Probed = (Candidate, Site);
+
+/// How the calls of a function end.
+struct Ends {
+    tails: Tails,
+    /// Words that it takes off the stack.
+    pops: u32,
+    passes_on: bool,
+}
+
 /// Plans one library.
 pub struct Planner<'a> {
     source: &'a LibrarySource,
@@ -50,7 +60,8 @@ impl<'a> Planner<'a> {
         let exported = source.exports.functions.iter().map(|function| function.address);
         let chosen = source.ifuncs.iter().map(|resolved| resolved.address);
         let text = Text::new(&source.image, exported.chain(chosen).collect());
-        let (go, relocated) = (source.image.go_code(), Verbatim::by_offset(&source.image).relocated().to_vec());
+        let relocated = text.verbatim().by_offset(&source.image).relocated().to_vec();
+        let go = source.image.go_code();
         Planner { source, text, go, relocated, options, refused: Vec::new() }
     }
 
@@ -71,29 +82,15 @@ impl<'a> Planner<'a> {
                 (Some(reason), _) | (None, Err(reason)) => self.refuse(candidate.name, reason),
             }
         }
-        let probed = self.without_laps(probed);
-        let tails = self.tails(&probed);
-        let passing_on = self.passing_on(&probed);
-        let planned = (0..).map(RegionId).zip(probed).zip(tails);
-        let mut regions: Vec<_> = planned.map(|((id, probed), tails)| self.region(id, probed, tails)).collect();
-        for (planned, passes_on) in regions.iter_mut().zip(passing_on) {
-            planned.passes_on = passes_on;
-            let address = self.source.image.address(planned.region.file_offset);
-            planned.laps = address.is_some_and(|address| self.laps(planned.region.size, address));
-            planned.jump = address.and_then(|address| jumps.get(&address).copied());
-        }
-        make_names_unique(&mut regions);
-        self.add_pops(&mut regions);
+        let laps = parallel::map(&probed, |(candidate, _)| self.laps(candidate.code));
+        let probed = self.countable(probed.into_iter().zip(laps).collect());
         // The C library's own ways are seen.
-        if jumps.is_empty() {
-            let abandons = parallel::map(&regions, |planned| {
-                let entry = self.source.image.address(planned.region.file_offset);
-                let code = entry.map(|entry| FunctionCode { entry, size: planned.region.size });
-                code.is_some_and(|code| tails::abandons(&self.text, code))
-            });
-            let abandons = abandons.contains(&true);
-            regions.iter_mut().for_each(|planned| planned.abandons = abandons);
-        }
+        let abandons = jumps.is_empty() && self.any_abandons(&probed);
+        let ends = self.ends(&probed);
+        let planned = (0..).map(RegionId).zip(probed).zip(ends);
+        let planned = planned.map(|((id, probed), ends)| self.region(id, probed, ends, abandons, &jumps));
+        let mut regions: Vec<_> = planned.collect();
+        make_names_unique(&mut regions);
         if self.options.stubs {
             self.add_stubs(&mut regions);
         }
@@ -112,54 +109,57 @@ impl<'a> Planner<'a> {
         deny::reason(&candidate.symbols).or(by_code)
     }
 
-    /// Whether the function of this size at this address may come back to its first instruction without another call.
-    fn laps(&self, size: u64, entry: u64) -> bool {
-        !self.is_of_go(entry) && restarting::restarts(&self.text, FunctionCode { entry, size }) == Restarts::ByJump
+    /// Whether a function may come back to its first instruction without another call.
+    fn laps(&self, code: FunctionCode) -> bool {
+        !self.is_of_go(code.entry) && restarting::restarts(&self.text, code) == Restarts::ByJump
     }
 
     /// Those of these functions whose calls can be counted: only a return tells a call from another lap of a loop.
-    fn without_laps(&mut self, probed: Vec<(Candidate, Site)>) -> Vec<(Candidate, Site)> {
+    fn countable(&mut self, probed: Vec<(Probed, bool)>) -> Vec<(Probed, bool)> {
         if self.options.exit() == Exit::ReturnSites {
             return probed;
         }
-        let laps = parallel::map(&probed, |(candidate, _)| self.laps(candidate.code.size, candidate.code.entry));
-        let (refused, kept): (Vec<_>, Vec<_>) = probed.into_iter().zip(laps).partition(|&(_, laps)| laps);
+        let (refused, kept): (Vec<_>, Vec<_>) = probed.into_iter().partition(|&(_, laps)| laps);
         refused.into_iter().for_each(|((candidate, _), _)| self.refuse(candidate.name, Reason::Laps));
-        kept.into_iter().map(|(probed, _)| probed).collect()
+        kept
+    }
+
+    /// Whether one of these functions leaves its callers with a stack pointer of others.
+    fn any_abandons(&self, probed: &[(Probed, bool)]) -> bool {
+        parallel::map(probed, |((candidate, _), _)| tails::abandons(&self.text, candidate.code)).contains(&true)
+    }
+
+    /// How the calls of each of these functions end; with whether it may do laps.
+    fn ends(&self, probed: &[(Probed, bool)]) -> Vec<Ends> {
+        let entries: HashSet<u64> = probed.iter().map(|((candidate, _), _)| candidate.code.entry).collect();
+        let tails = parallel::map(probed, |((candidate, _), _)| match self.is_of_go(candidate.code.entry) {
+            true => Tails::Never,
+            false => tails::of(&self.text, candidate.code, |address| entries.contains(&address)),
+        });
+        let pops = self.pops(probed, &tails);
+        let passing_on = self.passing_on(probed);
+        let ends = tails.into_iter().zip(pops).zip(passing_on);
+        ends.map(|((tails, pops), passes_on)| Ends { tails, pops, passes_on }).collect()
     }
 
     /// What these functions take off the stack as they return, themselves or by what they end in.
-    fn add_pops(&self, regions: &mut [PlannedRegion]) {
-        let own = parallel::map(regions, |planned| {
-            let entry = self.source.image.address(planned.region.file_offset)?;
-            tails::pops(&self.text, FunctionCode { entry, size: planned.region.size })
-        });
-        let by_offset: HashMap<u64, u32> =
-            regions.iter().zip(&own).map(|(planned, own)| (planned.region.file_offset, own.unwrap_or(0))).collect();
-        for (planned, own) in regions.iter_mut().zip(own) {
-            let of_tails = || match &planned.tails {
-                Tails::To(tails) => tails.iter().filter_map(|tail| by_offset.get(tail)).max().copied(),
-                Tails::Never | Tails::Anywhere => None,
-            };
-            planned.pops = own.or_else(of_tails).unwrap_or(0);
-        }
-    }
-
-    /// What each of these functions may end in.
-    fn tails(&self, probed: &[(Candidate, Site)]) -> Vec<Tails> {
-        let entries: HashSet<u64> = probed.iter().map(|(candidate, _)| candidate.code.entry).collect();
-        parallel::map(probed, |(candidate, _)| match self.is_of_go(candidate.code.entry) {
-            true => Tails::Never,
-            false => tails::of(&self.text, candidate.code, |address| entries.contains(&address)),
-        })
+    fn pops(&self, probed: &[(Probed, bool)], tails: &[Tails]) -> Vec<u32> {
+        let own = parallel::map(probed, |((candidate, _), _)| tails::pops(&self.text, candidate.code));
+        let offsets = probed.iter().map(|((candidate, _), _)| candidate.file_offset);
+        let by_offset: HashMap<u64, u32> = offsets.zip(own.iter().map(|own| own.unwrap_or(0))).collect();
+        let of_tails = |tails: &Tails| match tails {
+            Tails::To(tails) => tails.iter().filter_map(|tail| by_offset.get(tail)).max().copied(),
+            Tails::Never | Tails::Anywhere => None,
+        };
+        own.iter().zip(tails).map(|(own, tails)| own.or_else(|| of_tails(tails)).unwrap_or(0)).collect()
     }
 
     /// Which of these functions may return what one that they call has returned.
-    fn passing_on(&self, probed: &[(Candidate, Site)]) -> Vec<bool> {
+    fn passing_on(&self, probed: &[(Probed, bool)]) -> Vec<bool> {
         if self.source.captures.is_empty() {
             return vec![false; probed.len()];
         }
-        parallel::map(probed, |(candidate, _)| {
+        parallel::map(probed, |((candidate, _), _)| {
             let code = self.text.extent(candidate.code).and_then(|extent| self.text.code(&extent));
             code.is_none_or(arrival::passes_on)
         })
@@ -315,7 +315,14 @@ impl<'a> Planner<'a> {
         })
     }
 
-    fn region(&self, id: RegionId, (candidate, entry): (Candidate, Site), tails: Tails) -> PlannedRegion {
+    fn region(
+        &self,
+        id: RegionId,
+        ((candidate, entry), laps): (Probed, bool),
+        Ends { tails, pops, passes_on }: Ends,
+        abandons: bool,
+        jumps: &Jumps,
+    ) -> PlannedRegion {
         let Candidate { name, symbols, file_offset, code } = candidate;
         let symbol_name = |symbol: Symbol| SymbolName { symbol: symbol.name, version: symbol.version };
         let untimed = self.is_of_go(code.entry).then_some(Reason::MovingStacks);
@@ -333,7 +340,7 @@ impl<'a> Planner<'a> {
             stub: false,
         };
         let capture = self.source.captures.get(&code.entry).cloned();
-        let (laps, pops, abandons, passes_on) = (false, 0, false, false);
+        let jump = jumps.get(&code.entry).copied();
         PlannedRegion {
             region,
             entry,
@@ -344,7 +351,7 @@ impl<'a> Planner<'a> {
             pops,
             abandons,
             passes_on,
-            jump: None,
+            jump,
             capture,
             stub: None,
         }

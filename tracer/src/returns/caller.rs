@@ -147,7 +147,7 @@ impl Callers {
         let Caller { file, known } = self.files.get(&id)?.as_ref()?;
         let look = || {
             let image = Image::open(&file.path()).ok()?;
-            Some(Known { catching: Catching::of(&image), verbatim: Verbatim::by_offset(&image) })
+            Some(Known { catching: Catching::of(&image), verbatim: Verbatim::of(&image).by_offset(&image) })
         };
         known.get_or_init(look).as_ref()
     }
