@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
-use rtrace_code::instruction;
+use rtrace_code::instruction::{self, LONGEST};
 use rtrace_plan::parts::{Parts, union};
 use rtrace_symbolizer::address_space::{AddressSpace, Area, Mapping};
 use rtrace_symbolizer::modules::Module;
@@ -18,9 +18,6 @@ const PAGE: usize = 4096;
 
 /// Bytes of what the kernel tells of a page.
 const ENTRY: usize = 8;
-
-/// Bytes of the longest instruction.
-const LONGEST: usize = 15;
 
 /// `int3`, which the kernel writes where there is a probe, and debuggers write, too.
 pub const BREAKPOINT: u8 = 0xcc;

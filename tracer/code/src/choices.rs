@@ -6,10 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use iced_x86::{
-    Code, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind,
-    Register,
-};
+use iced_x86::{Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use rtrace_symbolizer::ifunc::Resolved;
 use rtrace_symbolizer::{Exports, Image, Slot};
 
@@ -161,7 +158,7 @@ impl File<'_> {
         let (mut returned, mut steps, mut info) = (Value::default(), 0, InstructionInfoFactory::new());
         while let Some(address) = waiting.pop() {
             steps += 1;
-            let instruction = self.decode(address).filter(|_| steps < MOST_STEPS && self.left > 0);
+            let instruction = self.text.instruction(address).filter(|_| steps < MOST_STEPS && self.left > 0);
             let Some((instruction, mut state)) = instruction.zip(states.get(&address).cloned()) else {
                 return Value::other();
             };
@@ -223,9 +220,9 @@ impl File<'_> {
     fn is_final(&self, call: &Instruction) -> bool {
         let mut jump = Some(*call);
         if call.op0_kind() == OpKind::NearBranch64 {
-            jump = self.decode(call.near_branch_target());
+            jump = self.text.instruction(call.near_branch_target());
             if jump.is_some_and(|stub| stub.mnemonic() == Mnemonic::Endbr64) {
-                jump = jump.and_then(|mark| self.decode(mark.next_ip()));
+                jump = jump.and_then(|mark| self.text.instruction(mark.next_ip()));
             }
         }
         jump.is_some_and(|jump| jump.is_ip_rel_memory_operand() && self.finals.contains(&jump.ip_rel_memory_address()))
@@ -233,12 +230,6 @@ impl File<'_> {
 
     fn called(&mut self, target: u64, depth: usize) -> Value {
         if depth < DEEPEST { self.returned(target, depth + 1) } else { Value::other() }
-    }
-
-    fn decode(&self, address: u64) -> Option<Instruction> {
-        let bytes = self.image.code_from(address)?;
-        let instruction = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
-        (!instruction.is_invalid()).then_some(instruction)
     }
 
     /// Where the jumps by tables go in the function of this jump.

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 
+use crate::instruction::LONGEST;
 use crate::text::branch_target;
 
 /// Where the instructions of a range begin.
@@ -117,7 +118,7 @@ impl<'a> Flow<'a> {
 
     /// Whether it comes to an instruction that has one of these bytes.
     pub fn has_byte_of(&self, part: &Range<u64>) -> bool {
-        let first = part.start.saturating_sub(LONGEST - 1).max(self.range.start);
+        let first = part.start.saturating_sub(LONGEST as u64 - 1).max(self.range.start);
         (first..part.end.min(self.range.end)).any(|address| {
             let code = &self.bytes[(address - self.range.start) as usize..];
             let length = || Decoder::new(64, code, DecoderOptions::NONE).decode().len() as u64;
@@ -125,9 +126,6 @@ impl<'a> Flow<'a> {
         })
     }
 }
-
-/// Bytes of the longest instruction.
-const LONGEST: u64 = 15;
 
 /// Whether this is no instruction, or one that ends a program.
 fn is_implausible(instruction: &Instruction) -> bool {

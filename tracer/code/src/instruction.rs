@@ -114,6 +114,9 @@ impl Emulation {
     }
 }
 
+/// Bytes of the longest instruction.
+pub const LONGEST: usize = 15;
+
 /// How many bytes the first of these instructions has; at least one.
 pub fn length(code: &[u8]) -> usize {
     Decoder::new(64, code, DecoderOptions::NONE).decode().len().max(1)

@@ -18,13 +18,12 @@ use rtrace_symbolizer::{FrameRange, Image};
 pub use self::addresses::Addresses;
 pub use self::sweep::References;
 pub use self::ways::Ways;
+use crate::instruction::LONGEST;
 use crate::verbatim::Verbatim;
 
 /// Effort per byte of code before the search is given up: overlapping symbols of a hostile file
 /// could ask for the square of its size.
 const EFFORT_PER_BYTE: u64 = 16;
-/// Bytes of the longest instruction.
-const LONGEST: usize = 15;
 
 /// One function of a library.
 #[derive(Clone, Copy, Debug)]

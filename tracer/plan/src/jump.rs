@@ -1,6 +1,7 @@
 //! Functions by which control leaves others without a return, and those that never return.
 
 use foldhash::HashMap;
+use rtrace_code::instruction::LONGEST;
 use rtrace_code::verbatim::Verbatim;
 use rtrace_model::Jump;
 use rtrace_symbolizer::{Definition, Image};
@@ -16,9 +17,6 @@ const LONGJMP: [&str; 4] = ["longjmp", "_longjmp", "siglongjmp", "__longjmp_chk"
 
 /// By this name the GNU C library's own copy of them is told from others.
 const OF_GLIBC: &str = "__libc_siglongjmp";
-
-/// Bytes of the longest instruction.
-const LONGEST: u64 = 15;
 
 /// The unwinder has found who goes on, and is told where.
 const FOUND: &str = "_Unwind_SetIP";
@@ -73,7 +71,7 @@ pub fn of(image: &Image) -> Jumps {
         return jumps;
     }
     let verbatim = Verbatim::of(image);
-    jumps.retain(|&address, _| verbatim.obstacle(&(address..address.saturating_add(LONGEST))).is_none());
+    jumps.retain(|&address, _| verbatim.obstacle(&(address..address.saturating_add(LONGEST as u64))).is_none());
     jumps
 }
 

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashSet};
-use rtrace_code::instruction::SiteCost;
+use rtrace_code::instruction::{LONGEST, SiteCost};
 use rtrace_code::line::Keeps;
 use rtrace_code::proof::Proof;
 use rtrace_code::restarting::{self, Restarts};
@@ -20,9 +20,6 @@ use super::jump::{self, Jumps};
 use super::parts::{self, Parts};
 use super::reason::Reason;
 use super::{Exit, LibrarySource, Options, PlannedRegion, Refusal, Site, Subject, deny};
-
-/// Bytes of an instruction, at the most.
-const LONGEST_INSTRUCTION: u64 = 15;
 
 /// A function that was asked for: one address of code.
 struct Candidate {
@@ -103,7 +100,7 @@ impl<'a> Planner<'a> {
     /// Why a function is not probed, whatever its code looks like; `entry`: where its enter would be seen.
     fn denied(&self, candidate: &Candidate, entry: Option<&Site>) -> Option<Reason> {
         let begins_program = self.source.image.entry() == Some(candidate.code.entry);
-        let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST_INSTRUCTION;
+        let end = entry.map_or(candidate.file_offset, |entry| entry.file_offset) + LONGEST as u64;
         let is_altered = parts::overlaps_beside(&self.source.altered, &(candidate.file_offset..end), &self.relocated);
         let by_code = begins_program.then_some(Reason::NotCalled).or(is_altered.then_some(Reason::Altered));
         deny::reason(&candidate.symbols).or(by_code)
