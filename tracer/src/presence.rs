@@ -45,8 +45,7 @@ impl Cause {
 
     fn how(self) -> &'static str {
         match self {
-            Cause::Writable => "the code of",
-            Cause::Shared => "the code of",
+            Cause::Writable | Cause::Shared => "the code of",
             Cause::OtherFile => "another file than is there now by the path",
         }
     }

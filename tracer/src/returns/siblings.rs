@@ -144,8 +144,7 @@ impl ReturnSites<'_> {
     /// # Errors
     /// As for [`answer`](ReturnSites::answer).
     pub(super) fn place_shared(&mut self) -> Result<(), Error> {
-        let Some(((pid, file), offsets)) = self.siblings.next() else { return Ok(()) };
-        let mut offsets = offsets;
+        let Some(((pid, file), mut offsets)) = self.siblings.next() else { return Ok(()) };
         if self.siblings.left_out.contains(&pid) {
             return Ok(());
         }
