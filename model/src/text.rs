@@ -1,6 +1,8 @@
 //! Names and numbers as text. Names from traced programs are hostile: they may hold terminal escapes.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// Makes a name safe to print on a terminal and in a line of text.
 ///
@@ -44,6 +46,11 @@ pub fn text_of(name: &[u8]) -> Cow<'_, str> {
         chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
     }
     Cow::Owned(text)
+}
+
+/// The same of a path, or of another name of the system's kind.
+pub fn text_of_os(name: &(impl AsRef<OsStr> + ?Sized)) -> Cow<'_, str> {
+    text_of(name.as_ref().as_bytes())
 }
 
 /// The name of which [`text_of`] has made this text.

@@ -2,13 +2,13 @@
 //!
 //! Taken from the program headers, as the dynamic linker does; they outlive every kind of stripping.
 
-use rtrace_model::text_of;
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use foldhash::HashSet;
 use object::elf::{self, DynamicTag};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use rtrace_model::text_of;
 
 use crate::Image;
 use crate::image::{ENDIAN, string_at};

@@ -3,15 +3,14 @@
 //! A name stands for a library in all its versions, but never for another library whose name only
 //! begins alike. A path stands for one file, a glob for what it says.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::Glob;
-use rtrace_model::{name_of, text_of};
+use rtrace_model::{name_of, text_of_os};
 
 /// Suggestions that are worth reading.
 const MAX_NEAR_NAMES: usize = 5;
@@ -22,11 +21,6 @@ const MAX_COMPARED: usize = 128;
 pub fn path_of(text: &str) -> PathBuf {
     let path = PathBuf::from(text);
     if path.exists() { path } else { PathBuf::from(OsString::from_vec(name_of(text))) }
-}
-
-/// A path as patterns see it.
-fn text(path: &Path) -> Cow<'_, str> {
-    text_of(path.as_os_str().as_bytes())
 }
 
 /// Whether `pattern` names the library at `path`, or one of that `DT_SONAME`: by this alone do programs know a file
@@ -56,12 +50,12 @@ pub fn matches(pattern: &str, path: &Path) -> bool {
     if let Some(glob) = is_glob(pattern).then(|| Glob::new(pattern).ok()).flatten() {
         let matcher = glob.compile_matcher();
         return if is_path {
-            matcher.is_match(&*text(path))
+            matcher.is_match(&*text_of_os(path))
         } else {
-            path.file_name().is_some_and(|name| matcher.is_match(&*text(Path::new(name))))
+            path.file_name().is_some_and(|name| matcher.is_match(&*text_of_os(Path::new(name))))
         };
     }
-    let stands_for = |name: &OsStr| stands_for(pattern, &text(Path::new(name))) || is_link_beside(pattern, path);
+    let stands_for = |name: &OsStr| stands_for(pattern, &text_of_os(Path::new(name))) || is_link_beside(pattern, path);
     !is_path && path.file_name().is_some_and(stands_for)
 }
 

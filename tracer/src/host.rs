@@ -1,11 +1,10 @@
 //! What is said of the machine, its clocks, and its scheduler.
 
-use rtrace_model::text_of;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
 
-use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp};
+use rtrace_model::{CallCost, ClockAnchor, Header, Percent, Timestamp, text_of};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 

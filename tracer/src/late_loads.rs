@@ -5,19 +5,17 @@
 //! time from the mapping to their placing is a blind window, and is recorded as one. So is that of a
 //! process which ends before anybody could look at it.
 
-use rtrace_model::text_of;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::Scope;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
-use rtrace_model::{LibraryId, RegionId, Timestamp};
+use rtrace_model::{LibraryId, RegionId, Timestamp, text_of_os};
 use rtrace_plan as plan;
 use rtrace_plan::Plan;
 use rtrace_signatures::Book;
@@ -201,7 +199,7 @@ impl LateLoads {
             let (unknown, next) = rewriting.go_on();
             patience = next.map_or(PERIOD, |next| next.min(PERIOD));
             for (path, since) in unknown {
-                let library = path.to_string_lossy().into_owned();
+                let library = text_of_os(&path).into_owned();
                 let _ = channels.missed.send(Missed { library, since });
             }
             has_changed |= lost > 0 || seen.iter().any(|mapping| traced.contains(mapping.pid));
@@ -255,7 +253,7 @@ impl LateLoads {
             target = target::copied(mapping, &mut self.known, self.next_library);
         }
         if likeness != Likeness::Other && target.libraries.is_empty() {
-            let library = mapping.path.to_string_lossy().into_owned();
+            let library = text_of_os(&mapping.path).into_owned();
             let _ = channels.missed.send(Missed { library, since: mapping.time });
         }
         target
@@ -267,7 +265,7 @@ impl LateLoads {
         let target = target::mapped(mapping, &self.patterns, &mut self.known, self.next_library);
         let is_gone = privilege::check_process(mapping.pid).is_err();
         if target.libraries.is_empty() && is_gone && !mapping.path.exists() {
-            let library = text_of(mapping.path.as_os_str().as_bytes()).into_owned();
+            let library = text_of_os(&mapping.path).into_owned();
             let _ = channels.missed.send(Missed { library, since: mapping.time });
         }
         target

@@ -6,10 +6,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rtrace_model::text_of;
+use rtrace_model::{text_of, text_of_os};
 use rtrace_symbolizer::select::{self, near_names};
 
 use crate::privilege::shell_quote;
@@ -42,7 +41,7 @@ impl Process {
         let process = Process {
             pid,
             comm: comm(pid),
-            program: program.map(|path| text_of(path.as_os_str().as_bytes()).into_owned()),
+            program: program.map(|path| text_of_os(&path).into_owned()),
             command_line: command_line.into_iter().filter(|word| !word.is_empty()).collect(),
         };
         (process.program.is_some() || !process.command_line.is_empty()).then_some(process)
@@ -69,7 +68,7 @@ impl Process {
     fn is_named(&self, name: &str) -> bool {
         if name.contains('/') {
             let path = fs::canonicalize(select::path_of(name)).unwrap_or_else(|_| name.into());
-            return self.program.as_deref().is_some_and(|program| program == text_of(path.as_os_str().as_bytes()));
+            return self.program.as_deref().is_some_and(|program| program == text_of_os(&path));
         }
         // A name that is longer than what the kernel keeps is known from the others.
         [Some(self.comm.as_str()), self.program_name(), self.started_as()].contains(&Some(name))

@@ -1,9 +1,10 @@
 //! The files `stat`, `status` and `comm` of processes, as bytes: a name may be cut inside a character, or hold anything.
 
-use rtrace_model::text_of;
 use std::borrow::Cow;
 use std::fs;
 use std::io;
+
+use rtrace_model::text_of;
 
 /// `/proc/PID/stat`.
 pub struct Stat(Vec<u8>);
@@ -74,7 +75,7 @@ impl Status {
         lines
             .find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":"))
             .map(<[u8]>::trim_ascii)
-            .map(as_text)
+            .map(text_of)
     }
 
     /// The same, as a number.
@@ -86,11 +87,7 @@ impl Status {
 /// What the kernel calls a process or a thread; empty where it has ended.
 pub fn comm(pid: u32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    as_text(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()
-}
-
-fn as_text(bytes: &[u8]) -> Cow<'_, str> {
-    text_of(bytes)
+    text_of(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned()
 }
 
 #[cfg(test)]

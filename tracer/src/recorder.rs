@@ -8,10 +8,8 @@
 mod governing;
 mod notice;
 
-use rtrace_model::text_of;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +22,7 @@ use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
 use rtrace_model::{
     CallCost, Definition, Event, EventKind, Item, Library, MetricId, Region, Sink, Summary, Timestamp, name_apart,
+    text_of_os,
 };
 use rtrace_plan::{Exit, Plan};
 use rtrace_symbolizer::modules::{self, Module};
@@ -700,7 +699,7 @@ impl<'a> Recording<'a> {
         // Of processes that have ended, no more is known of probes than that they were taken out.
         let gone = return_sites.overwritten(self.followed)?.into_iter().chain(self.followed.take_taken_out());
         for Presence { pid, path, absent, .. } in gone.filter_map(|gone| self.inspection.learn(gone)) {
-            let (library, sites) = (text_of(path.as_os_str().as_bytes()).into_owned(), absent.len() as u64);
+            let (library, sites) = (text_of_os(&path).into_owned(), absent.len() as u64);
             self.overwritten += sites;
             emit_event_in(pipeline, pid, EventKind::Overwritten { library, region: None, sites });
         }

@@ -4,9 +4,7 @@
 //! probes; [`Ready`] has the process that will execute a command. [`Ready::record`] attaches, arms, reads and detaches.
 //! Nothing here talks to people: what they should know is asked of the phases.
 
-use rtrace_model::text_of;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::Child;
@@ -18,7 +16,7 @@ use anyhow::Context as _;
 use rtrace_bpf::Mechanism;
 use rtrace_code::arrival::Keeps;
 use rtrace_code::instruction::Emulation;
-use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, Summary};
+use rtrace_model::{ExitPolicy, MetricId, RegionId, Sink, Summary, text_of_os};
 use rtrace_plan as plan;
 use rtrace_plan::{Exit, Plan};
 use rtrace_signatures::{Book, Request};
@@ -479,7 +477,7 @@ impl Ready<'_> {
 pub fn name_of(words: &[OsString]) -> String {
     let word = words.first().cloned().unwrap_or_default();
     let path = PathBuf::from(word);
-    text_of(path.file_name().unwrap_or(path.as_os_str()).as_bytes()).into_owned()
+    text_of_os(path.file_name().unwrap_or(path.as_os_str())).into_owned()
 }
 
 fn failed_to_run(words: &[OsString]) -> String {

@@ -3,7 +3,6 @@
 //! A file is known by its device and inode, never by its name: two processes may map different
 //! files of one name, and a file may have been replaced since it was mapped.
 
-use rtrace_model::text_of;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rtrace_code::{choices, parallel};
-use rtrace_model::{Library, LibraryId, escape};
+use rtrace_model::{Library, LibraryId, escape, text_of_os};
 use rtrace_plan::{LibrarySource, parts};
 use rtrace_symbolizer::address_space::AddressSpace;
 use rtrace_symbolizer::linker::{self, Environment};
@@ -425,7 +424,7 @@ fn moves_code(command: &[OsString], options: Option<OsString>) -> bool {
 
 /// What a command is called by, as text.
 pub(crate) fn name_of(command: &[OsString]) -> String {
-    text_of(word_of(command).as_bytes()).into_owned()
+    text_of_os(word_of(command)).into_owned()
 }
 
 /// The same as it was typed.
@@ -521,14 +520,8 @@ impl ImageCache {
             exports.accept(|function| function.has_name_in(&called));
         }
         let (device, inode) = identity(attach_path)?;
-        let library = Library {
-            id,
-            path: text_of(path.as_os_str().as_bytes()).into_owned(),
-            apart: None,
-            build_id: image.build_id(),
-            device,
-            inode,
-        };
+        let library =
+            Library { id, path: text_of_os(path).into_owned(), apart: None, build_id: image.build_id(), device, inode };
         let ifuncs = implementations(mapped, &image, &exports);
         Ok(LibrarySource::new(library, attach_path.to_owned(), image, exports, ifuncs))
     }

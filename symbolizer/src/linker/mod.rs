@@ -8,12 +8,13 @@ mod command;
 mod hardware;
 mod search;
 
-use rtrace_model::text_of;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rtrace_model::text_of;
 
 pub use command::resolve_command;
 

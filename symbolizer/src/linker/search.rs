@@ -1,7 +1,7 @@
 //! Where the dynamic linker looks for a library that a file needs.
 
 use crate::select::path_of;
-use rtrace_model::{name_of, text_of};
+use rtrace_model::{name_of, text_of_os};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt as _};
@@ -105,7 +105,7 @@ pub(super) fn libraries_in(folder: &Path) -> Vec<PathBuf> {
 
 /// The folders of an `RPATH` or `RUNPATH`; one with `$LIB` stands for several.
 fn expand(folders: &str, origin: &Path) -> Vec<PathBuf> {
-    let origin = text_of(origin.as_os_str().as_bytes());
+    let origin = text_of_os(&origin);
     let replace = |text: &str, name: &str, value: &str| {
         text.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value)
     };

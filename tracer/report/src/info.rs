@@ -2,15 +2,14 @@
 
 mod values;
 
-use rtrace_model::text_of;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rtrace_exporters::{Error, TraceSet};
 use rtrace_model::{
     CallRange, Estimate, EventKind, Loss, Overhead, Untimed, Window, counted, escape, estimated, format_ns, grouped,
+    text_of_os,
 };
 use serde::Serialize;
 
@@ -197,7 +196,7 @@ impl Recording {
     fn of(trace: &rtrace_exporters::Trace) -> Recording {
         let header = trace.header().clone();
         Recording {
-            directory: text_of(trace.directory().as_os_str().as_bytes()).into_owned(),
+            directory: text_of_os(&trace.directory()).into_owned(),
             status: trace.status().name(),
             begin_realtime_ns: header.begin.realtime_ns,
             host: header.host,

@@ -4,14 +4,12 @@
 //! made. Names and lines follow once the recording is over: reading debug information takes time that the traced program
 //! may need.
 
-use rtrace_model::text_of;
 use std::collections::HashMap as Map;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
-use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, Timestamp};
+use rtrace_model::{CallSite, CallSiteId, Context, ContextEnding, ContextId, Definition, Timestamp, text_of_os};
 use rtrace_symbolizer::Stamp;
 use rtrace_symbolizer::lines::{CodeLine, Lines};
 use rtrace_symbolizer::modules::Module;
@@ -259,7 +257,7 @@ impl CallSites {
 }
 
 fn text(path: &Path) -> String {
-    text_of(path.as_os_str().as_bytes()).into_owned()
+    text_of_os(path).into_owned()
 }
 
 /// The file by the first of these paths that leads to it: as its process reaches it, or what has its path here.

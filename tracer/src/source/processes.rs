@@ -1,11 +1,9 @@
 //! The processes of a recording, as far as `/proc` and the kernel's events tell.
 
-use rtrace_model::text_of;
 use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use rtrace_model::{Process, Timestamp};
+use rtrace_model::{Process, Timestamp, text_of, text_of_os};
 
 use crate::host;
 use crate::mapped_files::MappedFiles;
@@ -99,7 +97,7 @@ impl Processes {
     fn name(&mut self, pid: u32) -> bool {
         let program = self.unnamed.get(&pid).and_then(|time| self.mapped.executed(pid, *time));
         let (Some(program), Some(process)) = (program, self.known.get_mut(&pid)) else { return false };
-        process.executable = text_of(program.as_os_str().as_bytes()).into_owned();
+        process.executable = text_of_os(&program).into_owned();
         self.unnamed.remove(&pid);
         true
     }
@@ -141,8 +139,7 @@ fn inspect(pid: u32) -> Process {
     let stat = Stat::of(pid);
     let number = |number: usize| stat.as_ref()?.number(number);
     let command_line = words(&command_line);
-    let executable =
-        std::fs::read_link(folder.join("exe")).map(|path| text_of(path.as_os_str().as_bytes()).into_owned());
+    let executable = std::fs::read_link(folder.join("exe")).map(|path| text_of_os(&path).into_owned());
     Process {
         pid,
         parent: number(4).and_then(|parent| u32::try_from(parent).ok()),
